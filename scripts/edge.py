@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Measures the edge node's tables of docs/edge.md in the laboratory, as root: docs/results/edge/results.json and tables.md.
+"""Measures the edge node in the laboratory (as root): docs/results/edge/results.json and tables.md.
 
     scripts/edge.py PROGRAM [--seeds N] [--jobs N] [--only GROUP,GROUP] [--out DIR] [--results DIR] [--list]
 
-What was measured is kept in DIR (lab-out/edge) and not measured again: after Ctrl-C the same command goes on, and what is there by
-then is in the tables, with how many seeds it is of. Five seeds take some seven hours, four runs at a time, of a machine that does little else.
+DIR (lab-out/edge) keeps completed runs, which are not repeated: after Ctrl-C the same command continues. The tables
+contain the completed runs, with their number of seeds. Five seeds take about 7 hours with four parallel runs on an
+otherwise idle machine.
 """
 
 import argparse
@@ -17,10 +18,10 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CELLS = ["lte-11b", "lte-11g", "lte-11a"]
 MODES = ["alone", "mptcp", "lwip", "lwa", "lwip+visible"]
-# Of each group: what it is, the scenario files, and the systems; those of the file where there are none.
+# For each group: title, scenario files, and systems (default: those of the file).
 GROUPS = {
     "contract": (
-        "One flow, Reno, Linux of today at both ends",
+        "One flow, Reno, current Linux at both ends",
         CELLS,
         [*MODES, "lwip+visible@boost=off", "lwip+visible@sack=strip", "sumlink:fbdt"],
     ),
@@ -36,13 +37,13 @@ GROUPS = {
         ["lwip:flowhash", "lwip:lrtt", "lwip:roundrobin", "lwip:flowhash@flows=8"],
     ),
     "noundo": (
-        "Hosts with SACK that take nothing back",
+        "Hosts with SACK that never undo a reduction",
         CELLS,
         [f"{mode}@hosts=noundo" for mode in MODES[2:]],
     ),
-    "newreno": ("Hosts that are as near to NewReno as Linux can be set", [f"{cell}-newreno" for cell in CELLS], None),
+    "newreno": ("Hosts set as close to NewReno as Linux permits", [f"{cell}-newreno" for cell in CELLS], None),
     "jitter": (
-        "With a millisecond of jitter",
+        "With 1 ms of jitter",
         [f"{cell}-jitter" for cell in CELLS],
         [
             *MODES,
@@ -51,46 +52,46 @@ GROUPS = {
         ],
     ),
     "controls": ("CUBIC and BBR, one flow and eight", ["lte-11g-cubic", "lte-11g-bbr"], None),
-    "up": ("The other way, CUBIC, Reno and BBR, one flow and eight", ["lte-11g-up", "lte-11g-up-reno", "lte-11g-up-bbr"], None),
-    "profiles": ("Links that change by themselves, CUBIC, one flow and eight", ["profiles", "profiles-even"], None),
+    "up": ("Upward data, CUBIC, Reno and BBR, one flow and eight", ["lte-11g-up", "lte-11g-up-reno", "lte-11g-up-bbr"], None),
+    "profiles": ("Links that change, CUBIC, one flow and eight", ["profiles", "profiles-even"], None),
     "profiles-controls": (
         "The same with Reno and BBR",
         [f"{name}-{control}" for name in ["profiles", "profiles-even"] for control in ["reno", "bbr"]],
         None,
     ),
-    "profiles-up": ("The same the other way, CUBIC", ["profiles-up", "profiles-even-up"], None),
+    "profiles-up": ("The same with upward data, CUBIC", ["profiles-up", "profiles-even-up"], None),
 }
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("program", nargs="?", help="the sumlink program")
+    parser.add_argument("program", nargs="?", help="the program sumlink-lab")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--jobs", type=int, default=1, help="the most runs at once")
-    parser.add_argument("--only", help=f"of {', '.join(GROUPS)}")
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("lab-out/edge"), help="where runs are kept")
-    parser.add_argument("--results", type=pathlib.Path, default=ROOT / "docs/results/edge", help="where the tables are written")
-    parser.add_argument("--list", action="store_true", help="the commands, and nothing is run")
+    parser.add_argument("--jobs", type=int, default=1, help="parallel runs")
+    parser.add_argument("--only", help=f"groups: {', '.join(GROUPS)}")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("lab-out/edge"), help="directory of the runs")
+    parser.add_argument("--results", type=pathlib.Path, default=ROOT / "docs/results/edge", help="directory of the tables")
+    parser.add_argument("--list", action="store_true", help="print the commands without running them")
     args = parser.parse_args()
     args.only = args.only.split(",") if args.only else list(GROUPS)
     unknown = [name for name in args.only if name not in GROUPS]
     if unknown:
-        parser.error(f"no group is called {unknown[0]}: there are {', '.join(GROUPS)}")
+        parser.error(f"unknown group {unknown[0]}; choose {', '.join(GROUPS)}")
     if not (args.program or args.list):
-        parser.error("which PROGRAM is measured?")
+        parser.error("PROGRAM is required")
     if args.seeds < 1 or args.jobs < 1:
-        parser.error("seeds and jobs are above 0")
+        parser.error("seeds and jobs must be above 0")
     return args
 
 
 def command(args, scenarios, systems):
     files = [f"scenarios/edge/{name}.toml" for name in scenarios]
-    line = [args.program or "sumlink", "lab", "run", *files, "--seeds", str(args.seeds), "--jobs", str(args.jobs), "--out", str(args.out)]
+    line = [args.program or "sumlink-lab", "run", *files, "--seeds", str(args.seeds), "--jobs", str(args.jobs), "--out", str(args.out)]
     return line + (["--systems", ",".join(systems)] if systems else [])
 
 
 def of_scenario(out, scenario, systems, seeds):
-    """A row for each system that was measured, in their order. Others that are there belong to other groups."""
+    """A row for each measured system of the group, in order."""
     place = out / scenario
     summary = place / "summary.json"
     if not summary.exists():
@@ -102,7 +103,7 @@ def of_scenario(out, scenario, systems, seeds):
     for system in systems or listed:
         runs = [place / f"seed-{seed}" / f"{system.replace(':', '-')}.json" for seed in range(1, seeds + 1)]
         runs = [json.loads(run.read_text()) for run in runs if run.exists()]
-        # Of a file that was changed since, the laboratory makes them anew when it comes to them.
+        # Runs of an older version of the file are measured again by the laboratory.
         runs = [run for run in runs if run["scenario_sha256"] == newest]
         good = [run for run in runs if run["outcome"]["kind"] == "measured"]
         if not good:
@@ -124,7 +125,7 @@ def of_scenario(out, scenario, systems, seeds):
             each = {link: [flow["goodput_bps"] / 1e6 for one in measured for flow in one["flows"] if flow["link"] == link] for link in links}
             row["links_mbps"] = {link: statistics.median(values) for link, values in each.items()}
         elif len(measured[0]["flows"]) > 1:
-            # How unevenly they share: of the run in the middle.
+            # Fairness between the flows, of the median run.
             middle = min(measured, key=lambda one: abs(one["goodput_bps"] / 1e6 - row["mbps"]["median"]))
             flows = [flow["goodput_bps"] / 1e6 for flow in middle["flows"]]
             row["flows_mbps"] = {"least": min(flows), "most": max(flows)}
@@ -133,9 +134,9 @@ def of_scenario(out, scenario, systems, seeds):
 
 
 def tables(results):
-    """What a person reads: a table of each group, a column for each scenario."""
-    text = ["# The edge node in the laboratory", "", "Written by `scripts/edge.py`; [docs/edge.md](../../edge.md#in-the-laboratory) says what it shows."]
-    text += ["Mbit/s, median over the seeds, the least and the most in brackets; of `alone` the sum, and each link.", ""]
+    """The results as Markdown: a table for each group with a column for each scenario."""
+    text = ["# The edge node in the laboratory", "", "Written by `scripts/edge.py`; [docs/notes/edge-laboratory.md](../../notes/edge-laboratory.md) discusses the results."]
+    text += ["Mbit/s: median over the seeds, with minimum and maximum in brackets; for `alone` the sum, and each link.", ""]
     for name, group in results.items():
         rows = {(row["system"], row["scenario"]): row for row in group["rows"]}
         if not rows:
@@ -153,16 +154,16 @@ def tables(results):
 def cell(row):
     if not row:
         return ""
-    said = f"{row['mbps']['median']:.1f}"
+    text_of_row = f"{row['mbps']['median']:.1f}"
     if row["seeds"] > 1:
-        said += f" ({row['mbps']['least']:.1f}, {row['mbps']['most']:.1f})"
+        text_of_row += f" ({row['mbps']['least']:.1f}, {row['mbps']['most']:.1f})"
     if "links_mbps" in row:
-        said += ": " + ", ".join(f"{rate:.1f}" for rate in row["links_mbps"].values())
+        text_of_row += ": " + ", ".join(f"{rate:.1f}" for rate in row["links_mbps"].values())
     if "flows_mbps" in row:
-        said += f", each {row['flows_mbps']['least']:.1f} to {row['flows_mbps']['most']:.1f}"
+        text_of_row += f", each {row['flows_mbps']['least']:.1f} to {row['flows_mbps']['most']:.1f}"
     if row["not_measured"]:
-        said += f", {row['not_measured']} not measured"
-    return said
+        text_of_row += f", {row['not_measured']} not measured"
+    return text_of_row
 
 
 def write(args):
@@ -188,7 +189,7 @@ def main():
             print(" ".join(line))
             continue
         print(f"{name}:", flush=True)
-        # A run that was refused is told by the laboratory, and is missing in the tables.
+        # The laboratory reports a refused run; the tables omit it.
         code = subprocess.run([*line, "--quiet"], cwd=ROOT, check=False).returncode
         write(args)
         if code not in (0, 10):

@@ -1,9 +1,10 @@
 #!/bin/sh
-# Counts the instructions of the engine's hot paths with callgrind and prints their change against those of
-# crates/engine/benches/instructions.txt, and against those that this file had at the previous landing: at the commit
-# that SUMLINK_PREVIOUS names, else where the upstream branch is, else before the file was last written. Who changes the
-# engine writes its counts in the same landing, with --update. Never fails for a change: another compiler or processor
-# gives other counts, so the figures are for people.
+# Counts the instructions of the engine's hot paths with callgrind. Prints the change against
+# crates/engine/benches/instructions.txt, and against that file at the previous landing. The
+# previous landing is the commit in SUMLINK_PREVIOUS, otherwise the upstream branch, otherwise the
+# commit before the file last changed. A change to the engine updates the counts in the same
+# landing, with --update. A change of the counts is never a failure: they depend on the compiler and
+# the processor, and are for human readers.
 set -eu
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
@@ -19,10 +20,10 @@ if [ -z "$previous" ]; then
 fi
 previous=$(git rev-parse --short --verify --quiet "$previous^{commit}" 2> /dev/null || true)
 if [ -z "$previous" ] && [ -n "${SUMLINK_PREVIOUS:-}" ]; then
-	echo "instructions: SUMLINK_PREVIOUS is no commit here: $SUMLINK_PREVIOUS" >&2
+	echo "instructions: SUMLINK_PREVIOUS is not a commit of this repository: $SUMLINK_PREVIOUS" >&2
 	exit 2
 fi
-# The runner must have the library's version.
+# The runner must match the library's version.
 version=$(sed -n '/^name = "gungraun"$/{n;s/^version = "\(.*\)"$/\1/p;}' Cargo.lock)
 tools=$(mkdir -p "$target/tools" && cd "$target/tools" && pwd)
 export GUNGRAUN_RUNNER="$tools/bin/gungraun-runner"
@@ -34,10 +35,10 @@ before=$(mktemp)
 trap 'rm -f "$counted" "$before"' EXIT
 cargo bench --locked --quiet -p sumlink-engine --bench instructions -- --output-format=json |
 	jq -r 'select(.profiles) | "\(.function_name).\(.id // "1") \(.profiles[0].data.parts[0].metrics.Ir.values.new)"' > "$counted"
-[ -s "$counted" ] || { echo "instructions: nothing was counted" >&2; exit 1; }
-# Nothing where there is no history, such as in a copy without git.
+[ -s "$counted" ] || { echo "instructions: no counts produced" >&2; exit 1; }
+# Empty without a history, such as in a copy without git.
 [ -z "$previous" ] || git show "$previous:$known" > "$before" 2> /dev/null || true
-awk -v previous="against ${previous:-the one before}" 'function change(of) { return of ? sprintf("%+.2f %%", ($2 / of - 1) * 100) : "new" }
+awk -v previous="against ${previous:-the previous landing}" 'function change(of) { return of ? sprintf("%+.2f %%", ($2 / of - 1) * 100) : "new" }
 	FILENAME == ARGV[1] { before[$1] = $2; next }
 	FILENAME == ARGV[2] { known[$1] = $2; next }
 	FNR == 1 { printf "  %-28s %12s %22s %22s\n", "", "instructions", "against the file", previous }

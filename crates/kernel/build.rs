@@ -1,4 +1,4 @@
-//! Compiles each `src/bpf/*.bpf.c` with clang, and takes away what only debuggers read.
+//! Compiles each `src/bpf/*.bpf.c` with clang and strips the debug sections.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -33,25 +33,26 @@ fn main() {
             Ok(status) if status.success() => strip(&object),
             Ok(status) => panic!("clang could not compile {}: {status}", source.display()),
             Err(error) => panic!(
-                "the congestion controls for the kernel are compiled with clang, which does not start: {error}; \
+                "clang is needed for the kernel's congestion controls and does not start: {error}; \
                  install it (Debian: clang), or set CLANG"
             ),
         }
     }
 }
 
-/// Takes the sections away that are for debuggers (DWARF), which are most of an object; what libbpf reads (BTF) stays. Programs
-/// are the same without it, so that a machine that has no llvm-strip is only told.
+/// Strips the debug sections (DWARF), which are most of an object; BTF stays, because libbpf reads
+/// it. The programs are the same with them, so a missing llvm-strip is only a warning.
 fn strip(object: &Path) {
     let strip = env::var_os("LLVM_STRIP").unwrap_or_else(|| "llvm-strip".into());
-    // libbpf has no use for the relocations of what it reads itself.
+    // libbpf does not need the relocations of the sections that it reads itself.
     let status = Command::new(&strip)
         .args(["--strip-debug", "--remove-section=.rel.BTF.ext"])
         .arg(object)
         .status();
     if !status.is_ok_and(|status| status.success()) {
         println!(
-            "cargo:warning={} does not work: {} keeps its debug sections (Debian: llvm; or set LLVM_STRIP)",
+            "cargo:warning={} does not work; {} keeps its debug sections (install llvm or set \
+             LLVM_STRIP)",
             strip.display(),
             object.file_name().unwrap_or_default().display()
         );

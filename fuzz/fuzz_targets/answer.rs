@@ -1,5 +1,6 @@
-//! What a client makes of a server's answer to its HELLO, and a server of a HELLO, in pieces as TLS gives them: each comes to an
-//! end within what a handshake's frame may have, and no text of a peer goes to the terminal as it is.
+//! A client reads a server's answer to its HELLO, and a server reads a HELLO, in pieces as TLS
+//! delivers them. Each must finish within the size of a handshake frame, and text from a peer must
+//! not reach the terminal unescaped.
 #![no_main]
 
 use std::future::Future;
@@ -11,10 +12,10 @@ use libfuzzer_sys::fuzz_target;
 use sumlink_transport::{CarrierError, fuzz};
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// The longest frame of a handshake, and the piece after it, in bytes.
+/// The longest frame of a handshake, plus the following piece, in bytes.
 const MOST: usize = 2 * 1024 + 64;
 
-/// Gives its bytes in pieces of so many, and then the end.
+/// Yields its bytes in pieces of a fixed size, then the end.
 struct Pieces<'a> {
     rest: &'a [u8],
     size: usize,
@@ -57,7 +58,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(bytes.len() - stream.rest.len() <= MOST);
 });
 
-/// What never waits is done at once.
+/// Runs a future that never waits.
 fn run<F: Future>(future: F) -> F::Output {
     let mut context = Context::from_waker(Waker::noop());
     match pin!(future).poll(&mut context) {

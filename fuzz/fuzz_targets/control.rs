@@ -1,17 +1,17 @@
-//! Requests at the control socket: none panics, each that is none is answered with one line, and each that is one comes back the
-//! same from its own encoding.
+//! Requests at the control socket: none panics, invalid ones are answered with one line, and valid
+//! ones survive a round trip through their encoding.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use request::{MAX_REQUEST, Request};
 
-/// As the program has it: it is no library.
+/// Included as a module because the program is not a library.
 #[path = "../../crates/cli/src/control/request.rs"]
 mod request;
 
 fuzz_target!(|bytes: &[u8]| {
     decode(bytes);
-    // What stands around the input, so that each part of a request is reached without guessing the others.
+    // Text around the input, so that each part of a request is reached without guessing the others.
     for (start, end) in [
         (
             "{\"cmd\":\"link\",\"name\":\"a\",\"change\":{\"policy\":{",

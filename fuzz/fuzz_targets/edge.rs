@@ -1,6 +1,7 @@
-//! Packets into an edge node from both sides, and numbered ones into a receiver: whatever comes, the node owes nothing that it
-//! cannot deliver, tells the far side nothing that neither the user said nor its own packets bear out, keeps no more than it may,
-//! and its timers end.
+//! Packets into an edge node from both sides, and numbered ones into a receiver. For any input, the
+//! node owes only bytes that it can deliver, and acknowledges to the far side only data that the
+//! user has acknowledged or that the node has received. It respects its memory bounds, and its
+//! timers end.
 #![no_main]
 
 use std::collections::HashSet;
@@ -10,11 +11,11 @@ use libfuzzer_sys::fuzz_target;
 use sumlink_edge::lwa::{Reorder, ReorderConfig, SequenceBits};
 use sumlink_edge::{Config, Edge, LinkId, Mode, Sack, steering};
 
-/// Bytes of copies that the node may keep, and what an entry costs beside its packet.
+/// Bytes of copies that the node may keep, and the overhead of an entry besides its packet.
 const KEPT: usize = 20_000;
 const OVERHEAD: usize = 96;
 
-/// Bytes that wait in the receiver.
+/// Bound on the bytes stored in the receiver.
 const WAITING: usize = 4000;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -74,7 +75,7 @@ fn config(first: u8) -> Config {
         } else {
             Sack::Strip
         },
-        // Or nearly nothing would be read beyond its checksum.
+        // Otherwise almost no packet would pass its checksum.
         verify_checksums: first & 32 != 0,
         flows: 4,
         kept: KEPT,
@@ -83,7 +84,7 @@ fn config(first: u8) -> Config {
     }
 }
 
-/// A TCP segment of one of two flows, its fields near enough to one another to belong together.
+/// A TCP segment of one of two flows, with fields close enough to each other to belong together.
 fn segment(own: &[u8], is_far: bool) -> Vec<u8> {
     let byte = |at: usize| own.get(at).copied().unwrap_or_default();
     let ends = [
@@ -118,8 +119,8 @@ fn segment(own: &[u8], is_far: bool) -> Vec<u8> {
     packet
 }
 
-/// The law on what the far side is given: an acknowledgement has the number of one of the user's, or ends with a segment that the
-/// node was handed, never behind a FIN.
+/// Invariant of the packets for the far side: an acknowledgment repeats a number of the user's, or
+/// ends with a segment that the node has received, never after a FIN.
 #[derive(Default)]
 struct Said {
     /// By the user's port.
@@ -127,7 +128,8 @@ struct Said {
 }
 
 impl Said {
-    /// The edges of a segment's data. What overlaps is kept in parts, whose edges are those of other segments.
+    /// The edges of a segment's data. Overlapping copies are stored in parts, whose edges are those
+    /// of other segments.
     fn far(&mut self, packet: &[u8]) {
         if let Some(tcp) = Tcp::read(packet, true) {
             let data = tcp.sequence.wrapping_add(u32::from(tcp.flags & SYN != 0));
@@ -158,7 +160,7 @@ impl Said {
 const SYN: u8 = 2;
 const ACK: u8 = 16;
 
-/// A segment between the two ends, as far as this is about it.
+/// The fields of a segment that the invariant needs.
 struct Tcp {
     user: u16,
     sequence: u32,
@@ -168,7 +170,8 @@ struct Tcp {
 }
 
 impl Tcp {
-    /// What is between the two ends over IPv4 and no fragment. It reads more than the node does, which is on the safe side.
+    /// Parses an unfragmented IPv4 packet between the two ends. It accepts more than the node does,
+    /// which is safe here.
     fn read(packet: &[u8], is_far: bool) -> Option<Self> {
         let header = usize::from(packet.first()? & 0xf) * 4;
         let ends = packet.get(12..20)?;

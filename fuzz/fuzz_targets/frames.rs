@@ -1,4 +1,4 @@
-//! Frames as a peer may send them: whatever decodes comes back the same from its own encoding.
+//! Frames as a peer may send them: every decoded frame survives a round trip through its encoding.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -8,7 +8,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut rest = bytes;
     while let Ok(Some((frame, length))) = Frame::decode(rest) {
         assert!((1..=rest.len()).contains(&length));
-        // The encoding may be shorter than what arrived: integers have more than one form.
+        // The encoding may be shorter than the input: integers have several forms.
         let mut encoded = Vec::new();
         frame.encode(&mut encoded);
         let again = Frame::decode(&encoded).expect("an encoded frame decodes");

@@ -1,5 +1,5 @@
-//! TLS between a client and a server with bytes that a stranger has changed, added or taken: either end fails with an error, or
-//! knows the right key of its peer.
+//! TLS between a client and a server whose bytes an attacker changes, adds or removes: either end
+//! fails with an error, or knows the correct key of its peer.
 #![no_main]
 
 use std::io::{Cursor, Read};
@@ -13,7 +13,7 @@ use sumlink_transport::{PublicKey, SecretKey};
 static KEYS: LazyLock<[SecretKey; 2]> =
     LazyLock::new(|| [0; 2].map(|_| SecretKey::generate().expect("random numbers")));
 
-/// What a peer may have the other end do before it has proved a key, in round trips.
+/// How many round trips a peer may cause before it has proved its key.
 const ROUNDS: usize = 8;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -29,10 +29,10 @@ fuzz_target!(|bytes: &[u8]| {
         ClientConnection::new(config, tls::server_name()).expect("the configuration is valid");
     let (mut client, mut server) = (Connection::from(client), Connection::from(server));
     match mode % 4 {
-        // Nothing but what the stranger says.
+        // Only the attacker's bytes.
         0 => drop(take(&mut server, bytes)),
         1 => drop(take(&mut client, bytes)),
-        // The stranger on the way: changes what the client, or what the server, says.
+        // An attacker in the middle: changes the client's or the server's bytes.
         2 => talk(&mut client, &mut server, bytes, &[]),
         _ => talk(&mut client, &mut server, &[], bytes),
     }
@@ -40,7 +40,7 @@ fuzz_target!(|bytes: &[u8]| {
     knows(&server, client_key.public());
 });
 
-/// Has `to` read what has come in.
+/// Passes received bytes to `to`.
 fn take(to: &mut Connection, bytes: &[u8]) -> Result<(), ()> {
     let mut rest = Cursor::new(bytes);
     while (rest.position() as usize) < bytes.len() {
@@ -55,8 +55,8 @@ fn take(to: &mut Connection, bytes: &[u8]) -> Result<(), ()> {
     Ok(())
 }
 
-/// The handshake, with the changes that the bytes say: pairs of how many bytes to leave as they are, and what to change the next
-/// one by.
+/// The handshake, modified by the input: pairs of a number of bytes to leave unchanged and a change
+/// of the next one.
 fn talk(client: &mut Connection, server: &mut Connection, upwards: &[u8], downwards: &[u8]) {
     let (mut upwards, mut downwards) = (upwards.chunks(2), downwards.chunks(2));
     for _ in 0..ROUNDS {
@@ -89,7 +89,7 @@ fn pass<'a>(
     take(to, &said)
 }
 
-/// Whoever believes that the handshake is over knows the right key.
+/// An end that considers the handshake complete knows the correct key.
 fn knows(end: &Connection, key: PublicKey) {
     if !end.is_handshaking() {
         assert_eq!(tls::peer(end).ok(), Some(key));

@@ -1,11 +1,11 @@
-//! Request heads on the HTTP proxy port: none panics, none is longer than its limit, and the head
-//! that goes to the origin server is one whole head for one host.
+//! Request heads on the HTTP proxy port: none panics, none exceeds its limit, and the head for the
+//! origin server is one complete head for one host.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use sumlink_proxy::http_proxy::request::{MAX_HEAD, Request};
 
-/// What stands around the input, so that each part of a head is reached without guessing the others.
+/// Text around the input, so that each part of a head is reached without guessing the others.
 const FRAMES: [(&str, &str); 4] = [
     ("", ""),
     ("CONNECT ", " HTTP/1.1\r\n\r\n"),

@@ -1,4 +1,5 @@
-//! What a peer may send into a session: it goes on or is closed, and stays within its memory.
+//! Input from a peer into a session: the session continues or closes, and stays within its memory
+//! bound.
 #![no_main]
 
 use std::time::Duration;
@@ -16,7 +17,7 @@ fuzz_target!(|bytes: &[u8]| {
         Role::Server
     };
     let mut config = Config::new(role);
-    // The length chooses the scheduler, so that a known input stays what it is.
+    // The length selects the scheduler, so that a known input keeps its meaning.
     config.scheduler = scheduler::NAMES[bytes.len() % scheduler::NAMES.len()].to_owned();
     config.max_streams = 8;
     config.memory = Config::least_memory(8);
@@ -27,14 +28,14 @@ fuzz_target!(|bytes: &[u8]| {
     session.path_up(PathId(0), now);
     session.path_up(PathId(1), now);
     let mut text = Vec::new();
-    // The first byte also says how the rest is cut; pieces alternate between the paths.
+    // The first byte also selects how the rest is split; pieces alternate between the paths.
     for (index, piece) in bytes.chunks(usize::from(first >> 1) + 1).enumerate() {
         now += Duration::from_millis(7);
         let path = PathId(index as u32 % 2);
         let error = session.handle_frames(path, piece, now).err();
         assert!(error.is_none() || session.is_closed());
         session.handle_timeout(now);
-        // It would be the peer's stream or this side's first: whichever the peer allows.
+        // Either the peer's stream or this side's first one, whichever the peer allows.
         let _ = session.open_stream(b"t", Class::Interactive, now);
         for stream in 0..4 {
             let _ = session.write(stream, b"some bytes", now);

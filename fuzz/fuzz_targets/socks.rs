@@ -1,5 +1,5 @@
-//! SOCKS5 messages as programs may send them: whatever decodes comes back the same from its own
-//! encoding, which is what arrived but for the reserved byte.
+//! SOCKS5 messages as programs may send them: every decoded message survives a round trip through
+//! its encoding, which equals the input except for the reserved byte.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

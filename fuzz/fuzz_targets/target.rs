@@ -1,4 +1,4 @@
-//! Targets as OPEN frames and command lines carry them: both forms come back unchanged.
+//! Targets as OPEN frames and command lines carry them: both forms survive a round trip.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

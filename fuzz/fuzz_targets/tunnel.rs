@@ -1,5 +1,6 @@
-//! Datagrams into the end of an edge node's tunnel, and what is behind their headers into the one that puts packets in order.
-//! Whatever comes: what is read is what was written, what is given out came in, what waits stays within its bound, timers end.
+//! Datagrams into the end of an edge node's tunnel, and their payloads into the reordering
+//! receiver. For any input: a parsed datagram equals the written one, every delivered packet was
+//! received, stored bytes stay within their bound, and timers end.
 #![no_main]
 
 use std::collections::HashMap;
@@ -9,14 +10,14 @@ use libfuzzer_sys::fuzz_target;
 use sumlink_edge::lwa::{Header, ReorderConfig, SequenceBits};
 use sumlink_edge_node::wire::{self, Kind};
 
-// Of no use outside the program, so that its library does not show it.
+// Included as a module because the library does not export it.
 #[path = "../../crates/edge-node/src/receive.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod receive;
 
 use receive::Receive;
 
-/// Bytes that may wait, of all users together.
+/// Bound on the bytes stored for all users together.
 const WAITING: usize = 3000;
 
 const TIMER: Duration = Duration::from_millis(100);
@@ -28,7 +29,7 @@ fuzz_target!(|bytes: &[u8]| {
         bytes: WAITING,
     });
     let mut now = Duration::ZERO;
-    // How often each packet came in and has not gone out.
+    // How often each packet was received and not yet delivered.
     let mut inside: HashMap<Vec<u8>, u64> = HashMap::new();
     let mut rest = bytes;
     while let [step, length, tail @ ..] = rest {
@@ -40,7 +41,7 @@ fuzz_target!(|bytes: &[u8]| {
                 now += Duration::from_millis(u64::from(*length));
                 Vec::new()
             }
-            // An end numbers all that it sends in one way, which somebody else need not do.
+            // An end uses one number length for all packets; an attacker may mix them.
             _ if step & 16 == 0 => numbered(*step, own, Kind::Pdu18, SequenceBits::Eighteen),
             _ => numbered(*step, own, Kind::Pdu12, SequenceBits::Twelve),
         };
@@ -78,7 +79,8 @@ fuzz_target!(|bytes: &[u8]| {
     );
 });
 
-/// A datagram of the node's, near enough to those before to belong to them: epoch, number and user are drawn.
+/// A datagram of the node's, close enough to earlier ones to belong to them: epoch, number and user
+/// come from the input.
 fn numbered(step: u8, own: &[u8], kind: Kind, bits: SequenceBits) -> Vec<u8> {
     let byte = |at: usize| own.get(at).copied().unwrap_or_default();
     let packet = if step & 8 == 0 {

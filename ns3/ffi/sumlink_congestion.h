@@ -1,5 +1,6 @@
-/* The congestion controls of sumlink behind a C ABI: those of the flows of one connection, which see each other. What each function
- * does is said where it is defined (src/bond.rs). Windows are packets, times nanoseconds. SPDX-License-Identifier: MIT */
+/* A C ABI for sumlink's congestion controls: those of the flows of one connection, coupled with each
+ * other. src/bond.rs documents the functions. Windows are in packets, times in nanoseconds.
+ * SPDX-License-Identifier: MIT */
 #ifndef SUMLINK_CONGESTION_H
 #define SUMLINK_CONGESTION_H
 

@@ -1,5 +1,6 @@
-/* The edge core of sumlink behind a C ABI; what each function does, and what it must be given, is said where it is
- * defined (src/node.rs, src/receiver.rs). Packets are a pointer and a length, times nanoseconds. SPDX-License-Identifier: MIT */
+/* A C ABI for sumlink's edge core. src/node.rs and src/receiver.rs document the functions and their
+ * requirements. Packets are a pointer and a length, times in nanoseconds.
+ * SPDX-License-Identifier: MIT */
 #ifndef SUMLINK_EDGE_H
 #define SUMLINK_EDGE_H
 

@@ -1,5 +1,6 @@
-/* One end of a bond behind a C ABI: the engine's session with one stream, for whoever has carriers. What each function does is said where
- * it is defined (src/session.rs). Times are nanoseconds. SPDX-License-Identifier: MIT */
+/* A C ABI for one end of a bond: the engine's session with one stream; the caller provides the
+ * carriers. src/session.rs documents the functions. Times are in nanoseconds.
+ * SPDX-License-Identifier: MIT */
 #ifndef SUMLINK_SESSION_H
 #define SUMLINK_SESSION_H
 

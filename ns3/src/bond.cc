@@ -10,19 +10,21 @@ namespace bond {
 
 namespace {
 
-// The byte at each place of the stream; its period is a prime, so that a piece in a wrong place is noticed.
+// The byte at each position of the stream; its period is a prime, so that a misplaced piece is
+// detected.
 constexpr uint32_t PERIOD = 251;
-// What is offered to the session at once.
+// Bytes offered to the session at once.
 constexpr size_t PIECE = 64 << 10;
-// How much may wait in a socket unsent, and how much it is given: as the daemon does with real ones (crates/transport, carrier.rs).
+// Unsent bytes permitted in a socket, and the budget per write, as in the daemon (crates/transport,
+// carrier.rs).
 constexpr uint64_t YOUTH = 256 << 10;
 constexpr double LOWAT_SECONDS = 0.003;
 constexpr uint64_t LOWAT_LEAST = 12 << 10, LOWAT_MOST = 512 << 10;
 constexpr uint64_t MOST_AT_ONCE = 64 << 10;
 constexpr int PIECES = 4;
-// What is due and cannot be sent is tried again after this time.
+// Retry interval for frames that are due but cannot be sent.
 constexpr int64_t OVERDUE_PAUSE = 5'000'000;
-// Where nothing has set a threshold, the controls say so with a number beyond this one.
+// The controls report an unset threshold as a number above this one.
 constexpr uint64_t NO_THRESHOLD = 1'000'000'000;
 
 uint64_t Now() {
@@ -69,7 +71,7 @@ void End::Connect(const std::vector<coupled::Way> &ways) {
         carrier.socket->SetAttribute("SegmentSize", UintegerValue(m_segment));
         carrier.socket->SetAttribute("InitialCwnd", UintegerValue(10));
         DynamicCast<TcpSocketBase>(carrier.socket)->SetCongestionControlAlgorithm(carrier.control);
-        NS_ABORT_MSG_IF(carrier.socket->Bind(InetSocketAddress(ways[n].from, 0)), "no port");
+        NS_ABORT_MSG_IF(carrier.socket->Bind(InetSocketAddress(ways[n].from, 0)), "cannot bind a port");
         carrier.socket->SetConnectCallback(Callback<void, Ptr<Socket>>([this, n](Ptr<Socket>) { Up(n); }),
                                            Callback<void, Ptr<Socket>>([](Ptr<Socket>) {}));
         Watch(n);
@@ -82,7 +84,7 @@ void End::Listen(const std::vector<uint16_t> &ports) {
     for (size_t n = 0; n < ports.size(); ++n) {
         auto socket = Socket::CreateSocket(m_node, TcpSocketFactory::GetTypeId());
         socket->SetAttribute("SegmentSize", UintegerValue(m_segment));
-        NS_ABORT_MSG_IF(socket->Bind(InetSocketAddress(Ipv4Address::GetAny(), ports[n])), "no port");
+        NS_ABORT_MSG_IF(socket->Bind(InetSocketAddress(Ipv4Address::GetAny(), ports[n])), "cannot bind a port");
         socket->Listen();
         socket->SetAcceptCallback(MakeNullCallback<bool, Ptr<Socket>, const Address &>(),
                                   Callback<void, Ptr<Socket>, const Address &>([this, n](Ptr<Socket> socket, const Address &) {
@@ -131,7 +133,7 @@ void End::Up(size_t n) {
     Work();
 }
 
-// ns-3 gives a connection up after six timeouts, or a reset.
+// ns-3 gives up a connection after six timeouts or a reset.
 void End::Down(size_t n) {
     if (std::exchange(m_carriers[n].up, false)) {
         sumlink_session_path_down(m_session.get(), n, Now());
@@ -158,7 +160,8 @@ uint64_t End::Carrier::Acknowledged() const {
     return std::max(0, control->State()->m_lastAckedSeq - first);
 }
 
-// What was sent and is not acknowledged, lost or not, as Linux tells it (tcpi_unacked); ns-3's own number leaves out what is lost.
+// Unacknowledged bytes, including lost ones, as in Linux's tcpi_unacked; ns-3's own number excludes
+// lost ones.
 uint64_t End::Carrier::InFlight() const {
     auto tcb = control->State();
     return std::max(0, tcb->m_highTxMark.Get() - tcb->m_lastAckedSeq);
@@ -177,14 +180,15 @@ uint64_t End::Carrier::Lowat() const {
     auto tcb = control->State();
     double rate = control->DeliveryRate();
     if (tcb->m_ssThresh.Get() >= NO_THRESHOLD) {
-        // In slow start what was measured is the rate of the window before.
+        // In slow start the measurement is the rate of the previous window.
         rate = std::max(rate, tcb->m_cWnd.Get() / std::max(1e-6, control->Srtt().GetSeconds()));
     }
     return std::clamp(static_cast<uint64_t>(rate * LOWAT_SECONDS), LOWAT_LEAST, LOWAT_MOST);
 }
 
 bool End::Carrier::Full() const {
-    // In a long recovery without SACK as much as the buffer holds is on its way. A budget may be exceeded, but not by another one.
+    // In a long recovery without SACK the whole buffer is in flight. The budget may be exceeded
+    // once, but not twice.
     if (socket->GetTxAvailable() < 2 * MOST_AT_ONCE) {
         return true;
     }
@@ -239,7 +243,7 @@ bool End::Transmit(size_t n) {
         auto packet = Create<Packet>(frames, len);
         carrier.given += len;
         int sent = carrier.socket->Send(packet);
-        NS_ABORT_MSG_UNLESS(sent == static_cast<int>(len), "a socket took less than it had room for");
+        NS_ABORT_MSG_UNLESS(sent == static_cast<int>(len), "a socket accepted less than its free space");
         moved = true;
     }
     return moved;
@@ -265,13 +269,13 @@ void End::Read() {
 }
 
 void End::Work() {
-    // A socket that is given something may call back.
+    // Writing to a socket may call back.
     m_again = true;
     if (std::exchange(m_working, true)) {
         return;
     }
     while (std::exchange(m_again, false)) {
-        // Before the engine judges what is late.
+        // Before the engine checks for late acknowledgments.
         for (size_t n = 0; n < m_carriers.size(); ++n) {
             if (m_carriers[n].up) {
                 Sample(n);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// sumlink's bond: the engine's session at each end, with an ordinary TCP socket of ns-3 for each link as its carrier.
+// sumlink's bond: the engine's session at each end, with one ordinary TCP socket of ns-3 per link
+// as its carrier.
 #pragma once
 
 #include <memory>
@@ -12,25 +13,27 @@
 
 namespace bond {
 
-/// A session whose scheduler has that name; null if there is none, and then `why` says so. The sender opens the stream.
+/// Creates a session with the named scheduler; returns null if it is unknown, with the reason in
+/// `why`. The sender opens the stream.
 std::shared_ptr<sumlink_session> Session(const std::string &scheduler, bool sends, std::string &why);
 
-/// One end. The one that sends always has data; the other compares each byte with what belongs in its place.
+/// One end. The sender always has data; the receiver compares each byte with the expected one.
 class End {
   public:
-    /// `control`: the congestion control of each carrier; they see each other.
+    /// `control`: the congestion control of each carrier, coupled with the others.
     End(ns3::Ptr<ns3::Node> node, std::shared_ptr<sumlink_session> session, std::shared_ptr<sumlink_bond> control, bool sends,
         uint32_t segment);
-    /// Opens a carrier over each way.
+    /// Opens a carrier over each route.
     void Connect(const std::vector<coupled::Way> &ways);
-    /// Takes a carrier at each port.
+    /// Accepts a carrier at each port.
     void Listen(const std::vector<uint16_t> &ports);
-    /// Bytes of the stream that have come in order.
+    /// Bytes of the stream received in order.
     uint64_t Delivered() const { return m_read; }
-    /// Bytes that are not those of their place, and sessions that could not be read: always 0 unless something is wrong.
+    /// Wrong bytes and unreadable sessions; above 0 only after a fault.
     uint64_t Wrong() const { return m_wrong; }
     sumlink_session_counters_t Counters() const;
-    /// Bytes that have come over all carriers: of the end that sends what the session says to itself, acknowledgements most of all.
+    /// Bytes received over all carriers; at the sender these are the session's control frames,
+    /// mostly acknowledgments.
     uint64_t Came() const;
 
   private:
@@ -38,11 +41,12 @@ class End {
         ns3::Ptr<ns3::Socket> socket;
         ns3::Ptr<coupled::Congestion> control;
         bool up = false;
-        // Bytes given to the socket, bytes that have come, and the sequence number of the first one given.
+        // Bytes written to the socket, bytes received, and the sequence number of the first written
+        // byte.
         uint64_t given = 0;
         uint64_t came = 0;
         ns3::SequenceNumber32 first;
-        // Of data: segments sent, those sent before, and where the next new one begins.
+        // Data segments sent, those sent again, and the start of the next new one.
         uint64_t segments = 0;
         uint64_t again = 0;
         ns3::SequenceNumber32 next;

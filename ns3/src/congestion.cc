@@ -44,7 +44,7 @@ void Congestion::Init(Ptr<TcpSocketState> tcb) {
 }
 
 uint32_t Congestion::GetSsThresh(Ptr<const TcpSocketState> tcb, uint32_t) {
-    // Asked before a timeout is told of; what is right then stands in Apply().
+    // Called before the timeout is reported; Apply() sets the correct value then.
     return Bytes(sumlink_bond_ssthresh(m_bond.get(), m_flow), tcb->m_segmentSize);
 }
 
@@ -58,12 +58,12 @@ void Congestion::CongestionStateSet(Ptr<TcpSocketState> tcb, const TcpSocketStat
         bool repeated = m_state == TcpSocketState::CA_LOSS && !m_acked_since_timeout;
         sumlink_bond_on_rto(m_bond.get(), m_flow, Now(), repeated);
         m_acked_since_timeout = false;
-        // Not at once: the socket is in the middle of something.
+        // Deferred, because the socket is in the middle of an operation.
         Simulator::ScheduleNow([this, self = Ptr<Congestion>(this)] { timedOut(); });
     } else if (repaired && (m_state == TcpSocketState::CA_RECOVERY || m_state == TcpSocketState::CA_LOSS)) {
         sumlink_bond_on_recovery_exit(m_bond.get(), m_flow, Now());
     }
-    // Duplicates that are no loss yet, and congestion that is announced, end no recovery.
+    // Neither duplicates below the loss threshold nor announced congestion end a recovery.
     if (repaired || state == TcpSocketState::CA_RECOVERY || state == TcpSocketState::CA_LOSS) {
         m_state = state;
     }
@@ -110,7 +110,7 @@ void Congestion::CongControl(Ptr<TcpSocketState> tcb, const TcpRateOps::TcpRateC
     Apply(tcb);
 }
 
-// ns-3's own samples are of single acknowledgements, and far off where few bytes were under way.
+// ns-3's own samples cover single acknowledgments, and are inaccurate with few bytes in flight.
 void Congestion::Measure(bool limited) {
     m_limited |= limited;
     auto now = Simulator::Now(), time = now - m_measured;
@@ -118,7 +118,8 @@ void Congestion::Measure(bool limited) {
         return;
     }
     auto rate = static_cast<uint64_t>((m_delivered - m_delivered_before) / time.GetSeconds());
-    // As Linux: where the window was not made use of, a measurement counts only if it is above the last one.
+    // As in Linux: if the window was not used, a measurement counts only if it exceeds the last
+    // one.
     if (m_limited || rate > m_delivery_rate) {
         m_delivery_rate = rate;
     }

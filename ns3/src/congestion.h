@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// A congestion control of sumlink on a TCP socket of ns-3: for each flow of a connection one, which see each other.
+// A congestion control of sumlink on a TCP socket of ns-3: one per flow of a connection, coupled
+// with each other.
 #pragma once
 
 #include <functional>
@@ -11,10 +12,11 @@
 
 namespace coupled {
 
-/// The flows of one connection; null if there is no such control, and then `why` says so.
+/// Creates the flows of one connection; returns null for an unknown control, with the reason in
+/// `why`.
 std::shared_ptr<sumlink_bond> Bond(const std::string &name, uint8_t flows, std::string &why);
 
-/// Decides alone: ns-3 reduces and restores no window where HasCongControl() is true.
+/// Has full control: ns-3 neither reduces nor restores the window if HasCongControl() is true.
 class Congestion : public ns3::TcpCongestionOps {
   public:
     static ns3::TypeId GetTypeId();
@@ -32,39 +34,40 @@ class Congestion : public ns3::TcpCongestionOps {
                      const ns3::TcpRateOps::TcpRateSample &sample) override;
     ns3::Ptr<ns3::TcpCongestionOps> Fork() override;
 
-    /// What the socket knows; null before it has begun.
+    /// State of the socket; null before it has started.
     ns3::Ptr<ns3::TcpSocketState> State() const { return m_tcb; }
     /// Zero before the first sample.
     ns3::Time Srtt() const { return ns3::NanoSeconds(sumlink_bond_srtt(m_bond.get(), m_flow)); }
     ns3::Time RttVariation() const { return ns3::NanoSeconds(sumlink_bond_rttvar(m_bond.get(), m_flow)); }
-    /// Bytes per second, as measured last; 0 before that.
+    /// Latest measurement in bytes per second; 0 before the first one.
     uint64_t DeliveryRate() const { return m_delivery_rate; }
-    /// Bytes that the peer has, also behind a hole.
+    /// Bytes that the peer has received, including those behind a hole.
     uint64_t Delivered() const { return m_delivered; }
     uint32_t Losses() const { return m_losses; }
     uint32_t Timeouts() const { return m_timeouts; }
-    /// Called when the retransmission timer has fired.
+    /// Called when the retransmission timer fires.
     std::function<void()> timedOut = [] {};
 
   private:
     void Apply(ns3::Ptr<ns3::TcpSocketState> tcb);
-    /// The rate of delivery, once in each round trip; `limited`: the window is used up.
+    /// Measures the delivery rate, once per round trip; `limited`: the window is full.
     void Measure(bool limited);
 
     std::shared_ptr<sumlink_bond> m_bond;
     uint8_t m_flow = 0;
     ns3::Ptr<ns3::TcpSocketState> m_tcb;
     ns3::TcpSocketState::TcpCongState_t m_state = ns3::TcpSocketState::CA_OPEN;
-    // Positions in the stream, which sequence numbers that wrap are not.
+    // Positions in the stream, which do not wrap around as sequence numbers do.
     ns3::SequenceNumber32 m_last_acked;
     uint64_t m_acknowledged = 0;
     bool m_begun = false;
-    // Bytes that are less than a packet.
+    // Remaining bytes, less than a packet.
     uint32_t m_rest = 0;
-    // When something was last acknowledged, for the length of an idle time.
+    // Time of the last acknowledgment, from which an idle time is measured.
     ns3::Time m_last_ack;
     bool m_acked_since_timeout = true;
-    // Of each round trip: bytes delivered before it, when it began, and whether the window was made use of.
+    // For the current round trip: bytes delivered before it, its start, and whether the window was
+    // used.
     uint64_t m_delivery_rate = 0;
     uint64_t m_delivered = 0;
     uint64_t m_delivered_before = 0;

@@ -21,17 +21,19 @@ namespace {
 
 constexpr double START = 1.0;
 constexpr uint32_t SET = 18;
-// In the report each channel has 5 Mbit/s: 802.11a at its lowest rate gives about as much to TCP, over one hop.
+// In the report each channel has 5 Mbit/s; TCP gets about as much over one hop of 802.11a at its
+// lowest rate.
 constexpr const char *WIFI_RATE = "OfdmRate6Mbps";
 constexpr const char *LAN_RATE = "5Mbps";
-// Metres over which that rate is received (20 dBm less what Friis has at 5 GHz would go further; -82 dBm is where ns-3 stops).
+// Range of that rate in meters (20 dBm with Friis loss at 5 GHz would reach further; ns-3 stops at
+// -82 dBm).
 constexpr double RANGE = 40;
 constexpr double SIDE = 100;
 constexpr uint16_t PORT = 5000;
 constexpr uint16_t ECHO = 9;
 constexpr uint64_t WINDOW = 4 << 20;
 
-/// One logical network: devices and addresses of its nodes, in their order.
+/// One logical network: devices and addresses of its nodes, in order.
 struct Network {
     NodeContainer nodes;
     NetDeviceContainer devices;
@@ -56,7 +58,7 @@ struct World {
         Ipv4AddressHelper helper;
         helper.SetBase(("10." + std::to_string(networks.size() + 1) + ".0.0").c_str(), "255.255.255.0");
         net.addresses = helper.Assign(net.devices);
-        // The devices' own queues are the only ones.
+        // The devices have the only queues.
         TrafficControlHelper().Uninstall(net.devices);
         networks.push_back(net);
     }
@@ -82,7 +84,7 @@ struct World {
         Address(net);
         return networks.back();
     }
-    /// A connection whose subflows go to these addresses of `to`, from these of `from`.
+    /// A connection with subflows from these addresses of `from` to these of `to`.
     void Connect(const std::string &name, Ptr<Node> from, Ptr<Node> to, const std::vector<std::pair<Ipv4Address, Ipv4Address>> &ways,
                  uint32_t segment) {
         std::string why;
@@ -97,7 +99,7 @@ struct World {
         senders.push_back(std::make_unique<Sender>(from, bond, told, segment, WINDOW));
         Simulator::Schedule(Seconds(START), &Sender::Start, senders.back().get());
     }
-    /// Echo packets of one node to the UDP server, as many a second as `load` says, from a moment of its own.
+    /// Echo packets of one node to the UDP server, `load` per second, with its own start time.
     void Echo(Ptr<Node> node, Ipv4Address server, Ptr<UniformRandomVariable> random) {
         if (load == 0) {
             return;
@@ -110,12 +112,12 @@ struct World {
     }
 };
 
-/// Each node's neighbours in a network without wires.
+/// Each node's neighbors in a wireless network.
 bool Near(Ptr<Node> one, Ptr<Node> other) {
     return one->GetObject<MobilityModel>()->GetDistanceFrom(other->GetObject<MobilityModel>()) <= RANGE;
 }
 
-/// Next hops of all nodes towards one, by breadth; -1 where there is no way.
+/// Next hops of all nodes towards one, by breadth-first search; -1 without a route.
 std::vector<int> Towards(const NodeContainer &nodes, uint32_t goal) {
     std::vector<int> next(nodes.GetN(), -1);
     next[goal] = static_cast<int>(goal);
@@ -133,8 +135,9 @@ std::vector<int> Towards(const NodeContainer &nodes, uint32_t goal) {
     return next;
 }
 
-/// Shortest ways by where the nodes are now, in each network by itself: ns-3's own ad hoc routings lead all addresses of a node over
-/// one interface. Looked at again each 100 ms.
+/// Shortest routes by the nodes' current positions, per network: ns-3's ad hoc routing protocols
+/// route all addresses of a node over
+/// one interface. Updated every 100 ms.
 void Route(World *world) {
     const auto &nodes = world->networks[0].nodes;
     for (uint32_t n = 0; n < nodes.GetN(); ++n) {
@@ -171,7 +174,7 @@ void Place(const NodeContainer &nodes, double side, bool mobile) {
                                   PointerValue(places));
     }
     mobility.Install(nodes);
-    // In the report each node reaches each other one, at the beginning at least.
+    // In the report all nodes can reach each other, at least initially.
     for (int tries = 0; tries < 1000; ++tries) {
         auto next = Towards(nodes, 0);
         if (std::count(next.begin(), next.end(), -1) == 0) {
@@ -181,7 +184,7 @@ void Place(const NodeContainer &nodes, double side, bool mobile) {
             nodes.Get(n)->GetObject<MobilityModel>()->SetPosition(places->GetNext());
         }
     }
-    NS_FATAL_ERROR("no placing connects all nodes");
+    NS_FATAL_ERROR("no placement connects all nodes");
 }
 
 } // namespace
@@ -195,8 +198,8 @@ int Main(int argc, char **argv) {
     cmd.AddValue("scenario", "manet-static, manet-mobile, csma, wifi-csma or full-mesh", scenario);
     cmd.AddValue("system", "a congestion control of sumlink", system);
     cmd.AddValue("seed", "seed", world.seed);
-    cmd.AddValue("seconds", "seconds that are measured, from the connection's beginning", seconds);
-    cmd.AddValue("subflows", "subflows over channels of their own (manet and csma)", world.subflows);
+    cmd.AddValue("seconds", "measured seconds since the connection started", seconds);
+    cmd.AddValue("subflows", "subflows, each over its own channel (manet and csma)", world.subflows);
     cmd.AddValue("load", "UDP packets of each echo client per second, 1024 bytes each", world.load);
     cmd.Parse(argc, argv);
     auto bad = [](const std::string &why) {
@@ -208,7 +211,7 @@ int Main(int argc, char **argv) {
         return bad(why);
     }
     if (world.seed == 0 || !(seconds > 0) || world.subflows == 0 || world.subflows > 16 || !(world.load >= 0)) {
-        return bad("seed and seconds are above 0, subflows 1 to 16, the load is no less than 0");
+        return bad("seed and seconds must be above 0, subflows 1 to 16, load at least 0");
     }
     RngSeedManager::SetRun(world.seed);
     Config::SetDefault("ns3::TcpL4Protocol::SocketType", TypeIdValue(TcpNewReno::GetTypeId()));
@@ -242,7 +245,8 @@ int Main(int argc, char **argv) {
         }
         world.Connect(system, nodes.Get(SET - 1), nodes.Get(1), ways, segment);
     } else if (scenario == "wifi-csma" || mesh) {
-        // Two ways from the air to the wire: over one access point with two channels, or over an access point each.
+        // Two routes from Wi-Fi to the wires: over one access point with two channels, or over one
+        // access point each.
         NodeContainer all(mesh ? 3 * SET : 2 * SET), wire;
         Place(all, 15, false);
         internet.Install(all);
@@ -258,7 +262,7 @@ int Main(int argc, char **argv) {
         std::vector<std::vector<std::pair<Ipv4Address, Ipv4Address>>> ways(clients.size() + 1);
         echo.Install(udp).Start(Seconds(0));
         for (uint32_t way = 0; way < 2; ++way) {
-            // The access point comes last in both.
+            // The access point is last in both.
             auto lan = world.Lan(NodeContainer(wire, NodeContainer(points[way])));
             NodeContainer heard;
             for (auto &client : clients) {
@@ -295,7 +299,7 @@ int Main(int argc, char **argv) {
             world.Connect(system, clients[n], server, ways[n], segment);
         }
     } else {
-        return bad("no scenario is called `" + scenario + "`: there are manet-static, manet-mobile, csma, wifi-csma and full-mesh");
+        return bad("unknown scenario `" + scenario + "`; choose manet-static, manet-mobile, csma, wifi-csma and full-mesh");
     }
     NeighborCacheHelper().PopulateNeighborCache();
     Simulator::Stop(Seconds(START + seconds));
@@ -329,7 +333,7 @@ int Main(int argc, char **argv) {
     std::printf("{\"scenario\":\"%s\",\"seed\":%u,\"system\":\"mptcp:%s\",\"outcome\":\"%s\",\"reason\":%s,\"goodput_bps\":%.0f,"
                 "\"seconds\":%g,\"load\":%g,\"connections\":[%s]}\n",
                 scenario.c_str(), world.seed, system.c_str(), wrong ? "failed" : "measured",
-                wrong ? "\"bytes at a wrong place\"" : "null", 8.0 * delivered / seconds, seconds, world.load, connections.c_str());
+                wrong ? "\"misplaced bytes\"" : "null", 8.0 * delivered / seconds, seconds, world.load, connections.c_str());
     Simulator::Destroy();
     return wrong ? 1 : 0;
 }

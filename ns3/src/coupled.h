@@ -4,7 +4,7 @@
 
 namespace coupled {
 
-/// One run; returns the program's exit code.
+/// Performs one run; returns the program's exit code.
 int Main(int argc, char **argv);
 
 } // namespace coupled

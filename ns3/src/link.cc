@@ -8,7 +8,8 @@ using namespace ns3;
 namespace edge {
 
 namespace {
-// Two transport blocks of 10 MHz at the best modulation (4587 bytes): the scheduler always finds a full one.
+// Two transport blocks of 10 MHz at the best modulation (4587 bytes), so that the scheduler can
+// always fill one.
 constexpr uint32_t LTE_BACKLOG = 9000;
 constexpr uint32_t WIFI_BACKLOG = 2;
 } // namespace
@@ -24,7 +25,7 @@ bool WifiLink::Ready() const {
 }
 
 void WifiLink::Gone(Ptr<const WifiMpdu>) {
-    // Not at once: the queue is in the middle of something.
+    // Deferred, because the queue is in the middle of an operation.
     Simulator::ScheduleNow([this] { ready(); });
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// The two ways to the user, as the edge node sees them: whether one can take a packet, and when it can again.
+// The two links to the user, as the edge node sees them: whether a link can take a packet, and when
+// it can again.
 #pragma once
 
 #include <functional>
@@ -16,17 +17,17 @@ namespace edge {
 class Link {
   public:
     virtual ~Link() = default;
-    /// It can take a packet: what is below the node's own queue is nearly empty.
+    /// The link can take a packet: the queues below the node's own are almost empty.
     virtual bool Ready() const = 0;
-    /// It has been given a packet.
+    /// The link has been given a packet.
     virtual void Sent() = 0;
-    /// Called when it may have become ready.
+    /// Called when the link may have become ready.
     std::function<void()> ready;
-    /// Where each user's end of it is.
+    /// Address of each user's end of the link.
     std::vector<ns3::InetSocketAddress> users;
 };
 
-/// Wi-Fi: at most two packets in the queue of its MAC, the one in the air among them.
+/// Wi-Fi: at most two packets in the queue of its MAC, including the one in the air.
 class WifiLink : public Link {
   public:
     explicit WifiLink(ns3::Ptr<ns3::WifiNetDevice> device);
@@ -38,12 +39,13 @@ class WifiLink : public Link {
     ns3::Ptr<ns3::WifiMacQueue> m_queue;
 };
 
-/// LTE: ns-3 does not tell what waits in its RLC, but RLC tells the MAC at each packet, and this listens between the two.
+/// LTE: ns-3 does not expose the RLC queue, but RLC reports it to the MAC with each packet. This
+/// class listens between the two.
 class LteLink : public Link {
   public:
     bool Ready() const override;
     void Sent() override;
-    /// Listens, from now on, between the RLC of one more user's bearer and the MAC.
+    /// Starts listening between the RLC of another user's bearer and the MAC.
     void Listen(ns3::Ptr<ns3::LteRlc> bearer, ns3::LteMacSapProvider *mac);
 
   private:
@@ -56,7 +58,8 @@ class LteLink : public Link {
     };
     void Changed();
     std::vector<std::unique_ptr<Bearer>> m_bearers;
-    // Between the node and RLC is the core network: one packet at a time, so that what waits is always known.
+    // Between the node and RLC is the core network; one packet at a time enters it, so that the
+    // queue length is always known.
     bool m_underway = false;
 };
 

@@ -18,13 +18,13 @@ using namespace ns3;
 
 namespace {
 
-// Flows begin when the user has attached to both; what is measured begins two seconds later.
+// Flows start when the user has attached to both links; the measurement starts two seconds later.
 constexpr double START = 1.0;
 constexpr double WARM = 2.0;
-// Between two looks at what has arrived.
+// Interval of the goodput samples.
 constexpr double INTERVAL = 0.1;
 constexpr uint16_t PORT = 5000;
-// Of LWA's sequence numbers, 18 bits.
+// Length of LWA's header with 18-bit sequence numbers.
 constexpr size_t PDCP_HEADER = 3;
 
 struct Options {
@@ -34,18 +34,18 @@ struct Options {
     uint32_t flows = 1;
     double seconds = 10;
     bool sack = false;
-    // As large as a tunnel carries in one packet.
+    // The largest segment that a tunnel carries in one packet.
     uint32_t segment = 1340;
     uint32_t users = 1;
     std::string trace = "none";
 };
 
-/// What the node is told of VISIBLE, as the laboratory's systems name it: `boost=off:sack=strip`.
+/// VISIBLE's parameters, named as in the laboratory: `boost=off:sack=strip`.
 struct Visible {
     std::string sack = "rewrite";
     uint8_t boost = 1;
 
-    /// Whether all of them are parameters.
+    /// Parses the parameters; returns whether all are known.
     bool Read(std::string text) {
         for (;;) {
             std::string one = text.substr(0, text.find(':'));
@@ -69,7 +69,7 @@ int Bad(const std::string &why) {
     return 2;
 }
 
-/// What is told of the first flow over time.
+/// State of the first flow over time.
 struct Series {
     edge::Node *node;
     std::string scenario, system;
@@ -78,7 +78,7 @@ struct Series {
     uint32_t cwnd = 0;
     double rtt = 0;
 
-    /// What every line begins with.
+    /// Start of every line.
     void Head() const {
         std::printf("{\"scenario\":\"%s\",\"seed\":%u,\"system\":\"%s\",\"t\":%.6f,\"queue_0\":%zu,\"queue_1\":%zu,", scenario.c_str(),
                     seed, system.c_str(), Simulator::Now().GetSeconds() - START, sumlink_edge_link_queue(node->Core(), 0),
@@ -133,18 +133,18 @@ int main(int argc, char **argv) {
     cmd.AddValue("wifi", "b, g or a", o.wifi);
     cmd.AddValue("seed", "seed", o.seed);
     cmd.AddValue("flows", "TCP flows", o.flows);
-    cmd.AddValue("seconds", "seconds that are measured, behind the first two", o.seconds);
+    cmd.AddValue("seconds", "measured seconds after the first two", o.seconds);
     cmd.AddValue("sack", "TCP uses SACK", o.sack);
     cmd.AddValue("segment", "bytes of data in a segment, at most 1340", o.segment);
-    cmd.AddValue("users", "users, each with so many flows, at most 4", o.users);
-    cmd.AddValue("trace", "none, or in place of the result `series`, a JSON line each 10 ms, or `acks`, one for each acknowledgement", o.trace);
+    cmd.AddValue("users", "users, each with --flows flows, at most 4", o.users);
+    cmd.AddValue("trace", "none; or instead of the result `series`, a JSON line every 10 ms, or `acks`, one per acknowledgment", o.trace);
     cmd.Parse(argc, argv);
 
     Visible visible;
     std::string head = o.system.substr(0, o.system.find('@'));
     std::string mode = head.substr(0, head.find(':'));
     if (head.size() < o.system.size() && !(mode == "lwip+visible" && visible.Read(o.system.substr(head.size() + 1)))) {
-        return Bad("only lwip+visible has parameters, and they are boost=on|off and sack=rewrite|strip: " + o.system);
+        return Bad("only lwip+visible has parameters: boost=on|off and sack=rewrite|strip: " + o.system);
     }
     bool lte = mode != "wifi";
     bool wifi = mode != "lte";
@@ -154,7 +154,7 @@ int main(int argc, char **argv) {
         steering = head.substr(mode.size() + 1);
     }
     bool mptcp = mode == "mptcp", sumlink = mode == "sumlink";
-    // With these nothing goes through the core: both links end at the remote host.
+    // These systems bypass the core: both links end at the remote host.
     bool past = mptcp || sumlink;
     if (past) {
         std::string why;
@@ -162,11 +162,11 @@ int main(int argc, char **argv) {
             return Bad(why);
         }
         if (o.trace != "none") {
-            return Bad("there is no series of " + mode);
+            return Bad("no series available for " + mode);
         }
     }
     if (alone && o.system != mode) {
-        return Bad("one link has no steering: " + o.system);
+        return Bad("a single link has no steering: " + o.system);
     }
     std::string core_mode = alone || past ? "lwip" : mode;
     WifiStandard standard;
@@ -177,19 +177,19 @@ int main(int argc, char **argv) {
     } else if (o.wifi == "a") {
         standard = WIFI_STANDARD_80211a;
     } else {
-        return Bad("no Wi-Fi is called `" + o.wifi + "`: there are b, g and a");
+        return Bad("unknown Wi-Fi `" + o.wifi + "`; choose b, g or a");
     }
     if (o.segment < 64 || o.segment > 1340) {
-        return Bad("a segment has 64 to 1340 bytes");
+        return Bad("segment must be 64 to 1340 bytes");
     }
     if (o.users == 0 || o.users > edge::MOST_USERS) {
-        return Bad("there are 1 to 4 users");
+        return Bad("users must be 1 to 4");
     }
     if (o.trace != "none" && o.trace != "series" && o.trace != "acks") {
-        return Bad("no trace is called `" + o.trace + "`: there are none, series and acks");
+        return Bad("unknown trace `" + o.trace + "`; choose none, series or acks");
     }
     if (o.seed == 0 || o.flows == 0 || !(o.seconds > 0)) {
-        return Bad("seed, flows and seconds are above 0");
+        return Bad("seed, flows and seconds must be above 0");
     }
     char error[256];
     sumlink_edge_config told{core_mode.c_str(), past ? nullptr : steering.c_str(), visible.sack.c_str(), visible.boost,
@@ -200,20 +200,20 @@ int main(int argc, char **argv) {
     }
 
     RngSeedManager::SetRun(o.seed);
-    // The core verifies checksums, as it does on Linux.
+    // The core verifies checksums, as on Linux.
     GlobalValue::Bind("ChecksumEnabled", BooleanValue(true));
     Config::SetDefault("ns3::TcpL4Protocol::SocketType", TypeIdValue(TcpNewReno::GetTypeId()));
     Config::SetDefault("ns3::TcpSocketBase::Sack", BooleanValue(o.sack));
-    // Small enough that a segment is never fragmented in a tunnel, which would hide reordering.
+    // Small enough to avoid fragmentation in a tunnel, which would hide reordering.
     Config::SetDefault("ns3::TcpSocket::SegmentSize", UintegerValue(o.segment));
     Config::SetDefault("ns3::TcpSocket::SndBufSize", UintegerValue(4 << 20));
     Config::SetDefault("ns3::TcpSocket::RcvBufSize", UintegerValue(4 << 20));
     Config::SetDefault("ns3::LteEnbPhy::TxPower", DoubleValue(20));
     Config::SetDefault("ns3::LteEnbRrc::SrsPeriodicity", UintegerValue(80));
-    // The node never fills it: what waits does so in the node's own queue of 40 packets.
+    // The node never fills it: packets wait in the node's own queue of 40 packets.
     Config::SetDefault("ns3::LteRlcUm::MaxTxBufferSize", UintegerValue(40 * 1500));
     if (past) {
-        // Where there is no node, the same 40 packets wait in Wi-Fi's MAC.
+        // Without a node, the same 40 packets wait in Wi-Fi's MAC.
         Config::SetDefault("ns3::WifiMacQueue::MaxSize", StringValue("40p"));
     }
     edge::Topology net(standard, o.users, !past);
@@ -221,7 +221,7 @@ int main(int argc, char **argv) {
     auto socket = [](Ptr<Node> node) {
         auto made = Socket::CreateSocket(node, UdpSocketFactory::GetTypeId());
         made->SetAttribute("RcvBufSize", UintegerValue(1 << 20));
-        NS_ABORT_MSG_IF(made->Bind(InetSocketAddress(Ipv4Address::GetAny(), edge::TUNNEL_PORT)), "no port");
+        NS_ABORT_MSG_IF(made->Bind(InetSocketAddress(Ipv4Address::GetAny(), edge::TUNNEL_PORT)), "cannot bind a port");
         return made;
     };
     edge::LteLink lte_link;
@@ -247,7 +247,7 @@ int main(int argc, char **argv) {
         ends.push_back(std::make_unique<edge::User>(host.device, socket(host.node), InetSocketAddress(net.up, edge::TUNNEL_PORT),
                                                     lwa ? sumlink_reorder_new(100'000'000) : nullptr));
     }
-    // Bearers are there once the users have attached.
+    // Bearers exist once the users have attached.
     Simulator::Schedule(Seconds(START - 0.1), [&] {
         auto mac = DynamicCast<LteEnbNetDevice>(net.enb)->GetComponentCarrierManager()->GetLteMacSapProvider();
         auto listen = [&](Ptr<Object> bearer) { lte_link.Listen(DynamicCast<LteRlc>(bearer), mac); };
@@ -301,18 +301,18 @@ int main(int argc, char **argv) {
             bytes += sink->GetTotalRx();
         }
         for (auto &receiver : receivers) {
-            NS_ABORT_MSG_IF(receiver->Wrong(), "bytes at a wrong place");
+            NS_ABORT_MSG_IF(receiver->Wrong(), "misplaced bytes");
             bytes += receiver->Delivered();
         }
         for (auto &user : bond_users) {
-            NS_ABORT_MSG_IF(user->Wrong(), "bytes at a wrong place");
+            NS_ABORT_MSG_IF(user->Wrong(), "misplaced bytes");
             bytes += user->Delivered();
         }
         return bytes;
     };
     uint64_t before = 0;
     Simulator::Schedule(Seconds(START + WARM), [&] { before = received(); });
-    // Goodput over time, from when the flows begin.
+    // Goodput over time since the start of the flows.
     std::vector<uint64_t> came{0};
     for (double at = INTERVAL; at <= WARM + o.seconds + 1e-9; at += INTERVAL) {
         Simulator::Schedule(Seconds(START + at), [&] { came.push_back(received()); });

@@ -10,9 +10,10 @@ namespace coupled {
 
 namespace {
 
-// The byte at each place of the data; its period is a prime, so that a piece in a wrong place is noticed.
+// The byte at each position of the data; its period is a prime, so that a misplaced piece is
+// detected.
 constexpr uint32_t PERIOD = 251;
-// More than a piece may have.
+// Above the size of any piece.
 constexpr uint32_t PIECE_MAX = 65'000;
 
 const uint8_t *Pattern(uint64_t at) {
@@ -65,7 +66,7 @@ void Sender::Open(size_t n) {
     subflow.socket->SetAttribute("InitialCwnd", UintegerValue(10));
     auto base = DynamicCast<TcpSocketBase>(subflow.socket);
     base->SetCongestionControlAlgorithm(subflow.control);
-    NS_ABORT_MSG_IF(subflow.socket->Bind(InetSocketAddress(subflow.way.from, 0)), "no port");
+    NS_ABORT_MSG_IF(subflow.socket->Bind(InetSocketAddress(subflow.way.from, 0)), "cannot bind a port");
     subflow.socket->SetConnectCallback(
         Callback<void, Ptr<Socket>>([this, n](Ptr<Socket>) {
             auto &subflow = m_subflows[n];
@@ -75,7 +76,7 @@ void Sender::Open(size_t n) {
         }),
         Callback<void, Ptr<Socket>>([this, n](Ptr<Socket>) { m_subflows[n].failed = true; }));
     auto ended = Callback<void, Ptr<Socket>>([this, n](Ptr<Socket>) {
-        // ns-3 gives a connection up after six timeouts, or a reset.
+        // ns-3 gives up a connection after six timeouts or a reset.
         m_subflows[n].connected = false;
         m_subflows[n].failed = true;
         TimedOut(n);
@@ -85,7 +86,8 @@ void Sender::Open(size_t n) {
         Acknowledged(m_subflows[n]);
         Push();
     }));
-    // The window may have room without an acknowledgement of all that is before: of selective ones nothing else is told.
+    // The window may gain room without a cumulative acknowledgment; this is the only notice of
+    // selective ones.
     base->TraceConnectWithoutContext("BytesInFlight", Callback<void, uint32_t, uint32_t>([this](uint32_t before, uint32_t now) {
                                          if (now < before) {
                                              Simulator::ScheduleNow([this] { Push(); });
@@ -100,7 +102,8 @@ bool Sender::Room(const Subflow &subflow) const {
     }
     auto tcb = subflow.control->State();
     uint64_t sent = tcb->m_highTxMark.Get() - subflow.first;
-    // What the socket has not sent waits for its window; a piece is there at any time, so that the window is made use of.
+    // Unsent bytes wait for the socket's window; one piece is always waiting, so that the window is
+    // used.
     uint64_t waiting = subflow.given > sent ? subflow.given - sent : 0;
     return waiting < m_segment || tcb->m_bytesInFlight + waiting + m_segment <= tcb->m_cWnd;
 }
@@ -129,7 +132,7 @@ void Sender::TimedOut(size_t n) {
 }
 
 void Sender::Push() {
-    // A socket that is given something may call back.
+    // Writing to a socket may call back.
     if (m_pushing) {
         return;
     }
@@ -177,7 +180,7 @@ void Sender::Give(Subflow &subflow, uint64_t at) {
     Put(bytes.data() + 8, 4, m_piece);
     std::memcpy(bytes.data() + HEADER, Pattern(at), m_piece);
     int sent = subflow.socket->Send(Create<Packet>(bytes.data(), bytes.size()));
-    NS_ABORT_MSG_UNLESS(sent == static_cast<int>(bytes.size()), "a socket took less than it had room for");
+    NS_ABORT_MSG_UNLESS(sent == static_cast<int>(bytes.size()), "a socket accepted less than its free space");
     subflow.given += bytes.size();
     subflow.pieces.emplace_back(subflow.given, at);
 }
@@ -185,7 +188,7 @@ void Sender::Give(Subflow &subflow, uint64_t at) {
 Receiver::Receiver(Ptr<Node> node, const std::vector<uint16_t> &ports) : m_streams(ports.size()), m_came(ports.size()) {
     for (size_t n = 0; n < ports.size(); ++n) {
         auto socket = Socket::CreateSocket(node, TcpSocketFactory::GetTypeId());
-        NS_ABORT_MSG_IF(socket->Bind(InetSocketAddress(Ipv4Address::GetAny(), ports[n])), "no port");
+        NS_ABORT_MSG_IF(socket->Bind(InetSocketAddress(Ipv4Address::GetAny(), ports[n])), "cannot bind a port");
         socket->Listen();
         socket->SetAcceptCallback(MakeNullCallback<bool, Ptr<Socket>, const Address &>(),
                                   Callback<void, Ptr<Socket>, const Address &>(
@@ -215,7 +218,7 @@ void Receiver::Read(size_t n, Ptr<Socket> socket) {
         auto at = Number(stream.data() + done, 8);
         auto len = static_cast<uint32_t>(Number(stream.data() + done + 8, 4));
         if (len == 0 || len > PIECE_MAX) {
-            // Nothing of this stream can be read any more.
+            // The rest of this stream is unreadable.
             m_wrong += stream.size() - done;
             done = stream.size();
             break;
@@ -234,7 +237,7 @@ void Receiver::Piece(uint64_t at, const uint8_t *data, uint32_t len) {
         m_wrong += len;
         return;
     }
-    // Pieces are sent again as they were: they never overlap in part.
+    // Pieces are repeated unchanged, so they never overlap partially.
     if (at < m_next || !m_ahead.emplace(at, at + len).second) {
         m_twice += len;
         return;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// A multipath connection over ordinary TCP sockets: data sequence numbers in a header of the stream of each subflow.
+// A multipath connection over ordinary TCP sockets, with data sequence numbers in headers inside
+// the stream of each subflow.
 #pragma once
 
 #include <deque>
@@ -10,20 +11,21 @@
 
 namespace coupled {
 
-/// Bytes before each piece of data: its data sequence number (8) and its length (4).
+/// Header bytes before each piece of data: data sequence number (8) and length (4).
 constexpr uint32_t HEADER = 12;
 
-/// One subflow: from where to where. With `from` any, the routes choose.
+/// Addresses of one subflow. If `from` is any, the routes decide.
 struct Way {
     ns3::Ipv4Address from;
     ns3::InetSocketAddress to;
 };
 
-/// The sender. It always has data. A piece goes to the subflow of least smoothed round-trip time whose window has room for it;
-/// what a subflow holds when its timer fires goes over the others, too, once.
+/// The sender. It always has data. A piece goes to the subflow with the lowest smoothed round-trip
+/// time whose window has room;
+/// when a subflow's timer fires, its unacknowledged pieces are sent once more over the others.
 class Sender {
   public:
-    /// `window`: bytes that may be on their way, as the receiver's buffer would have it.
+    /// `window`: most bytes in flight, in place of the receiver's buffer.
     Sender(ns3::Ptr<ns3::Node> node, std::shared_ptr<sumlink_bond> bond, const std::vector<Way> &ways, uint32_t segment,
            uint64_t window);
     /// Opens the subflows.
@@ -35,15 +37,15 @@ class Sender {
         Way way{ns3::Ipv4Address::GetAny(), ns3::InetSocketAddress(ns3::Ipv4Address::GetAny(), 0)};
         bool connected = false;
         bool failed = false;
-        /// Bytes given to the socket, headers among them.
+        /// Bytes written to the socket, including headers.
         uint64_t given = 0;
         /// Sequence number of the first byte.
         ns3::SequenceNumber32 first;
-        /// Pieces that are not acknowledged: where they end in this stream, and where they begin in the data.
+        /// Unacknowledged pieces: their end in this stream, and their start in the data.
         std::deque<std::pair<uint64_t, uint64_t>> pieces;
     };
     const std::vector<Subflow> &Subflows() const { return m_subflows; }
-    /// Bytes that were sent over another subflow again.
+    /// Bytes sent again over another subflow.
     uint64_t Reinjected() const { return m_reinjected; }
 
   private:
@@ -61,26 +63,26 @@ class Sender {
     uint32_t m_piece;
     uint64_t m_window;
     uint64_t m_next = 0;
-    // Pieces that no subflow is known to have delivered, and whether they have gone over two.
+    // Pieces not known to be delivered, and whether they were sent over two subflows.
     std::map<uint64_t, bool> m_outstanding;
-    // Pieces for another subflow than the one that they were on.
+    // Pieces to be sent over a different subflow.
     std::deque<std::pair<uint64_t, size_t>> m_again;
     uint64_t m_reinjected = 0;
     bool m_pushing = false;
 };
 
-/// The receiver: puts the pieces in order, and counts what is.
+/// The receiver: puts the pieces in order and counts in-order bytes.
 class Receiver {
   public:
     /// Listens at the ports.
     Receiver(ns3::Ptr<ns3::Node> node, const std::vector<uint16_t> &ports);
     /// Bytes in order.
     uint64_t Delivered() const { return m_next; }
-    /// Bytes that came twice.
+    /// Bytes received twice.
     uint64_t Twice() const { return m_twice; }
-    /// Bytes that are not those of their place in the data, or headers that are none: always 0 unless something is wrong.
+    /// Wrong bytes and invalid headers; above 0 only after a fault.
     uint64_t Wrong() const { return m_wrong; }
-    /// Of each port, bytes that came.
+    /// Bytes received at each port.
     const std::vector<uint64_t> &Came() const { return m_came; }
 
   private:
@@ -91,7 +93,7 @@ class Receiver {
     std::vector<ns3::Ptr<ns3::Socket>> m_sockets;
     std::vector<std::vector<uint8_t>> m_streams;
     std::vector<uint64_t> m_came;
-    // Pieces ahead of a gap: where they begin, and where they end.
+    // Pieces beyond a gap: start and end.
     std::map<uint64_t, uint64_t> m_ahead;
     uint64_t m_next = 0;
     uint64_t m_twice = 0;

@@ -24,7 +24,7 @@ void Deliver(Ptr<VirtualNetDevice> device, Ptr<Packet> packet) {
                     NetDevice::PACKET_HOST);
 }
 
-/// The acknowledgement's number of a TCP packet over IPv4, if it is one.
+/// The acknowledgment number of a TCP packet over IPv4, if present.
 std::optional<uint32_t> Acknowledged(const uint8_t *bytes, size_t len) {
     if (len < 20 || bytes[0] >> 4 != 4 || bytes[9] != 6) {
         return {};

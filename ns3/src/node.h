@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// The two ends of the tunnels: the edge node, which is sumlink's core, and the user's end.
+// The two ends of the tunnels: the edge node, which runs sumlink's core, and the user's end.
 #pragma once
 
 #include <functional>
@@ -14,25 +14,29 @@ namespace edge {
 
 constexpr uint16_t TUNNEL_PORT = 7400;
 
-/// What the node did with an acknowledgement of a user.
+/// The node's treatment of a user's acknowledgment.
 struct Answer {
-    /// Its number, and the number that was passed on; nothing where none was.
+    /// Its number, and the number passed on; empty if it was not passed on.
     uint32_t number = 0;
     std::optional<uint32_t> passed;
-    /// `boost`, `hold`, `repair`, `duplicate` (passed on as it came), `unneeded` (told of late) or `advance`.
+    /// `boost`, `hold`, `repair`, `duplicate` (passed on unchanged), `unneeded` (a recent repeat)
+    /// or `advance`.
     const char *what = "advance";
 };
 
-/// Between a virtual device, which the hosts' packets go through, and a UDP socket with a packet in each datagram.
+/// Connects a virtual device, which carries the hosts' packets, with a UDP socket that carries one
+/// packet per datagram.
 class Node {
   public:
-    /// Keeps the law of the core's use: whatever happens, all that can be taken is taken, and the timer is set. `users` are
-    /// the addresses of those that each link leads to, in the order of `Link::users`; `header`: bytes before each packet.
+    /// Follows the core's calling rules: after every event it drains the core and sets the timer.
+    /// `users` are
+    /// the addresses that each link leads to, in the order of `Link::users`; `header`: bytes before
+    /// each packet.
     Node(sumlink_edge *core, ns3::Ptr<ns3::VirtualNetDevice> device, ns3::Ptr<ns3::Socket> socket,
          std::vector<Link *> links, std::vector<ns3::Ipv4Address> users, size_t header);
     ~Node();
     sumlink_edge *Core() const { return m_core; }
-    /// Called at each acknowledgement of a user, if it is set.
+    /// Called for each acknowledgment from a user, if set.
     std::function<void(const Answer &)> answered;
 
   private:
@@ -48,7 +52,7 @@ class Node {
     std::vector<Link *> m_links;
     std::vector<ns3::Ipv4Address> m_users;
     size_t m_header;
-    // The number of the acknowledgement that the far side was given last.
+    // Number of the last acknowledgment passed to the far side.
     std::optional<uint32_t> m_passed;
     std::vector<uint8_t> m_room;
     ns3::EventId m_timer;
@@ -71,7 +75,7 @@ class User {
     ns3::Ptr<ns3::VirtualNetDevice> m_device;
     ns3::Ptr<ns3::Socket> m_socket;
     ns3::InetSocketAddress m_node;
-    // Of LWA, else null.
+    // Null unless the mode is LWA.
     sumlink_reorder *m_reorder;
     std::vector<uint8_t> m_room;
     ns3::EventId m_timer;

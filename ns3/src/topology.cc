@@ -16,7 +16,7 @@ namespace edge {
 
 namespace {
 
-// Users stand ten metres from the node, one on each side.
+// Users are ten meters from the node, one on each side.
 const Vector PLACES[MOST_USERS] = {{10, 0, 0}, {0, 10, 0}, {-10, 0, 0}, {0, -10, 0}};
 
 Ptr<VirtualNetDevice> Virtual(Ptr<Node> node, Ipv4Address address) {
@@ -72,11 +72,11 @@ Topology::Topology(WifiStandard standard, uint32_t count, bool through_node) {
     PointToPointHelper wire;
     wire.SetDeviceAttribute("DataRate", StringValue("1Gbps"));
     wire.SetChannelAttribute("Delay", StringValue("10ms"));
-    // What is too much waits, and is dropped, at the node and nowhere else.
+    // Excess packets wait, and are dropped, only at the node.
     wire.SetQueue("ns3::DropTailQueue", "MaxSize", StringValue("10000p"));
     Ipv4AddressHelper addresses("10.1.0.0", "255.255.255.0");
     auto first = addresses.Assign(wire.Install(remote, middle));
-    // Of the second subflow, so that its acknowledgements return over Wi-Fi.
+    // For the second subflow, so that its acknowledgments return over Wi-Fi.
     addresses.SetBase("10.4.0.0", "255.255.255.0");
     auto second = addresses.Assign(wire.Install(remote, middle));
     far = first.GetAddress(0);
@@ -144,7 +144,8 @@ Topology::Topology(WifiStandard standard, uint32_t count, bool through_node) {
         Routes(host.node)->AddHostRouteTo(far_wifi, air.GetAddress(0), Interface(host.node, stations.Get(n)));
     }
     if (!through_node) {
-        // Through the core network, whose gateway answers for all that the users do not reach over Wi-Fi.
+        // Through the core network, whose gateway handles all destinations that users do not reach
+        // over Wi-Fi.
         Routes(epc->GetPgwNode())->AddHostRouteTo(far, core.GetAddress(0), Interface(epc->GetPgwNode(), backhaul_devices.Get(1)));
     }
 }

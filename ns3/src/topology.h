@@ -14,13 +14,13 @@
 
 namespace edge {
 
-/// The most users that the paper has.
+/// Largest number of users in the paper.
 constexpr uint32_t MOST_USERS = 4;
 
-/// A user: its host, and where it is reached.
+/// A user: its host and addresses.
 struct Host {
     ns3::Ptr<ns3::Node> node;
-    /// What packets for `address` come out of, at the end of the tunnels.
+    /// Device that delivers packets for `address` at the end of the tunnels.
     ns3::Ptr<ns3::VirtualNetDevice> device;
     ns3::Ipv4Address address;
     ns3::Ipv4Address lte;
@@ -28,29 +28,32 @@ struct Host {
 };
 
 struct Topology {
-    /// `through_node`: the users' packets go through the node's virtual device; else both links end at the remote host.
+    /// `through_node`: the users' packets pass the node's virtual device; otherwise both links end
+    /// at the remote host.
     Topology(ns3::WifiStandard standard, uint32_t users, bool through_node);
 
-    /// Calls `listen` for the data bearer of each user, in their order; whether each had one. Users have attached by then.
+    /// Calls `listen` for the data bearer of each user, in order; returns whether each had one.
+    /// Call it after the users have attached.
     bool ForEachBearer(const std::function<void(ns3::Ptr<ns3::Object>)> &listen) const;
 
     ns3::Ptr<ns3::Node> remote;
     ns3::Ptr<ns3::Node> middle;
     std::vector<Host> users;
-    /// The node's virtual device: the remote host's packets for users go into it.
+    /// The node's virtual device, which takes the remote host's packets for users.
     ns3::Ptr<ns3::VirtualNetDevice> device;
-    /// The access point, which the node is.
+    /// The access point (the node itself).
     ns3::Ptr<ns3::WifiNetDevice> ap;
     ns3::Ptr<ns3::NetDevice> enb;
-    /// The node's address towards the core network of LTE, where users send their packets to.
+    /// The node's address in the core network of LTE; users send their packets to it.
     ns3::Ipv4Address up;
-    /// The remote host's addresses, of each wire to the node; acknowledgements for the second return over Wi-Fi.
+    /// The remote host's address on each wire to the node; acknowledgments for the second one
+    /// return over Wi-Fi.
     ns3::Ipv4Address far;
     ns3::Ipv4Address far_wifi;
 
   private:
     std::vector<ns3::Ptr<ns3::NetDevice>> m_lte;
-    // The helpers of LTE, which their core network and radio do not outlive.
+    // The LTE helpers, which must live as long as their core network and radio.
     std::vector<ns3::Ptr<ns3::Object>> m_kept;
 };
 

@@ -1,6 +1,7 @@
-//! A congestion control that is a Python class.
+//! A congestion control implemented by a Python class.
 //!
-//! The instance keeps its window in the attributes `cwnd`, `ssthresh` and `pacing_rate`, which are read after each call.
+//! The instance keeps its state in the attributes `cwnd`, `ssthresh` and `pacing_rate`, which are
+//! read after each call.
 
 use pyo3::prelude::*;
 use sumlink_congestion::hystart::HystartParameters;
@@ -11,7 +12,7 @@ use sumlink_congestion::{
 
 use crate::fault::{Fault, shown};
 
-/// An acknowledgement of new data.
+/// An acknowledgment of new data.
 #[pyclass(frozen, get_all, module = "sumlink_sim._native")]
 pub(crate) struct Ack {
     now: f64,
@@ -23,10 +24,10 @@ pub(crate) struct Ack {
     cwnd_limited: bool,
 }
 
-/// One instance of the class, for one end of a connection.
+/// An instance of the class, for one end of a connection.
 #[derive(Debug)]
 pub(crate) struct PyCongestion {
-    /// Nothing if it could not be made, which ends the run.
+    /// `None` if the constructor failed, which ends the run.
     instance: Option<Py<PyAny>>,
     name: String,
     window: Window,
@@ -36,7 +37,7 @@ pub(crate) struct PyCongestion {
 
 impl PyCongestion {
     pub(crate) fn new(class: &Py<PyAny>, name: &str, fault: Fault) -> Self {
-        // The least that there is: the class has limits of its own.
+        // The minimum: the class sets its own limits.
         let limits = WindowParameters {
             min_ssthresh: 1,
             ..WindowParameters::default()
@@ -61,7 +62,7 @@ impl PyCongestion {
         format!("the congestion control {}, {method}", self.name)
     }
 
-    /// Calls a method and takes over the window that it leaves; an error ends the run.
+    /// Calls a method and reads the resulting window; an error ends the run.
     fn call(&mut self, method: &str, call: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<()>) {
         if self.fault.is_there() {
             return;
@@ -91,16 +92,16 @@ impl PyCongestion {
     }
 }
 
-/// Window, threshold and rate, or what is wrong with one of them.
+/// Window, threshold and rate, or the reason why one of them is invalid.
 type Values = Result<(f64, f64, Option<f64>), String>;
 
 fn read(instance: &Bound<'_, PyAny>) -> PyResult<Values> {
     let number = |name: &str, is_right: fn(f64) -> bool, range: &str| -> PyResult<_> {
         let value = instance.getattr(name)?;
         let number = value.extract().ok().filter(|number| is_right(*number));
-        Ok(number.ok_or_else(|| format!("left {name} at {}: it is {range}", shown(&value))))
+        Ok(number.ok_or_else(|| format!("set {name} to {}; it must be {range}", shown(&value))))
     };
-    // No comparison holds of what is not a number.
+    // Comparisons with NaN are false.
     let cwnd = number(
         "cwnd",
         |cwnd| (1.0..=1e9).contains(&cwnd),
@@ -109,14 +110,14 @@ fn read(instance: &Bound<'_, PyAny>) -> PyResult<Values> {
     let ssthresh = number(
         "ssthresh",
         |ssthresh| ssthresh >= 1.0,
-        "a number of packets from 1 on, or math.inf",
+        "at least 1 packet, or math.inf",
     )?;
     let pacing_rate = match instance.getattr("pacing_rate")?.is_none() {
         true => Ok(None),
         false => number(
             "pacing_rate",
             |rate| rate > 0.0 && rate.is_finite(),
-            "packets per second above 0, or None",
+            "above 0 packets per second, or None",
         )?
         .map(Some),
     };

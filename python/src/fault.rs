@@ -1,14 +1,14 @@
-//! What went wrong in a Python class: the first such thing ends the run.
+//! Errors of a Python class: the first one ends the run.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use sumlink_sim::Stop;
 
-/// Characters of what a class says that a message repeats.
+/// Most characters of a class's text that a message repeats.
 const LONGEST: usize = 200;
 
-/// Where the classes of a run put their errors.
+/// Collects the errors of a run's classes.
 #[derive(Clone, Debug)]
 pub(crate) struct Fault {
     stop: Stop,
@@ -23,7 +23,7 @@ impl Fault {
         }
     }
 
-    /// A class raised in a method.
+    /// A method raised an exception.
     pub(crate) fn raised(&self, py: Python<'_>, place: &str, error: PyErr) {
         let at = line_of(py, &error).map_or_else(String::new, |line| format!(" ({line})"));
         let name = error.get_type(py).name();
@@ -39,12 +39,12 @@ impl Fault {
         }
     }
 
-    /// A class answered something that means nothing.
+    /// A method returned an invalid value.
     pub(crate) fn nonsense(&self, place: &str, reason: &str) {
         self.stop.now(format!("{place}: {reason}"));
     }
 
-    /// Whether something has gone wrong already: then nothing is asked any more.
+    /// Whether an error has occurred; then no further method is called.
     pub(crate) fn is_there(&self) -> bool {
         self.stop.reason().is_some()
     }
@@ -55,15 +55,15 @@ impl Fault {
     }
 }
 
-/// What a Python object is, for a message.
+/// Describes a Python object for a message.
 pub(crate) fn shown(value: &Bound<'_, PyAny>) -> String {
     match value.repr() {
         Ok(text) => one_line(&text.to_string()),
-        Err(_) => "something that cannot be shown".to_owned(),
+        Err(_) => "a value without a representation".to_owned(),
     }
 }
 
-/// A text as a part of a message: in one line, and no longer than one reads.
+/// Text for a message: one line of limited length.
 fn one_line(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let joined = lines.join(" ");

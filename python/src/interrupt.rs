@@ -1,4 +1,4 @@
-//! Ending runs before their time, also where a Python class does not come back.
+//! Ends runs early, even if a Python class does not return.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,15 +8,15 @@ use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use sumlink_sim::Stop;
 
-/// Every run that goes on in this process.
+/// All runs in progress in this process.
 static RUNNING: Mutex<BTreeMap<u64, Handle>> = Mutex::new(BTreeMap::new());
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// What ends a run.
+/// Ends a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Handle {
     stop: Stop,
-    /// Python's number of the thread that calls classes; 0 if there is none.
+    /// Python's identifier of the thread that calls classes; 0 if none.
     thread: Arc<AtomicU64>,
 }
 
@@ -28,7 +28,7 @@ impl Handle {
         }
     }
 
-    /// Classes are called on this thread.
+    /// Records that classes are called on this thread.
     pub(crate) fn calls_here(&self, py: Python<'_>) -> PyResult<()> {
         let number: u64 = py
             .import("threading")?
@@ -38,7 +38,7 @@ impl Handle {
         Ok(())
     }
 
-    /// Ends the run before its next event, and what a class does meanwhile with KeyboardInterrupt.
+    /// Ends the run before its next event, and a class that is executing with KeyboardInterrupt.
     pub(crate) fn end(&self, py: Python<'_>) -> PyResult<()> {
         self.stop.now("interrupted");
         let thread = self.thread.load(Ordering::Acquire);
@@ -53,7 +53,7 @@ impl Handle {
         Ok(())
     }
 
-    /// Has [`interrupt`] reach the run until what is returned goes.
+    /// Makes the run reachable by [`interrupt`] until the returned value is dropped.
     pub(crate) fn register(&self) -> Registered {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         running().insert(number, self.clone());
@@ -61,7 +61,7 @@ impl Handle {
     }
 }
 
-/// A run that [`interrupt`] reaches.
+/// A run that [`interrupt`] can reach.
 #[derive(Debug)]
 pub(crate) struct Registered(u64);
 
@@ -75,7 +75,7 @@ fn running() -> MutexGuard<'static, BTreeMap<u64, Handle>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends all runs of this process, as Ctrl-C does those of the main thread.
+/// Ends all runs of this process, as Ctrl-C ends those of the main thread.
 #[pyfunction]
 pub(crate) fn interrupt(py: Python<'_>) -> PyResult<()> {
     let all: Vec<Handle> = running().values().cloned().collect();

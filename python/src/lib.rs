@@ -1,8 +1,8 @@
-//! The simulator for Python: the part in Rust of the package `sumlink_sim`.
+//! The Rust part of the Python package `sumlink_sim`.
 //!
-//! It reads scenarios, runs them, and calls schedulers and congestion controls that are Python classes. Everything that
-//! people see (frames, sweeps, errors with their place) is made of this in Python. What each thing is for stands in
-//! `sumlink_sim/_native.pyi`.
+//! It reads scenarios, runs them, and calls schedulers and congestion controls that are Python
+//! classes. The Python part adds the user interface: frames, sweeps, and errors with their
+//! location. `sumlink_sim/_native.pyi` documents each item.
 
 #![forbid(unsafe_code)]
 
@@ -15,7 +15,7 @@ mod scenario;
 mod scheduler;
 mod view;
 
-/// The module as Python sees it.
+/// The Python module.
 #[pyo3::pymodule]
 mod _native {
     #[pymodule_export]
@@ -31,13 +31,13 @@ mod _native {
     #[pymodule_export]
     use crate::view::{Flight, Path, Stream, View};
 
-    /// The version of the simulator.
+    /// Version of the simulator.
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "Python's name")]
     const version: &str = env!("CARGO_PKG_VERSION");
 
-    /// Whether it was built with optimisation, as packages are.
+    /// Whether this is an optimized build, as in packages.
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "Python's name")]
-    const optimised: bool = !cfg!(debug_assertions);
+    const optimized: bool = !cfg!(debug_assertions);
 }

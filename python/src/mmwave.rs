@@ -1,4 +1,4 @@
-//! Experiments with 60 GHz Wi-Fi's initial access, point by point.
+//! Experiments with the initial access of 60 GHz Wi-Fi, one point at a time.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use sumlink_mmwave::experiment::{Experiment as Inner, Point, Task, Value, rounde
 use sumlink_mmwave::figures::office::{Office, Room};
 use sumlink_scenario::experiment::File;
 
-/// An experiment about cells that was read and found right.
+/// A valid experiment with cells.
 #[pyclass(frozen, module = "sumlink_sim._native")]
 pub(crate) struct Experiment {
     inner: Inner,
@@ -24,7 +24,7 @@ impl Experiment {
         let problem = |reason: &str| vec![(file.clone(), 1, reason.to_owned())];
         let problems: Vec<(PathBuf, usize, String)> = match File::parse(&file, text) {
             Ok(File::Cells(inner)) => return Ok(Self { inner: *inner }),
-            Ok(File::Bond(_)) => problem("kind: a bond is no experiment about cells: use bond()"),
+            Ok(File::Bond(_)) => problem("kind: bond is not an experiment about cells; use bond()"),
             Err(problems) => {
                 let problems = problems.into_iter();
                 problems.map(|p| (p.file, p.line, p.reason)).collect()
@@ -33,7 +33,7 @@ impl Experiment {
         Err(PyValueError::new_err((problems,)))
     }
 
-    /// Every scheme with every value of what is varied.
+    /// Every combination of a scheme and a varied value.
     #[getter]
     fn tasks(&self) -> Vec<(&'static str, f64)> {
         let tasks = self.inner.tasks().into_iter();
@@ -46,7 +46,7 @@ impl Experiment {
         (*self.inner.seeds.start(), *self.inner.seeds.end())
     }
 
-    /// Figures by name of one of the tasks over some seeds.
+    /// Results of one task over some seeds, by name.
     fn point<'py>(
         &self,
         py: Python<'py>,
@@ -60,7 +60,7 @@ impl Experiment {
         let tasks = experiment.tasks();
         let task: Task = *tasks
             .get(task)
-            .ok_or_else(|| PyValueError::new_err("there is no such task"))?;
+            .ok_or_else(|| PyValueError::new_err("unknown task"))?;
         let point = py.detach(|| experiment.point(&task)).map_err(wrong)?;
         to_dict(py, &point)
     }
@@ -94,7 +94,7 @@ fn office(
         "inh" => Room::Inh,
         "tgad" => Room::Tgad,
         other => {
-            let reason = format!("room: '{other}' is none of inh, tgad");
+            let reason = format!("room: '{other}' is not one of inh, tgad");
             return Err(PyValueError::new_err(reason));
         }
     };

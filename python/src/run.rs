@@ -1,4 +1,4 @@
-//! One run, away from Python's lock except where a Python class is asked.
+//! One run, which holds Python's lock only while it calls a Python class.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,10 +18,10 @@ use crate::interrupt::Handle;
 use crate::scenario::Scenario;
 use crate::scheduler::PyScheduler;
 
-/// How often a run looks whether the user has pressed Ctrl-C.
+/// Interval of the checks for Ctrl-C.
 const SIGNALS: Duration = Duration::from_millis(100);
 
-/// The run as JSON, why a class of the caller's own ended it (nothing if none did), and what it raised.
+/// The run as JSON, the reason if a custom class ended it, and the exception that the class raised.
 type Ended = (String, Option<String>, Option<Py<PyAny>>);
 
 #[pyfunction]
@@ -59,13 +59,14 @@ pub(crate) fn run(
     let simulate = || sumlink_sim::run_own(&scenario.inner, system, seed, &own, out);
     let handle = Handle::new(own.stop());
     let _registered = handle.register();
-    // Signals reach Python on its main thread only, which therefore watches while another one simulates.
+    // Python handles signals only on its main thread, so that thread watches while another one
+    // simulates.
     let (result, interrupted) = py.detach(|| {
         thread::scope(|scope| {
             let (done, finished) = channel();
             let of_worker = handle.clone();
             let worker = scope.spawn(move || {
-                // A thread that Python knows already is attached to it in no time, again and again.
+                // Attaching a thread that Python knows already is cheap.
                 let result = match calls_python {
                     true => Python::attach(|py| {
                         of_worker

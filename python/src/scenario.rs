@@ -8,7 +8,7 @@ use sumlink_scenario::config::Direction;
 use sumlink_scenario::scenario::Scenario as Inner;
 use sumlink_scenario::system::System;
 
-/// A scenario that was read and found right.
+/// A valid scenario.
 #[pyclass(frozen, module = "sumlink_sim._native")]
 pub(crate) struct Scenario {
     pub(crate) inner: Inner,
@@ -59,7 +59,7 @@ impl Scenario {
         &self.inner.congestion
     }
 
-    /// Seconds, warm-up included.
+    /// Seconds, including the warm-up.
     #[getter]
     fn duration(&self) -> f64 {
         self.inner.duration.as_secs_f64()
@@ -70,7 +70,7 @@ impl Scenario {
         self.inner.warmup.as_secs_f64()
     }
 
-    /// Name, and bit/s down and up at the beginning.
+    /// Name, and initial rates down and up in bit/s.
     #[getter]
     fn links(&self) -> Vec<(String, f64, f64)> {
         let specs = self.inner.lab_config(1).links.into_iter();
@@ -84,7 +84,7 @@ impl Scenario {
     }
 }
 
-/// ValueError if there is no system of that name, with what there is.
+/// ValueError for an unknown system, with the list of systems.
 #[pyfunction]
 pub(crate) fn check_system(name: &str, schedulers: Vec<String>) -> PyResult<()> {
     let own: Vec<&str> = schedulers.iter().map(String::as_str).collect();

@@ -1,4 +1,4 @@
-//! A scheduler that is a Python class.
+//! A scheduler implemented by a Python class.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -9,10 +9,10 @@ use sumlink_engine::{PathId, StreamId};
 use crate::fault::{Fault, shown};
 use crate::view::{Path, View};
 
-/// One instance of the class, at one end of a session.
+/// An instance of the class, at one end of a session.
 #[derive(Debug)]
 pub(crate) struct PyScheduler {
-    /// Nothing if it could not be made, which ends the run.
+    /// `None` if the constructor failed, which ends the run.
     instance: Option<Py<PyAny>>,
     /// "the scheduler NAME", for messages.
     who: String,
@@ -45,7 +45,7 @@ impl PyScheduler {
         })
     }
 
-    /// Calls a method, whose error ends the run.
+    /// Calls a method; an error ends the run.
     fn call<T>(
         &self,
         method: &str,
@@ -85,7 +85,7 @@ fn most_paths(value: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
     match value.extract() {
         Ok(number) if number > 0 && !value.is_instance_of::<PyBool>() => Ok(Some(number)),
         _ => Err(PyValueError::new_err(format!(
-            "most_paths is {}: it is a whole number from 1 on, or None",
+            "most_paths is {}; it must be a whole number of at least 1, or None",
             shown(value)
         ))),
     }
@@ -94,7 +94,10 @@ fn most_paths(value: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
 fn flag(instance: &Bound<'_, PyAny>, name: &str) -> PyResult<bool> {
     let value = instance.getattr(name)?;
     value.extract().map_err(|_| {
-        PyValueError::new_err(format!("{name} is {}: it is True or False", shown(&value)))
+        PyValueError::new_err(format!(
+            "{name} is {}; it must be True or False",
+            shown(&value)
+        ))
     })
 }
 

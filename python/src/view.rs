@@ -1,10 +1,10 @@
-//! What a scheduler sees, copied out of the engine: a Python object may be kept, what the engine lends may not.
+//! A scheduler's view, copied out of the engine: Python objects may outlive the engine's borrows.
 
 use pyo3::prelude::*;
 use sumlink_engine::LossState;
 use sumlink_engine::scheduler as engine;
 
-/// A path, with what was last measured of it.
+/// A path with its latest measurements.
 #[pyclass(frozen, get_all, module = "sumlink_sim._native")]
 pub(crate) struct Path {
     id: u32,
@@ -29,7 +29,7 @@ pub(crate) struct Path {
     flights: Vec<Py<Flight>>,
 }
 
-/// Bytes of a stream on their way over a path.
+/// Bytes of a stream in flight on a path.
 #[pyclass(frozen, get_all, module = "sumlink_sim._native")]
 pub(crate) struct Flight {
     stream: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Flight {
     repeated: bool,
 }
 
-/// A stream that has something unsent.
+/// A stream with unsent bytes.
 #[pyclass(frozen, get_all, module = "sumlink_sim._native")]
 pub(crate) struct Stream {
     id: u64,
@@ -53,7 +53,7 @@ pub(crate) struct Stream {
     is_finished: bool,
 }
 
-/// Everything at one moment.
+/// The state at one moment.
 #[pyclass(frozen, get_all, module = "sumlink_sim._native")]
 pub(crate) struct View {
     now: f64,
@@ -66,7 +66,7 @@ pub(crate) struct View {
 
 #[pymethods]
 impl View {
-    /// The first unsent bytes within credit: what schedulers send that choose only the path.
+    /// The first unsent bytes within credit, for schedulers that choose only the path.
     fn lowest_unsent(&self, budget: u64) -> Option<(&'static str, u64, u64, u64)> {
         self.streams.iter().find_map(|stream| {
             let stream = stream.get();

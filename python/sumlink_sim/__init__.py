@@ -1,9 +1,10 @@
 """Bonded network links in virtual time: the simulator of sumlink.
 
-The engine that sumlink's daemon runs, over a model of TCP, over emulated links; the same seed gives the same figures to the
-last bit. :func:`run` runs a scenario, :func:`sweep` a grid of them; both take schedulers and congestion controls that are
-Python classes (:class:`Scheduler`, :class:`CongestionControl`) and give :class:`Results`, which are pandas frames.
-:mod:`~sumlink_sim.mmwave` has the experiments with 60 GHz Wi-Fi's initial access.
+It runs the daemon's engine over a model of TCP over emulated links; the same seed gives identical
+results. :func:`run` runs a scenario, :func:`sweep` a grid of them. Both accept schedulers and
+congestion controls that are Python classes (:class:`Scheduler`, :class:`CongestionControl`), and
+return :class:`Results`, which are pandas frames. :mod:`~sumlink_sim.mmwave` has the experiments with
+the initial access of 60 GHz Wi-Fi.
 """
 
 from . import mmwave

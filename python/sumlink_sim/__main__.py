@@ -21,7 +21,10 @@ example, with a class Mine in mine.py:
   sumlink-sim run scenarios/unequal-queue.toml --scheduler mine=mine:Mine
 
 exit codes:
-  0 all runs are done    1 they ended early, what is done is shown    2 something asked for makes no sense    130 interrupted"""
+  0 all runs completed
+  1 the runs ended early; completed runs are shown
+  2 invalid argument or scenario
+  130 interrupted"""
 
 SWEEP_EXAMPLE = """\
 example:
@@ -29,7 +32,10 @@ example:
       --systems alone,sumlink:fbdt,sumlink:minrtt --seeds 3 --out sweep
 
 exit codes:
-  0 all runs are done    1 they ended early, what is done is kept    2 something asked for makes no sense    130 interrupted"""
+  0 all runs completed
+  1 the runs ended early; completed runs are kept
+  2 invalid argument or scenario
+  130 interrupted"""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -54,7 +60,7 @@ def _run(args: argparse.Namespace) -> None:
     scenarios = [_load(file) for file in args.files]
     asked = args.systems.split(",") if args.systems else None
     mine = [f"sumlink:{name}" for name in own["schedulers"]]
-    # Everything is checked before the first one runs.
+    # All arguments are checked before the first run.
     plans = [(one, asked or [*mine, *(name for name in one.systems if name not in mine)]) for one in scenarios]
     checked = Own(**own)
     for _, systems in plans:
@@ -84,7 +90,7 @@ def _sweep(args: argparse.Namespace) -> None:
 
 
 def _load(file: str) -> Scenario:
-    """The scenario in a file. One that cannot be read makes no more sense than one that is wrong."""
+    """Loads a scenario; an unreadable file counts as an invalid one."""
     try:
         return Scenario.load(file)
     except OSError as error:
@@ -92,14 +98,14 @@ def _load(file: str) -> Scenario:
 
 
 def _reason(error: OSError) -> str:
-    """What the system said, without its number: the file, then why."""
+    """The system's message without its number: file, then reason."""
     if error.strerror is None:
         return str(error)
     return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
 
 
 def _own(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """The classes of the caller's own, as the functions take them."""
+    """The custom classes in the form of the functions' arguments."""
     return {
         "schedulers": _classes(args.scheduler, "--scheduler"),
         "congestion_controls": _classes(args.congestion_control, "--congestion-control"),
@@ -112,35 +118,35 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     raw = argparse.RawDescriptionHelpFormatter
     verb = verbs.add_parser(
-        "run", help="scenarios with classes of your own beside other systems", epilog=RUN_EXAMPLE, formatter_class=raw
+        "run", help="run scenarios with custom classes beside other systems", epilog=RUN_EXAMPLE, formatter_class=raw
     )
     verb.set_defaults(verb=_run, interrupted="interrupted")
     verb.add_argument(
-        "files", metavar="FILE", nargs="+", help="a scenario: its systems are run, and sumlink with each scheduler of your own"
+        "files", metavar="FILE", nargs="+", help="a scenario; runs its systems, and sumlink with each custom scheduler"
     )
-    verb.add_argument("--trace", metavar="DIR", help="write what sumlink's sessions decide, for each run")
+    verb.add_argument("--trace", metavar="DIR", help="write the decisions of sumlink's sessions, for each run")
     _common(verb)
     verb = verbs.add_parser(
-        "sweep", help="a grid over a scenario's parameters, times systems, times seeds", epilog=SWEEP_EXAMPLE, formatter_class=raw
+        "sweep", help="run a grid over a scenario's parameters, for each system and seed", epilog=SWEEP_EXAMPLE, formatter_class=raw
     )
-    verb.set_defaults(verb=_sweep, interrupted="interrupted; the runs so far are in {out}, and the same command goes on")
+    verb.set_defaults(verb=_sweep, interrupted="interrupted; completed runs are in {out}, and the same command continues")
     verb.add_argument("file", metavar="FILE", help="a scenario")
     verb.add_argument(
-        "--grid", action="append", default=[], metavar="KEY=V1,V2", help="values of a key; several keys: every combination"
+        "--grid", action="append", default=[], metavar="KEY=V1,V2", help="values of a key; several keys give every combination"
     )
-    verb.add_argument("--out", required=True, metavar="DIR", help="where the results go; a sweep that is there goes on")
-    verb.add_argument("--dask", metavar="ADDRESS", help="an existing Dask cluster makes the runs")
+    verb.add_argument("--out", required=True, metavar="DIR", help="directory of the results; an existing sweep continues")
+    verb.add_argument("--dask", metavar="ADDRESS", help="use an existing Dask cluster")
     _common(verb)
     return parser
 
 
 def _common(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("--systems", metavar="NAME,NAME", help="only these systems, also ones that the scenario does not name")
-    verb.add_argument("--seeds", type=int, metavar="N", help="so many seeds instead of the scenario's own number")
-    verb.add_argument("--jobs", type=int, metavar="N", help="runs at once; without it as many as there are processors")
+    verb.add_argument("--systems", metavar="NAME,NAME", help="use these systems instead of the scenario's")
+    verb.add_argument("--seeds", type=int, metavar="N", help="number of seeds; default: the scenario's")
+    verb.add_argument("--jobs", type=int, metavar="N", help="parallel runs; default: one per processor")
     for kind in ("scheduler", "congestion-control"):
         verb.add_argument(
-            f"--{kind}", action="append", default=[], metavar="NAME=MODULE:CLASS", help=f"a {kind} of your own".replace("-", " ")
+            f"--{kind}", action="append", default=[], metavar="NAME=MODULE:CLASS", help=f"a custom {kind}".replace("-", " ")
         )
 
 
@@ -149,15 +155,15 @@ def _grid(given: list[str]) -> dict[str, list[Any]]:
     for text in given:
         key, equals, values = text.partition("=")
         if not equals or not key:
-            raise ScenarioError(f"--grid {text}: write KEY=V1,V2, such as link.wifi.rate=10mbit,50mbit")
+            raise ScenarioError(f"--grid {text}: use KEY=V1,V2, such as link.wifi.rate=10mbit,50mbit")
         if key in grid:
-            raise ScenarioError(f"--grid {text}: {key} is there twice")
+            raise ScenarioError(f"--grid {text}: {key} is repeated")
         grid[key] = [_value(value) for value in values.split(",") if value]
     return grid
 
 
 def _value(text: str) -> Any:
-    """A number, true or false as TOML has them; everything else is text, as is what stands in quotes."""
+    """Parses a number, true or false as in TOML; other and quoted values are text."""
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -171,7 +177,7 @@ def _classes(given: list[str], option: str) -> dict[str, Any]:
         name, _, place = text.partition("=")
         module, _, own = place.partition(":")
         if not (name and module and own):
-            raise ScenarioError(f"{option} {text}: write NAME=MODULE:CLASS")
+            raise ScenarioError(f"{option} {text}: use NAME=MODULE:CLASS")
         if os.getcwd() not in sys.path:
             sys.path.insert(0, os.getcwd())
         try:
@@ -182,7 +188,7 @@ def _classes(given: list[str], option: str) -> dict[str, Any]:
 
 
 def _goodput(results: Results) -> str:
-    """The scenario's name, and goodput in Mbit/s: a row for each system, in their order."""
+    """The scenario's name, and goodput in Mbit/s with a row for each system."""
     runs = results.runs
     lines = []
     for system, own in runs.groupby("system", sort=False):
@@ -191,12 +197,12 @@ def _goodput(results: Results) -> str:
         figures = [measured.median(), measured.min(), measured.max()]
         row = "".join(f"{figure:10.2f}" for figure in figures) if len(measured) else f"  {reasons.iloc[0]}"
         lines.append(f"{system:<24} {len(measured):4}{row}")
-    head = f"{'system':<24} {'runs':>4}{'median':>10}{'least':>10}{'most':>10}  Mbit/s"
+    head = f"{'system':<24} {'runs':>4}{'median':>10}{'min':>10}{'max':>10}  Mbit/s"
     return "\n".join([f"{runs['scenario'].iloc[0]}", head, *lines])
 
 
 def _table(done: Any) -> str:
-    """Median goodput in Mbit/s: a row for each point of the grid, a column for each system."""
+    """Median goodput in Mbit/s, with a row for each point of the grid and a column for each system."""
     runs = done.runs
     keys = [column for column in runs.columns[3 : list(runs.columns).index("outcome")]]
     runs = runs.assign(mbit=runs["goodput_bps"] / 1e6)

@@ -1,4 +1,4 @@
-"""The part in Rust. Times are seconds, sizes and windows bytes, rates bytes per second, unless said otherwise."""
+"""The Rust part. Units are seconds, bytes and bytes per second unless stated otherwise."""
 
 from typing import Any, final
 
@@ -16,7 +16,7 @@ __all__ = [
     "good_beams",
     "heat_map",
     "interrupt",
-    "optimised",
+    "optimized",
     "run",
     "scheduler_names",
     "version",
@@ -25,67 +25,67 @@ __all__ = [
 version: str
 """Version of the simulator."""
 
-optimised: bool
-"""It was built with optimisation, as packages are."""
+optimized: bool
+"""Whether this is an optimized build, as in packages."""
 
 @final
 class Scenario:
-    """A scenario that was read and found right."""
+    """A valid scenario."""
 
     def __new__(cls, text: str, file: str) -> Scenario:
-        """Reads a text as if it stood in that file. The argument of the ValueError is a list of (file, line, reason)."""
+        """Parses text as if read from `file`. A ValueError's argument is a list of (file, line, reason)."""
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the scenario."""
 
     @property
     def about(self) -> str:
-        """What it shows, in a sentence."""
+        """Description in one sentence."""
 
     @property
     def sha256(self) -> str:
-        """Digest of its text and of the recordings that it names, in hexadecimal."""
+        """Hexadecimal digest of its text and recordings."""
 
     @property
     def systems(self) -> list[str]:
-        """Names of the systems that it compares."""
+        """Names of the systems to compare."""
 
     @property
     def seeds(self) -> int:
-        """How many seeds it asks for."""
+        """Default number of seeds."""
 
     @property
     def congestion(self) -> str:
-        """Name of everyone's congestion control."""
+        """Name of the congestion control of all connections."""
 
     @property
     def duration(self) -> float:
-        """Seconds that a run takes, warm-up included."""
+        """Duration of a run in seconds, including the warm-up."""
 
     @property
     def warmup(self) -> float:
-        """Seconds of that which are not measured."""
+        """Length of the warm-up in seconds, which is not measured."""
 
     @property
     def links(self) -> list[tuple[str, float, float]]:
-        """For each link its name and its rates when a run begins, down and up, in bit/s."""
+        """For each link: name, and initial rates down and up in bit/s."""
 
 @final
 class Path:
-    """A path of a session (one connection over one link) when a scheduler was asked."""
+    """A path of a session (one connection over one link) at the time of a decision."""
 
     @property
     def id(self) -> int:
-        """Its number; a link that comes back gets a new one."""
+        """Number of the path; a link that returns gets a new one."""
 
     @property
     def is_backup(self) -> bool:
-        """It gets work only while no other path delivers."""
+        """Carries data only while no other path delivers."""
 
     @property
     def srtt(self) -> float:
-        """Smoothed round-trip time in seconds (RFC 6298); 0.1 while unknown."""
+        """Smoothed round-trip time in seconds (RFC 6298); 0.1 if unknown."""
 
     @property
     def rttvar(self) -> float:
@@ -93,7 +93,7 @@ class Path:
 
     @property
     def min_rtt(self) -> float:
-        """Least round-trip time of the last minutes in seconds; 0 while unknown."""
+        """Minimum round-trip time of the last minutes in seconds; 0 if unknown."""
 
     @property
     def mss(self) -> int:
@@ -121,43 +121,43 @@ class Path:
 
     @property
     def local_queue(self) -> int:
-        """Bytes that wait below TCP; 0 in the simulator."""
+        """Bytes queued below TCP; 0 in the simulator."""
 
     @property
     def full(self) -> bool:
-        """The connection takes nothing at this moment."""
+        """The connection cannot take data now."""
 
     @property
     def delivery_rate(self) -> int:
-        """Bytes per second as TCP measured; 0 without a measurement."""
+        """Bytes per second measured by TCP; 0 without a measurement."""
 
     @property
     def rate(self) -> float:
-        """Bytes per second that the path delivers: as measured, else what its window allows."""
+        """Bytes per second that the path delivers: measured, or else the rate that its window allows."""
 
     @property
     def delay(self) -> float:
-        """Seconds until a byte handed over now is at the peer: half a round trip and what waits before it."""
+        """Seconds until a byte sent now reaches the peer: half a round trip plus queueing."""
 
     @property
     def segments(self) -> int:
-        """Segments sent since the connection began."""
+        """Segments sent since the connection started."""
 
     @property
     def retransmitted(self) -> int:
-        """Segments sent again since the connection began."""
+        """Segments sent again since the connection started."""
 
     @property
     def is_late(self) -> bool:
-        """Something on it should have been confirmed by now."""
+        """An acknowledgment is overdue."""
 
     @property
     def flights(self) -> list[Flight]:
-        """Stream data on its way, in the order sent; empty unless the scheduler has `wants_flights`."""
+        """Stream data in flight, in sending order; empty unless the scheduler has `wants_flights`."""
 
 @final
 class Flight:
-    """Bytes of a stream on their way over a path."""
+    """Bytes of a stream in flight on a path."""
 
     @property
     def stream(self) -> int:
@@ -173,23 +173,23 @@ class Flight:
 
     @property
     def sent_at(self) -> float:
-        """When they were given to the path, in seconds as `View.now`."""
+        """When they were given to the path, on the clock of `View.now`."""
 
     @property
     def expected_at(self) -> float:
-        """When they should be confirmed, in seconds as `View.now`."""
+        """When their acknowledgment is due, on the clock of `View.now`."""
 
     @property
     def repeated(self) -> bool:
-        """Another path has repeated them."""
+        """Whether another path has repeated them."""
 
 @final
 class Stream:
-    """A stream that has something unsent. Offsets are bytes since its beginning."""
+    """A stream with unsent bytes. Offsets are in bytes from its start."""
 
     @property
     def id(self) -> int:
-        """Its number, as a pick names it."""
+        """Number of the stream, as used in a pick."""
 
     @property
     def traffic_class(self) -> str:
@@ -197,15 +197,15 @@ class Stream:
 
     @property
     def unsent(self) -> list[tuple[int, int]]:
-        """Written bytes that are on no path, as ranges (start, end), ascending."""
+        """Written bytes that no path carries, as ascending ranges (start, end)."""
 
     @property
     def sendable_end(self) -> int:
-        """Offset up to which credit lets it send now."""
+        """Offset up to which credit permits sending now."""
 
     @property
     def acknowledged(self) -> int:
-        """Offset below which the peer has everything."""
+        """Offset below which the peer has received all data."""
 
     @property
     def written(self) -> int:
@@ -213,62 +213,62 @@ class Stream:
 
     @property
     def highest_sent(self) -> int:
-        """Offset after the highest byte that has been given to a path."""
+        """Offset after the highest byte given to a path."""
 
     @property
     def is_finished(self) -> bool:
-        """The program has written its last byte."""
+        """Whether the program has written its last byte."""
 
 @final
 class View:
-    """What a scheduler sees: a copy."""
+    """A scheduler's view of the session, as a copy."""
 
     @property
     def now(self) -> float:
-        """Seconds since the simulation began (before the run: paths are made first)."""
+        """Seconds since the start of the simulation, which precedes the run: paths are created first."""
 
     @property
     def paths(self) -> list[Path]:
-        """Those that deliver; backups only while no other path does."""
+        """Paths that deliver; backups only while no other path does."""
 
     @property
     def streams(self) -> list[Stream]:
-        """Those with unsent bytes, the one whose turn it is first."""
+        """Streams with unsent bytes; the next in turn is first."""
 
     @property
     def repeat_budget(self) -> int:
-        """Bytes that may be sent twice now where nobody waits for them."""
+        """Bytes that may be duplicated now although no delivery waits for them."""
 
     @property
     def race_budget(self) -> int:
-        """Bytes that may be sent twice now where somebody waits for them."""
+        """Bytes that may be duplicated now because a delivery waits for them."""
 
     @property
     def memory(self) -> int:
-        """Bytes that the session may buffer on either side."""
+        """Bytes that the session may buffer at either end."""
 
     def lowest_unsent(self, budget: int) -> tuple[str, int, int, int] | None:
-        """The first unsent bytes within credit, at most `budget`: what schedulers send that choose only the path."""
+        """The first unsent bytes within credit, at most `budget`; for schedulers that choose only the path."""
 
 @final
 class Ack:
-    """An acknowledgement of new data."""
+    """An acknowledgment of new data."""
 
     @property
     def now(self) -> float:
-        """Seconds since the simulation began."""
+        """Seconds since the start of the simulation."""
 
     @property
     def acked(self) -> int:
-        """Packets that it is the first to acknowledge."""
+        """Packets that this acknowledgment covers first."""
 
     @property
     def rtt(self) -> float | None:
-        """Round-trip time measured with it in seconds; None if it could not be measured."""
+        """Round-trip time sample in seconds; None if not measurable."""
 
     @property
     def srtt(self) -> float:
-        """Smoothed round-trip time in seconds with that sample in it; 0 before the first one."""
+        """Smoothed round-trip time in seconds including the sample; 0 before the first one."""
 
     @property
     def acknowledged(self) -> int:
@@ -280,19 +280,19 @@ class Ack:
 
     @property
     def cwnd_limited(self) -> bool:
-        """The window is what keeps the flow from sending more."""
+        """Whether the window limits the flow."""
 
 def check_system(name: str, schedulers: list[str]) -> None:
-    """ValueError if there is no such system, with what there is."""
+    """Raises ValueError for an unknown system, with the list of systems."""
 
 def interrupt() -> None:
-    """Ends all runs of this process, as Ctrl-C does those of the main thread: classes are left with KeyboardInterrupt."""
+    """Ends all runs of this process, as Ctrl-C does in the main thread; classes get KeyboardInterrupt."""
 
 def scheduler_names() -> list[str]:
-    """The engine's schedulers."""
+    """Names of the engine's schedulers."""
 
 def congestion_names() -> list[str]:
-    """The congestion controls of the simulator."""
+    """Names of the simulator's congestion controls."""
 
 def run(
     scenario: Scenario,
@@ -302,31 +302,31 @@ def run(
     congestion: dict[str, Any],
     trace: str | None = None,
 ) -> tuple[str, str | None, BaseException | None]:
-    """The run as JSON, why a class of the caller's own ended it (None if none did), and what it raised."""
+    """The run as JSON, the reason if a custom class ended it, and the exception that it raised."""
 
 @final
 class Experiment:
-    """An experiment about cells of 60 GHz Wi-Fi that was read and found right."""
+    """A valid experiment about cells of 60 GHz Wi-Fi."""
 
     def __new__(cls, text: str, file: str) -> Experiment:
-        """Reads a text as if it stood in that file. The argument of the ValueError is a list of (file, line, reason)."""
+        """Parses text as if read from `file`. A ValueError's argument is a list of (file, line, reason)."""
 
     @property
     def tasks(self) -> list[tuple[str, float]]:
-        """Every access scheme with every value of what is varied."""
+        """Every combination of an access scheme and a varied value."""
 
     @property
     def seeds(self) -> tuple[int, int]:
-        """The first seed and the last."""
+        """The first and the last seed."""
 
     def point(self, task: int, seeds: tuple[int, int]) -> dict[str, Any]:
-        """Figures by name of the task of that number over the seeds from the first to the last."""
+        """Results by name of a task, over a range of seeds."""
 
 def heat_map(gamma: float | None, sectors: int, room: str, draws: int, seed: int) -> list[list[float]]:
-    """Competition index of a client in each part of an office against one near the access point, nearest row first."""
+    """Competition index of a client in each cell of an office map, nearest row first."""
 
 def good_beams(gamma: float | None, sectors: int, room: str, draws: int, seed: int) -> list[int]:
-    """How many sectors of each client of an office are heard."""
+    """Number of audible sectors of each client in an office."""
 
 def access_names() -> list[str]:
     """Names of the access schemes."""

@@ -1,4 +1,4 @@
-"""What can go wrong. Every message is one line that says where."""
+"""Errors. Every message is one line that names the place."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ class SimError(Exception):
 
 
 class ScenarioError(SimError, ValueError):
-    """A scenario, a system, a grid or another argument makes no sense; nothing was run."""
+    """An invalid scenario, system, grid or other argument; nothing was run."""
 
 
 class RunError(SimError):
-    """A class of your own raised or answered nonsense, or the runs had to end early.
+    """A custom class raised an exception or returned an invalid value, or the runs ended early.
 
-    `__cause__` is what the class raised, if it did.
+    `__cause__` is the exception of the class, if any.
     """
 
     def __init__(self, message: str, results: Results | None = None) -> None:
         super().__init__(message)
         self.results: Results | None = results
-        """The runs that were done before, as :class:`Results`; of a sweep they are in its directory."""
+        """The completed runs as :class:`Results`; those of a sweep are in its directory."""

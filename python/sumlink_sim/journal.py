@@ -1,4 +1,4 @@
-"""What a sweep has done so far, on disk: one line for each run, so that whatever ends it, the runs before are kept."""
+"""The completed runs of a sweep on disk, one line each, so that an interruption loses none."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from .results import COLUMNS, KEY, Run, rows_of
 JOURNAL = "journal.jsonl"
 _TYPES = {"string": pa.string(), "float64": pa.float64(), "int64": pa.int64(), "Int64": pa.int64()}
 _CHUNK = 256
-"""Runs that are turned into rows at once: bounds the memory."""
+"""Runs converted to rows at once, to bound the memory."""
 
 
 class Task(NamedTuple):
     """One run of a sweep."""
 
     id: str
-    """Digest of everything that decides its result."""
+    """Digest of all inputs that determine its result."""
     point: int
-    """Place in the grid."""
+    """Index in the grid."""
     system: str
     seed: int
 
 
 class Journal:
-    """The lines of a directory; only one sweep writes there at a time."""
+    """The journal of a directory; only one sweep writes to it at a time."""
 
     def __init__(self, directory: FilePath) -> None:
         self._path = directory / JOURNAL
@@ -58,7 +58,7 @@ class Journal:
         self._file.seek(0)
         end = 0
         for number, line in enumerate(self._file, start=1):
-            # A line without its end was being written when somebody pulled the plug.
+            # A line without a line end was interrupted while being written.
             if not line.endswith(b"\n"):
                 break
             try:
@@ -74,7 +74,7 @@ class Journal:
         return task in self._offsets
 
     def add(self, task: str, run: Run) -> None:
-        """Keeps a run. One that is there already is not kept twice."""
+        """Adds a run, unless the journal has it."""
         if task in self._offsets:
             return
         line = json.dumps({"task": task, "run": run}, separators=(",", ":")).encode() + b"\n"
@@ -85,7 +85,7 @@ class Journal:
         self._offsets[task] = offset
 
     def runs(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Run]]:
-        """Those of the tasks that are done, in the order of the tasks."""
+        """The completed tasks with their runs, in the order of the tasks."""
         with open(self._path, "rb") as lines:
             for task in tasks:
                 offset = self._offsets.get(task.id)
@@ -94,12 +94,12 @@ class Journal:
                     yield task, json.loads(lines.readline())["run"]
 
     def close(self) -> None:
-        """Lets others write."""
+        """Closes the file and releases its lock."""
         self._file.close()
 
 
 def write_tables(directory: FilePath, runs: Iterable[tuple[Task, Run]], grid: list[Mapping[str, Any]]) -> None:
-    """Writes every frame of the runs as a Parquet file; an old one is replaced when the new one is whole."""
+    """Writes every frame of the runs to a Parquet file, which replaces an old one when complete."""
     types = grid_types(grid)
     schemas = {
         name: pa.schema(
@@ -135,7 +135,7 @@ def write_tables(directory: FilePath, runs: Iterable[tuple[Task, Run]], grid: li
 
 
 def grid_types(grid: list[Mapping[str, Any]]) -> dict[str, pa.DataType]:
-    """The type of each key's column: that of its values if they have one in common, else text."""
+    """The type of each key's column: the common type of its values, or text."""
     types: dict[str, pa.DataType] = {}
     for key in grid[0] if grid else []:
         kinds = {type(point[key]) for point in grid}
@@ -151,7 +151,7 @@ def grid_types(grid: list[Mapping[str, Any]]) -> dict[str, pa.DataType]:
 
 
 def text_of(value: Any, kind: pa.DataType) -> Any:
-    """A grid's value as its column has it."""
+    """A grid's value in the type of its column."""
     if kind != pa.string() or isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False)

@@ -1,8 +1,8 @@
-"""Experiments with 60 GHz Wi-Fi's initial access: fairness, overhead, mobility, beams, and what a bond gets of it.
+"""Experiments with the initial access of 60 GHz Wi-Fi: fairness, overhead, mobility, beams, bonds.
 
-Each gives a pandas frame, with a row for every access scheme, value of what is varied, and seed; docs/mmwave.md of sumlink says
-what is modelled. Points do not depend on each other: they are made on all cores, or at a Dask cluster, and are the same
-wherever they are made.
+Each returns a pandas frame with a row for every access scheme, varied value and seed; sumlink's
+docs/mmwave.md describes the model. Points are independent: they are computed on all cores or by a
+Dask cluster, with identical results.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pandas as pd
 from . import _native
 from .errors import ScenarioError
 from .running import Source, as_scenario, check_jobs, check_seeds
-from .scenario import tell, to_toml
+from .scenario import describe, to_toml
 from .sweep import Sweep, sweep
 from .workers import client_of
 
@@ -29,7 +29,7 @@ SCHEMES: tuple[str, ...] = tuple(_native.access_names())
 """The access schemes."""
 
 Cell = Mapping[str, Any]
-"""What `[cell]` of an experiment's file may say: `{"stations": 16, "radius_m": 25.0}`."""
+"""Keys of `[cell]` in an experiment's file: `{"stations": 16, "radius_m": 25.0}`."""
 
 
 def jain(
@@ -41,24 +41,25 @@ def jain(
     jobs: int | None = None,
     dask: str | None = None,
 ) -> pd.DataFrame:
-    """Fairness of data time against the probability of being blocked in a beacon interval (thesis, figure 3.7a).
+    """Fairness of data time over the blockage probability per beacon interval (thesis, figure 3.7a).
 
     Args:
         blockage: probabilities.
-        schemes: of :data:`SCHEMES`.
-        seeds: 1, 2, ... so many, or a list of seeds.
-        cell: what is not said is the cell of the thesis' section 3.3.2.
-        jobs: points at once on this machine; None: as many as there are processors.
-        dask: the address of the scheduler of an existing Dask cluster that makes the points instead.
+        schemes: access schemes from :data:`SCHEMES`.
+        seeds: their number (seeds 1, 2, ...) or a list.
+        cell: defaults are the cell of the thesis' section 3.3.2.
+        jobs: parallel points on this machine; None: one per processor.
+        dask: address of the scheduler of an existing Dask cluster to use instead.
 
     Returns:
-        Columns `scheme`, `blockage`, `seed`, `jain`, `failure` (share of attempts that failed), `goodput_mbps` (of all clients).
+        Columns `scheme`, `blockage`, `seed`, `jain`, `failure` (share of failed attempts), `goodput_mbps`
+        (of all clients).
 
     Raises:
-        ScenarioError: an argument makes no sense; the message says which.
+        ScenarioError: an argument is invalid; the message names it.
     """
     frame = _by_seed("jain", {"blockage": _numbers("blockage", blockage)}, schemes, seeds, cell, jobs, dask)
-    # Over one seed there is no spread.
+    # A single seed has no spread.
     return frame.drop(columns=["jain_10", "jain_90"])
 
 
@@ -71,14 +72,15 @@ def mobility(
     jobs: int | None = None,
     dask: str | None = None,
 ) -> pd.DataFrame:
-    """Clients that walk from waypoint to waypoint, against their speed in m/s.
+    """Clients that walk between waypoints, over their speed in m/s.
 
     The arguments are those of :func:`jain`.
 
     Returns:
-        Columns `scheme`, `speed_mps`, `seed`, `jain`, `attempts_per_minute` and `failure` (A-BFTs of a client, and the share
-        that failed), `gone` (share of beacon intervals without data), `longest_gap_s` and `longest_gap_90_s` (median and 90 %
-        of the clients' longest times without data), `mbps` of a client.
+        Columns `scheme`, `speed_mps`, `seed`, `jain`, `attempts_per_minute` and `failure` (A-BFTs of a
+        client, and the share that failed), `gone` (share of beacon intervals without data),
+        `longest_gap_s` and `longest_gap_90_s` (median and 90th percentile of the clients' longest times
+        without data), `mbps` of a client.
     """
     return _by_seed("mobility", {"speeds": _numbers("speeds", speeds)}, schemes, seeds, cell, jobs, dask)
 
@@ -92,14 +94,14 @@ def stations(
     jobs: int | None = None,
     dask: str | None = None,
 ) -> pd.DataFrame:
-    """What becomes of so many clients that all begin at once.
+    """Many clients that all start at once.
 
     The arguments are those of :func:`jain`.
 
     Returns:
-        Columns `scheme`, `stations`, `seed`, `jain`, `failure` (share of attempts that failed), `mini_slots` (of an A-BFT, mean),
-        `first_s` and `first_90_s` (until a client first has a sector, median and 90 %), `gone` (share of beacon intervals without
-        data), `goodput_mbps` (of all clients).
+        Columns `scheme`, `stations`, `seed`, `jain`, `failure` (share of failed attempts), `mini_slots`
+        (mean per A-BFT), `first_s` and `first_90_s` (time until a client has its first sector, median and
+        90th percentile), `gone` (share of beacon intervals without data), `goodput_mbps` (of all clients).
     """
     frame = _by_seed("stations", {"stations": [*stations]}, schemes, seeds, cell, jobs, dask)
     return frame.astype({"stations": "int64"})
@@ -115,13 +117,13 @@ def overhead(
     jobs: int | None = None,
     dask: str | None = None,
 ) -> pd.DataFrame:
-    """Mini-slots with which at most a share `failure` of attempts fails (thesis, figure 3.7b).
+    """Mini-slots needed for at most a share `failure` of failed attempts (thesis, figure 3.7b).
 
-    The arguments are those of :func:`jain`. How many suffice is a matter of all seeds together: there is a row for each scheme
-    and number of stations.
+    The arguments are those of :func:`jain`. The number is determined over all seeds together, so the
+    frame has one row for each scheme and number of stations.
 
     Returns:
-        Columns `scheme`, `stations`, `mini_slots` (missing where no number of slots meets it), `failure`.
+        Columns `scheme`, `stations`, `mini_slots` (missing if no number of slots suffices), `failure`.
     """
     varied = {"stations": [*stations], "failure": failure}
     numbers = check_seeds(seeds)
@@ -134,17 +136,19 @@ def overhead(
 def heat_map(
     gamma: float | None = None, *, sectors: int = 36, room: str = "inh", draws: int = 50, seed: int = 1
 ) -> pd.DataFrame:
-    """Competition index of a client in each part of an office against one near the access point (figures 3.1c, 3.5b, c, 3.6).
+    """Competition index of a client by its place in an office (figures 3.1c, 3.5b, c, 3.6).
+
+    The competitor is a client near the access point.
 
     Args:
-        gamma: SNR in dB that power control gives the best sector; None: all power.
-        sectors: of the clients, 36 or 64.
-        room: `inh`, 3GPP's indoor office, or `tgad`, the conference room of 802.11ad.
-        draws: places and orientations in each part.
-        seed: of all random numbers.
+        gamma: SNR in dB that power control targets for the best sector; None: full power.
+        sectors: sectors per client, 36 or 64.
+        room: `inh` (3GPP's indoor office) or `tgad` (the conference room of 802.11ad).
+        draws: random places and orientations per cell of the map.
+        seed: seed of all random numbers.
 
     Returns:
-        A row for each row of parts, nearest first, and a column for each column, both counted from 1.
+        A row for each row of the map, nearest first, and a column for each column, counted from 1.
     """
     try:
         rows = _native.heat_map(gamma, sectors, room, draws, seed)
@@ -164,7 +168,7 @@ def good_beams(
     draws: int = 50,
     seed: int = 1,
 ) -> pd.DataFrame:
-    """How many sectors of each client of an office are heard, by power control (figure 3.5a).
+    """Number of audible sectors of each client in an office, by power control (figure 3.5a).
 
     Returns:
         Columns `gamma_db` (missing without power control), `client`, `good_beams`.
@@ -190,21 +194,22 @@ def bond(
     jobs: int | None = None,
     dask: str | None = None,
 ) -> pd.DataFrame:
-    """Goodput and longest gap of a bond whose WiGig link must win its beam training, by access scheme and competitors.
+    """Goodput and longest gap of a bond whose WiGig link competes for beam training.
 
     Args:
-        scenario: as for :func:`sumlink_sim.run`; one of its links has `profile = "mmwave"`.
-        access: access schemes, of :data:`SCHEMES`.
-        stations: numbers of stations that compete with the link's.
-        systems: as for :func:`sumlink_sim.run`; of `alone` the WiGig link is shown.
+        scenario: as for :func:`sumlink_sim.run`; one link must have `profile = "mmwave"`.
+        access: access schemes from :data:`SCHEMES`.
+        stations: numbers of competing stations.
+        systems: as for :func:`sumlink_sim.run`; `alone` shows the WiGig link.
         seeds: the same.
-        out: keep the runs there, as :func:`sumlink_sim.sweep` does; None: nowhere.
+        out: directory to keep the runs, as with :func:`sumlink_sim.sweep`; None: they are discarded.
         jobs: the same.
         dask: the same.
 
     Returns:
-        Columns `access`, `stations`, `system`, `seed`, `goodput_mbps`, `longest_gap_s`: the longest time after the warm-up in
-        which nothing arrived, in whole intervals of the series. Runs that failed have neither.
+        Columns `access`, `stations`, `system`, `seed`, `goodput_mbps`, `longest_gap_s` (longest time
+        after the warm-up without received data, in whole intervals of the series). Both are missing for
+        failed runs.
     """
     read = as_scenario(scenario)
     link = _wigig_of(read.document)
@@ -217,14 +222,14 @@ def bond(
 
 
 def plot(frame: pd.DataFrame, y: str, *, x: str | None = None, by: str | None = None, ax: Any = None) -> Any:
-    """Draws a line for each access scheme: medians over seeds, and the quarters beside them where there are several.
+    """Draws a line for each access scheme: medians over seeds, and quartiles if there are several.
 
     Args:
-        frame: of a function of this module.
-        y: the column that is shown.
-        x: the column below; None: what the experiment varies.
-        by: the column that tells lines apart; None: `scheme` or `access`.
-        ax: matplotlib's axes; None: new ones.
+        frame: from a function of this module.
+        y: column on the y axis.
+        x: column on the x axis; None: the varied one.
+        by: column that distinguishes the lines; None: `scheme` or `access`.
+        ax: matplotlib axes; None: new ones.
 
     Returns:
         The axes.
@@ -233,7 +238,7 @@ def plot(frame: pd.DataFrame, y: str, *, x: str | None = None, by: str | None = 
     x = x or next((name for name in ("blockage", "speed_mps", "stations") if name in frame.columns), None)
     for name in (x, y, by):
         if name not in frame.columns:
-            raise ScenarioError(f"plot: the frame has no column {name!r} (there are: {', '.join(map(str, frame.columns))})")
+            raise ScenarioError(f"plot: the frame has no column {name!r} (available: {', '.join(map(str, frame.columns))})")
     ax = _axes("plot", ax)
     for line, part in frame.groupby(by, sort=False):
         quarters = part.groupby(x)[y].quantile([0.25, 0.5, 0.75]).unstack()
@@ -247,11 +252,11 @@ def plot(frame: pd.DataFrame, y: str, *, x: str | None = None, by: str | None = 
 
 
 def plot_heat_map(frame: pd.DataFrame, *, ax: Any = None) -> Any:
-    """Draws what :func:`heat_map` gives: dark is 0, light 1 or the largest index where that is more, and each part has its number.
+    """Draws a :func:`heat_map`: dark is 0, light is 1 or the largest index; each cell shows its value.
 
     Args:
-        frame: of :func:`heat_map`.
-        ax: matplotlib's axes; None: new ones.
+        frame: from :func:`heat_map`.
+        ax: matplotlib axes; None: new ones.
 
     Returns:
         The axes.
@@ -270,11 +275,11 @@ def plot_heat_map(frame: pd.DataFrame, *, ax: Any = None) -> Any:
 
 
 def plot_good_beams(frame: pd.DataFrame, *, ax: Any = None) -> Any:
-    """Draws what :func:`good_beams` gives: shares of clients with at most so many good-beams, a line for each power control.
+    """Draws :func:`good_beams`: shares of clients with at most that many good-beams, by power control.
 
     Args:
-        frame: of :func:`good_beams`.
-        ax: matplotlib's axes; None: new ones.
+        frame: from :func:`good_beams`.
+        ax: matplotlib axes; None: new ones.
 
     Returns:
         The axes.
@@ -285,25 +290,25 @@ def plot_good_beams(frame: pd.DataFrame, *, ax: Any = None) -> Any:
         label = "no power control" if pd.isna(gamma) else f"gamma {gamma:g} dB"
         ax.step(shares.index, shares.to_numpy(), where="post", label=label)
     ax.set_xlabel("good-beams: sectors of a client that the access point hears")
-    ax.set_ylabel("share of clients with at most so many")
+    ax.set_ylabel("share of clients with at most that many")
     ax.set_ylim(0, 1.02)
     ax.legend()
     return ax
 
 
 def _axes(caller: str, ax: Any) -> Any:
-    """Those given, or new ones."""
+    """The given axes, or new ones."""
     try:
         from matplotlib import pyplot
     except ImportError as error:
-        raise ScenarioError(f"{caller}: the package matplotlib is missing: pip install 'sumlink-sim[notebook]'") from error
+        raise ScenarioError(f"{caller}: the package matplotlib is missing; pip install 'sumlink-sim[notebook]'") from error
     return pyplot.subplots()[1] if ax is None else ax
 
 
 Recipe = tuple[str, tuple[str, ...]]
-"""An experiment as text, and the keys that its lines are about."""
+"""An experiment as text, and the key of each line."""
 Work = tuple[Recipe, int, tuple[int, int]]
-"""A point: the experiment, the task's number, the first and the last seed."""
+"""A point: experiment, number of the task, first and last seed."""
 
 
 def _experiment(kind: str, varied: Mapping[str, Any], schemes: Sequence[str], cell: Cell | None) -> Recipe:
@@ -323,7 +328,7 @@ def _native_of(text: str, places: tuple[str, ...]) -> _native.Experiment:
     try:
         return _native.Experiment(text, "dict")
     except ValueError as error:
-        raise ScenarioError(tell(error.args[0], [*places], "dict")) from None
+        raise ScenarioError(describe(error.args[0], [*places], "dict")) from None
 
 
 def _by_seed(
@@ -349,7 +354,7 @@ def _by_seed(
 
 
 def _point(work: Work) -> dict[str, Any]:
-    """Makes a point, wherever that is."""
+    """Computes a point in the current worker."""
     experiment, task, seeds = work
     try:
         return _native_of(*experiment).point(task, seeds)
@@ -358,7 +363,7 @@ def _point(work: Work) -> dict[str, Any]:
 
 
 def _made(todo: list[Work], jobs: int | None, dask: str | None) -> list[dict[str, Any]]:
-    """All points in their order: the part in Rust does not hold Python's lock, threads use all cores."""
+    """All points in order; the Rust part releases Python's lock, so threads use all cores."""
     workers = check_jobs(jobs)
     if dask is None:
         with ThreadPoolExecutor(workers) as pool:
@@ -381,7 +386,7 @@ def _numbers(key: str, values: Sequence[float]) -> list[float]:
 def _wigig_of(document: Mapping[str, Any]) -> str:
     links = [link["name"] for link in document.get("link", []) if link.get("profile") == "mmwave"]
     if len(links) != 1:
-        raise ScenarioError(f"scenario: one of its links must have profile = \"mmwave\", and there are {len(links)}")
+        raise ScenarioError(f"scenario: one of its links must have profile = \"mmwave\", but {len(links)} have it")
     return str(links[0])
 
 
@@ -389,7 +394,7 @@ def _bond_frame(done: Sweep, keys: list[str], link: str, warmup: float) -> pd.Da
     runs, flows, series = done.runs, done.flows, done.series
     series = series[series["time_s"] > warmup - 1e-9]
     index = ["system", "seed", *keys]
-    # Of links alone each has a flow of its own.
+    # With `alone`, each link has its own flow.
     of_wigig = flows[(flows["system"] == "alone") & (flows["link"] == link)]
     numbers = of_wigig.assign(name=of_wigig["flow"].astype("string"))[[*index, "name", "goodput_bps"]]
     alone = series[(series["system"] == "alone") & (series["of"] == "flow")].merge(numbers, on=[*index, "name"])
@@ -405,10 +410,10 @@ def _bond_frame(done: Sweep, keys: list[str], link: str, warmup: float) -> pd.Da
 
 
 def _longest_gap(series: pd.DataFrame) -> float:
-    """Seconds in a row in which nothing arrived."""
+    """Longest time in seconds without received data."""
     ordered = series.sort_values("time_s")
     silent = ordered["bps"] <= 0
     runs = silent.groupby((silent != silent.shift()).cumsum()).sum()
     interval = ordered["time_s"].diff().median() if len(ordered) > 1 else 0.0
-    # Whole intervals: what is beyond their digits is noise of sums.
+    # Whole intervals: further digits are rounding noise.
     return round(float(runs.max() * interval), 6) if len(runs) else 0.0

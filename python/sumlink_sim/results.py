@@ -1,4 +1,4 @@
-"""Results as frames."""
+"""Results as pandas frames."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import pandas as pd
 
 Run = Mapping[str, Any]
-"""A run as the laboratory writes it: `sumlink sim run --out`, and docs/laboratory.md."""
+"""A run in the laboratory's format: `sumlink-lab sim run --out`, and docs/laboratory.md."""
 
 KEY = ["scenario", "system", "seed"]
-"""What tells runs from each other."""
+"""The columns that identify a run."""
 
 Row = dict[str, Any]
 
@@ -57,32 +57,37 @@ COLUMNS: dict[str, dict[str, str]] = {
 
 
 class Frames:
-    """The frames of some runs, each with the columns `scenario`, `system`, `seed` and the keys of a sweep's grid first.
+    """The frames of some runs. `scenario`, `system`, `seed` and a sweep's keys are the first columns.
 
-    Rates are bit/s, times seconds unless a name says otherwise; what is not known is missing (`pd.NA`, NaN).
+    Rates are in bit/s, times in seconds unless a name has another unit; unknown values are missing
+    (`pd.NA`, NaN).
     """
 
     def frame(self, name: str) -> pd.DataFrame:
-        """The frame of that name: one of :data:`COLUMNS`."""
+        """The frame with this name, one of :data:`COLUMNS`."""
         raise NotImplementedError
 
     @property
     def runs(self) -> pd.DataFrame:
-        """A row for each run: systems x seeds of them, seed by seed.
+        """A row for each run: systems x seeds, seed by seed.
 
-        `outcome` is `measured`, `skipped` or `failed` (then `reason` says why), `duration_s` the measured time,
-        `goodput_bps` that of all flows, `bytes` what arrived, `retransmissions` segments that TCP sent again,
-        `duplicates_bytes` what was sent twice on purpose, `reorder_peak_bytes` the most that receivers held because earlier
-        bytes were missing, `memory_peak_bytes` the most that sumlink's sessions held at once (both ends, written and not
-        acknowledged, or arrived and not read), `rival_bps` the goodput of the scenario's rival, `over_limit` objects that took too long.
+        - `outcome`: `measured`, `skipped` or `failed`; `reason` explains the latter two.
+        - `duration_s`: measured time.
+        - `goodput_bps`: of all flows; `bytes`: bytes received.
+        - `retransmissions`: segments that TCP sent again; `duplicates_bytes`: bytes duplicated on purpose.
+        - `reorder_peak_bytes`: most bytes that receivers stored behind gaps.
+        - `memory_peak_bytes`: most bytes in sumlink's sessions at once, at both ends: written and not
+          acknowledged, or received and not read.
+        - `rival_bps`: goodput of the scenario's rival.
+        - `over_limit`: objects that took too long.
         """
         return self.frame("runs")
 
     @property
     def flows(self) -> pd.DataFrame:
-        """A row for each flow of each run, of `alone` and `simultaneous` for each link and direction.
+        """A row for each flow of each run; `alone` and `simultaneous` have one per link and direction.
 
-        `flow` is its number, `link` the one that it was bound to, if it was, `direction` `down` or `up`.
+        `flow` is its number, `link` the link that it was bound to, if any, `direction` is `down` or `up`.
         """
         return self.frame("flows")
 
@@ -90,43 +95,48 @@ class Frames:
     def paths(self) -> pd.DataFrame:
         """A row for each link and direction of each run.
 
-        `wire_bytes` delivered, `share` of what all links delivered in that direction (0 to 1), `lost_packets` on the link
-        and in its queue, `dropped_packets` by the queue.
+        `wire_bytes` delivered, `share` of all links' delivered bytes in that direction (0 to 1),
+        `lost_packets` on the link and in its queue, `dropped_packets` by the queue.
         """
         return self.frame("paths")
 
     @property
     def objects(self) -> pd.DataFrame:
-        """A row for each object of a workload of files: `object` (its number in the run), `link` if it was bound to one,
-        `size_bytes`, `start_s` since the run began, `duration_s` from the request to the last byte."""
+        """A row for each object of a file workload.
+
+        `object` is its number in the run, `link` the link that it was bound to, if any. `start_s` counts
+        from the start of the run, `duration_s` from the request to the last byte.
+        """
         return self.frame("objects")
 
     @property
     def messages(self) -> pd.DataFrame:
-        """A row for each message (`cbr`) or answer (`requests`): `delay_ms`, and `link` where it was bound to one."""
+        """A row for each message (`cbr`) or answer (`requests`): `delay_ms`, and its `link` if bound."""
         return self.frame("messages")
 
     @property
     def series(self) -> pd.DataFrame:
-        """Rates over time: a row for each interval of each series, runs x (1 + flows + links x directions) x intervals.
+        """Rates over time: a row for each interval of each series.
 
-        `of` is `run` (goodput of all flows), `flow` (goodput, `name` its number) or `path` (wire rate, `name` the link);
-        `time_s` is the interval's begin since the run began (warm-up included), `bps` the mean rate in it.
+        A run has 1 + flows + links x directions series. `of` is `run` (goodput of all flows), `flow`
+        (goodput; `name` is its number) or `path` (wire rate; `name` is the link). `time_s` is the start of
+        the interval since the start of the run (including the warm-up), `bps` the mean rate in it.
         """
         return self.frame("series")
 
 
 class Results(Frames):
-    """Runs, and frames made of them.
+    """Runs, and frames built from them.
 
-    Every frame begins with the columns `scenario`, `system`, `seed` (and the keys of a sweep's grid, if there was one).
-    Rates are bit/s, times seconds unless a name says otherwise; what is not known is missing (`pd.NA`, NaN).
+    Every frame starts with the columns `scenario`, `system`, `seed` and, for a sweep, the grid's keys.
+    Rates are in bit/s, times in seconds unless a name has another unit; unknown values are missing
+    (`pd.NA`, NaN).
     """
 
     def __init__(self, runs: Iterable[Run], grid: Iterable[Mapping[str, Any]] | None = None) -> None:
-        """`runs` as the laboratory writes them; `grid` has what a sweep set for each of them."""
+        """`runs` in the laboratory's format; `grid` has the values that a sweep set for each of them."""
         self.raw: list[Run] = list(runs)
-        """The runs as they are, in the order in which they were asked for."""
+        """The unmodified runs, in the requested order."""
         self._grid = list(grid) if grid is not None else [{} for _ in self.raw]
 
     def __len__(self) -> int:
@@ -134,11 +144,11 @@ class Results(Frames):
 
     def __repr__(self) -> str:
         kinds = [run["outcome"]["kind"] for run in self.raw]
-        said = ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds)))
-        return f"<Results of {len(self)} runs: {said}>"
+        counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds)))
+        return f"<Results of {len(self)} runs: {counts}>"
 
     def frame(self, name: str) -> pd.DataFrame:
-        """The frame of that name: one of :data:`COLUMNS`."""
+        """The frame with this name, one of :data:`COLUMNS`."""
         rows: list[Row] = []
         for run, grid in zip(self.raw, self._grid, strict=True):
             key = {**{column: run[column] for column in KEY}, **grid}
@@ -152,7 +162,7 @@ class Results(Frames):
 
 
 def rows_of(run: Run) -> dict[str, list[Row]]:
-    """What a run adds to each frame, without the key."""
+    """The rows of a run for each frame, without the key."""
     outcome = run["outcome"]
     kind = outcome["kind"]
     whole: Row = {

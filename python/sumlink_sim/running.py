@@ -1,4 +1,4 @@
-"""Runs: one after the other, or on all cores."""
+"""Runs, on one or all cores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .results import Results, Run, parse
 from .scenario import Scenario
 
 Source = Scenario | Mapping[str, Any] | str | os.PathLike[str]
-"""What scenarios are made of: a file's path, a dict, or one that was read."""
+"""Sources of scenarios: a file path, a dict, or a scenario."""
 Schedulers = Mapping[str, type[Scheduler]]
 CongestionControls = Mapping[str, type[CongestionControl]]
 
@@ -35,21 +35,22 @@ def run(
 
     Args:
         scenario: a file, a dict (see :class:`Scenario`), or a scenario.
-        systems: their names, as `sumlink sim run --systems` takes them (`alone`, `simultaneous`, `mptcp`,
+        systems: names as in `sumlink-lab sim run --systems` (`alone`, `simultaneous`, `mptcp`,
             `sumlink:SCHEDULER[:CLASS=SCHEDULER]...[+CONGESTION[+CARRIERS]]`); None: the scenario's own.
-        seeds: how many (1, 2, ...) or which; None: as many as the scenario asks for.
-        schedulers: classes of your own by name: letters, digits and `_`, at most 15.
+        seeds: their number (seeds 1, 2, ...) or a list; None: the scenario's number.
+        schedulers: custom classes by name: letters, digits and `_`, at most 15.
         congestion_controls: the same.
-        jobs: runs at once; None: as many as there are processors. Python's lock is free while no class of your own is asked;
-            with one, runs take turns (a sweep uses processes instead).
-        trace: a directory for JSON lines of what sessions decided, as `sumlink sim run --trace` writes them.
+        jobs: parallel runs; None: one per processor. Runs hold Python's lock only while they call a
+            custom class; with custom classes, runs take turns (a sweep uses processes instead).
+        trace: a directory for the sessions' decisions as JSON lines, as with `sumlink-lab sim run --trace`.
 
     Returns:
-        One run for each seed and system, in that order; the same arguments give the same figures to the last bit.
+        One run for each seed and system, in that order; the same arguments give identical results.
 
     Raises:
-        ScenarioError: an argument makes no sense; nothing was run.
-        RunError: a class of your own raised or answered nonsense; `results` has the runs before it.
+        ScenarioError: an argument is invalid; nothing was run.
+        RunError: a custom class raised an exception or returned an invalid value; `results` has the
+            completed runs.
     """
     read = as_scenario(scenario)
     own = Own(schedulers or {}, congestion_controls or {})
@@ -60,7 +61,7 @@ def run(
         try:
             directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ScenarioError(f"trace: nothing can be written into {directory}: {error.strerror}") from error
+            raise ScenarioError(f"trace: cannot write to {directory}: {error.strerror}") from error
     plan = [(seed, system) for seed in numbers for system in names]
     done: list[Run] = []
     with ThreadPoolExecutor(check_jobs(jobs)) as pool:
@@ -74,7 +75,7 @@ def run(
             error.results = Results(done)
             raise
         except KeyboardInterrupt:
-            # Runs may take long, and a class may never come back.
+            # Runs may take long, and a class may never return.
             _native.interrupt()
             raise
         finally:
@@ -83,7 +84,7 @@ def run(
 
 
 class Own:
-    """Classes of the caller's own, checked."""
+    """Validated custom classes."""
 
     def __init__(self, schedulers: Schedulers, congestion_controls: CongestionControls) -> None:
         self.schedulers = dict(schedulers)
@@ -99,15 +100,15 @@ def _check(classes: Mapping[str, type], base: type, argument: str, known: Sequen
     for name, own in classes.items():
         place = f"{argument}[{name!r}]"
         if not isinstance(name, str) or not re.fullmatch("[A-Za-z0-9_]{1,15}", name):
-            raise ScenarioError(f"{place}: a name has 1 to 15 letters, digits or '_'")
+            raise ScenarioError(f"{place}: a name must have 1 to 15 letters, digits or '_'")
         if name in known:
-            raise ScenarioError(f"{place}: there is one of that name already: choose another")
+            raise ScenarioError(f"{place}: this name is built in; choose another")
         if not (isinstance(own, type) and issubclass(own, base)):
             raise ScenarioError(f"{place}: give a class derived from sumlink_sim.{base.__name__}, not {own!r}")
 
 
 def as_scenario(source: Source) -> Scenario:
-    """A scenario, whatever it is given as."""
+    """A scenario from any source."""
     if isinstance(source, Scenario):
         return source
     if isinstance(source, Mapping):
@@ -116,15 +117,15 @@ def as_scenario(source: Source) -> Scenario:
 
 
 def check_systems(systems: Sequence[str], own: Own) -> list[str]:
-    """Names of systems that there are."""
+    """Checks names of systems."""
     if isinstance(systems, str):
         raise ScenarioError(f"systems: give a list, such as [{systems!r}]")
     names = list(systems)
     if not names:
-        raise ScenarioError("systems: the list is empty, and nothing would be run")
+        raise ScenarioError("systems: the list is empty, so nothing would be run")
     for name in names:
         if names.count(name) > 1:
-            raise ScenarioError(f"systems: {name!r} is there twice")
+            raise ScenarioError(f"systems: {name!r} is repeated")
         try:
             _native.check_system(name, list(own.schedulers))
         except (ValueError, TypeError) as error:
@@ -135,50 +136,50 @@ def check_systems(systems: Sequence[str], own: Own) -> list[str]:
 
 
 def check_congestion(name: str, own: Own, place: str) -> None:
-    """A congestion control that the simulator has."""
+    """Checks the name of a congestion control."""
     known = [*_native.congestion_names(), *own.congestion]
     if name not in known and name != "auto":
-        raise ScenarioError(f"{place}: the simulator has no congestion control {name!r} (there are: {', '.join(known)})")
+        raise ScenarioError(f"{place}: the simulator has no congestion control {name!r} (available: {', '.join(known)})")
 
 
 def check_seeds(seeds: int | Iterable[int]) -> list[int]:
-    """Which seeds, each once."""
+    """Checks the seeds; returns a list without duplicates."""
     if isinstance(seeds, bool) or not isinstance(seeds, (int, Iterable)):
-        raise ScenarioError(f"seeds: {seeds!r}, but it is a number from 1 to 100000, or a list of seeds")
+        raise ScenarioError(f"seeds: {seeds!r}, but must be a number from 1 to 100000, or a list of seeds")
     if isinstance(seeds, int):
         if not 1 <= seeds <= 100_000:
-            raise ScenarioError(f"seeds: {seeds}, but it is a number from 1 to 100000, or a list of seeds")
+            raise ScenarioError(f"seeds: {seeds}, but must be a number from 1 to 100000, or a list of seeds")
         return list(range(1, seeds + 1))
     numbers = list(seeds)
     for number in numbers:
         if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 1 << 63:
-            raise ScenarioError(f"seeds: {number!r} is no whole number from 0 to 2^63 - 1")
+            raise ScenarioError(f"seeds: {number!r} is not a whole number from 0 to 2^63 - 1")
     if not numbers or len(set(numbers)) < len(numbers):
-        raise ScenarioError("seeds: there is none" if not numbers else "seeds: one is there twice")
+        raise ScenarioError("seeds: the list is empty" if not numbers else "seeds: a seed is repeated")
     return numbers
 
 
 def check_jobs(jobs: int | None) -> int:
-    """How many runs at once."""
+    """Checks the number of parallel runs."""
     if jobs is None:
         return len(os.sched_getaffinity(0))
     if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
-        raise ScenarioError(f"jobs: {jobs!r}, but it is a number from 1 on: so many runs at once")
+        raise ScenarioError(f"jobs: {jobs!r}, but must be a whole number of at least 1")
     return jobs
 
 
 def run_one(scenario: Scenario, system: str, seed: int, own: Own, trace: FilePath | None = None) -> Run:
-    """One run. RunError has the place: scenario, seed, system, time and method."""
+    """Performs one run. A RunError names scenario, seed, system, time and method."""
     file = None
     if trace is not None:
         file = str(trace / f"{scenario.name}-seed-{seed}-{system.replace(':', '-')}.jsonl")
     text, reason, raised = _native.run(scenario._inner, system, seed, own.schedulers, own.congestion, file)
     if file is not None and not os.path.getsize(file):
-        # The system tells nothing.
+        # The system does not report the value.
         os.remove(file)
     if reason is None:
         return parse(text)
-    # Only who is at the keyboard ends more than the runs; a class that calls sys.exit has to be told of.
+    # Only the user's Ctrl-C passes through; a class that calls sys.exit is an error.
     if isinstance(raised, KeyboardInterrupt):
         raise raised
     at = parse(text)["outcome"].get("reason", reason)

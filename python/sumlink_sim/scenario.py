@@ -1,4 +1,4 @@
-"""Scenarios: from files of the laboratory or from dicts."""
+"""Scenarios from the laboratory's files or from dicts."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from .errors import ScenarioError
 
 
 class Scenario:
-    """What the links are like, what is carried over them and which systems are compared.
+    """The links, the traffic, and the systems to compare.
 
-    The keys are those of the files in docs/laboratory.md of sumlink; a dict has the structure of such a file, with `link` a list
-    of dicts::
+    sumlink's docs/laboratory.md documents the keys. A dict has the structure of such a file, with
+    `link` as a list of dicts::
 
         Scenario({"name": "two", "duration": "5s", "warmup": "1s", "link": [
             {"name": "wifi", "rate": "30mbit", "delay": "5ms"},
             {"name": "lte", "rate": "10mbit", "delay": "20ms"}]})
 
-    A scenario does not change; :meth:`set` makes another one.
+    A scenario is immutable; :meth:`set` returns a modified copy.
     """
 
     def __init__(self, document: Mapping[str, Any], directory: str | os.PathLike[str] = ".") -> None:
         """Reads a dict; paths in it (recordings) are relative to `directory`.
 
         Raises:
-            ScenarioError: with everything that is wrong, and the keys it is about.
+            ScenarioError: with all problems and their keys.
         """
         text, places = to_toml(document)
         self._take(text, FilePath(directory) / "dict", places)
@@ -41,7 +41,7 @@ class Scenario:
         """Reads a file.
 
         Raises:
-            ScenarioError: with everything that is wrong and its lines.
+            ScenarioError: with all problems and their lines.
             OSError: the file cannot be read.
         """
         path = FilePath(file)
@@ -58,68 +58,68 @@ class Scenario:
             self._inner = _native.Scenario(text, str(file))
         except ValueError as error:
             problems = error.args[0]
-            raise ScenarioError(tell(problems, places, str(file))) from None
+            raise ScenarioError(describe(problems, places, str(file))) from None
         self._text, self._file, self._is_file = text, file, places is None
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the scenario."""
         return self._inner.name
 
     @property
     def systems(self) -> list[str]:
-        """Names of the systems that it compares."""
+        """Names of the systems to compare."""
         return self._inner.systems
 
     @property
     def seeds(self) -> int:
-        """How many seeds it asks for."""
+        """Default number of seeds."""
         return self._inner.seeds
 
     @property
     def duration(self) -> float:
-        """Seconds that a run takes, warm-up included."""
+        """Duration of a run in seconds, including the warm-up."""
         return self._inner.duration
 
     @property
     def warmup(self) -> float:
-        """Seconds of that which are not measured."""
+        """Length of the warm-up in seconds, which is not measured."""
         return self._inner.warmup
 
     @property
     def sha256(self) -> str:
-        """Digest of its text and of the recordings that it names, in hexadecimal."""
+        """Hexadecimal digest of its text and recordings."""
         return self._inner.sha256
 
     @property
     def links(self) -> dict[str, tuple[float, float]]:
-        """Rates by link when a run begins: (down, up) in bit/s; 0 where a recording or a profile decides."""
+        """Initial rates by link: (down, up) in bit/s; 0 if a recording or profile determines them."""
         return {name: (down, up) for name, down, up in self._inner.links}
 
     @property
     def document(self) -> dict[str, Any]:
-        """It as a dict, a copy."""
+        """A copy of the scenario as a dict."""
         return tomllib.loads(self._text)
 
     def set(self, values: Mapping[str, Any]) -> Scenario:
-        """Another scenario in which some keys have other values.
+        """A copy with other values for some keys.
 
-        A key is a name (`congestion`, `duration`), one of a table (`workload.kind`), or one of a link, by the link's
-        name (`link.wifi.rate`).
+        A key is a name (`congestion`, `duration`), a table's key (`workload.kind`), or a link's key by
+        the link's name (`link.wifi.rate`).
 
         Raises:
-            ScenarioError: a key or a value makes no sense; the message names the key.
+            ScenarioError: a key or a value is invalid; the message names the key.
         """
         document = copy.deepcopy(self.document)
         for key, value in values.items():
             _assign(document, key, value)
-        said = ", ".join(f"{key}={value}" for key, value in values.items())
+        changes = ", ".join(f"{key}={value}" for key, value in values.items())
         text, places = to_toml(document)
         new = type(self).__new__(type(self))
         try:
             new._take(text, self._file, places)
         except ScenarioError as error:
-            raise ScenarioError(f"{self.name} with {said}: {error}") from None
+            raise ScenarioError(f"{self.name} with {changes}: {error}") from None
         return new
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -131,21 +131,21 @@ class Scenario:
 
 
 def _again(text: str, file: str, places: list[str] | None) -> Scenario:
-    """What pickle makes of one: recordings must be where they were."""
+    """Recreates a pickled scenario; its recordings must still exist."""
     new = Scenario.__new__(Scenario)
     new._take(text, FilePath(file), places)
     return new
 
 
-def tell(problems: list[tuple[Any, int, str]], places: list[str] | None, scenario: str) -> str:
-    """All problems in one line; of a dict with its keys in place of lines. A recording that it names has lines."""
-    told = []
+def describe(problems: list[tuple[Any, int, str]], places: list[str] | None, scenario: str) -> str:
+    """All problems in one line. Problems of a dict have keys instead of line numbers."""
+    problems_text = []
     for file, line, reason in problems:
         place = f"{file}:{line}"
         if places is not None and str(file) == scenario:
             place = places[line - 1] if line <= len(places) else ""
-        told.append(f"{place}: {reason}" if place else reason)
-    return "; ".join(told)
+        problems_text.append(f"{place}: {reason}" if place else reason)
+    return "; ".join(problems_text)
 
 
 def _assign(document: dict[str, Any], key: str, value: Any) -> None:
@@ -157,21 +157,21 @@ def _assign(document: dict[str, Any], key: str, value: Any) -> None:
             names = [one.get("name") for one in at if isinstance(one, dict)]
             if part not in names:
                 known = ", ".join(str(name) for name in names)
-                raise ScenarioError(f"{key}: there is no {so_far} (there are: {known})")
+                raise ScenarioError(f"{key}: no {so_far} (available: {known})")
             at = at[names.index(part)]
         elif isinstance(at, dict):
             at = at.setdefault(part, {})
         else:
-            raise ScenarioError(f"{key}: {so_far} has no keys of its own")
+            raise ScenarioError(f"{key}: {so_far} has no keys")
     if isinstance(at, list):
-        raise ScenarioError(f"{key}: name one of the list, as in link.wifi.rate")
+        raise ScenarioError(f"{key}: name an entry of the list, as in link.wifi.rate")
     if not isinstance(at, dict):
-        raise ScenarioError(f"{key}: {'.'.join(parts[:-1])} has no keys of its own")
+        raise ScenarioError(f"{key}: {'.'.join(parts[:-1])} has no keys")
     at[parts[-1]] = value
 
 
 def to_toml(document: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """The text of a file, and for each of its lines the key that it is about."""
+    """The document as TOML, and the key of each line."""
     lines: list[str] = []
     places: list[str] = []
 
@@ -180,7 +180,7 @@ def to_toml(document: Mapping[str, Any]) -> tuple[str, list[str]]:
         places.append(place)
 
     if not isinstance(document, Mapping):
-        raise ScenarioError(f"a scenario is a dict, not {type(document).__name__}")
+        raise ScenarioError(f"a scenario must be a dict, not {type(document).__name__}")
     later: list[tuple[str, Any]] = []
     for key, value in document.items():
         if isinstance(value, Mapping) or (isinstance(value, list) and any(isinstance(one, Mapping) for one in value)):
@@ -192,7 +192,7 @@ def to_toml(document: Mapping[str, Any]) -> tuple[str, list[str]]:
         for index, block in enumerate(blocks):
             head = f"[[{_key(key)}]]" if isinstance(value, list) else f"[{_key(key)}]"
             if not isinstance(block, Mapping):
-                raise ScenarioError(f"{key}[{index}]: it is a dict, as the others are, not {block!r}")
+                raise ScenarioError(f"{key}[{index}]: must be a dict like the others, not {block!r}")
             name = block.get("name", index) if isinstance(value, list) else None
             place = str(key) if name is None else f"{key}.{name}"
             put(head, place)
@@ -203,7 +203,7 @@ def to_toml(document: Mapping[str, Any]) -> tuple[str, list[str]]:
 
 def _key(key: Any) -> str:
     if not isinstance(key, str):
-        raise ScenarioError(f"{key!r}: a key is a text")
+        raise ScenarioError(f"{key!r}: a key must be text")
     return json.dumps(key, ensure_ascii=False)
 
 
@@ -218,4 +218,4 @@ def _value(value: Any, place: str) -> str:
         return "[" + ", ".join(_value(one, place) for one in value) + "]"
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{_key(k)} = {_value(v, place)}" for k, v in value.items()) + " }"
-    raise ScenarioError(f"{place}: {value!r} is neither a text, a number, true or false, a list nor a dict")
+    raise ScenarioError(f"{place}: {value!r} must be text, a number, a bool, a list or a dict")

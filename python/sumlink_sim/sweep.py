@@ -1,4 +1,4 @@
-"""Sweeps: a grid over a scenario's parameters, times systems, times seeds."""
+"""Sweeps: a grid over a scenario's parameters, for each system and seed."""
 
 from __future__ import annotations
 
@@ -50,30 +50,30 @@ def sweep(
     dask: str | None = None,
     progress: Progress | None = None,
 ) -> Sweep:
-    """Runs a scenario for every combination of the grid's values, with every system and seed, and keeps the results.
+    """Runs a scenario for every combination of the grid's values, systems and seeds.
 
     Args:
         scenario: a file, a dict or a :class:`Scenario`.
         grid: values by key; keys as for :meth:`Scenario.set`: `{"link.wifi.rate": ["10mbit", "50mbit"]}`.
         systems: as for :func:`run`.
         seeds: as for :func:`run`.
-        out: a directory: `journal.jsonl` grows by a line with each run, `runs.parquet` and the others are made of it at the
-            end, whatever the end is. Runs that are there already are not done again, so that the same call goes on where it
-            was interrupted.
-        schedulers: as for :func:`run`. With classes of your own, runs are made in processes instead of threads.
+        out: a directory. Each run appends a line to `journal.jsonl`; `runs.parquet` and the other
+            frames are written at the end, even after an error. Completed runs are not repeated, so the
+            same call continues an interrupted sweep.
+        schedulers: as for :func:`run`. With custom classes, processes replace threads.
         congestion_controls: the same.
-        jobs: runs at once on this machine; None: as many as there are processors.
-        dask: the address of the scheduler of an existing Dask cluster (`tcp://host:8786`) that makes the runs instead; this
-            package must be installed at its workers. What a worker that dies was doing is done by another one.
-        progress: called with the number of runs that are done and of all.
+        jobs: parallel runs on this machine; None: one per processor.
+        dask: address of the scheduler of an existing Dask cluster (`tcp://host:8786`) to use instead. Its
+            workers need this package. The run of a worker that dies is repeated by another one.
+        progress: called with the numbers of completed and of all runs.
 
     Returns:
         The results in `out`.
 
     Raises:
-        ScenarioError: an argument makes no sense; nothing was run.
-        RunError: a class of your own raised or answered nonsense, or workers died again and again. The runs so far are in
-            `out`, its Parquet files too.
+        ScenarioError: an argument is invalid; nothing was run.
+        RunError: a custom class raised an exception or returned an invalid value, or workers died
+            repeatedly. `out` has the completed runs, including the Parquet files.
     """
     plan = Plan(as_scenario(scenario), grid, systems, seeds, Own(schedulers or {}, congestion_controls or {}))
     workers = check_jobs(jobs)
@@ -84,8 +84,8 @@ def sweep(
         todo = [plan.payload(task) for task in plan.tasks if task.id not in journal]
         for task_id, run in _results(todo, plan.own, workers, dask):
             if run["environment"]["sumlink"] != _native.version:
-                there = run["environment"]["sumlink"]
-                raise RunError(f"a worker has version {there} of the simulator, and this is {_native.version}")
+                theirs = run["environment"]["sumlink"]
+                raise RunError(f"a worker has version {theirs} of the simulator, but this is {_native.version}")
             journal.add(task_id, run)
             done += 1
             if progress is not None:
@@ -102,17 +102,17 @@ def sweep(
 
 
 class Sweep(Frames):
-    """The results of a sweep: frames as of :class:`Results`, with a column for each key of the grid after `seed`."""
+    """The results of a sweep: frames as in :class:`Results`, with the grid's keys after `seed`."""
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
-        """Opens a directory that a sweep has written."""
+        """Opens the directory of a sweep."""
         self.directory = FilePath(directory)
-        """Where they are."""
+        """The directory of the results."""
         if not (self.directory / "runs.parquet").exists():
-            raise ScenarioError(f"{self.directory}: there is no runs.parquet, so that it is no sweep's directory")
+            raise ScenarioError(f"{self.directory}: not the directory of a sweep; it has no runs.parquet")
 
     def frame(self, name: str) -> pd.DataFrame:
-        """The frame of that name: `runs`, `flows`, `paths`, `objects`, `messages` or `series`."""
+        """The frame with this name: `runs`, `flows`, `paths`, `objects`, `messages` or `series`."""
         return pd.read_parquet(self.directory / f"{name}.parquet")
 
     def __len__(self) -> int:
@@ -123,7 +123,7 @@ class Sweep(Frames):
 
 
 class Plan:
-    """Everything that a sweep does, checked before anything is done."""
+    """All runs of a sweep, validated before the first one."""
 
     def __init__(
         self,
@@ -155,25 +155,25 @@ class Plan:
         return hashlib.sha256(json.dumps(decides, default=repr).encode()).hexdigest()[:32]
 
     def payload(self, task: Task) -> Payload:
-        """What a worker is given."""
+        """The task in the form that workers take."""
         return Payload(task.id, self.scenarios[task.point], task.system, task.seed, self._classes)
 
 
 def grid_points(grid: Mapping[str, Sequence[Any]]) -> list[Mapping[str, Any]]:
-    """Every combination, the last key changing fastest."""
+    """Every combination; the last key changes fastest."""
     if not isinstance(grid, Mapping):
         raise ScenarioError(f"grid: give values by key, such as {{'link.wifi.rate': ['10mbit', '50mbit']}}, not {grid!r}")
     if not grid:
-        raise ScenarioError("grid: it is empty; give values by key, such as {'link.wifi.rate': ['10mbit', '50mbit']}")
+        raise ScenarioError("grid: empty; give values by key, such as {'link.wifi.rate': ['10mbit', '50mbit']}")
     for key, values in grid.items():
         if not isinstance(key, str):
-            raise ScenarioError(f"grid, {key!r}: a key is a text, such as 'link.wifi.rate'")
+            raise ScenarioError(f"grid, {key!r}: a key must be text, such as 'link.wifi.rate'")
         if isinstance(values, str) or not isinstance(values, Sequence):
             raise ScenarioError(f"grid, {key}: give a list of values, not {values!r}")
         if not values:
-            raise ScenarioError(f"grid, {key}: there are no values, and nothing would be run")
+            raise ScenarioError(f"grid, {key}: no values, so nothing would be run")
         if any(values.count(value) > 1 for value in values):
-            raise ScenarioError(f"grid, {key}: a value is there twice")
+            raise ScenarioError(f"grid, {key}: a value is repeated")
         if key in ("scenario", "system", "seed", "seeds", "systems", "name") or any(key in one for one in COLUMNS.values()):
             raise ScenarioError(f"grid, {key}: a column of the results has this name; it cannot be swept")
     return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
@@ -188,7 +188,7 @@ def _results(todo: list[Payload], own: Own, jobs: int, dask: str | None) -> Iter
 
 
 def _digest_of(own: Own) -> str:
-    """Of the texts of the classes: with another text it is another sweep. What they import is not looked at."""
+    """Digest of the classes' source; a change starts a new sweep. Their imports are not included."""
     digest = hashlib.sha256()
     for name, one in sorted([*own.schedulers.items(), *own.congestion.items()]):
         try:
@@ -200,7 +200,7 @@ def _digest_of(own: Own) -> str:
 
 
 def _pickle(own: Own) -> bytes:
-    """The classes with their code: workers need not have the file that they are from."""
+    """The pickled classes with their code, so that workers do not need their files."""
     modules = {one.__module__ for one in [*own.schedulers.values(), *own.congestion.values()]}
     by_value = [sys.modules[name] for name in modules if name in sys.modules and name != "__main__"]
     registered = cloudpickle.list_registry_pickle_by_value()

@@ -1,4 +1,4 @@
-"""Who makes the runs of a sweep: threads, processes, or a Dask cluster."""
+"""Workers that perform the runs of a sweep: threads, processes, or a Dask cluster."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from .running import Own, run_one
 from .scenario import Scenario
 
 DASK_TIMEOUT = 30
-"""Seconds until a cluster that does not answer is given up."""
+"""Seconds to wait for an answer from a cluster."""
 
 
 class Payload(NamedTuple):
-    """A run, for whoever makes it."""
+    """A run to be performed by a worker."""
 
     id: str
     scenario: Scenario
     system: str
     seed: int
     classes: bytes
-    """Pickled: schedulers and congestion controls of the caller's own."""
+    """Pickled custom schedulers and congestion controls."""
 
     @property
     def place(self) -> str:
-        """For messages."""
+        """Description for messages."""
         return f"scenario {self.scenario.name}, seed {self.seed}, system {self.system}"
 
 
@@ -43,23 +43,23 @@ def _unpickled(classes: bytes) -> Own:
 
 
 def work(payload: Payload) -> tuple[str, Run]:
-    """Makes a run, wherever that is."""
+    """Performs a run in the current worker."""
     return payload.id, run_one(payload.scenario, payload.system, payload.seed, _unpickled(payload.classes))
 
 
 def on_threads(todo: list[Payload], jobs: int) -> Iterator[tuple[str, Run]]:
-    """The simulator does not hold Python's lock: threads use all cores."""
+    """For runs without Python classes: the simulator releases Python's lock, so threads use all cores."""
     return _gather(ThreadPoolExecutor(jobs), todo)
 
 
 def on_processes(todo: list[Payload], jobs: int) -> Iterator[tuple[str, Run]]:
-    """For Python classes, which hold the lock."""
+    """For runs with Python classes, which hold the lock."""
     context = multiprocessing.get_context("spawn")
     return _gather(ProcessPoolExecutor(min(jobs, len(todo)), mp_context=context), todo)
 
 
 def _gather(pool: Executor, todo: list[Payload]) -> Iterator[tuple[str, Run]]:
-    """As they are done. After a failure also what the others had begun, so that nothing that was done is lost."""
+    """Results as they complete. After a failure, runs in progress complete and are included."""
     futures = [pool.submit(work, payload) for payload in todo]
     left = set(futures)
     try:
@@ -72,7 +72,7 @@ def _gather(pool: Executor, todo: list[Payload]) -> Iterator[tuple[str, Run]]:
             if not future.cancelled() and future.exception() is None:
                 yield future.result()
         if isinstance(error, BrokenProcessPool):
-            raise RunError(f"a process that makes runs has died: {error}") from error
+            raise RunError(f"a worker process died: {error}") from error
         raise
     except KeyboardInterrupt:
         _native.interrupt()
@@ -82,25 +82,25 @@ def _gather(pool: Executor, todo: list[Payload]) -> Iterator[tuple[str, Run]]:
 
 
 def client_of(address: str) -> tuple[Any, Any]:
-    """The package distributed, and a client of an existing cluster."""
+    """The package `distributed`, and a client of an existing cluster."""
     try:
         import distributed as package
     except ImportError as error:
-        raise ScenarioError("dask: the package distributed is missing: pip install 'sumlink-sim[dask]'") from error
+        raise ScenarioError("dask: the package distributed is missing; pip install 'sumlink-sim[dask]'") from error
     distributed: Any = package  # some of it has no types
     try:
-        # A client that is made with what is no address waits for itself when the program ends, for a minute.
+        # A client created with an invalid address would block the program's exit for a minute.
         distributed.comm.get_address_host_port(address)
     except (TypeError, ValueError) as error:
-        raise ScenarioError(f"dask: {address!r} is no address such as tcp://host:8786: {error}") from None
+        raise ScenarioError(f"dask: {address!r} is not an address such as tcp://host:8786: {error}") from None
     try:
         return distributed, distributed.Client(address, timeout=DASK_TIMEOUT, set_as_default=False)
     except (OSError, ValueError) as error:
-        raise ScenarioError(f"dask: there is no cluster at {address}: {error}") from error
+        raise ScenarioError(f"dask: no cluster answers at {address}: {error}") from error
 
 
 def on_dask(todo: list[Payload], address: str) -> Iterator[tuple[str, Run]]:
-    """An existing cluster. It gives what a dead worker had to do, and what only it knew, to another one."""
+    """For an existing cluster, which assigns the runs and lost results of a dead worker to another one."""
     distributed, client = client_of(address)
     with client:
         by_key = {f"sumlink-{payload.id}": payload for payload in todo}
@@ -119,18 +119,18 @@ def on_dask(todo: list[Payload], address: str) -> Iterator[tuple[str, Run]]:
                     if isinstance(error, RunError):
                         raise
                     died = isinstance(error, distributed.KilledWorker)
-                    raise RunError(f"{by_key[future.key].place}: {_told(error, died)}") from error
-                # Its result is kept by now, and the cluster need not hold it any longer.
+                    raise RunError(f"{by_key[future.key].place}: {_reason(error, died)}") from error
+                # The result is saved, so the cluster need not keep it.
                 future.release()
         finally:
             client.cancel([future for future in waiting.futures], force=True)
 
 
-def _told(error: Exception, died: bool) -> str:
-    """Why a cluster has no result, in one line."""
+def _reason(error: Exception, died: bool) -> str:
+    """Why the cluster has no result, in one line."""
     if died:
-        return f"its worker died, and those that tried again: {error}"
+        return f"its worker died, and so did those that retried: {error}"
     if isinstance(error, ModuleNotFoundError):
         return f"a worker lacks a module: {error}"
-    # A cluster that is lost, a recording that its workers lack, and whatever else there may be.
+    # For example a lost cluster, or a recording that its workers lack.
     return f"the cluster has no result: {type(error).__name__}: {' '.join(str(error).split())}"

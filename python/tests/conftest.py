@@ -1,4 +1,4 @@
-"""Scenarios that take milliseconds, and classes that behave well and badly."""
+"""Scenarios that take milliseconds, and the path of the program."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def two() -> dict[str, Any]:
-    """Two links, 15 Mbit/s together, one of them with losses."""
+    """Two links with 15 Mbit/s in total, one with losses."""
     return {
         "name": "two",
         "duration": "2s",
@@ -29,7 +29,7 @@ def two() -> dict[str, Any]:
 
 @pytest.fixture
 def program() -> Path:
-    """The program in Rust, which `make test-python` builds before."""
-    path = Path(os.environ.get("SUMLINK", ROOT / "target/debug/sumlink"))
-    assert path.exists(), f"{path} is missing: cargo build -p sumlink, or say in SUMLINK where it is"
+    """The Rust program, which `make test-python` builds first."""
+    path = Path(os.environ.get("SUMLINK_LAB", ROOT / "target/debug/sumlink-lab"))
+    assert path.exists(), f"{path} is missing; run cargo build -p sumlink-lab-cli, or set SUMLINK_LAB to its path"
     return path

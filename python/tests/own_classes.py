@@ -1,4 +1,4 @@
-"""Schedulers and congestion controls for the tests; a module of its own, since workers in other processes need them."""
+"""Schedulers and congestion controls for the tests, in a module that worker processes can import."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import sumlink_sim as sim
 
 
 class ShortestWay(sim.Scheduler):
-    """Only the free path of the least delay sends."""
+    """Only the free path with the lowest delay sends."""
 
     def pick(self, asking: sim.Path, budget: int, view: sim.View) -> Any:
         free = [path for path in view.paths if not path.full or path.id == asking.id]
@@ -21,7 +21,7 @@ class ShortestWay(sim.Scheduler):
 
 
 class AnyPath(sim.Scheduler):
-    """Whoever asks sends; written out, to use a Pick."""
+    """Every asking path sends; uses a Pick explicitly."""
 
     def pick(self, asking: sim.Path, budget: int, view: sim.View) -> sim.Pick | None:
         for stream in view.streams:
@@ -33,7 +33,7 @@ class AnyPath(sim.Scheduler):
 
 
 class Both(AnyPath):
-    """Everything on every path."""
+    """All data on every path."""
 
     repeats_all = True
     wants_flights = True
@@ -47,9 +47,10 @@ class Both(AnyPath):
         for other in view.paths:
             for flight in other.flights if other.id != asking.id else []:
                 covered = any(s == flight.stream and a < flight.end and flight.start < b for s, a, b in mine)
-                # A part that was repeated and has arrived is acknowledged, and its first copy may still be on its way.
+                # A repeated part that has arrived is acknowledged, while its first copy may still
+                # be in flight.
                 known = any(s == flight.stream and a < flight.end and flight.start < b for s, a, b in self.repeated)
-                # The peer may have acknowledged a part before it reports the path's progress.
+                # The peer may acknowledge a part before it reports the path's progress.
                 start = max(flight.start, acknowledged.get(flight.stream, flight.end))
                 if not flight.repeated and not covered and not known and start < flight.end:
                     end = min(flight.end, start + budget)
@@ -59,7 +60,7 @@ class Both(AnyPath):
 
 
 class FailsLate(AnyPath):
-    """Raises once half a second of the simulation has passed."""
+    """Raises after half a second of the simulation."""
 
     def pick(self, asking: sim.Path, budget: int, view: sim.View) -> sim.Pick | None:
         if view.now > 0.5:
@@ -68,7 +69,7 @@ class FailsLate(AnyPath):
 
 
 class NeverAnswers(sim.Scheduler):
-    """Thinks for ever."""
+    """Never returns."""
 
     def pick(self, asking: sim.Path, budget: int, view: sim.View) -> None:
         print("thinking", flush=True)
@@ -77,20 +78,20 @@ class NeverAnswers(sim.Scheduler):
 
 
 class Rambles(sim.Scheduler):
-    """Raises with several lines."""
+    """Raises an exception with several lines."""
 
     def pick(self, asking: sim.Path, budget: int, view: sim.View) -> None:
         raise ValueError("out of\nideas\n" + 1000 * "and words ")
 
 
 class Modest(AnyPath):
-    """Is made for no path at all."""
+    """Supports no path."""
 
     most_paths = 0
 
 
 class FailsOnLongLinks(AnyPath):
-    """Raises where a round trip takes more than half a second."""
+    """Raises if a round trip takes more than half a second."""
 
     def pick(self, asking: sim.Path, budget: int, view: sim.View) -> sim.Pick | None:
         if any(path.min_rtt > 0.5 for path in view.paths):
@@ -99,7 +100,7 @@ class FailsOnLongLinks(AnyPath):
 
 
 class Nonsense(sim.Scheduler):
-    """Answers what `answer` says, once there is something to send."""
+    """Returns `answer` once data is available."""
 
     answer: Any = None
 
@@ -108,18 +109,18 @@ class Nonsense(sim.Scheduler):
 
 
 class NoStart(sim.Scheduler):
-    """Cannot be made."""
+    """Its constructor raises."""
 
     def __init__(self) -> None:
         raise ValueError("not today")
 
 
 class Reno(sim.CongestionControl):
-    """As it is."""
+    """The base class, unmodified."""
 
 
 class Timid(sim.CongestionControl):
-    """Four packets, always, spaced."""
+    """A constant window of four packets, paced."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -131,7 +132,7 @@ class Timid(sim.CongestionControl):
 
 
 class Leaves(sim.CongestionControl):
-    """Loses its mind with the first acknowledgement: `attribute` becomes `value`."""
+    """On the first acknowledgment, sets `attribute` to `value`."""
 
     attribute = "cwnd"
     value: Any = math.nan
@@ -141,7 +142,7 @@ class Leaves(sim.CongestionControl):
 
 
 class DiesOnce(AnyPath):
-    """Takes its process with it the first time that it is asked; `marker` is a file that remembers."""
+    """Kills its process on the first call; the file `marker` records that."""
 
     marker = ""
 

@@ -1,4 +1,4 @@
-"""60 GHz Wi-Fi's initial access: the frames say what the program says."""
+"""60 GHz Wi-Fi's initial access: the frames match the program's output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CELL = {"stations": 4, "intervals": 20}
 
 
 def told(program: Path, file: Path) -> pd.DataFrame:
-    """What `sumlink mmwave run` says of a file."""
+    """Output of `sumlink-lab mmwave run` for a file."""
     command = [program, "mmwave", "run", file, "--json"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return pd.DataFrame(json.loads(done.stdout)["points"])
@@ -33,7 +33,7 @@ def test_fairness_is_what_the_program_says(program: Path, tmp_path: Path) -> Non
     file.write_text(f'name = "j"\nkind = "jain"\nblockage = [0.1, 0.5]\nschemes = ["80211ad", "jpoc"]\nseeds = 3\n{cell}')
     mean = frame.groupby(["scheme", "blockage"])["jain"].mean()
     expected = told(program, file).set_index(["scheme", "blockage"])["jain"]
-    # Figures are told with six digits.
+    # Results are printed with six digits.
     assert mean.to_dict() == pytest.approx(expected.to_dict(), rel=1e-5)
     again = mmwave.jain([0.1, 0.5], ["80211ad", "jpoc"], [1, 2, 3], cell=CELL, jobs=1)
     pd.testing.assert_frame_equal(again, frame)
@@ -53,7 +53,7 @@ def test_many_stations_fail_more_often() -> None:
     assert list(frame.columns[:4]) == ["scheme", "stations", "seed", "jain"]
     mean = frame.groupby("stations")[["failure", "first_90_s"]].mean()
     assert mean.loc[12, "failure"] > mean.loc[1, "failure"] and (mean["first_90_s"] > 0).all()
-    with pytest.raises(sim.ScenarioError, match="is what an experiment of kind"):
+    with pytest.raises(sim.ScenarioError, match="is varied by an experiment of kind"):
         mmwave.stations([1], ["jpoc"], 1, cell={"stations": 2})
 
 
@@ -95,7 +95,7 @@ def test_a_bond_has_a_row_for_each_run(wigig: dict[str, Any], tmp_path: Path) ->
     assert len(frame) == 2 * 2 * 2 * 2 and frame["goodput_mbps"].notna().all()
     assert frame["longest_gap_s"].between(0, 2 + 1e-9).all()
     alone = frame[frame["system"] == "alone"]
-    # The link alone, not both after each other.
+    # The link alone, not both in sequence.
     run = sim.run({**wigig, "link": [*wigig["link"]]}, ["alone"], [2])
     flow = run.flows[run.flows["link"] == "wigig"]["goodput_bps"].item() / 1e6
     same = mmwave.bond(wigig, ["jpoc"], [1], ["alone"], [2])
@@ -148,7 +148,7 @@ def test_a_cluster_makes_the_same_points() -> None:
         (lambda: mmwave.overhead([2.5]), "whole numbers"),
         (lambda: mmwave.mobility([-1.0], ["jpoc"], 1, cell=CELL), "speed in m/s is -1"),
         (lambda: mmwave.heat_map(sectors=37), "36 or 64"),
-        (lambda: mmwave.heat_map(room="hall"), "none of inh, tgad"),
+        (lambda: mmwave.heat_map(room="hall"), "not one of inh, tgad"),
         (lambda: mmwave.bond(ROOT / "scenarios/unequal-queue.toml"), "one of its links must have"),
     ],
 )

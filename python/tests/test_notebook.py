@@ -1,4 +1,4 @@
-"""The notebook runs, and its figures are the ones that stand in it."""
+"""The notebook runs, and reproduces its stored outputs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import pytest
 from nbclient import NotebookClient
 
 NOTEBOOK = Path(__file__).resolve().parents[1] / "notebooks/first-steps.ipynb"
 
 
 def figures(notebook: Any) -> list[list[tuple[str, str]]]:
-    """What the cells say; pictures only by their kind, since fonts differ."""
+    """Outputs of the cells; pictures only by type, since fonts differ."""
     cells: list[list[tuple[str, str]]] = []
     for cell in notebook.cells:
         said: list[tuple[str, str]] = []
@@ -28,6 +29,7 @@ def figures(notebook: Any) -> list[list[tuple[str, str]]]:
     return cells
 
 
+@pytest.mark.nightly
 def test_the_notebook_says_what_stands_in_it() -> None:
     stored = nbformat.read(NOTEBOOK, as_version=4)
     executed = nbformat.from_dict(stored)
@@ -40,4 +42,4 @@ def test_the_notebook_says_what_stands_in_it() -> None:
     new, old = figures(executed), figures(stored)
     assert any(kind == "image/png" for cell in new for kind, _ in cell)
     for number, (cell, before) in enumerate(zip(new, old, strict=True)):
-        assert cell == before, f"cell {number} has other figures: look, then write them with WRITE_NOTEBOOK=1"
+        assert cell == before, f"cell {number} has different output; check it, then update it with WRITE_NOTEBOOK=1"

@@ -1,4 +1,4 @@
-"""The pictures of scripts/papers: nothing in them is cut off unseen."""
+"""The pictures of scripts/papers mark all clipped values."""
 
 from __future__ import annotations
 

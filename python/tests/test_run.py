@@ -1,4 +1,4 @@
-"""Runs: the same as the program's, with classes of one's own, and what is told when they fail."""
+"""Runs: equal to the program's, with custom classes, and their error messages."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def test_the_program_and_the_package_agree_to_the_last_bit(program: Path, tmp_pa
 
 
 def test_builds_with_and_without_optimisation_make_the_same_events(program: Path) -> None:
-    """The program of the tests is built without, the package with it; the engine takes part in most of these runs."""
-    assert sim._native.optimised and "debug" in program.parts, "otherwise nothing is compared"
+    """The tests' program is a debug build, the package an optimized one; most runs use the engine."""
+    assert sim._native.optimized and "debug" in program.parts, "otherwise the comparison is void"
     systems = ["alone", "mptcp", "sumlink:fbdt", "sumlink:minrtt+olia", "sumlink:blest+illinois+2"]
     for name in ("train", "selftest-10-10-1-25"):
         file = ROOT / f"scenarios/{name}.toml"
@@ -145,7 +145,7 @@ def test_what_a_class_raises_is_told_with_its_place_and_its_cause(two: dict[str,
     assert isinstance(told.value.__cause__, RuntimeError) and "own_classes.py:" in str(told.value)
     with pytest.raises(sim.RunError, match="the scheduler no, __init__: ValueError: not today"):
         sim.run(two, ["sumlink:no"], 1, schedulers={"no": NoStart})
-    with pytest.raises(sim.RunError, match="the scheduler modest, __init__: ValueError: most_paths is 0: it is a whole number"):
+    with pytest.raises(sim.RunError, match="the scheduler modest, __init__: ValueError: most_paths is 0; it must be a whole number"):
         sim.run(two, ["sumlink:modest"], 1, schedulers={"modest": Modest})
     nothing = type("Nothing", (sim.Scheduler,), {})
     with pytest.raises(sim.RunError, match="NotImplementedError: Nothing has no method pick"):
@@ -155,13 +155,13 @@ def test_what_a_class_raises_is_told_with_its_place_and_its_cause(two: dict[str,
 @pytest.mark.parametrize(
     ("attribute", "value", "reason"),
     [
-        ("cwnd", math.nan, "left cwnd at nan: it is a number of packets from 1 to 1e9"),
-        ("cwnd", -1, "left cwnd at -1: "),
-        ("cwnd", 10**400, "left cwnd at 1000"),
-        ("cwnd", "ten", "left cwnd at 'ten': "),
-        ("ssthresh", None, "left ssthresh at None: it is a number of packets from 1 on, or math.inf"),
-        ("pacing_rate", 0, "left pacing_rate at 0: it is packets per second above 0, or None"),
-        ("pacing_rate", math.inf, "left pacing_rate at inf: "),
+        ("cwnd", math.nan, "set cwnd to nan; it must be a number of packets from 1 to 1e9"),
+        ("cwnd", -1, "set cwnd to -1; "),
+        ("cwnd", 10**400, "set cwnd to 1000"),
+        ("cwnd", "ten", "set cwnd to 'ten'; "),
+        ("ssthresh", None, "set ssthresh to None; it must be at least 1 packet, or math.inf"),
+        ("pacing_rate", 0, "set pacing_rate to 0; it must be above 0 packets per second, or None"),
+        ("pacing_rate", math.inf, "set pacing_rate to inf; "),
     ],
 )
 def test_a_window_that_means_nothing_is_told_with_its_place(
@@ -179,10 +179,10 @@ def test_a_window_that_means_nothing_is_told_with_its_place(
 @pytest.mark.parametrize(
     ("attribute", "value", "reason"),
     [
-        ("most_paths", True, "most_paths is True: it is a whole number from 1 on, or None"),
+        ("most_paths", True, "most_paths is True; it must be a whole number of at least 1, or None"),
         ("most_paths", "two", "most_paths is 'two': "),
-        ("repeats_all", "no", "repeats_all is 'no': it is True or False"),
-        ("wants_flights", None, "wants_flights is None: it is True or False"),
+        ("repeats_all", "no", "repeats_all is 'no'; it must be True or False"),
+        ("wants_flights", None, "wants_flights is None; it must be True or False"),
     ],
 )
 def test_attributes_that_mean_nothing_are_told(two: dict[str, Any], attribute: str, value: Any, reason: str) -> None:
@@ -221,7 +221,7 @@ def test_every_method_that_raises_is_named(two: dict[str, Any], method: str) -> 
 
     base: type = AnyPath if RARELY_CALLED[method] == "sumlink:odd" else Reno
     own = {"odd": type("Own", (base,), {method: fails})}
-    # One link is silent for a while; objects end streams.
+    # One link is silent for a while, and objects end streams.
     silent = [{"at": "1.5s", "link": "lte", "rate": "0"}, {"at": "3s", "link": "lte", "rate": "5mbit"}]
     scenario = {**two, "duration": "6s", "event": silent}
     if method == "stream_gone":
@@ -248,12 +248,12 @@ def test_what_is_told_is_one_line_whatever_was_raised(two: dict[str, Any]) -> No
         ({"systems": ["tcp"]}, "systems: there is no system 'tcp'"),
         ({"systems": "alone"}, r"systems: give a list, such as \['alone'\]"),
         ({"systems": []}, "systems: the list is empty"),
-        ({"systems": ["alone", "alone"]}, "systems: 'alone' is there twice"),
+        ({"systems": ["alone", "alone"]}, "systems: 'alone' is repeated"),
         ({"systems": ["sumlink:fbdt+bbr"]}, "systems, sumlink:fbdt\\+bbr: the simulator has no congestion control 'bbr'"),
-        ({"seeds": 0}, "seeds: 0, but it is a number from 1"),
-        ({"seeds": []}, "seeds: there is none"),
+        ({"seeds": 0}, "seeds: 0, but must be a number from 1"),
+        ({"seeds": []}, "seeds: the list is empty"),
         ({"jobs": 0}, "jobs: 0"),
-        ({"schedulers": {"fbdt": AnyPath}}, "schedulers\\['fbdt'\\]: there is one of that name already"),
+        ({"schedulers": {"fbdt": AnyPath}}, "schedulers\\['fbdt'\\]: this name is built in"),
         ({"schedulers": {"a b": AnyPath}}, "1 to 15 letters"),
         ({"schedulers": {"mine": object}}, "give a class derived from sumlink_sim.Scheduler"),
         ({"congestion_controls": {"mine": Reno()}}, "give a class derived from sumlink_sim.CongestionControl"),
@@ -271,11 +271,11 @@ def test_a_trace_is_written_for_each_run(two: dict[str, Any], tmp_path: Path) ->
     lines = (tmp_path / "traces/two-seed-2-sumlink-fbdt.jsonl").read_text().splitlines()
     assert {json.loads(line)["event"] for line in lines} >= {"data", "held", "path", "read", "up"}
     sim.run(two, ["alone"], 1, trace=tmp_path / "none")
-    assert not list((tmp_path / "none").iterdir()), "a system that tells nothing leaves no empty file"
+    assert not list((tmp_path / "none").iterdir()), "a system without trace data leaves no empty file"
 
 
 def test_python_runs_on_while_the_simulator_works(two: dict[str, Any]) -> None:
-    """The run is far longer than the other thread needs, which could do nothing if the lock were held."""
+    """The run lasts far longer than the other thread, which would be blocked if the lock were held."""
     counted, over = 0, threading.Event()
 
     def count() -> None:
@@ -326,11 +326,11 @@ def test_one_command_compares_a_scheduler_of_ones_own(
     assert main(["run", file, "--scheduler", "bad=bad:Bad", *asked]) == 1
     told = capsys.readouterr()
     assert "seed 1, system sumlink:bad, at 0." in told.err and "Bad has no method pick" in told.err
-    assert told.err.count("\n") == 1 and "\nalone " in told.out, "what is done is shown"
+    assert told.err.count("\n") == 1 and "\nalone " in told.out, "completed runs are shown"
     for arguments, reason in [
         (["--systems", "sumlink:yours"], "systems: sumlink has no scheduler 'yours'"),
         (["--scheduler", "mine=mine:Yours"], "module 'mine' has no attribute 'Yours'"),
-        (["--seeds", "0"], "seeds: 0, but it is a number from 1"),
+        (["--seeds", "0"], "seeds: 0, but must be a number from 1"),
         (["--jobs", "0"], "jobs: 0"),
     ]:
         assert main(["run", file, *arguments]) == 2, arguments

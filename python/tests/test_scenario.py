@@ -1,4 +1,4 @@
-"""Scenarios of files and dicts."""
+"""Scenarios from files and dicts."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def test_some_keys_take_other_values_and_the_first_scenario_stays(two: dict[str,
     [
         ("link.wifi.rate", "0.5 parsecs", "two with link.wifi.rate=0.5 parsecs: link.wifi.rate: "),
         ("link.wifi.rate", "900gbit", "two with link.wifi.rate=900gbit: link.wifi.rate: "),
-        ("link.wimax.rate", "1mbit", r"link.wimax.rate: there is no link.wimax \(there are: wifi, lte\)"),
+        ("link.wimax.rate", "1mbit", r"link.wimax.rate: no link.wimax \(available: wifi, lte\)"),
         ("link.wifi.colour", "red", r"link.wifi.colour: .*has no key 'colour'"),
         ("speed", 3, "speed: the scenario has no key 'speed'"),
         ("link", [], "two with link="),
-        ("duration.of", "1s", "duration.of: duration has no keys of its own"),
-        ("congestion", object, "congestion: <class 'object'> is neither a text"),
+        ("duration.of", "1s", "duration.of: duration has no keys"),
+        ("congestion", object, "congestion: <class 'object'> must be text"),
     ],
 )
 def test_what_makes_no_sense_is_told_with_its_key(two: dict[str, Any], key: str, value: Any, reason: str) -> None:

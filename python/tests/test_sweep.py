@@ -1,4 +1,4 @@
-"""Sweeps: nothing lost, nothing twice, whatever happens to those who do the work."""
+"""Sweeps: every run exactly once, whatever happens to the workers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def journal(directory: Path) -> list[dict[str, Any]]:
 
 
 def check_whole(directory: Path, tasks: int) -> None:
-    """Every run is there, and once."""
+    """Every run exists exactly once."""
     ids = Counter(line["task"] for line in journal(directory))
     assert len(ids) == tasks and set(ids.values()) == {1}
     runs = sim.Sweep(directory).runs
@@ -59,7 +59,7 @@ def test_a_sweep_goes_on_where_it_was_interrupted(two: dict[str, Any], tmp_path:
     out = tmp_path / "cut"
     out.mkdir()
     lines = (tmp_path / "whole" / JOURNAL).read_bytes().splitlines(keepends=True)
-    # The last line was being written.
+    # The last line was interrupted while being written.
     (out / JOURNAL).write_bytes(b"".join(lines[:5]) + lines[5][: len(lines[5]) // 2])
     told: list[int] = []
     again = sim.sweep(two, GRID, seeds=2, out=out, progress=lambda n, _: told.append(n))
@@ -67,9 +67,9 @@ def test_a_sweep_goes_on_where_it_was_interrupted(two: dict[str, Any], tmp_path:
     check_whole(out, 16)
     pd.testing.assert_frame_equal(again.frame("series"), whole)
     sim.sweep(two, GRID, seeds=2, out=out, progress=lambda n, _: told.append(n))
-    assert len(told) == 11, "nothing is left to do"
+    assert len(told) == 11, "no run is left"
     other = sim.sweep({**two, "warmup": "0.5s"}, GRID, seeds=2, out=out)
-    assert len(other) == 16 and len(journal(out)) == 32, "another scenario has other runs"
+    assert len(other) == 16 and len(journal(out)) == 32, "another scenario has its own runs"
 
 
 def test_python_classes_run_in_processes_and_a_failure_keeps_what_is_done(two: dict[str, Any], tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_python_classes_run_in_processes_and_a_failure_keeps_what_is_done(two: d
     assert "scenario two, seed 1, system sumlink:mine, at " in message and "too long" in message
     assert f"(4 of 6 runs are kept in {out})" in message, message
     assert len(sim.Sweep(out)) == 4
-    with pytest.raises(sim.ScenarioError, match="there is no runs.parquet"):
+    with pytest.raises(sim.ScenarioError, match="it has no runs.parquet"):
         sim.Sweep(tmp_path)
 
 
@@ -102,7 +102,7 @@ def test_a_cluster_tells_what_a_class_raised_and_keeps_what_is_done(two: dict[st
 def test_a_process_that_dies_is_told_and_the_next_call_goes_on(two: dict[str, Any], tmp_path: Path) -> None:
     own = {"mine": type("Own", (DiesOnce,), {"marker": str(tmp_path / "marker")})}
     arguments = (two, {"congestion": ["cubic", "reno"]}, ["sumlink:mine"], 2)
-    with pytest.raises(sim.RunError, match=r"a process that makes runs has died: .* of 4 runs are kept"):
+    with pytest.raises(sim.RunError, match=r"a worker process died: .* of 4 runs are kept"):
         sim.sweep(*arguments, out=tmp_path / "out", schedulers=own, jobs=2)
     sim.sweep(*arguments, out=tmp_path / "out", schedulers=own, jobs=2)
     check_whole(tmp_path / "out", 4)
@@ -111,23 +111,23 @@ def test_a_process_that_dies_is_told_and_the_next_call_goes_on(two: dict[str, An
 @pytest.mark.parametrize(
     ("grid", "arguments", "reason"),
     [
-        ({}, {}, "grid: it is empty"),
+        ({}, {}, "grid: empty"),
         ([("duration", ["2s"])], {}, "grid: give values by key, such as .*, not "),
-        ({3: ["1mbit"]}, {}, "grid, 3: a key is a text"),
-        ({"link.wifi.rate": []}, {}, "grid, link.wifi.rate: there are no values"),
+        ({3: ["1mbit"]}, {}, "grid, 3: a key must be text"),
+        ({"link.wifi.rate": []}, {}, "grid, link.wifi.rate: no values"),
         ({"link.wifi.rate": "10mbit"}, {}, "grid, link.wifi.rate: give a list"),
-        ({"link.wifi.rate": ["1mbit", "1mbit"]}, {}, "grid, link.wifi.rate: a value is there twice"),
+        ({"link.wifi.rate": ["1mbit", "1mbit"]}, {}, "grid, link.wifi.rate: a value is repeated"),
         ({"link.wifi.rate": ["1mbit", "-1mbit"]}, {}, "two with link.wifi.rate=-1mbit: link.wifi.rate: "),
         ({"link.wifi.rate": ["900gbit"]}, {}, "two with link.wifi.rate=900gbit: link.wifi.rate: "),
-        ({"link.wimax.rate": ["1mbit"]}, {}, "there is no link.wimax"),
+        ({"link.wimax.rate": ["1mbit"]}, {}, "no link.wimax"),
         ({"congestion": ["cubik"]}, {}, "grid, congestion=cubik: the simulator has no congestion control 'cubik'"),
         ({"seed": [1, 2]}, {}, "grid, seed: a column of the results has this name"),
         (GRID, {"systems": ["sumlink:fbtd"]}, "systems: sumlink has no scheduler 'fbtd'"),
         (GRID, {"jobs": 0}, "jobs: 0"),
-        (GRID, {"jobs": 1.5}, "jobs: 1.5, but it is a number from 1 on"),
-        (GRID, {"seeds": 1.5}, "seeds: 1.5, but it is a number from 1 to 100000"),
-        (GRID, {"seeds": True}, "seeds: True, but it is a number from 1 to 100000"),
-        (GRID, {"seeds": [True]}, "seeds: True is no whole number"),
+        (GRID, {"jobs": 1.5}, "jobs: 1.5, but must be a whole number of at least 1"),
+        (GRID, {"seeds": 1.5}, "seeds: 1.5, but must be a number from 1 to 100000"),
+        (GRID, {"seeds": True}, "seeds: True, but must be a number from 1 to 100000"),
+        (GRID, {"seeds": [True]}, "seeds: True is not a whole number"),
     ],
 )
 def test_a_sweep_that_makes_no_sense_is_told_before_anything_runs(
@@ -142,9 +142,9 @@ def test_a_place_that_cannot_be_written_is_told(two: dict[str, Any], tmp_path: P
     file = tmp_path / "file"
     file.touch()
     for out in (file, file / "below"):
-        with pytest.raises(sim.ScenarioError, match=f"out: nothing can be written into {out}: "):
+        with pytest.raises(sim.ScenarioError, match=f"out: cannot write to {out}: "):
             sim.sweep(two, GRID, out=out)
-    with pytest.raises(sim.ScenarioError, match=f"trace: nothing can be written into {file}: "):
+    with pytest.raises(sim.ScenarioError, match=f"trace: cannot write to {file}: "):
         sim.run(two, trace=file)
 
 
@@ -152,10 +152,10 @@ def test_a_place_that_cannot_be_written_is_told(two: dict[str, Any], tmp_path: P
 def test_what_is_no_address_of_a_cluster_is_told_at_once(two: dict[str, Any], tmp_path: Path, address: str) -> None:
     pytest.importorskip("distributed")
     script = f"import sumlink_sim as sim\nsim.sweep({two!r}, {GRID!r}, out={str(tmp_path / 'out')!r}, dask={address!r})\n"
-    # Far sooner than a client of Dask's, once made, gives up.
+    # Much sooner than an existing Dask client gives up.
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=50)
     last = done.stderr.splitlines()[-1]
-    assert last.startswith(f"sumlink_sim.errors.ScenarioError: dask: {address!r} is no address such as tcp://host:8786: "), last
+    assert last.startswith(f"sumlink_sim.errors.ScenarioError: dask: {address!r} is not an address such as tcp://host:8786: "), last
 
 
 def test_two_sweeps_do_not_write_into_one_directory(two: dict[str, Any], tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_two_sweeps_do_not_write_into_one_directory(two: dict[str, Any], tmp_pat
 
 def test_a_worker_of_another_version_is_told(two: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sumlink_sim._native.version", "9.9.9")
-    with pytest.raises(sim.RunError, match=r"a worker has version .* and this is 9.9.9 \(0 of 16 runs are kept"):
+    with pytest.raises(sim.RunError, match=r"a worker has version .* but this is 9.9.9 \(0 of 16 runs are kept"):
         sim.sweep(two, GRID, seeds=2, out=tmp_path)
 
 
@@ -188,10 +188,10 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], mo
     for arguments, reason in [
         (["--grid", "link.slow.rate=fast"], "sumlink-sim: unequal-queue with link.slow.rate=fast: link.slow.rate: "),
         (["--grid", "link.slow.rate"], "--grid link.slow.rate: write KEY=V1,V2"),
-        (["--grid", "link.slow.rate="], "grid, link.slow.rate: there are no values"),
-        ([], "grid: it is empty"),
+        (["--grid", "link.slow.rate="], "grid, link.slow.rate: no values"),
+        ([], "grid: empty"),
         (["--scheduler", "mine=nowhere:Mine", "--grid", "duration=4s"], "No module named 'nowhere'"),
-        (["--dask", "tcp://127.0.0.1:1", "--grid", "duration=4s"], "dask: there is no cluster at tcp://127.0.0.1:1"),
+        (["--dask", "tcp://127.0.0.1:1", "--grid", "duration=4s"], "dask: no cluster answers at tcp://127.0.0.1:1"),
     ]:
         monkeypatch.setattr("sumlink_sim.workers.DASK_TIMEOUT", 1)
         assert main([*common, *arguments]) == 2, arguments
@@ -200,9 +200,9 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], mo
 
 
 def test_two_dask_workers_of_which_one_is_killed_half_way(two: dict[str, Any], tmp_path: Path) -> None:
-    """Nothing is lost and nothing is there twice, and the figures are those of one machine."""
+    """Every run exists exactly once, with the results of one machine."""
     distributed = pytest.importorskip("distributed")
-    # A class of Python's own makes runs long enough to be interrupted in, and has to travel.
+    # A Python class makes runs long enough to interrupt, and has to be transferred.
     own = {"mine": AnyPath}
     longer = {**two, "duration": "10s"}
     arguments = (longer, GRID, ["sumlink:mine", "sumlink:fbdt"], 4)
@@ -218,13 +218,13 @@ def test_two_dask_workers_of_which_one_is_killed_half_way(two: dict[str, Any], t
 
         def kill(done: int, of: int) -> None:
             if done >= of // 2 and not lost:
-                # Otherwise nothing would be lost with it.
+                # Otherwise no result would be lost with the worker.
                 lost.update(done=done, doing=len(observer.processing()[address]))
                 os.kill(pid, signal.SIGKILL)
 
         remote = sim.sweep(*arguments, out=tmp_path / "dask", schedulers=own, dask=cluster.scheduler_address, progress=kill)
-        assert lost["done"] == 16 and lost["doing"] > 0, f"it was killed half way, at work: {lost}"
-        assert address not in observer.scheduler_info()["workers"], "the cluster has seen it die"
+        assert lost["done"] == 16 and lost["doing"] > 0, f"it was killed midway, during a run: {lost}"
+        assert address not in observer.scheduler_info()["workers"], "the cluster noticed its death"
     check_whole(tmp_path / "dask", 32)
     here = sim.sweep(*arguments, out=tmp_path / "here", schedulers=own)
     for name in ("runs", "flows", "paths", "series"):

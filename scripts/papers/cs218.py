@@ -11,17 +11,17 @@ PAGE = "cs218"
 CONTROLS = ["cs218", "coupled", "uncoupled", "rtt-compensator"]
 NAMES = {"cs218": "CS218", "coupled": "fully coupled", "uncoupled": "uncoupled", "rtt-compensator": "RTT compensator"}
 
-# The report's figures, Mbit/s.
+# Results in the report, in Mbit/s.
 REPORT = {
     "manet-mobile": {"cs218": 25.04, "coupled": 24.06, "uncoupled": 24.89, "rtt-compensator": 24.52},
     "manet-static": {"cs218": 25.05, "coupled": 22.31, "uncoupled": 22.33, "rtt-compensator": 24.74},
 }
-# Runs of each; the report has ten.
+# Runs per configuration; the report has ten.
 SEEDS = 3
-# What it could not get to run, with one seed.
+# Topologies that the report could not run, with one seed.
 OTHERS = ["dual-homed", "csma", "wifi-csma", "mesh"]
 
-# Packets; no channel here holds a tenth of it. A larger window is a fault, and told.
+# Packets; no channel here holds a tenth of that. A larger window is reported as a fault.
 MOST_WINDOW = 10_000
 
 METRICS = [("cwnd", "window, packets"), ("srtt_ms", "round-trip time, ms"), ("rto_ms", "RTO, ms"), ("delivered", "packets delivered")]
@@ -48,8 +48,8 @@ def over_time(data, name, folder):
         links = data[name][control]["subflows"]["links"]
         for row, (value, unit) in enumerate(METRICS):
             axes = grid[row, column]
-            for (number, flow), colour in zip(links.items(), draw.SUBFLOWS):
-                axes.plot(flow["time_s"], flow[value], color=colour, linewidth=0.9, label=f"subflow {number}")
+            for (number, flow), color in zip(links.items(), draw.SUBFLOWS):
+                axes.plot(flow["time_s"], flow[value], color=color, linewidth=0.9, label=f"subflow {number}")
             if row == 0:
                 axes.set_title(NAMES[control], loc="left", fontsize=9)
             if column == 0:
@@ -66,14 +66,14 @@ def over_time(data, name, folder):
 
 
 def largest(rows, value):
-    """All but one point of 200 are at most this: a window that ran away does not hide the others."""
+    """The 99.5th percentile, so that a runaway window does not hide the others."""
     flows = [flow for control in CONTROLS for flow in rows[control]["subflows"]["links"].values()]
     values = sorted(number for flow in flows for number in flow[value])
     return values[len(values) * 199 // 200]
 
 
 def runaways(data):
-    """Windows beyond what any of these channels can hold: which run, which subflow, how large."""
+    """Windows above the capacity of any channel: run, subflow and size."""
     found = []
     for name, rows in data.items():
         for control, row in rows.items():
@@ -85,9 +85,9 @@ def runaways(data):
 
 def throughput_picture(data, folder):
     figure, (left, right) = draw.plt.subplots(1, 2, figsize=(8.6, 3.2), width_ratios=[1, 2])
-    colours = dict(zip(CONTROLS, draw.SUBFLOWS))
+    colors = dict(zip(CONTROLS, draw.SUBFLOWS))
     for axes, names in ((left, list(REPORT)), (right, OTHERS)):
-        series = [(NAMES[control], colours[control], [mean(data[name][control]["mbit"]) for name in names]) for control in CONTROLS]
+        series = [(NAMES[control], colors[control], [mean(data[name][control]["mbit"]) for name in names]) for control in CONTROLS]
         draw.bars(axes, names, series, 0, None, "{:.1f}")
         axes.margins(y=0.15)
     left.set_ylabel("Mbit/s")
@@ -100,7 +100,7 @@ def throughput_picture(data, folder):
 
 
 def medians(subflows):
-    """Of all points of all subflows: the median round-trip time and timeout in ms, and window."""
+    """Medians over all points of all subflows: round-trip time and timeout in ms, and window."""
     found = {}
     for value in ("cwnd", "srtt_ms", "rto_ms"):
         values = sorted(number for flow in subflows["links"].values() for number in flow[value])

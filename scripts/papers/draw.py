@@ -1,4 +1,4 @@
-"""What all pictures have in common."""
+"""Common parts of all pictures."""
 
 import math
 
@@ -8,7 +8,7 @@ matplotlib.use("svg")
 
 import matplotlib.pyplot as plt  # noqa: E402  (the backend comes first)
 
-# Letters stay letters, and the same data is the same file.
+# Keeps text as text, and the output reproducible.
 plt.rcParams.update(
     {
         "svg.fonttype": "none",
@@ -24,8 +24,9 @@ plt.rcParams.update(
     }
 )
 
-# Okabe and Ito's colours, which stay apart for most eyes; an algorithm has the same one in all pictures.
-COLOURS = {
+# The colors of Okabe and Ito, distinguishable for most readers; an algorithm has the same color in
+# all pictures.
+COLORS = {
     "cubic": "#0072b2",
     "lia": "#e69f00",
     "whitehaul": "#d55e00",
@@ -52,27 +53,28 @@ NAMES = {
 
 
 def save(figure, path):
-    """Writes a picture as SVG. What lies beyond an axis has an arrow and its number: nothing is cut off unseen."""
+    """Writes a picture as SVG; values beyond an axis get an arrow with their number."""
     for axes in figure.axes:
         mark_beyond(axes)
     figure.savefig(path, format="svg", bbox_inches="tight", metadata={"Date": None})
     plt.close(figure)
-    # matplotlib leaves spaces at the ends of lines.
+    # matplotlib writes trailing spaces.
     path.write_text("\n".join(line.rstrip() for line in path.read_text().splitlines()) + "\n")
 
 
-# Arrows of one curve stand at least this part of the axis apart; of those between them the farthest one is marked.
+# Minimum distance between a curve's arrows, as a share of the axis; among closer ones the farthest
+# is marked.
 APART = 0.12
-# What a number takes of the axis.
+# Width of a number as a share of the axis.
 ROOM = 0.25
 
 
 def mark_beyond(axes):
-    """Marks the points of curves, bars and scatters that lie above or below the axis. Raises where one lies beside it."""
+    """Marks points of curves, bars and scatters above or below the axis; raises for points beside it."""
     low, high = sorted(axes.get_ylim())
     left, right = sorted(axes.get_xlim())
     found = []
-    for points, colour in drawn(axes):
+    for points, color in drawn(axes):
         points = [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]
         hair = 1e-6 * (right - left)
         beside = [x for x, _ in points if not left - hair <= x <= right + hair]
@@ -80,17 +82,17 @@ def mark_beyond(axes):
             raise ValueError(f"{axes.get_title() or axes.get_ylabel()}: {beside[0]:g} is not on the axis from {left:g} to {right:g}")
         for edge, sign in ((high, 1), (low, -1)):
             out = [(x, y) for x, y in points if sign * (y - edge) > 1e-9 * (high - low)]
-            found += [(x, edge, y, sign, colour) for x, y in peaks(out, sign, APART * (right - left))]
-    # Numbers of arrows that stand close together stand one below the other.
+            found += [(x, edge, y, sign, color) for x, y in peaks(out, sign, APART * (right - left))]
+    # Numbers of arrows that are close together are stacked.
     rows = []
-    for x, edge, value, sign, colour in sorted(found, key=lambda one: one[:3]):
+    for x, edge, value, sign, color in sorted(found, key=lambda one: one[:3]):
         row = sum(side == sign and abs(x - other) < ROOM * (right - left) for other, side in rows)
         rows.append((x, sign))
-        arrow(axes, x, edge, value, sign, colour, row)
+        arrow(axes, x, edge, value, sign, color, row)
 
 
 def drawn(axes):
-    """The points that are data, with their colour; lines of a grid lie below all of them (zorder 0)."""
+    """The data points with their color; grid lines are below all of them (zorder 0)."""
     for line in axes.lines:
         if line.get_transform() == axes.transData and line.get_zorder() > 0:
             yield list(zip(map(float, line.get_xdata()), map(float, line.get_ydata()))), line.get_color()
@@ -105,7 +107,7 @@ def drawn(axes):
 
 
 def peaks(points, sign, apart):
-    """The farthest points, each at least so far from the next one."""
+    """The farthest points, at a minimum distance from each other."""
     kept = []
     for x, y in sorted(points, key=lambda point: -sign * point[1]):
         if all(abs(x - other) >= apart for other, _ in kept):
@@ -113,18 +115,18 @@ def peaks(points, sign, apart):
     return kept
 
 
-def arrow(axes, x, edge, value, sign, colour, row):
-    axes.plot([x], [edge], marker="^" if sign > 0 else "v", markersize=4, color=colour, clip_on=False, zorder=5, gid="beyond")
+def arrow(axes, x, edge, value, sign, color, row):
+    axes.plot([x], [edge], marker="^" if sign > 0 else "v", markersize=4, color=color, clip_on=False, zorder=5, gid="beyond")
     place = {"xytext": (3, -sign * (3 + 6.5 * row)), "textcoords": "offset points", "va": "top" if sign > 0 else "bottom"}
-    axes.annotate(f"{value:.4g}", (x, edge), fontsize=6, color=colour, gid="beyond-number", **place)
+    axes.annotate(f"{value:.4g}", (x, edge), fontsize=6, color=color, gid="beyond-number", **place)
 
 
 def bars(axes, groups, series, low=None, high=None, form="{:.2f}"):
-    """Bars in groups: `series` has a label, a colour and a value for each group."""
+    """Grouped bars: `series` has a label, a color and one value per group."""
     width = 0.8 / len(series)
-    for number, (label, colour, values) in enumerate(series):
+    for number, (label, color, values) in enumerate(series):
         places = [index - 0.4 + width * (number + 0.5) for index in range(len(groups))]
-        drawn = axes.bar(places, values, width * 0.92, color=colour, label=label)
+        drawn = axes.bar(places, values, width * 0.92, color=color, label=label)
         if form:
             axes.bar_label(drawn, labels=[form.format(value) for value in values], fontsize=6.5, padding=1)
     axes.set_xticks(range(len(groups)), groups)

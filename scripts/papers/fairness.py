@@ -1,4 +1,4 @@
-"""RFC 6356: bonds of two flows next to one Reno flow, on one bottleneck and on two."""
+"""RFC 6356: bonds of two flows beside one Reno flow, on one and on two bottlenecks."""
 
 import json
 
@@ -8,13 +8,15 @@ from runs import by_link, mbit
 
 PAGE = "fairness"
 
-# What a bond of two flows uses on the shared bottleneck, from the ones that are meant to be fair to those that are not.
+# Congestion controls of a two-flow bond on the shared bottleneck, from those designed to be fair to
+# those that are not.
 SHARED = ["coupled", "lia", "rtt-compensator", "olia", "balia", "cs218", "ewtcp", "wvegas", "uncoupled", "whitehaul", "edinburgh"]
 TWO = ["coupled", "lia", "olia", "balia", "cs218", "ewtcp", "wvegas", "uncoupled"]
 
-# How far rates may be from what is due before they count as too high or too low; runs of 10 s vary by about as much.
+# Tolerance for rates before they count as too high or too low; runs of 10 s vary by about as much.
 TOLERANCE = 0.10
-# The same for a bond's part of what both have. LIA and RTT compensator, which are the same, were 0.15 apart in two runs each.
+# The same for a bond's share of the total. LIA and RTT compensator, which are the same algorithm,
+# differed by 0.15 between two runs each.
 PART_TOLERANCE = 0.08
 
 
@@ -40,7 +42,7 @@ def measure(bench):
         parts = [by_link(run, names) for run in runs]
         busy, free = (mean(column) for column in zip(*parts))
         total, rival = mean(mbit(run) for run in runs), mean(run["rival_bps"] / 1e6 for run in runs)
-        # What the busy link carried is the rival's, too.
+        # The busy link carries the rival's traffic, too.
         two[name] = {"total_mbit": total, "busy_mbit": busy - rival, "free_mbit": free, "rival_mbit": rival, "jain": jain([total, rival])}
     return {"shared": shared, "alone_mbit": dict(zip(names, alone)), "two": two}
 
@@ -50,8 +52,8 @@ def picture(data, folder):
     figure, axes = draw.plt.subplots(figsize=(8.6, 3.6))
     names = list(shared)
     parts = [100 * shared[name]["part"] for name in names]
-    colours = ["#999999" if name.endswith(("flow", "flows")) else "#0072b2" for name in names]
-    axes.bar(range(len(names)), parts, 0.7, color=colours)
+    colors = ["#999999" if name.endswith(("flow", "flows")) else "#0072b2" for name in names]
+    axes.bar(range(len(names)), parts, 0.7, color=colors)
     for place, (name, part) in enumerate(zip(names, parts)):
         axes.text(place, 3, f"{part:.0f} %\nJ {shared[name]['jain']:.2f}", ha="center", va="bottom", fontsize=7.5, color="white")
     axes.axhline(50, color="#d55e00", linewidth=1.2, linestyle="--")

@@ -1,4 +1,4 @@
-"""Runs of scenario files in the laboratory, kept where they are found again."""
+"""Runs of scenario files in the laboratory, cached on disk."""
 
 import csv
 import dataclasses
@@ -11,27 +11,28 @@ import subprocess
 import sys
 import time
 
-# The server's address in the laboratory, which sends; the second part of a link's client address is its number.
+# The server's address in the laboratory, which sends; the second octet of a link's client address
+# is its number.
 SENDER = "10.99.0.1:"
 LINK = re.compile(r"10\.77\.(\d+)\.2:")
 
-# Seconds of a trace that become one point of it: the last of each value, the largest round-trip time.
+# Seconds of a trace that become one point: the last of each value, and the largest round-trip time.
 STEP = 0.05
 
-# Of our congestion controls those whose name on the system is not sl_ and their own (docs/congestion.md).
+# Congestion controls whose kernel name is not sl_ plus their own name (docs/congestion.md).
 SYSTEM_NAMES = {"rtt-compensator": "sl_rttcomp"}
 
-# What is left of a link's bytes for the application: 1448 of each 1500.
+# Payload share of a link's bytes: 1448 of each 1500.
 PAYLOAD = 1448 / 1500
 
 
 class TimeIsOver(Exception):
-    """A run that is not there yet may not begin any more."""
+    """The time limit forbids starting another run."""
 
 
 @dataclasses.dataclass
 class Bench:
-    """The program that measures, the folder of scenario files, the one of results, and until when (monotonic) runs may begin."""
+    """The sumlink program, the folders of scenarios and results, and the (monotonic) deadline for starting runs."""
 
     program: str
     scenarios: pathlib.Path
@@ -39,10 +40,10 @@ class Bench:
     deadline: float
 
     def run(self, name, systems, congestion=None, seeds=None, traced=False):
-        """The measurements of some systems under a scenario, by system a list with one for each seed.
+        """The measurements of systems under a scenario: for each system a list with one per seed.
 
-        With a congestion control it is a variant of the file, which is written to the results. With `traced` each
-        measurement also has `subflows`, windows and times of the subflows of MPTCP.
+        With a congestion control, a variant of the scenario is written to the results and used. With `traced`, each
+        measurement also has `subflows`: windows and times of MPTCP's subflows.
         """
         file = self.scenarios / f"{name}.toml"
         if congestion:
@@ -62,13 +63,13 @@ class Bench:
         return found
 
     def _variant(self, file, congestion):
-        """The scenario with another congestion control, named after it."""
+        """A copy of the scenario with another congestion control, named after it."""
         text = file.read_text()
         name = f"{file.stem}-{congestion}"
         text, names = re.subn(r'^name = ".*"$', f'name = "{name}"', text, flags=re.MULTILINE, count=1)
         text, controls = re.subn(r'^congestion = ".*"$', f'congestion = "{congestion}"', text, flags=re.MULTILINE)
         if (names, controls) != (1, 1):
-            sys.exit(f"{file}: a scenario that is varied has one name and one congestion control")
+            sys.exit(f"{file}: a scenario to be varied must have one name and one congestion control")
         path = self.out / "scenarios" / f"{name}.toml"
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists() or path.read_text() != text:
@@ -76,7 +77,7 @@ class Bench:
         return path
 
     def _measure(self, file, systems, seeds):
-        """Has the laboratory measure what is not there yet; it knows by the text of the scenario, but asking takes a moment."""
+        """Runs the missing measurements. The laboratory would detect existing ones itself, but slowly."""
         wanted = itertools.product(range(1, seeds + 1), systems)
         if all(newer(self._run_file(file.stem, seed, system), file) for seed, system in wanted):
             return
@@ -85,7 +86,7 @@ class Bench:
 
     def _lab(self, file, systems, seeds):
         print(f"papers: {file.stem}, {', '.join(systems)}", file=sys.stderr)
-        command = [self.program, "lab", "run", str(file), "--systems", ",".join(systems), "--seeds", str(seeds)]
+        command = [self.program, "run", str(file), "--systems", ",".join(systems), "--seeds", str(seeds)]
         command += ["--out", str(self.out / "runs"), "--quiet"]
         done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
         if done.returncode not in (0, 10):
@@ -96,7 +97,7 @@ class Bench:
             raise TimeIsOver
 
     def _measure_traced(self, file, scenario, system, congestion, trace):
-        """Measures the first seed anew, with a trace of all subflows of MPTCP on the machine."""
+        """Repeats the first seed with a trace of all MPTCP subflows on the machine."""
         self._may_begin()
         trace.parent.mkdir(parents=True, exist_ok=True)
         raw = trace.with_suffix(".csv")
@@ -129,14 +130,15 @@ class Bench:
 
 
 def newer(result, file):
-    """Whether the result of a file is there and was made since the file was last changed."""
+    """Whether a result exists and is newer than its source file."""
     return result.exists() and result.stat().st_mtime > file.stat().st_mtime
 
 
 def thinned(path, congestion):
-    """Of each link's subflow, where the server is the sender: columns of values, a point for each STEP.
+    """For each link's subflow in the server's direction: columns of values with a point for each STEP.
 
-    Others on the machine may use MPTCP, too: the connection with that congestion control counts that has most records.
+    Other programs on the machine may use MPTCP, too: of the connections with this congestion control, the one with most
+    records counts.
     """
     connections = {}
     with path.open() as file:
@@ -164,7 +166,7 @@ def thinned(path, congestion):
 
 
 def columns(bins):
-    """Lists of the values of points in the order of time."""
+    """The points' values as columns in order of time."""
     table = {"time_s": [round(index * STEP, 3) for index in sorted(bins)]}
     for name in ("cwnd", "ssthresh", "srtt_ms", "peak_ms", "rto_ms", "delivered"):
         table[name] = [bins[index][name] for index in sorted(bins)]
@@ -172,12 +174,12 @@ def columns(bins):
 
 
 def mbit(measurement):
-    """Goodput of all in Mbit/s."""
+    """Total goodput in Mbit/s."""
     return measurement["goodput_bps"] / 1e6
 
 
 def by_link(measurement, names):
-    """Mbit/s of each link downwards: the flow that is bound to it, or what the link carried without headers."""
+    """Downward Mbit/s of each link: its bound flow, or its payload."""
     bound = {flow["link"]: flow["goodput_bps"] / 1e6 for flow in measurement["flows"] if flow["link"]}
     if bound:
         return [bound[name] for name in names]

@@ -59,7 +59,7 @@ def measure(bench):
 
 
 def capacities(bench):
-    """Mbit/s of each link alone, by quality, link and width: those of the pairs of equal widths."""
+    """Mbit/s of each link alone by quality, link and width, from the pairs of equal widths."""
     table = {quality: {link: {} for link in LINKS} for quality in QUALITIES}
     for quality in QUALITIES:
         for width in WIDTHS:
@@ -70,13 +70,13 @@ def capacities(bench):
 
 
 def figures(runs):
-    """Goodput of each seed, of the links with each seed, and of the links as the mean of the seeds."""
+    """Goodput per seed, per seed and link, and per link as the mean of the seeds."""
     each = [by_link(run, LINKS) for run in runs]
     return {"mbit": [mbit(run) for run in runs], "each": each, "links": [mean(column) for column in zip(*each)]}
 
 
 def rate_of(run, name):
-    """What a link carried over time, in Mbit/s."""
+    """Rate of a link over time in Mbit/s."""
     [series] = [link["rate"] for link in run["links"] if link["link"] == name and link["direction"] == "down"]
     return {"interval_s": series["interval_s"], "start_s": series["start_s"], "mbit": [round(bps / 1e6, 2) for bps in series["bps"]]}
 

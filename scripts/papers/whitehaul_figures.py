@@ -1,4 +1,4 @@
-"""What is compared in the WhiteHaul dissertation's figures, and by which measures."""
+"""Compared configurations and metrics of the WhiteHaul dissertation's figures."""
 
 import itertools
 
@@ -11,16 +11,16 @@ LINKS = ["wh1", "wh2"]
 
 CONTROLS = ["whitehaul", "cubic", "lia"]
 SCHEDULERS = ["minrtt", "blest", "ecf"]
-# Of the nine pairs those with which schedulers are compared: equal ones, and both ways round.
+# The pairs, of nine, used to compare schedulers: equal links, and both orders of unequal ones.
 SCHEDULED = ["20-80", "80-20", "80-80"]
-# And with a short round trip and long queues besides.
+# The pairs with a short round trip and long queues.
 NEAR = ["20-80", "80-80"]
-# Whose windows are drawn, under 80-80 and with the spike.
+# Congestion controls whose windows are drawn, under 80-80 and with the spike.
 WINDOWS = ["cubic", "lia", "whitehaul", "edinburgh"]
 # Runs of each of the three congestion controls with each pair; the dissertation has five.
 SEEDS = 2
 
-# How much above its bound a throughput may be before it counts as a violation.
+# How far a throughput may exceed its bound before it counts as a violation.
 SLACK = 0.02
 
 

@@ -14,7 +14,7 @@ def controls_picture(data, folder):
     figure, both = draw.plt.subplots(2, 1, figsize=(8.6, 5.6), sharey=True)
     for axes, quality in zip(both, QUALITIES):
         series = [
-            (draw.NAMES[name], draw.COLOURS[name], [benefits(data, pair, quality, data["pairs"][pair][quality][name]) for pair in PAIRS])
+            (draw.NAMES[name], draw.COLORS[name], [benefits(data, pair, quality, data["pairs"][pair][quality][name]) for pair in PAIRS])
             for name in CONTROLS
         ]
         draw.bars(axes, PAIRS, series, -0.65, 1.15)
@@ -46,21 +46,21 @@ def overview_picture(data, folder):
 
 
 def marks(axes, data, pair, quality, names, size):
-    """A mark for each run of each congestion control, and for the links alone; hollow with interference. Returns their places."""
+    """Marks each run of each congestion control and the links alone, hollow with interference. Returns positions."""
     places = []
     for name in names:
-        colour = draw.COLOURS[name]
+        color = draw.COLORS[name]
         each = [alone(data, pair, quality)] if name == "alone" else data["pairs"][pair][quality][name]["each"]
         shape = {"alone": "s", "simultaneous": "D"}.get(name, "o")
         for place in each:
-            axes.plot(*place, shape, color=colour, markerfacecolor="none" if quality == "interference" else colour, markersize=size, alpha=0.8)
+            axes.plot(*place, shape, color=color, markerfacecolor="none" if quality == "interference" else color, markersize=size, alpha=0.8)
         places += each
     return places
 
 
 def handles_of(names):
     line = draw.plt.Line2D
-    handles = [line([], [], marker="o", linestyle="", color=draw.COLOURS[name], label=draw.NAMES[name]) for name in names]
+    handles = [line([], [], marker="o", linestyle="", color=draw.COLORS[name], label=draw.NAMES[name]) for name in names]
     return [*handles, line([], [], marker="o", linestyle="", color="#333333", markerfacecolor="white", label="hollow: interference")]
 
 
@@ -93,7 +93,7 @@ def schedulers_picture(data, folder):
     figure, both = draw.plt.subplots(1, 2, figsize=(8.6, 3.2), sharey=True)
     for axes, quality in zip(both, QUALITIES):
         series = [
-            (draw.NAMES[name], draw.COLOURS[name], [benefits(data, pair, quality, data["schedulers"][pair][quality][name]) for pair in SCHEDULED])
+            (draw.NAMES[name], draw.COLORS[name], [benefits(data, pair, quality, data["schedulers"][pair][quality][name]) for pair in SCHEDULED])
             for name in SCHEDULERS
         ]
         draw.bars(axes, SCHEDULED, series, -0.65, 1.15)
@@ -177,7 +177,7 @@ def spike_picture(data, folder):
 def files_picture(data, folder):
     figure, axes = draw.plt.subplots(figsize=(5.4, 3))
     series = [
-        (draw.NAMES[name], draw.COLOURS[name], [mean(data["files"][quality][name]) for quality in QUALITIES]) for name in CONTROLS
+        (draw.NAMES[name], draw.COLORS[name], [mean(data["files"][quality][name]) for quality in QUALITIES]) for name in CONTROLS
     ]
     draw.bars(axes, ["clean channel", "with interference"], series, 0, None, "{:.1f} s")
     axes.set_ylabel("seconds")
@@ -196,7 +196,7 @@ def edinburgh_picture(data, folder):
         (right, ratio, 0, 1.1, "aggregation ratio"),
     ):
         series = [
-            (draw.NAMES[name], draw.COLOURS[name], [measure_of(mean(row["mbit"]), alone(data, "80-80")) for row in found])
+            (draw.NAMES[name], draw.COLORS[name], [measure_of(mean(row["mbit"]), alone(data, "80-80")) for row in found])
             for name, found in rows.items()
         ]
         draw.bars(axes, groups, series, low, high)

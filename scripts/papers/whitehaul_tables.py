@@ -8,7 +8,7 @@ from whitehaul_figures import CONTROLS, NEAR, PAIRS, QUALITIES, SCHEDULED, SCHED
 
 
 def all_tables(data):
-    """By the names of their marks in the page."""
+    """The tables by the names of their marks in the page."""
     return {
         "pairs": pairs_table(data),
         "scatter": scatter_table(data),
@@ -44,7 +44,7 @@ def pairs_table(data):
 
 
 def scatter_table(data):
-    """How far runs differ: the standard deviation of what each link carried, and its mean over the pairs."""
+    """Variation between runs: the standard deviation of each link's rate, and its mean over the pairs."""
     lines = [
         "| pair | channel | WhiteHaul: WH-1 | WH-2 | CUBIC: WH-1 | WH-2 | LIA: WH-1 | WH-2 |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
@@ -64,13 +64,13 @@ def totals(data, pair, quality):
 
 
 def cubic_ahead(data, quality):
-    """Pairs in which CUBIC brought clearly more than WhiteHaul."""
+    """Pairs in which CUBIC was clearly faster than WhiteHaul."""
     rows = [totals(data, pair, quality) for pair in PAIRS]
     return sum(row["cubic"] > (1 + SLACK) * row["whitehaul"] for row in rows)
 
 
 def lia_behind(data, quality):
-    """Pairs in which LIA brought clearly less than both others."""
+    """Pairs in which LIA was clearly slower than both others."""
     rows = [totals(data, pair, quality) for pair in PAIRS]
     return sum(row["lia"] < (1 - SLACK) * min(row["whitehaul"], row["cubic"]) for row in rows)
 
@@ -140,7 +140,7 @@ def schedulers_table(data):
 
 
 def windows_table(data):
-    """When the window has 90 % of its later mean, its largest value, and when it is at WhiteHaul's 100 packets."""
+    """Times at which the window reaches 90 % of its later mean, its maximum, and WhiteHaul's 100 packets."""
     lines = [
         "| | channel | window: 90 % of its mean after 5 s, first at | that mean | largest round-trip time | at 100 packets |",
         "| --- | --- | --- | --- | --- | --- |",

@@ -7,7 +7,6 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser, Subcommand};
 use clap_complete::Shell;
 use sumlink_engine::{SelectorConfig, scheduler};
-use sumlink_lab::LabCommand;
 use sumlink_proxy::Forward;
 use sumlink_transport::config::Carriers;
 use sumlink_transport::egress::EgressRule;
@@ -15,8 +14,6 @@ use sumlink_transport::{Class, Early, PublicKey};
 
 use crate::cc::CcCommand;
 use crate::link::LinkArgs;
-use crate::mmwave::MmwaveCommand;
-use crate::sim::SimCommand;
 
 /// One connection over every link a machine has.
 #[derive(Debug, Parser)]
@@ -30,12 +27,20 @@ pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub(crate) verb: Verb,
+    /// How much is logged.
+    #[command(flatten)]
+    pub(crate) verbosity: Verbosity,
+}
+
+/// How much is logged, at every program and verb.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Verbosity {
     /// Log more on standard error: debug, given twice trace; SUMLINK_LOG overrides.
     #[arg(short, long, action = ArgAction::Count, global = true, display_order = 100, conflicts_with = "quiet")]
-    pub(crate) verbose: u8,
+    pub verbose: u8,
     /// Log only errors.
     #[arg(short, long, global = true, display_order = 100)]
-    pub(crate) quiet: bool,
+    pub quiet: bool,
 }
 
 /// The verbs.
@@ -49,8 +54,6 @@ pub(crate) enum Verb {
     Server(ServerArgs),
     /// Run the client: makes one session over all links and serves SOCKS5, HTTP and forwards.
     Client(ClientArgs),
-    /// Run one end of an edge node: spreads the packets of ordinary connections over links, by a TUN device and tunnels.
-    Edge(EdgeArgs),
     /// Check a configuration file; problems are told with line and reason.
     Check(CheckArgs),
     /// List this machine's interfaces, and which of them can be used as links.
@@ -59,29 +62,11 @@ pub(crate) enum Verb {
     Status(StatusArgs),
     /// Show or change what a link of a running client may be used for: priority, limits, caps.
     Link(LinkArgs),
-    /// The laboratory: emulated links, measurements, the demonstration.
-    Lab {
-        /// What to do there.
-        #[command(subcommand)]
-        command: LabCommand,
-    },
-    /// The simulator: the engine in virtual time, over the laboratory's scenarios.
-    Sim {
-        /// What to do there.
-        #[command(subcommand)]
-        command: SimCommand,
-    },
-    /// Congestion controls: what there is, loading ours into the kernel, and what windows do.
+    /// Congestion controls: which ones exist, and loading ours into the kernel.
     Cc {
         /// What to do there.
         #[command(subcommand)]
         command: CcCommand,
-    },
-    /// 60 GHz Wi-Fi: who gets to train its beam, simulated.
-    Mmwave {
-        /// What to do there.
-        #[command(subcommand)]
-        command: MmwaveCommand,
     },
     /// Print the completion script of a shell.
     Completions {
@@ -100,15 +85,11 @@ impl Verb {
             Self::Pubkey(args) => args.json,
             Self::Server(args) => args.json,
             Self::Client(args) => args.json,
-            Self::Edge(args) => args.json,
             Self::Check(args) => args.json,
             Self::Links(args) => args.json,
             Self::Status(args) => args.json,
             Self::Link(args) => args.json(),
-            Self::Lab { command } => command.json(),
-            Self::Sim { command } => command.json(),
             Self::Cc { command } => command.json(),
-            Self::Mmwave { command } => command.json(),
             Self::Completions { .. } | Self::Man(_) => false,
         }
     }
@@ -116,79 +97,79 @@ impl Verb {
 
 /// `sumlink keygen`
 #[derive(Debug, Args)]
-pub(crate) struct KeygenArgs {
+pub struct KeygenArgs {
     /// File for the secret key; made with mode 0600, never overwritten.
     #[arg(long, value_name = "FILE")]
-    pub(crate) out: PathBuf,
+    pub out: PathBuf,
     /// Print JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
 }
 
 /// `sumlink pubkey`
 #[derive(Debug, Args)]
-pub(crate) struct PubkeyArgs {
+pub struct PubkeyArgs {
     /// The file that `sumlink keygen` wrote.
     #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
+    pub file: PathBuf,
     /// Print JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
 }
 
 /// `sumlink server`
 #[derive(Debug, Default, Args)]
-pub(crate) struct ServerArgs {
+pub struct ServerArgs {
     /// Configuration file; flags given here override it.
     #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
+    pub config: Option<PathBuf>,
     /// Address and port for all clients; PORT alone, and `*:PORT`, is on all addresses, IPv6 and IPv4.
     #[arg(long, value_name = "ADDR:PORT", value_parser = crate::config::parse_public)]
-    pub(crate) listen: Option<SocketAddr>,
+    pub listen: Option<SocketAddr>,
     /// This server's key file.
     #[arg(long, value_name = "FILE")]
-    pub(crate) key: Option<PathBuf>,
+    pub key: Option<PathBuf>,
     /// Public key of a client that may connect; repeat it, or give several.
     #[arg(long, value_name = "PUBKEY", num_args = 1..)]
-    pub(crate) authorize: Vec<PublicKey>,
+    pub authorize: Vec<PublicKey>,
     /// Where clients may go, e.g. `allow 10.0.0.0/8:80`; repeatable, first match decides.
     #[arg(long, value_name = "RULE")]
-    pub(crate) egress: Vec<EgressRule>,
+    pub egress: Vec<EgressRule>,
     /// Flags that both roles have.
     #[command(flatten)]
-    pub(crate) common: CommonArgs,
+    pub common: CommonArgs,
     /// Print events as JSON lines on standard output.
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
 }
 
 /// `sumlink client`
 #[derive(Debug, Default, Args)]
-pub(crate) struct ClientArgs {
+pub struct ClientArgs {
     /// Configuration file; flags given here override it.
     #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
+    pub config: Option<PathBuf>,
     /// The server's host and port.
     #[arg(long, value_name = "HOST:PORT")]
-    pub(crate) server: Option<String>,
+    pub server: Option<String>,
     /// The server's public key, as `sumlink keygen` printed it there.
     #[arg(long, value_name = "PUBKEY")]
-    pub(crate) server_key: Option<PublicKey>,
+    pub server_key: Option<PublicKey>,
     /// This client's key file.
     #[arg(long, value_name = "FILE")]
-    pub(crate) key: Option<PathBuf>,
+    pub key: Option<PathBuf>,
     /// Interface to use, by name or glob; repeatable. Without it: every one with a route to the
     /// server.
     #[arg(long, value_name = "NAME")]
-    pub(crate) link: Vec<String>,
+    pub link: Vec<String>,
     /// Connections at once over each link, 1 to 8, or `auto` for as many as measurably bring something; without it
     /// one.
     #[arg(long, value_name = "NUMBER|auto", value_parser = crate::config::parse_carriers)]
-    pub(crate) carriers: Option<Carriers>,
+    pub carriers: Option<Carriers>,
     /// File in which the client remembers what links have moved, and policies set with `sumlink link --keep`; without it
     /// links.json in $STATE_DIRECTORY, where systemd gives one.
     #[arg(long, value_name = "FILE")]
-    pub(crate) state: Option<PathBuf>,
+    pub state: Option<PathBuf>,
     /// When to tell a program that it is connected before the server says so: `never`, `known` (where the target was
     /// connected within the last minute; so it is without this) or `always`.
     #[arg(
@@ -196,33 +177,33 @@ pub(crate) struct ClientArgs {
         value_name = "WHEN",
         value_parser = PossibleValuesParser::new(Early::NAMES).try_map(|when| when.parse::<Early>())
     )]
-    pub(crate) early: Option<Early>,
+    pub early: Option<Early>,
     /// Serve SOCKS5 here; PORT alone is on 127.0.0.1. It is 127.0.0.1:1080 when no --socks, --http nor --forward is
     /// given.
     #[arg(long, value_name = "ADDR:PORT", value_parser = crate::config::parse_entry)]
-    pub(crate) socks: Option<SocketAddr>,
+    pub socks: Option<SocketAddr>,
     /// Serve HTTP CONNECT here; PORT alone is on 127.0.0.1.
     #[arg(long, value_name = "ADDR:PORT", value_parser = crate::config::parse_entry)]
-    pub(crate) http: Option<SocketAddr>,
+    pub http: Option<SocketAddr>,
     /// Listen on LOCAL (PORT or ADDR:PORT) and connect each connection to REMOTE (HOST:PORT) from the
     /// server; repeatable.
     #[arg(long, value_name = "LOCAL=REMOTE")]
-    pub(crate) forward: Vec<Forward>,
+    pub forward: Vec<Forward>,
     /// Local connections at once, over all entries together, 1 to 1048576; a further one is refused. Without it
     /// three quarters of the limit on open files, at most 65536.
     #[arg(long, value_name = "NUMBER", value_parser = crate::config::parse_max_connections)]
-    pub(crate) max_connections: Option<usize>,
+    pub max_connections: Option<usize>,
     /// Flags that both roles have.
     #[command(flatten)]
-    pub(crate) common: CommonArgs,
+    pub common: CommonArgs,
     /// Print events as JSON lines on standard output.
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
 }
 
 /// What client and server have in common.
 #[derive(Debug, Default, Args)]
-pub(crate) struct CommonArgs {
+pub struct CommonArgs {
     /// One of the engine's.
     #[arg(
         long,
@@ -233,98 +214,81 @@ pub(crate) struct CommonArgs {
             scheduler::DEFAULT
         )
     )]
-    pub(crate) scheduler: Option<String>,
+    pub scheduler: Option<String>,
     /// Another scheduler for a class of traffic: conversational, streaming, interactive or background; repeatable.
     #[arg(long, value_name = "CLASS=NAME", value_parser = crate::config::parse_class_scheduler)]
-    pub(crate) class_scheduler: Vec<(Class, String)>,
+    pub class_scheduler: Vec<(Class, String)>,
     /// Which paths carry what this side sends: none (all of them), base, global or trials, with parameters as in
     /// base:alpha=0.1:probe=10s; docs/selection.md explains them. Without it none.
     #[arg(long, value_name = "NAME[:KEY=VALUE]...", value_parser = crate::config::parse_selector)]
-    pub(crate) selector: Option<SelectorConfig>,
+    pub selector: Option<SelectorConfig>,
     /// TCP congestion control of the paths, one of `sumlink cc list`, or `auto`: CUBIC, and BBR where packets are lost
     /// without congestion; without it the kernel's default.
     #[arg(long, value_name = "NAME", value_parser = crate::config::parse_congestion)]
-    pub(crate) congestion: Option<String>,
+    pub congestion: Option<String>,
     /// Make all paths together take what one connection would, by a coupled congestion control such as `lia`: for links
     /// that share a bottleneck.
     #[arg(long, value_name = "NAME", conflicts_with = "congestion", value_parser = crate::congestion::parse_coupled)]
-    pub(crate) coupled: Option<String>,
+    pub coupled: Option<String>,
     /// Unix socket for `sumlink status`; made with mode 0600.
     #[arg(long, value_name = "SOCKET")]
-    pub(crate) control: Option<PathBuf>,
-}
-
-/// `sumlink edge`
-#[derive(Debug, Args)]
-pub(crate) struct EdgeArgs {
-    /// Configuration file.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: PathBuf,
-    /// Unix socket for `sumlink status`, instead of the file's; made with mode 0600.
-    #[arg(long, value_name = "SOCKET")]
-    pub(crate) control: Option<PathBuf>,
-    /// Write queues, counters and link states to this file as JSON lines, ten a second.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) trace: Option<PathBuf>,
-    /// Print events as JSON lines on standard output.
-    #[arg(long)]
-    pub(crate) json: bool,
+    pub control: Option<PathBuf>,
 }
 
 /// `sumlink check`
 #[derive(Debug, Args)]
-pub(crate) struct CheckArgs {
-    /// The configuration file of a client, a server or an edge node.
+pub struct CheckArgs {
+    /// The configuration file.
     #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
+    pub file: PathBuf,
     /// Print JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
 }
 
 /// `sumlink links`
 #[derive(Debug, Args)]
-pub(crate) struct LinksArgs {
+pub struct LinksArgs {
     /// Say for each interface whether it can reach this server.
     #[arg(long, value_name = "HOST:PORT")]
-    pub(crate) server: Option<String>,
+    pub server: Option<String>,
     /// Print JSON.
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
 }
 
 /// `sumlink status`
 #[derive(Debug, Args)]
-pub(crate) struct StatusArgs {
-    /// The control socket of the running client, server or edge node; without it the one in /run/sumlink-client,
-    /// /run/sumlink-server or /run/sumlink-edge, of the service that runs.
+pub struct StatusArgs {
+    /// The control socket of the running client or server; without it the one of the service that runs, in
+    /// /run/sumlink-client or /run/sumlink-server.
     #[arg(long, value_name = "SOCKET")]
-    pub(crate) control: Option<PathBuf>,
+    pub control: Option<PathBuf>,
     /// At a server: only clients of this name, a quoted glob such as 'laptop-*', or the beginning of a key; repeatable.
     /// A single client is shown in full.
     #[arg(long, value_name = "NAME")]
-    pub(crate) client: Vec<String>,
+    pub client: Vec<String>,
     /// At a server: show all of each client, rather than a line.
     #[arg(long, conflicts_with = "json")]
-    pub(crate) details: bool,
+    pub details: bool,
     /// Show every column, however wide the terminal is.
     #[arg(long, conflicts_with = "json")]
-    pub(crate) wide: bool,
+    pub wide: bool,
     /// Ask again every second until interrupted.
     #[arg(long)]
-    pub(crate) watch: bool,
+    pub watch: bool,
     /// Print JSON, one object a line.
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
 }
 
 /// `sumlink man`
 #[derive(Debug, Args)]
-pub(crate) struct ManArgs {
+pub struct ManArgs {
     /// Write one page for each verb into this directory.
     #[arg(long, value_name = "DIR", conflicts_with = "page")]
-    pub(crate) out: Option<PathBuf>,
-    /// Print the page of this verb; without it the page of sumlink itself.
+    pub out: Option<PathBuf>,
+    /// Print the page of this verb; without it the page of the program itself.
     #[arg(value_name = "VERB")]
-    pub(crate) page: Option<String>,
+    pub page: Option<String>,
 }

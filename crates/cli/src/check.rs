@@ -11,11 +11,26 @@ use crate::output::{note, print, print_json};
 
 /// Runs the verb. All problems and warnings are printed; the failure that it returns carries the exit code.
 pub(crate) fn run(args: &CheckArgs) -> Result<(), CliError> {
-    let Planned { plan, warnings } = config::check(&args.file)?;
+    report(args, config::check(&args.file)?, |plan| {
+        (plan.role(), describe(plan))
+    })
+}
+
+/// Prints what a file's configuration comes to, by its role and a description, or what is wrong with it.
+///
+/// # Errors
+///
+/// The failure that carries the exit code; what is wrong has been printed then, unless it is about the file as a whole.
+pub fn report<T>(
+    args: &CheckArgs,
+    planned: Planned<T>,
+    describe: impl FnOnce(&T) -> (&'static str, String),
+) -> Result<(), CliError> {
+    let Planned { plan, warnings } = planned;
     let warned = lines(&args.file, "warning: ", &warnings);
     match plan {
         Ok(plan) => {
-            let role = plan.role();
+            let (role, description) = describe(&plan);
             if args.json {
                 return print_json(&json!({
                     "file": args.file, "ok": true, "role": role, "problems": [], "warnings": warnings
@@ -23,10 +38,9 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), CliError> {
             }
             note(&warned);
             print(&format!(
-                "{}: ok, {} {role}'s configuration: {}\n",
+                "{}: ok, {} {role}'s configuration: {description}\n",
                 args.file.display(),
                 if role == "edge" { "an" } else { "a" },
-                describe(&plan)
             ))
         }
         Err(CliError::Config(ConfigError::Wrong { file, problems })) => {
@@ -59,15 +73,6 @@ fn describe(plan: &Plan) -> String {
                 false => joined(links.collect()),
             };
             format!("server {} over {links}", config.server)
-        }
-        Plan::Edge(edge) => {
-            let links = edge.node.links.iter().map(|link| link.name.as_str());
-            format!(
-                "the {}'s end, {} over {}",
-                edge.node.role.name(),
-                edge.node.core.steering,
-                joined(links.collect())
-            )
         }
         Plan::Server(server) => {
             let clients = match server.config.authorized.len() {

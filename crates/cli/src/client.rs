@@ -18,7 +18,7 @@ use crate::output::Events;
 use crate::signals::Stop;
 
 /// Runs the verb until a signal ends it.
-pub(crate) async fn run(args: ClientArgs) -> Result<(), CliError> {
+pub async fn run(args: ClientArgs) -> Result<(), CliError> {
     let events = Events::new(args.json)?;
     events.end(carry(args, &events).await)
 }

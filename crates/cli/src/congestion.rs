@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use sumlink_kernel::{Group, Kept, TWINS, Twin, keep};
+use crate::kernel::{Group, Kept, TWINS, Twin, keep};
 use sumlink_transport::CarrierGroups;
 use sumlink_transport::socket::{SocketError, check_congestion};
 
@@ -85,7 +85,7 @@ impl Controls {
                 Some(name.to_owned())
             }
             Err(error) => {
-                if let sumlink_kernel::Error::Refused { log, .. } = &error {
+                if let crate::kernel::Error::Refused { log, .. } = &error {
                     tracing::debug!("{log}");
                 }
                 tracing::warn!(

@@ -18,7 +18,6 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use sumlink_edge_node::NodeStatus;
 use sumlink_transport::accept::Accepting;
 use sumlink_transport::{LinkReport, SessionStatus, SetPolicyError};
 use sumlink_util::plain;
@@ -28,7 +27,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::places::{Place, Places};
-pub(crate) use request::{LinkChange, LinkRate};
+pub use request::{LinkChange, LinkRate};
 use request::{MAX_REQUEST, Request};
 
 /// Longest path of a Unix socket, in bytes (unix(7): `sun_path`, less its NUL).
@@ -45,25 +44,25 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a client or server tells about itself.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Report {
+pub struct Report {
     /// Version of the program that runs.
-    pub(crate) version: String,
+    pub version: String,
     /// `client`, `server` or `edge`.
-    pub(crate) role: String,
+    pub role: String,
     /// Its process id.
-    pub(crate) pid: u32,
+    pub pid: u32,
     /// Why there is no session, or what is being done about it; empty when all is well.
-    pub(crate) note: String,
+    pub note: String,
     /// The sessions: at most one at a client.
-    pub(crate) sessions: Vec<SessionStatus>,
-    /// The edge node, where this is one.
+    pub sessions: Vec<SessionStatus>,
+    /// What an edge node reports of itself, where this is one; its own program knows its shape.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) edge: Option<NodeStatus>,
+    pub edge: Option<serde_json::Value>,
 }
 
 impl Report {
     /// A report of this process.
-    pub(crate) fn new(role: &str, note: String, sessions: Vec<SessionStatus>) -> Self {
+    pub fn new(role: &str, note: String, sessions: Vec<SessionStatus>) -> Self {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         Self {
             version,
@@ -78,18 +77,18 @@ impl Report {
 
 /// Why a link's policy was not shown or changed, as the running process says it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Refusal {
+pub struct Refusal {
     /// For people.
-    pub(crate) error: String,
+    pub error: String,
     /// Whose fault it is.
     #[serde(default)]
-    pub(crate) kind: RefusalKind,
+    pub kind: RefusalKind,
 }
 
 /// Whose fault it is that a request was refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum RefusalKind {
+pub enum RefusalKind {
     /// There is no such link.
     NoSuchLink,
     /// What was asked for makes no sense.
@@ -116,7 +115,7 @@ impl From<SetPolicyError> for Refusal {
 /// What went wrong with the control socket.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub(crate) enum ControlError {
+pub enum ControlError {
     /// The user's: another process answers there.
     #[error("{}: another sumlink already uses this control socket; choose another --control", .0.display())]
     InUse(PathBuf),
@@ -168,7 +167,7 @@ fn paths(paths: &[PathBuf]) -> String {
 
 /// The listening end; the socket file goes when this is dropped.
 #[derive(Debug)]
-pub(crate) struct ControlSocket {
+pub struct ControlSocket {
     listener: UnixListener,
     path: PathBuf,
     /// Device and inode of our socket, lest we remove one that took its place.
@@ -177,7 +176,7 @@ pub(crate) struct ControlSocket {
 
 impl ControlSocket {
     /// Makes the socket. One that a dead process left behind is replaced.
-    pub(crate) fn bind(path: &Path) -> Result<Self, ControlError> {
+    pub fn bind(path: &Path) -> Result<Self, ControlError> {
         clear_stale(path)?;
         let create = |reason| ControlError::Create {
             path: path.to_owned(),
@@ -202,7 +201,7 @@ impl ControlSocket {
     }
 
     /// Answers requests for ever; `report`, `link` and `rate` are asked anew for each.
-    pub(crate) async fn serve<F, R, L, S, P>(&self, report: F, link: L, rate: P)
+    pub async fn serve<F, R, L, S, P>(&self, report: F, link: L, rate: P)
     where
         F: Fn() -> R + Clone + Send + 'static,
         R: Future<Output = Report> + Send,
@@ -244,7 +243,7 @@ impl Drop for ControlSocket {
 }
 
 /// Asks the process at the other end of `path` for its report.
-pub(crate) fn ask(path: &Path) -> Result<Report, ControlError> {
+pub fn ask(path: &Path) -> Result<Report, ControlError> {
     request(path, &Request::Status {})
 }
 
@@ -259,7 +258,7 @@ pub(crate) fn link(
 }
 
 /// Tells the edge node at the other end of `path` what a link carries.
-pub(crate) fn set_rate(path: &Path, rate: LinkRate) -> Result<LinkRate, ControlError> {
+pub fn set_rate(path: &Path, rate: LinkRate) -> Result<LinkRate, ControlError> {
     request(path, &Request::Rate(rate))
 }
 

@@ -3,8 +3,6 @@
 use std::path::PathBuf;
 
 use serde_json::json;
-use sumlink_edge_node::NodeError;
-use sumlink_lab::LabError;
 use sumlink_proxy::ListenError;
 use sumlink_transport::keys::KeyError;
 use sumlink_transport::links::LinkError;
@@ -14,12 +12,11 @@ use sumlink_util::plain;
 
 use crate::config::ConfigError;
 use crate::control::{ControlError, RefusalKind};
-use crate::metrics::MetricsError;
 
 /// The exit codes; `--help`, the man pages and docs/cli.md show this table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Exit {
+pub enum Exit {
     /// Done, or a daemon that was told to stop.
     Ok = 0,
     /// Nothing below fits: output could not be written, the system refused something.
@@ -50,7 +47,7 @@ pub(crate) enum Exit {
 
 impl Exit {
     /// Every code, in ascending order.
-    pub(crate) const ALL: [Self; 13] = [
+    pub const ALL: [Self; 13] = [
         Self::Ok,
         Self::Other,
         Self::Usage,
@@ -67,12 +64,12 @@ impl Exit {
     ];
 
     /// The number that the shell sees.
-    pub(crate) fn code(self) -> u8 {
+    pub fn code(self) -> u8 {
         self as u8
     }
 
     /// The word that `--json` errors carry as their `kind`.
-    pub(crate) fn kind(self) -> &'static str {
+    pub fn kind(self) -> &'static str {
         match self {
             Self::Ok => "ok",
             Self::Other => "other",
@@ -91,7 +88,7 @@ impl Exit {
     }
 
     /// What the code means, for the help texts.
-    pub(crate) fn meaning(self) -> &'static str {
+    pub fn meaning(self) -> &'static str {
         match self {
             Self::Ok => "success; also a client or server that was told to stop",
             Self::Other => "any other failure, such as output that cannot be written",
@@ -119,7 +116,7 @@ impl Exit {
 /// Why a verb failed. Each message is one line that says what is wrong and what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub(crate) enum CliError {
+pub enum CliError {
     /// The user's: flags that contradict each other, or one that is missing.
     #[error("{0}")]
     Usage(String),
@@ -132,9 +129,6 @@ pub(crate) enum CliError {
     /// The user's: a local address that cannot be listened on.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// The user's: an address where metrics cannot be told.
-    #[error(transparent)]
-    Metrics(#[from] MetricsError),
     /// The network's, the server's or the user's: no session.
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -147,21 +141,15 @@ pub(crate) enum CliError {
     /// The system's or the user's: an interface that cannot be split.
     #[error("{0}")]
     Split(String),
-    /// The user's or the system's: an edge node could not start, or not go on.
-    #[error(transparent)]
-    Edge(#[from] NodeError),
     /// The control socket.
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// The laboratory.
-    #[error(transparent)]
-    Lab(Box<LabError>),
+    /// What only another of the programs does: the laboratory, the edge node.
+    #[error("{}", .0.message)]
+    Other(Box<Failure>),
     /// Congestion controls and traces in the kernel.
     #[error(transparent)]
-    Kernel(Box<sumlink_kernel::Error>),
-    /// The user's: a cell, an office or a radio that cannot be.
-    #[error(transparent)]
-    Mmwave(#[from] sumlink_mmwave::MmwaveError),
+    Kernel(Box<crate::kernel::Error>),
     /// A file that a verb writes.
     #[error("cannot write {}: {reason}; choose a directory that you may write to", path.display(), reason = plain(.reason))]
     Write {
@@ -190,36 +178,32 @@ pub(crate) enum CliError {
 }
 
 impl CliError {
-    /// The exit code of this failure: a documented one, except that `sumlink lab` passes on that of a
-    /// command which it ran.
-    pub(crate) fn code(&self) -> u8 {
+    /// The exit code of this failure: a documented one, except where a program passes on that of a command which it
+    /// ran.
+    pub fn code(&self) -> u8 {
         match self {
-            Self::Lab(error) => match **error {
-                LabError::CommandFailed(code) => code,
-                _ => self.exit().code(),
-            },
+            Self::Other(failure) => failure.code.unwrap_or(failure.exit.code()),
             _ => self.exit().code(),
         }
     }
 
     /// The kind of this failure.
-    pub(crate) fn exit(&self) -> Exit {
+    pub fn exit(&self) -> Exit {
         match self {
-            Self::Usage(_) | Self::Mmwave(_) => Exit::Usage,
+            Self::Usage(_) => Exit::Usage,
             Self::Config(error) => error.exit(),
             Self::Key(_) => Exit::Key,
             Self::Connect(error) => connect_exit(error),
             Self::Server(error) => server_exit(error),
-            Self::Listen(_) | Self::Metrics(_) | Self::Links(_) | Self::Split(_) => Exit::Network,
+            Self::Listen(_) | Self::Links(_) | Self::Split(_) => Exit::Network,
             Self::Control(ControlError::Refused(refusal)) => match refusal.kind {
                 RefusalKind::NoSuchLink => Exit::Network,
                 RefusalKind::Usage => Exit::Usage,
                 RefusalKind::Other => Exit::Other,
             },
             Self::Control(_) => Exit::Control,
-            Self::Edge(error) => edge_exit(error),
             Self::Kernel(error) => kernel_exit(error),
-            Self::Lab(error) => lab_exit(error),
+            Self::Other(failure) => failure.exit,
             Self::Told(exit) => *exit,
             Self::Write { .. } | Self::Read { .. } | Self::System(_) => Exit::Other,
             Self::Interrupted => Exit::Interrupted,
@@ -227,25 +211,50 @@ impl CliError {
     }
 
     /// The failure as one JSON object, as `--json` prints it on standard output.
-    pub(crate) fn json(&self) -> serde_json::Value {
+    pub fn json(&self) -> serde_json::Value {
         error_json(self.exit(), &plain(self).to_string())
     }
 }
 
-impl From<LabError> for CliError {
-    fn from(error: LabError) -> Self {
-        Self::Lab(Box::new(error))
+/// A failure of something that this library does not know.
+#[derive(Debug)]
+pub struct Failure {
+    /// Its kind.
+    pub exit: Exit,
+    /// The exit code where it is not that of the kind.
+    pub code: Option<u8>,
+    /// What is wrong and what to do.
+    pub message: String,
+    /// Whether each line of the message begins with file and line, for editors.
+    pub has_places: bool,
+}
+
+impl Failure {
+    /// A failure of this kind, in one line.
+    pub fn new(exit: Exit, message: impl ToString) -> Self {
+        Self {
+            exit,
+            code: None,
+            message: message.to_string(),
+            has_places: false,
+        }
     }
 }
 
-impl From<sumlink_kernel::Error> for CliError {
-    fn from(error: sumlink_kernel::Error) -> Self {
+impl From<Failure> for CliError {
+    fn from(failure: Failure) -> Self {
+        Self::Other(Box::new(failure))
+    }
+}
+
+impl From<crate::kernel::Error> for CliError {
+    fn from(error: crate::kernel::Error) -> Self {
         Self::Kernel(Box::new(error))
     }
 }
 
 /// A failure as a JSON object.
-pub(crate) fn error_json(exit: Exit, message: &str) -> serde_json::Value {
+pub fn error_json(exit: Exit, message: &str) -> serde_json::Value {
     json!({ "error": { "kind": exit.kind(), "exit_code": exit.code(), "message": message } })
 }
 
@@ -286,40 +295,19 @@ fn server_exit(error: &ServerError) -> Exit {
     }
 }
 
-/// The codes of the ways in which an edge node fails: its device and its tunnels are links.
-fn edge_exit(error: &NodeError) -> Exit {
-    match error {
-        NodeError::Config(_) => Exit::Config,
-        NodeError::System { .. } => Exit::Other,
-        _ => Exit::Network,
-    }
-}
-
 /// The codes of the ways in which something cannot be had from the kernel.
-fn kernel_exit(error: &sumlink_kernel::Error) -> Exit {
-    use sumlink_kernel::Error;
+fn kernel_exit(error: &crate::kernel::Error) -> Exit {
+    use crate::kernel::Error;
     match error {
         Error::NoTwin { .. } | Error::Settings(_) | Error::NotForTheKernel { .. } => Exit::Usage,
         _ => Exit::Kernel,
     }
 }
 
-/// The codes of the ways in which the laboratory fails.
-fn lab_exit(error: &LabError) -> Exit {
-    match error {
-        LabError::Link(_) | LabError::Unit(_) | LabError::Usage(_) => Exit::Usage,
-        LabError::Scenario(_) | LabError::ScenarioFile { .. } => Exit::Config,
-        LabError::File { .. } | LabError::Output { .. } => Exit::Other,
-        LabError::FellShort(_) | LabError::Refused(_) => Exit::Measurement,
-        LabError::Interrupted => Exit::Interrupted,
-        _ => Exit::Laboratory,
-    }
-}
-
-/// The table of exit codes, indented, one a line.
-pub(crate) fn table() -> String {
+/// A table of exit codes, indented, one a line.
+pub(crate) fn table(exits: &[Exit]) -> String {
     let line = |exit: &Exit| format!("  {:>3}  {}\n", exit.code(), exit.meaning());
-    Exit::ALL.iter().map(line).collect()
+    exits.iter().map(line).collect()
 }
 
 #[cfg(test)]

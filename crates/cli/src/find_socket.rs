@@ -9,44 +9,42 @@ use crate::control::ControlError;
 /// Where the systemd units have their runtime directories.
 const RUN: &str = "/run";
 
-/// The units' sockets below it.
-const SOCKETS: [&str; 3] = [
-    "sumlink-client/control.sock",
-    "sumlink-server/control.sock",
-    "sumlink-edge/control.sock",
-];
+/// The sockets below it of the units that run this program.
+pub(crate) const SOCKETS: &[&str] = &["sumlink-client/control.sock", "sumlink-server/control.sock"];
 
 /// The socket to ask, and whether it had to be looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
-    pub(crate) path: PathBuf,
-    pub(crate) is_guess: bool,
+pub struct Found {
+    /// The socket.
+    pub path: PathBuf,
+    /// Whether nobody named it.
+    pub is_guess: bool,
 }
 
-/// The socket that was named, or else that of the service that runs.
+/// The socket that was named, or else that of the service that runs, one of `sockets` below `/run`.
 ///
 /// # Errors
 ///
 /// No service runs, or several do.
-pub(crate) fn socket(named: Option<&Path>) -> Result<Found, ControlError> {
+pub fn socket(named: Option<&Path>, sockets: &[&str]) -> Result<Found, ControlError> {
     match named {
         Some(path) => Ok(Found {
             path: path.to_owned(),
             is_guess: false,
         }),
-        None => below(Path::new(RUN)),
+        None => below(Path::new(RUN), sockets),
     }
 }
 
-fn below(run: &Path) -> Result<Found, ControlError> {
-    let all = SOCKETS.map(|socket| run.join(socket));
+fn below(run: &Path, sockets: &[&str]) -> Result<Found, ControlError> {
+    let all: Vec<PathBuf> = sockets.iter().map(|socket| run.join(socket)).collect();
     let running: Vec<PathBuf> = all.iter().filter(|path| is_alive(path)).cloned().collect();
     match running.as_slice() {
         [path] => Ok(Found {
             path: path.clone(),
             is_guess: true,
         }),
-        [] => Err(ControlError::NoService(all.to_vec())),
+        [] => Err(ControlError::NoService(all)),
         _ => Err(ControlError::Several(running)),
     }
 }
@@ -71,28 +69,29 @@ mod tests {
         for socket in SOCKETS {
             std::fs::create_dir(run.path().join(socket).parent().unwrap()).unwrap();
         }
-        let none = below(run.path()).unwrap_err().to_string();
-        assert!(none.contains("sumlink-edge/control.sock") && none.contains("--control"));
+        let none = below(run.path(), SOCKETS).unwrap_err().to_string();
+        assert!(none.contains("sumlink-client/control.sock") && none.contains("--control"));
         // What a dead process has left is none.
         drop(UnixListener::bind(run.path().join(SOCKETS[0])).unwrap());
         let server = UnixListener::bind(run.path().join(SOCKETS[1])).unwrap();
-        let found = below(run.path()).unwrap();
+        let found = below(run.path(), SOCKETS).unwrap();
         assert_eq!(
             (found.path, found.is_guess),
             (run.path().join(SOCKETS[1]), true)
         );
-        let edge = UnixListener::bind(run.path().join(SOCKETS[2])).unwrap();
-        let several = below(run.path()).unwrap_err().to_string();
+        std::fs::remove_file(run.path().join(SOCKETS[0])).unwrap();
+        let client = UnixListener::bind(run.path().join(SOCKETS[0])).unwrap();
+        let several = below(run.path(), SOCKETS).unwrap_err().to_string();
         assert!(
-            several.contains("sumlink-server") && several.contains("sumlink-edge"),
+            several.contains("sumlink-server") && several.contains("sumlink-client"),
             "{several}"
         );
         assert!(
-            several.contains("--control") && !several.contains("sumlink-client"),
+            several.contains("--control") && !several.contains("sumlink-edge"),
             "{several}"
         );
-        drop((server, edge));
+        drop((server, client));
         let named = Path::new("/nowhere/x.sock");
-        assert_eq!(socket(Some(named)).unwrap().path, named);
+        assert_eq!(socket(Some(named), SOCKETS).unwrap().path, named);
     }
 }

@@ -4,19 +4,20 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use clap::{Command, CommandFactory};
+use clap::Command;
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
-use crate::args::{Cli, ManArgs};
+use crate::args::ManArgs;
 use crate::exit::{CliError, Exit};
 use crate::output::print;
+use crate::program::Program;
 
 /// The command line with the table of exit codes below its help.
-pub(crate) fn command() -> Command {
-    let table = format!("Exit codes:\n{}", crate::exit::table());
-    let mut command = Cli::command().after_help(table.clone());
+pub(crate) fn command<P: Program>() -> Command {
+    let table = format!("Exit codes:\n{}", crate::exit::table(P::EXITS));
+    let mut command = P::command().after_help(table.clone());
     let names: Vec<String> = command
         .get_subcommands()
         .map(|c| c.get_name().to_owned())
@@ -28,26 +29,35 @@ pub(crate) fn command() -> Command {
 }
 
 /// Prints a shell's completion script.
-pub(crate) fn completions(shell: Shell) -> Result<(), CliError> {
+///
+/// # Errors
+///
+/// It cannot be printed.
+pub fn completions<P: Program>(shell: Shell) -> Result<(), CliError> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut command(), "sumlink", &mut script);
+    clap_complete::generate(shell, &mut command::<P>(), P::NAME, &mut script);
     print(&String::from_utf8_lossy(&script))
 }
 
 /// Writes the manual pages to a directory, or one to standard output.
-pub(crate) fn man(args: &ManArgs) -> Result<(), CliError> {
-    let mut command = Cli::command();
+///
+/// # Errors
+///
+/// They cannot be written, or there is no such verb.
+pub fn man<P: Program>(args: &ManArgs) -> Result<(), CliError> {
+    let mut command = P::command();
     command.build();
-    let pages = pages(&command);
+    let pages = pages(&command, P::EXITS);
     let Some(dir) = &args.out else {
         let name = match args.page.as_deref() {
-            None => "sumlink".to_owned(),
-            Some(verb) => format!("sumlink-{verb}"),
+            None => P::NAME.to_owned(),
+            Some(verb) => format!("{}-{verb}", P::NAME),
         };
         let Some((_, text)) = pages.iter().find(|(page, _)| *page == name) else {
             return Err(CliError::Usage(format!(
-                "no verb `{}`: sumlink --help lists them",
-                args.page.as_deref().unwrap_or_default()
+                "no verb `{}`: {} --help lists them",
+                args.page.as_deref().unwrap_or_default(),
+                P::NAME
             )));
         };
         return print(text);
@@ -64,20 +74,20 @@ pub(crate) fn man(args: &ManArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Name and text of every page: sumlink(1), and one for each verb and verb of a verb.
-fn pages(root: &Command) -> Vec<(String, String)> {
+/// Name and text of every page: that of the program, and one for each verb and verb of a verb.
+fn pages(root: &Command, exits: &[Exit]) -> Vec<(String, String)> {
     let mut pages = Vec::new();
     let mut pending = vec![(root.get_name().to_owned(), root)];
     while let Some((name, command)) = pending.pop() {
         for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
             pending.push((format!("{name}-{}", verb.get_name()), verb));
         }
-        pages.push((name.clone(), page(&name, command)));
+        pages.push((name.clone(), page(&name, command, exits)));
     }
     pages
 }
 
-fn page(name: &str, command: &Command) -> String {
+fn page(name: &str, command: &Command, codes: &[Exit]) -> String {
     let command = command
         .clone()
         .name(name.to_owned())
@@ -96,7 +106,7 @@ fn page(name: &str, command: &Command) -> String {
         notes(&command).to_writer(out)?;
         let mut exits = Roff::new();
         exits.control("SH", ["EXIT STATUS"]);
-        for exit in Exit::ALL {
+        for exit in codes {
             exits.control("TP", []);
             exits.text([bold(exit.code().to_string())]);
             exits.text([roman(exit.meaning())]);
@@ -130,18 +140,21 @@ fn notes(command: &Command) -> Roff {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+    use crate::args::Cli;
 
     #[test]
     fn the_command_line_is_consistent() {
-        command().debug_assert();
+        command::<Cli>().debug_assert();
     }
 
     #[test]
     fn every_verb_has_a_page_with_the_exit_codes() {
         let mut command = Cli::command();
         command.build();
-        let pages = pages(&command);
+        let pages = pages(&command, Cli::EXITS);
         for verb in ["", "-keygen", "-server", "-client", "-status", "-check"] {
             let (_, text) = pages
                 .iter()
@@ -149,9 +162,5 @@ mod tests {
                 .unwrap();
             assert!(text.contains("EXIT STATUS") && text.contains("SUMLINK_LOG"));
         }
-        let (_, text) = pages.iter().find(|(n, _)| n == "sumlink-lab-run").unwrap();
-        // An example is a line of its own.
-        let text = text.replace("\\-", "-");
-        assert!(text.contains("\n  sumlink lab report lab-out\n"), "{text}");
     }
 }

@@ -4,7 +4,7 @@ use crate::table::{printable, shortened, wrap};
 
 /// A column of a [`Grid`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Column {
+pub struct Column {
     head: &'static str,
     /// Characters that it always gets; longer cells lose their middle.
     width: usize,
@@ -16,7 +16,7 @@ pub(crate) struct Column {
 
 impl Column {
     /// A column of text.
-    pub(crate) const fn text(head: &'static str, width: usize, rank: u8) -> Self {
+    pub const fn text(head: &'static str, width: usize, rank: u8) -> Self {
         Self {
             head,
             width,
@@ -26,7 +26,7 @@ impl Column {
     }
 
     /// A column of numbers.
-    pub(crate) const fn number(head: &'static str, width: usize, rank: u8) -> Self {
+    pub const fn number(head: &'static str, width: usize, rank: u8) -> Self {
         Self {
             is_numeric: true,
             ..Self::text(head, width, rank)
@@ -36,7 +36,7 @@ impl Column {
 
 /// How much of a grid is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum View {
+pub enum View {
     /// What fits into so many characters.
     Fit(usize),
     /// Everything, whole, in lines of at most so many characters: what does not fit beside the rest is shown below it.
@@ -45,7 +45,7 @@ pub(crate) enum View {
 
 /// Rows of cells, and a remark on each, which stands in a last column where there is room and below the row elsewhere.
 #[derive(Debug)]
-pub(crate) struct Grid {
+pub struct Grid {
     columns: &'static [Column],
     /// What heads the remarks; nothing where rows have none.
     remark: Option<&'static str>,
@@ -63,7 +63,7 @@ const INDENT: usize = 2;
 
 impl Grid {
     /// A grid whose first column names the row.
-    pub(crate) fn new(columns: &'static [Column], remark: Option<&'static str>) -> Self {
+    pub fn new(columns: &'static [Column], remark: Option<&'static str>) -> Self {
         Self {
             columns,
             remark,
@@ -72,13 +72,13 @@ impl Grid {
     }
 
     /// Adds a row. Cells may come from a peer: characters that steer a terminal are replaced.
-    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>, remark: &str) {
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>, remark: &str) {
         let cells = cells.into_iter().map(|cell| printable(&cell)).collect();
         self.rows.push((cells, printable(remark)));
     }
 
     /// The lines of the grid, each with its newline and without blanks at its end.
-    pub(crate) fn render(&self, view: View) -> String {
+    pub fn render(&self, view: View) -> String {
         match view {
             View::Fit(width) => {
                 let widths: Vec<usize> = self.columns.iter().map(|column| column.width).collect();

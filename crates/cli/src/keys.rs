@@ -8,7 +8,7 @@ use crate::exit::CliError;
 use crate::output::{print, print_json};
 
 /// Makes a key pair; the public key is the last word printed.
-pub(crate) fn keygen(args: &KeygenArgs) -> Result<(), CliError> {
+pub fn keygen(args: &KeygenArgs) -> Result<(), CliError> {
     let key = SecretKey::generate()?;
     key.save(&args.out)?;
     let public = key.public();
@@ -22,7 +22,7 @@ pub(crate) fn keygen(args: &KeygenArgs) -> Result<(), CliError> {
 }
 
 /// Prints the public key of a key file.
-pub(crate) fn pubkey(args: &PubkeyArgs) -> Result<(), CliError> {
+pub fn pubkey(args: &PubkeyArgs) -> Result<(), CliError> {
     let public = SecretKey::load(&args.file)?.public();
     if args.json {
         return print_json(&json!({ "file": args.file, "public_key": public.to_string() }));

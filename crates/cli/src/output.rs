@@ -21,7 +21,11 @@ use crate::logging;
 use crate::spool::{self, Spool};
 
 /// Prints text as it is.
-pub(crate) fn print(text: &str) -> Result<(), CliError> {
+///
+/// # Errors
+///
+/// Standard output cannot be written.
+pub fn print(text: &str) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()?;
@@ -29,14 +33,18 @@ pub(crate) fn print(text: &str) -> Result<(), CliError> {
 }
 
 /// Prints one value on one line.
-pub(crate) fn print_json(value: &impl Serialize) -> Result<(), CliError> {
+///
+/// # Errors
+///
+/// Standard output cannot be written.
+pub fn print_json(value: &impl Serialize) -> Result<(), CliError> {
     let line = serde_json::to_string(value).map_err(io::Error::from)?;
     print(&format!("{line}\n"))
 }
 
 /// Writes text for people to standard error, such as a warning beside a result. Text that cannot be written is
 /// dropped: there is no place left to report that.
-pub(crate) fn note(text: &str) {
+pub fn note(text: &str) {
     logging::say(text);
 }
 
@@ -48,7 +56,7 @@ const LAST: Duration = Duration::from_secs(1);
 /// A thread of its own writes them ([`crate::spool`]): a reader who does not read holds up nothing, and an event that
 /// finds no room is counted and dropped.
 #[derive(Clone, Debug)]
-pub(crate) struct Events {
+pub struct Events {
     lines: Option<Spool>,
     /// Events since the last one that found room.
     missed: Arc<AtomicU64>,
@@ -56,7 +64,7 @@ pub(crate) struct Events {
 
 impl Events {
     /// Events that are printed if `json`.
-    pub(crate) fn new(json: bool) -> io::Result<Self> {
+    pub fn new(json: bool) -> io::Result<Self> {
         let lines = match json {
             true => Some(Spool::new("events", spool::unlocked(io::stdout())?, missed)),
             false => None,
@@ -68,7 +76,7 @@ impl Events {
     }
 
     /// Reports one event. Neither a reader who went away nor one who does not read stops the daemon.
-    pub(crate) fn tell(&self, event: &impl Serialize) {
+    pub fn tell(&self, event: &impl Serialize) {
         let Some(lines) = &self.lines else { return };
         let mut event = match serde_json::to_value(event) {
             Ok(event) => event,
@@ -91,7 +99,7 @@ impl Events {
 
     /// How a daemon ended, after its events have been written. Whoever does not read is not waited for for long: the
     /// reason of a failure goes to the log then.
-    pub(crate) fn end(&self, ended: Result<(), CliError>) -> Result<(), CliError> {
+    pub fn end(&self, ended: Result<(), CliError>) -> Result<(), CliError> {
         let Some(lines) = &self.lines else {
             return ended;
         };
@@ -109,7 +117,7 @@ impl Events {
     }
 
     /// Reports what happens to paths and sessions, until [`Following::end`] or until nothing can happen any more.
-    pub(crate) fn follow(&self, mut sessions: broadcast::Receiver<SessionEvent>) -> Following {
+    pub fn follow(&self, mut sessions: broadcast::Receiver<SessionEvent>) -> Following {
         let events = self.clone();
         let (stop, mut stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(async move {
@@ -135,14 +143,14 @@ impl Events {
 
 /// A task that reports what happens to paths and sessions.
 #[derive(Debug)]
-pub(crate) struct Following {
+pub struct Following {
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
 impl Following {
     /// Returns when everything that has happened is reported.
-    pub(crate) async fn end(self) {
+    pub async fn end(self) {
         let _ = self.stop.send(());
         let _ = self.task.await;
     }

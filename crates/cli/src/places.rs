@@ -8,18 +8,18 @@ use tokio::sync::oneshot;
 
 /// Places for so many connections.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub struct Places {
     most: usize,
     /// Oldest first.
     taken: VecDeque<oneshot::Sender<()>>,
 }
 
 /// A connection's place, until it is dropped; a message says that another connection needs it.
-pub(crate) type Place = oneshot::Receiver<()>;
+pub type Place = oneshot::Receiver<()>;
 
 impl Places {
     /// `most` places, at least one.
-    pub(crate) fn new(most: usize) -> Self {
+    pub fn new(most: usize) -> Self {
         Self {
             most: most.max(1),
             taken: VecDeque::new(),
@@ -27,7 +27,7 @@ impl Places {
     }
 
     /// A place for one more connection; the oldest one loses its own where none is free.
-    pub(crate) fn enter(&mut self) -> Place {
+    pub fn enter(&mut self) -> Place {
         self.taken.retain(|place| !place.is_closed());
         if self.taken.len() >= self.most
             && let Some(oldest) = self.taken.pop_front()

@@ -16,7 +16,7 @@ use crate::output::Events;
 use crate::signals::Stop;
 
 /// Runs the verb until a signal ends it.
-pub(crate) async fn run(args: ServerArgs) -> Result<(), CliError> {
+pub async fn run(args: ServerArgs) -> Result<(), CliError> {
     let events = Events::new(args.json)?;
     events.end(serve(args, &events).await)
 }

@@ -12,14 +12,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The signals that end a daemon.
 #[derive(Debug)]
-pub(crate) struct Stop {
+pub struct Stop {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Stop {
     /// Takes the two signals from now on.
-    pub(crate) fn new() -> io::Result<Self> {
+    pub fn new() -> io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
@@ -27,7 +27,7 @@ impl Stop {
     }
 
     /// The name of the next signal.
-    pub(crate) async fn next(&mut self) -> &'static str {
+    pub async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.interrupt.recv() => "SIGINT",
             _ = self.terminate.recv() => "SIGTERM",
@@ -35,10 +35,7 @@ impl Stop {
     }
 
     /// Lets the work of closing end, unless a second signal comes or it takes too long.
-    pub(crate) async fn graceful(
-        &mut self,
-        closing: impl Future<Output = ()>,
-    ) -> Result<(), CliError> {
+    pub async fn graceful(&mut self, closing: impl Future<Output = ()>) -> Result<(), CliError> {
         tokio::select! {
             done = tokio::time::timeout(PATIENCE, closing) => {
                 if done.is_err() {

@@ -1,7 +1,6 @@
 //! `sumlink status`: a report as a table, once or again every second.
 
 mod clients;
-mod edge;
 mod session;
 
 use std::io::{self, IsTerminal, Write};
@@ -28,7 +27,23 @@ const CLEAR_SCREEN: &str = "\x1b[2J";
 
 /// Runs the verb.
 pub(crate) fn run(args: &StatusArgs) -> Result<(), CliError> {
-    let socket = find_socket::socket(args.control.as_deref())?;
+    watch(args, find_socket::SOCKETS, |_, _| {
+        "sumlink-edge status shows its links\n".to_owned()
+    })
+}
+
+/// Shows the report of the process at the socket that was named, or at one of `sockets` below `/run`; `edge` renders that
+/// of an edge node.
+///
+/// # Errors
+///
+/// Nothing answers there, the answer is no report, or no client of it was asked for.
+pub fn watch(
+    args: &StatusArgs,
+    sockets: &[&str],
+    edge: impl Fn(&serde_json::Value, View) -> String,
+) -> Result<(), CliError> {
+    let socket = find_socket::socket(args.control.as_deref(), sockets)?;
     let mut out = io::stdout().lock();
     let is_terminal = out.is_terminal();
     let in_place = args.watch && !args.json && is_terminal;
@@ -50,7 +65,8 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), CliError> {
                 (true, true) => View::All(terminal_width()),
                 (true, false) => View::All(usize::MAX),
             };
-            render(&report, args, socket.is_guess.then_some(&socket.path), view)
+            let guess = socket.is_guess.then_some(&socket.path);
+            render(&report, args, guess, view, &edge)
         };
         if in_place {
             let text = text.replace('\n', CLEAR_LINE);
@@ -109,12 +125,18 @@ fn no_client(error: String) -> CliError {
 }
 
 /// Characters in a line of the terminal; where there is none, as many as most have.
-pub(crate) fn terminal_width() -> usize {
+pub fn terminal_width() -> usize {
     terminal_size::terminal_size().map_or(80, |(width, _)| usize::from(width.0))
 }
 
 /// The report as text; with the socket where it was not named.
-fn render(report: &Report, args: &StatusArgs, socket: Option<&PathBuf>, view: View) -> String {
+fn render(
+    report: &Report,
+    args: &StatusArgs,
+    socket: Option<&PathBuf>,
+    view: View,
+    edge: impl Fn(&serde_json::Value, View) -> String,
+) -> String {
     let mut out = format!(
         "sumlink {} {}, pid {}",
         report.version, report.role, report.pid
@@ -145,17 +167,15 @@ fn render(report: &Report, args: &StatusArgs, socket: Option<&PathBuf>, view: Vi
         out.push('\n');
         out.push_str(&session::render(session, view));
     }
-    if let Some(edge) = &report.edge {
+    if let Some(node) = &report.edge {
         out.push('\n');
-        out.push_str(&edge::render(edge, view));
+        out.push_str(&edge(node, view));
     }
     out
 }
 
 #[cfg(test)]
 mod tests {
-    use sumlink_edge_node::NodeStatus;
-    use sumlink_edge_node::status::LinkStatus;
     use sumlink_transport::status::{LinkTotals, PathStatus, StreamStatus};
 
     use super::*;
@@ -298,7 +318,7 @@ mod tests {
     /// As a terminal shows it that is so wide; all of it with `None`.
     fn shown(report: &Report, width: Option<usize>) -> String {
         let view = width.map_or(View::All(usize::MAX), View::Fit);
-        let text = render(report, &args(), None, view);
+        let text = render(report, &args(), None, view, |_, _| String::new());
         let widest = widest(&text);
         assert!(widest <= width.unwrap_or(widest), "{width:?}: {text}");
         text
@@ -313,43 +333,6 @@ mod tests {
             sessions,
             edge: None,
         }
-    }
-
-    #[test]
-    fn an_edge_node_with_a_dead_link() {
-        let link = |name: &str, state: &str, rtt_ms| LinkStatus {
-            name: name.to_owned(),
-            state: state.to_owned(),
-            rtt_ms,
-            queue_packets: 12,
-            queue_limit: 40,
-            service_bps: rtt_ms.map(|_| 25e6),
-            sent_bytes: 1_500_000,
-            ..LinkStatus::default()
-        };
-        let mut report = report("", Vec::new());
-        report.edge = Some(NodeStatus {
-            role: "node".to_owned(),
-            mode: "lwip+visible".to_owned(),
-            steering: "qdepl".to_owned(),
-            device: "edge0".to_owned(),
-            links: vec![
-                link("lte", "up", Some(31.5)),
-                link("wifi\u{7}", "down", None),
-            ],
-            ..NodeStatus::default()
-        });
-        let text = shown(&report, Some(80));
-        assert!(widest(&text) <= 80 && !text.contains('\u{7}'), "{text}");
-        for words in [
-            "lwip+visible, qdepl, as the node's end",
-            "31.5 ms",
-            "12/40",
-            "down",
-        ] {
-            assert!(text.contains(words), "{words}: {text}");
-        }
-        assert!(!text.contains("no session"), "{text}");
     }
 
     #[test]
@@ -422,7 +405,13 @@ mod tests {
 
     #[test]
     fn all_columns_stand_in_blocks_on_a_narrow_terminal() {
-        let text = render(&report("", vec![session()]), &args(), None, View::All(80));
+        let text = render(
+            &report("", vec![session()]),
+            &args(),
+            None,
+            View::All(80),
+            |_, _| String::new(),
+        );
         let heads = text.lines().filter(|line| line.starts_with("LINK")).count();
         assert_eq!(heads, 3, "{text}");
         let tables = text.lines().skip_while(|line| !line.starts_with("LINK"));
@@ -454,15 +443,33 @@ mod tests {
             keep_clients(&mut report, &with(client, false).client).map(|()| report)
         };
         let one = kept("laptop-01").unwrap();
-        let text = render(&one, &with("laptop-01", false), None, View::Fit(80));
+        let text = render(
+            &one,
+            &with("laptop-01", false),
+            None,
+            View::Fit(80),
+            |_, _| String::new(),
+        );
         assert!(
             text.contains("PUBLICKEY1 (laptop-01)") && text.contains("SRTT"),
             "{text}"
         );
         let several = kept("laptop-0*").unwrap();
-        let lines = render(&several, &with("laptop-0*", false), None, View::Fit(80));
+        let lines = render(
+            &several,
+            &with("laptop-0*", false),
+            None,
+            View::Fit(80),
+            |_, _| String::new(),
+        );
         assert!(!lines.contains("SRTT"), "{lines}");
-        let full = render(&several, &with("laptop-0*", true), None, View::Fit(80));
+        let full = render(
+            &several,
+            &with("laptop-0*", true),
+            None,
+            View::Fit(80),
+            |_, _| String::new(),
+        );
         assert_eq!(full.matches("SRTT").count(), 3, "{full}");
         let error = kept("phone").unwrap_err();
         assert_eq!(error.exit(), crate::exit::Exit::Network);

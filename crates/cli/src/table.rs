@@ -4,7 +4,7 @@ use sumlink_engine::peer_text::is_plain;
 
 /// Columns of cells that line up, as many as the header has.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub struct Table {
     /// The header first, then the rows.
     rows: Vec<Vec<String>>,
     /// For each column whether it holds numbers, which line up at the right.
@@ -13,7 +13,7 @@ pub(crate) struct Table {
 
 impl Table {
     /// A table with these columns; a name that starts with `>` heads a column of numbers.
-    pub(crate) fn new(columns: &[&str]) -> Self {
+    pub fn new(columns: &[&str]) -> Self {
         let header = columns
             .iter()
             .map(|c| c.trim_start_matches('>').to_owned())
@@ -25,13 +25,13 @@ impl Table {
     }
 
     /// Adds a row. Cells may come from a peer: characters that steer a terminal are replaced.
-    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows
             .push(cells.into_iter().map(|cell| printable(&cell)).collect());
     }
 
     /// Makes the table fit into `width` characters by wrapping its last column.
-    pub(crate) fn wrap_last(&mut self, width: usize) {
+    pub fn wrap_last(&mut self, width: usize) {
         let widths = self.widths();
         let before = widths.len().saturating_sub(1);
         let taken: usize = widths[..before].iter().map(|width| width + GAP).sum();
@@ -54,7 +54,7 @@ impl Table {
 
     /// Makes the table fit into `width` characters by cutting the longest texts of one column in their middle: both
     /// ends of a name tell more than its first half.
-    pub(crate) fn cut(&mut self, width: usize, name: &str) {
+    pub fn cut(&mut self, width: usize, name: &str) {
         let Some(column) = self.rows[0].iter().position(|head| head == name) else {
             return;
         };
@@ -76,7 +76,7 @@ impl Table {
     }
 
     /// The lines of the table, each with its newline and without blanks at its end.
-    pub(crate) fn render(&self) -> String {
+    pub fn render(&self) -> String {
         let widths = self.widths();
         let mut out = String::new();
         for row in &self.rows {
@@ -102,7 +102,7 @@ const GAP: usize = 2;
 const LEAST_ROOM: usize = 16;
 
 /// The text in lines of at most `width` characters, broken between words; a longer word has a line of its own.
-pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         let line = lines.last().map_or(0, |line| line.chars().count());
@@ -119,7 +119,7 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
 }
 
 /// The text in at most `width` characters: where it is longer, an ellipsis stands for its middle.
-pub(crate) fn shortened(text: &str, width: usize) -> String {
+pub fn shortened(text: &str, width: usize) -> String {
     let length = text.chars().count();
     if length <= width {
         return text.to_owned();
@@ -132,24 +132,24 @@ pub(crate) fn shortened(text: &str, width: usize) -> String {
 }
 
 /// The text with every character replaced that does not show as itself.
-pub(crate) fn printable(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     text.chars()
         .map(|c| if is_plain(c) { c } else { '\u{fffd}' })
         .collect()
 }
 
 /// Bytes in decimal units, three significant digits.
-pub(crate) fn bytes(n: u64) -> String {
+pub fn bytes(n: u64) -> String {
     scaled(n as f64, &["B", "kB", "MB", "GB", "TB", "PB", "EB"])
 }
 
 /// A rate in bit/s in decimal units, three significant digits.
-pub(crate) fn rate(bps: f64) -> String {
+pub fn rate(bps: f64) -> String {
     scaled(bps, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
 }
 
 /// The rate of a flow, or a dash where there is none: less than 100 bit/s is what connections cost that only stay open.
-pub(crate) fn flow(bps: f64) -> String {
+pub fn flow(bps: f64) -> String {
     match bps < 100.0 {
         true => "-".to_owned(),
         false => rate(bps),
@@ -157,12 +157,12 @@ pub(crate) fn flow(bps: f64) -> String {
 }
 
 /// A part of the whole, in whole percents.
-pub(crate) fn percent(part: f64) -> String {
+pub fn percent(part: f64) -> String {
     format!("{:.0} %", part * 100.0)
 }
 
 /// Seconds as days, hours, minutes and seconds, the two largest that are not zero.
-pub(crate) fn duration(seconds: f64) -> String {
+pub fn duration(seconds: f64) -> String {
     let s = seconds.max(0.0) as u64;
     match s {
         0..60 => format!("{s}s"),

@@ -38,7 +38,7 @@ mod tests {
     fn a_pattern_that_the_shell_has_expanded_is_to_be_quoted() {
         let advice = |line: &str| {
             let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-            let error = crate::generate::command().try_get_matches_from(&args);
+            let error = crate::generate::command::<crate::args::Cli>().try_get_matches_from(&args);
             super::advice(&error.unwrap_err(), &args)
         };
         for (line, quoted) in [

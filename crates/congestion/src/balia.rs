@@ -1,8 +1,9 @@
-//! BALIA, the balanced linked adaptation: between friendliness and responsiveness.
+//! BALIA, the balanced linked adaptation: a compromise between friendliness and responsiveness.
 //!
-//! Source: Peng, Walid, Hwang and Low, "Multipath TCP: analysis, design and implementation", IEEE/ACM Transactions on
-//! Networking 24(1), 2016, and draft-walid-mptcp-congestion-control-04. One flow alone is Reno. Linux 0.95 divides whole
-//! numbers in alpha, which makes it 1 until one path is twice as fast; these are real numbers.
+//! Source: Peng, Walid, Hwang and Low, "Multipath TCP: analysis, design and implementation",
+//! IEEE/ACM Transactions on Networking 24(1), 2016, and draft-walid-mptcp-congestion-control-04. A
+//! single flow is Reno. Linux 0.95 divides integers in alpha, which makes it 1 until one path is
+//! twice as fast; here they are real numbers.
 
 use crate::control::{Ack, CongestionControl, Loss, Timeout, has_window};
 use crate::parameter::{BuildError, NoParameters};
@@ -23,7 +24,8 @@ const MOST_DECREASE: f64 = 1.5;
 impl Algorithm for Balia {
     const INFO: Info = Info {
         name: "balia",
-        about: "balances friendliness to others against quick reaction; weak paths lose more by a loss",
+        about: "balances friendliness to others against quick reaction; a loss costs weak paths \
+            more",
         source: "Peng et al., ToN 24(1), 2016; draft-walid-mptcp-congestion-control-04",
         coupled: true,
     };
@@ -89,7 +91,7 @@ mod tests {
     use crate::fixture::{assert_close, steady};
 
     #[test]
-    fn the_increase_is_that_of_the_equations() {
+    fn the_increase_matches_the_equations() {
         // x = 100 and 400 packets/s; alpha = 4 on the slow path, 1 on the fast one
         let mut bond = steady("balia", &[], &[(10.0, 100), (20.0, 50)]);
         // 100 / (0.1 * 500^2) * (1 + 4)/2 * (4 + 4)/5
@@ -115,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn alone_it_is_reno() {
+    fn a_single_flow_is_reno() {
         let mut bond = steady("balia", &[], &[(10.0, 100)]);
         assert_close(bond.ack(0, 1), 0.1);
         bond.place(0, 10.0);

@@ -16,7 +16,7 @@ use crate::{Ack, CongestionControl, Flow, Instant, Loss, NAMES, Settings, Siblin
 /// A link with a queue.
 #[derive(Clone, Copy, Debug)]
 struct Link {
-    /// Packets per second.
+    /// Service rate in packets per second.
     rate: f64,
     /// Round-trip time without a queue.
     rtt: Duration,
@@ -31,9 +31,9 @@ struct Link {
 struct Sender {
     control: Box<dyn CongestionControl>,
     link: usize,
-    /// Which bond it belongs to.
+    /// Index of its bond.
     bond: usize,
-    /// Number of the next packet, and how many are in flight.
+    /// Number of the next packet, and the packets in flight.
     next: u64,
     in_flight: u32,
     /// Recovery ends when this packet is acknowledged.
@@ -42,15 +42,15 @@ struct Sender {
     delivered: u64,
 }
 
-/// A packet's fate as its sender learns it; ordered by time, then by sequence.
-type News = Reverse<(Instant, u64, usize, u64, Instant, bool)>;
+/// An acknowledgment or loss, as the sender learns it; ordered by time, then by sequence.
+type Feedback = Reverse<(Instant, u64, usize, u64, Instant, bool)>;
 
 #[derive(Debug, Default)]
 struct Network {
     now: Instant,
     links: Vec<Link>,
     senders: Vec<Sender>,
-    news: BinaryHeap<News>,
+    news: BinaryHeap<Feedback>,
     sent: u64,
     dice: Dice,
 }
@@ -102,7 +102,7 @@ impl Network {
                 break;
             };
             self.now = at;
-            self.learn(sender, number, sent, lost);
+            self.on_feedback(sender, number, sent, lost);
             self.fill(sender);
         }
         self.now = end;
@@ -119,7 +119,7 @@ impl Network {
         self.links[link].free.saturating_sub(self.now)
     }
 
-    /// Sends as much as the window allows.
+    /// Sends packets until the window is full.
     fn fill(&mut self, sender: usize) {
         let Self {
             senders,
@@ -152,8 +152,8 @@ impl Network {
         }
     }
 
-    /// A packet has been acknowledged, or is known to be lost.
-    fn learn(&mut self, index: usize, number: u64, sent: Instant, lost: bool) {
+    /// A packet has been acknowledged, or was detected as lost.
+    fn on_feedback(&mut self, index: usize, number: u64, sent: Instant, lost: bool) {
         let (bond, first) = (self.senders[index].bond, self.first_of_bond(index));
         let siblings = self.senders.iter().filter(|sender| sender.bond == bond);
         let flows: Vec<Flow> = siblings.map(|sender| sender.control.flow()).collect();
@@ -217,7 +217,7 @@ const SMALL: (f64, u64, f64) = (1_000.0, 50, 50.0);
 const LARGE: (f64, u64, f64) = (20_000.0, 50, 250.0);
 
 #[test]
-fn every_algorithm_uses_a_path_of_its_own() {
+fn every_algorithm_uses_an_unshared_path() {
     for name in NAMES {
         let used = used(name, SMALL, seconds(10));
         assert!(used > 0.95, "{name}: {used}");
@@ -225,7 +225,7 @@ fn every_algorithm_uses_a_path_of_its_own() {
 }
 
 #[test]
-fn those_for_fast_long_paths_use_them_better_than_reno() {
+fn algorithms_for_fast_long_paths_beat_reno_there() {
     let reno = used("reno", LARGE, seconds(10));
     assert!(reno < 0.9, "{reno}");
     for name in ["cubic", "illinois", "edinburgh"] {
@@ -235,8 +235,8 @@ fn those_for_fast_long_paths_use_them_better_than_reno() {
 }
 
 #[test]
-fn edinburgh_is_there_at_once_where_whitehaul_takes_seconds() {
-    // The dissertation, section 4.4: 4 to 7 s against less than one
+fn edinburgh_fills_the_path_at_once_and_whitehaul_in_seconds() {
+    // The dissertation, section 4.4: 4 to 7 s against less than 1 s
     let first_second = |name| {
         let (rate, rtt, queue) = LARGE;
         let mut network = Network::default().link(rate, rtt, queue).bond(name, &[0]);
@@ -288,7 +288,7 @@ fn wvegas_keeps_the_queue_short() {
 /// RFC 6356, section 2, goal 2: a bond's share of a bottleneck that two of its flows share with one
 /// Reno flow.
 #[test]
-fn on_a_shared_bottleneck_the_coupled_ones_leave_reno_its_part() {
+fn coupled_algorithms_share_a_bottleneck_fairly_with_reno() {
     let part = |name| {
         let mut network = Network::default().link(2_000.0, 50, 100.0);
         network = network.bond(name, &[0, 0]).bond("reno", &[0]);
@@ -330,7 +330,7 @@ fn traffic_moves_away_from_the_shared_path() {
         let bond = network.run(seconds(200))[0];
         assert!(
             bond > 0.97 * 2_000.0,
-            "{name}: the path of its own alone gives 2000, not {bond}"
+            "{name}: the unshared path alone gives 2000, the bond {bond}"
         );
         network.senders[0].delivered as f64 / 220.0
     };

@@ -1,4 +1,4 @@
-//! Rules that every algorithm keeps, and the promises of the papers for each.
+//! Invariants of every algorithm, and the promises of the papers for each.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
     Timeout, build,
 };
 
-/// Algorithms that are Reno if there is one flow, apart from what `cs218` adds.
+/// Algorithms that equal Reno for a single flow, apart from the extension of `cs218`.
 const RENO_IF_ALONE: [&str; 7] = [
     "uncoupled",
     "coupled",
@@ -22,7 +22,7 @@ const RENO_IF_ALONE: [&str; 7] = [
     "balia",
 ];
 
-/// The largest window here: large enough to be out of the way.
+/// The largest window here: large enough never to be reached.
 const MAX_CWND: f64 = 1e6;
 
 /// An event of one of several flows.
@@ -147,7 +147,9 @@ proptest! {
         for name in NAMES {
             run(name, &Settings::default(), &script, |before, control, op| {
                 let may_grow = match op {
-                    Op::Ack { cwnd_limited, .. } => *cwnd_limited && before.phase != Phase::Recovery,
+                    Op::Ack { cwnd_limited, .. } => {
+                        *cwnd_limited && before.phase != Phase::Recovery
+                    }
                     Op::SpuriousLoss => true,
                     // The least ssthresh is two packets, and a window after a timeout is one.
                     Op::Loss => before.cwnd < 2.0,
@@ -179,7 +181,8 @@ proptest! {
         for name in NAMES {
             run(name, &Settings::default(), &script, |_, control, op| {
                 if let Op::Timeout { .. } = op {
-                    assert_eq!((control.cwnd(), control.flow().phase), (LEAST_CWND, Phase::Loss), "{name}");
+                    let after = (control.cwnd(), control.flow().phase);
+                    assert_eq!(after, (LEAST_CWND, Phase::Loss), "{name}");
                 }
             });
         }
@@ -209,13 +212,16 @@ proptest! {
         }
     }
 
-    /// Together the flows of LIA grow, per round trip of the best one, no faster than one Reno flow there would.
+    /// Together the flows of LIA grow, per round trip of the best one, no faster than one Reno flow
+    /// there would.
     #[test]
     fn lia_as_a_whole_is_no_more_aggressive_than_its_best_path(bond in bond()) {
         // RFC 6356, section 3: the purpose of alpha. With equal loss rates p on all paths, a window
         // in equilibrium has increase = p w / 2 on each; the sum of w / rtt then equals that of
         // Reno on the path where it is largest.
-        let steps: Vec<f64> = (0..bond.len()).map(|flow| steady("lia", &[], &bond).ack(flow, 1)).collect();
+        let steps: Vec<f64> = (0..bond.len())
+            .map(|flow| steady("lia", &[], &bond).ack(flow, 1))
+            .collect();
         let rate: f64 = bond.iter().map(|&(cwnd, rtt)| cwnd / seconds(rtt)).sum();
         let best = bond.iter().map(|&(cwnd, rtt)| cwnd / seconds(rtt).powi(2)).fold(0.0, f64::max);
         for step in steps {
@@ -224,7 +230,10 @@ proptest! {
     }
 
     #[test]
-    fn cs218_is_lia_until_the_sixth_acknowledgement_and_at_best_twice_it(bond in bond(), spread in 0..200u64) {
+    fn cs218_is_lia_until_the_sixth_acknowledgment_and_at_most_twice_it(
+        bond in bond(),
+        spread in 0..200u64,
+    ) {
         let mut lia = steady("lia", &[], &bond);
         let mut cs218 = steady("cs218", &[], &bond);
         cs218.repaired_loss(0);
@@ -238,7 +247,8 @@ proptest! {
             if count < 6 {
                 assert_close(step, plain);
             } else {
-                prop_assert!(step >= plain - 1e-12 && step <= 2.0 * plain + 1e-12, "{count}: {plain} {step}");
+                let range = plain - 1e-12..=2.0 * plain + 1e-12;
+                prop_assert!(range.contains(&step), "{count}: {plain} {step}");
             }
         }
     }
@@ -312,7 +322,7 @@ fn rates(name: &str, assignments: &[&str], paths: &[(u64, u64)]) -> Vec<f64> {
 
 /// RFC 6356, section 2, goal 2, in its simplest case: equal paths.
 #[test]
-fn on_two_equal_paths_a_fair_bond_takes_what_one_flow_does() {
+fn a_fair_bond_takes_the_share_of_one_flow_on_two_equal_paths() {
     let paths = [(50, 500), (50, 500)];
     let reno = rates("reno", &[], &paths[..1])[0];
     let times_reno = |name, assignments: &[&str]| {
@@ -326,25 +336,23 @@ fn on_two_equal_paths_a_fair_bond_takes_what_one_flow_does() {
         ("rtt-compensator", 1.0),
         ("olia", 1.0),
         ("balia", 1.0),
-        // Twice a window of sqrt(a) of Reno's, a = 1 / sqrt(2)
+        // Twice a window of sqrt(a) times Reno's, a = 1 / sqrt(2)
         ("ewtcp", 1.68),
     ] {
         let found = times_reno(name, &[]);
         assert!(
             (found / expected - 1.0).abs() < 0.1,
-            "{name}: {found} times Reno instead of {expected}"
+            "{name}: {found} times Reno, expected {expected}"
         );
     }
     let found = times_reno("ewtcp", &["sqrt_power=4"]);
-    assert!(
-        (found - 1.0).abs() < 0.1,
-        "1 / n^2 is what makes it fair: {found}"
-    );
+    assert!((found - 1.0).abs() < 0.1, "fair with 1 / n^2: {found}");
 }
 
-/// RFC 6356, section 2: goal 1, as much as on the best path, and goal 2, on no path more than Reno there.
+/// RFC 6356, section 2: goal 1, as much as on the best path, and goal 2, no path with more than
+/// Reno there.
 #[test]
-fn lia_takes_what_reno_does_on_its_best_path_and_nowhere_more() {
+fn lia_equals_reno_on_its_best_path_and_never_exceeds_it() {
     // Wi-Fi: fast and lossy; 3G: slow and clean. By 1.2 / (rtt sqrt(p)), Wi-Fi is the better one.
     let paths = [(10, 50), (100, 1000)];
     let reno: Vec<f64> = paths
@@ -378,7 +386,7 @@ fn traffic_moves_away_from_congestion() {
         rates[1] / (rates[0] + rates[1])
     };
     let [uncoupled, lia, olia, coupled] = ["uncoupled", "lia", "olia", "coupled"].map(share);
-    // 1/sqrt(p) on each path, then 1/p, then next to nothing
+    // 1/sqrt(p) on each path, then 1/p, then almost nothing
     assert!((0.2..0.3).contains(&uncoupled), "{uncoupled}");
     assert!((0.07..0.15).contains(&lia), "{lia}");
     assert!(olia < lia, "{olia} {lia}");

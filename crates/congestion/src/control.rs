@@ -10,7 +10,8 @@ use crate::window::Window;
 /// Limits the packets in flight of one flow.
 ///
 /// The TCP model (or the kernel) detects acknowledgments and losses, reports them here, and repairs
-/// the losses. [The crate's documentation](crate#the-law) says when each method is called.
+/// the losses. [The crate's documentation](crate#rules-for-callers) says when each method is
+/// called.
 pub trait CongestionControl: Debug + Send {
     /// The name by which it is chosen.
     fn name(&self) -> &str;
@@ -83,10 +84,10 @@ pub trait CongestionControl: Debug + Send {
     }
 }
 
-/// An acknowledgement of new data.
+/// An acknowledgment of new data.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ack {
-    /// When it arrived.
+    /// Time of arrival.
     pub now: Instant,
     /// Packets acknowledged for the first time.
     pub acked: u32,
@@ -107,14 +108,14 @@ pub struct Ack {
 /// A loss, without a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// When it was detected.
+    /// Time of detection.
     pub now: Instant,
 }
 
 /// The retransmission timer fired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeout {
-    /// When it fired.
+    /// Time of the timeout.
     pub now: Instant,
     /// It fired before without an acknowledgment since: ssthresh stays (RFC 5681, section 3.1).
     pub repeated: bool,
@@ -123,7 +124,7 @@ pub struct Timeout {
 /// A time without data in flight and without data to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Idle {
-    /// When it ended.
+    /// End of the idle time.
     pub now: Instant,
     /// Its length.
     pub lasted: Duration,

@@ -20,7 +20,7 @@ pub struct Coupled {
 impl Algorithm for Coupled {
     const INFO: Info = Info {
         name: "coupled",
-        about: "all windows as one: everything moves to the path with the fewest losses",
+        about: "all windows change as one: traffic moves to the path with the fewest losses",
         source: "Wischik et al., NSDI 2011 (COUPLED)",
         coupled: true,
     };
@@ -68,7 +68,7 @@ impl Coupled {
     }
 
     fn after_loss(&self, siblings: &Siblings<'_>) -> f64 {
-        // CS 218 report, section 1; the floor is the window's
+        // CS 218 report, section 1; the window enforces the minimum
         self.cwnd() - self.total(siblings) / 2.0
     }
 }

@@ -5,8 +5,9 @@
 //! round-trip time over the last one.
 //!
 //! Readings: the report's "CWND = alpha + DWND" is the increase, not the window, and replaces alpha
-//! in LIA's; like LIA's it stays below Reno's unless `capped` is off. The best round-trip time is
-//! updated before use, as "at best twice" requires. Acknowledgments in recovery do not count.
+//! in LIA's increase. Like LIA's it stays below Reno's unless `capped` is off. The best round-trip
+//! time is updated before use, as "at best twice" requires. Acknowledgments in recovery do not
+//! count.
 
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ parameters! {
         /// Acknowledgments in a row after which a path counts as free (CS 218 report, section
         /// 3.2.3).
         pub acks: u32 = 5, 0..=1_000_000;
-        /// Never be more aggressive than Reno, as LIA; the report does not say.
+        /// Never be more aggressive than Reno, as LIA; the report does not specify this.
         pub capped: bool = true, false..=true;
     }
 }
@@ -34,7 +35,7 @@ parameters! {
 pub struct Cs218 {
     window: Window,
     parameters: Cs218Parameters,
-    /// Acknowledgements since the last loss: ackCount.
+    /// Acknowledgments since the last loss: ackCount.
     acks: u32,
     /// The last round-trip time measured.
     last_rtt: Option<Duration>,
@@ -44,7 +45,8 @@ impl Algorithm for Cs218 {
     const INFO: Info = Info {
         name: "cs218",
         about: "LIA, up to twice as fast on paths without losses and with low delay",
-        source: "CS 218 project report, \"Improving multipath TCP congestion control\", 2017, section 3.2.3",
+        source: "CS 218 project report, \"Improving multipath TCP congestion control\", 2017, \
+            section 3.2.3",
         coupled: true,
     };
     type Parameters = Cs218Parameters;
@@ -131,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sixth_acknowledgement_in_a_row_adds_the_delay_window() {
+    fn the_sixth_acknowledgment_in_a_row_adds_the_delay_window() {
         let mut bond = bond(&[]);
         for ack in 1..=5 {
             assert_close(step(&mut bond), 0.032);
@@ -154,7 +156,7 @@ mod tests {
 
     #[test]
     fn the_cap_is_renos_step() {
-        // alpha is nearly 1 with a negligible sibling: twice that is above Reno's step
+        // alpha is nearly 1 with a negligible sibling: twice that exceeds Reno's step
         let flows = [(10.0, 100), (1.0, 1000)];
         let mut capped = steady("cs218", &["acks=0"], &flows);
         assert_close(capped.ack(0, 1), 0.1);
@@ -164,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn acknowledgements_in_recovery_do_not_count() {
+    fn acknowledgments_in_recovery_do_not_count() {
         let mut bond = bond(&[]);
         bond.lose(0);
         for _ in 0..20 {

@@ -1,9 +1,9 @@
 //! CUBIC: the window follows a cubic curve in time with its plateau at the window of the last loss.
 //!
-//! Source: RFC 9438. The curve does not depend on the round-trip time, so that long paths catch up.
-//! On short paths, where Reno would be faster, it behaves as Reno.
+//! Source: RFC 9438. The curve does not depend on the round-trip time, so long paths catch up. On
+//! short paths, where Reno would be faster, it behaves like Reno.
 //!
-//! Constants and equations are the RFC's; windows are in packets, times in seconds.
+//! Constants and equations are those of the RFC; windows are in packets, times in seconds.
 
 use crate::Instant;
 use crate::control::{Ack, CongestionControl, Idle, Loss, Timeout, has_window};
@@ -16,13 +16,13 @@ use crate::window::{Window, WindowParameters};
 parameters! {
     /// Parameters of CUBIC.
     pub struct CubicParameters {
-        /// How steep the curve is, in packets per cubic second (C; RFC 9438, section 5.1).
+        /// Steepness of the curve, in packets per cubic second (C; RFC 9438, section 5.1).
         pub c: f64 = 0.4, 0.001..=100.0;
         /// Share of the window that remains after a loss (RFC 9438, section 4.6).
         pub beta: f64 = 0.7, 0.1..=0.95;
         /// Release bandwidth when losses occur at ever smaller windows (RFC 9438, section 4.7).
         pub fast_convergence: bool = true, false..=true;
-        /// Never be slower than Reno would be (RFC 9438, section 4.3).
+        /// Never be slower than Reno (RFC 9438, section 4.3).
         pub reno_friendly: bool = true, false..=true;
     }
 }
@@ -43,17 +43,17 @@ struct Curve {
     w_max: f64,
     /// cwnd_prior: the window when ssthresh was last set. 0 before.
     cwnd_prior: f64,
-    /// The stage of congestion avoidance under way.
+    /// The current stage of congestion avoidance.
     epoch: Option<Epoch>,
-    /// A timeout was the last congestion event: the next epoch starts flat.
+    /// The last congestion event was a timeout: the next epoch starts flat.
     after_timeout: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
-    /// When it began, plus the time during which the window was unused.
+    /// Its start, plus the time during which the window was unused.
     start: Instant,
-    /// The last acknowledgement.
+    /// Time of the last acknowledgment.
     last: Instant,
     /// K: seconds until the curve reaches its plateau.
     k: f64,
@@ -64,7 +64,8 @@ struct Epoch {
 impl Algorithm for Cubic {
     const INFO: Info = Info {
         name: "cubic",
-        about: "a cubic curve in time around the last loss: the default of Linux, Windows and macOS",
+        about: "a cubic curve in time around the last loss: the default of Linux, Windows and \
+            macOS",
         source: "RFC 9438",
         coupled: false,
     };
@@ -95,7 +96,7 @@ impl CongestionControl for Cubic {
     fn on_ack(&mut self, ack: &Ack, _siblings: &Siblings<'_>) {
         self.window.measure(ack);
         if !self.window.may_grow(ack) {
-            self.stand_still(ack.now);
+            self.pause_curve(ack.now);
             return;
         }
         let acked = self.window.slow_start(ack);
@@ -105,7 +106,7 @@ impl CongestionControl for Cubic {
     }
 
     fn on_loss(&mut self, _loss: &Loss, _siblings: &Siblings<'_>) {
-        self.remember_loss();
+        self.record_loss();
         // RFC 9438, section 4.6
         self.window
             .enter_recovery(self.parameters.beta * self.curve.cwnd_prior);
@@ -113,7 +114,7 @@ impl CongestionControl for Cubic {
 
     fn on_rto(&mut self, timeout: &Timeout, _siblings: &Siblings<'_>) {
         if !timeout.repeated {
-            self.remember_loss();
+            self.record_loss();
             self.curve.after_timeout = true;
         }
         // RFC 9438, section 4.8
@@ -138,13 +139,13 @@ impl CongestionControl for Cubic {
 
     fn on_idle_end(&mut self, idle: &Idle) {
         self.window.decay(idle);
-        self.stand_still(idle.now);
+        self.pause_curve(idle.now);
     }
 }
 
 impl Cubic {
     /// Records the window and the next curve's plateau at a loss.
-    fn remember_loss(&mut self) {
+    fn record_loss(&mut self) {
         self.before = Some(self.curve);
         let cwnd = self.window.cwnd();
         let CubicParameters { beta, .. } = self.parameters;
@@ -164,7 +165,7 @@ impl Cubic {
 
     /// The window was unused until now: the curve does not advance (RFC 9438, section 4.2 excludes
     /// such times from t).
-    fn stand_still(&mut self, now: Instant) {
+    fn pause_curve(&mut self, now: Instant) {
         if let Some(epoch) = &mut self.curve.epoch {
             epoch.start += now.saturating_sub(epoch.last);
             epoch.last = now;
@@ -185,14 +186,14 @@ impl Cubic {
         if slower && self.parameters.reno_friendly {
             self.window.set_cwnd(epoch.w_est);
         } else {
-            // RFC 9438, sections 4.4 and 4.5, for each packet that is acknowledged
+            // RFC 9438, sections 4.4 and 4.5, for each acknowledged packet
             let step = acked * (target - cwnd) / cwnd;
             self.window.grow(step.min(target - cwnd));
         }
         self.curve.epoch = Some(epoch);
     }
 
-    /// Congestion avoidance begins.
+    /// Starts congestion avoidance.
     fn begin_epoch(&mut self, now: Instant) -> Epoch {
         let cwnd = self.window.cwnd();
         let curve = &mut self.curve;
@@ -200,7 +201,8 @@ impl Cubic {
             // RFC 9438, section 4.10: slow start ended without a loss
             curve.cwnd_prior = cwnd;
         }
-        // RFC 9438, sections 4.8 and 4.10: after a timeout, and without a loss, the curve begins at its plateau
+        // RFC 9438, sections 4.8 and 4.10: after a timeout, and without a loss, the curve starts at
+        // its plateau
         if std::mem::take(&mut curve.after_timeout) || curve.w_max < cwnd {
             curve.w_max = cwnd;
         }

@@ -1,4 +1,4 @@
-//! TCP Edinburgh (the abstract calls it Eindhoven): WhiteHaul without its flaws.
+//! TCP Edinburgh (called Eindhoven in the abstract): WhiteHaul without its flaws.
 //!
 //! Source: the dissertation on WhiteHaul-based spectrum aggregation in Wi-Fi bands, section 5.3,
 //! which repairs the findings of section 4.4. Its code is not published.
@@ -7,8 +7,8 @@
 //! | --- | --- |
 //! | infinite initial threshold, slow start by HyStart++ | the same |
 //! | the window may grow after a delay spike | only the delay of the last round counts |
-//! | the advertised window should not be fixed | recent delivery rate times base round-trip time and a part of the budget |
-//! | the budget should not be fixed | a part of the base round-trip time, within limits |
+//! | no fixed advertised window | recent delivery rate times base rtt plus a part of the budget |
+//! | no fixed budget | a part of the base round-trip time, within limits |
 //!
 //! The window grows fast until the queue holds half the budget, then slowly; above the budget it
 //! falls back to half.
@@ -33,9 +33,9 @@ parameters! {
     pub struct EdinburghParameters {
         /// The queueing budget as a multiple of the base round-trip time.
         pub budget_share: f64 = 1.0, 0.0..=100.0;
-        /// Least queueing budget.
+        /// Smallest queueing budget.
         pub budget_min: Duration = ms(20), ms(1)..=ms(10_000);
-        /// Most queueing budget.
+        /// Largest queueing budget.
         pub budget_max: Duration = ms(200), ms(1)..=ms(10_000);
         /// The part of the budget that the advertised window may fill.
         pub fill: f64 = 0.5, 0.0..=1.0;
@@ -59,14 +59,14 @@ pub struct Edinburgh {
     round: Round,
     delays: Delays,
     delivery: Delivery,
-    /// Packets per round trip that the window grows by.
+    /// Growth of the window in packets per round trip.
     alpha: f64,
 }
 
 /// Recent delivery rates of the path.
 #[derive(Clone, Debug, Default)]
 struct Delivery {
-    /// When this round began, and the packets acknowledged in it.
+    /// Start of this round, and the packets acknowledged in it.
     since: Option<Instant>,
     acked: u64,
     /// Packets per second in the last rounds; the oldest is overwritten.
@@ -77,7 +77,8 @@ struct Delivery {
 impl Algorithm for Edinburgh {
     const INFO: Info = Info {
         name: "edinburgh",
-        about: "WhiteHaul repaired: the window grows again after a delay spike, limits follow the path",
+        about: "WhiteHaul repaired: the window grows again after a delay spike, limits follow the \
+            path",
         source: "the WhiteHaul dissertation, section 5.3; RFC 9406",
         coupled: false,
     };
@@ -193,7 +194,7 @@ impl Delivery {
         (self.since, self.acked) = (Some(now), 0);
     }
 
-    /// Data acknowledged now was sent before: the next round is not measured.
+    /// Acknowledgments that arrive now are for data sent earlier: the next round is not measured.
     fn restart(&mut self) {
         self.since = None;
     }
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn it_leaves_the_clamp_that_whitehaul_stays_in() {
+    fn it_leaves_the_clamp_of_whitehaul() {
         for rounds in [10, 40, 100] {
             let whitehaul = spike("whitehaul", 300.0, 20, 120, rounds);
             assert!((100.0..=101.0).contains(&whitehaul.cwnd(0)), "{rounds}");
@@ -244,8 +245,9 @@ mod tests {
     }
 
     #[test]
-    fn above_the_budget_the_window_is_what_the_path_carried() {
-        // 300 packets in 20 ms: 15,000 packets/s. The budget is 20 ms, so that many in 20 + 10 ms.
+    fn above_the_budget_the_window_follows_the_delivery_rate() {
+        // 300 packets in 20 ms: 15,000 packets/s. The budget is 20 ms, so the window holds 20 + 10
+        // ms at that rate.
         let mut edinburgh = steady("edinburgh", &[], &[(600.0, 20)]);
         edinburgh.rounds(0, 2);
         edinburgh.place(0, 300.0);
@@ -267,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn it_grows_fast_where_the_queue_is_short_and_slowly_where_it_is_not() {
+    fn it_grows_fast_with_a_short_queue_and_slowly_otherwise() {
         let grown = |rtt: u64| {
             let mut edinburgh = steady("edinburgh", &[], &[(300.0, 20)]);
             edinburgh.set_rtt(0, ms(rtt));

@@ -1,9 +1,9 @@
-//! EWTCP, equally weighted TCP: each of n flows is a weaker Reno, so that together they are about
-//! one.
+//! EWTCP, equally weighted TCP: n flows, each a weaker Reno, that together are about as aggressive
+//! as one.
 //!
 //! Source: Honda et al., "Multipath congestion control for shared bottleneck", PFLDNeT 2009, in the
 //! form of Wischik et al., NSDI 2011, and section 1 of the CS 218 report: a / w for each
-//! acknowledgment, a = 1 / sqrt(n). It knows only the number of its siblings, so it does not move
+//! acknowledgment, a = 1 / sqrt(n). It uses only the number of its siblings, so it does not move
 //! away from congestion.
 
 use crate::control::{Ack, CongestionControl, has_window};
@@ -16,8 +16,8 @@ use crate::window::Window;
 parameters! {
     /// Parameters of EWTCP.
     pub struct EwtcpParameters {
-        /// The weight of a flow among n is 1 / sqrt(n) to this power: 1 as in the paper, 4 for 1 / n^2 as in
-        /// some programs, 0 for Reno on each path.
+        /// The weight of a flow among n is 1 / sqrt(n) to this power: 1 as in the paper, 4 for 1 /
+        /// n^2 as in some programs, 0 for Reno on each path.
         pub sqrt_power: u32 = 1, 0..=8;
     }
 }
@@ -32,7 +32,8 @@ pub struct Ewtcp {
 impl Algorithm for Ewtcp {
     const INFO: Info = Info {
         name: "ewtcp",
-        about: "each of n flows grows by a part of Reno's step: fair, but does not avoid congestion",
+        about: "each of n flows grows by a part of Reno's step: fair, but does not avoid \
+            congestion",
         source: "Honda et al., PFLDNeT 2009; Wischik et al., NSDI 2011 (EWTCP)",
         coupled: true,
     };
@@ -69,7 +70,7 @@ mod tests {
     use crate::fixture::{assert_close, steady};
 
     #[test]
-    fn each_of_n_flows_takes_its_part_of_renos_step() {
+    fn each_of_n_flows_takes_its_share_of_renos_step() {
         let step = |assignments: &[&str], flows: &[(f64, u64)]| {
             steady("ewtcp", assignments, flows).ack(0, 1)
         };

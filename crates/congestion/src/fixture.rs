@@ -1,4 +1,4 @@
-//! Shorthands of the tests for a [`Player`].
+//! Test helpers for a [`Player`].
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ pub(crate) fn ms(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-/// The settings `key=value` of a list.
+/// Settings from a list of `key=value`.
 pub(crate) fn settings(assignments: &[&str]) -> Settings {
     let mut settings = Settings::default();
     for assignment in assignments {
@@ -23,7 +23,8 @@ pub(crate) fn fresh(name: &str, assignments: &[&str], rtts: &[Duration]) -> Play
     Player::new(name, &settings(assignments), rtts).expect("an algorithm")
 }
 
-/// In congestion avoidance, with these windows and round-trip times in milliseconds, all measured.
+/// Flows in congestion avoidance with these windows and round-trip times in milliseconds, all
+/// measured.
 pub(crate) fn steady(name: &str, assignments: &[&str], flows: &[(f64, u64)]) -> Player {
     let rtts: Vec<_> = flows.iter().map(|&(_, rtt)| ms(rtt)).collect();
     let mut player = fresh(name, assignments, &rtts);
@@ -44,12 +45,12 @@ impl Player {
     }
 }
 
-/// Panics unless two numbers are the same but for rounding.
+/// Panics unless two numbers are equal within rounding errors.
 #[track_caller]
 pub(crate) fn assert_close(got: f64, expected: f64) {
     let error = (got - expected).abs();
     assert!(
         error <= 1e-9 * expected.abs().max(1.0),
-        "{got} instead of {expected}"
+        "{got}, expected {expected}"
     );
 }

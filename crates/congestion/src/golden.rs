@@ -7,7 +7,7 @@ use crate::NAMES;
 use crate::fixture::{fresh, ms};
 use crate::player::Player;
 
-/// A step and the head of its column.
+/// A step and the title of its column.
 type Step = (&'static str, fn(&mut Player));
 
 /// Events of the first of two flows (base round-trip times 40 and 60 ms), in order.

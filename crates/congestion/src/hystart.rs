@@ -1,9 +1,9 @@
 //! HyStart++ (RFC 9406): leaves the first slow start when the delay grows, before packets are lost.
 //!
 //! Slow start doubles the window until it has filled the queue, and then loses up to a window.
-//! HyStart++ compares the minimum round-trip time of each round with that of the round before. When
-//! it has grown, slow start continues at a quarter of the pace for some rounds (conservative slow
-//! start), in case of jitter. If the delay stays, it ends.
+//! HyStart++ compares the minimum round-trip time of each round with that of the previous round.
+//! When it has grown, slow start continues at a quarter of the pace for some rounds (conservative
+//! slow start), in case the growth was jitter. If the delay stays, slow start ends.
 //!
 //! It is part of the [`Window`](crate::Window): every algorithm with `hystart` set has it.
 
@@ -20,19 +20,19 @@ const fn ms(count: u64) -> Duration {
 parameters! {
     /// The constants of RFC 9406, section 4.3.
     pub struct HystartParameters, "hystart_" {
-        /// Least growth of the delay that counts (MIN_RTT_THRESH).
+        /// Smallest growth of the delay that counts (MIN_RTT_THRESH).
         pub min_rtt_threshold: Duration = ms(4), ms(0)..=ms(1_000);
         /// Growth of the delay that always counts (MAX_RTT_THRESH).
         pub max_rtt_threshold: Duration = ms(16), ms(0)..=ms(10_000);
         /// Between the two, the delay must grow by this part of itself (MIN_RTT_DIVISOR).
         pub min_rtt_divisor: u32 = 8, 1..=1_000;
-        /// Samples that a round needs before it is judged (N_RTT_SAMPLE).
+        /// Samples required to evaluate a round (N_RTT_SAMPLE).
         pub samples: u32 = 8, 1..=1_000;
         /// Divisor of the growth in conservative slow start (CSS_GROWTH_DIVISOR).
         pub css_growth_divisor: u32 = 4, 1..=1_000;
         /// Rounds of conservative slow start before it ends (CSS_ROUNDS).
         pub css_rounds: u32 = 5, 1..=1_000;
-        /// Most packets that one acknowledgment counts for (L; infinite where packets are paced).
+        /// Maximum number of packets counted per acknowledgment (L; infinite with pacing).
         pub growth_limit: u32 = 8, 1..=1_000_000;
     }
 }
@@ -55,7 +55,7 @@ pub struct Hystart {
 struct Conservative {
     /// cssBaselineMinRtt: below it the delay has not grown.
     baseline: Duration,
-    /// Rounds that have ended in it.
+    /// Rounds completed in it.
     rounds: u32,
 }
 
@@ -92,7 +92,7 @@ impl Hystart {
             self.current = Some(self.current.map_or(rtt, |least| least.min(rtt)));
             self.samples += 1;
         }
-        self.judge();
+        self.evaluate();
         growth
     }
 
@@ -104,13 +104,13 @@ impl Hystart {
         rounds >= self.parameters.css_rounds
     }
 
-    /// Whether it is conservative slow start.
+    /// Whether slow start is conservative.
     pub fn is_conservative(&self) -> bool {
         self.conservative.is_some()
     }
 
     /// Compares this round with the last one, or with the baseline.
-    fn judge(&mut self) {
+    fn evaluate(&mut self) {
         let Some(current) = self.current else { return };
         if self.samples < self.parameters.samples {
             return;
@@ -128,7 +128,7 @@ impl Hystart {
         }
     }
 
-    /// Growth of the delay in a round that counts: RttThresh.
+    /// Growth of the delay that counts, after a round of `last`: RttThresh.
     fn threshold(&self, last: Duration) -> Duration {
         let parameters = &self.parameters;
         let part = last / parameters.min_rtt_divisor;
@@ -141,7 +141,7 @@ impl Hystart {
 mod tests {
     use super::*;
 
-    /// A slow start in which every round has `window` acknowledgements of one packet each.
+    /// A slow start in which every round has `window` acknowledgments of one packet each.
     struct Rounds {
         hystart: Hystart,
         sent: u64,
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_delay_ends_nothing() {
+    fn a_steady_delay_does_not_end_slow_start() {
         let mut rounds = Rounds::new();
         for _ in 0..20 {
             assert_eq!(rounds.round(ms(40), 10), 10.0);
@@ -183,7 +183,7 @@ mod tests {
     fn a_delay_that_grows_and_stays_ends_slow_start_after_five_rounds() {
         let mut rounds = Rounds::new();
         rounds.round(ms(40), 10);
-        // 40 / 8 = 5 ms more; the eighth sample decides, two are counted at a quarter.
+        // 40 / 8 = 5 ms more; the eighth sample decides, so two packets grow at a quarter.
         assert_eq!(rounds.round(ms(45), 10), 8.5);
         for round in 1..5 {
             assert_eq!(rounds.round(ms(45), 10), 2.5, "{round}");
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_ends_nothing() {
+    fn jitter_does_not_end_slow_start() {
         let mut rounds = Rounds::new();
         rounds.round(ms(40), 10);
         rounds.round(ms(60), 10);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn seven_samples_decide_nothing() {
+    fn seven_samples_are_too_few() {
         let mut rounds = Rounds::new();
         rounds.round(ms(40), 7);
         rounds.round(ms(400), 7);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn one_acknowledgement_counts_for_eight_packets_at_most() {
+    fn one_acknowledgment_counts_for_at_most_eight_packets() {
         let mut hystart = Hystart::new(HystartParameters::default());
         let ack = Ack {
             now: Duration::ZERO,

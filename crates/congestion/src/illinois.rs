@@ -1,4 +1,5 @@
-//! TCP Illinois: the more queueing delay, the smaller the steps up and the larger the step down.
+//! TCP Illinois: the higher the queueing delay, the smaller the steps up and the larger the step
+//! down.
 //!
 //! Source: Liu, Basar and Srikant, "TCP-Illinois: a loss- and delay-based congestion control
 //! algorithm for high-speed networks", VALUETOOLS 2006, with the constants and safeguards of Linux'
@@ -49,7 +50,7 @@ pub struct Illinois {
     parameters: IllinoisParameters,
     round: Round,
     delays: Delays,
-    /// Packets per round trip that the window grows by.
+    /// Growth of the window in packets per round trip.
     alpha: f64,
     /// Share of the window that a loss costs.
     beta: f64,
@@ -61,7 +62,7 @@ pub struct Illinois {
 impl Algorithm for Illinois {
     const INFO: Info = Info {
         name: "illinois",
-        about: "losses decide when, delays by how much: for fast long paths",
+        about: "for fast long paths: losses trigger a change of the window, delays set its size",
         source: "Liu, Basar and Srikant, VALUETOOLS 2006; tcp_illinois.c of Linux",
         coupled: false,
     };
@@ -94,7 +95,7 @@ impl CongestionControl for Illinois {
             self.delays.begin_round();
         }
         let acked = self.window.acknowledge(ack);
-        // Liu et al.: alpha / w for each acknowledgement
+        // Liu et al.: alpha / w for each acknowledgment
         self.window.grow(acked * self.alpha / self.cwnd());
     }
 
@@ -183,7 +184,8 @@ mod tests {
 
     #[test]
     fn alpha_falls_from_10_to_0_3_as_the_delay_grows() {
-        // Of a largest delay of 100 ms, 1 ms is low; k1 = 99 * 3 / 9.7 and k2 = 99 * 0.3 / 9.7 - 1.
+        // With a largest delay of 100 ms, 1 ms is low; k1 = 99 * 3 / 9.7 and k2 = 99 * 0.3 / 9.7 -
+        // 1.
         let table = [
             (0.001, 10.0),
             (0.001_000_1, 9.999_7),
@@ -211,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn five_rounds_of_low_delay_bring_the_largest_step_back() {
+    fn five_rounds_of_low_delay_restore_the_largest_step() {
         let mut illinois = illinois();
         illinois.alpha = illinois.alpha(0.1, 0.1);
         for _ in 1..5 {
@@ -222,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn small_windows_are_renos() {
+    fn small_windows_grow_as_in_reno() {
         let mut bond = steady("illinois", &[], &[(14.0, 100)]);
         bond.round(0);
         bond.place(0, 14.0);
@@ -243,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn delay_makes_the_steps_small_and_the_losses_dear() {
+    fn delay_shrinks_steps_and_raises_the_cost_of_losses() {
         let mut bond = steady("illinois", &[], &[(80.0, 100)]);
         bond.round(0);
         bond.set_rtt(0, ms(200));

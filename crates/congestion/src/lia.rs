@@ -1,5 +1,4 @@
-//! LIA, the linked increases: together the flows take as much as one TCP flow on the best path
-//! would.
+//! LIA, the linked increases: together the flows are as fast as one TCP flow on the best path.
 //!
 //! Source: RFC 6356. The flows share the increase by alpha, and none is more aggressive on its path
 //! than Reno. A single flow is Reno.
@@ -63,7 +62,7 @@ mod tests {
     use crate::fixture::{assert_close, steady};
 
     #[test]
-    fn the_increase_is_that_of_the_equations() {
+    fn the_increase_matches_the_equations() {
         // alpha = 30 * max(10/0.1^2, 20/0.05^2) / (10/0.1 + 20/0.05)^2 = 30 * 8000 / 500^2 = 0.96
         for name in ["lia", "rtt-compensator"] {
             let mut bond = steady(name, &[], &[(10.0, 100), (20.0, 50)]);
@@ -75,7 +74,8 @@ mod tests {
 
     #[test]
     fn no_path_grows_faster_than_reno() {
-        // alpha / total = max(2/0.01^2, 100/1^2) / (200 + 100)^2 = 2/9 for each packet, where Reno takes 0.01
+        // alpha / total = max(2/0.01^2, 100/1^2) / (200 + 100)^2 = 2/9 for each packet, where Reno
+        // takes 0.01
         let mut bond = steady("lia", &[], &[(2.0, 10), (100.0, 1000)]);
         assert_close(bond.ack(1, 1), 0.01);
         bond.place(1, 100.0);

@@ -1,8 +1,10 @@
-//! Congestion controls of TCP and multipath TCP: a readable reference of each algorithm, as a pure state machine.
+//! Congestion controls of TCP and multipath TCP: a readable reference of each algorithm, as a pure
+//! state machine.
 //!
-//! This crate knows no socket, no clock, no thread and no source of randomness. Something that keeps a TCP connection (a
-//! simulator, a script, a test) says what was acknowledged and lost, and when; the algorithm answers with a window. The
-//! same events give the same windows on every machine: only operations that IEEE 754 defines to the last bit are used.
+//! This crate uses no socket, clock, thread or source of randomness. The owner of a TCP connection
+//! (a simulator, a script, a test) reports acknowledgments and losses with their times; the
+//! algorithm answers with a window. The same events give the same windows on every machine: the
+//! crate uses only operations that IEEE 754 defines to the last bit.
 //!
 //! ```
 //! use std::time::Duration;
@@ -29,39 +31,48 @@
 //!
 //! # Units
 //!
-//! Windows and thresholds are in packets of one MSS and are real numbers, as in the papers; the whole part of `cwnd` may
-//! be in flight. Kernels count whole packets, so that their windows differ by rounding. Times are
-//! [`Duration`](core::time::Duration)s; a moment ([`Instant`]) is one since an epoch of the caller's choice.
+//! Windows and thresholds are in packets of one MSS and are real numbers, as in the papers; the
+//! whole part of `cwnd` may be in flight. Kernels count whole packets, so their windows differ by
+//! rounding. Times are [`Duration`](core::time::Duration)s; an [`Instant`] is the time since an
+//! epoch of the caller's choice.
 //!
-//! # The law
+//! # Rules for callers
 //!
-//! Time never runs backwards. For each flow:
+//! Time never runs backwards. For each flow, call:
 //!
-//! - [`on_ack`](CongestionControl::on_ack) for every acknowledgement of new data, cumulative or selective, in recovery too.
-//! - [`on_loss`](CongestionControl::on_loss) when a loss is detected outside of recovery: once, however many packets of
-//!   that window are lost. The window is reduced at once; a model that lets the flight shrink gradually (PRR) aims at
-//!   it. During recovery the window does not grow.
-//! - [`on_rto`](CongestionControl::on_rto) each time that the retransmission timer fires, in recovery too.
-//! - [`on_recovery_exit`](CongestionControl::on_recovery_exit) when everything is acknowledged that had been sent when the
-//!   loss was detected or the timer fired; before the `on_ack` of the same acknowledgement.
-//! - [`on_spurious_loss`](CongestionControl::on_spurious_loss) in place of the former, if nothing had been lost. A model that
-//!   cannot tell never calls it.
-//! - [`on_idle_end`](CongestionControl::on_idle_end) before the first packet after a time without anything in flight.
+//! - [`on_ack`](CongestionControl::on_ack) for every acknowledgment of new data, cumulative or
+//!   selective, in recovery too.
+//! - [`on_loss`](CongestionControl::on_loss) when a loss is detected outside of recovery: once,
+//!   however many packets of that window are lost. The window is reduced at once; a model that
+//!   reduces the data in flight gradually (PRR) uses it as the target. During recovery the window
+//!   does not grow.
+//! - [`on_rto`](CongestionControl::on_rto) each time that the retransmission timer fires, in
+//!   recovery too.
+//! - [`on_recovery_exit`](CongestionControl::on_recovery_exit) when all data is acknowledged that
+//!   had been sent when the loss was detected or the timer fired; before the `on_ack` of the same
+//!   acknowledgment.
+//! - [`on_spurious_loss`](CongestionControl::on_spurious_loss) in place of the former, if nothing
+//!   had been lost. A model that cannot detect this never calls it.
+//! - [`on_idle_end`](CongestionControl::on_idle_end) before the first packet after a time without
+//!   data in flight.
 //!
-//! Then read [`cwnd`](CongestionControl::cwnd). Other calls change nothing. [`player`] keeps this law in a hundred lines, for
-//! flows without a network.
+//! Then read [`cwnd`](CongestionControl::cwnd). No other call changes it. [`player`] implements
+//! these rules in a hundred lines, for flows without a network.
 //!
 //! # Siblings
 //!
-//! A coupled algorithm looks at the other flows of its bond. Whoever drives them keeps one [`Flow`] for each, renewed
-//! after each event:
+//! A coupled algorithm reads the state of the other flows of its bond. The caller keeps one
+//! [`Flow`] for each and renews it after each event:
 //!
 //! ```
 //! # use sumlink_congestion::*;
 //! # use std::time::Duration;
-//! # let ack = Ack { now: Duration::ZERO, acked: 1, rtt: None, srtt: Duration::ZERO, acknowledged: 1, sent: 1,
-//! #     cwnd_limited: true };
-//! let mut controls = vec![build("cubic", &Settings::default()).unwrap(), build("cubic", &Settings::default()).unwrap()];
+//! # let ack = Ack { now: Duration::ZERO, acked: 1, rtt: None, srtt: Duration::ZERO,
+//! #     acknowledged: 1, sent: 1, cwnd_limited: true };
+//! let mut controls = vec![
+//!     build("cubic", &Settings::default()).unwrap(),
+//!     build("cubic", &Settings::default()).unwrap(),
+//! ];
 //! let mut flows: Vec<Flow> = controls.iter().map(|control| control.flow()).collect();
 //! // an event of the second flow
 //! controls[1].on_ack(&ack, &Siblings::of(&flows, 1));
@@ -109,5 +120,5 @@ pub use registry::{ALGORITHMS, Algorithm, Entry, Info, NAMES, Settings, build, e
 pub use siblings::{BetweenLosses, Flow, Siblings};
 pub use window::{LEAST_CWND, Phase, Window, WindowParameters};
 
-/// A moment: the time since an epoch that the caller chooses once.
+/// A point in time: the time since an epoch that the caller chooses once.
 pub type Instant = core::time::Duration;

@@ -1,4 +1,4 @@
-//! OLIA, the opportunistic linked increases: balances congestion optimally, and still reacts.
+//! OLIA, the opportunistic linked increases: balances congestion optimally, and stays responsive.
 //!
 //! Source: Khalili et al., "MPTCP is not Pareto-optimal: performance issues and a possible
 //! solution", CoNEXT 2012, and draft-khalili-mptcp-congestion-control-05. The first term of the
@@ -58,14 +58,14 @@ fn increase(bond: &Bond<'_>) -> f64 {
 fn epsilon(flow: &Flow, bond: &Bond<'_>) -> f64 {
     let (best, largest) = (bond.most(quality), bond.most(whole_window));
     let is_largest = |flow: &Flow| whole_window(flow) == largest;
-    let deserves = |flow: &Flow| quality(flow) == best && !is_largest(flow);
+    let is_best_not_largest = |flow: &Flow| quality(flow) == best && !is_largest(flow);
     let count = |which: &dyn Fn(&Flow) -> bool| bond.flows().filter(which).count() as f64;
     // Khalili et al., alpha_r, with M the paths of largest window and B the best ones
-    let deserving = count(&deserves);
-    if deserving == 0.0 {
+    let gaining = count(&is_best_not_largest);
+    if gaining == 0.0 {
         0.0
-    } else if deserves(flow) {
-        1.0 / (bond.count() * deserving)
+    } else if is_best_not_largest(flow) {
+        1.0 / (bond.count() * gaining)
     } else if is_largest(flow) {
         -1.0 / (bond.count() * count(&is_largest))
     } else {
@@ -75,7 +75,7 @@ fn epsilon(flow: &Flow, bond: &Bond<'_>) -> f64 {
 
 /// Quality of a path: l / rtt^2, where l is the data sent between losses.
 fn quality(flow: &Flow) -> f64 {
-    // Khalili et al., what B maximises
+    // Khalili et al., the quantity that B maximizes
     flow.between_losses.longest() as f64 / (flow.rtt() * flow.rtt())
 }
 
@@ -116,8 +116,9 @@ mod tests {
     }
 
     #[test]
-    fn the_increase_is_that_of_the_equations() {
-        // Qualities: 100/0.1^2 = 10000 and 10/0.05^2 = 4000. The first is best, the second has the largest window.
+    fn the_increase_matches_the_equations() {
+        // Qualities: 100/0.1^2 = 10000 and 10/0.05^2 = 4000. The first path is best, the second has
+        // the largest window.
         let flows = [flow(10.0, ms(100), 100, 0), flow(20.0, ms(50), 10, 5)];
         let of =
             |own| increase(&Bond::new(flows[own], &Siblings::of(&flows, own)).expect("measured"));
@@ -127,13 +128,13 @@ mod tests {
     }
 
     #[test]
-    fn what_passed_between_the_last_two_losses_counts_as_well() {
+    fn packets_between_the_last_two_losses_count_too() {
         let flows = [flow(10.0, ms(50), 1, 100), flow(20.0, ms(50), 50, 60)];
         assert_eq!(epsilons(&flows), [0.5, -0.5]);
     }
 
     #[test]
-    fn nobody_gives_if_the_best_path_has_the_largest_window() {
+    fn epsilon_is_zero_if_the_best_path_has_the_largest_window() {
         let flows = [flow(20.0, ms(50), 100, 0), flow(10.0, ms(50), 50, 0)];
         assert_eq!(epsilons(&flows), [0.0, 0.0]);
         assert_eq!(epsilons(&[flow(20.0, ms(50), 0, 0)]), [0.0]);
@@ -155,7 +156,7 @@ mod tests {
     fn the_window_may_shrink_but_not_into_slow_start() {
         let mut bond = steady("olia", &[], &[(100.0, 100), (40.0, 50)]);
         bond.repaired_loss(0);
-        // The second path has lost nothing for longer, but the first one has the larger window.
+        // The second path has gone longer without a loss, but the first one has the larger window.
         for _ in 0..100 {
             bond.ack(1, 1);
             bond.place(1, 40.0);
@@ -177,7 +178,7 @@ mod tests {
         ) {
             let flows: Vec<Flow> = flows
                 .into_iter()
-                // Equal windows and paths now and then, so that sets have several members.
+                // Sometimes equal windows and paths, so that sets have several members.
                 .map(|(cwnd, rtt, since, two)| if same {
                     flow(cwnd.min(3.0), ms(1 + rtt / 100), since / 50, 0)
                 } else {

@@ -4,16 +4,16 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A description that no algorithm can be built from. Whoever wrote it is at fault.
+/// An invalid description of an algorithm. Its author is at fault.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum BuildError {
-    /// There is no algorithm of that name.
-    #[error("there is no congestion control {name:?}; there are: {}", known.join(", "))]
+    /// No algorithm has that name.
+    #[error("unknown congestion control {name:?}; known: {}", known.join(", "))]
     UnknownAlgorithm {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is.
+        /// The valid names.
         known: Vec<String>,
     },
     /// The algorithm has no such parameter.
@@ -21,53 +21,53 @@ pub enum BuildError {
     UnknownParameter {
         /// Name of the algorithm.
         algorithm: String,
-        /// What was to be set.
+        /// The requested key.
         key: String,
-        /// What can be set.
+        /// The valid keys.
         known: Vec<String>,
     },
-    /// A number where a time is expected, or the like.
+    /// A value of the wrong kind, for example a number instead of a time.
     #[error("{key} is {value}, but must be {expected}")]
     WrongKind {
-        /// Which parameter.
+        /// Name of the parameter.
         key: String,
-        /// What it was to be.
+        /// The given value.
         value: Value,
-        /// What kind of value it takes.
+        /// The required kind of value.
         expected: &'static str,
     },
-    /// Outside of what makes sense.
+    /// A value out of range.
     #[error("{key} is {value}, but must be from {least} to {most}")]
     OutOfRange {
-        /// Which parameter.
+        /// Name of the parameter.
         key: String,
-        /// What it was to be.
+        /// The given value.
         value: Value,
-        /// The least it may be.
+        /// The smallest allowed value.
         least: Value,
-        /// The most it may be.
+        /// The largest allowed value.
         most: Value,
     },
-    /// Text that is no value.
-    #[error("{text:?} is no value: give a number, a time such as 50ms, true or false")]
+    /// Text that is not a value.
+    #[error("{text:?} is not a value: give a number, a time such as 50ms, true or false")]
     NoValue {
         /// The text.
         text: String,
     },
-    /// Text that is no assignment.
-    #[error("{text:?} sets nothing: write KEY=VALUE, such as beta=0.7")]
+    /// Text that is not an assignment.
+    #[error("{text:?} is not a setting: write KEY=VALUE, such as beta=0.7")]
     NoAssignment {
         /// The text.
         text: String,
     },
 }
 
-/// What a parameter can be. As text: `0.7`, `50ms`, `true`.
+/// The value of a parameter. As text: `0.7`, `50ms`, `true`.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub enum Value {
-    /// A number, of packets if it says nothing else.
+    /// A number, of packets unless documented otherwise.
     Number(f64),
-    /// A length of time; in text with the unit `s`, `ms`, `us` or `ns`.
+    /// A duration; in text with the unit `s`, `ms`, `us` or `ns`.
     Time(Duration),
     /// Yes or no.
     Flag(bool),
@@ -107,7 +107,7 @@ impl fmt::Display for Value {
         match self {
             Self::Number(number) => write!(f, "{number}"),
             Self::Time(time) if time.is_zero() => write!(f, "0ms"),
-            // Debug writes µs, which not every keyboard has.
+            // Debug writes µs, which is hard to type on many keyboards.
             Self::Time(time) => write!(f, "{}", format!("{time:?}").replace('µ', "u")),
             Self::Flag(flag) => write!(f, "{flag}"),
         }
@@ -123,7 +123,7 @@ pub struct Parameter {
     pub about: String,
     /// Its default.
     pub default: Value,
-    /// The least allowed value.
+    /// The smallest allowed value.
     pub least: Value,
     /// The largest allowed value.
     pub most: Value,
@@ -131,21 +131,21 @@ pub struct Parameter {
 
 /// Parameters of an algorithm or of a part of it. A macro of this crate implements it.
 pub trait Parameters: Clone + Default {
-    /// All of them, in the order of the struct, with these values as the defaults.
+    /// All parameters, in the order of the struct, with these values as the defaults.
     fn list(&self) -> Vec<Parameter>;
 
-    /// Sets one; false if there is none of that name.
+    /// Sets one; returns false if no parameter has that name.
     ///
     /// # Errors
     ///
     /// A value of the wrong kind, or out of range.
     fn set(&mut self, key: &str, value: Value) -> Result<bool, BuildError>;
 
-    /// Whether all are within their ranges.
+    /// Checks that all values are within their ranges.
     ///
     /// # Errors
     ///
-    /// The first one that is not.
+    /// The first value out of range.
     fn check(&self) -> Result<(), BuildError>;
 }
 
@@ -230,8 +230,8 @@ pub(crate) fn within<T: Setting>(key: &str, value: T, least: T, most: T) -> Resu
     })
 }
 
-/// A struct of parameters: `field: Type = default, least..=most;` with a line of documentation above. The keys are the
-/// names of the fields, behind a prefix if one is given.
+/// Declares a struct of parameters: `field: Type = default, least..=most;` with a line of
+/// documentation above. The keys are the names of the fields, after an optional prefix.
 macro_rules! parameters {
     ($(#[$meta:meta])* $vis:vis struct $name:ident { $($fields:tt)* }) => {
         $crate::parameter::parameters! { $(#[$meta])* $vis struct $name, "" { $($fields)* } }
@@ -319,7 +319,8 @@ mod tests {
             /// How often.
             pub count: u32 = 3, 1..=9;
             /// How long.
-            pub pause: Duration = Duration::from_millis(50), Duration::ZERO..=Duration::from_secs(1);
+            pub pause: Duration =
+                Duration::from_millis(50), Duration::ZERO..=Duration::from_secs(1);
             /// Whether.
             pub on: bool = false, false..=true;
         }
@@ -357,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_its_reason() {
+    fn invalid_values_are_rejected_with_a_reason() {
         let mut example = Example::default();
         let mut set = |key: &str, value: &str| example.set(key, value.parse().unwrap());
         assert_eq!(set("x_share", "1"), Ok(true));

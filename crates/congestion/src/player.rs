@@ -1,4 +1,4 @@
-//! Flows of one bond, driven by hand: for scripts and tests.
+//! Flows of one bond with manual events, for scripts and tests.
 //!
 //! There is no network: the caller sets round-trip times and losses. Each flow always has data to
 //! send and a full window in flight.
@@ -24,9 +24,9 @@ pub struct Player {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Path {
-    /// Of every packet from now on; the smoothed one follows at once.
+    /// Round-trip time of every packet from now on; the smoothed one follows at once.
     rtt: Duration,
-    /// Packets acknowledged, and sent.
+    /// Number of packets acknowledged, and sent.
     acknowledged: u64,
     sent: u64,
     /// Acknowledged packets at which a timeout is repaired.
@@ -40,7 +40,7 @@ impl Player {
     ///
     /// # Errors
     ///
-    /// As [`build`].
+    /// The same as for [`build`].
     pub fn new(name: &str, settings: &Settings, rtts: &[Duration]) -> Result<Self, BuildError> {
         let controls: Vec<_> = rtts
             .iter()
@@ -78,7 +78,7 @@ impl Player {
         self.ack_if(flow, packets, true)
     }
 
-    /// The same, with a flag for whether the window limits the flow.
+    /// Like [`Player::ack`], with a flag for whether the window limits the flow.
     pub fn ack_if(&mut self, flow: usize, packets: u32, cwnd_limited: bool) -> f64 {
         let before = self.cwnd(flow);
         let path = &mut self.paths[flow];
@@ -98,7 +98,7 @@ impl Player {
             sent: path.sent,
             cwnd_limited,
         };
-        self.tell(flow, |control, siblings| control.on_ack(&ack, siblings));
+        self.report(flow, |control, siblings| control.on_ack(&ack, siblings));
         self.cwnd(flow) - before
     }
 
@@ -121,7 +121,8 @@ impl Player {
         }
     }
 
-    /// `count` rounds of each flow, all starting together; the first flow decides when they end.
+    /// `count` rounds of each flow, all starting together; the end of the first flow's rounds ends
+    /// them.
     pub fn rounds_of_all(&mut self, count: usize) {
         for _ in 0..count {
             let start = self.now;
@@ -132,17 +133,17 @@ impl Player {
         }
     }
 
-    /// A loss is detected; recovery lasts until [`Player::recover`].
+    /// Detects a loss; recovery lasts until [`Player::recover`].
     pub fn lose(&mut self, flow: usize) {
         let loss = Loss { now: self.now };
-        self.tell(flow, |control, siblings| control.on_loss(&loss, siblings));
+        self.report(flow, |control, siblings| control.on_loss(&loss, siblings));
     }
 
-    /// Recovery ends.
+    /// Ends recovery.
     pub fn recover(&mut self, flow: usize) {
         self.paths[flow].repaired_at = None;
         let now = self.now;
-        self.tell(flow, |control, _| control.on_recovery_exit(now));
+        self.report(flow, |control, _| control.on_recovery_exit(now));
     }
 
     /// A loss that is repaired at once; returns the window after it.
@@ -152,8 +153,8 @@ impl Player {
         self.cwnd(flow)
     }
 
-    /// The first packet of a window is lost and the rest arrives. A round trip later the lost one
-    /// has arrived too, and recovery ends. No other data was waiting, so the window does not grow.
+    /// Loses the first packet of a window; the rest arrives. A round trip later the lost one has
+    /// arrived too, and recovery ends. No other data was waiting, so the window does not grow.
     pub fn lose_first(&mut self, flow: usize) {
         let rest = self.cwnd(flow) as u32 - 1;
         self.lose(flow);
@@ -163,30 +164,30 @@ impl Player {
         self.ack_if(flow, 1, false);
     }
 
-    /// The first packet of a window is lost, and the arrival of `arrived` packets behind it shows
-    /// that. Recovery lasts until [`Player::repair`].
+    /// Loses the first packet of a window; the arrival of `arrived` packets behind it reveals the
+    /// loss. Recovery lasts until [`Player::repair`].
     pub fn lose_behind(&mut self, flow: usize, arrived: u32) {
         self.paths[flow].unrepaired = (self.cwnd(flow) as u32).saturating_sub(arrived);
         self.ack_if(flow, arrived, false);
         self.lose(flow);
     }
 
-    /// All packets that were in flight at the last loss or timeout are acknowledged.
+    /// Acknowledges all packets that were in flight at the last loss or timeout.
     pub fn repair(&mut self, flow: usize) {
         let packets = std::mem::take(&mut self.paths[flow].unrepaired);
         self.recover(flow);
         self.ack(flow, packets);
     }
 
-    /// As [`Player::repair`], but the acknowledgment shows that the loss was spurious.
+    /// Like [`Player::repair`], but the acknowledgment reveals that the loss was spurious.
     pub fn undo(&mut self, flow: usize) {
         let packets = std::mem::take(&mut self.paths[flow].unrepaired);
         let now = self.now;
-        self.tell(flow, |control, _| control.on_spurious_loss(now));
+        self.report(flow, |control, _| control.on_spurious_loss(now));
         self.ack(flow, packets);
     }
 
-    /// The retransmission timer fires. The loss is repaired when all packets in flight are
+    /// Fires the retransmission timer. The loss is repaired when all packets in flight are
     /// acknowledged, or by [`Player::recover`].
     pub fn time_out(&mut self, flow: usize, repeated: bool) {
         let path = &mut self.paths[flow];
@@ -196,10 +197,10 @@ impl Player {
         path.unrepaired = in_flight as u32;
         let now = self.now;
         let timeout = Timeout { now, repeated };
-        self.tell(flow, |control, siblings| control.on_rto(&timeout, siblings));
+        self.report(flow, |control, siblings| control.on_rto(&timeout, siblings));
     }
 
-    /// No more data to send: packets in flight are acknowledged at once, one flow after the other.
+    /// Ends the data to send: packets in flight are acknowledged at once, one flow after the other.
     pub fn drain(&mut self) {
         for flow in 0..self.controls.len() {
             let in_flight = self.cwnd(flow) as u32;
@@ -212,14 +213,18 @@ impl Player {
         self.now += lasted;
         let now = self.now;
         for flow in 0..self.controls.len() {
-            self.tell(flow, |control, _| {
+            self.report(flow, |control, _| {
                 control.on_idle_end(&Idle { now, lasted, rto })
             });
         }
     }
 
-    /// Handles an event of one flow and updates its siblings' view of it.
-    fn tell(&mut self, flow: usize, event: impl FnOnce(&mut dyn CongestionControl, &Siblings<'_>)) {
+    /// Reports an event to one flow and updates its siblings' view of it.
+    fn report(
+        &mut self,
+        flow: usize,
+        event: impl FnOnce(&mut dyn CongestionControl, &Siblings<'_>),
+    ) {
         let siblings = Siblings::of(&self.flows, flow);
         event(self.controls[flow].as_mut(), &siblings);
         self.flows[flow] = self.controls[flow].flow();

@@ -11,8 +11,8 @@ use crate::{
     uncoupled, whitehaul, wvegas,
 };
 
-/// All algorithms, in the order of lists. To add one: a file with a type that implements
-/// [`CongestionControl`] and [`Algorithm`], and a line here.
+/// All algorithms, in the order of lists. To add one, write a file with a type that implements
+/// [`CongestionControl`] and [`Algorithm`], and add a line here.
 pub const ALGORITHMS: &[Entry] = &[
     Entry::of::<reno::Reno>(),
     Entry::of::<cubic::Cubic>(),
@@ -81,7 +81,7 @@ pub struct Info {
     pub about: &'static str,
     /// Paper or standard.
     pub source: &'static str,
-    /// Whether it looks at its siblings.
+    /// Whether it depends on the state of its siblings.
     pub coupled: bool,
 }
 
@@ -106,7 +106,7 @@ pub trait Algorithm: CongestionControl + Sized + 'static {
     fn new(window: Window, parameters: Self::Parameters) -> Result<Self, BuildError>;
 }
 
-/// A line of the registry.
+/// An entry of the registry.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     /// Its description.
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn every_parameter_takes_its_default_and_both_ends_of_its_range_and_nothing_beyond() {
+    fn parameters_accept_exactly_their_range() {
         for entry in ALGORITHMS {
             let name = entry.info.name;
             for parameter in entry.parameters() {
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_that_differ_by_algorithm_are_listed_as_they_are() {
+    fn defaults_specific_to_an_algorithm_are_listed() {
         let default = |name, key| {
             let all = entry(name).expect("an entry").parameters();
             let parameter = all.into_iter().find(|parameter| parameter.key == key);
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_takes_effect() {
+    fn settings_take_effect() {
         let built = build("reno", &settings(&["initial_cwnd=3"])).unwrap();
         assert_eq!(built.cwnd(), 3.0);
         let built = build("whitehaul", &settings(&["initial_ssthresh=50"])).unwrap();
@@ -282,10 +282,10 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_built_is_one_clear_line() {
+    fn build_errors_are_one_clear_line() {
         assert_eq!(
             message("bbr", &[]),
-            "there is no congestion control \"bbr\"; there are: reno, cubic, illinois, uncoupled, coupled, ewtcp, \
+            "unknown congestion control \"bbr\"; known: reno, cubic, illinois, uncoupled, coupled, ewtcp, \
              rtt-compensator, lia, olia, balia, wvegas, cs218, whitehaul, edinburgh"
         );
         assert_eq!(
@@ -303,15 +303,15 @@ mod tests {
         for (text, expected) in [
             (
                 "beta",
-                "\"beta\" sets nothing: write KEY=VALUE, such as beta=0.7",
+                "\"beta\" is not a setting: write KEY=VALUE, such as beta=0.7",
             ),
             (
                 "=1",
-                "\"=1\" sets nothing: write KEY=VALUE, such as beta=0.7",
+                "\"=1\" is not a setting: write KEY=VALUE, such as beta=0.7",
             ),
             (
                 "beta=",
-                "\"\" is no value: give a number, a time such as 50ms, true or false",
+                "\"\" is not a value: give a number, a time such as 50ms, true or false",
             ),
         ] {
             let error = Settings::default().assign(text).unwrap_err();

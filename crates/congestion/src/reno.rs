@@ -1,7 +1,7 @@
 //! Reno: one more packet in each round trip, and half the window on a loss.
 //!
-//! Source: RFC 5681, with byte counting (RFC 3465) so that delayed acknowledgments change nothing.
-//! The TCP model decides when recovery ends, by RFC 6582 (NewReno).
+//! Source: RFC 5681, with byte counting (RFC 3465), which makes growth independent of delayed
+//! acknowledgments. The TCP model decides when recovery ends, by RFC 6582 (NewReno).
 
 use crate::control::{Ack, CongestionControl, has_window};
 use crate::parameter::{BuildError, NoParameters};
@@ -18,7 +18,8 @@ pub struct Reno {
 impl Algorithm for Reno {
     const INFO: Info = Info {
         name: "reno",
-        about: "one packet more per round trip, half on loss: the reference for the others",
+        about: "one more packet per round trip, half the window on a loss; the reference for the \
+            others",
         source: "RFC 5681, RFC 6582",
         coupled: false,
     };
@@ -38,8 +39,8 @@ impl CongestionControl for Reno {
     }
 }
 
-/// Packets by which Reno's window of `cwnd` grows when `acked` packets are acknowledged: the 1/w
-/// that other algorithms stay below.
+/// Growth of Reno's window of `cwnd` in packets when `acked` packets are acknowledged: the 1/w that
+/// limits other algorithms.
 pub(crate) fn increase(acked: f64, cwnd: f64) -> f64 {
     // RFC 5681, section 3.1, equation 3; RFC 3465, section 2.1
     acked / cwnd
@@ -58,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_start_doubles_the_window_up_to_ssthresh_and_what_is_left_is_congestion_avoidance() {
+    fn slow_start_doubles_up_to_ssthresh_and_the_rest_is_congestion_avoidance() {
         let mut reno = young(&[]);
         assert_eq!((reno.cwnd(0), reno.ssthresh(0)), (10.0, f64::INFINITY));
         assert_eq!(reno.round(0), 10.0);
@@ -69,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn congestion_avoidance_adds_one_packet_per_window_delayed_acknowledgements_or_not() {
+    fn congestion_avoidance_adds_one_packet_per_window_with_or_without_delayed_acknowledgments() {
         let mut reno = steady("reno", &[], &[(10.0, 100)]);
         assert_close(reno.ack(0, 1), 0.1);
         reno.place(0, 10.0);
@@ -102,12 +103,12 @@ mod tests {
         let mut reno = steady("reno", &[], &[(20.0, 100)]);
         reno.time_out(0, false);
         assert_eq!((reno.cwnd(0), reno.ssthresh(0)), (1.0, 10.0));
-        assert_eq!(reno.ack(0, 1), 1.0, "while the loss is repaired");
+        assert_eq!(reno.ack(0, 1), 1.0, "during loss recovery");
         reno.time_out(0, true);
         assert_eq!(
             (reno.cwnd(0), reno.ssthresh(0)),
             (1.0, 10.0),
-            "the same packet again"
+            "repeated timeout of one packet"
         );
         reno.recover(0);
         reno.rounds(0, 3);
@@ -117,21 +118,24 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_is_not_used_does_not_grow() {
+    fn an_unused_window_does_not_grow() {
         let mut reno = young(&[]);
         assert_eq!(reno.ack_if(0, 5, false), 0.0);
         let window = reno.controls[0].window();
         assert!(
             !window.limits(5) && window.limits(6),
-            "half of it in slow start"
+            "half the window in slow start"
         );
         reno.place(0, 10.0);
         let window = reno.controls[0].window();
-        assert!(!window.limits(9) && window.limits(10), "all of it later");
+        assert!(
+            !window.limits(9) && window.limits(10),
+            "the whole window later"
+        );
     }
 
     #[test]
-    fn what_was_no_loss_is_undone() {
+    fn a_spurious_loss_is_undone() {
         let mut reno = steady("reno", &[], &[(20.0, 100)]);
         reno.controls[0].window_mut().set_ssthresh(15.0);
         reno.lose(0);
@@ -175,7 +179,7 @@ mod tests {
         reno.set_rtt(0, ms(120));
         reno.rounds(0, 7);
         let ssthresh = reno.ssthresh(0);
-        // Eight of the forty packets count whole, then a quarter each, for five rounds.
+        // Eight of the forty packets count in full, then a quarter each, for five rounds.
         assert!((100.0..160.0).contains(&ssthresh), "{ssthresh}");
         assert!(reno.cwnd(0) - ssthresh < 3.0);
         reno.time_out(0, false);

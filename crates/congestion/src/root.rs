@@ -1,11 +1,13 @@
-//! Roots that are identical on every machine: the standard library's `cbrt` is the platform's.
+//! Roots that are identical on every machine: the standard library's `cbrt` depends on the
+//! platform.
 
-/// The cube root of a finite number that is not negative, to the last bits.
+/// The cube root of a finite nonnegative number, to the last bits.
 pub(crate) fn cube_root(x: f64) -> f64 {
     if x == 0.0 {
         return 0.0;
     }
-    // Dividing the exponent by three gives a first guess within some per cent; Newton's steps double its digits.
+    // Dividing the exponent by three gives a guess within a few percent; each Newton step doubles
+    // its digits.
     let mut root = f64::from_bits(x.to_bits() / 3 + 0x2A9F_7625_0000_0000);
     for _ in 0..5 {
         root -= (root - x / (root * root)) / 3.0;

@@ -1,4 +1,4 @@
-//! Round trips: when one ends, and the delays measured in it.
+//! Round trips and the delays measured in them.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ impl Round {
         Self { end: Some(0) }
     }
 
-    /// Whether this acknowledgement ends the round; then the next one begins with it.
+    /// Whether this acknowledgment ends the round; if so, the next round starts with it.
     pub(crate) fn is_over(&mut self, ack: &Ack) -> bool {
         let over = self.end.is_some_and(|end| ack.acknowledged > end);
         if over || self.end.is_none() {
@@ -26,13 +26,13 @@ impl Round {
         over
     }
 
-    /// The next acknowledgement begins a new one.
+    /// Lets the next acknowledgment start a new round.
     pub(crate) fn restart(&mut self) {
         self.end = None;
     }
 }
 
-/// The round-trip times of a round, and the extremes of all.
+/// The round-trip times of a round, and the extremes of all rounds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Delays {
     sum: Duration,
@@ -59,7 +59,7 @@ impl Delays {
         (self.count > 0).then(|| self.sum / self.count)
     }
 
-    /// The least ever, the base round-trip time; none without a sample.
+    /// The smallest sample of all, the base round-trip time; none without a sample.
     pub(crate) fn base(&self) -> Option<Duration> {
         self.least
     }
@@ -69,12 +69,12 @@ impl Delays {
         Some(self.mean()? - self.least?)
     }
 
-    /// What the largest ever exceeds the base by.
+    /// The largest queueing delay of all: the largest sample minus the base.
     pub(crate) fn most_queueing(&self) -> Duration {
         self.most.saturating_sub(self.least.unwrap_or_default())
     }
 
-    /// The next round begins; the extremes stay.
+    /// Starts the next round; the extremes stay.
     pub(crate) fn begin_round(&mut self) {
         (self.sum, self.count) = (Duration::ZERO, 0);
     }

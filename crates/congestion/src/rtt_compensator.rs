@@ -1,8 +1,9 @@
-//! RTT compensator: linked increases, scaled so that different round-trip times do not matter.
+//! RTT compensator: linked increases, scaled to compensate for different round-trip times.
 //!
-//! Source: Wischik et al., NSDI 2011 (RTT compensation), and the CS 218 report. The report writes a = 1 / sqrt(n) in its
-//! introduction and the a of its equation 1 later on, which is LIA's alpha; with that one the rule is LIA's, and only that
-//! one compensates. It has a name of its own because it is measured under it.
+//! Source: Wischik et al., NSDI 2011 (RTT compensation), and the CS 218 report. The report defines
+//! a = 1 / sqrt(n) in its introduction and LIA's alpha in its equation 1. With the latter the rule
+//! equals LIA's, and only the latter compensates. The algorithm keeps its own name because the
+//! report measures it under that name.
 
 use crate::control::{Ack, CongestionControl, has_window};
 use crate::lia;

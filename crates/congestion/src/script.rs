@@ -1,35 +1,36 @@
-//! Scripts: what happens to the flows of a bond, and which windows must come of it.
+//! Scripts: events of the flows of a bond, and the windows that must result.
 //!
-//! They are the same for every implementation of an algorithm. This crate plays them on the reference ([`Script::play`]).
-//! Whoever has another implementation takes the [steps](Script::steps) and does to it what they say. Where its round-trip times
-//! are exactly those of the script it has the windows of each [`Step::Expect`]; where they are measured, it is compared with a
-//! reference that was told what was measured. A kernel counts whole packets: its windows may be up to one packet below, besides what
-//! its fixed-point numbers cost.
+//! Scripts are independent of the implementation of an algorithm. This crate plays them on the
+//! reference ([`Script::play`]). Another implementation is tested by applying the
+//! [steps](Script::steps) to it. If its round-trip times equal those of the script, its windows
+//! must be those of each [`Step::Expect`]. If they are measured, it is compared with a reference
+//! that receives the same measurements. A kernel counts whole packets: its windows may be up to one
+//! packet lower, plus the error of its fixed-point numbers.
 //!
-//! One thing stands on a line; `#` begins a comment. First what is played, then what happens:
+//! A script has one entry per line, first the setup and then the events; `#` starts a comment:
 //!
 //! ```text
-//! algorithm NAME...               one after the other
+//! algorithm NAME...   one after the other
 //! set KEY=VALUE
-//! flow RTT                        one line for each; they are counted from 0
+//! flow RTT            one line for each; they are counted from 0
 //!
-//! rounds N [of FLOW]              N times: the packets of a window are acknowledged one by one, over one round trip
-//! ack N [of FLOW]                 one acknowledgement of N packets
-//! rtt TIME [of FLOW]              packets take so long from now on
-//! sack N [of FLOW]                the first packet of a window is lost, and the N behind it are acknowledged selectively; with
-//!                                 3 or more that is a loss, and recovery begins
-//! timeout [of FLOW]               the retransmission timer fires, and all that was in flight is lost
-//! recover [of FLOW]               one acknowledgement of all that was in flight when the loss was seen or the timer fired
-//! undo [of FLOW]                  after sack, in place of recover: the same acknowledgement also tells that the first packet has
-//!                                 arrived twice, so that nothing was lost
-//! loss [of FLOW]                  a loss that is repaired: all the window but its first packet is acknowledged selectively,
-//!                                 and that a round trip later; there is nothing else to send
-//! idle TIME                       one acknowledgement of all that is in flight, for each flow, and nothing is sent for so long after;
-//!                                 the retransmission timeout is 1 s
+//! rounds N [of FLOW]  N times: the packets of a window are acknowledged one by one, over one round trip
+//! ack N [of FLOW]     one acknowledgment of N packets
+//! rtt TIME [of FLOW]  round-trip time of packets from now on
+//! sack N [of FLOW]    the first packet of a window is lost, and the N behind it are acknowledged
+//!                     selectively; N of 3 or more reveals the loss, and recovery begins
+//! timeout [of FLOW]   the retransmission timer fires, and all packets in flight are lost
+//! recover [of FLOW]   one acknowledgment of all packets that were in flight at the loss or timeout
+//! undo [of FLOW]      after sack, in place of recover: the same acknowledgment also reports that the
+//!                     first packet has arrived twice, so nothing was lost
+//! loss [of FLOW]      a loss that is repaired: the window except its first packet is acknowledged
+//!                     selectively, and the first a round trip later; no other data is sent
+//! idle TIME           one acknowledgment of all packets in flight, for each flow, and then an idle time;
+//!                     the retransmission timeout is 1 s
 //! expect CWND [SSTHRESH] [of FLOW] [with NAME...]
 //! ```
 //!
-//! The window is what limits every flow, unless it says otherwise.
+//! Every flow is limited by its window.
 //!
 //! ```
 //! use sumlink_congestion::script::Script;
@@ -56,66 +57,68 @@ use crate::parameter::BuildError;
 use crate::player::Player;
 use crate::registry::Settings;
 
-/// The retransmission timeout that idle times are measured by: the least one (RFC 6298, equation 2.4).
+/// The retransmission timeout assumed for idle times: the minimum (RFC 6298, equation 2.4).
 const RTO: Duration = Duration::from_secs(1);
 
-/// A line that cannot be understood. Whoever wrote it is at fault.
+/// An invalid line. The author of the script is at fault.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("line {line}: {reason}")]
 pub struct ScriptError {
-    /// Counted from 1.
+    /// Line number, counted from 1.
     pub line: usize,
-    /// What is wrong, and what to write.
+    /// The error, and how to fix it.
     pub reason: String,
 }
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Script {
-    /// Names of the algorithms for which it holds.
+    /// Names of the algorithms that the script applies to.
     pub algorithms: Vec<String>,
     /// Their settings.
     pub settings: Settings,
     /// The round-trip time of each flow.
     pub rtts: Vec<Duration>,
-    /// The number of a line, the flow, and what happens to it.
+    /// Line number, flow, and event.
     pub steps: Vec<(usize, usize, Step)>,
 }
 
-/// What happens to a flow.
+/// An event of a flow.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// So many windows are acknowledged packet by packet, each over a round trip.
+    /// This many windows are acknowledged packet by packet, each over a round trip.
     Rounds(u32),
-    /// One acknowledgement of so many packets.
+    /// One acknowledgment of this many packets.
     Ack(u32),
-    /// Packets take so long from now on.
+    /// Round-trip time of packets from now on.
     Rtt(Duration),
-    /// The first packet of a window is lost, and so many behind it are acknowledged selectively: recovery begins.
+    /// The first packet of a window is lost, and this many behind it are acknowledged selectively:
+    /// recovery begins.
     Sack(u32),
     /// The retransmission timer fires.
     Timeout,
-    /// All is acknowledged that was in flight when the loss was seen or the timer fired.
+    /// All packets that were in flight at the loss or timeout are acknowledged.
     Recover,
-    /// As the last one, with the news that the first packet has arrived twice: the loss was none.
+    /// Like [`Step::Recover`], but the first packet has arrived twice: the loss was spurious.
     Undo,
-    /// The first packet of a window is lost and repaired a round trip later, with nothing else to send.
+    /// The first packet of a window is lost and repaired a round trip later, with no other data to
+    /// send.
     Loss,
-    /// All that is in flight is acknowledged at once, and nothing is sent for so long, by any flow.
+    /// All packets in flight are acknowledged at once, and no flow sends for this time.
     Idle(Duration),
-    /// The window is so large, and the threshold, if it is given.
+    /// The window and, if given, the threshold must have these values.
     Expect {
         /// In packets.
         cwnd: f64,
-        /// In packets; infinite if nothing has set it.
+        /// In packets; infinite if it is unset.
         ssthresh: Option<f64>,
-        /// With these algorithms; with all if there are none.
+        /// The algorithms it applies to; all if the list is empty.
         with: Vec<String>,
     },
 }
 
 impl Step {
-    /// Whether this says something of that algorithm. Only expectations may not.
+    /// Whether the step applies to that algorithm. Only expectations may be limited to some.
     pub fn concerns(&self, algorithm: &str) -> bool {
         match self {
             Self::Expect { with, .. } => {
@@ -126,21 +129,21 @@ impl Step {
     }
 }
 
-/// What came of an expectation.
+/// Result of an expectation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
     /// The line of the expectation.
     pub line: usize,
     /// The flow.
     pub flow: usize,
-    /// The window that was expected, and that there was, in packets.
+    /// The expected and the actual window, in packets.
     pub cwnd: (f64, f64),
-    /// The same for the threshold, if one was expected.
+    /// The expected and the actual threshold, if one was expected.
     pub ssthresh: Option<(f64, f64)>,
 }
 
 impl Outcome {
-    /// By how many packets window or threshold are wrong.
+    /// The larger error of window and threshold, in packets.
     pub fn error(&self) -> f64 {
         let difference = |(expected, got): (f64, f64)| {
             if expected == got {
@@ -169,11 +172,11 @@ impl fmt::Display for Outcome {
 }
 
 impl Script {
-    /// Plays it on the reference of an algorithm: what came of each expectation.
+    /// Plays the script on the reference of an algorithm; returns the result of each expectation.
     ///
     /// # Errors
     ///
-    /// An unknown algorithm, or settings that it has not.
+    /// An unknown algorithm, or settings that it does not have.
     pub fn play(&self, algorithm: &str) -> Result<Vec<Outcome>, BuildError> {
         let mut player = Player::new(algorithm, &self.settings, &self.rtts)?;
         let mut outcomes = Vec::new();
@@ -214,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wrong_expectation_is_an_error_of_so_many_packets() {
+    fn a_wrong_expectation_reports_its_error_in_packets() {
         let script: Script = "algorithm reno\nflow 10ms\nexpect 11 inf\nexpect 10 9"
             .parse()
             .unwrap();

@@ -1,32 +1,33 @@
-//! What a coupled algorithm sees of the other flows of its bond.
+//! A coupled algorithm's view of the other flows of its bond.
 
 use std::time::Duration;
 
 use crate::window::Phase;
 
-/// One flow, as its siblings see it.
+/// One flow, as seen by its siblings.
 ///
-/// Made by [`CongestionControl::flow`](crate::CongestionControl::flow).
+/// Created by [`CongestionControl::flow`](crate::CongestionControl::flow).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Flow {
     /// Congestion window in packets.
     pub cwnd: f64,
-    /// Smoothed round-trip time; zero before the first sample, and then no algorithm counts this flow.
+    /// Smoothed round-trip time; zero before the first sample, and until then algorithms ignore
+    /// this flow.
     pub srtt: Duration,
-    /// The least round-trip time measured; zero before the first sample.
+    /// The smallest round-trip time measured; zero before the first sample.
     pub min_rtt: Duration,
     /// Packets acknowledged between losses.
     pub between_losses: BetweenLosses,
-    /// Whether it repairs losses.
+    /// State of loss recovery.
     pub phase: Phase,
-    /// The window is below ssthresh.
+    /// Whether the window is below ssthresh.
     pub in_slow_start: bool,
 }
 
-/// How much was acknowledged between losses, as OLIA needs it.
+/// Amount of data acknowledged between losses, as OLIA needs it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BetweenLosses {
-    /// Packets acknowledged since the last loss, or since the flow began.
+    /// Packets acknowledged since the last loss, or since the start of the flow.
     pub since_last: u64,
     /// Packets acknowledged between the last two losses.
     pub last_two: u64,
@@ -42,7 +43,7 @@ impl BetweenLosses {
         self.since_last += u64::from(packets);
     }
 
-    /// A loss; without anything acknowledged since the one before, both are one.
+    /// Records a loss; two losses without an acknowledgment in between count as one.
     pub(crate) fn lose(&mut self) {
         if self.since_last > 0 {
             self.last_two = std::mem::take(&mut self.since_last);
@@ -51,7 +52,7 @@ impl BetweenLosses {
 }
 
 impl Flow {
-    /// Whether it has been measured, so that equations can hold it.
+    /// Whether it has a round-trip time, so that equations can include it.
     pub fn is_measured(&self) -> bool {
         !self.srtt.is_zero()
     }
@@ -67,7 +68,7 @@ impl Flow {
     }
 }
 
-/// The other flows of the bond, without the one that asks.
+/// The other flows of the bond, without the flow itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Siblings<'a> {
     before: &'a [Flow],
@@ -75,7 +76,7 @@ pub struct Siblings<'a> {
 }
 
 impl Siblings<'static> {
-    /// For a flow without siblings: a coupled algorithm is then the single-path one that it was made from.
+    /// For a flow without siblings: a coupled algorithm then equals its single-path counterpart.
     pub const NONE: Self = Siblings {
         before: &[],
         after: &[],
@@ -83,11 +84,11 @@ impl Siblings<'static> {
 }
 
 impl<'a> Siblings<'a> {
-    /// The siblings of `flows[own]`; what stands at that place is not looked at.
+    /// The siblings of `flows[own]`; that entry itself is ignored.
     ///
     /// # Panics
     ///
-    /// If there is no such place.
+    /// If `own` is out of bounds.
     pub fn of(flows: &'a [Flow], own: usize) -> Self {
         Self {
             before: &flows[..own],
@@ -95,14 +96,14 @@ impl<'a> Siblings<'a> {
         }
     }
 
-    /// Those of which a round-trip time is known.
+    /// The siblings with a known round-trip time.
     pub fn measured(&self) -> impl Iterator<Item = &'a Flow> + Clone + use<'a> {
         let all = self.before.iter().chain(self.after);
         all.filter(|flow| flow.is_measured())
     }
 }
 
-/// A flow and its measured siblings: what the sums of the papers run over.
+/// A flow and its measured siblings: the range of the sums in the papers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bond<'a> {
     pub(crate) own: Flow,
@@ -110,7 +111,7 @@ pub(crate) struct Bond<'a> {
 }
 
 impl<'a> Bond<'a> {
-    /// Nothing if `own` has not been measured.
+    /// `None` if `own` has not been measured.
     pub(crate) fn new(own: Flow, siblings: &Siblings<'a>) -> Option<Self> {
         own.is_measured().then_some(Self {
             own,
@@ -118,12 +119,12 @@ impl<'a> Bond<'a> {
         })
     }
 
-    /// All of them, `own` first.
+    /// All flows, `own` first.
     pub(crate) fn flows(&self) -> impl Iterator<Item = Flow> + Clone + use<'a> {
         std::iter::once(self.own).chain(self.siblings.measured().copied())
     }
 
-    /// How many: n in the papers.
+    /// Number of flows: n in the papers.
     pub(crate) fn count(&self) -> f64 {
         self.flows().count() as f64
     }

@@ -1,7 +1,8 @@
-//! Uncoupled: Reno on each path, as if the others were not there.
+//! Uncoupled: Reno on each path, independent of the others.
 //!
-//! Source: Wischik et al., "Design, implementation and evaluation of congestion control for multipath TCP", NSDI 2011,
-//! and the CS 218 report. n flows over one bottleneck take n times what one flow would.
+//! Source: Wischik et al., "Design, implementation and evaluation of congestion control for
+//! multipath TCP", NSDI 2011, and the CS 218 report. n flows over one bottleneck take n times the
+//! share of one flow.
 
 use crate::control::{Ack, CongestionControl, has_window};
 use crate::parameter::{BuildError, NoParameters};
@@ -19,7 +20,7 @@ pub struct Uncoupled {
 impl Algorithm for Uncoupled {
     const INFO: Info = Info {
         name: "uncoupled",
-        about: "Reno on each path: n flows over one bottleneck take n parts",
+        about: "Reno on each path: n flows over one bottleneck take n shares",
         source: "Wischik et al., NSDI 2011",
         coupled: false,
     };

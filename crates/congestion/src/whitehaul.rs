@@ -1,15 +1,17 @@
 //! WhiteHaul: Illinois changed for long wireless links, with its flaws.
 //!
-//! Source: the listing in Appendix A of the dissertation on WhiteHaul-based spectrum aggregation in Wi-Fi bands, whose
-//! section 4.4 is about the flaws; the system is Kassem et al., "WhiteHaul", MobiSys 2020. What the listing does:
+//! Source: the listing in Appendix A of the dissertation on WhiteHaul-based spectrum aggregation in
+//! Wi-Fi bands, whose section 4.4 describes the flaws; the system is Kassem et al., "WhiteHaul",
+//! MobiSys 2020. The listing:
 //!
 //! - Slow start ends at 20 packets.
-//! - The step up is 50 packets per round trip below the advertised window (the listing's comment says 10), and 1 from
-//!   there on or when the mean queueing delay of a round exceeds the budget; beta is 6/64, whatever the delay.
-//! - Where the delay has once exceeded the budget (`rtt_above`), window and threshold are set to the advertised window
-//!   at the end of each round that finds them above. `rtt_above` is cleared only below that window: the clamp
-//!   stays until a loss or a timeout ends it.
-//! - Arithmetic is in whole packets, and what is left over of a step is lost.
+//! - The step up is 50 packets per round trip below the advertised window (the listing's comment
+//!   says 10). It is 1 from there on, or when the mean queueing delay of a round exceeds the
+//!   budget. beta is 6/64 at any delay.
+//! - Once the delay has exceeded the budget (`rtt_above`), window and threshold are set to the
+//!   advertised window at the end of each round in which they are above it. `rtt_above` is cleared
+//!   only below that window: the clamp stays until a loss or a timeout ends it.
+//! - Arithmetic is in whole packets, and the remainder of a step is lost.
 //!
 //! [`edinburgh`](crate::edinburgh) is the same without the flaws.
 
@@ -23,7 +25,7 @@ use crate::siblings::Siblings;
 use crate::window::{Phase, Window};
 
 parameters! {
-    /// What is fixed in the listing, or a parameter of its kernel module.
+    /// Constants of the listing, and parameters of its kernel module.
     pub struct WhitehaulParameters {
         /// Threshold at which the first slow start ends, in packets (line 111).
         pub initial_ssthresh: u32 = 20, 2..=1_000_000;
@@ -42,7 +44,7 @@ parameters! {
     }
 }
 
-/// Larger samples count as this: U32_MAX / ALPHA_MAX microseconds (line 30).
+/// Larger samples are clamped to this: U32_MAX / ALPHA_MAX microseconds (line 30).
 const MOST_RTT: Duration = Duration::from_micros(671_088);
 
 /// Samples no larger than this do not become the base (lines 23 and 140).
@@ -55,13 +57,13 @@ pub struct Whitehaul {
     parameters: WhitehaulParameters,
     round: Round,
     delays: Delays,
-    /// The least sample above 100 us.
+    /// The smallest sample above 100 us.
     base: Option<Duration>,
-    /// Packets per round trip that the window grows by.
+    /// Growth of the window in packets per round trip.
     alpha: u32,
     /// Packets acknowledged since the window last grew (snd_cwnd_cnt).
     acked: u64,
-    /// The delay has exceeded the budget, and `rtt_low` rounds in which it did not have passed since.
+    /// The delay has exceeded the budget; `rtt_low` rounds below the budget have passed since.
     rtt_above: bool,
     rtt_low: u32,
 }
@@ -69,7 +71,8 @@ pub struct Whitehaul {
 impl Algorithm for Whitehaul {
     const INFO: Info = Info {
         name: "whitehaul",
-        about: "Illinois for long wireless links, clamped to 100 packets after one delay spike: as published",
+        about: "Illinois for long wireless links, clamped to 100 packets after one delay spike: \
+            as published",
         source: "the WhiteHaul dissertation, appendix A; Kassem et al., MobiSys 2020",
         coupled: false,
     };
@@ -153,8 +156,8 @@ impl Whitehaul {
         }
     }
 
-    /// Whether a round with this mean is above the budget. Without a base, or with a mean below it, the listing's unsigned
-    /// numbers wrap around: that is above.
+    /// Whether a round with this mean is above the budget. Without a base, or with a mean below it,
+    /// the listing's unsigned numbers wrap around, which counts as above.
     fn above_budget(&self, mean: Duration) -> bool {
         let queueing = self.base.and_then(|base| mean.checked_sub(base));
         queueing.is_none_or(|queueing| queueing > self.parameters.budget)
@@ -231,7 +234,8 @@ mod tests {
     fn it_grows_by_up_to_50_packets_to_the_advertised_window_and_by_one_from_there() {
         let mut whitehaul = young(100);
         whitehaul.round(0);
-        // From 20: each acknowledgement makes 50 of its packet, which is 2 windows, then 1 with what is left over lost.
+        // From 20 packets: each acknowledgment adds 50, which is 2 windows, then 1 with the
+        // remainder lost.
         whitehaul.ack(0, 1);
         assert_eq!(whitehaul.cwnd(0), 22.0);
         while whitehaul.cwnd(0) < 100.0 {
@@ -243,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_over_of_a_step_is_lost() {
+    fn the_remainder_of_a_step_is_lost() {
         let mut whitehaul = steady("whitehaul", &[], &[(60.0, 100)]);
         // 50 < 60; 100 / 60 is one packet, where 1.67 would be due
         assert_eq!(whitehaul.ack(0, 1), 0.0);
@@ -268,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_of_the_budget_does_not() {
+    fn a_delay_equal_to_the_budget_does_not() {
         let mut whitehaul = steady("whitehaul", &[], &[(300.0, 20)]);
         whitehaul.rounds(0, 2);
         whitehaul.set_rtt(0, ms(70));
@@ -284,7 +288,7 @@ mod tests {
         whitehaul.rounds(0, 3);
         whitehaul.set_rtt(0, ms(20));
         whitehaul.rounds(0, 50);
-        assert!(whitehaul.cwnd(0) <= 101.0, "it stays without a loss");
+        assert!(whitehaul.cwnd(0) <= 101.0, "the clamp stays without a loss");
         whitehaul.repaired_loss(0);
         whitehaul.rounds(0, 100);
         assert!(whitehaul.cwnd(0) > 120.0, "{}", whitehaul.cwnd(0));

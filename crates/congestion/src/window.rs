@@ -1,4 +1,5 @@
-//! The congestion window, and what all algorithms do to it alike: slow start, recovery, timeout, idle times.
+//! The congestion window and the behavior common to all algorithms: slow start, recovery, timeout,
+//! idle times.
 
 use std::time::Duration;
 
@@ -8,35 +9,36 @@ use crate::parameter::{BuildError, Parameters, parameters};
 use crate::siblings::{BetweenLosses, Flow};
 
 parameters! {
-    /// How a window begins, and its limits; every algorithm has these.
+    /// Initial value and limits of a window; every algorithm has these.
     pub struct WindowParameters {
         /// Initial window in packets (RFC 6928, section 2).
         pub initial_cwnd: u32 = 10, 1..=10_000;
-        /// The window never becomes larger than this many packets.
+        /// Largest window in packets.
         pub max_cwnd: u32 = 1 << 24, 10..=1 << 30;
-        /// Least ssthresh in packets after a loss (RFC 5681, equation 4).
+        /// Smallest ssthresh in packets after a loss (RFC 5681, equation 4).
         pub min_ssthresh: u32 = 2, 1..=100;
         /// Leave the first slow start when the delay grows (HyStart++, RFC 9406).
         pub hystart: bool = false, false..=true;
     }
 }
 
-/// The window after a timeout (RFC 5681, section 3.1: the loss window), and the least one there is.
+/// The window after a timeout (RFC 5681, section 3.1: the loss window), and the smallest one
+/// possible.
 pub const LEAST_CWND: f64 = 1.0;
 
-/// How far the flow is with repairing losses; names of Linux.
+/// State of loss recovery, with the names of Linux.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// Nothing is being repaired.
+    /// No loss is being repaired.
     #[default]
     Open,
     /// A loss is being repaired; the window does not grow.
     Recovery,
-    /// The retransmission timer fired; slow start, until what was sent before is acknowledged.
+    /// The retransmission timer fired; slow start, until all data sent before is acknowledged.
     Loss,
 }
 
-/// Congestion window and slow start threshold in packets, and what was measured of the flow.
+/// Congestion window and slow start threshold in packets, and the measurements of the flow.
 ///
 /// Windows are real numbers, as in the papers: the whole part may be in flight.
 #[derive(Clone, Debug)]
@@ -45,9 +47,9 @@ pub struct Window {
     cwnd: f64,
     ssthresh: f64,
     phase: Phase,
-    /// Watches the delay in the first slow start, if asked to.
+    /// Watches the delay in the first slow start, if enabled.
     hystart: Option<Hystart>,
-    /// cwnd and ssthresh before the last reduction, while that can turn out to have been wrong.
+    /// cwnd and ssthresh before the last reduction, while it may still turn out to be spurious.
     before: Option<(f64, f64)>,
     srtt: Duration,
     min_rtt: Duration,
@@ -55,11 +57,11 @@ pub struct Window {
 }
 
 impl Window {
-    /// An initial window. The parameters of HyStart++ matter if it is asked for.
+    /// An initial window. The parameters of HyStart++ matter only if it is enabled.
     ///
     /// # Errors
     ///
-    /// A parameter that is out of range.
+    /// A parameter out of range.
     pub fn new(limits: WindowParameters, hystart: HystartParameters) -> Result<Self, BuildError> {
         limits.check()?;
         hystart.check()?;
@@ -77,17 +79,17 @@ impl Window {
         })
     }
 
-    /// Congestion window in packets, from [`LEAST_CWND`] to what `max_cwnd` says.
+    /// Congestion window in packets, from [`LEAST_CWND`] to `max_cwnd`.
     pub fn cwnd(&self) -> f64 {
         self.cwnd
     }
 
-    /// Slow start threshold in packets; infinite while nothing has set it.
+    /// Slow start threshold in packets; infinite until it is set.
     pub fn ssthresh(&self) -> f64 {
         self.ssthresh
     }
 
-    /// How far the flow is with repairing losses.
+    /// State of loss recovery.
     pub fn phase(&self) -> Phase {
         self.phase
     }
@@ -102,15 +104,16 @@ impl Window {
         self.srtt
     }
 
-    /// The least round-trip time measured; zero before the first sample.
+    /// The smallest round-trip time measured; zero before the first sample.
     pub fn min_rtt(&self) -> Duration {
         self.min_rtt
     }
 
-    /// Whether a flow with that many packets in flight is limited by the window: what
-    /// [`Ack::cwnd_limited`] needs, for the flight before the acknowledgement.
+    /// Whether the window limits a flow with that many packets in flight: the value for
+    /// [`Ack::cwnd_limited`], given the packets in flight before the acknowledgment.
     pub fn limits(&self, in_flight: u32) -> bool {
-        // As in Linux (tcp_is_cwnd_limited): in slow start half a window in use is enough, since it doubles
+        // As in Linux (tcp_is_cwnd_limited): in slow start half a window in use suffices, because
+        // it doubles
         let used = f64::from(in_flight);
         if self.in_slow_start() {
             2.0 * used > self.cwnd
@@ -119,8 +122,8 @@ impl Window {
         }
     }
 
-    /// What an algorithm does first with every acknowledgement: measure, and grow if it is slow start. Returns the packets
-    /// that are left for congestion avoidance, 0 if it is not its turn.
+    /// First step of an algorithm for every acknowledgment: measures, and grows the window in slow
+    /// start. Returns the packets left for congestion avoidance, 0 if the window must not grow.
     pub fn acknowledge(&mut self, ack: &Ack) -> f64 {
         self.measure(ack);
         if !self.may_grow(ack) {
@@ -129,7 +132,7 @@ impl Window {
         self.slow_start(ack)
     }
 
-    /// The first part of [`Window::acknowledge`]: keeps what the acknowledgement says of the flow.
+    /// The first part of [`Window::acknowledge`]: records the measurements of the acknowledgment.
     pub fn measure(&mut self, ack: &Ack) {
         self.between_losses.acknowledge(ack.acked);
         if !ack.srtt.is_zero() {
@@ -142,19 +145,20 @@ impl Window {
         }
     }
 
-    /// The second part: whether the window may grow now. A window that is not used tells nothing about the path, and
-    /// one that grew unused would make a loss harmless (RFC 5681 halves what is in flight, here the window is halved).
+    /// The second part: whether the window may grow now. An unused window proves nothing about the
+    /// path. If it grew unused, a loss would have no effect: RFC 5681 halves the data in flight,
+    /// this crate the window.
     pub fn may_grow(&self, ack: &Ack) -> bool {
         ack.cwnd_limited && self.phase != Phase::Recovery
     }
 
-    /// The third part: slow start. Returns the packets that are left for congestion avoidance.
+    /// The third part: slow start. Returns the packets left for congestion avoidance.
     pub fn slow_start(&mut self, ack: &Ack) -> f64 {
         let acked = f64::from(ack.acked);
         if !self.in_slow_start() {
             return acked;
         }
-        // RFC 3465, section 2.2, without a limit for one acknowledgement, as in Linux
+        // RFC 3465, section 2.2, without a limit per acknowledgment, as in Linux
         let mut growth = acked;
         // RFC 9406, section 4.3: only for the first slow start
         if let Some(hystart) = &mut self.hystart
@@ -171,7 +175,7 @@ impl Window {
         growth - used
     }
 
-    /// Adds packets, or takes some away; becoming smaller alone brings no flow into slow start.
+    /// Grows or shrinks the window; shrinking alone does not put a flow into slow start.
     pub fn grow(&mut self, packets: f64) {
         self.set_cwnd(self.cwnd + packets);
         if packets < 0.0 {
@@ -179,7 +183,7 @@ impl Window {
         }
     }
 
-    /// Sets the window, within its limits. What is not a number changes nothing, and is a fault of the caller.
+    /// Sets the window, within its limits. NaN is ignored; it is a bug of the caller.
     pub fn set_cwnd(&mut self, packets: f64) {
         debug_assert!(!packets.is_nan(), "the window is not a number");
         if !packets.is_nan() {
@@ -187,7 +191,7 @@ impl Window {
         }
     }
 
-    /// Sets the slow start threshold, to no less than `min_ssthresh`. What is not a number changes nothing, either.
+    /// Sets the slow start threshold, to at least `min_ssthresh`. NaN is ignored here too.
     pub fn set_ssthresh(&mut self, packets: f64) {
         debug_assert!(!packets.is_nan(), "ssthresh is not a number");
         if !packets.is_nan() {
@@ -195,7 +199,7 @@ impl Window {
         }
     }
 
-    /// A loss: window and threshold become `to`, but no less than `min_ssthresh`.
+    /// A loss: window and threshold become `to`, but at least `min_ssthresh`.
     pub fn enter_recovery(&mut self, to: f64) {
         self.before = Some((self.cwnd, self.ssthresh));
         self.between_losses.lose();
@@ -204,7 +208,8 @@ impl Window {
         self.phase = Phase::Recovery;
     }
 
-    /// A timeout: the threshold becomes `ssthresh`, unless the timer fires again for the same packet, and the window one.
+    /// A timeout: the window becomes one packet, and the threshold `ssthresh` unless the timer
+    /// fired before for the same packet.
     pub fn enter_loss(&mut self, ssthresh: f64, timeout: &Timeout) {
         if !timeout.repeated {
             self.before = Some((self.cwnd, self.ssthresh));
@@ -215,13 +220,14 @@ impl Window {
         self.phase = Phase::Loss;
     }
 
-    /// All is repaired.
+    /// All losses are repaired.
     pub fn exit_recovery(&mut self) {
         self.phase = Phase::Open;
         self.before = None;
     }
 
-    /// Nothing had been lost: the window becomes what it was, if it is smaller now, and recovery ends.
+    /// The loss was spurious: restores the earlier window unless the current one is larger, and
+    /// ends recovery.
     pub fn undo(&mut self) {
         if let Some((cwnd, ssthresh)) = self.before {
             self.set_cwnd(cwnd.max(self.cwnd));
@@ -230,8 +236,8 @@ impl Window {
         self.exit_recovery();
     }
 
-    /// An idle time: the window is halved for each timeout that it lasted, down to the initial window; ssthresh remembers
-    /// three quarters of it.
+    /// An idle time: the window is halved for each timeout that it lasted, down to the initial
+    /// window; ssthresh keeps three quarters of it.
     pub fn decay(&mut self, idle: &Idle) {
         // RFC 2861, section 3.1, as in Linux
         let least = self.cwnd.min(f64::from(self.limits.initial_cwnd));
@@ -247,7 +253,7 @@ impl Window {
         self.set_cwnd(self.cwnd.max(least));
     }
 
-    /// What siblings see of the flow.
+    /// The state of the flow that its siblings see.
     pub fn flow(&self) -> Flow {
         Flow {
             cwnd: self.cwnd,

@@ -1,12 +1,14 @@
-//! wVegas, weighted Vegas: every path keeps a few packets in its queue, and fast paths more of them than slow ones.
+//! wVegas, weighted Vegas: every path keeps a few packets in its queue, faster paths more than slow
+//! ones.
 //!
-//! Source: Cao, Xu and Fu, "Delay-based congestion control for multipath TCP", ICNP 2012, as in `mptcp_wvegas.c` of Linux
-//! 0.95. Once per round trip the packets in the queue (diff) are compared with the path's part (alpha) of what the bond
-//! may queue in all. It shifts traffic before anything is lost, and gives way to flows that fill queues.
+//! Source: Cao, Xu and Fu, "Delay-based congestion control for multipath TCP", ICNP 2012, as in
+//! `mptcp_wvegas.c` of Linux 0.95. Once per round trip the packets in the queue (diff) are compared
+//! with the path's part (alpha) of the packets that the bond may queue. wVegas shifts traffic
+//! before packets are lost, and yields to flows that fill queues.
 //!
-//! diff and alpha are compared in whole packets, as in Linux: between the two the window stays. Linux also halves the
-//! window whenever the queueing delay has doubled. Near an empty queue that happens by chance, again and again, so here it is
-//! done only if asked for, and never without any delay.
+//! diff and alpha are compared in whole packets, as in Linux: if they are equal the window stays.
+//! Linux also halves the window whenever the queueing delay has doubled. Near an empty queue that
+//! happens repeatedly by chance, so it is optional here, and never done without delay.
 
 use std::time::Duration;
 
@@ -20,23 +22,24 @@ use crate::siblings::{Bond, Siblings};
 use crate::window::{Phase, Window};
 
 parameters! {
-    /// What can be set on wVegas.
+    /// Parameters of wVegas.
     pub struct WvegasParameters {
         /// Packets that all flows of the bond together keep in queues.
         pub total_alpha: u32 = 10, 1..=1_000_000;
-        /// Packets that a flow keeps in its queue before its part is known, and at least.
+        /// Packets that a flow keeps in its queue before its part is known, and the minimum later.
         pub initial_alpha: u32 = 2, 1..=1_000_000;
         /// Slow start ends when more packets than this are in the queue.
         pub gamma: u32 = 1, 0..=1_000_000;
-        /// Halve the window whenever the queueing delay has doubled, so that the least round-trip time can be measured.
+        /// Halve the window whenever the queueing delay has doubled, to measure the smallest
+        /// round-trip time.
         pub drain: bool = false, false..=true;
     }
 }
 
-/// A round with fewer samples than this says nothing.
+/// A round with fewer samples than this is not evaluated.
 const LEAST_SAMPLES: u32 = 3;
 
-/// The window does not become smaller than this without a loss.
+/// The smallest window without a loss.
 const LEAST_WINDOW: f64 = 2.0;
 
 /// See the module.
@@ -48,14 +51,14 @@ pub struct Wvegas {
     delays: Delays,
     /// The path's part of the packets that the bond may queue.
     alpha: f64,
-    /// The least queueing delay of a round since the queue was last drained.
+    /// The smallest queueing delay of a round since the queue was last drained.
     least_queueing: Option<Duration>,
 }
 
 impl Algorithm for Wvegas {
     const INFO: Info = Info {
         name: "wvegas",
-        about: "keeps queues short by delay, and moves traffic before anything is lost",
+        about: "keeps queues short by watching delays, and moves traffic before losses occur",
         source: "Cao, Xu and Fu, ICNP 2012; mptcp_wvegas.c of Linux MPTCP 0.95",
         coupled: true,
     };
@@ -99,23 +102,23 @@ impl CongestionControl for Wvegas {
 
     fn on_recovery_exit(&mut self, _now: Instant) {
         self.window.exit_recovery();
-        self.begin_anew();
+        self.discard_measurements();
     }
 
     fn on_idle_end(&mut self, idle: &Idle) {
         self.window.decay(idle);
-        self.begin_anew();
+        self.discard_measurements();
     }
 }
 
 impl Wvegas {
-    /// While delays say nothing.
+    /// Reno's growth, while no delay is known.
     fn reno(&mut self, ack: &Ack) {
         let acked = self.slow_start(ack);
         self.window.grow(reno::increase(acked, self.cwnd()));
     }
 
-    /// Slow start, if it is that; what is left is Reno's.
+    /// Slow start, if in it; returns the packets left for Reno.
     fn slow_start(&mut self, ack: &Ack) -> f64 {
         if self.window.may_grow(ack) {
             self.window.slow_start(ack)
@@ -124,18 +127,19 @@ impl Wvegas {
         }
     }
 
-    /// What was measured before a loss or an idle time says nothing of now.
-    fn begin_anew(&mut self) {
+    /// Discards measurements from before a loss or an idle time.
+    fn discard_measurements(&mut self) {
         self.round.restart();
         self.delays.begin_round();
         self.alpha = f64::from(self.parameters.initial_alpha);
         self.least_queueing = None;
     }
 
-    /// Once per round trip, of which the mean exceeds the base by `queueing`.
+    /// Once per round trip; the mean exceeds the base by `queueing`.
     fn adapt(&mut self, ack: &Ack, queueing: Duration, siblings: &Siblings<'_>) {
         let cwnd = self.cwnd();
-        // Cao et al., diff: the part of a round trip that a packet waits, and so the part of the window
+        // Cao et al., diff: the share of a round trip that a packet waits, and so the share of the
+        // window
         let rtt = (self.base() + queueing).as_secs_f64();
         let waiting = queueing.as_secs_f64() / rtt;
         let diff = (cwnd * waiting).floor();
@@ -163,24 +167,24 @@ impl Wvegas {
         }
         let least = LEAST_WINDOW.min(cwnd);
         self.window.set_cwnd(self.cwnd().max(least));
-        // As in Linux: three quarters of the window, so that slow start leads back there
+        // As in Linux: three quarters of the window, so that slow start returns there
         let remembered = self.window.ssthresh().max(0.75 * self.cwnd());
         self.window.set_ssthresh(remembered);
     }
 
-    /// The threshold comes to lie below the window.
+    /// Moves the threshold below the window.
     fn end_slow_start(&mut self) {
         let below = self.window.ssthresh().min(self.cwnd() - 1.0);
         self.window.set_ssthresh(below);
     }
 
-    /// alpha: packets in proportion to the path's part of the bond's rate.
+    /// alpha: packets in proportion to the path's share of the bond's rate.
     fn part(&self, rate: f64, siblings: &Siblings<'_>) -> f64 {
         let least = f64::from(self.parameters.initial_alpha);
         let Some(bond) = Bond::new(self.window.flow(), siblings) else {
             return least;
         };
-        // Cao et al.: the weight is the part of the rate
+        // Cao et al.: the weight is the share of the rate
         let others = bond.total_rate() - bond.own.rate();
         let weight = rate / (rate + others);
         (weight * f64::from(self.parameters.total_alpha))
@@ -188,14 +192,15 @@ impl Wvegas {
             .max(least)
     }
 
-    /// Where the queue is twice what it was at least, it is emptied.
+    /// Drains the queue when its delay has doubled since the minimum.
     fn drain(&mut self, queueing: Duration, rtt: f64) {
         let least = self
             .least_queueing
             .map_or(queueing, |least| least.min(queueing));
         self.least_queueing = Some(least);
         if !queueing.is_zero() && queueing >= 2 * least {
-            // Cao et al., the queue is drained by a window of base / (2 rtt) of what it was
+            // Cao et al., the queue is drained by reducing the window to base / (2 rtt) of its
+            // value
             let part = self.base().as_secs_f64() / (2.0 * rtt);
             self.window.set_cwnd(self.cwnd() * part);
             self.least_queueing = None;
@@ -212,7 +217,7 @@ mod tests {
     use crate::fixture::{fresh, ms, steady};
     use crate::player::Player;
 
-    /// Steady flows whose base round-trip times are known.
+    /// Steady flows with known base round-trip times.
     fn bond(assignments: &[&str], flows: &[(f64, u64)]) -> Player {
         let mut bond = steady("wvegas", assignments, flows);
         for (flow, &(cwnd, _)) in flows.iter().enumerate() {
@@ -222,11 +227,11 @@ mod tests {
         bond
     }
 
-    /// A round whose every packet takes so long, then one acknowledgement more: by how much the window grew.
+    /// A round with this round-trip time, then one more acknowledgment: the growth of the window.
     fn round(bond: &mut Player, flow: usize, rtt: u64) -> f64 {
         let before = bond.cwnd(flow);
         bond.set_rtt(flow, ms(rtt));
-        // The first round ends one that was partly of another delay, and is not looked at.
+        // The first round ends one that was partly at another delay, and is ignored.
         bond.round(flow);
         bond.place(flow, before);
         bond.round(flow);
@@ -251,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_packets_that_may_queue_are_shared_by_rate() {
+    fn queued_packets_are_shared_by_rate() {
         // 100 packets/s of 500: 10 / 5 = 2 packets; 400 of 500: 8 packets
         let flows = [(10.0, 100), (40.0, 100)];
         let mut slow = bond(&[], &flows);
@@ -271,12 +276,12 @@ mod tests {
         bond.set_rtt(0, ms(125));
         bond.rounds(0, 2);
         assert!(!bond.flows[0].in_slow_start);
-        // What fits without a queue, and one: 100/125 of the window that it had come to
+        // The window without a queue, and one packet: 100/125 of the window that was reached
         assert!(bond.cwnd(0) < 66.0 && bond.ssthresh(0) < bond.cwnd(0));
     }
 
     #[test]
-    fn a_queue_that_has_doubled_can_be_emptied() {
+    fn a_doubled_queue_can_be_drained() {
         let least = |assignments: &[&str]| {
             let mut bond = bond(assignments, &[(50.0, 100)]);
             bond.set_rtt(0, ms(105));
@@ -291,11 +296,11 @@ mod tests {
         };
         // About 50 packets, times 100 / (2 * 112)
         assert!((22.0..24.0).contains(&least(&["drain=true"])));
-        assert!(least(&[]) >= 50.0, "only if asked to");
+        assert!(least(&[]) >= 50.0, "only if enabled");
     }
 
     #[test]
-    fn a_queue_without_delay_is_not_emptied() {
+    fn a_queue_without_delay_is_not_drained() {
         let mut bond = bond(&["drain=true"], &[(50.0, 100)]);
         for _ in 0..5 {
             assert_eq!(bond.round(0), 1.0);
@@ -303,17 +308,17 @@ mod tests {
     }
 
     #[test]
-    fn losses_are_renos_and_the_measurement_begins_anew() {
+    fn losses_are_handled_as_in_reno_and_restart_the_measurement() {
         let mut bond = bond(&[], &[(50.0, 100)]);
         assert_eq!(bond.repaired_loss(0), 25.0);
-        // The window has been halved, so that what is in flight are two rounds, in which there is nothing to compare.
+        // The window has been halved: two rounds are in flight, in which nothing is compared.
         bond.rounds(0, 2);
         assert_eq!(bond.cwnd(0), 25.0);
         bond.rounds(0, 2);
         assert!(bond.cwnd(0) > 25.0);
     }
 
-    /// Found by random events.
+    /// Regression test: found by random events.
     #[test]
     fn a_window_of_one_packet_does_not_become_two_unused() {
         let mut bond = bond(&[], &[(50.0, 100)]);

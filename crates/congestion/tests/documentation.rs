@@ -1,4 +1,4 @@
-//! docs/congestion.md lists what there is.
+//! docs/congestion.md lists all algorithms and parameters.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ const TEXT: &str = include_str!("../../../docs/congestion.md");
 /// One line for each algorithm.
 fn algorithms() -> String {
     let mut table =
-        "| name | what for | looks at siblings | source |\n| --- | --- | --- | --- |\n".to_owned();
+        "| name | purpose | uses siblings | source |\n| --- | --- | --- | --- |\n".to_owned();
     for entry in ALGORITHMS {
         let info = entry.info;
         let coupled = if info.coupled { "yes" } else { "" };
@@ -23,7 +23,8 @@ fn algorithms() -> String {
     table
 }
 
-/// One line for each parameter that only some algorithms have, then those of all with the defaults of most.
+/// One line for each parameter of some algorithms only, then the common ones with their usual
+/// defaults.
 fn parameters() -> String {
     let common = common();
     let mut table =
@@ -41,7 +42,7 @@ fn parameters() -> String {
     table
 }
 
-/// The parameters of `reno`, which has none of its own.
+/// The parameters of `reno`, which are those common to all.
 fn common() -> Vec<Parameter> {
     let reno = sumlink_congestion::entry("reno").expect("an entry");
     reno.parameters()
@@ -71,17 +72,17 @@ fn assert_documented(table: &str) {
     );
     assert!(
         TEXT.contains(table),
-        "docs/congestion.md has other rows among these, or another order:\n{table}"
+        "docs/congestion.md has additional rows or another order:\n{table}"
     );
 }
 
 #[test]
-fn the_algorithms_are_those_of_the_registry() {
+fn documentation_lists_the_algorithms_of_the_registry() {
     assert_documented(&algorithms());
 }
 
 #[test]
-fn the_parameters_are_those_of_the_registry() {
+fn documentation_lists_the_parameters_of_the_registry() {
     assert_documented(&parameters());
 }
 
@@ -91,9 +92,6 @@ fn every_algorithm_has_its_rule() {
         let row = TEXT
             .lines()
             .find(|line| line.starts_with(&format!("| `{name}` | for each")));
-        assert!(
-            row.is_some(),
-            "docs/congestion.md says nothing of what {name} does"
-        );
+        assert!(row.is_some(), "docs/congestion.md lacks the rule of {name}");
     }
 }

@@ -1,11 +1,11 @@
-//! Each algorithm has a script in `scripts/`, and the reference does what it says.
+//! Each algorithm has a script in `scripts/`, and the reference passes it.
 
 use std::path::PathBuf;
 
 use sumlink_congestion::NAMES;
 use sumlink_congestion::script::Script;
 
-/// The scripts give windows to the third place.
+/// The scripts give windows to three decimal places.
 const ROUNDED: f64 = 0.001;
 
 /// All scripts, by their file names.
@@ -25,7 +25,7 @@ fn scripts() -> Vec<(String, Script)> {
 }
 
 #[test]
-fn the_reference_does_what_the_scripts_say() {
+fn the_reference_passes_the_scripts() {
     let mut all_wrong = Vec::new();
     for (name, script) in scripts() {
         for algorithm in &script.algorithms {
@@ -34,7 +34,7 @@ fn the_reference_does_what_the_scripts_say() {
                 .unwrap_or_else(|error| panic!("{name}: {error}"));
             assert!(
                 !outcomes.is_empty(),
-                "{name} expects nothing of {algorithm}"
+                "{name} has no expectation for {algorithm}"
             );
             let wrong = outcomes.iter().filter(|outcome| outcome.error() > ROUNDED);
             all_wrong.extend(wrong.map(|outcome| format!("{name}, {algorithm}, {outcome}")));
@@ -48,7 +48,7 @@ fn every_algorithm_has_a_script_of_its_name() {
     let scripts = scripts();
     for name in NAMES {
         let own = scripts.iter().find(|(file, _)| file == name);
-        let (_, script) = own.unwrap_or_else(|| panic!("there is no scripts/{name}.txt"));
+        let (_, script) = own.unwrap_or_else(|| panic!("scripts/{name}.txt is missing"));
         assert_eq!(script.algorithms, [name]);
     }
 }

@@ -1,9 +1,12 @@
-//! How much an edge node carries where nobody else is the limit: this program is the far side and the user's end at once, and as
-//! cheap as it can be. Super-packets of TCP flows go into a TUN device, which `scripts/edge-capacity.sh` puts into the node's
-//! namespace; the tunnels' datagrams come back here, and are acknowledged as a receiver without SACK does: every second segment, and
-//! at once what is out of order. There is no TCP: a window for each flow, and what does not come is sent again.
+//! Measures the capacity of an edge node. This program is both the far side and the users' end, at
+//! minimal cost. It writes super-packets of TCP flows to a TUN device, which
+//! `scripts/edge-capacity.sh` moves into the node's namespace. It receives the tunnels' datagrams
+//! and acknowledges them like a receiver without SACK: every second segment, and out-of-order ones
+//! at once. It does not implement TCP: each flow has a fixed window, and missing segments are sent
+//! again.
 //!
-//! Arguments: PID of the node, flows, segments of each that are under way at once, seconds, and `LOCAL REMOTE` of two links.
+//! Arguments: PID of the node, flows, segments in flight per flow, seconds, and `LOCAL REMOTE` of
+//! two links.
 
 #![allow(clippy::print_stdout, reason = "an example")]
 
@@ -20,13 +23,13 @@ use tun_rs::{DeviceBuilder, SyncDevice};
 
 const FAR: [u8; 4] = [10, 99, 0, 1];
 const USER: [u8; 4] = [10, 88, 0, 2];
-/// Bytes of data in a segment: what fits the node's device, 1400 bytes.
+/// Bytes of data in a segment: fits the node's device MTU of 1400 bytes.
 const SEGMENT: usize = 1360;
-/// Segments of a super-packet at the most.
+/// Most segments of a super-packet.
 const JOINED: usize = 46;
-/// What has not come for so long is sent again.
+/// Missing data is sent again after this time.
 const AGAIN: Duration = Duration::from_millis(50);
-/// Not measured.
+/// Excluded from the measurement.
 const WARM: Duration = Duration::from_secs(1);
 const SYN: u8 = 2;
 const PUSH: u8 = 8;
@@ -45,7 +48,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let took = before.2.elapsed().as_secs_f64();
     let (busy, seen) = (cpu(pid)? - before.1, replay.seen - before.0);
     println!(
-        "{{\"gbps\":{:.3},\"node_share\":{:.3},\"us_per_packet\":{:.2},\"packets\":{},\"out_of_order\":{},\"twice\":{},\"acks\":{},\"again\":{}}}",
+        "{{\"gbps\":{:.3},\"node_share\":{:.3},\"us_per_packet\":{:.2},\"packets\":{},\
+         \"out_of_order\":{},\"twice\":{},\"acks\":{},\"again\":{}}}",
         seen.bytes as f64 * 8e-9 / took,
         busy / took,
         busy * 1e6 / seen.packets as f64,
@@ -58,20 +62,20 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Seconds of a processor that a process has had, system calls included.
+/// CPU time of a process in seconds, including system calls.
 fn cpu(pid: &str) -> Result<f64, Box<dyn Error>> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let fields = stat.rsplit(") ").next().unwrap_or_default();
     let ticks = fields.split(' ').skip(11).take(2).map(str::parse::<u64>);
     let ticks: u64 = ticks.sum::<Result<u64, _>>()?;
-    // USER_HZ, the same on every architecture that Linux has today.
+    // USER_HZ, equal on all current Linux architectures.
     Ok(ticks as f64 / 100.0)
 }
 
-/// What came, and what was done for it.
+/// Counters of received and sent packets.
 #[derive(Clone, Copy, Default)]
 struct Seen {
-    /// In order, of data.
+    /// In-order data.
     bytes: u64,
     packets: u64,
     out_of_order: u64,
@@ -100,10 +104,10 @@ impl std::ops::Sub for Seen {
 struct Flow {
     sent: u64,
     came: u64,
-    /// What came behind a hole: begin and end.
+    /// Data beyond a hole: begin and end.
     ahead: BTreeMap<u64, u64>,
     moved: Option<Instant>,
-    /// An acknowledgement is due for one segment.
+    /// An acknowledgment for one segment is due.
     delayed: bool,
 }
 
@@ -131,8 +135,8 @@ impl Replay {
             .name("far0")
             .offload(true)
             .build_sync()?;
-        println!("far0 is there");
-        // Until it is up in the node's namespace.
+        println!("far0 is up");
+        // Until the device is up in the node's namespace.
         let mut line = String::new();
         io::stdin().read_line(&mut line)?;
         device.set_nonblocking(true)?;
@@ -160,9 +164,9 @@ impl Replay {
         })
     }
 
-    /// The node is to know every flow from its beginning.
+    /// Opens all flows, so that the node sees each from its start.
     fn shake_hands(&mut self) -> io::Result<()> {
-        // Both ends have answered a probe of the other one by then.
+        // By then, both ends have answered a probe.
         self.run_without_data(Duration::from_secs(2))?;
         for flow in 0..self.flows.len() {
             self.segment_up(flow, SYN, 0, 0);
@@ -200,7 +204,7 @@ impl Replay {
         }
     }
 
-    /// What there is room for in the flow's window, or what did not come.
+    /// Sends new data up to the flow's window, or missing data.
     fn send(&mut self, number: usize, now: Instant) -> io::Result<()> {
         let segment = SEGMENT as u64;
         let flow = &mut self.flows[number];
@@ -213,7 +217,7 @@ impl Replay {
         }
         let room = (flow.came + self.window - flow.sent) / segment;
         let room = (room as usize).min(JOINED);
-        // As TCP does: a super-packet that is worth it.
+        // As TCP does: waits until a super-packet is worthwhile.
         if room >= JOINED.min(self.window as usize / SEGMENT / 2) {
             let at = flow.sent;
             flow.sent += (room * SEGMENT) as u64;
@@ -265,7 +269,7 @@ impl Replay {
         }
     }
 
-    /// A packet has arrived at the user's.
+    /// Handles a packet that has arrived at the user's end.
     fn packet(&mut self, packet: &[u8]) {
         let offset = usize::from(packet[32] >> 4) * 4;
         let data = packet.len().saturating_sub(20 + offset) as u64;
@@ -306,7 +310,7 @@ impl Replay {
         self.segment_up(number, ACK, 1, next);
     }
 
-    /// A segment without data from the user, which goes out with others.
+    /// A segment without data from the user, sent together with others.
     fn segment_up(&mut self, flow: usize, flags: u8, sequence: u32, acknowledged: u32) {
         self.seen.acks += 1;
         let ports = (10_000 + flow as u16, 80);
@@ -330,7 +334,7 @@ impl Replay {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        // A SYN has its options, and is alone.
+        // A SYN has options, and is sent alone.
         let size = if self.up.len() == 56 { 56 } else { 48 };
         let Way {
             socket,
@@ -354,7 +358,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Segments of the far side as one super-packet, whose checksum is left to whoever cuts it.
+    /// Data from the far side as one super-packet with an incomplete checksum.
     fn segments_down(
         &mut self,
         flow: usize,
@@ -370,7 +374,7 @@ impl Replay {
             _ => 0,
         };
         let header = 20 + if flags & SYN == 0 { 20 } else { 28 };
-        // virtio_net_hdr: the checksum is partial; TCP over IPv4, in pieces, if there are several.
+        // virtio_net_hdr: partial checksum; segmented TCP over IPv4 if there are several.
         let kind = u8::from(segments > 1);
         out.extend_from_slice(&[1, kind]);
         out.extend_from_slice(&(header as u16).to_le_bytes());
@@ -389,7 +393,7 @@ impl Replay {
     }
 }
 
-/// Headers of IPv4 and TCP; the latter's checksum is 0.
+/// Headers of IPv4 and TCP, with a TCP checksum of 0.
 fn tcp(
     out: &mut Vec<u8>,
     (from, to): ([u8; 4], [u8; 4]),
@@ -399,7 +403,7 @@ fn tcp(
     data: usize,
 ) {
     let begin = out.len();
-    // An MSS of 1360 and windows in units of 128 bytes.
+    // An MSS of 1360, and windows in units of 128 bytes.
     let options: &[u8] = match flags & SYN {
         0 => &[],
         _ => &[2, 4, 5, 80, 1, 3, 3, 7],

@@ -1,4 +1,4 @@
-//! What an end is told before it starts.
+//! Configuration of an end.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,18 +8,19 @@ use sumlink_edge::lwa::ReorderConfig;
 
 use crate::wire;
 
-/// Which end this is. Both move packets in the same way; they differ in what may be asked of them.
+/// Which end of the tunnels this is. Both forward packets in the same way; they differ in the
+/// settings that they allow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
-    /// Between the network and the links: steers what users receive.
+    /// Between the network and the links: steers the users' incoming packets.
     #[default]
     Node,
-    /// Behind the links: gives users' packets back their order, and sends upwards.
+    /// Behind the links: restores the order of the users' packets, and sends upwards.
     User,
 }
 
 impl Role {
-    /// The word for it.
+    /// The name used in the configuration and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Node => "node",
@@ -31,20 +32,22 @@ impl Role {
 /// The TUN device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TunConfig {
-    /// Its name, at most 15 bytes.
+    /// Interface name, at most 15 bytes.
     pub name: String,
-    /// Its addresses with their networks.
+    /// Addresses with their networks.
     pub addresses: Vec<IpNet>,
-    /// What is sent through it besides.
+    /// Further networks routed through the device.
     pub routes: Vec<IpNet>,
-    /// Largest packet in bytes, without the tunnels' headers: 576 to 65000.
+    /// Largest packet in bytes, excluding the tunnel headers: 576 to 65000.
     pub mtu: usize,
-    /// Whether the kernel may hand over and take TCP data in super-packets of up to 64 KiB, where it can: less work for both.
+    /// Lets the kernel pass TCP data in super-packets of up to 64 KiB, if it can, which costs both
+    /// sides less work.
     pub offload: bool,
 }
 
 impl Default for TunConfig {
-    /// `edge0`, without addresses, and with an MTU that leaves room for the headers on links of 1500 bytes.
+    /// `edge0` without addresses, and an MTU that leaves room for the headers on links with an MTU
+    /// of 1500 bytes.
     fn default() -> Self {
         Self {
             name: "edge0".to_owned(),
@@ -59,46 +62,48 @@ impl Default for TunConfig {
 /// One link: a UDP tunnel between two fixed addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkConfig {
-    /// What people call it.
+    /// Name of the link.
     pub name: String,
-    /// Address and port here.
+    /// Local address and port.
     pub local: SocketAddr,
-    /// Address and port at the other end; packets of anybody else are refused.
+    /// Remote address and port; packets from any other source are refused.
     pub remote: SocketAddr,
-    /// The interface that its packets leave by, whatever the routes say.
+    /// The interface that the packets leave by, regardless of the routes.
     pub interface: Option<String>,
-    /// Bits per second of UDP packets with their IP headers that are sent at the most. Without it the link takes what its
-    /// socket takes.
+    /// Rate limit in bits per second, for UDP packets with their IP headers. Without it, the link
+    /// takes as much as its socket accepts.
     pub rate: Option<u64>,
-    /// Bytes that may wait in the socket and in the interface below it (SO_SNDBUF), at least 4608.
+    /// Most bytes waiting in the socket and in the interface below it (SO_SNDBUF), at least 4608.
     pub backlog: usize,
 }
 
-/// Everything that an end is told.
+/// Configuration of an end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeConfig {
-    /// Which end it is.
+    /// Which end this is.
     pub role: Role,
-    /// What the core is told; as many links in the same order as in `links`. Its mode says how this end sends.
+    /// Configuration of the core, with as many links as `links` and in the same order. Its mode
+    /// says how this end sends.
     pub core: sumlink_edge::Config,
     /// The TUN device.
     pub tun: TunConfig,
     /// The links.
     pub links: Vec<LinkConfig>,
-    /// Number of the tunnel; both ends have the same.
+    /// Number of the tunnel, equal at both ends.
     pub tunnel: u16,
-    /// Everything goes over this link as long as it carries anything, and is steered over the others when it does not.
+    /// Index of the only link to use while it works. When it fails, packets are steered over the
+    /// others.
     pub only: Option<usize>,
-    /// How packets with sequence numbers are put in order.
+    /// Reordering of numbered packets.
     pub reorder: ReorderConfig,
-    /// How often each link is probed.
+    /// Interval between probes of a link.
     pub probe: Duration,
-    /// A link that has answered no probe for so long carries nothing; several times `probe`.
+    /// A link without an answer to its probes for this long is down; several times `probe`.
     pub dead_after: Duration,
 }
 
 impl NodeConfig {
-    /// Bytes that the tunnel adds to a packet on that link, the IP header included.
+    /// Bytes that the tunnel adds to a packet on that link, including the IP header.
     pub fn overhead(&self, link: &LinkConfig) -> usize {
         let ip = if link.remote.is_ipv4() { 20 } else { 40 };
         let pdcp = match self.core.mode {

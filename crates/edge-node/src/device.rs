@@ -1,8 +1,9 @@
-//! The TUN device: made, given addresses and routes, and read and written many packets at a time.
+//! The TUN device: created, given addresses and routes, and read and written many packets at a
+//! time.
 //!
-//! With offload the kernel hands over and takes TCP data in super-packets of up to 64 KiB, and leaves checksums to whoever needs
-//! them; both are undone and done here, so that everybody else sees packets as on a wire. Where the kernel cannot do that, it is
-//! one packet for each call.
+//! With offload, the kernel passes TCP data in super-packets of up to 64 KiB, with incomplete
+//! checksums. This module splits and joins them and completes the checksums, so that the other
+//! modules see packets as on a wire. If the kernel has no offload, each call passes one packet.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -18,31 +19,32 @@ use tun_rs::{DeviceBuilder, GROTable, SyncDevice, VIRTIO_NET_HDR_LEN};
 use crate::config::TunConfig;
 use crate::error::NodeError;
 
-/// Packets that the device holds until they are read: more than TCP sends at once.
+/// Queue length of the device in packets: more than TCP sends in a burst.
 const QUEUE: u32 = 1000;
 
 /// The largest packet or super-packet.
 const PACKET: usize = 65_535;
 
-/// Packets that a super-packet is cut into: as many as there are with a segment size of 536 bytes (RFC 9293, section 3.7.1), until
-/// one of more has been met, and then as many as there can be.
+/// Most packets per super-packet: first the number for a segment size of 536 bytes (RFC 9293,
+/// section 3.7.1), and, once a larger one has been seen, the largest possible number.
 const SEGMENTS: [usize; 2] = [128, 2048];
 
-/// Packets that are written at once.
+/// Packets written at once.
 const WRITES: usize = 64;
 
-/// A device that is up. It goes with this value, and its addresses and routes with it.
+/// A TUN device that is up. Dropping it removes the device with its addresses and routes.
 pub(crate) struct Device {
     device: SyncDevice,
-    /// Packets to be written, each behind room for the header of a super-packet; the first `waiting` are in use.
+    /// Packets to be written, each after room for a super-packet header; the first `waiting` are in
+    /// use.
     output: Vec<Vec<u8>>,
     waiting: usize,
     joined: GROTable,
-    /// Times that the kernel took something not, and that what it gave could not be cut.
+    /// Packets that the kernel refused, and super-packets that could not be split.
     pub(crate) refused: u64,
 }
 
-/// What was read from a device.
+/// Packets read from a device.
 pub(crate) struct Input {
     whole: Vec<u8>,
     packets: Vec<Vec<u8>>,
@@ -61,34 +63,35 @@ impl Input {
     }
 
     fn resize(&mut self, count: usize) {
-        // Untouched pages take no memory.
+        // Untouched pages use no memory.
         self.packets.resize_with(count, || vec![0; PACKET]);
         self.lengths.resize(count, 0);
     }
 
-    /// The packet of that number.
+    /// The packet with this number.
     pub(crate) fn packet(&self, number: usize) -> &[u8] {
         &self.packets[number][..self.lengths[number]]
     }
 }
 
 impl Device {
-    /// Makes it in the network namespace of the calling thread. Must be called inside a tokio runtime with I/O.
+    /// Creates the device in the network namespace of the calling thread. Must be called inside a
+    /// tokio runtime with I/O.
     pub(crate) async fn open(config: &TunConfig) -> Result<Self, NodeError> {
         let device = create(config)?;
-        let failed = |what: &str, reason: io::Error| NodeError::Device {
+        let failed = |step: &str, reason: io::Error| NodeError::Device {
             name: config.name.clone(),
-            what: what.to_owned(),
+            step: step.to_owned(),
             reason,
         };
         let index = if_nametoindex(config.name.as_str())
-            .map_err(|error| failed("finding it", error.into()))?;
+            .map_err(|error| failed("look up its index", error.into()))?;
         let (connection, handle, _) =
-            rtnetlink::new_connection().map_err(|error| failed("asking the kernel", error))?;
+            rtnetlink::new_connection().map_err(|error| failed("open a netlink socket", error))?;
         let serving = tokio::spawn(connection);
         let done = set_up(&handle, index, config).await;
         serving.abort();
-        done.map_err(|(what, error)| failed(&what, error))?;
+        done.map_err(|(step, error)| failed(&step, error))?;
         // Joined packets grow in place.
         let empty = || Vec::with_capacity(2 * VIRTIO_NET_HDR_LEN + PACKET);
         Ok(Self {
@@ -100,7 +103,8 @@ impl Device {
         })
     }
 
-    /// Reads once: how many packets that were. An error of the kind `WouldBlock` when there is none.
+    /// Reads once and returns the number of packets. The error kind is `WouldBlock` if none is
+    /// available.
     pub(crate) fn read(&mut self, input: &mut Input) -> io::Result<usize> {
         let Input {
             whole,
@@ -108,11 +112,11 @@ impl Device {
             lengths,
         } = &mut *input;
         match self.device.recv_multiple(whole, packets, lengths, 0) {
-            // The kernel has handed over something that cannot be cut, or not into so few.
+            // The super-packet cannot be split, or has too many segments.
             Err(error)
                 if error.raw_os_error().is_none() && error.kind() != io::ErrorKind::WouldBlock =>
             {
-                tracing::debug!(%error, "what the device gave cannot be cut into packets");
+                tracing::debug!(%error, "cannot split a super-packet from the device");
                 self.refused += 1;
                 input.resize(SEGMENTS[1]);
                 Ok(0)
@@ -121,7 +125,7 @@ impl Device {
         }
     }
 
-    /// Takes a packet for the kernel, which gets it with [`Device::flush`] or before.
+    /// Queues a packet for the kernel; [`Device::flush`] writes it at the latest.
     pub(crate) fn write(&mut self, packet: &[u8]) {
         let buffer = &mut self.output[self.waiting];
         buffer.clear();
@@ -133,7 +137,7 @@ impl Device {
         }
     }
 
-    /// Hands over what has been written.
+    /// Writes the queued packets.
     pub(crate) fn flush(&mut self) {
         if self.waiting == 0 {
             return;
@@ -144,7 +148,7 @@ impl Device {
             .send_multiple(&mut self.joined, packets, VIRTIO_NET_HDR_LEN);
         if let Err(error) = written {
             self.refused += 1;
-            tracing::debug!(%error, "the device refuses a packet");
+            tracing::debug!(%error, "the device refused a packet");
         }
     }
 }
@@ -155,20 +159,20 @@ impl AsFd for Device {
     }
 }
 
-/// Makes it, with offload where that is wanted and can be had.
+/// Creates the device, with offload if it is enabled and available.
 fn create(config: &TunConfig) -> Result<SyncDevice, NodeError> {
     let name = &config.name;
-    let failed = |what: &str, reason| NodeError::Device {
+    let failed = |step: &str, reason| NodeError::Device {
         name: name.clone(),
-        what: what.to_owned(),
+        step: step.to_owned(),
         reason,
     };
     if !Path::new("/dev/net/tun").exists() {
         return Err(NodeError::NoTun);
     }
-    // One that somebody has made to stay would be taken over.
+    // Opening a persistent device of the same name would take it over.
     if if_nametoindex(name.as_str()).is_ok() {
-        return Err(failed("making it", Errno::EBUSY.into()));
+        return Err(failed("create it", Errno::EBUSY.into()));
     }
     let build = |offload| {
         DeviceBuilder::new()
@@ -181,21 +185,21 @@ fn create(config: &TunConfig) -> Result<SyncDevice, NodeError> {
         && let Err(error) = &made
         && error.raw_os_error() == Some(Errno::EINVAL as i32)
     {
-        tracing::info!(device = %name, "the kernel's TUN has no offload: it is one packet for each call");
+        tracing::info!(device = %name, "TUN offload unavailable; each call carries one packet");
         made = build(false);
     }
     let device = made.map_err(|error| match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::EPERM | Errno::EACCES) => NodeError::NotPermitted { name: name.clone() },
-        // The file is there and the driver is not.
+        // The device file exists but the driver does not.
         Some(Errno::ENODEV | Errno::ENXIO | Errno::ENOENT) => NodeError::NoTun,
-        _ => failed("making it", error),
+        _ => failed("create it", error),
     })?;
     let set = device.set_nonblocking(true);
-    set.map_err(|error| failed("making it", error))?;
+    set.map_err(|error| failed("create it", error))?;
     Ok(device)
 }
 
-/// MTU, addresses and routes; the error says at which of them.
+/// Sets MTU, addresses and routes; the error names the step that failed.
 async fn set_up(
     handle: &Handle,
     index: u32,
@@ -207,7 +211,7 @@ async fn set_up(
         .up()
         .build();
     let set = handle.link().set(link).execute().await;
-    set.map_err(|error| ("bringing it up".to_owned(), of_netlink(error)))?;
+    set.map_err(|error| ("bring it up".to_owned(), of_netlink(error)))?;
     for net in &config.addresses {
         let added = handle.address().add(index, net.addr(), net.prefix_len());
         let added = added.execute().await;

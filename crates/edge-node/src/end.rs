@@ -1,4 +1,4 @@
-//! One end at work: the core, its tunnels and its device, told the time by whoever drives it.
+//! One end at work: the core, its tunnels and its device. The caller supplies the time.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,17 +15,17 @@ use crate::status::{FlowStatus, LinkStatus, NodeStatus};
 use crate::tunnel::{State, Tunnel};
 use crate::wire::{Header, Kind};
 
-/// Flows that a status tells of.
+/// Most flows in a status report.
 const MOST_FLOWS: usize = 32;
 
-/// Something that somebody may want to know at once.
+/// An event for immediate notification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Notice {
     /// A link came up or went down.
     Link {
-        /// Which.
+        /// Name of the link.
         link: String,
         /// `up` or `down`.
         state: &'static str,
@@ -34,11 +34,11 @@ pub enum Notice {
     FlowReset {
         /// The server's address and port.
         far: String,
-        /// The user's.
+        /// The user's address and port.
         user: String,
-        /// Why.
+        /// The reason.
         reason: &'static str,
-        /// Bytes that the server had been told of and the user has not got.
+        /// Bytes acknowledged to the server that the user did not receive.
         undelivered: u64,
     },
 }
@@ -48,13 +48,13 @@ pub(crate) struct End {
     core: Edge,
     mode: Mode,
     steering: String,
-    /// What goes into a tunnel and has a number is.
+    /// Kind of the numbered packets that this end sends.
     kind: Kind,
     tunnel: u16,
     epoch: u32,
     only: Option<usize>,
     pub(crate) tunnels: Vec<Tunnel>,
-    /// Whether the core may use it.
+    /// Whether the core may use the link.
     used: Vec<bool>,
     receive: Receive,
     pub(crate) device: Device,
@@ -93,13 +93,13 @@ impl End {
         Ok(end)
     }
 
-    /// A packet has come from the device.
+    /// Handles a packet from the device.
     pub(crate) fn handle_device(&mut self, packet: &[u8], now: Instant) {
         self.core.handle_far(packet.to_vec(), now);
         self.settle(now);
     }
 
-    /// A datagram has come over a link.
+    /// Handles a datagram received over a link.
     pub(crate) fn handle_datagram(&mut self, link: usize, datagram: &[u8], now: Instant) {
         let read = Header::read(datagram).filter(|(header, _)| header.tunnel == self.tunnel);
         let Some((header, payload)) = read else {
@@ -123,10 +123,10 @@ impl End {
         self.settle(now);
     }
 
-    /// The earliest thing that is due.
+    /// The earliest deadline.
     pub(crate) fn poll_timeout(&self, now: Instant) -> Instant {
         let tunnels = self.tunnels.iter().flat_map(|tunnel| {
-            // A link that waits for its socket is told by the kernel.
+            // The kernel reports when a blocked socket has room.
             let paced = !tunnel.is_blocked() && !tunnel.pace.is_ready(now);
             let ready = paced.then(|| tunnel.pace.ready());
             [Some(tunnel.liveness.poll_timeout()), ready]
@@ -136,7 +136,7 @@ impl End {
         all.min().unwrap_or(Instant::MAX)
     }
 
-    /// What is due now.
+    /// Handles all deadlines that have passed.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         if self.core.poll_timeout().is_some_and(|at| at <= now) {
             self.core.handle_timeout(now);
@@ -157,7 +157,7 @@ impl End {
         self.settle(now);
     }
 
-    /// A probe or an answer. It waits for nothing: it must arrive while data have to wait.
+    /// Sends a probe or an answer. It skips the queue: it must arrive while data has to wait.
     fn control(&mut self, link: usize, kind: Kind, payload: &[u8], now: Instant) {
         let mut datagram = Vec::new();
         self.header(kind).write(payload, &mut datagram);
@@ -177,15 +177,15 @@ impl End {
         self.settle(now);
     }
 
-    /// A link has come up or gone down.
+    /// Handles a link that has come up or gone down.
     fn changed(&mut self, link: usize, now: Instant) {
         let tunnel = &mut self.tunnels[link];
         let (name, state) = (&tunnel.name, tunnel.liveness.state);
         match state {
             State::Down => {
-                tracing::warn!(link = %name, "the link carries nothing: no answer to probes")
+                tracing::warn!(link = %name, "link down; its probes are unanswered")
             }
-            _ => tracing::info!(link = %name, "the link is up"),
+            _ => tracing::info!(link = %name, "link up"),
         }
         self.notices.push(Notice::Link {
             link: name.clone(),
@@ -197,14 +197,14 @@ impl End {
         self.choose(now);
     }
 
-    /// Tells the core which links it may use.
+    /// Reports to the core which links it may use.
     fn choose(&mut self, now: Instant) {
         let alive = |link: usize| self.tunnels[link].liveness.state != State::Down;
         let only = self.only.filter(|&link| alive(link));
         let wanted: Vec<bool> = (0..self.tunnels.len())
             .map(|link| alive(link) && only.is_none_or(|only| only == link))
             .collect();
-        // What comes up first takes what waits for those that go down.
+        // A link that comes up takes over the packets of those that go down.
         for up in [true, false] {
             for (link, &is_wanted) in wanted.iter().enumerate() {
                 if is_wanted != up || self.used[link] == up {
@@ -220,7 +220,7 @@ impl End {
         }
     }
 
-    /// Takes out of the core what is there: the second half of its law. It leaves with [`End::flush`].
+    /// Drains the core: the second half of its calling rules. Packets leave with [`End::flush`].
     pub(crate) fn settle(&mut self, now: Instant) {
         while let Some(event) = self.core.poll_event() {
             self.tell(event);
@@ -233,7 +233,7 @@ impl End {
         }
     }
 
-    /// Takes what the link can take.
+    /// Takes packets from the core while the link has room.
     fn pump(&mut self, link: usize, now: Instant) {
         let (packets, numbered) = (self.header(Kind::Packet), self.header(self.kind));
         let tunnel = &mut self.tunnels[link];
@@ -244,7 +244,7 @@ impl End {
             let Some(packet) = self.core.poll_link(LinkId(link as u8), now) else {
                 return;
             };
-            // In `lwa` those of too many users have no number.
+            // In `lwa`, users beyond the bound have no numbers.
             let header = match lwa::is_numbered(&packet) {
                 true => numbered,
                 false => packets,
@@ -253,7 +253,7 @@ impl End {
         }
     }
 
-    /// Hands over what has been taken, to the device and to the links.
+    /// Passes the pending packets to the device and to the links.
     pub(crate) fn flush(&mut self) {
         self.device.flush();
         for tunnel in &mut self.tunnels {
@@ -280,7 +280,13 @@ impl End {
                     sumlink_edge::Reset::Undeliverable => "undeliverable",
                     sumlink_edge::Reset::Orphaned => "orphaned",
                 };
-                tracing::warn!(far = %flow.far, user = %flow.user, reason, undelivered, "a flow was reset");
+                tracing::warn!(
+                    far = %flow.far,
+                    user = %flow.user,
+                    reason,
+                    undelivered,
+                    "a flow was reset at both ends"
+                );
                 self.notices.push(Notice::FlowReset {
                     far: flow.far.to_string(),
                     user: flow.user.to_string(),
@@ -293,20 +299,20 @@ impl End {
                     link = link.0,
                     moved,
                     lost,
-                    "packets of a link that is not used any more"
+                    "moved the packets of a link that went down"
                 );
             }
             _ => {}
         }
     }
 
-    /// A link carries so much from now on.
+    /// Sets the rate of a link.
     pub(crate) fn set_rate(&mut self, link: usize, rate: Option<u64>, now: Instant) {
         self.tunnels[link].pace.set_rate(rate, now);
         self.settle(now);
     }
 
-    /// All that it can tell.
+    /// The status of this end.
     pub(crate) fn status(&self, now: Instant) -> NodeStatus {
         let ms = |time: Instant| time.as_secs_f64() * 1e3;
         let links = self.tunnels.iter().enumerate().map(|(number, tunnel)| {
@@ -367,7 +373,8 @@ impl End {
     }
 }
 
-/// The epoch of an end that starts now: 64 ms are shorter than a start, and half the numbers last for four years.
+/// The epoch of an end that starts now. Its unit of 64 ms is shorter than a start, and half the
+/// number space lasts four years.
 fn epoch_now() -> u32 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |now| (now.as_millis() / 64) as u32)

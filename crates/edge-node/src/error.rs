@@ -1,71 +1,76 @@
-//! Why an end cannot start or go on.
+//! Errors of an end.
 
 use std::io;
 use std::net::SocketAddr;
 
 use sumlink_util::plain;
 
-/// What went wrong.
+/// Why an end cannot start or continue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeError {
-    /// The user's: what the core is told cannot be.
+    /// The user's fault: the core rejects its configuration.
     #[error("{0}")]
     Config(#[from] sumlink_edge::ConfigError),
-    /// The user's: the process may not make a TUN device.
+    /// The user's fault: the process lacks permission to create a TUN device.
     #[error(
-        "making the TUN device {name} is not permitted: run as root, or give the program CAP_NET_ADMIN and a /dev/net/tun that it may open"
+        "no permission to create the TUN device {name}; run as root, or grant CAP_NET_ADMIN and \
+         access to /dev/net/tun"
     )]
     NotPermitted {
-        /// Its name.
+        /// Name of the device.
         name: String,
     },
-    /// The system's: there is no TUN driver.
-    #[error("there is no /dev/net/tun: load it with: modprobe tun")]
+    /// The system's fault: there is no TUN driver.
+    #[error("/dev/net/tun does not exist; load the driver with: modprobe tun")]
     NoTun,
-    /// The user's or the system's: the device cannot be made or set up.
-    #[error("cannot set up the TUN device {name}: {what}: {reason}", reason = plain(.reason))]
+    /// The user's or the system's fault: the device cannot be created or set up.
+    #[error("cannot set up the TUN device {name}: {step}: {reason}", reason = plain(.reason))]
     Device {
-        /// Its name.
+        /// Name of the device.
         name: String,
-        /// Which step.
-        what: String,
-        /// What the system said.
+        /// The step that failed.
+        step: String,
+        /// The system's error.
         reason: io::Error,
     },
-    /// The user's or the system's: a link's socket cannot be made.
-    #[error("link {link}: cannot open a tunnel from {local} to {remote}: {reason}", reason = plain(.reason))]
-    Tunnel {
-        /// The link.
-        link: String,
-        /// This end.
-        local: SocketAddr,
-        /// The other one.
-        remote: SocketAddr,
-        /// What the system said.
-        reason: io::Error,
-    },
-    /// The user's: packets of the device do not fit the link.
+    /// The user's or the system's fault: a link's socket cannot be opened.
     #[error(
-        "link {link}: packets of {mtu} bytes are {needed} in the tunnel, and the link takes {takes}; lower `mtu` to {}",
+        "link {link}: cannot open a tunnel from {local} to {remote}: {reason}",
+        reason = plain(.reason)
+    )]
+    Tunnel {
+        /// Name of the link.
+        link: String,
+        /// Local address.
+        local: SocketAddr,
+        /// Remote address.
+        remote: SocketAddr,
+        /// The system's error.
+        reason: io::Error,
+    },
+    /// The user's fault: the device's packets do not fit the link.
+    #[error(
+        "link {link}: packets of {mtu} bytes grow to {needed} in the tunnel, but the link carries \
+         at most {takes}; lower `mtu` to {}",
         takes.saturating_sub(needed - mtu)
     )]
     Mtu {
-        /// The link.
+        /// Name of the link.
         link: String,
-        /// Of the device.
+        /// MTU of the device.
         mtu: usize,
-        /// With all headers.
+        /// Size of such a packet with all tunnel headers.
         needed: usize,
-        /// What the link takes.
+        /// Largest packet that the link carries.
         takes: usize,
     },
-    /// The system's.
+    /// The system's fault.
     #[error("{what}: {reason}", reason = plain(.reason))]
     System {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         reason: io::Error,
     },
 }

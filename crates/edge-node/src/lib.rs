@@ -1,13 +1,14 @@
-//! The edge node as a program for Linux: packets come from a TUN device, `sumlink-edge` decides what becomes of them, and
-//! one UDP tunnel for each link carries them to the other end, which runs the same with [`Role::User`].
+//! The edge node as a Linux program. Packets arrive on a TUN device, `sumlink-edge` decides how to
+//! forward them, and one UDP tunnel per link carries them to the other end, which runs this crate
+//! with [`Role::User`].
 //!
-//! - [`Node`] is one end: [`Node::open`] makes the device and the sockets, [`Node::start`] moves packets on a thread of its
-//!   own until [`Running::stop`].
-//! - [`config`] is what it is told, [`status`] what it tells of itself.
-//! - [`wire`] is the header of the tunnels.
+//! - [`Node`] is one end: [`Node::open`] opens the device and the sockets, [`Node::start`] forwards
+//!   packets on a thread until [`Running::stop`].
+//! - [`config`] has its settings, [`status`] its reports.
+//! - [`wire`] is the tunnel header.
 //!
-//! Nothing outlives the process: the device is not persistent, and its addresses and routes go with
-//! it. docs/edge-node.md is the manual.
+//! No state outlives the process: the device is not persistent, and its addresses and routes
+//! disappear with it. docs/edge-node.md is the manual.
 
 #![cfg(target_os = "linux")]
 

@@ -1,4 +1,4 @@
-//! The thread that moves packets.
+//! The thread that forwards packets.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -23,16 +23,16 @@ use crate::status::NodeStatus;
 use crate::tunnel::{Inbox, Tunnel};
 use crate::warnings::Warnings;
 
-/// How often the status is written down for those who ask.
+/// Interval at which the published status is updated.
 const STATUS: Duration = Duration::from_millis(100);
 
-/// Packets that are taken from the device before the links get their turn, which give as many at once.
+/// Most packets taken from the device before the links have their turn, which take as many at once.
 const TURN: usize = 32;
 
-/// Notices that wait for somebody to take them; more are dropped.
+/// Most notices waiting for the receiver; further ones are dropped.
 const MOST_NOTICES: usize = 1000;
 
-/// One end with its device and sockets, not yet at work.
+/// One end with its device and sockets, not yet started.
 pub struct Node {
     end: End,
 }
@@ -40,7 +40,7 @@ pub struct Node {
 /// One end at work.
 #[derive(Debug)]
 pub struct Running {
-    /// What happens; ends when the thread does.
+    /// Notices; the channel closes when the thread ends.
     pub notices: mpsc::Receiver<Notice>,
     handle: NodeHandle,
     /// Closing it ends the thread.
@@ -48,31 +48,32 @@ pub struct Running {
     thread: JoinHandle<Result<(), NodeError>>,
 }
 
-/// Asks an end at work, and changes what its links carry.
+/// Queries a running end, and changes the rates of its links.
 #[derive(Clone, Debug)]
 pub struct NodeHandle {
     shared: Arc<Shared>,
 }
 
-/// What the thread and those who ask it have in common.
+/// State shared between the thread and its handles.
 #[derive(Debug)]
 struct Shared {
     status: Mutex<NodeStatus>,
-    /// The rates that links are to have, until the thread takes them.
+    /// New rates of links, until the thread applies them.
     rates: Mutex<Vec<(usize, Option<u64>)>>,
-    /// Writing a byte makes the thread look at them.
+    /// Writing a byte wakes the thread.
     wake: UnixStream,
 }
 
 impl NodeHandle {
-    /// How it was a moment ago, 100 ms at the most.
+    /// The status, at most 100 ms old.
     pub fn status(&self) -> NodeStatus {
         let status = self.shared.status.lock();
         status.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Lets the link of that name be given so many bits per second of UDP packets with their IP headers from now on; with 0 it
-    /// waits, without a rate it takes what its socket takes. `false` when there is no such link.
+    /// Sets the rate of a link in bits per second, for UDP packets with their IP headers. 0 pauses
+    /// the link; without a rate, it takes as much as its socket accepts. Returns `false` if no link
+    /// has this name.
     pub fn set_rate(&self, link: &str, rate: Option<u64>) -> bool {
         let links = self.status().links;
         let Some(number) = links.iter().position(|known| known.name == link) else {
@@ -82,30 +83,30 @@ impl NodeHandle {
         rates
             .unwrap_or_else(PoisonError::into_inner)
             .push((number, rate));
-        // A full pipe means that the thread is about to wake up anyway.
+        // If the pipe is full, the thread is about to wake up anyway.
         let _ = (&self.shared.wake).write(&[0]);
         true
     }
 }
 
 impl Node {
-    /// Makes the device and the sockets. Must be called inside a tokio runtime with I/O, on a thread in the network namespace
-    /// where both belong.
+    /// Opens the device and the sockets. Must be called inside a tokio runtime with I/O, on a
+    /// thread in their network namespace.
     pub async fn open(config: NodeConfig) -> Result<Self, NodeError> {
         config.core.check()?;
         let tunnels = config.links.iter().map(|link| Tunnel::open(link, &config));
         let mut tunnels = tunnels.collect::<Result<Vec<_>, _>>()?;
         tunnels.iter_mut().for_each(Tunnel::watch_interface);
-        // Last, as routes through it may hide those to the links' other ends.
+        // Last, because routes through it may hide those to the links' remote ends.
         let device = Device::open(&config.tun).await?;
         let end = End::new(config, device, tunnels)?;
         Ok(Self { end })
     }
 
-    /// Starts to move packets.
+    /// Starts forwarding packets.
     pub fn start(self) -> Result<Running, NodeError> {
         let (stop, stopped) = UnixStream::pair().map_err(NodeError::system("making a pipe"))?;
-        let (tell, notices) = mpsc::channel(MOST_NOTICES);
+        let (notify, notices) = mpsc::channel(MOST_NOTICES);
         let (wake, woken) = UnixStream::pair().map_err(NodeError::system("making a pipe"))?;
         for stream in [&wake, &woken] {
             let set = stream.set_nonblocking(true);
@@ -125,7 +126,7 @@ impl Node {
             .spawn(move || {
                 let clock = std::time::Instant::now();
                 let streams = Streams { stopped, woken };
-                let result = carry(&mut end, &streams, clock, &tell, &shared);
+                let result = carry(&mut end, &streams, clock, &notify, &shared);
                 shared.write(end.status(clock.elapsed()));
                 result
             })
@@ -140,12 +141,12 @@ impl Node {
 }
 
 impl Running {
-    /// For asking it.
+    /// A handle for queries.
     pub fn handle(&self) -> NodeHandle {
         self.handle.clone()
     }
 
-    /// Ends it, and waits until device and sockets are gone; how it was at the end.
+    /// Stops the end, waits until its device and sockets are closed, and returns its final status.
     pub fn stop(self) -> Result<NodeStatus, NodeError> {
         drop(self.stop);
         match self.thread.join() {
@@ -167,25 +168,25 @@ impl Shared {
     }
 }
 
-/// How others reach the thread.
+/// Signals from other threads.
 struct Streams {
-    /// Ends it when the other end is closed.
+    /// Closing the other end stops the thread.
     stopped: UnixStream,
-    /// Rates are to be changed.
+    /// Signals new rates.
     woken: UnixStream,
 }
 
-/// Moves packets until it is stopped.
+/// Forwards packets until stopped.
 fn carry(
     end: &mut End,
     streams: &Streams,
     clock: std::time::Instant,
-    tell: &mpsc::Sender<Notice>,
+    notify: &mpsc::Sender<Notice>,
     shared: &Shared,
 ) -> Result<(), NodeError> {
-    // The kernel adds 50 us to every time to wait otherwise, which is the time of four packets at 1 Gbit/s.
+    // By default the kernel adds 50 us to every wait, the time of four packets at 1 Gbit/s.
     if let Err(error) = prctl::set_timerslack(1) {
-        tracing::debug!(%error, "timer slack");
+        tracing::debug!(%error, "cannot lower the timer slack; packets may leave 50 us late");
     }
     let (mut input, mut inbox) = (Input::new(), Inbox::new());
     let (mut next_status, mut warnings) = (Instant::ZERO, Warnings::default());
@@ -194,8 +195,8 @@ fn carry(
         end.handle_timeout(now);
         end.flush();
         for notice in end.notices.drain(..) {
-            // Whoever does not listen does not stop the packets.
-            let _ = tell.try_send(notice);
+            // A full channel must not stop the packets.
+            let _ = notify.try_send(notice);
         }
         if next_status <= now {
             let status = end.status(now);
@@ -232,17 +233,17 @@ fn carry(
     }
 }
 
-/// What there is to do.
+/// Sources that are ready.
 struct Ready {
     stopped: bool,
     woken: bool,
     device: bool,
     links: Vec<bool>,
-    /// A socket that was full has room again.
+    /// A full socket has room again.
     room: bool,
 }
 
-/// Waits for a packet, for room in a socket, for the end, and no longer than `limit`.
+/// Waits up to `limit` for a packet, for room in a socket, or for a signal.
 fn wait(end: &End, streams: &Streams, limit: Duration) -> Result<Ready, NodeError> {
     let mut fds = vec![
         PollFd::new(streams.stopped.as_fd(), PollFlags::POLLIN),
@@ -258,7 +259,7 @@ fn wait(end: &End, streams: &Streams, limit: Duration) -> Result<Ready, NodeErro
     }
     match ppoll(&mut fds, Some(TimeSpec::from(limit)), None) {
         Ok(_) | Err(Errno::EINTR) => {}
-        Err(error) => return Err(NodeError::system("waiting for packets")(error.into())),
+        Err(error) => return Err(NodeError::system("cannot wait for packets")(error.into())),
     }
     let happened = |fd: &PollFd<'_>| fd.revents().unwrap_or(PollFlags::empty());
     let links = &fds[3..];
@@ -266,7 +267,7 @@ fn wait(end: &End, streams: &Streams, limit: Duration) -> Result<Ready, NodeErro
         stopped: !happened(&fds[0]).is_empty(),
         woken: !happened(&fds[1]).is_empty(),
         device: !happened(&fds[2]).is_empty(),
-        // An error that waits at a socket goes away by reading, too.
+        // Reading also clears an error that is pending on a socket.
         links: links
             .iter()
             .map(|fd| happened(fd).intersects(PollFlags::POLLIN | PollFlags::POLLERR))
@@ -289,7 +290,7 @@ fn from_device(end: &mut End, input: &mut Input, now: Instant) -> Result<(), Nod
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(NodeError::system("the TUN device is gone")(error)),
+            Err(error) => return Err(NodeError::system("lost the TUN device")(error)),
         }
     }
     end.flush();

@@ -1,29 +1,30 @@
-//! Datagrams that are to leave by one socket, in order. Neighbours of one size leave together: the kernel takes them at once and
-//! cuts them below its own network stack (UDP_SEGMENT), which then looks at all of them once.
+//! Datagrams that wait for one socket, in order. Consecutive datagrams of equal size are passed to
+//! the kernel together, which splits them below its network stack (UDP_SEGMENT) and so processes
+//! them once.
 
 use std::collections::VecDeque;
 
-/// The most bytes of one run: what fits into a UDP datagram, which a run is until it is cut.
+/// Most bytes of a run: it is one UDP datagram until the kernel splits it.
 const MOST: usize = 65_000;
 
-/// See the module.
+/// Datagrams that wait for one socket.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
-    /// What waits, one datagram behind the other, from `start` on.
+    /// Queued datagrams, one after another, from `start` on.
     bytes: Vec<u8>,
     start: usize,
     /// Their lengths.
     lengths: VecDeque<usize>,
 }
 
-/// Datagrams of one size, of which the last one may be shorter.
+/// Consecutive datagrams of equal size; the last one may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run<'a> {
-    /// All of them.
+    /// Their bytes.
     pub(crate) bytes: &'a [u8],
-    /// The size of each.
+    /// Size of each.
     pub(crate) size: usize,
-    /// How many there are.
+    /// Number of datagrams.
     pub(crate) count: usize,
 }
 
@@ -37,12 +38,12 @@ impl Outbox {
         len
     }
 
-    /// Bytes that wait.
+    /// Number of queued bytes.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len() - self.start
     }
 
-    /// The first datagrams that can leave together, `most` of them at the most; nothing when nothing waits.
+    /// The first datagrams that can leave together, at most `most`; `None` if none are queued.
     pub(crate) fn run(&self, most: usize) -> Option<Run<'_>> {
         let size = *self.lengths.front()?;
         let (mut len, mut count) = (0, 0);
@@ -63,7 +64,7 @@ impl Outbox {
         })
     }
 
-    /// So many datagrams have left.
+    /// Removes the first `count` datagrams.
     pub(crate) fn remove(&mut self, count: usize) {
         let gone: usize = self.lengths.drain(..count).sum();
         self.start += gone;
@@ -72,7 +73,7 @@ impl Outbox {
         }
     }
 
-    /// Drops all of them.
+    /// Drops all datagrams.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.lengths.clear();
@@ -106,12 +107,16 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_of_one_size_leave_together_and_a_shorter_one_ends_it() {
+    fn datagrams_of_one_size_leave_together_and_a_shorter_one_ends_the_run() {
         assert_eq!(counts(&[9, 9, 9], 64), [3]);
         assert_eq!(counts(&[9, 9, 4, 9], 64), [3, 1]);
-        assert_eq!(counts(&[4, 9, 9], 64), [1, 2], "a longer one begins anew");
+        assert_eq!(
+            counts(&[4, 9, 9], 64),
+            [1, 2],
+            "a longer one starts a new run"
+        );
         assert_eq!(counts(&[9; 5], 2), [2, 2, 1]);
-        assert_eq!(counts(&[9; 3], 1), [1, 1, 1], "a kernel that cuts nothing");
+        assert_eq!(counts(&[9; 3], 1), [1, 1, 1], "a kernel that cannot split");
         assert_eq!(counts(&[30_000; 5], 64), [2, 2, 1]);
         assert_eq!(counts(&[], 64), [0; 0]);
     }

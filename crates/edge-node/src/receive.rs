@@ -1,8 +1,8 @@
-//! What comes out of the tunnels: packets as they are, and numbered ones in order.
+//! Packets from the tunnels: plain ones, and numbered ones whose order is restored.
 //!
-//! The other end numbers packets by the address that they go to, so that there is one order for each. An end that was
-//! started anew begins at 0 again, which its epoch tells. So does one that had forgotten a user, as there were too many: it says of
-//! its first numbers that they are young.
+//! The remote end numbers packets per destination address, so each address has a sequence of its
+//! own. A restarted end begins at 0 again, with a new epoch. An end that had too many users and has
+//! forgotten one begins at 0 again, too, and marks the first packets as young.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,40 +13,41 @@ use sumlink_edge::lwa::{
     FORGOTTEN, Header, Reorder, ReorderConfig, ReorderStats, SequenceBits, is_young,
 };
 
-/// Addresses with an order of their own; the other end numbers no more. What has a number all the same, as this end knows others
-/// than that one, is given out as it comes.
+/// Most addresses with a sequence; the remote end numbers no more than this. The two ends may know
+/// different ones; numbered packets to an address unknown here are delivered as they arrive.
 const MOST_USERS: usize = 4096;
 
-/// An epoch that is not the latest one counts after the latest has been silent for so long: clocks are set back.
+/// An epoch other than the latest one is accepted after the latest has been silent for this long,
+/// because clocks are sometimes set back.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// Puts packets in order.
+/// Restores the order of packets.
 #[derive(Debug)]
 pub(crate) struct Receive {
     config: ReorderConfig,
-    /// The latest epoch, and when it was last heard of.
+    /// The latest epoch, and when a packet of it last arrived.
     epoch: Option<(u32, Instant)>,
     users: HashMap<IpAddr, User>,
-    /// Before this nobody looks again for users that could go.
+    /// No search for idle users takes place before this time.
     full_until: Instant,
-    /// Of users that are not known any more, and of what belongs to none.
+    /// Counters of forgotten users, and of packets without a user.
     before: ReorderStats,
-    /// Bytes that wait in all orders together; `config` has the most of them.
+    /// Bytes stored for all users together; `config` has their bound.
     stored: usize,
-    /// Users that have packets to give out, or wait for some.
+    /// Users with packets to deliver or missing.
     active: Vec<IpAddr>,
 }
 
-/// How often is looked for users that could go, where there were none.
+/// Interval between searches for idle users when none was found.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// A user's order.
+/// The sequence of one user.
 #[derive(Debug)]
 struct User {
     order: Reorder,
-    /// An end numbers all that it sends in one way from its start to its end.
+    /// An end uses one number length from its start to its end.
     bits: SequenceBits,
-    /// When something came for it.
+    /// When a packet for the user last arrived.
     heard: Instant,
 }
 
@@ -63,7 +64,8 @@ impl Receive {
         }
     }
 
-    /// Whether what has this epoch may be used; a later one than any before ends what came earlier.
+    /// Whether packets of this epoch are accepted; a later epoch than all before invalidates
+    /// earlier ones.
     fn accept(&mut self, epoch: u32, now: Instant) -> bool {
         match &mut self.epoch {
             Some((latest, heard)) if *latest == epoch => {
@@ -87,7 +89,7 @@ impl Receive {
         }
     }
 
-    /// A numbered packet has come; `out` takes what can be given out now.
+    /// Handles a numbered packet; `out` receives the packets that can be delivered now.
     pub(crate) fn handle_pdu(
         &mut self,
         bits: SequenceBits,
@@ -108,7 +110,8 @@ impl Receive {
         }
         let other = self.users.get(&user).filter(|known| known.bits != bits);
         if let Some(other) = other {
-            // What has come for a while is more likely to be the other end's than the one that was here first.
+            // A length that has been in use for a while is more likely the remote end's than the
+            // one that came first.
             if !other.is_silent(self.config.timer, now) {
                 self.before.malformed += 1;
                 return;
@@ -117,7 +120,8 @@ impl Receive {
         }
         let is_idle = self.users.get(&user).map(|known| known.is_idle(now));
         match is_idle {
-            // The other end had forgotten it, too: nothing of the order before is under way any more.
+            // The remote end had forgotten the user, too: no packets of the old sequence are in
+            // flight.
             Some(true) if is_young(pdu) => self.forget(user),
             None if !self.has_room(now) => return out(packet.to_vec()),
             _ => {}
@@ -146,7 +150,7 @@ impl Receive {
         }
     }
 
-    /// Whether there is room for another user: those that have been idle for long go.
+    /// Whether there is room for another user; forgets users that have been idle for long.
     fn has_room(&mut self, now: Instant) -> bool {
         if self.users.len() >= MOST_USERS && now >= self.full_until {
             let users = self.users.iter();
@@ -160,7 +164,7 @@ impl Receive {
         self.users.len() < MOST_USERS
     }
 
-    /// Forgets a user's order, but for what it has seen.
+    /// Forgets a user's sequence but keeps its counters.
     fn forget(&mut self, user: IpAddr) {
         if let Some(user) = self.users.remove(&user) {
             self.stored -= user.order.stored_bytes();
@@ -168,13 +172,13 @@ impl Receive {
         }
     }
 
-    /// When a gap is not waited for any more.
+    /// The next expiry of a gap's timer.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let waiting = self.active.iter().filter_map(|user| self.users.get(user));
         waiting.filter_map(|user| user.order.poll_timeout()).min()
     }
 
-    /// Gives out what has waited long enough.
+    /// Delivers packets whose gaps have expired.
     pub(crate) fn handle_timeout(&mut self, now: Instant, mut out: impl FnMut(Vec<u8>)) {
         let (users, stored) = (&mut self.users, &mut self.stored);
         self.active.retain(|user| {
@@ -191,7 +195,7 @@ impl Receive {
         });
     }
 
-    /// What all have seen.
+    /// Counters of all users together.
     pub(crate) fn stats(&self) -> ReorderStats {
         let mut sum = self.before;
         for user in self.users.values() {
@@ -202,7 +206,8 @@ impl Receive {
 }
 
 impl User {
-    /// Nothing has come for so long, and nothing waits: a timer is shorter.
+    /// Whether the user has been idle for long and has no packets waiting, since a gap's timer is
+    /// shorter.
     fn is_idle(&self, now: Instant) -> bool {
         self.is_silent(FORGOTTEN, now)
     }
@@ -222,7 +227,7 @@ fn add(sum: &mut ReorderStats, one: ReorderStats) {
     sum.malformed += one.malformed;
 }
 
-/// Where an IP packet goes to.
+/// Destination address of an IP packet.
 fn destination(packet: &[u8]) -> Option<IpAddr> {
     match packet.first()? >> 4 {
         4 => {
@@ -243,7 +248,7 @@ mod tests {
 
     const BITS: SequenceBits = SequenceBits::Eighteen;
 
-    /// A packet to the user of that number.
+    /// A packet to the user with this number.
     fn packet(user: u8, content: u8) -> Vec<u8> {
         let mut packet = vec![0; 21];
         packet[0] = 0x45;
@@ -264,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn each_user_has_an_order_of_its_own() {
+    fn each_user_has_its_own_sequence() {
         let mut receive = Receive::new(ReorderConfig::default());
         assert_eq!(give(&mut receive, 7, (1, 0), 0), [0]);
         assert_eq!(give(&mut receive, 7, (1, 2), 0), []);
@@ -273,7 +278,7 @@ mod tests {
         assert_eq!(receive.stats().delivered, 4);
     }
 
-    /// What a node gives its links for packets to users, which go out at that time: each to `receive` at once.
+    /// Passes a node's packets to users, which leave at that time, directly to `receive`.
     fn carry(
         edge: &mut sumlink_edge::Edge,
         receive: &mut Receive,
@@ -310,10 +315,10 @@ mod tests {
     }
 
     #[test]
-    fn those_who_are_too_many_wait_for_nobody_whomever_an_end_knows() {
+    fn users_beyond_the_bound_wait_for_no_gap() {
         let (mut edge, mut receive) = (lwa(), Receive::new(ReorderConfig::default()));
         assert_eq!(carry(&mut edge, &mut receive, 0..4300, 0), 4300);
-        // The user's end is started anew, and learns of others first.
+        // The user's end restarts, and learns of the users in a different order.
         let mut receive = Receive::new(ReorderConfig::default());
         for round in 1..4 {
             assert_eq!(carry(&mut edge, &mut receive, 4096..4300, round), 204);
@@ -323,12 +328,12 @@ mod tests {
     }
 
     #[test]
-    fn users_who_are_gone_make_room_and_begin_anew_when_they_come_back() {
+    fn idle_users_make_room_and_start_again_when_they_return() {
         let (mut edge, mut receive) = (lwa(), Receive::new(ReorderConfig::default()));
         for round in 0..3 {
             assert_eq!(carry(&mut edge, &mut receive, 0..4096, round), 4096);
         }
-        // A minute later others have their places at both ends, and then the first ones again.
+        // A minute later, other users have the places at both ends, and then the first ones again.
         for (users, ms) in [(5000..9096, 70_000), (0..4096, 140_000), (0..4096, 140_001)] {
             assert_eq!(carry(&mut edge, &mut receive, users, ms), 4096, "{ms} ms");
         }
@@ -339,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_young_again_is_no_late_one() {
+    fn a_young_sequence_does_not_count_as_late() {
         let young = |receive: &mut Receive, number: u8, ms| {
             let header = Header {
                 sequence: number.into(),
@@ -355,12 +360,16 @@ mod tests {
         for number in 0..9 {
             assert_eq!(young(&mut receive, number, 0), [number]);
         }
-        // Two seconds are no sign of anything, be the order young or not.
+        // Two seconds of silence do not suffice, whether the sequence is young or not.
         assert_eq!(young(&mut receive, 0, 2_000), []);
-        // One has overtaken the first.
+        // A packet has overtaken the first one.
         assert_eq!(young(&mut receive, 1, 60_000), []);
         assert_eq!(young(&mut receive, 0, 60_001), [0, 1]);
-        assert_eq!(give(&mut receive, 7, (1, 2), 200_000), [2], "it goes on");
+        assert_eq!(
+            give(&mut receive, 7, (1, 2), 200_000),
+            [2],
+            "the sequence continues"
+        );
         assert_eq!(receive.stats().late, 1);
     }
 
@@ -395,32 +404,29 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_was_started_anew_begins_anew_and_its_past_is_refused() {
+    fn a_restarted_end_starts_again_and_earlier_packets_are_refused() {
         let mut receive = Receive::new(ReorderConfig::default());
         assert_eq!(give(&mut receive, 7, (1, 0), 0), [0]);
         assert_eq!(give(&mut receive, 7, (1, 1), 0), [1]);
         assert_eq!(
             give(&mut receive, 8, (1, 0), 1),
             [0],
-            "the number is not late"
+            "the number does not count as late"
         );
         assert_eq!(
             give(&mut receive, 7, (1, 2), 2),
             [],
-            "of the one that is gone"
+            "a packet of the earlier end"
         );
         assert_eq!(receive.stats().late, 1);
-        // Its clock was set back: nothing of the later one for a while.
+        // Its clock was set back: packets are refused until the later epoch has been silent for a
+        // while.
         assert_eq!(give(&mut receive, 3, (1, 0), 3000), [0]);
-        assert_eq!(
-            receive.stats().delivered,
-            4,
-            "what was counted before is kept"
-        );
+        assert_eq!(receive.stats().delivered, 4, "earlier counts are kept");
     }
 
     #[test]
-    fn numbers_of_another_length_do_not_shift_what_is_in_a_packet() {
+    fn another_number_length_does_not_shift_the_payload() {
         let mut receive = Receive::new(ReorderConfig::default());
         assert_eq!(give(&mut receive, 7, (1, 0), 0), [0]);
         let other = Header { sequence: 1 }.write(SequenceBits::Twelve, &packet(1, 9));
@@ -428,13 +434,13 @@ mod tests {
         receive.handle_pdu(SequenceBits::Twelve, 7, &other, Duration::ZERO, give_out);
         assert_eq!(receive.stats().malformed, 1);
         assert_eq!(give(&mut receive, 7, (1, 1), 0), [1]);
-        // An end that was started anew does not count it again.
+        // A restarted end does not count it again.
         assert_eq!(give(&mut receive, 8, (1, 0), 1), [0]);
         assert_eq!(receive.stats().malformed, 1);
     }
 
     #[test]
-    fn who_had_a_stray_number_of_another_length_first_is_heard_all_the_same() {
+    fn a_stray_number_of_another_length_does_not_block_a_user() {
         let mut receive = Receive::new(ReorderConfig::default());
         let stray = Header { sequence: 1 }.write(SequenceBits::Twelve, &packet(1, 9));
         receive.handle_pdu(SequenceBits::Twelve, 7, &stray, Duration::ZERO, |_| {});
@@ -452,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_packet_is_counted() {
+    fn malformed_packets_are_counted() {
         let mut receive = Receive::new(ReorderConfig::default());
         for bad in [
             &b""[..],
@@ -461,7 +467,7 @@ mod tests {
             &[0x80, 0, 0, 0x10],
         ] {
             receive.handle_pdu(BITS, 1, bad, Instant::ZERO, |_| {
-                panic!("nothing to give out")
+                panic!("no packet may be delivered")
             });
         }
         assert_eq!(receive.stats().malformed, 4);

@@ -1,16 +1,16 @@
-//! What an end tells of itself.
+//! Status reports of an end.
 
 use serde::{Deserialize, Serialize};
 use sumlink_edge::Counters;
 use sumlink_edge::lwa::ReorderStats;
 
-/// An end, since its start.
+/// Status of an end since its start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeStatus {
     /// `node` or `user`.
     pub role: String,
-    /// How it sends: `lwip`, `lwa` or `lwip+visible`.
+    /// How it carries packets: `lwip`, `lwa` or `lwip+visible`.
     pub mode: String,
     /// The steering policy.
     pub steering: String,
@@ -20,37 +20,37 @@ pub struct NodeStatus {
     pub uptime_s: f64,
     /// The links, in the order of the configuration.
     pub links: Vec<LinkStatus>,
-    /// What the core has counted.
+    /// Counters of the core.
     pub core: Counters,
-    /// Numbered packets that have come.
+    /// Counters of numbered packets received.
     pub reorder: ReorderStats,
-    /// Packets that the kernel did not take from here.
+    /// Packets that the TUN device refused.
     pub device_refused: u64,
-    /// The TCP flows used last, 32 at the most.
+    /// The most recently used TCP flows, at most 32.
     pub flows: Vec<FlowStatus>,
 }
 
-/// A TCP flow. What only VISIBLE counts is 0 without it.
+/// A TCP flow. Fields of VISIBLE are 0 without it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FlowStatus {
     /// The server's address and port.
     pub far: String,
-    /// The user's.
+    /// The user's address and port.
     pub user: String,
-    /// Bytes that have gone to the user and are not acknowledged.
+    /// Bytes sent to the user and not acknowledged.
     pub outstanding_bytes: u64,
-    /// Bytes that the server was told of and the user has not acknowledged.
+    /// Bytes acknowledged to the server that the user has not acknowledged.
     pub owed_bytes: u64,
-    /// Bytes of copies that could be sent again from here.
+    /// Bytes of packet copies for retransmission.
     pub kept_bytes: usize,
-    /// P: duplicate acknowledgements of the present hole.
+    /// P: duplicate acknowledgments of the current hole.
     pub duplicates: u32,
-    /// PH^a: duplicates held for each hole, smoothed.
+    /// PH^a: duplicates per hole, smoothed.
     pub held_average: f64,
-    /// H: how long they are held for, in milliseconds.
+    /// H: how long duplicates have been held, in milliseconds.
     pub held_ms: f64,
-    /// RT: times that the missing packet was sent again from here.
+    /// RT: how often the node has repaired the missing packet.
     pub retransmissions: u32,
 }
 
@@ -58,41 +58,42 @@ pub struct FlowStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LinkStatus {
-    /// What people call it.
+    /// Name of the link.
     pub name: String,
-    /// `new` until the other end has answered for the first time, `up`, or `down`.
+    /// `new` until the remote end answers for the first time, then `up` or `down`.
     pub state: String,
-    /// Smoothed time of a probe and its answer in milliseconds; queues below count, the node's own do not.
+    /// Smoothed round-trip time of probes in milliseconds, with the wait in queues below the node
+    /// but not in its own.
     pub rtt_ms: Option<f64>,
-    /// LTT: time from a packet's entry into the queue to its acknowledgement, in milliseconds.
+    /// LTT: time from a packet's entry into the queue to its acknowledgment, in milliseconds.
     pub trip_ms: Option<f64>,
-    /// Packets that wait now.
+    /// Packets queued now.
     pub queue_packets: usize,
-    /// Bytes of them.
+    /// Bytes queued now.
     pub queue_bytes: usize,
-    /// Packets that may wait.
+    /// Capacity of the queue in packets.
     pub queue_limit: usize,
-    /// Bytes that wait in the queueing discipline of the interface below, other programs' among them, when the kernel was last
-    /// asked; nothing where it does not tell.
+    /// Bytes in the queueing discipline of the interface, including those of other programs, at the
+    /// last query; `None` if the kernel does not report it.
     pub interface_queue_bytes: Option<u64>,
-    /// Bits per second that the link is given at the most, with all headers; nothing: what its socket takes.
+    /// Rate limit in bits per second, including all headers; `None`: limited by the socket only.
     pub rate_bps: Option<u64>,
-    /// Bits per second at which the queue is served while something waits, as measured, without the tunnel's headers.
+    /// Measured service rate of the backlogged queue in bits per second, excluding tunnel headers.
     pub service_bps: Option<f64>,
-    /// Datagrams sent, probes among them.
+    /// Datagrams sent, including probes.
     pub sent_packets: u64,
-    /// Bytes of them with all headers.
+    /// Bytes of those, including all headers.
     pub sent_bytes: u64,
-    /// Datagrams that have come.
+    /// Datagrams received.
     pub received_packets: u64,
-    /// Bytes of them with all headers.
+    /// Bytes of those, including all headers.
     pub received_bytes: u64,
     /// Probes sent.
     pub probes: u64,
-    /// Answers that have come.
+    /// Answers received.
     pub answers: u64,
-    /// Datagrams that the kernel did not take.
+    /// Datagrams that the kernel refused.
     pub refused: u64,
-    /// Datagrams from the right address that are none of this tunnel's.
+    /// Datagrams from the remote address that do not belong to this tunnel.
     pub foreign: u64,
 }

@@ -1,4 +1,4 @@
-//! What is counted and should not happen is said as well: a line for each kind, and no more often than every ten seconds.
+//! Logs counters of abnormal events: one line for each kind, at most every 10 seconds.
 
 use std::time::Duration;
 
@@ -6,59 +6,57 @@ use sumlink_edge::Instant;
 
 use crate::status::NodeStatus;
 
-/// A line of one kind is followed by none for so long; what happens meanwhile is in the next.
+/// Minimum time between two lines of a kind; the second includes the events in between.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// A kind: what the line says, and how often it has happened since the start.
+/// A kind of event: its log line, and its count since the start.
 type Kind = (&'static str, fn(&NodeStatus) -> u64);
 
 const KINDS: [Kind; 8] = [
     (
-        "packets that cannot be read: of no IP, cut off, or with a wrong checksum",
+        "packets that cannot be read: not IP, truncated, or with a wrong checksum",
         |s| s.core.malformed,
     ),
     (
-        "no room for copies of packets (kept, kept_per_flow): these cannot be sent again from here",
+        "no memory for packet copies (kept, kept_per_flow); their loss is left to the sender",
         |s| s.core.not_kept,
     ),
     (
-        "more flows than there is room for (most): those idle for longest were forgotten",
+        "flow table full (most); forgot the flows that were idle longest",
         |s| s.core.forgotten,
     ),
     (
-        "no room for more flows (most): packets of others are steered and no more",
+        "flow table full (most); packets of further flows are steered without VISIBLE",
         |s| s.core.not_tracked,
     ),
     (
-        "too many users have sequence numbers: packets of others have none, and are not put in order",
+        "too many users with sequence numbers; packets of others are not put in order",
         |s| s.core.not_numbered,
     ),
     (
-        "datagrams that are not of this tunnel: another number, or no header",
+        "datagrams of another tunnel number or without a header; ignored",
         |s| s.links.iter().map(|link| link.foreign).sum(),
     ),
     (
-        "datagrams that the kernel did not take: too long for the way, or the way is gone",
+        "datagrams refused by the kernel: too long for the route, or no route",
         |s| s.links.iter().map(|link| link.refused).sum(),
     ),
-    ("packets that the TUN device did not take", |s| {
-        s.device_refused
-    }),
+    ("packets refused by the TUN device", |s| s.device_refused),
 ];
 
-/// What was said of each kind: how much it was then, and when.
+/// The last line of each kind: its count and time.
 #[derive(Debug, Default)]
 pub(crate) struct Warnings([Option<(u64, Instant)>; KINDS.len()]);
 
 impl Warnings {
-    /// Says what is new.
+    /// Logs the kinds with new events.
     pub(crate) fn say(&mut self, status: &NodeStatus, now: Instant) {
         for (what, count) in self.news(status, now) {
             tracing::warn!(count, "{what}");
         }
     }
 
-    /// The lines that are due: what, and how much of it since the one before.
+    /// The lines that are due, with the number of events since the previous line.
     fn news(&mut self, status: &NodeStatus, now: Instant) -> Vec<(&'static str, u64)> {
         let mut news = Vec::new();
         for ((what, count), said) in KINDS.iter().zip(&mut self.0) {
@@ -82,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_is_said_at_once_and_then_at_most_every_ten_seconds() {
+    fn each_kind_is_logged_at_once_and_then_at_most_every_ten_seconds() {
         let (mut warnings, mut status) = (Warnings::default(), NodeStatus::default());
         let mut counts = |status: &NodeStatus, now| {
             let news = warnings.news(status, seconds(now));
@@ -93,19 +91,15 @@ mod tests {
         assert_eq!(counts(&status, 2), [3]);
         status.core.malformed = 50;
         status.core.not_kept = 7;
-        assert_eq!(
-            counts(&status, 3),
-            [7],
-            "another kind has a time of its own"
-        );
+        assert_eq!(counts(&status, 3), [7], "kinds are limited separately");
         assert_eq!(counts(&status, 11), []);
         status.core.malformed = 60;
-        assert_eq!(counts(&status, 12), [57], "with all that came meanwhile");
-        assert_eq!(counts(&status, 99), [], "there is nothing new");
+        assert_eq!(counts(&status, 12), [57], "includes all events since");
+        assert_eq!(counts(&status, 99), [], "no new events");
     }
 
     #[test]
-    fn what_links_count_is_summed() {
+    fn counters_of_links_are_summed() {
         let mut status = NodeStatus::default();
         status.links = [2, 5]
             .map(|foreign| crate::status::LinkStatus {

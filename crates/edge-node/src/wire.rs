@@ -1,4 +1,4 @@
-//! The header between UDP and the packet: eight bytes, integers in network order.
+//! The header between UDP and the packet: 8 bytes, integers in network byte order.
 //!
 //! ```text
 //!  0       1       2       3       4       5       6       7
@@ -7,11 +7,11 @@
 //! +-------+-------+-------+-------+-------+-------+-------+-------+
 //! ```
 //!
-//! The upper four bits of the second byte are the version, 1, the lower four the kind. The epoch is another one each time
-//! that the sender starts, and a later one is the greater (by the distance, as for sequence numbers): what a sender numbered
-//! before it was started anew is not mixed with what it numbers now.
+//! The upper four bits of the second byte are the version, 1; the lower four are the kind. Each
+//! start of the sender has its own epoch, and later epochs are greater (compared like sequence
+//! numbers). The epoch separates packets numbered before a restart from those numbered after it.
 //!
-//! Nothing here is encrypted or authenticated: see docs/edge-node.md for what that means.
+//! The header is neither encrypted nor authenticated: docs/edge-node.md explains the consequences.
 
 /// Bytes of the header.
 pub const LEN: usize = 8;
@@ -19,10 +19,10 @@ pub const LEN: usize = 8;
 const MAGIC: u8 = 0xed;
 const VERSION: u8 = 1;
 
-/// Bytes behind the header of a probe and of its answer.
+/// Payload length of a probe and of its answer.
 pub const PROBE_LEN: usize = 8;
 
-/// What is behind the header.
+/// Type of the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -32,7 +32,7 @@ pub enum Kind {
     Pdu12 = 1,
     /// A PDCP data PDU with a sequence number of 18 bits.
     Pdu18 = 2,
-    /// Eight bytes that the other end sends back.
+    /// Eight bytes that the remote end returns.
     Probe = 3,
     /// The answer to a probe: the same eight bytes.
     Answer = 4,
@@ -51,16 +51,16 @@ impl Kind {
 /// A header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What follows.
+    /// Type of the payload.
     pub kind: Kind,
     /// Number of the tunnel.
     pub tunnel: u16,
-    /// When the sender was started, in a unit of its own.
+    /// Start time of the sender, in units of its choice.
     pub epoch: u32,
 }
 
 impl Header {
-    /// Appends the header and what is behind it.
+    /// Appends the header and the payload.
     pub fn write(self, payload: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(&[MAGIC, VERSION << 4 | self.kind as u8]);
         out.extend_from_slice(&self.tunnel.to_be_bytes());
@@ -68,7 +68,7 @@ impl Header {
         out.extend_from_slice(payload);
     }
 
-    /// The header of a datagram and what is behind it; `None` for anything that is none of ours.
+    /// Parses a datagram into header and payload; `None` if it does not belong to a tunnel.
     pub fn read(datagram: &[u8]) -> Option<(Self, &[u8])> {
         let (header, payload) = datagram.split_first_chunk::<LEN>()?;
         let &[magic, second, t0, t1, e0, e1, e2, e3] = header;
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_of_ours_is_refused() {
+    fn foreign_datagrams_are_refused() {
         let probe = |len: usize| [&b"\xed\x13\0\0\0\0\0\0"[..], &vec![0; len]].concat();
         assert!(Header::read(&probe(PROBE_LEN)).is_some());
         for bad in [
@@ -128,7 +128,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_comes_is_read_or_refused(datagram in proptest::collection::vec(any::<u8>(), 0..40)) {
+        fn any_datagram_is_parsed_or_refused(
+            datagram in proptest::collection::vec(any::<u8>(), 0..40),
+        ) {
             if let Some((header, payload)) = Header::read(&datagram) {
                 let mut out = Vec::new();
                 header.write(payload, &mut out);

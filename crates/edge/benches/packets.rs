@@ -1,7 +1,8 @@
-//! What the node's work on a packet costs: data of 1448 bytes for a user, and an acknowledgement for each second one.
+//! Cost of the node's work per packet: data of 1448 bytes for a user, and an acknowledgment for
+//! every second packet.
 //!
-//! `cargo bench -p sumlink-edge`. At 1 Gbit/s there are 12 us for each packet of 1500 bytes. And for how long a link that dies
-//! keeps it from any.
+//! `cargo bench -p sumlink-edge`. At 1 Gbit/s a packet of 1500 bytes may take 12 us. A second
+//! benchmark measures how long a dying link blocks the node.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use sumlink_edge::{Config, Edge, LinkId, Mode};
 
 const LEN: u32 = 1448;
 
-/// Packets of one measurement: half of them wait for the acknowledgement of the others.
+/// Packets per measurement: half of them wait for the acknowledgment of the others.
 const PACKETS: u32 = 64;
 
 fn data(flow: u16, sequence: u32) -> Vec<u8> {
@@ -50,7 +51,7 @@ fn packets(criterion: &mut Criterion) {
             }
             while edge.poll_far().is_some() {}
             let mut turn = 0u32;
-            // The packets are made outside of what is timed.
+            // The packets are built outside the timed section.
             let make = || {
                 turn += 1;
                 let flow = (turn % u32::from(flows)) as u16;
@@ -89,8 +90,8 @@ fn packets(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// A link dies and comes back, with as many flows as a node knows, of each of which something is kept. What it has sent again
-/// in the meantime the other link takes each time.
+/// A link dies and comes back, with a full flow table and a copy for each flow. The other link
+/// takes the packets that are sent again each time.
 fn a_link_that_dies(criterion: &mut Criterion) {
     const FLOWS: u32 = 100_000;
     const BYTES: usize = 400;

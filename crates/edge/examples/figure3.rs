@@ -1,6 +1,7 @@
-//! Figure 3 of the paper: mean packets in both queues with L-RTT and with Q-Depl, for arrival rates from 0 to the sum of the
-//! service rates. As CSV, a line for each rate, or with `--svg` as a picture of their distributions. Arguments: the two service
-//! rates in packets a second, the places of each queue, and how many steps.
+//! Figure 3 of the paper: mean number of packets in both queues with L-RTT and with Q-Depl, for
+//! arrival rates from 0 to the sum of the service rates. The output is CSV with a line per rate, or
+//! with `--svg` a picture of the distributions. Arguments: both service rates in packets per
+//! second, the capacity of each queue, and the number of steps.
 //!
 //! `cargo run -p sumlink-edge --example figure3 -- 100 60 100 160 --svg > figure3.svg`
 
@@ -12,7 +13,7 @@ use sumlink_edge::analysis::{Point, Server, figure3};
 
 const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 360.0;
-/// Around the axes of a panel, and its width.
+/// Margins around the axes of a panel, and its width.
 const LEFT: f64 = 56.0;
 const TOP: f64 = 60.0;
 const BOTTOM: f64 = HEIGHT - 48.0;
@@ -25,7 +26,7 @@ fn main() -> ExitCode {
     let is_picture = arguments.last().is_some_and(|last| last == "--svg");
     arguments.truncate(arguments.len() - usize::from(is_picture));
     let Some((first, second, steps)) = read(&arguments) else {
-        eprintln!("figure3: give RATE RATE PLACES STEPS [--svg], all above 0, say 100 60 100 160");
+        eprintln!("usage: figure3 RATE RATE CAPACITY STEPS [--svg]; for example 100 60 100 160");
         return ExitCode::from(2);
     };
     if is_picture {
@@ -60,8 +61,8 @@ fn read(arguments: &[String]) -> Option<(Server, Server, u32)> {
     Some((server(first)?, server(second)?, steps))
 }
 
-/// The figure as the paper draws it, the distribution of both lengths over all arrival rates, and beside it the lengths over
-/// the load.
+/// The figure as in the paper (the distribution of both lengths over all arrival rates), and beside
+/// it the lengths over the load.
 fn picture(first: Server, second: Server, steps: u32) -> String {
     let points = figure3(first, second, steps);
     let sorted = |of: fn(&Point) -> f64| {
@@ -81,21 +82,22 @@ fn picture(first: Server, second: Server, steps: u32) -> String {
         },
         Panel {
             left: LEFT + WIDTH / 2.0,
-            below: "load: arrivals, as a part of what both links serve",
+            below: "load: arrival rate over the sum of the service rates",
             beside: "mean packets in both queues",
             curves: [over_load(|at| at.lrtt), over_load(|at| at.qdepl)],
         },
     ];
     let mut lines = vec![
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" font-size=\"12\">"
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+             font-family=\"sans-serif\" font-size=\"12\">"
         ),
         format!("<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#fff\"/>"),
         text(
             (LEFT, 20.0),
             "start",
             &format!(
-                "M/M/1/N, {} and {} packets/s, {} places each, arrivals from 0 to {} packets/s",
+                "M/M/1/N, {} and {} packets/s, {} packets each, arrivals from 0 to {} packets/s",
                 first.rate,
                 second.rate,
                 first.capacity,
@@ -109,7 +111,8 @@ fn picture(first: Server, second: Server, steps: u32) -> String {
     for (number, (name, ink)) in CURVES.into_iter().enumerate() {
         let (x, y) = (LEFT + PLOT - 90.0, TOP + 60.0 + 18.0 * number as f64);
         lines.push(format!(
-            "<line x1=\"{x}\" x2=\"{}\" y1=\"{y}\" y2=\"{y}\" stroke=\"{ink}\" stroke-width=\"2\"/>",
+            "<line x1=\"{x}\" x2=\"{}\" y1=\"{y}\" y2=\"{y}\" \
+             stroke=\"{ink}\" stroke-width=\"2\"/>",
             x + 24.0
         ));
         lines.push(text((x + 30.0, y + 4.0), "start", name));
@@ -118,12 +121,12 @@ fn picture(first: Server, second: Server, steps: u32) -> String {
     lines.join("\n")
 }
 
-/// One of the two plots.
+/// One of the two panels.
 struct Panel {
     left: f64,
     below: &'static str,
     beside: &'static str,
-    /// Of L-RTT and Q-Depl.
+    /// Curves of L-RTT and Q-Depl.
     curves: [Vec<(f64, f64)>; 2],
 }
 
@@ -159,7 +162,8 @@ impl Panel {
     }
 }
 
-/// The distance of two lines of a scale, 1, 2 or 5 times a power of ten so that there are four to ten, and its end.
+/// The tick distance of an axis (1, 2 or 5 times a power of ten, for four to ten ticks) and its
+/// end.
 fn scale(most: f64) -> (f64, f64) {
     let power = 10f64.powf((most / 4.0).log10().floor());
     let step = [5.0, 2.0, 1.0].map(|part| part * power);

@@ -1,4 +1,4 @@
-//! What a node is told before it starts.
+//! Configuration of a node.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use crate::lwa::SequenceBits;
 use crate::steering;
 use crate::visible::Parameters;
 
-/// How packets go over the links, and what is done about their order.
+/// How packets are carried over the links, and how reordering is handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Packets as they are; the receiver sees them out of order.
+    /// Packets are sent unchanged; the receiver sees them out of order.
     Lwip,
-    /// Packets with sequence numbers, for a receiver that puts them in order ([`crate::lwa`]).
+    /// Packets carry sequence numbers, and the receiver restores their order ([`crate::lwa`]).
     Lwa,
-    /// Packets as they are, and VISIBLE for the acknowledgements.
+    /// Packets are sent unchanged, and VISIBLE handles the acknowledgments.
     #[default]
     LwipVisible,
 }
@@ -27,7 +27,7 @@ impl Mode {
         ("lwip+visible", Self::LwipVisible),
     ];
 
-    /// The mode of that name.
+    /// Looks a mode up by name.
     pub fn named(name: &str) -> Option<Self> {
         Self::NAMES
             .iter()
@@ -36,14 +36,16 @@ impl Mode {
     }
 }
 
-/// What VISIBLE does about selective acknowledgements, which would tell the sender what is being held from it.
+/// How VISIBLE treats selective acknowledgments, which would reveal the held duplicates to the
+/// sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sack {
-    /// The offer is taken out of SYNs, so that neither end uses SACK. Flows whose SYNs the node has not seen may still use
-    /// it; their blocks are rewritten.
+    /// Removes the SACK offer from SYNs, so that neither end uses SACK. Flows whose SYNs the node
+    /// has not seen may still use it; their blocks are rewritten.
     Strip,
-    /// Blocks are taken out of what the node passes on while it repairs the hole itself, and are trimmed to what the
-    /// sender has not been told otherwise. What the node gives up on is told in full.
+    /// While the node repairs the hole itself, removes the blocks from acknowledgments that it
+    /// passes on. They are trimmed where they contradict an acknowledgment number that the sender
+    /// has already received. When the node gives up on a hole, the blocks are passed on in full.
     #[default]
     Rewrite,
 }
@@ -51,14 +53,14 @@ pub enum Sack {
 /// One link of the node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkSettings {
-    /// Packets that may wait before it, at least 1.
+    /// Capacity of the queue in front of the link in packets, at least 1.
     pub queue: usize,
-    /// Its rate in bytes per second, where it is known; believed until something is measured.
+    /// Rate in bytes per second, if known; used until a rate has been measured.
     pub rate: Option<f64>,
 }
 
 impl Default for LinkSettings {
-    /// 40 packets, as in table II of the paper.
+    /// A queue of 40 packets, as in table II of the paper.
     fn default() -> Self {
         Self {
             queue: 40,
@@ -67,45 +69,48 @@ impl Default for LinkSettings {
     }
 }
 
-/// Everything that a node is told.
+/// Configuration of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The links, 1 to 255.
     pub links: Vec<LinkSettings>,
-    /// Mode.
+    /// How packets are carried.
     pub mode: Mode,
-    /// Name of the policy, see [`steering::POLICIES`].
+    /// Name of the steering policy, see [`steering::POLICIES`].
     pub steering: String,
-    /// The link that bare acknowledgements of TCP take while it is up and has room: those that bring neither data nor the
-    /// beginning or end of a connection. Without it they are steered like everything else.
+    /// The link for bare TCP acknowledgments, used while it is up and has room. A bare
+    /// acknowledgment carries no data and neither opens nor closes a connection. If unset,
+    /// acknowledgments are steered like all other packets.
     pub acks: Option<LinkId>,
-    /// Of VISIBLE: what is done about SACK.
+    /// VISIBLE: treatment of SACK.
     pub sack: Sack,
-    /// Of VISIBLE: the parameters of algorithm 1.
+    /// VISIBLE: the parameters of algorithm 1.
     pub visible: Parameters,
-    /// Of LWA: bits of a sequence number.
+    /// LWA: length of a sequence number in bits.
     pub sequence_bits: SequenceBits,
-    /// Flows that are known at once; beyond that the one idle for longest is forgotten.
+    /// Most flows tracked at once; beyond that, the flow that has been idle longest is forgotten.
     pub flows: usize,
-    /// Bytes of packets kept for one flow.
+    /// Most bytes of packet copies per flow.
     pub kept_per_flow: usize,
-    /// Bytes of packets kept for all flows.
+    /// Most bytes of packet copies for all flows.
     pub kept: usize,
-    /// Largest segment that a SYN may offer, in bytes; what is larger is lowered to it, in both directions.
+    /// Largest segment size that a SYN may offer, in bytes. Larger offers are lowered to it in both
+    /// directions.
     pub mss: Option<u16>,
-    /// Checksums of TCP are verified: what is damaged changes nothing that the node knows. Without it the node trusts
-    /// whoever hands it packets.
+    /// Verifies TCP checksums, so that damaged packets do not change the node's state. Without
+    /// verification, the node trusts every packet that it receives.
     pub verify_checksums: bool,
-    /// A flow without a packet for so long is forgotten.
+    /// A flow without packets for this long is forgotten.
     pub idle: Duration,
-    /// So is one that is half open, or closed at both ends.
+    /// The same for a flow that is half open, or closed at both ends.
     pub idle_half_open: Duration,
-    /// A flow that a node before this one left with acknowledged and undelivered bytes is reset after so long.
+    /// A flow is reset after this time if an earlier node left it with acknowledged but undelivered
+    /// bytes.
     pub orphaned: Duration,
 }
 
 impl Default for Config {
-    /// Two links and the defaults of each option.
+    /// Two links, and the default of each option.
     fn default() -> Self {
         Self {
             links: vec![LinkSettings::default(); 2],
@@ -127,40 +132,40 @@ impl Default for Config {
     }
 }
 
-/// What is wrong with a configuration. Whoever wrote it is at fault.
+/// An invalid configuration; its author is at fault.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// No link, or too many to number.
+    /// No links, or more than can be numbered.
     #[error("{0} links: a node has 1 to 255")]
     Links(usize),
-    /// A queue for nothing.
-    #[error("link {0} has a queue for no packet: give it at least 1")]
+    /// A queue without capacity.
+    #[error("link {0} has a queue of 0 packets; it needs at least 1")]
     Queue(usize),
-    /// A rate that is none.
-    #[error("link {0} has a rate that is not above 0")]
+    /// A rate that is not positive.
+    #[error("the rate of link {0} must be above 0")]
     Rate(usize),
-    /// A policy that nobody knows.
-    #[error("no steering is called `{0}`: there are qdepl, lrtt, roundrobin and flowhash")]
+    /// An unknown policy.
+    #[error("unknown steering `{0}`; choose qdepl, lrtt, roundrobin or flowhash")]
     Steering(String),
-    /// Acknowledgements are to take a link that there is not.
-    #[error("acknowledgements are to take link {0}, and the last link is {1}")]
+    /// The link for acknowledgments does not exist.
+    #[error("the link for acknowledgments is {0}, but the last link is {1}")]
     Acks(usize, usize),
-    /// A share that is none.
-    #[error("{0} is a share and lies between 0 and 1")]
+    /// A share outside 0 to 1.
+    #[error("{0} must be between 0 and 1")]
     Share(&'static str),
-    /// A debt that would be forgotten before it is given up.
+    /// A debt could be forgotten before the node gives it up.
     #[error(
-        "a flow must not be forgotten while something is owed to it: `idle` is at least `give_up`"
+        "`idle` must be at least `give_up`, or flows with undelivered bytes would be forgotten"
     )]
     Idle,
-    /// A number that must be a plain one, at least 0.
-    #[error("{0} is at least 0 and finite")]
+    /// A number that must be finite and at least 0.
+    #[error("{0} must be finite and at least 0")]
     Number(&'static str),
 }
 
 impl Config {
-    /// Whether a node can be made of it.
+    /// Checks the configuration.
     pub fn check(&self) -> Result<(), ConfigError> {
         if !(1..=255).contains(&self.links.len()) {
             return Err(ConfigError::Links(self.links.len()));
@@ -212,7 +217,7 @@ impl Config {
             ("held_at_first", held_at_first),
             ("repair_after", repair_after),
         ] {
-            // More than this is no number of packets or trips that anybody means.
+            // No sensible configuration has more packets or trips than this.
             if !(0.0..=1e6).contains(&number) {
                 return Err(ConfigError::Number(name));
             }
@@ -221,7 +226,7 @@ impl Config {
         if may_owe && self.idle < self.visible.give_up {
             return Err(ConfigError::Idle);
         }
-        // Without a least time a repair could be due again at once, for ever.
+        // With a minimum of zero, a repair could be due again immediately, forever.
         if self.visible.least_repair.is_zero() {
             return Err(ConfigError::Number("least_repair"));
         }
@@ -244,16 +249,16 @@ mod tests {
         assert_eq!(wrong(|c| c.links.clear()), "0 links: a node has 1 to 255");
         assert_eq!(
             wrong(|c| c.links[1].queue = 0),
-            "link 1 has a queue for no packet: give it at least 1"
+            "link 1 has a queue of 0 packets; it needs at least 1"
         );
         assert_eq!(
             wrong(|c| c.links[0].rate = Some(0.0)),
-            "link 0 has a rate that is not above 0"
+            "the rate of link 0 must be above 0"
         );
         assert!(wrong(|c| c.steering = "best".into()).contains("`best`"));
         assert_eq!(
             wrong(|c| c.acks = Some(LinkId(2))),
-            "acknowledgements are to take link 2, and the last link is 1"
+            "the link for acknowledgments is 2, but the last link is 1"
         );
         assert!(wrong(|c| c.visible.rise = f64::NAN).contains("rise"));
         assert!(wrong(|c| c.visible.repair_after = -1.0).contains("repair_after"));

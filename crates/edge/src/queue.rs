@@ -1,4 +1,4 @@
-//! The node's own queue before one link, with the rate at which it is served and the time that the link takes.
+//! The node's queue in front of one link, with its measured service rate and trip time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,48 +6,48 @@ use std::time::Duration;
 
 use crate::Instant;
 
-/// Service is measured over at least so much time and so many packets in which something waited.
+/// A rate measurement covers at least this much backlogged time and this many packets.
 const LEAST_TIME: Duration = Duration::from_millis(10);
 const LEAST_PACKETS: u32 = 4;
 
-/// What a new measurement of the service rate counts.
+/// Weight of a new measurement of the service rate.
 const RATE_GAIN: f64 = 0.25;
 
-/// What a new link trip time counts (RFC 6298, section 2.3, as for round-trip times).
+/// Weight of a new link trip time (RFC 6298, section 2.3, as for round-trip times).
 const TRIP_GAIN: f64 = 0.125;
 
 /// The queue of one link.
 #[derive(Clone, Debug)]
 pub struct LinkQueue {
-    /// Packets sent again from here go first: somebody waits for them already.
+    /// Packets that the node sends again go first, because the user is waiting for them.
     urgent: VecDeque<Arc<[u8]>>,
     packets: VecDeque<Arc<[u8]>>,
     bytes: usize,
-    /// Packets that it holds at the most (B^s of table I).
+    /// Capacity in packets (B^s of table I).
     limit: usize,
     up: bool,
-    /// The link could take more, and there was nothing.
+    /// The link asked for a packet when the queue was empty.
     hungry: bool,
     service: Service,
     trip: Option<Duration>,
 }
 
-/// How fast the link takes packets while some wait.
+/// Service rate of the link while packets wait.
 #[derive(Clone, Copy, Debug, Default)]
 struct Service {
-    /// Bytes per second; nothing before the first measurement.
+    /// Bytes per second; `None` before the first measurement.
     rate: Option<f64>,
-    /// When the last packet was taken, if another one has been waiting ever since.
+    /// When the last packet was taken, if others have been waiting ever since.
     since: Option<Instant>,
-    /// What is being measured.
+    /// Time and bytes of the measurement in progress.
     time: Duration,
     bytes: usize,
     packets: u32,
 }
 
 impl LinkQueue {
-    /// An empty queue for `limit` packets before a link that is up. `rate` in bytes per second is believed until something
-    /// is measured.
+    /// An empty queue of `limit` packets for a link that is up. `rate`, in bytes per second,
+    /// applies until a rate has been measured.
     pub fn new(limit: usize, rate: Option<f64>) -> Self {
         Self {
             urgent: VecDeque::new(),
@@ -64,7 +64,7 @@ impl LinkQueue {
         }
     }
 
-    /// Puts a packet in. It is given back when the queue is full.
+    /// Appends a packet; returns it if the queue is full.
     pub fn push(&mut self, packet: Arc<[u8]>) -> Result<(), Arc<[u8]>> {
         if self.available() == 0 {
             return Err(packet);
@@ -74,7 +74,8 @@ impl LinkQueue {
         Ok(())
     }
 
-    /// Puts a packet before all others. There is as much room again for these, so that a full queue stops no repair.
+    /// Adds a packet ahead of the regular ones. Such packets have an equally large queue of their
+    /// own, so a full queue delays no repair.
     pub fn push_urgent(&mut self, packet: Arc<[u8]>) -> Result<(), Arc<[u8]>> {
         if !self.has_urgent_room() {
             return Err(packet);
@@ -84,17 +85,19 @@ impl LinkQueue {
         Ok(())
     }
 
-    /// Whether there is room for another one of those.
+    /// Whether another urgent packet fits.
     pub fn has_urgent_room(&self) -> bool {
         self.urgent.len() < self.limit
     }
 
-    /// Whether half of that room is left: the other half is for what somebody waits for.
+    /// Whether half of the urgent queue is free; the other half is reserved for packets that a user
+    /// waits for.
     pub fn has_spare_urgent_room(&self) -> bool {
         self.urgent.len() < self.limit.div_ceil(2)
     }
 
-    /// The link can take a packet: the next one. What it takes while others wait is what its rate is measured by.
+    /// Takes the next packet for a link that can take one. The rate is measured from packets taken
+    /// while others wait.
     pub fn pop(&mut self, now: Instant) -> Option<Arc<[u8]>> {
         let packet = self.urgent.pop_front().or_else(|| self.packets.pop_front());
         self.hungry = packet.is_none();
@@ -107,7 +110,7 @@ impl LinkQueue {
         packet
     }
 
-    /// What waits, in the order in which it will be given out.
+    /// Queued packets, in the order of their departure.
     pub fn packets(&self) -> impl Iterator<Item = &[u8]> {
         self.urgent
             .iter()
@@ -115,7 +118,7 @@ impl LinkQueue {
             .map(|packet| &**packet)
     }
 
-    /// Takes everything out: the link is dead.
+    /// Empties the queue of a dead link.
     pub fn drain(&mut self) -> Vec<Arc<[u8]>> {
         self.bytes = 0;
         self.service.since = None;
@@ -125,14 +128,15 @@ impl LinkQueue {
             .collect()
     }
 
-    /// The link carries packets, or not.
+    /// Marks the link as up or down.
     pub fn set_up(&mut self, up: bool) {
         self.up = up;
         self.hungry = up && self.is_empty();
         self.service.since = None;
     }
 
-    /// How long a packet took over this link until it was acknowledged, its time in the queue included.
+    /// Adds a trip time sample: the time from a packet's entry into the queue to its
+    /// acknowledgment.
     pub fn trip_sample(&mut self, sample: Duration) {
         self.trip = Some(match self.trip {
             Some(trip) => trip.mul_f64(1.0 - TRIP_GAIN) + sample.mul_f64(TRIP_GAIN),
@@ -140,42 +144,42 @@ impl LinkQueue {
         });
     }
 
-    /// Whether the link carries packets.
+    /// Whether the link is up.
     pub fn is_up(&self) -> bool {
         self.up
     }
 
-    /// Whether it is up and has room for one more.
+    /// Whether the link is up and the queue has room.
     pub fn is_open(&self) -> bool {
         self.up && self.available() > 0
     }
 
-    /// Whether nothing waits.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.urgent.is_empty() && self.packets.is_empty()
     }
 
-    /// Whether the link stands idle.
+    /// Whether the link is idle.
     pub fn is_hungry(&self) -> bool {
         self.hungry && self.is_empty()
     }
 
-    /// Packets that wait.
+    /// Number of queued packets.
     pub fn len(&self) -> usize {
         self.urgent.len() + self.packets.len()
     }
 
-    /// Bytes that wait.
+    /// Number of queued bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Packets that it holds at the most (B^s of table I).
+    /// Capacity in packets (B^s of table I).
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// Packets that still fit (B^a of table I).
+    /// Free room in packets (B^a of table I).
     pub fn available(&self) -> usize {
         self.limit.saturating_sub(self.packets.len())
     }
@@ -185,22 +189,23 @@ impl LinkQueue {
         self.available() as f64 / self.limit as f64
     }
 
-    /// Bytes per second while something waits (the queue's depletion rate), where it is known.
+    /// Service rate in bytes per second while packets wait (the queue's depletion rate), if known.
     pub fn rate(&self) -> Option<f64> {
         self.service.rate
     }
 
-    /// Smoothed time from a packet's entry into the queue to its acknowledgement (LTT), where it is known.
+    /// Smoothed time from a packet's entry into the queue to its acknowledgment (LTT), if known.
     pub fn trip(&self) -> Option<Duration> {
         self.trip
     }
 }
 
 impl Service {
-    /// A packet of `bytes` was taken (or none was there); `backlogged`: more wait behind it.
+    /// Records that the link took `bytes`, or found the queue empty; `backlogged`: more packets
+    /// wait.
     ///
-    /// Only the time from one packet to the next counts, and only if the next one was there already. What a link takes while
-    /// its queue is empty now and then says how much it was given, not what it can do.
+    /// Only the time between two packets counts, and only if the second was already waiting at the
+    /// start. A link whose queue runs empty shows its load, not its capacity.
     fn taken(&mut self, bytes: Option<usize>, backlogged: bool, now: Instant) {
         if let (Some(since), Some(bytes)) = (self.since, bytes) {
             self.time += now.saturating_sub(since);
@@ -231,7 +236,8 @@ mod tests {
     fn the_rate_is_that_of_service_not_of_what_arrives() {
         let mut queue = LinkQueue::new(40, None);
         let mut now = Duration::ZERO;
-        // One packet of 1000 bytes every 10 ms to a link that takes them in 1 ms: nothing ever waits.
+        // One packet of 1000 bytes every 10 ms, on a link that takes 1 ms for each: no packet ever
+        // waits.
         for _ in 0..50 {
             queue.push(packet(1000)).unwrap();
             assert!(queue.pop(now).is_some());
@@ -239,7 +245,7 @@ mod tests {
             now += Duration::from_millis(10);
         }
         assert_eq!(queue.rate(), None);
-        // Nor if somebody asks only when there is a packet.
+        // The same if the link is polled only when there is a packet.
         for _ in 0..50 {
             queue.push(packet(1000)).unwrap();
             assert!(queue.pop(now).is_some());

@@ -1,7 +1,7 @@
-//! Sequence numbers of TCP as positions that do not wrap around.
+//! TCP sequence numbers as positions that do not wrap around.
 
-/// A byte's place in one direction of a flow: its 32-bit sequence number, unwrapped. Positions start above 2^32, so that
-/// what lies before the first one seen can be told, too.
+/// A byte's place in one direction of a flow: its 32-bit sequence number, unwrapped. Positions
+/// start above 2^32, so that bytes before the first one seen have positions, too.
 pub type Position = u64;
 
 /// The position of the first sequence number seen.
@@ -9,14 +9,14 @@ pub fn first(sequence: u32) -> Position {
     (1 << 32) + u64::from(sequence)
 }
 
-/// The position nearest to `reference` that has this sequence number: RFC 9293, section 3.4 compares modulo 2^32, and
-/// nothing valid is more than 2^31 away.
+/// The position nearest to `reference` with this sequence number. RFC 9293, section 3.4 compares
+/// modulo 2^32, and no valid number is more than 2^31 away.
 pub fn near(reference: Position, sequence: u32) -> Position {
     let distance = sequence.wrapping_sub(wrapped(reference)).cast_signed();
     reference.saturating_add_signed(i64::from(distance))
 }
 
-/// The sequence number as it stands in a header.
+/// The 32-bit sequence number of a position.
 pub fn wrapped(position: Position) -> u32 {
     position as u32
 }
@@ -42,7 +42,10 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn every_position_within_reach_comes_back(reference in (1u64 << 32)..(1 << 40), ahead in -0x7fff_ffffi64..0x7fff_ffff) {
+        fn nearby_positions_survive_a_round_trip(
+            reference in (1u64 << 32)..(1 << 40),
+            ahead in -0x7fff_ffffi64..0x7fff_ffff,
+        ) {
             let position = reference.checked_add_signed(ahead).unwrap();
             proptest::prop_assert_eq!(near(reference, wrapped(position)), position);
         }

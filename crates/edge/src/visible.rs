@@ -1,35 +1,38 @@
-//! Algorithm 1 of VISIBLE: what becomes of a duplicate acknowledgement.
+//! Algorithm 1 of VISIBLE: decides how to handle a duplicate acknowledgment.
 //!
-//! The conditions are those of the paper with its misprints put right; docs/edge.md has each of them as printed, and why it
-//! is read as it is. This module decides; the packets are [`crate::Edge`]'s business.
+//! The conditions are those of the paper with its misprints corrected; docs/edge.md lists each as
+//! printed, with the reason for the correction. This module only decides; [`crate::Edge`] handles
+//! the packets.
 
 use std::time::Duration;
 
 use crate::Instant;
 
-/// The parameters of VISIBLE. The paper names them and gives no values: these are ours.
+/// The parameters of VISIBLE. The paper names them without values; the defaults are this project's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parameters {
-    /// Whether there is a boost phase; without it the node holds and repairs, and never acknowledges anything.
+    /// Enables the boost phase. Without it the node holds and repairs, but never acknowledges data.
     pub boost: bool,
     /// ϑ: share of every queue that must be free for boosting, holding and repairing, 0 to 1.
     pub least_free: f64,
-    /// φ: what is taken off the share that is free when it is compared with the duplicates so far, 0 to 1. The larger, the
-    /// earlier boosting stops as queues and the number of flows grow.
+    /// φ: subtracted from the free share before the comparison with the number of duplicates, 0 to
+    /// 1. The larger it is, the earlier boosting stops as queues and the number of flows grow.
     pub boost_fraction: f64,
     /// α: weight of a hole with more duplicates than the average, 0 to 1; low.
     pub rise: f64,
     /// β: weight of a hole with fewer duplicates than the average, 0 to 1; high.
     pub fall: f64,
-    /// PH^a of a new flow: duplicate acknowledgements that a hole is expected to bring.
+    /// PH^a of a new flow: expected number of duplicate acknowledgments per hole.
     pub held_at_first: f64,
-    /// RT^max: how often the node sends a missing packet again before the sender is asked to.
+    /// RT^max: how often the node repairs a missing packet before it leaves the repair to the
+    /// sender.
     pub most_retransmissions: u32,
-    /// A hole that the acknowledgements say nothing more of is repaired after so many link trip times.
+    /// A hole is repaired after this many link trip times without an acknowledgment that concerns
+    /// it.
     pub repair_after: f64,
-    /// And not before this time.
+    /// Lower bound of that time.
     pub least_repair: Duration,
-    /// A flow that is owed bytes which cannot be delivered for so long is reset, so that both ends see it.
+    /// A flow with undeliverable owed bytes is reset after this time, so that both ends notice.
     pub give_up: Duration,
 }
 
@@ -50,36 +53,37 @@ impl Default for Parameters {
     }
 }
 
-/// What the algorithm sees when an acknowledgement arrives.
+/// Input of the algorithm for one acknowledgment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Situation {
     /// CT.
     pub now: Instant,
-    /// It is a duplicate.
+    /// The acknowledgment is a duplicate.
     pub duplicate: bool,
-    /// A^r > I: something was acknowledged since the SYN.
+    /// A^r > I: the user has acknowledged data since the SYN.
     pub beyond_initial: bool,
-    /// The missing packet is kept here: only then can the node do anything about the hole.
+    /// The node has a copy of the missing packet; otherwise it can do nothing about the hole.
     pub kept: bool,
     /// The missing packet may be acknowledged in advance (see [`crate::Edge`]).
     pub boostable: bool,
     /// min(B^a / B^s) over the links that are up, 0 to 1.
     pub free: f64,
-    /// N: flows with something outstanding whose users acknowledge something at the moment, those that are owed something, and the one
-    /// that this is about.
+    /// N: flows with outstanding data and a recent acknowledgment, flows with owed bytes, and this
+    /// flow.
     pub flows: usize,
-    /// Mean LTT of the links that are up; nothing before the first measurement.
+    /// Mean LTT of the links that are up; `None` before the first measurement.
     pub trip: Option<Duration>,
 }
 
-/// What becomes of an acknowledgement.
+/// Decision about an acknowledgment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Boost phase: it is passed on as an acknowledgement of the missing packet.
+    /// Boost phase: it is passed on as an acknowledgment of the missing packet.
     Boost,
-    /// Holding phase: it stays here.
+    /// Holding phase: it is not passed on.
     Hold,
-    /// Retransmission phase: the missing packet is sent again from here, and the duplicate is passed on.
+    /// Retransmission phase: the node sends the missing packet again, and the duplicate is passed
+    /// on.
     Retransmit,
     /// Regular transmission: it is passed on.
     Pass,
@@ -88,15 +92,15 @@ pub enum Step {
 /// The state of one flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Visible {
-    /// P: duplicates since the last new acknowledgement.
+    /// P: duplicates since the last new acknowledgment.
     duplicates: u32,
-    /// PH^a: their average over the holes so far.
+    /// PH^a: average number of duplicates per hole.
     held_average: f64,
     /// H: how long duplicates have been held.
     held_for: Duration,
-    /// TH: when the last one was.
+    /// TH: time of the last held duplicate.
     last_held: Option<Instant>,
-    /// RT: how often the missing packet was sent again from here.
+    /// RT: how often the node has repaired the missing packet.
     retransmissions: u32,
 }
 
@@ -112,7 +116,7 @@ impl Visible {
         }
     }
 
-    /// Algorithm 1, for one acknowledgement. Line numbers are those of the paper.
+    /// Algorithm 1 for one acknowledgment. Line numbers are those of the paper.
     pub fn acknowledgement(&mut self, parameters: &Parameters, situation: &Situation) -> Step {
         if !situation.duplicate {
             self.advance(parameters); // lines 18 to 28
@@ -123,7 +127,8 @@ impl Visible {
         let repairable = room && situation.kept;
         let untouched = repairable && situation.beyond_initial && self.retransmissions == 0;
 
-        // Line 1. P only grows until the next new acknowledgement and free <= 1, so this holds for P = 0 alone.
+        // Line 1. P only grows until the next new acknowledgment and free <= 1, so this holds only
+        // for P = 0.
         let quiet = parameters.boost_fraction + f64::from(self.duplicates) < situation.free / flows;
         if parameters.boost && untouched && quiet && situation.boostable {
             self.last_held = Some(situation.now);
@@ -153,7 +158,7 @@ impl Visible {
         Step::Pass // line 15
     }
 
-    /// A new acknowledgement: the hole is history, and counts in the average of those to come.
+    /// A new acknowledgment closes the hole; its duplicates enter the average.
     fn advance(&mut self, parameters: &Parameters) {
         if self.duplicates > 0 {
             let count = f64::from(self.duplicates);
@@ -256,7 +261,7 @@ mod tests {
         assert_eq!(
             first(|s| s.kept = false),
             Step::Pass,
-            "whoever dropped it, the sender must repair it"
+            "the sender must repair a packet that the node has no copy of"
         );
         assert_eq!(first(|s| s.boostable = false), Step::Hold);
         assert_eq!(first(|s| s.beyond_initial = false), Step::Retransmit);
@@ -284,11 +289,15 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is seen: at most one boost for each hole, RT^max repairs, and holding that ends.
+        /// For any input: at most one boost per hole, at most RT^max repairs, and holding ends.
         #[test]
         fn every_hole_ends(
             seen in proptest::collection::vec(
-                (0u64..50, any::<bool>(), 0.0f64..=1.0, 0usize..9, any::<bool>(), any::<bool>()), 1..300),
+                (
+                    0u64..50, any::<bool>(), 0.0f64..=1.0, 0usize..9, any::<bool>(), any::<bool>(),
+                ),
+                1..300,
+            ),
         ) {
             let parameters = Parameters::default();
             let mut visible = Visible::new(&parameters);
@@ -302,7 +311,8 @@ mod tests {
                     Step::Boost => boosts += 1,
                     Step::Retransmit => repairs += 1,
                     Step::Hold => {
-                        prop_assert!(f64::from(visible.duplicates()) <= visible.held_average() + 1.0);
+                        let most = visible.held_average() + 1.0;
+                        prop_assert!(f64::from(visible.duplicates()) <= most);
                         prop_assert!(held_before < TRIP);
                     }
 

@@ -1,8 +1,8 @@
-//! Instructions that the engine's hot paths take, counted by callgrind: on a shared machine the only figure that two
-//! runs agree on.
+//! Instructions that the engine's hot paths take, counted by callgrind. On a shared machine this is
+//! the only figure that is the same in every run.
 //!
-//! `make instructions` prints them next to those of `instructions.txt` beside this file, which are those of the
-//! last version whose author looked at them.
+//! `make instructions` prints the counts next to the recorded ones in `instructions.txt` beside
+//! this file.
 
 #![expect(missing_docs, reason = "the macros make public items")]
 
@@ -20,11 +20,11 @@ use fixture::session;
 /// Stream bytes that each benchmark moves.
 const BYTES: usize = 1 << 20;
 
-/// Bytes of a stream that are read before the measurement: credit follows the reader, and a new
-/// stream has less than [`BYTES`] of it.
+/// Bytes of a stream that are read before the measurement. Credit grows as the reader reads, and a
+/// new stream has less than [`BYTES`] of it.
 const FIRST: usize = 256 * 1024;
 
-/// What a carrier takes at once.
+/// Bytes that a carrier accepts per call.
 const BUDGET: usize = 64 * 1024;
 
 /// A client with a megabyte to send to a server.
@@ -33,7 +33,7 @@ struct Pair {
     server: Session,
     stream: StreamId,
     now: Instant,
-    /// What is under way: the path, and frames.
+    /// Frames in transit, with the path that carries them.
     carried: Vec<(PathId, Vec<u8>)>,
 }
 
@@ -51,7 +51,7 @@ fn pair(scheduler: &str, paths: u32) -> Pair {
         .open_stream(b"t", Class::Background, pair.now)
         .expect("streams are available");
     pair.greet(paths);
-    // A first piece, so that the stream has credit for all of the rest.
+    // The first piece gives the stream enough credit for the rest.
     pair.write(FIRST);
     pair.send(paths);
     pair.arrive();
@@ -62,7 +62,7 @@ fn pair(scheduler: &str, paths: u32) -> Pair {
 }
 
 impl Pair {
-    /// What both have to say before there is data.
+    /// Exchanges the frames that precede stream data.
     fn greet(&mut self, paths: u32) {
         for id in (0..paths).map(PathId).cycle().take(4 * paths as usize) {
             self.now += Duration::from_millis(20);
@@ -85,7 +85,7 @@ impl Pair {
         assert_eq!(written, Ok(len), "there is room for it");
     }
 
-    /// Takes everything that the client has to send, the paths in turns.
+    /// Takes everything that the client has to send, from each path in turn.
     fn send(&mut self, paths: u32) {
         let mut idle = 0;
         for id in (0..paths).map(PathId).cycle() {
@@ -102,7 +102,7 @@ impl Pair {
         }
     }
 
-    /// Gives the server what is under way, the last path's first.
+    /// Delivers the frames in transit to the server, those of the last path first.
     fn arrive(&mut self) {
         self.carried.sort_by_key(|(id, _)| std::cmp::Reverse(id.0));
         for (id, frames) in std::mem::take(&mut self.carried) {
@@ -112,7 +112,7 @@ impl Pair {
         }
     }
 
-    /// Reads so much at the server, which must be all that there is.
+    /// Reads `len` bytes at the server and checks that nothing is left.
     fn read(&mut self, len: usize) {
         let mut text = Vec::with_capacity(BYTES);
         while let Some(event) = self.server.poll_event() {
@@ -124,7 +124,7 @@ impl Pair {
         assert_eq!(text.len(), len, "everything has arrived");
     }
 
-    /// What the server reports of what it has received.
+    /// Delivers the server's acknowledgments and reports to the client.
     fn report(&mut self, paths: u32) {
         for id in (0..paths).map(PathId) {
             self.now += Duration::from_millis(20);
@@ -162,7 +162,7 @@ fn schedule(mut pair: Pair) -> Pair {
     black_box(pair)
 }
 
-/// One path, and so many streams with 16 KiB each to send.
+/// One path and `streams` streams with 16 KiB each to send.
 fn crowd(streams: u64) -> Pair {
     let mut pair = pair("fbdt", 1);
     pair.send(1);
@@ -175,7 +175,7 @@ fn crowd(streams: u64) -> Pair {
     pair
 }
 
-// The same where many streams have something to send: a megabyte of what they have.
+// Schedule and encode with many streams: one megabyte of their data.
 #[library_benchmark(setup = crowd)]
 #[bench::streams_64(65)]
 #[bench::streams_250(251)]
@@ -203,7 +203,7 @@ fn reassemble(mut pair: Pair) -> Pair {
     black_box(pair)
 }
 
-// Acknowledge: the client learns that the megabyte has arrived.
+// Acknowledge: the client processes the acknowledgments of the megabyte.
 #[library_benchmark(setup = reported)]
 #[bench::paths_1("fbdt", 1)]
 #[bench::paths_2("fbdt", 2)]

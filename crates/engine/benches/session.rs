@@ -1,6 +1,7 @@
-//! What a session costs per byte: the sender's side, the receiver's side, and both, without any carrier.
+//! Cost of a session per byte, without a carrier: the sender's side, the receiver's side, and both.
 //!
-//! The carriers deliver at once, so that all time is the engine's. Throughput counts stream bytes.
+//! The simulated carriers deliver at once, so all measured time is the engine's. Throughput counts
+//! stream bytes.
 
 mod fixture;
 
@@ -14,10 +15,10 @@ use fixture::session;
 /// Stream bytes in one transfer.
 const BYTES: u64 = 64 << 20;
 
-/// What a program writes and reads at once.
+/// Bytes that a program writes or reads per call.
 const CHUNK: usize = 128 * 1024;
 
-/// What a carrier takes at once.
+/// Bytes that a carrier accepts per call.
 const BUDGET: usize = 64 * 1024;
 
 struct Pair {
@@ -52,7 +53,7 @@ impl Pair {
         pair
     }
 
-    /// Each side sends a piece on each path; whether anything moved.
+    /// Sends one piece on each path in each direction; returns whether anything moved.
     fn exchange(&mut self) -> bool {
         let mut moved = false;
         self.now += Duration::from_micros(100);

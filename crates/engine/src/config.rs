@@ -1,4 +1,4 @@
-//! What a session is told when it is made.
+//! The settings of a session.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,31 +9,31 @@ use crate::scheduler::{self, OwnSchedulers};
 use crate::selector::SelectorConfig;
 use crate::share::Share;
 
-/// Which end of the session this is; decides who uses even and who uses odd stream numbers.
+/// The end of the session that this side is. It decides between even and odd stream numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Opens streams with even numbers, and brings the paths.
+    /// Opens streams with even numbers and adds the paths.
     Client,
     /// Opens streams with odd numbers.
     Server,
 }
 
-/// The 3GPP traffic classes: what matters to the program behind a stream.
+/// The 3GPP traffic classes, by the needs of the program behind a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// Speech, games: delay above all.
+    /// Speech and games: delay matters most.
     Conversational,
     /// Live video: steady delivery.
     Streaming,
-    /// Request and answer, terminals: short completion of small objects.
+    /// Requests and responses, terminals: short completion times for small objects.
     Interactive,
-    /// Bulk: throughput above all.
+    /// Bulk: throughput matters most.
     #[default]
     Background,
 }
 
 impl Class {
-    /// All of them, the most urgent one first.
+    /// All classes, the most urgent one first.
     pub const ALL: [Self; 4] = [
         Self::Conversational,
         Self::Streaming,
@@ -41,7 +41,7 @@ impl Class {
         Self::Background,
     ];
 
-    /// The word for it in configuration files and in the status.
+    /// The class's name in configuration files and in the status.
     pub fn name(self) -> &'static str {
         match self {
             Self::Conversational => "conversational",
@@ -51,17 +51,18 @@ impl Class {
         }
     }
 
-    /// The class of that name.
+    /// The class with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|class| class.name() == name)
     }
 
-    /// Its place in [`Class::ALL`].
+    /// Its index in [`Class::ALL`].
     pub fn code(self) -> u64 {
         self as u64
     }
 
-    /// The number in the OPEN of a stream whose opener was told this class, or none. Version 0.1.0 said 3 for background, too.
+    /// The class number for a stream's OPEN, where `None` means that the opener has set no class.
+    /// Version 0.1.0 also sends 3 for background.
     pub(crate) fn to_open(told: Option<Self>) -> u64 {
         match told {
             None => 3,
@@ -70,8 +71,8 @@ impl Class {
         }
     }
 
-    /// What the number in an OPEN means, inside out: the class that the opener was told of, or none; nothing of numbers that no
-    /// OPEN has.
+    /// Decodes the class number of an OPEN. The inner option is the class that the opener has set,
+    /// if any; the outer one is none for numbers that no OPEN has.
     pub(crate) fn of_open(number: u64) -> Option<Option<Self>> {
         let told = Self::ALL.into_iter().map(Some);
         told.chain([None])
@@ -79,42 +80,46 @@ impl Class {
     }
 }
 
-/// What a program wants of a stream beyond its class. Each direction has the hints of the side that sends it; only the scheduler
-/// `fbdt` heeds them.
+/// A program's requirements for a stream beyond its class. Each direction has the hints of the side
+/// that sends it. Only the scheduler `fbdt` uses them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hints {
-    /// From -7 to 7, larger numbers are cut: each step doubles the stream's share of the paths against others of its
-    /// class. The classes themselves stand 64 : 16 : 8 : 1, so 3 steps up put bulk beside interactive streams. It is a
-    /// share, not an order: nobody starves.
+    /// From -7 to 7; other values are clamped. Each step doubles the stream's share of the paths
+    /// relative to others of its class. The classes themselves have the weights 64 : 16 : 8 : 1, so
+    /// 3 steps up put bulk beside interactive streams. It is a share, not a strict order: no stream
+    /// starves.
     pub priority: i8,
-    /// Every byte goes over two paths, as far as [`Redundancy`] allows: unless told otherwise 128 KiB, which come back by
-    /// 16 KiB a second, and 1 % of what the session sends.
+    /// Sends every byte over two paths, as far as [`Redundancy`] allows. The default allows 1 % of
+    /// the bytes that the session sends, and 128 KiB that refill at 16 KiB/s.
     pub duplicate: bool,
-    /// Each byte is wanted at the peer within this time of being written. From when less is left than four times what its
-    /// bytes take over a path, the stream is served before the others there and over two paths, as far as [`Redundancy`]
-    /// allows. Bytes that are late already are sent all the same, without haste.
+    /// Each byte should reach the peer within this time after it is written. Once the remaining
+    /// time is less than four times what the bytes take over a path, the stream is served before
+    /// the others there and over two paths, as far as [`Redundancy`] allows. Bytes past their
+    /// deadline are still sent, without that preference.
     pub deadline: Option<Duration>,
 }
 
-/// How much may be sent twice on purpose, so that a late or dying path delays nothing.
+/// How many bytes may be sent twice on purpose, so that a late or failing path delays nothing.
 ///
-/// Bytes that a path which failed leaves to the others are not counted: they have to be sent.
+/// Retransmissions of the unacknowledged data of a failed path do not count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Redundancy {
-    /// The part of all stream bytes sent, 0 to 1.
+    /// The share of all stream bytes sent, from 0 to 1.
     pub share: f64,
-    /// Bytes besides, so that short sessions can repeat too. Seven eighths of them are for bytes that somebody waits for:
-    /// what is raced, and what is late of speech or at the end of an object.
+    /// Additional bytes, so that short sessions can duplicate too. Seven eighths of them are
+    /// reserved for urgent bytes: races, late bytes of speech, and late bytes at the end of an
+    /// object.
     pub floor: u64,
-    /// Bytes per second by which a used floor fills up again.
+    /// Bytes per second at which a used floor refills.
     pub refill: u64,
-    /// Bytes behind which the receiver keeps more than it has to may be repeated before `share` allows it: as many as all
-    /// paths carry in this time. Nothing else is repeated then until `share` has made up for it.
+    /// Bytes whose absence forces the receiver to use more reorder memory than it must may be
+    /// duplicated before `share` allows it: as many as all paths carry in this time. No other
+    /// duplicates are sent then until `share` has made up for it.
     pub advance: Duration,
 }
 
 impl Redundancy {
-    /// Nothing is sent twice on purpose.
+    /// Sends nothing twice on purpose.
     pub const NONE: Self = Self {
         share: 0.0,
         floor: 0,
@@ -124,7 +129,8 @@ impl Redundancy {
 }
 
 impl Default for Redundancy {
-    /// 1 %, and 128 KiB that come back by 16 KiB a second: two calls of speech at 64 kbit/s. What 25 ms carry in advance.
+    /// 1 %, a floor of 128 KiB that refills at 16 KiB/s (two calls of speech at 64 kbit/s), and an
+    /// advance of 25 ms.
     fn default() -> Self {
         Self {
             share: 0.01,
@@ -135,35 +141,36 @@ impl Default for Redundancy {
     }
 }
 
-/// Limits and choices of a session.
+/// Limits and settings of a session.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Which end this is.
+    /// The end of the session that this side is.
     pub role: Role,
     /// Name of the scheduler, one of [`scheduler::NAMES`] or of `own_schedulers`.
     pub scheduler: String,
-    /// Names of the schedulers of classes that have another one.
+    /// Schedulers for classes that do not use `scheduler`, by name.
     pub class_schedulers: BTreeMap<Class, String>,
-    /// Schedulers of the caller's own, which can be named beside the known ones.
+    /// Schedulers that the caller provides; they can be named like the built-in ones.
     pub own_schedulers: OwnSchedulers,
-    /// Bytes that the receive buffers of all streams may take together, and the send buffers likewise.
+    /// Most memory for the receive buffers of all streams together, in bytes. The send buffers have
+    /// the same limit.
     pub memory: u64,
-    /// Bytes that one stream may take of either.
+    /// Most bytes in the receive buffer of one stream. The send buffer has the same limit.
     pub stream_memory: u64,
-    /// Streams that the peer may have open at once, and this side as well.
+    /// Most streams that the peer may have open at once; the same limit applies to this side.
     pub max_streams: u64,
-    /// How long the session lives without any path.
+    /// How long the session survives without any path.
     pub session_timeout: Duration,
-    /// How much may be sent twice on purpose.
+    /// How many bytes may be sent twice on purpose.
     pub redundancy: Redundancy,
-    /// What the `fbdt` scheduler is told; the others pass over it.
+    /// Settings of the `fbdt` scheduler; the others ignore them.
     pub fbdt: FbdtConfig,
-    /// Decides which paths carry what this side sends.
+    /// The selector, which decides which paths carry this side's data.
     pub selector: SelectorConfig,
 }
 
 impl Config {
-    /// A session with 64 MiB of memory each way and the `fbdt` scheduler.
+    /// A session with 64 MiB of memory in each direction and the `fbdt` scheduler.
     pub fn new(role: Role) -> Self {
         Self {
             role,
@@ -180,20 +187,20 @@ impl Config {
         }
     }
 
-    /// The least `memory` that `max_streams` can work with.
+    /// The smallest `memory` that works with `max_streams` streams.
     ///
-    /// What a stream holds may begin and end in the middle of a page: every stream of either side may take nearly
-    /// two pages more than it has bytes.
+    /// The bytes of a stream may begin and end in the middle of a page, so every stream of either
+    /// side may take nearly two pages more than it has bytes.
     pub fn least_memory(max_streams: u64) -> u64 {
         (1 << 20) + Self::page_overhead(max_streams)
     }
 
-    /// Name of the scheduler of a class.
+    /// Name of the class's scheduler.
     pub fn scheduler_of(&self, class: Class) -> &str {
         self.class_schedulers.get(&class).unwrap_or(&self.scheduler)
     }
 
-    /// Whether the values make sense together.
+    /// Checks that the values are in range and consistent.
     pub fn check(&self) -> Result<(), ConfigError> {
         for name in [&self.scheduler]
             .into_iter()
@@ -223,8 +230,8 @@ impl Config {
         self.fbdt.check()
     }
 
-    /// What the peer may have outstanding on all streams, and this side in its send buffers, so that their pages
-    /// stay within `memory`.
+    /// Most unread bytes that the peer may have sent on all streams, and most bytes in this side's
+    /// send buffers. The limit keeps their pages within `memory`.
     pub(crate) fn receive_window(&self) -> u64 {
         self.memory - Self::page_overhead(self.max_streams)
     }
@@ -239,39 +246,39 @@ impl Config {
     }
 }
 
-/// A configuration that cannot work; the caller is at fault.
+/// An invalid configuration; the caller is at fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// No scheduler has this name.
     #[error("unknown scheduler \"{0}\", choose one of: {names}", names = scheduler::NAMES.join(", "))]
     UnknownScheduler(String),
-    /// Too little or absurdly much memory.
+    /// `memory` is out of range.
     #[error("memory must be from {least} bytes (for {streams} streams) to 1 TiB")]
     Memory {
-        /// The least that is possible.
+        /// The smallest valid value.
         least: u64,
-        /// The number of streams it is for.
+        /// The number of streams that need it.
         streams: u64,
     },
-    /// Stream memory out of range.
+    /// `stream_memory` is out of range.
     #[error("stream_memory must be from 256 KiB to the session's memory")]
     StreamMemory,
-    /// No selector has this name, or a parameter of it makes no sense.
+    /// No selector has this name, or one of its parameters is invalid.
     #[error("selector: {0}")]
     Selector(String),
-    /// A scaling factor out of range.
+    /// A scaling factor is out of range.
     #[error("alpha and beta must be above 0 and no larger than 1")]
     Coupling,
-    /// A share of repeated bytes out of range.
+    /// The share of duplicated bytes is out of range.
     #[error("redundancy must be a share from 0 to 1 of what is sent")]
     Redundancy,
-    /// A rule for the size of transmission windows that leaves no size.
+    /// The limits on the size of transmission windows are invalid.
     #[error(
         "a window is from 1 KiB to 1 TiB, its least size no larger than its most, for 0 to 1000 products"
     )]
     Window,
-    /// Number of streams out of range.
+    /// The number of streams is out of range.
     #[error("max_streams must be from 1 to 65536, not {0}")]
     MaxStreams(u64),
 }

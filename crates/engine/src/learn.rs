@@ -1,36 +1,37 @@
-//! The class of a stream, learnt from what it does.
+//! Learns the class of a stream from its traffic.
 //!
-//! Each side learns how to treat what it sends, from the bytes of both directions; nothing of it goes over the wire. A
-//! stream begins as interactive, because most objects are small, and is looked at in intervals of a second in
-//! which it moved:
+//! Each side learns how to treat the bytes that it sends, from the bytes of both directions. The
+//! result is not sent over the wire. A stream begins as interactive, because most objects are
+//! small. It is evaluated in intervals of one second in which bytes moved:
 //!
-//! | class | what is seen in an interval |
+//! | class | observation in an interval |
 //! | --- | --- |
-//! | conversational | both directions in at least 7 of its 10 parts, neither with more than 32 KiB, and the sender is never behind |
-//! | streaming | sent in at least 5 parts, 32 KiB to 8 MiB and 8 times what is received, and the sender is never behind |
+//! | conversational | both directions in at least 7 of its 10 parts, at most 32 KiB each, and the sender is never behind |
+//! | streaming | sent in at least 5 parts, 32 KiB to 8 MiB and 8 times the bytes received, and the sender is never behind |
 //! | background | at least 16 KiB sent, and the sender is behind at every write |
 //! | interactive | anything else |
 //!
-//! The sender is behind at a write that finds something unsent, or that is cut short for want of room; never behind means
-//! at most at a tenth of the writes. A class is taken when three intervals in a row agree, so that one pause or burst
-//! changes nothing. Only bulk is known sooner: when 2 MiB went one way, without an answer or a pause of half a second,
-//! and the sender was behind at half of the writes.
+//! The sender is behind at a write that finds unsent bytes, or that is cut short because the send
+//! buffer is full. "Never behind" means at most at a tenth of the writes. A class is adopted when
+//! three intervals in a row agree, so that a single pause or burst changes nothing. Only bulk is
+//! detected sooner: when 2 MiB went one way without an answer or a pause of half a second, and the
+//! sender was behind at half of the writes.
 
 use std::time::Duration;
 
 use crate::{Class, Instant};
 
-/// What a stream is taken for before it has shown anything.
+/// The class of a stream before it has sent anything.
 pub(crate) const FIRST: Class = Class::Interactive;
 
-/// Time in which a stream is looked at as a whole, and the parts in which movement is noted.
+/// Length of an evaluation interval, and the number of parts in which movement is recorded.
 const INTERVAL: Duration = Duration::from_secs(1);
 const PART: Duration = Duration::from_millis(100);
 
-/// Intervals that must agree.
+/// Number of intervals that must agree.
 const AGREEING: u32 = 3;
 
-/// A run of bytes ends with an answer, or with a pause of this length.
+/// A run of bytes ends with an answer or with a pause of this length.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// A longer run is bulk.
@@ -40,13 +41,13 @@ const BULK_RUN: u64 = 2 << 20;
 #[derive(Debug)]
 pub(crate) struct Learner {
     class: Class,
-    /// What the last intervals were, and how many in a row.
+    /// The class of the latest intervals, and how many in a row agree on it.
     candidate: (Class, u32),
-    /// When the present interval began.
+    /// Start of the current interval.
     since: Instant,
     sent: Direction,
     received: Direction,
-    /// Writes in the interval, and those at which the sender was behind.
+    /// Writes in the interval, and the number of them at which the sender was behind.
     writes: u32,
     behind: u32,
     /// Bytes sent since the last answer or pause.
@@ -58,7 +59,7 @@ pub(crate) struct Learner {
 #[derive(Debug, Default)]
 struct Direction {
     bytes: u64,
-    /// A bit for each part in which something moved.
+    /// One bit for each part in which bytes moved.
     parts: u16,
 }
 
@@ -88,13 +89,13 @@ impl Learner {
         }
     }
 
-    /// What the stream is taken for.
+    /// The class that the stream currently has.
     pub(crate) fn class(&self) -> Class {
         self.class
     }
 
-    /// The program has written `bytes`; the paths are behind if some before them were on no path yet, or if it wanted
-    /// to write more.
+    /// The program has written `bytes`. The paths are behind if earlier bytes are still unsent, or
+    /// if the program wanted to write more.
     pub(crate) fn wrote(&mut self, bytes: u64, is_behind: bool, now: Instant) {
         let part = self.part(now);
         if now.saturating_sub(self.last) >= PAUSE {
@@ -118,7 +119,7 @@ impl Learner {
         self.run = 0;
     }
 
-    /// The part of the interval that it is now; ends the interval when it is over.
+    /// Returns the current part of the interval, and ends the interval when it is over.
     fn part(&mut self, now: Instant) -> u32 {
         if now >= self.since + INTERVAL {
             self.conclude();
@@ -140,7 +141,7 @@ impl Learner {
         }
     }
 
-    /// What the interval looks like.
+    /// The class that the interval suggests.
     fn seen(&self) -> Class {
         let (sent, received) = (&self.sent, &self.received);
         let keeps_up = 10 * self.behind <= self.writes;
@@ -165,7 +166,8 @@ impl Learner {
 mod tests {
     use super::*;
 
-    /// Runs for `seconds` in steps of 20 ms; each step says what is written, what was unsent, and what is received.
+    /// Runs for `seconds` in steps of 20 ms. Each step returns the bytes written, unsent and
+    /// received.
     fn run(
         learner: &mut Learner,
         from: &mut Instant,
@@ -196,12 +198,12 @@ mod tests {
     fn speech_video_questions_and_files_are_told_apart() {
         // 160 bytes every 20 ms both ways: G.711.
         assert_eq!(learnt(|_| (160, 0, 160)), Class::Conversational);
-        // 25 pictures a second at 20 Mbit/s.
+        // 25 frames a second at 20 Mbit/s.
         assert_eq!(
             learnt(|index| (if index % 2 == 0 { 100_000 } else { 0 }, 0, 0)),
             Class::Streaming
         );
-        // A page of 300 KB every second, asked for with 500 bytes.
+        // A page of 300 KB every second, requested with 500 bytes.
         assert_eq!(
             learnt(|index| match index % 50 {
                 0 => (0, 0, 500),
@@ -211,7 +213,7 @@ mod tests {
             }),
             Class::Interactive
         );
-        // Keys of a terminal, some a second.
+        // Keystrokes in a terminal, a few per second.
         assert_eq!(
             learnt(|index| if index % 13 == 0 {
                 (1, 0, 40)

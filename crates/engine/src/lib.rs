@@ -1,21 +1,25 @@
-//! The session state machine of sumlink: one bond between a client and a server, over any number of paths.
+//! The session state machine of sumlink: one bond between a client and a server, over any number of
+//! paths.
 //!
-//! This crate knows no socket, no clock, no thread and no source of randomness: bytes and time are passed in, bytes
-//! and events are taken out. The daemon, the simulator and the tests all drive the same [`Session`].
+//! This crate uses no socket, no clock, no thread and no source of randomness. Bytes and time are
+//! passed in; bytes and events are taken out. The daemon, the simulator and the tests all drive the
+//! same [`Session`].
 //!
-//! # The law
+//! # How to drive a session
 //!
-//! Time never goes backwards. After every mutation — a `handle_*`, a `path_*`, a stream operation — and before the
-//! next one that carries a later `now`:
+//! Time never goes backwards. After every mutation (a `handle_*`, a `path_*` or a stream operation)
+//! and before the next one with a later `now`:
 //!
-//! 1. take [`Session::poll_event`] until it is empty,
-//! 2. ask [`Session::poll_transmit`] for every path whose carrier can take bytes, until it gives none,
-//! 3. arm a timer for [`Session::poll_timeout`]; when it fires tell what the carriers measure ([`Session::path_stats`]), and then
-//!    call [`Session::handle_timeout`], which judges by it what is late.
+//! 1. call [`Session::poll_event`] until it returns none,
+//! 2. call [`Session::poll_transmit`] for every path whose carrier can accept bytes, until it
+//!    returns none,
+//! 3. arm a timer for [`Session::poll_timeout`]. When it fires, first pass in the carriers'
+//!    measurements ([`Session::path_stats`]), then call [`Session::handle_timeout`], which uses
+//!    them to decide which paths are late.
 //!
-//! Bytes given out by `poll_transmit` belong to the carrier: it delivers them in order or the path is ended with
-//! [`Session::path_down`]. The engine keeps every stream byte until the peer has acknowledged it end to end, so a
-//! path may end at any moment.
+//! Bytes returned by `poll_transmit` belong to the carrier. It delivers them in order, or the
+//! caller ends the path with [`Session::path_down`]. The engine keeps every stream byte until the
+//! peer has acknowledged it end to end, so a path may end at any moment.
 //!
 //! ```
 //! use sumlink_engine::{Class, Config, Event, Instant, PathId, Role, Session};
@@ -83,12 +87,12 @@ pub use session::{
 };
 pub use stream::Stream;
 
-/// A moment: the time since an epoch that the caller chooses once for a session.
+/// A point in time, measured from an epoch that the caller chooses once for a session.
 pub type Instant = core::time::Duration;
 
-/// Number of a path in its session; a link that comes back gets a new one.
+/// Number of a path in its session. A link that comes back gets a new number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathId(pub u32);
 
-/// Number of a stream: even ones are opened by the client, odd ones by the server.
+/// Number of a stream. The client opens even ones, the server odd ones.
 pub type StreamId = u64;

@@ -1,8 +1,8 @@
-//! A rate over the last second or so.
+//! A rate over approximately the last second.
 
 use crate::Instant;
 
-/// Exponentially fading average of bytes per second, with a time constant of one second.
+/// Exponentially decaying average of bytes per second, with a time constant of one second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Meter {
     rate: f64,

@@ -1,4 +1,4 @@
-//! The bytes that a stream sends: copied into pages, or shared with whoever wrote them.
+//! The bytes that a stream sends: copied into pages, or shared with the caller that wrote them.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -7,24 +7,26 @@ use bytes::Bytes;
 
 use crate::pages::{PAGE, Pages, Spare};
 
-/// Chunks shorter than this are copied: a chunk keeps all the memory that it is a part of.
+/// Chunks shorter than this are copied, because a chunk keeps the whole allocation that it is part
+/// of alive.
 const LEAST_SHARED: usize = 2 * PAGE;
 
-/// Bytes between what is acknowledged and what has been written; read anywhere, freed from the front.
+/// Bytes from the acknowledged offset to the end of the written data. They are read anywhere and
+/// freed from the front.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     pages: Pages,
-    /// Chunks that are not in the pages, with their offsets, in order.
+    /// Chunks outside the pages, with their offsets, in order.
     shared: VecDeque<(u64, Bytes)>,
 }
 
 impl Outgoing {
-    /// Keeps a copy of what comes at `offset`, behind everything else.
+    /// Appends a copy of `data`, which begins at `offset`.
     pub(crate) fn write(&mut self, offset: u64, data: &[u8], spare: &mut Spare) {
         self.pages.write(offset, data, spare);
     }
 
-    /// Keeps what comes at `offset`, behind everything else, without copying it where that is worth it.
+    /// Appends the chunk, which begins at `offset`, without copying it where that saves time.
     pub(crate) fn share(&mut self, offset: u64, chunk: Bytes, spare: &mut Spare) {
         match chunk.len() {
             ..LEAST_SHARED => self.pages.write(offset, &chunk, spare),
@@ -32,7 +34,8 @@ impl Outgoing {
         }
     }
 
-    /// Gives the bytes of `range` to `take`, piece by piece; all of it must have been written and not freed.
+    /// Passes the bytes of `range` to `take`, piece by piece. All of them must have been written
+    /// and not freed.
     pub(crate) fn read(&self, range: Range<u64>, mut take: impl FnMut(&[u8])) {
         let mut at = range.start;
         let mut next = self
@@ -55,7 +58,7 @@ impl Outgoing {
         }
     }
 
-    /// Gives up everything below `offset`, a chunk when all of it is.
+    /// Frees everything below `offset`. A chunk is freed once all of it is below.
     pub(crate) fn free_below(&mut self, offset: u64, spare: &mut Spare) {
         self.pages.free_below(offset, spare);
         while let Some((start, chunk)) = self.shared.front()
@@ -65,7 +68,7 @@ impl Outgoing {
         }
     }
 
-    /// Gives up everything.
+    /// Frees everything.
     pub(crate) fn clear(&mut self, spare: &mut Spare) {
         self.pages.clear(spare);
         self.shared = VecDeque::new();
@@ -82,7 +85,7 @@ mod tests {
     enum Op {
         Write(usize),
         Share(usize),
-        /// Of what is there: from, to, in parts of a thousand.
+        /// A range of the stored bytes: from and to, in thousandths.
         Read(u64, u64),
         Free(u64),
     }

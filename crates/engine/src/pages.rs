@@ -1,33 +1,36 @@
-//! Stream bytes by offset, in pages: memory follows what is held, wherever in a window it lies.
+//! Stream bytes by offset, in pages. Memory grows with the bytes held, wherever in a window they
+//! are.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use crate::received::Received;
 
-/// Size of a page in bytes. One touched byte holds one page, so this is also the finest grain of accounting.
+/// Size of a page in bytes. A single byte occupies a whole page, so this is also the granularity of
+/// memory accounting.
 pub const PAGE: usize = 2048;
 
 pub(crate) type Page = Box<[u8; PAGE]>;
 
-/// Bytes between two moving ends: written anywhere above the front, read anywhere, freed from the front.
+/// Bytes between two moving ends: written anywhere above the front, read anywhere, freed from the
+/// front.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
     /// Index of the page at the front of `pages`: offset divided by [`PAGE`].
     first: u64,
-    /// Pages in order; untouched ones take no memory.
+    /// Pages in order; pages without data take no memory.
     pages: VecDeque<Option<Page>>,
-    /// Pages that are held.
+    /// Number of allocated pages.
     held: usize,
 }
 
 impl Pages {
-    /// Bytes of memory in pages.
+    /// Memory in pages, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         self.held * PAGE
     }
 
-    /// Stores `data` at `offset`, which must not lie before what was freed.
+    /// Stores `data` at `offset`, which must not be below the freed offset.
     pub(crate) fn write(&mut self, mut offset: u64, mut data: &[u8], spare: &mut Spare) {
         while !data.is_empty() {
             let (page, at) = self.slot(offset);
@@ -44,7 +47,7 @@ impl Pages {
         }
     }
 
-    /// Gives the bytes of `range` to `take`, page by page; all of it must have been written.
+    /// Passes the bytes of `range` to `take`, page by page. All of them must have been written.
     pub(crate) fn read(&self, range: Range<u64>, mut take: impl FnMut(&[u8])) {
         let mut offset = range.start;
         while offset < range.end {
@@ -58,8 +61,9 @@ impl Pages {
         }
     }
 
-    /// Moves the bytes of `range` to `out`, and gives up what lies before; all of the range must have been written. Pages go as they
-    /// are, but the last one stays when the range ends within it, since more may be written there: its bytes are copied.
+    /// Moves the bytes of `range` to `out` and frees everything before it. The whole range must
+    /// have been written. Pages are moved without copying. If the range ends within a page, that
+    /// page stays, since more may be written there, and its bytes are copied.
     pub(crate) fn hand_over(&mut self, range: Range<u64>, spare: &mut Spare, out: &mut Received) {
         self.free_below(range.start, spare);
         out.reserve((range.end - range.start) as usize / PAGE + 2);
@@ -80,7 +84,7 @@ impl Pages {
         self.free_below(range.end, spare);
     }
 
-    /// Gives up everything below `offset`.
+    /// Frees everything below `offset`.
     pub(crate) fn free_below(&mut self, offset: u64, spare: &mut Spare) {
         while (self.first + 1) * PAGE as u64 <= offset {
             self.first += 1;
@@ -95,7 +99,7 @@ impl Pages {
         }
     }
 
-    /// Gives up everything.
+    /// Frees everything.
     pub(crate) fn clear(&mut self, spare: &mut Spare) {
         self.pages
             .drain(..)
@@ -113,22 +117,22 @@ impl Pages {
     }
 }
 
-/// Pages kept for the next use, so that a steady flow allocates nothing.
+/// Pages kept for reuse, so that a steady flow allocates nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Spare {
     pages: Vec<Page>,
 }
 
 impl Spare {
-    /// Pages kept at most: 1 MiB.
+    /// Most pages that are kept: 1 MiB.
     const MOST: usize = (1 << 20) / PAGE;
 
-    /// A page that has `data` from `at` on.
+    /// Returns a page with `data` stored from `at` on.
     fn take(&mut self, at: usize, data: &[u8]) -> Page {
         let mut page = match self.pages.pop() {
             Some(page) => page,
             None => match <&[u8; PAGE]>::try_from(data) {
-                // No zeros are written that are overwritten at once.
+                // Avoids writing zeros that are overwritten at once.
                 Ok(whole) => return Box::new(*whole),
                 Err(_) => Box::new([0; PAGE]),
             },
@@ -137,7 +141,7 @@ impl Spare {
         page
     }
 
-    /// Takes pages that nobody needs any more.
+    /// Takes unused pages back.
     pub(crate) fn give_all(&mut self, pages: impl Iterator<Item = Page>) {
         let room = Self::MOST.saturating_sub(self.pages.len());
         self.pages.extend(pages.take(room));
@@ -177,7 +181,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever was written in whatever order, what is handed over is the text, and afterwards nothing of it is held.
+        /// Whatever the order of the writes, the bytes handed over are the written text, and no
+        /// memory is held afterwards.
         #[test]
         fn what_is_handed_over_is_what_was_written(
             pieces in prop::collection::vec(1..3 * PAGE, 1..20),

@@ -1,12 +1,12 @@
-//! Text that the other side chose, made safe to show.
+//! Text that the peer chose, made safe to display.
 
 use std::fmt;
 
 /// Text from a peer or another program, for a log, a status report or a terminal.
 ///
-/// The text is made safe when it is read from its bytes, and the bytes are not kept, so nothing that shows it can
-/// forget to: characters that would end a line, move a cursor, turn the direction of writing or stay invisible are
-/// escaped, and it has at most [`PeerText::MOST`] characters.
+/// The text is sanitized when it is created, and the original bytes are not kept, so no caller can
+/// forget to do it. Characters that would end a line, move a cursor, change the direction of
+/// writing or stay invisible are escaped. The text has at most [`PeerText::MOST`] characters.
 ///
 /// ```
 /// use sumlink_engine::PeerText;
@@ -18,12 +18,12 @@ use std::fmt;
 pub struct PeerText(String);
 
 impl PeerText {
-    /// The most characters that it has, escapes among them; "…" stands for what is left out.
+    /// Most characters in a text, including escapes; "…" marks omitted text.
     pub const MOST: usize = 256;
 
-    /// Makes the bytes safe. Those that are not UTF-8 become U+FFFD.
+    /// Sanitizes the bytes. Invalid UTF-8 becomes U+FFFD.
     pub fn new(bytes: &[u8]) -> Self {
-        // No character takes more than four bytes, so what lies behind these is left out in any case.
+        // No character takes more than four bytes, so later bytes are omitted in any case.
         let (seen, rest) = bytes.split_at(bytes.len().min(4 * Self::MOST));
         let text = String::from_utf8_lossy(seen);
         let (mut safe, mut room) = (String::new(), Self::MOST);
@@ -49,8 +49,8 @@ impl PeerText {
     }
 }
 
-/// Whether a character shows as itself: it is no control character, does not change the direction of writing (as in
-/// CVE-2021-42574), separates no lines and is not invisible.
+/// Whether a character is displayed unchanged: it is no control character, does not change the
+/// direction of writing (as in CVE-2021-42574), does not separate lines and is not invisible.
 pub fn is_plain(c: char) -> bool {
     !c.is_control()
         && !matches!(c,
@@ -62,7 +62,8 @@ pub fn is_plain(c: char) -> bool {
             | '\u{e0000}'..='\u{e007f}')
 }
 
-/// A character as it is shown: itself if it is plain, else `\n`, `\u{1b}` and the like.
+/// A character in its displayed form: unchanged if it is plain, else as `\n`, `\u{1b}` and the
+/// like.
 pub fn escaped(c: char) -> impl Iterator<Item = char> {
     let (plain, escape) = match is_plain(c) {
         true => (Some(c), None),
@@ -131,7 +132,7 @@ mod tests {
                 let safe = PeerText::new(bytes);
                 prop_assert!(safe.as_str().chars().all(is_plain));
                 prop_assert!(safe.as_str().chars().count() <= PeerText::MOST);
-                // What shows it twice changes nothing.
+                // Sanitizing the text again changes nothing.
                 let again = PeerText::from(safe.as_str());
                 prop_assert_eq!(&again, &safe);
             }

@@ -1,26 +1,26 @@
-//! What a path may be used for, as whoever owns its link decided.
+//! What a path may be used for, as the owner of its link decided.
 
 use core::time::Duration;
 
-/// When a path gets work, from the words in which people think of their links.
+/// When a path carries data, in the terms in which users think of their links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
-    /// Whenever there is something to send.
+    /// Whenever data is waiting.
     #[default]
     Primary,
-    /// When more waits than the primary paths deliver soon, or none of them delivers.
+    /// When more data waits than the primary paths deliver soon, or none of them delivers.
     Secondary,
     /// While no other path delivers.
     Backup,
-    /// Never: the path carries confirmations and control frames, and no stream's bytes.
+    /// Never: the path carries acknowledgments and control frames, but no stream data.
     Never,
 }
 
 impl Priority {
-    /// All of them, in the order of their codes.
+    /// All priorities, in the order of their codes.
     pub const ALL: [Self; 4] = [Self::Primary, Self::Secondary, Self::Backup, Self::Never];
 
-    /// The word for it in configuration files and on the command line.
+    /// The name in configuration files and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Primary => "primary",
@@ -30,7 +30,7 @@ impl Priority {
         }
     }
 
-    /// The priority of that name.
+    /// The priority with this name.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
@@ -42,31 +42,33 @@ impl Priority {
         self as u64
     }
 
-    /// The priority of that number.
+    /// The priority with this number.
     pub fn by_code(code: u64) -> Option<Self> {
         Self::ALL.into_iter().find(|known| known.code() == code)
     }
 }
 
-/// What one end may send over a path. A path of which nothing is said is primary, without any bound.
+/// What one end may send over a path. The default is primary, without any limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathPolicy {
-    /// When it gets work.
+    /// When the path carries data.
     pub priority: Priority,
-    /// Its bytes cost money: what another path carries is not raced over it ([`Pick::Race`](crate::scheduler::Pick::Race)).
-    /// What another path has failed to deliver still is, and a scheduler that is made to send everything twice does so.
+    /// The link's bytes cost money, so data that another path carries is not raced over it
+    /// ([`Pick::Race`](crate::scheduler::Pick::Race)). Two exceptions remain: data that another
+    /// path has failed to deliver, and schedulers that send everything twice.
     pub metered: bool,
-    /// It is treated as a backup while a byte takes this much longer over it than over the fastest other path.
+    /// The path is treated as a backup while a byte takes this much longer over it than over the
+    /// fastest other path.
     pub max_added_latency: Option<Duration>,
 }
 
-/// What an end is told of a path by the other one, in a POLICY frame.
+/// The policy for a path that one end sends to the other in a POLICY frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerPolicy {
     /// What it may send over the path.
     pub policy: PathPolicy,
-    /// The most that it may send over the path, in bytes per second; the carrier keeps to it, the engine only tells
-    /// ([`Event::PathLimited`](crate::Event::PathLimited)).
+    /// The highest rate that it may send over the path, in bytes per second. The carrier enforces
+    /// it; the engine only reports it ([`Event::PathLimited`](crate::Event::PathLimited)).
     pub rate: Option<u64>,
 }
 

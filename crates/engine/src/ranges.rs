@@ -13,12 +13,12 @@ pub struct RangeSet {
 }
 
 impl RangeSet {
-    /// Nothing.
+    /// An empty set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether nothing is in the set.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -48,12 +48,12 @@ impl RangeSet {
         self.ends.iter().map(|(&start, &end)| start..end)
     }
 
-    /// The parts of the set that lie inside `window`, ascending.
+    /// The parts of the set inside `window`, ascending.
     pub fn within(&self, window: Range<u64>) -> impl DoubleEndedIterator<Item = Range<u64>> + '_ {
         let from = self
             .starting_before(window.start)
             .map_or(window.start, |r| r.start);
-        // A range turned inside out would make BTreeMap::range panic.
+        // A range with its end before its start would make BTreeMap::range panic.
         let to = window.end.max(from);
         self.ends.range(from..to).filter_map(move |(&start, &end)| {
             let part = start.max(window.start)..end.min(window.end);
@@ -61,7 +61,7 @@ impl RangeSet {
         })
     }
 
-    /// Bytes of the set inside `window`.
+    /// Number of bytes of the set inside `window`.
     pub fn total_within(&self, window: Range<u64>) -> u64 {
         self.within(window).map(|r| r.end - r.start).sum()
     }
@@ -104,7 +104,7 @@ impl RangeSet {
         added
     }
 
-    /// Takes `range` out; returns how many bytes of it were in the set.
+    /// Removes `range`; returns how many bytes of it were in the set.
     pub fn remove(&mut self, range: Range<u64>) -> u64 {
         if range.is_empty() {
             return 0;

@@ -1,63 +1,62 @@
-//! How far ahead of a stream's reader its peer may send, from how fast the reader reads.
+//! How far ahead of a stream's reader its peer may send, derived from the reader's rate.
 //!
-//! As in the receive-buffer tuning of kernels, twice the bytes read in a round trip are enough on
-//! one path: one part is on its way while the credit for the other part returns. Over unequal paths
-//! a prompt reader gets a third round. A round is a round trip of the slowest path, which decides
+//! As in the receive-buffer tuning of kernels, twice the bytes read in a round trip suffice on one
+//! path: one part is in flight while the credit for the other part returns. Over unequal paths a
+//! prompt reader gets a third round. A round is a round trip of the slowest path, which determines
 //! how far ahead the others have to work.
 //!
-//! A burst out of a full buffer is faster than any path. So no more counts in a round than has
-//! arrived in one lately. The credit ahead of a reader stays within three bandwidth-delay products
-//! and a constant, or within two if the reader leaves bytes unread; within six while the rate
-//! grows.
+//! A burst out of a full buffer is faster than any path, so a round counts at most the bytes that
+//! arrived in a recent round. The credit ahead of a reader stays within three bandwidth-delay
+//! products plus a constant, or within two if the reader leaves bytes unread. While the rate grows,
+//! the limit is six.
 //!
-//! Of a reader that has read everything the best round counts, however long it had nothing to read
-//! since; of one that leaves bytes unread the last rounds.
+//! For a reader that has read everything the best round counts, even if it then had nothing to read
+//! for a long time. For one that leaves bytes unread the latest rounds count.
 
 use std::time::Duration;
 
 use crate::Instant;
 
-/// Where the credit of a new stream begins, in bytes: objects need not wait a round trip for more.
-/// What many streams hold that nobody reads is bounded by [`crate::share`].
+/// Initial credit of a new stream in bytes, so that objects need not wait a round trip for more.
+/// [`crate::share`] bounds the unread bytes of many streams.
 pub(crate) const FIRST: u64 = 768 * 1024;
 
-/// What may be sent ahead of a reader that has read everything, beyond two rounds. Less than
-/// [`FIRST`], since what has been read may still wait in a pipe and a socket for a program that has
-/// stopped.
+/// Credit beyond two rounds for a reader that has read everything. It is less than [`FIRST`], since
+/// the bytes read may still wait in a pipe and a socket for a program that has stopped reading.
 const PROMPT: u64 = 512 * 1024;
 
 /// The same for a reader that leaves bytes unread.
 const SLOW: u64 = 256 * 1024;
 
-/// Rounds that are sent ahead of a reader that leaves bytes unread ...
+/// Rounds of credit for a reader that leaves bytes unread ...
 const ROUNDS: u64 = 2;
 
-/// ... of one that has read everything: a path with a high delay in the direction of the data
+/// ... for one that has read everything: a path with a high delay in the direction of the data
 /// carries bytes from far ahead, and repairing their gaps takes another round ...
 const PROMPT_ROUNDS: u64 = 3;
 
-/// ... and when a round brought more than any before it: the peer's window may double meanwhile.
+/// ... and while each round brings more than any before it, since the peer's window may double
+/// meanwhile.
 const ROUNDS_OF_GROWTH: u64 = 6;
 
-/// Rounds of which the best one counts for a reader that leaves bytes unread: shorter pauses change
-/// nothing.
+/// Number of rounds of which the best one counts for a reader that leaves bytes unread, so that
+/// shorter pauses change nothing.
 const LAST: usize = 4;
 
-/// What is left of the best round after one more, as a fraction: it halves in some 20 rounds.
+/// Decay of the best round per round, as a fraction: it halves in approximately 20 rounds.
 const FADING: (u64, u64) = (31, 32);
 
-/// What is known of a stream's reader.
+/// Statistics of a stream's reader.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
-    /// When the present round began, and when it ends at the soonest; nothing before the first
-    /// byte.
+    /// Start of the current round, and its earliest end; none before the first byte.
     round: Option<(Instant, Instant)>,
-    /// Bytes that were read and that arrived in it.
+    /// Bytes read in the round, and bytes that arrived in it.
     read: u64,
     arrived: u64,
-    /// What was read in the last rounds, the newest first.
+    /// Bytes read in the latest rounds, the newest first.
     last: [u64; LAST],
-    /// The most that was read in a round, and that arrived in one, fading.
+    /// The most bytes read in a round, and the most that arrived in one; both decay.
     most_read: u64,
     most_arrived: u64,
     /// The last round brought more than any before it.
@@ -65,7 +64,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Bytes have arrived that the stream did not have; `trip` is asked when a round begins.
+    /// New bytes of the stream have arrived; `trip` is called when a round begins.
     pub(crate) fn note_arrival(
         &mut self,
         bytes: u64,
@@ -82,7 +81,7 @@ impl Reader {
         self.read += bytes;
     }
 
-    /// Bytes that the peer may send beyond what has been read; `is_prompt` if nothing waits to be
+    /// Bytes that the peer may send beyond the bytes already read; `is_prompt` if none wait to be
     /// read.
     pub(crate) fn window(&self, is_prompt: bool) -> u64 {
         let arrives = self.most_arrived.max(self.arrived);
@@ -101,12 +100,12 @@ impl Reader {
         base.saturating_add(round.min(arrives).saturating_mul(rounds))
     }
 
-    /// What counts of the bytes read in the present round.
+    /// The part of the bytes read in the current round that counts.
     fn counted(&self) -> u64 {
         self.read.min(self.most_arrived.max(self.arrived))
     }
 
-    /// Ends the round that is over.
+    /// Ends the round if it is over.
     fn turn(&mut self, now: Instant, trip: impl FnOnce() -> Duration) {
         let Some((began, ends)) = self.round else {
             self.round = Some((now, now + trip()));
@@ -115,7 +114,7 @@ impl Reader {
         if now < ends {
             return;
         }
-        // What nobody looked at for longer than a round is divided among its rounds.
+        // Bytes of a period longer than a round are divided among its rounds.
         let rounds = (now - began).as_secs_f64() / (ends - began).as_secs_f64().max(1e-6);
         let each = |bytes: u64| (bytes as f64 / rounds) as u64;
         let (left, of) = FADING;
@@ -143,7 +142,7 @@ mod tests {
 
     const TRIP: Duration = Duration::from_millis(40);
 
-    /// Has `reads` bytes of `arrives` be read every `every`, for a second.
+    /// Every `every`, `arrives` bytes arrive and `reads` bytes are read, for one second.
     fn steady(reader: &mut Reader, now: &mut Instant, every: Duration, arrives: u64, reads: u64) {
         let end = *now + Duration::from_secs(1);
         while *now < end {
@@ -179,7 +178,7 @@ mod tests {
                 bytes,
                 bytes,
             );
-            // Who reads much at once may have read a whole piece in the present round.
+            // A reader of large pieces may have read a whole piece in the current round.
             let round = bytes.max(41_000);
             let ahead = reader.window(false) - SLOW;
             assert!((40_000..=2 * round).contains(&ahead), "{ms} ms: {ahead}");
@@ -189,7 +188,7 @@ mod tests {
     #[test]
     fn what_is_read_in_a_burst_counts_as_far_as_it_can_arrive_again() {
         let (mut reader, mut now) = (Reader::default(), Instant::from_secs(1));
-        // 100 kB arrive in each round, one after the other is read.
+        // 100 kB arrive in each round, and every second round they are read.
         for _ in 0..20 {
             reader.note_arrival(100_000, now, || TRIP);
             now += TRIP;

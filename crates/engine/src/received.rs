@@ -1,4 +1,4 @@
-//! Received bytes on their way to a reader, in the pages into which they were put when they arrived.
+//! Received bytes on their way to a reader, in the pages that they were stored in on arrival.
 
 use std::fmt;
 use std::io::IoSlice;
@@ -8,16 +8,17 @@ use bytes::Buf;
 
 use crate::pages::{PAGE, Page};
 
-/// Bytes of a stream, in their order, as [`Session::read_pages`](crate::Session::read_pages) hands them over.
+/// Bytes of a stream, in order, as [`Session::read_pages`](crate::Session::read_pages) hands them
+/// over.
 ///
-/// They lie in pages of [`PAGE`] bytes; [`Buf::chunks_vectored`] lends many of them at once. The pages go back to the session with
-/// [`Session::recycle`](crate::Session::recycle), or to the heap.
+/// They are in pages of [`PAGE`] bytes; [`Buf::chunks_vectored`] lends many of them at once. The
+/// pages return to the session with [`Session::recycle`](crate::Session::recycle), or to the heap.
 #[derive(Default)]
 pub struct Received {
     parts: Vec<Part>,
-    /// Index of the first part that has not been read to its end.
+    /// Index of the first part that has not been fully read.
     next: usize,
-    /// Bytes that have not been read.
+    /// Number of unread bytes.
     remaining: usize,
 }
 
@@ -28,17 +29,17 @@ struct Part {
 }
 
 impl Received {
-    /// Bytes of memory in pages, those included that have been read.
+    /// Memory in pages, in bytes, including pages that have been read.
     pub fn memory(&self) -> usize {
         self.parts.len() * PAGE
     }
 
-    /// Makes room for so many pages more.
+    /// Reserves space for `pages` more pages.
     pub(crate) fn reserve(&mut self, pages: usize) {
         self.parts.reserve(pages);
     }
 
-    /// Adds bytes behind the others: what `range` of `page` has.
+    /// Appends `range` of `page`.
     pub(crate) fn push(&mut self, page: Page, range: Range<usize>) {
         self.remaining += range.len();
         self.parts.push(Part { page, range });
@@ -49,7 +50,8 @@ impl Received {
     }
 }
 
-/// How much it is. The bytes are the program's own, and a page also has some of what it carried before.
+/// Shows only the length: the bytes are the program's, and a page may also hold bytes of its
+/// previous use.
 impl fmt::Debug for Received {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Received")
@@ -59,7 +61,7 @@ impl fmt::Debug for Received {
     }
 }
 
-/// A copy, in pages of its own: for what does not come from a session.
+/// A copy in newly allocated pages, for bytes that do not come from a session.
 impl From<&[u8]> for Received {
     fn from(bytes: &[u8]) -> Self {
         let mut received = Self::default();
@@ -89,7 +91,7 @@ impl Buf for Received {
 
     /// # Panics
     ///
-    /// When fewer bytes than that are left.
+    /// If fewer than `count` bytes are left.
     fn advance(&mut self, mut count: usize) {
         assert!(count <= self.remaining, "only what is there can be read");
         self.remaining -= count;

@@ -1,23 +1,27 @@
-//! How streams share a session's memory, so that those that stand still leave room for those that move.
+//! How streams share a session's memory, so that streams with a stopped reader leave memory for
+//! those that move.
 //!
-//! What a stream holds cannot be taken back, and greedy streams that come one after the other would each take a part of
-//! what the last one left, until nothing is left. So the memory has three parts, used from the top:
+//! Memory that a stream holds cannot be taken back. Greedy streams that come one after the other
+//! would each take a part of the rest until nothing is left. So the memory has three parts, used
+//! from the top:
 //!
-//! - the upper half goes to who needs it: a stream may hold eight times what is left of it (dynamic thresholds:
-//!   Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", IEEE/ACM ToN 6(2), 1998,
-//!   eq. 1 with alpha = 8), so that one stream alone gets nearly all of it;
-//! - the next quarter is for up to [`MODEST`] bytes of a stream, with alpha = 1/8;
-//! - the last quarter is divided by the number of streams that are possible at all: this much is always possible.
+//! - the upper half goes to the streams that need it: a stream may hold eight times the remaining
+//!   bytes (dynamic thresholds: Choudhury and Hahne, "Dynamic queue length thresholds for
+//!   shared-memory packet switches", IEEE/ACM ToN 6(2), 1998, eq. 1 with alpha = 8), so that a
+//!   single stream gets nearly all of it;
+//! - the next quarter serves up to [`MODEST`] bytes per stream, with alpha = 1/8;
+//! - the last quarter is divided by the highest possible number of streams: each may always hold
+//!   that share.
 
-/// What a stream holds is modest up to so many bytes.
+/// A stream is modest while it holds at most this many bytes.
 const MODEST: u64 = 64 * 1024;
 
-/// A memory that streams share.
+/// Memory that streams share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Share {
-    /// All of it, in bytes.
+    /// Total size in bytes.
     memory: u64,
-    /// Streams that are possible at once.
+    /// Highest number of streams that can exist at once.
     streams: u64,
 }
 
@@ -26,7 +30,8 @@ impl Share {
         Self { memory, streams }
     }
 
-    /// Bytes that a stream which holds `own` may hold beyond them, when `left` bytes of the memory are free.
+    /// Additional bytes that a stream holding `own` bytes may hold, when `left` bytes of the memory
+    /// are free.
     pub(crate) fn more(&self, own: u64, left: u64) -> u64 {
         let quarter = self.memory / 4;
         let floor = self.floor().saturating_sub(own);
@@ -42,10 +47,11 @@ impl Share {
         floor.max(modest).max(upper).min(left)
     }
 
-    /// Whether so much less is left `now` than `before` that what [`Share::more`] gives must be looked at again.
+    /// Whether the free memory has sunk so far, from `before` to `now`, that the result of
+    /// [`Share::more`] must be recomputed.
     ///
-    /// Who was told early enough for `more(0, before) / 2` is still in time up to here: more than half of what was above
-    /// the next lower part of the memory is left.
+    /// A stream that was granted `more(0, before) / 2` in time is still in time until then: more
+    /// than half of the free memory above the next lower part is left.
     pub(crate) fn has_sunk(&self, before: u64, now: u64) -> bool {
         let quarter = self.memory / 4;
         let part = [2 * quarter, quarter]
@@ -54,7 +60,7 @@ impl Share {
         part.is_some_and(|part| now.saturating_sub(part) < (before - part).div_ceil(2))
     }
 
-    /// What any stream may hold, whatever the others do.
+    /// Bytes that any stream may hold, regardless of the others.
     pub(crate) fn floor(&self) -> u64 {
         (self.memory / 4 / self.streams.max(1)).max(1)
     }
@@ -69,8 +75,8 @@ mod tests {
     const MEMORY: u64 = 44 << 20;
 
     proptest! {
-        /// Whoever heard of a stream when half of its part was used can go on until it hears again: at the latest when
-        /// what is left has sunk.
+        /// A stream that is granted credit when half of its part is used can go on until its next
+        /// grant, which comes at the latest when the free memory has sunk.
         #[test]
         fn what_has_not_sunk_leaves_room_for_who_was_told_in_time(
             memory in 1u64 << 16..1 << 28,

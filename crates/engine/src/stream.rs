@@ -1,4 +1,4 @@
-//! A stream: its two directions, each with its bytes and what is known of them.
+//! A stream: its two directions, each with its bytes and their state.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use crate::reader::Reader;
 use crate::received::Received;
 use crate::{Class, Hints, Instant, StreamId};
 
-/// Deadlines that lie closer together than this count as one.
+/// Deadlines closer together than this count as one.
 const MERGED: Duration = Duration::from_millis(1);
 
 /// One ordered byte stream each way.
@@ -22,20 +22,20 @@ const MERGED: Duration = Duration::from_millis(1);
 pub struct Stream {
     pub(crate) id: StreamId,
     pub(crate) class: Class,
-    /// Learns the class, where nobody has said which it is.
+    /// Learns the class of the stream, if the program has set none.
     pub(crate) learner: Option<Learner>,
     pub(crate) hints: Hints,
     pub(crate) send: SendHalf,
     pub(crate) receive: ReceiveHalf,
-    /// The peer's OPEN has arrived, or this side opened it.
+    /// The peer's OPEN has arrived, or this side opened the stream.
     pub(crate) opened: bool,
     /// The peer's ACCEPT has arrived.
     pub(crate) accepted: bool,
     /// A RESET has been sent.
     pub(crate) reset_sent: bool,
-    /// Nobody reads: what arrives is dropped.
+    /// No reader is left; data that arrives is dropped.
     pub(crate) discard: bool,
-    /// Nobody reads or writes any more; reset once what was written has arrived.
+    /// The program has closed its end. The stream is reset once the written bytes have arrived.
     pub(crate) abandoned: bool,
 }
 
@@ -43,33 +43,34 @@ pub struct Stream {
 #[derive(Debug, Default)]
 pub(crate) struct SendHalf {
     bytes: Outgoing,
-    /// Every byte below is acknowledged and forgotten.
+    /// Every byte below this offset is acknowledged and freed.
     pub(crate) base: u64,
-    /// Acknowledged above `base`.
+    /// Acknowledged bytes above `base`.
     pub(crate) acked: RangeSet,
-    /// Written and not on any path.
+    /// Bytes written and not on any path.
     pub(crate) unsent: RangeSet,
     /// The part of `unsent` that has been on a path before.
     pub(crate) again: RangeSet,
-    /// Where the next written byte goes.
+    /// Offset of the next written byte.
     pub(crate) written: u64,
-    /// When bytes are wanted at the peer: ends of writes that are not acknowledged, ascending, and the time for each.
+    /// Deadlines: the ends of unacknowledged writes, ascending, and the time for each.
     pub(crate) due: VecDeque<(u64, Instant)>,
-    /// When some bytes were written, by the offset after them, ascending; for the selector.
+    /// Times at which some bytes were written, by the offset after them, ascending; for the
+    /// selector.
     pub(crate) marks: VecDeque<(u64, Instant)>,
-    /// How far the peer lets this side send.
+    /// Offset that the peer permits this side to send up to.
     pub(crate) limit: u64,
     /// End of the highest byte ever handed to a path.
     pub(crate) highest: u64,
-    /// The same when the newest credit came, which also tells that the reader moves.
+    /// The value of `highest` when the newest credit came, which also shows that the reader reads.
     pub(crate) highest_at_credit: u64,
-    /// No more writes.
+    /// The program has written its last byte.
     pub(crate) finished: bool,
-    /// A FIN is queued, on its way or delivered.
+    /// A FIN is queued, in flight or acknowledged.
     pub(crate) fin_queued: bool,
-    /// The peer has the FIN.
+    /// The FIN has reached the peer.
     pub(crate) fin_confirmed: bool,
-    /// Everything and the end is acknowledged, or nobody waits for it.
+    /// All bytes and the end are acknowledged, or the peer does not need them.
     pub(crate) complete: bool,
 }
 
@@ -77,31 +78,32 @@ pub(crate) struct SendHalf {
 #[derive(Debug, Default)]
 pub(crate) struct ReceiveHalf {
     pages: Pages,
-    /// What has been received, below `read` included.
+    /// The bytes received, including those below `read`.
     pub(crate) received: RangeSet,
-    /// Everything below has been handed to the reader.
+    /// Every byte below this offset has been handed to the reader.
     pub(crate) read: u64,
     /// End of the highest byte received.
     pub(crate) highest: u64,
     /// Length of the stream, once known.
     pub(crate) size: Option<u64>,
-    /// How far the peer may send.
+    /// Offset that the peer may send up to.
     pub(crate) granted: u64,
-    /// What had been read when that was last raised.
+    /// The value of `read` when `granted` was last raised.
     pub(crate) read_at_grant: u64,
-    /// How fast it is read.
+    /// Statistics of the reader's rate.
     pub(crate) reader: Reader,
-    /// A CREDIT waits for a path.
+    /// A CREDIT is queued for sending.
     pub(crate) credit_queued: bool,
     /// Version of the newest change, for reports.
     pub(crate) version: u64,
-    /// The reader has been told that there is something, and has not come for it.
+    /// The reader has been notified of readable data and has not read it yet.
     pub(crate) announced: bool,
     /// The reader has seen the end.
     pub(crate) ended: bool,
     /// The peer's RESET has arrived.
     pub(crate) reset: bool,
-    /// Its code, while the program still reads what had arrived as a whole before.
+    /// The code of a RESET that arrived after the whole stream, while the program still reads the
+    /// stream.
     pub(crate) late_reset: Option<u64>,
 }
 
@@ -128,13 +130,13 @@ impl Stream {
         }
     }
 
-    /// Sets the class; `None` for one that is learnt from what the stream does.
+    /// Sets the class; with `None` it is learned from the stream's traffic.
     pub(crate) fn set_class(&mut self, class: Option<Class>, now: Instant) {
         self.class = class.unwrap_or(learn::FIRST);
         self.learner = class.is_none().then(|| Learner::new(now));
     }
 
-    /// Has the learner take note, if there is one.
+    /// Passes an observation to the learner, if the stream has one.
     pub(crate) fn learn(&mut self, note: impl FnOnce(&mut Learner)) {
         if let Some(learner) = &mut self.learner {
             note(learner);
@@ -147,34 +149,35 @@ impl Stream {
         self.id
     }
 
-    /// The traffic class by which what this side sends is treated; it may change.
+    /// The traffic class of the bytes that this side sends; it may change.
     pub fn class(&self) -> Class {
         self.class
     }
 
-    /// What its program wants beyond that.
+    /// The program's hints beyond the class.
     pub fn hints(&self) -> &Hints {
         &self.hints
     }
 
-    /// When the lowest byte that is on no path is wanted at the peer; nothing without a deadline.
+    /// Deadline of the lowest unsent byte; none without a deadline.
     pub fn wanted_at(&self) -> Option<Instant> {
         let first = self.send.unsent.first()?.start;
         let mut due = self.send.due.iter();
         due.find(|(end, _)| first < *end).map(|(_, at)| *at)
     }
 
-    /// Written bytes that are on no path.
+    /// Written bytes that are not on any path.
     pub fn unsent(&self) -> &RangeSet {
         &self.send.unsent
     }
 
-    /// Offset below which the peer has everything.
+    /// Offset below which the peer has acknowledged every byte.
     pub fn acknowledged(&self) -> u64 {
         self.send.base
     }
 
-    /// Bytes that the peer is known to have and cannot hand on, since some before them are missing.
+    /// Bytes that the peer has received but cannot deliver yet, since bytes before them are
+    /// missing.
     pub fn held_back(&self) -> u64 {
         let ranges = self.send.acked.iter();
         ranges.map(|range| range.end - range.start).sum()
@@ -200,10 +203,10 @@ impl Stream {
         self.send.unacknowledged(range)
     }
 
-    /// Neither direction has anything left to do.
+    /// Whether neither direction has anything left to do.
     ///
-    /// In any case the peer's bytes are counted up to their end: a stream forgotten before that would leave the
-    /// two sides with different opinions of the session's credit.
+    /// The peer's bytes are counted up to their end in any case. If a stream were forgotten
+    /// earlier, the two sides would disagree about the session's credit.
     pub(crate) fn is_over(&self) -> bool {
         let counted = self.receive.size == Some(self.receive.highest);
         counted && (self.receive.ended || self.discard) && (self.reset_sent || self.send.complete)
@@ -211,7 +214,8 @@ impl Stream {
 }
 
 impl SendHalf {
-    /// Bytes written and not acknowledged as a whole prefix: what the buffer holds.
+    /// Bytes in the send buffer: from the lowest unacknowledged byte to the end of the written
+    /// data.
     pub(crate) fn buffered(&self) -> u64 {
         self.written - self.base
     }
@@ -221,7 +225,7 @@ impl SendHalf {
         self.note_written(data.len());
     }
 
-    /// As `write`, of memory that is shared with the program.
+    /// Like `write`, for memory that is shared with the program.
     pub(crate) fn share(&mut self, chunk: Bytes, spare: &mut Spare) {
         let len = chunk.len();
         self.bytes.share(self.written, chunk, spare);
@@ -234,7 +238,7 @@ impl SendHalf {
         self.written = end;
     }
 
-    /// What has been written last is wanted at the peer `within` this time.
+    /// Sets a deadline for the latest write: its bytes should reach the peer `within` this time.
     pub(crate) fn wants(&mut self, within: Duration, now: Instant) {
         let at = now + within;
         match self.due.back_mut() {
@@ -284,7 +288,7 @@ impl SendHalf {
         }
     }
 
-    /// Bytes that were on a path which failed: unsent again, unless acknowledged.
+    /// Returns bytes of a failed path to `unsent`, unless they are acknowledged.
     pub(crate) fn requeue(&mut self, range: Range<u64>) {
         for missing in self.unacknowledged(range) {
             self.again.insert(missing.clone());
@@ -292,12 +296,12 @@ impl SendHalf {
         }
     }
 
-    /// The peer has every byte and the end.
+    /// Whether the peer has every byte and the end.
     pub(crate) fn is_delivered(&self) -> bool {
         self.finished && self.fin_confirmed && self.base == self.written
     }
 
-    /// Forgets all bytes: the stream is reset, or the peer needs none of them.
+    /// Frees all bytes: the stream is reset, or the peer needs none of them.
     pub(crate) fn abandon(&mut self, spare: &mut Spare) {
         self.bytes.clear(spare);
         self.unsent = RangeSet::new();
@@ -329,17 +333,17 @@ impl ReceiveHalf {
         self.received.total() - self.contiguous()
     }
 
-    /// Bytes that the reader can have now.
+    /// Bytes that the reader can read now.
     pub(crate) fn readable(&self) -> u64 {
         self.contiguous() - self.read
     }
 
-    /// There is something that the reader has not been told of.
+    /// Whether the reader has not been notified yet of readable data or of the end.
     pub(crate) fn is_news(&self) -> bool {
         !self.announced && (self.readable() > 0 || self.is_whole() && !self.ended)
     }
 
-    /// All bytes are received.
+    /// Whether all bytes have been received.
     pub(crate) fn is_whole(&self) -> bool {
         self.size == Some(self.contiguous())
     }
@@ -372,7 +376,7 @@ impl ReceiveHalf {
         len as usize
     }
 
-    /// Pages in which what can be read lies.
+    /// Number of pages that hold the readable bytes.
     pub(crate) fn readable_pages(&self) -> usize {
         let page = PAGE as u64;
         match self.readable() {
@@ -381,7 +385,7 @@ impl ReceiveHalf {
         }
     }
 
-    /// Hands what lies in at most `most` pages to the reader; returns how many bytes.
+    /// Hands the bytes in at most `most` pages to the reader; returns how many bytes.
     pub(crate) fn hand_over(
         &mut self,
         most: usize,
@@ -397,7 +401,7 @@ impl ReceiveHalf {
         len
     }
 
-    /// Drops what has been received and treats it as read.
+    /// Drops the received bytes and counts them as read.
     pub(crate) fn drop_all(&mut self, spare: &mut Spare) {
         self.pages.clear(spare);
         self.received.insert(0..self.highest);

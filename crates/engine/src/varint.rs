@@ -3,7 +3,7 @@
 /// The largest value that fits: 2^62 - 1.
 pub const MAX: u64 = (1 << 62) - 1;
 
-/// Bytes that `value` takes on the wire; values above [`MAX`] cannot be sent.
+/// Length of `value` on the wire, in bytes. Values above [`MAX`] cannot be encoded.
 pub const fn len(value: u64) -> usize {
     match value {
         0..=0x3f => 1,
@@ -17,7 +17,7 @@ pub const fn len(value: u64) -> usize {
 ///
 /// # Panics
 ///
-/// When `value` exceeds [`MAX`]: every integer of the engine is bounded below that before it gets here.
+/// If `value` exceeds [`MAX`]. The engine bounds every integer below that before it calls this.
 pub fn write(value: u64, out: &mut Vec<u8>) {
     assert!(
         value <= MAX,
@@ -31,7 +31,7 @@ pub fn write(value: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Takes an integer off the front of `bytes`; nothing when it is cut short.
+/// Takes an integer off the front of `bytes`; none if it is truncated.
 pub fn read(bytes: &mut &[u8]) -> Option<u64> {
     let (&first, _) = bytes.split_first()?;
     let len = 1usize << (first >> 6);

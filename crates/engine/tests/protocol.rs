@@ -1,4 +1,4 @@
-//! The examples in docs/protocol.md are what they say.
+//! Decodes the examples in docs/protocol.md and checks them against their descriptions.
 
 use std::collections::BTreeSet;
 
@@ -38,7 +38,7 @@ fn every_example_decodes_to_what_is_written_below_it() {
 
 #[test]
 fn every_type_has_an_example_and_a_row() {
-    // The optional ones take two bytes, of which the first is the length's.
+    // Optional types take two bytes, the first of which encodes the type's length.
     let kind = |bytes: &[u8]| match bytes[0] {
         0x40 => bytes[1],
         kind => kind,

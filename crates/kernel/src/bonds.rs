@@ -1,4 +1,5 @@
-//! What coupled congestion controls know of each other, and the groups that user space makes.
+//! The table through which coupled congestion controls see each other, and groups set up by user
+//! space.
 
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd};
@@ -9,7 +10,8 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
 
 use crate::error::Error;
 
-/// How many sockets of one bond see each other. Those beyond see the others, who do not see them.
+/// Maximum number of sockets of one bond that see each other. Further ones see these and are not
+/// seen.
 pub const MOST_SIBLINGS: usize = 16;
 
 /// Maps that all twins share; names as in siblings.h.
@@ -26,8 +28,8 @@ const IS_GROUP: u64 = 1 << 63;
 pub struct Group(NonZeroU64);
 
 impl Group {
-    /// A number that the caller chooses, from 1 to 2^62 - 1: numbers are shared by all that use the same [`Bonds`].
-    /// Nothing for others.
+    /// A number chosen by the caller, from 1 to 2^62 - 1; `None` otherwise. Numbers are shared by
+    /// all users of the same [`Bonds`].
     pub fn new(number: u64) -> Option<Self> {
         NonZeroU64::new(number)
             .filter(|number| number.get() < 1 << 62)
@@ -35,21 +37,23 @@ impl Group {
     }
 }
 
-/// A flow of a group, as it was at its last acknowledgement, or when it began to send with nothing in flight.
+/// A flow of a group, as of its last acknowledgment, or of its start to send with no data in
+/// flight.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Member {
     /// Congestion window in packets, with its fraction.
     pub cwnd: f64,
     /// Smoothed round-trip time; zero before the first sample.
     pub srtt: Duration,
-    /// What the last acknowledgement has measured; nothing if it acknowledged only what had been sent again.
+    /// Round-trip time measured by the last acknowledgment; `None` if it acknowledged only
+    /// retransmitted data.
     pub rtt: Option<Duration>,
-    /// When that was, by the kernel's monotonic clock.
+    /// Time of that, by the kernel's monotonic clock.
     pub seen: Duration,
 }
 
-/// The kernel's table of flows and their groups. Twins that are loaded with the same one see each other's flows, even if
-/// they are different algorithms.
+/// The kernel's table of flows and their groups. Twins loaded with the same table see each other's
+/// flows, even if they are different algorithms.
 #[derive(Debug)]
 pub struct Bonds {
     flows: MapHandle,
@@ -57,13 +61,13 @@ pub struct Bonds {
 }
 
 impl Bonds {
-    /// A table of its own, which goes with this value and all that was loaded with it.
+    /// A new table, which lives as long as this value and everything loaded with it.
     ///
     /// # Errors
     ///
-    /// [`Error::Map`] if the kernel does not make it.
+    /// [`Error::Map`] if the kernel cannot create it.
     pub fn new() -> Result<Self, Error> {
-        crate::load::quietly(|| {
+        crate::load::capture_log(|| {
             let made = || {
                 let object = ObjectBuilder::default().open_memory(OBJECT)?.load()?;
                 let map = |name| {
@@ -75,36 +79,39 @@ impl Bonds {
                     groups: map(GROUPS)?,
                 })
             };
-            made().map_err(Error::map("making the maps of flows and groups"))
+            made().map_err(Error::map("cannot create the maps of flows and groups"))
         })
         .0
     }
 
-    /// Puts a TCP socket into a group; it leaves the one it was in. It may be connected or not yet, and choose its congestion
-    /// control before or after; siblings see it with its next acknowledgement.
+    /// Puts a TCP socket into a group; it leaves its former group. The socket need not be
+    /// connected, and may choose its congestion control before or after. Siblings see it from its
+    /// next acknowledgment on.
     ///
     /// # Errors
     ///
-    /// [`Error::Map`]: no socket, no privilege.
+    /// [`Error::Map`]: not a socket, or no privilege.
     pub fn join(&self, socket: &impl AsFd, group: Group) -> Result<(), Error> {
         let key = socket.as_fd().as_raw_fd().to_ne_bytes();
         let value = group.0.get().to_ne_bytes();
         let joined = self.groups.update(&key, &value, MapFlags::ANY);
-        joined.map_err(Error::map("putting a socket into a group"))
+        joined.map_err(Error::map("cannot put a socket into a group"))
     }
 
-    /// Takes a socket out of its group. MPTCP's subflows are siblings then again, others alone.
+    /// Takes a socket out of its group. MPTCP subflows are siblings again then; other sockets are
+    /// alone.
     ///
     /// # Errors
     ///
-    /// [`Error::Map`]: no socket, no privilege, in no group.
+    /// [`Error::Map`]: not a socket, no privilege, or in no group.
     pub fn leave(&self, socket: &impl AsFd) -> Result<(), Error> {
         let key = socket.as_fd().as_raw_fd().to_ne_bytes();
         let left = self.groups.delete(&key);
-        left.map_err(Error::map("taking a socket out of its group"))
+        left.map_err(Error::map("cannot take a socket out of its group"))
     }
 
-    /// The flows of a group that have been acknowledged something since they joined, in no order.
+    /// The flows of a group that have received an acknowledgment since they joined, in no
+    /// particular order.
     ///
     /// # Errors
     ///
@@ -115,18 +122,18 @@ impl Bonds {
             let bond = group.0.get() | IS_GROUP;
             let key = [bond.to_ne_bytes(), place.to_ne_bytes()].concat();
             let found = self.flows.lookup(&key, MapFlags::ANY);
-            let found = found.map_err(Error::map("looking up the flows of a group"))?;
+            let found = found.map_err(Error::map("cannot look up the flows of a group"))?;
             members.extend(found.as_deref().map(Member::read));
         }
         Ok(members)
     }
 
-    /// How many flows are in bonds now.
+    /// Number of flows in bonds now.
     pub fn flows(&self) -> usize {
         self.flows.keys().count()
     }
 
-    /// The same table once more.
+    /// Another handle to the same table.
     pub(crate) fn share(&self) -> Result<Self, Error> {
         let share = || {
             Ok(Self {
@@ -134,10 +141,10 @@ impl Bonds {
                 groups: MapHandle::try_from(&self.groups)?,
             })
         };
-        share().map_err(Error::map("sharing the maps of flows and groups"))
+        share().map_err(Error::map("cannot share the maps of flows and groups"))
     }
 
-    /// Those among some maps; nothing if they are not there.
+    /// The table among some maps; `None` if it is missing.
     pub(crate) fn of_maps(mut maps: Vec<MapHandle>) -> Option<Self> {
         let mut take = |name: &str| {
             let at = maps.iter().position(|map| map.name() == name)?;
@@ -149,7 +156,7 @@ impl Bonds {
         })
     }
 
-    /// The maps by the names that the programs have for them.
+    /// The maps by the names that the programs use for them.
     pub(crate) fn maps(&self) -> [(&'static str, &MapHandle); 2] {
         [(FLOWS, &self.flows), (GROUPS, &self.groups)]
     }
@@ -159,10 +166,10 @@ impl Bonds {
             self.flows.pin(folder.join(FLOWS))?;
             self.groups.pin(folder.join(GROUPS))
         };
-        pin().map_err(Error::map("pinning the maps of flows and groups"))
+        pin().map_err(Error::map("cannot pin the maps of flows and groups"))
     }
 
-    /// Those pinned in a folder.
+    /// The table pinned in a folder.
     pub(crate) fn pinned(folder: &Path) -> Result<Self, Error> {
         let open = |name: &str| MapHandle::from_pinned_path(folder.join(name));
         let opened = || {
@@ -171,7 +178,9 @@ impl Bonds {
                 groups: open(GROUPS)?,
             })
         };
-        opened().map_err(Error::map("opening the pinned maps of flows and groups"))
+        opened().map_err(Error::map(
+            "cannot open the pinned maps of flows and groups",
+        ))
     }
 
     /// File names of the pins.
@@ -179,7 +188,7 @@ impl Bonds {
 }
 
 impl Member {
-    /// From `struct flow` of siblings.h.
+    /// Parses `struct flow` of siblings.h.
     fn read(bytes: &[u8]) -> Self {
         let u32_at = |at| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
         let u64_at = |at| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));

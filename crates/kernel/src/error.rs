@@ -1,4 +1,4 @@
-//! What can go wrong between this process and the kernel.
+//! Errors between this process and the kernel.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,78 +8,79 @@ use sumlink_util::plain;
 
 use crate::probe::Missing;
 
-/// Why something could not be loaded, unloaded or told to the kernel.
+/// Reasons why an operation on a congestion control failed.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The caller asked for an algorithm that there is not, or not for the kernel.
-    #[error("there is no congestion control {name:?} for the kernel; there are: {}", known.join(", "))]
+    /// The caller requested an unknown algorithm, or one without a kernel program.
+    #[error("no congestion control {name:?} for the kernel; available: {}", known.join(", "))]
     NoTwin {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is.
+        /// The valid names.
         known: Vec<String>,
     },
-    /// The caller set something that the algorithm does not know or that is out of range.
+    /// The caller set an unknown parameter, or a value out of range.
     #[error(transparent)]
     Settings(#[from] BuildError),
-    /// The caller set something that the kernel decides for every socket alike, or that the twin does not have.
+    /// The caller set a parameter that the kernel fixes for all sockets, or that the twin lacks.
     #[error("{key} of {name} cannot be set in the kernel, only: {}", known.join(", "))]
     NotForTheKernel {
-        /// What was to be set.
+        /// The requested key.
         key: String,
         /// The algorithm.
         name: &'static str,
-        /// What can be set.
+        /// The valid keys.
         known: Vec<&'static str>,
     },
-    /// This process or this kernel lacks something.
+    /// This process or this kernel lacks a requirement.
     #[error("{0}")]
     Missing(Missing),
-    /// The name is taken on this system.
-    #[error("{name} is loaded already")]
+    /// The name is already registered on this system.
+    #[error("{name} is already loaded")]
     LoadedAlready {
         /// Name on the system.
         name: &'static str,
     },
-    /// Nothing of that name is pinned there.
-    #[error("{name} is not loaded, or by a process that keeps it for itself")]
+    /// No congestion control of that name is pinned there.
+    #[error("{name} is not loaded, or not pinned by the process that loaded it")]
     NotLoaded {
         /// Name on the system.
         name: &'static str,
     },
-    /// It is loaded by a process that this one cannot share it with.
+    /// It is loaded by a process with which this one cannot share it.
     #[error(
-        "{name} was loaded by another process, and only root can share it: load it with `sumlink cc load`, or run it as root"
+        "{name} was loaded by another process, and only root can share it; load it with `sumlink \
+         cc load`, or run as root"
     )]
     NotShared {
         /// Name on the system.
         name: &'static str,
     },
-    /// The kernel did not take the program.
-    #[error("the kernel refused {name}: {}", plain(.source))]
+    /// The kernel rejected the program.
+    #[error("the kernel rejected {name}: {}", plain(.source))]
     Refused {
         /// Name on the system.
         name: &'static str,
-        /// What it answered.
+        /// Its answer.
         source: libbpf_rs::Error,
-        /// What libbpf and the verifier had to say, in many lines.
+        /// Output of libbpf and the verifier, of many lines.
         log: String,
     },
-    /// The kernel did not take or give a map, a group or a pin.
+    /// An operation on a map, a group or a pin failed.
     #[error("{what}: {}", plain(.source))]
     Map {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// What the kernel answered.
+        /// The kernel's answer.
         source: libbpf_rs::Error,
     },
-    /// A file of the BPF file system or of /proc.
+    /// An operation on a file of the BPF file system or of /proc failed.
     #[error("cannot use {}: {}", path.display(), plain(.source))]
     File {
-        /// Which one.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system answered.
+        /// The system's answer.
         source: io::Error,
     },
 }

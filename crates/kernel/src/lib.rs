@@ -1,8 +1,9 @@
-//! Congestion controls of multipath TCP as eBPF programs, for any TCP socket of an unmodified Linux kernel (6.4 or later).
+//! Congestion controls of multipath TCP as eBPF programs, for any TCP socket of an unmodified Linux
+//! kernel (6.4 or later).
 //!
-//! Each is the twin of an algorithm of `sumlink-congestion`, and has a name on the system that begins with `sl_`
-//! ([`TWINS`]). Once loaded, a program chooses it by `setsockopt(TCP_CONGESTION)` as it does `cubic`; MPTCP's subflows
-//! inherit it from their connection, and find each other by its token.
+//! Each is the twin of an algorithm of `sumlink-congestion`, with a name on the system that begins
+//! with `sl_` ([`TWINS`]). Once it is loaded, a program chooses it by `setsockopt(TCP_CONGESTION)`
+//! like `cubic`. MPTCP subflows inherit it from their connection, and find each other by its token.
 //!
 //! ```no_run
 //! use sumlink_congestion::Settings;
@@ -10,21 +11,23 @@
 //!
 //! let bonds = Bonds::new()?;
 //! let lia = load("lia", &Settings::default(), &bonds)?;
-//! # let (wifi, cellular) = (std::net::TcpStream::connect("a:1").unwrap(), std::net::TcpStream::connect("b:1").unwrap());
-//! // Two connections that share what one would take, once they use sl_lia.
+//! # let wifi = std::net::TcpStream::connect("a:1").unwrap();
+//! # let cellular = std::net::TcpStream::connect("b:1").unwrap();
+//! // Two connections that share the rate of one, once they use sl_lia.
 //! let group = Group::new(1).expect("not zero");
 //! bonds.join(&wifi, group)?;
 //! bonds.join(&cellular, group)?;
 //! # Ok::<(), sumlink_kernel::Error>(())
 //! ```
 //!
-//! [`keep`] shares it with other processes that want the same, [`Trace`] records what sockets' windows do.
+//! [`keep`] shares a congestion control with other processes that need it; [`Trace`] records the
+//! windows of sockets.
 //!
-//! What is loaded goes when its [`Loaded`] is dropped, or stays until it is unloaded if it is pinned ([`Pins`]). Sockets
-//! that use it then keep it until they close.
+//! A congestion control is unloaded when its [`Loaded`] is dropped. If it is pinned ([`Pins`]) it
+//! stays until it is unloaded explicitly. Sockets that use it keep it until they close.
 //!
-//! Windows are those of the reference, rounded down to whole packets (docs/congestion.md says how near, and how that is
-//! tested).
+//! Windows are those of the reference, rounded down to whole packets; docs/congestion.md describes
+//! the precision and its tests.
 
 mod bonds;
 mod error;

@@ -14,7 +14,7 @@ use crate::twin::{TWINS, Twin};
 
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 
-/// A congestion control that is loaded as long as this value lives, or is pinned.
+/// A congestion control that is loaded as long as this value lives, or as long as it is pinned.
 #[derive(Debug)]
 pub struct Loaded {
     twin: &'static Twin,
@@ -22,7 +22,7 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// What it is.
+    /// The loaded twin.
     pub fn twin(&self) -> &'static Twin {
         self.twin
     }
@@ -31,7 +31,7 @@ impl Loaded {
         let path = folder.join(self.twin.system_name);
         self.link
             .pin(path)
-            .map_err(Error::map("pinning a congestion control"))
+            .map_err(Error::map("cannot pin a congestion control"))
     }
 }
 
@@ -39,16 +39,18 @@ impl Loaded {
 ///
 /// # Errors
 ///
-/// A name or setting that there is not, what [`probe`] says is missing, a name that is taken, a kernel that refuses.
+/// An unknown name or setting, a missing requirement (see [`probe`]), a name already in use, or a
+/// rejection by the kernel.
 pub fn load(name: &str, settings: &Settings, bonds: &Bonds) -> Result<Loaded, Error> {
     load_twin(Twin::of(name)?, settings, bonds)
 }
 
-/// For a test of what twins do when the kernel does not get their answers: uncoupled as `sl_forgetful`, which has none.
+/// Loads uncoupled as `sl_forgetful`, whose answers do not reach the kernel, for a test of the
+/// twins' behavior in that case.
 ///
 /// # Errors
 ///
-/// As [`load`].
+/// The same as for [`load`].
 #[doc(hidden)]
 pub fn load_forgetful(settings: &Settings, bonds: &Bonds) -> Result<Loaded, Error> {
     static FORGETFUL: Twin = Twin::forgetful();
@@ -64,10 +66,10 @@ fn load_twin(twin: &'static Twin, settings: &Settings, bonds: &Bonds) -> Result<
     if loaded()?.iter().any(|other| other.system_name == name) {
         return Err(Error::LoadedAlready { name });
     }
-    let (attached, log) = quietly(|| attach(twin, &settings, bonds));
+    let (attached, log) = capture_log(|| attach(twin, &settings, bonds));
     match attached {
         Ok(link) => Ok(Loaded { twin, link }),
-        // Somebody else was faster.
+        // Another process was faster.
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             Err(Error::LoadedAlready { name })
         }
@@ -75,7 +77,7 @@ fn load_twin(twin: &'static Twin, settings: &Settings, bonds: &Bonds) -> Result<
     }
 }
 
-/// The twins that are loaded on this system, by whomever.
+/// The twins loaded on this system, by any process.
 ///
 /// # Errors
 ///
@@ -122,9 +124,9 @@ thread_local! {
     static LOG: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Runs what calls libbpf, which otherwise prints to standard error, and returns what it would have printed. libbpf calls
-/// back on the same thread, so what other threads do at the same time does not get in.
-pub(crate) fn quietly<R>(call: impl FnOnce() -> R) -> (R, String) {
+/// Runs a call into libbpf, which otherwise prints to standard error, and returns its output.
+/// libbpf logs on the calling thread, so output of other threads is not mixed in.
+pub(crate) fn capture_log<R>(call: impl FnOnce() -> R) -> (R, String) {
     fn keep(_: PrintLevel, text: String) {
         LOG.with_borrow_mut(|log| log.push_str(&text));
     }
@@ -139,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_verifier_refuses_is_told_and_leaves_nothing() {
+    fn a_rejection_by_the_verifier_is_reported_and_leaves_nothing_loaded() {
         if std::env::var_os("SUMLINK_SKIP_BPF").is_some_and(|value| value == "1") {
             eprintln!("skipped because SUMLINK_SKIP_BPF=1");
             return;
@@ -155,7 +157,7 @@ mod tests {
         assert!(
             error
                 .to_string()
-                .starts_with("the kernel refused sl_refused: "),
+                .starts_with("the kernel rejected sl_refused: "),
             "{error}"
         );
         assert!(!error.to_string().contains('\n'), "one line: {error}");

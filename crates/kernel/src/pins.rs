@@ -16,13 +16,14 @@ use crate::load::{load, loaded};
 use crate::probe::{Missing, probe};
 use crate::twin::{TWINS, Twin};
 
-/// Where systems have their BPF file system.
+/// Usual mount point of the BPF file system.
 const PLACE: &str = "/sys/fs/bpf";
 
-/// How long the kernel may take to let go of something.
+/// Maximum time that the kernel needs to release an object.
 const MOST_DELAY: Duration = Duration::from_secs(2);
 
-/// A folder of the BPF file system with what is loaded for good, and the maps that it shares.
+/// A folder of the BPF file system with permanently loaded congestion controls and their shared
+/// maps.
 #[derive(Clone, Debug)]
 pub struct Pins {
     folder: PathBuf,
@@ -36,18 +37,18 @@ impl Default for Pins {
 }
 
 impl Pins {
-    /// In another folder, which is made when it is needed; its parent must be in a BPF file system.
+    /// Another folder, which is created when needed; its parent must be in a BPF file system.
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),
         }
     }
 
-    /// The shared maps, which are made if they are not there: to put sockets into groups.
+    /// The shared maps, for putting sockets into groups; creates them if they are missing.
     ///
     /// # Errors
     ///
-    /// No BPF file system at that place, no privilege.
+    /// No BPF file system at that place, or no privilege.
     pub fn bonds(&self) -> Result<Bonds, Error> {
         if !Bonds::PINS
             .iter()
@@ -84,18 +85,19 @@ impl Pins {
         pinned
     }
 
-    /// What is pinned here.
+    /// The twins pinned here.
     pub fn list(&self) -> Vec<&'static Twin> {
         let is_pinned = |twin: &&Twin| self.path(twin).exists();
         TWINS.iter().filter(is_pinned).collect()
     }
 
-    /// Unloads what is pinned here. Sockets that use it keep it until they close, new ones cannot choose it. Returns
-    /// whether it is gone: false if another process keeps it ([`keep`](crate::keep)), with which it goes.
+    /// Unloads a congestion control pinned here. Sockets that use it keep it until they close; new
+    /// ones cannot choose it. Returns whether it is gone: false if another process keeps it loaded
+    /// ([`keep`](crate::keep)).
     ///
     /// # Errors
     ///
-    /// An unknown name, [`Error::NotLoaded`], no privilege.
+    /// An unknown name, [`Error::NotLoaded`], or no privilege.
     pub fn unload(&self, name: &str) -> Result<bool, Error> {
         let twin = Twin::of(name)?;
         let path = self.path(twin);
@@ -105,18 +107,18 @@ impl Pins {
             }),
             removed => {
                 removed.map_err(Error::file(path))?;
-                let gone = gone_from_the_system(twin)?;
+                let gone = wait_until_unloaded(twin)?;
                 self.clean().map(|()| gone)
             }
         }
     }
 
-    /// As [`Pins::check`], but mounts the BPF file system where systems have it, if it is not there yet. Returns whether
-    /// it did.
+    /// Like [`Pins::check`], but mounts the BPF file system at its usual place if it is missing.
+    /// Returns whether it did.
     ///
     /// # Errors
     ///
-    /// [`Error::Missing`], the first thing.
+    /// [`Error::Missing`] with the first missing requirement.
     pub fn prepare(&self) -> Result<bool, Error> {
         match self.check() {
             Err(Error::Missing(Missing::FileSystem))
@@ -130,11 +132,11 @@ impl Pins {
         }
     }
 
-    /// Whether something can be loaded and pinned here.
+    /// Checks that a congestion control can be loaded and pinned here.
     ///
     /// # Errors
     ///
-    /// [`Error::Missing`], the first thing.
+    /// [`Error::Missing`] with the first missing requirement.
     pub fn check(&self) -> Result<(), Error> {
         if let Some(missing) = probe().into_iter().next() {
             return Err(Error::Missing(missing));
@@ -150,7 +152,7 @@ impl Pins {
         self.folder.join(twin.system_name)
     }
 
-    /// Takes the maps and the folder away if nothing is pinned here any more.
+    /// Removes the maps and the folder when nothing else is pinned here.
     fn clean(&self) -> Result<(), Error> {
         if !self.list().is_empty() {
             return Ok(());
@@ -162,8 +164,9 @@ impl Pins {
     }
 }
 
-/// The kernel lets go of what was pinned a moment after the pin; unless somebody else holds it.
-fn gone_from_the_system(twin: &Twin) -> Result<bool, Error> {
+/// Waits until the kernel has released the unpinned twin; returns false if another process holds
+/// it.
+fn wait_until_unloaded(twin: &Twin) -> Result<bool, Error> {
     let start = Instant::now();
     let is_it = |other: &&Twin| other.system_name == twin.system_name;
     while loaded()?.iter().any(is_it) {

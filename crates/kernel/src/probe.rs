@@ -1,4 +1,5 @@
-//! Whether this process on this kernel can load a congestion control, and what is missing if not.
+//! Checks whether this process can load a congestion control on this kernel, and for missing
+//! requirements.
 
 use std::fmt;
 use std::path::Path;
@@ -6,22 +7,22 @@ use std::path::Path;
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 const STATUS: &str = "/proc/self/status";
 const USER_NAMESPACE: &str = "/proc/self/ns/user";
-/// PROC_USER_INIT_INO of include/linux/proc_ns.h: the namespace whose capabilities count for BPF.
+/// PROC_USER_INIT_INO of include/linux/proc_ns.h: BPF requires capabilities in this namespace.
 const FIRST_USER_NAMESPACE: &str = "user:[4026531837]";
 
-/// Something without which no congestion control can be loaded; displayed as one line.
+/// A missing requirement for loading a congestion control; displayed as one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Missing {
-    /// Capabilities of this process, in the first user namespace.
+    /// Capabilities of this process, in the initial user namespace.
     Privilege,
-    /// The kernel does not describe its types.
+    /// The kernel does not provide its type information.
     Btf,
-    /// The kernel has no TCP congestion controls in BPF.
+    /// The kernel does not support TCP congestion controls in BPF.
     StructOps,
     /// The kernel is older than 6.4: it cannot link and pin a congestion control.
     Link,
-    /// There is no BPF file system where something is to be pinned.
+    /// The place for pins has no BPF file system.
     FileSystem,
 }
 
@@ -29,23 +30,26 @@ impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Privilege => {
-                "BPF needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN outside of user namespaces: run it as root"
+                "BPF needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN outside of user namespaces; run \
+                 as root"
             }
             Self::Btf => {
-                "this kernel does not describe its types (no /sys/kernel/btf/vmlinux): it needs CONFIG_DEBUG_INFO_BTF"
+                "this kernel lacks type information (/sys/kernel/btf/vmlinux); it needs \
+                 CONFIG_DEBUG_INFO_BTF"
             }
             Self::StructOps => {
-                "this kernel takes no TCP congestion controls in BPF: it needs CONFIG_BPF_JIT and CONFIG_BPF_SYSCALL"
+                "this kernel does not support TCP congestion controls in BPF; it needs \
+                 CONFIG_BPF_JIT and CONFIG_BPF_SYSCALL"
             }
-            Self::Link => "this kernel is too old for congestion controls in BPF: it must be Linux 6.4 or later",
+            Self::Link => "congestion controls in BPF need Linux 6.4 or later",
             Self::FileSystem => {
-                "what stays loaded is kept in a BPF file system, and there is none at that place: mount -t bpf bpf /sys/fs/bpf"
+                "pins need a BPF file system at that place: mount -t bpf bpf /sys/fs/bpf"
             }
         })
     }
 }
 
-/// What is missing here; empty if a congestion control can be loaded.
+/// The missing requirements; empty if a congestion control can be loaded.
 pub fn probe() -> Vec<Missing> {
     let mut missing = missing(Path::new(BTF), Path::new(STATUS));
     let namespace = std::fs::read_link(USER_NAMESPACE);
@@ -76,7 +80,7 @@ fn missing(btf: &Path, status: &Path) -> Vec<Missing> {
     missing
 }
 
-/// The set that the kernel checks, as /proc/PID/status has it.
+/// The capability set that the kernel checks, in the format of /proc/PID/status.
 fn effective_capabilities(status: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     line.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok())
@@ -98,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_thing_that_is_missing_is_one_line() {
+    fn each_missing_requirement_is_one_line() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = |name: &str, content: &[u8]| {
             let path = folder.path().join(name);

@@ -1,9 +1,9 @@
-//! What a process keeps loaded for as long as it runs, whoever loaded it.
+//! Congestion controls that a process keeps loaded while it runs, whichever process loaded them.
 //!
-//! Names of congestion controls are the system's, so that two processes that want the same one have to share it. The
-//! second one finds the first one's link by its number, and keeps it: the kernel lets go of the congestion control when the
-//! last of them has ended, however it ended. The bonds it finds by the programs, whose numbers the kernel gives for the
-//! operations.
+//! Names of congestion controls are unique per system, so two processes that use the same one must
+//! share it. The second process finds the link of the first by its number, and keeps it open. The
+//! kernel releases the congestion control when the last of them has ended, in any way. The bonds
+//! are found through the programs, whose numbers the kernel returns with the operations.
 
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::thread;
@@ -19,7 +19,7 @@ use crate::load::{Loaded, load, loaded};
 use crate::probe::probe;
 use crate::twin::Twin;
 
-/// How long another process may take to load or unload it in this moment.
+/// Maximum time that another process needs to finish loading or unloading.
 const MOST_DELAY: Duration = Duration::from_secs(5);
 
 /// A congestion control that stays loaded at least as long as this value lives.
@@ -34,12 +34,13 @@ pub struct Kept {
 enum Hold {
     /// This process loaded it.
     Own { _loaded: Loaded },
-    /// Another one did: its link.
+    /// Another process loaded it: its link.
     Shared { _link: OwnedFd },
 }
 
-/// Keeps the twin of that algorithm loaded; loads it, with the settings' defaults, if it is not. `like` is something that
-/// this process keeps already: flows of both then see each other, if it has to be loaded.
+/// Keeps the twin of that algorithm loaded; loads it with default settings if necessary. `like` is
+/// a congestion control that this process already keeps: if the twin must be loaded, flows of both
+/// see each other.
 ///
 /// # Errors
 ///
@@ -51,7 +52,7 @@ pub fn keep(name: &str, like: Option<&Kept>) -> Result<Kept, Error> {
     }
     let start = Instant::now();
     loop {
-        if let Some((link, bonds)) = of_others(twin)? {
+        if let Some((link, bonds)) = find_loaded(twin)? {
             return Ok(Kept {
                 twin,
                 bonds,
@@ -70,7 +71,7 @@ pub fn keep(name: &str, like: Option<&Kept>) -> Result<Kept, Error> {
                     hold: Hold::Own { _loaded: loaded },
                 });
             }
-            // Somebody was faster, or is about to end: looked for again, now or in a moment.
+            // Another process was faster, or is about to end: retry now or shortly.
             Err(Error::LoadedAlready { .. }) if start.elapsed() < MOST_DELAY => {
                 thread::sleep(Duration::from_millis(5));
             }
@@ -81,33 +82,35 @@ pub fn keep(name: &str, like: Option<&Kept>) -> Result<Kept, Error> {
 }
 
 impl Kept {
-    /// What it is.
+    /// The loaded twin.
     pub fn twin(&self) -> &'static Twin {
         self.twin
     }
 
-    /// Whether this process loaded it, so that it goes with this value unless another one keeps it too.
+    /// Whether this process loaded it, so that it is unloaded with this value unless another
+    /// process keeps it too.
     pub fn is_own(&self) -> bool {
         matches!(self.hold, Hold::Own { .. })
     }
 
-    /// Puts a TCP socket into a group of siblings. The numbers are shared by all processes that keep it.
+    /// Puts a TCP socket into a group of siblings. The numbers are shared by all processes that
+    /// keep the twin.
     ///
     /// # Errors
     ///
-    /// [`Error::Map`]: no socket, no privilege.
+    /// [`Error::Map`]: not a socket, or no privilege.
     pub fn join(&self, socket: &impl AsFd, group: Group) -> Result<(), Error> {
         self.bonds.join(socket, group)
     }
 
-    /// How many flows are in bonds now, those of other processes included.
+    /// Number of flows in bonds now, including those of other processes.
     pub fn flows(&self) -> usize {
         self.bonds.flows()
     }
 }
 
-/// The link and the bonds of one that is loaded; nothing if it is not, or in a way in which nobody can find it.
-fn of_others(twin: &Twin) -> Result<Option<(OwnedFd, Bonds)>, Error> {
+/// Link and bonds of a loaded twin; `None` if it is not loaded, or cannot be found.
+fn find_loaded(twin: &Twin) -> Result<Option<(OwnedFd, Bonds)>, Error> {
     if !loaded()?
         .iter()
         .any(|other| other.system_name == twin.system_name)
@@ -121,7 +124,7 @@ fn of_others(twin: &Twin) -> Result<Option<(OwnedFd, Bonds)>, Error> {
         let Ok(operations) = MapHandle::from_map_id(info.map_id) else {
             continue;
         };
-        // libbpf names it after the variable, which is named after the congestion control.
+        // libbpf names the map after the variable, which is named after the congestion control.
         if operations.name() != twin.system_name {
             continue;
         }
@@ -130,7 +133,7 @@ fn of_others(twin: &Twin) -> Result<Option<(OwnedFd, Bonds)>, Error> {
         if fd < 0 {
             continue;
         }
-        // SAFETY: a descriptor that nobody else has.
+        // SAFETY: the descriptor is valid and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let bonds = match bonds_of(&operations) {
             Some(bonds) => bonds,
@@ -138,7 +141,7 @@ fn of_others(twin: &Twin) -> Result<Option<(OwnedFd, Bonds)>, Error> {
                 let name = twin.system_name;
                 return Err(Error::NotShared { name });
             }
-            // Its programs look at no siblings.
+            // Its programs read no siblings.
             None => Bonds::new()?,
         };
         return Ok(Some((fd, bonds)));
@@ -148,8 +151,9 @@ fn of_others(twin: &Twin) -> Result<Option<(OwnedFd, Bonds)>, Error> {
 
 /// The maps that the programs of these operations use.
 fn bonds_of(operations: &MapHandle) -> Option<Bonds> {
-    // The value is the kernel's struct tcp_congestion_ops with the programs' numbers in place of the functions. Other words
-    // of it that look like the number of a program are no matter: it would have to be one of a twin's.
+    // The value is the kernel's struct tcp_congestion_ops with program numbers in place of the
+    // functions. Other words that look like a program number do no harm, unless it is the number of
+    // a twin's program.
     let value = operations.lookup(&0u32.to_ne_bytes(), MapFlags::empty());
     let value = value.ok().flatten()?;
     let words: Vec<u64> = value

@@ -1,4 +1,4 @@
-//! What the windows of TCP sockets do: a record for every acknowledgement that arrives.
+//! A trace of the windows of TCP sockets: a record for every acknowledgment that arrives.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,47 +10,48 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, RingB
 use nix::time::{ClockId, clock_gettime};
 
 use crate::error::Error;
-use crate::load::quietly;
+use crate::load::capture_log;
 use crate::probe::probe;
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trace.bpf.o"));
 
-/// ssthresh before anything set it (TCP_INFINITE_SSTHRESH of include/net/tcp.h).
+/// Initial ssthresh (TCP_INFINITE_SSTHRESH of include/net/tcp.h).
 const INFINITE: u32 = 0x7fff_ffff;
 
-/// How often sockets are looked at again that were not the process's: it may have got them since.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// Interval for rechecking sockets that did not belong to the process: it may have acquired them
+/// since.
+const RECHECK: Duration = Duration::from_millis(500);
 
-/// How long the ring buffer is waited for at once, so that the end of a trace is not missed.
+/// Maximum time of one wait for the ring buffer, so that the end of a trace is noticed.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Records that are taken before the end is thought of, and about as many as the buffer has room for.
-const AT_ONCE: u32 = 4096;
+/// Records read before the end condition is checked; about the capacity of the buffer.
+const BATCH: u32 = 4096;
 const BUFFER: u32 = 40_960;
 
-/// Whose acknowledgements are recorded, in all network namespaces of the system.
+/// Selects the acknowledgments to record, in all network namespaces of the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filter {
-    /// Everybody's.
+    /// All acknowledgments.
     All,
-    /// Those of the sockets that a process has, and of the subflows of its MPTCP connections.
+    /// Those of a process's sockets, and of the subflows of its MPTCP connections.
     Process(u32),
     /// Those of sockets with this port, at either end.
     Port(u16),
-    /// Those of subflows of MPTCP.
+    /// Those of MPTCP subflows.
     Mptcp,
 }
 
-/// What loss recovery is doing (tcp_ca_state of Linux).
+/// State of loss recovery (tcp_ca_state of Linux).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Nothing is wrong.
+    /// No sign of loss.
     Open,
-    /// Something may be lost.
+    /// A loss is possible.
     Disorder,
-    /// The window was reduced by a congestion notification or a local one.
+    /// The window was reduced by a congestion notification or a local event.
     Cwr,
-    /// Lost packets are sent again.
+    /// Lost packets are retransmitted.
     Recovery,
     /// After a retransmission timeout.
     Loss,
@@ -79,42 +80,42 @@ impl State {
     }
 }
 
-/// A socket when an acknowledgement has arrived that it has not worked on yet.
+/// State of a socket when an acknowledgment has arrived, before the socket processes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Since the trace began.
+    /// Time since the trace began.
     pub time: Duration,
-    /// The number of the socket: no other one has it while the system runs.
+    /// The socket's cookie, unique while the system runs.
     pub socket: u64,
     /// Its own address.
     pub local: SocketAddr,
-    /// That of the other end.
+    /// The peer's address.
     pub remote: SocketAddr,
-    /// The token of the MPTCP connection of which it is a subflow.
+    /// The token of its MPTCP connection, if it is a subflow.
     pub token: Option<u32>,
     /// Name of the congestion control on the system.
     pub congestion: String,
     /// Congestion window in packets.
     pub cwnd: u32,
-    /// Slow start threshold in packets; nothing before anything set it.
+    /// Slow start threshold in packets; `None` until it is set.
     pub ssthresh: Option<u32>,
     /// Smoothed round-trip time.
     pub srtt: Duration,
-    /// Retransmission timeout, with what timeouts in a row have made of it.
+    /// Retransmission timeout, including the back-off after repeated timeouts.
     pub rto: Duration,
     /// Packets in flight.
     pub in_flight: u32,
-    /// Packets that have arrived since the connection began, those that were sent again included.
+    /// Packets delivered since the connection began, including retransmissions.
     pub delivered: u32,
-    /// What loss recovery is doing.
+    /// State of loss recovery.
     pub state: State,
 }
 
-/// A trace that runs; it ends with this value.
+/// A running trace; it ends with this value.
 #[derive(Debug)]
 pub struct Trace {
     filter: Filter,
-    /// The kernel's time at the beginning.
+    /// The kernel's time at the start of the trace.
     began: Duration,
     records: MapHandle,
     lost: MapHandle,
@@ -124,7 +125,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Records from now on.
+    /// Starts to record.
     ///
     /// # Errors
     ///
@@ -133,16 +134,16 @@ impl Trace {
         if let Some(missing) = probe().into_iter().next() {
             return Err(Error::Missing(missing));
         }
-        let (started, log) = quietly(|| load(filter));
+        let (started, log) = capture_log(|| load(filter));
         started.map_err(|source| Error::Refused {
-            name: "the trace of acknowledgements",
+            name: "the trace of acknowledgments",
             source,
             log,
         })
     }
 
-    /// Gives records to `each` until `goes_on` says no, which is asked every 50 ms at least; what is in the buffer then
-    /// is still given.
+    /// Passes records to `each` until `goes_on` returns false, which is checked at least every 50
+    /// ms. The records left in the buffer are passed before it returns.
     ///
     /// # Errors
     ///
@@ -152,7 +153,7 @@ impl Trace {
         mut each: impl FnMut(Record),
         mut goes_on: impl FnMut() -> bool,
     ) -> Result<(), Error> {
-        let failed = || Error::map("reading the trace of acknowledgements");
+        let failed = || Error::map("cannot read the trace of acknowledgments");
         let mut owners = match self.filter {
             Filter::Process(pid) => Some(Owners::new(pid, &self.owned)),
             _ => None,
@@ -166,7 +167,7 @@ impl Trace {
                 each(record);
             }
             taken += 1;
-            match taken % AT_ONCE {
+            match taken % BATCH {
                 0 => -libc::EINTR,
                 _ => 0,
             }
@@ -181,7 +182,7 @@ impl Trace {
         while goes_on() {
             is_more(ring.poll(POLL))?;
         }
-        for _ in 0..BUFFER / AT_ONCE {
+        for _ in 0..BUFFER / BATCH {
             if !is_more(ring.consume())? {
                 break;
             }
@@ -189,7 +190,7 @@ impl Trace {
         Ok(())
     }
 
-    /// How many records have found no room in the buffer so far, because they came faster than they were taken.
+    /// Number of records dropped so far because the buffer was full.
     pub fn lost(&self) -> u64 {
         let value = self.lost.lookup(&0u32.to_ne_bytes(), MapFlags::ANY);
         let value = value.ok().flatten().and_then(|value| value.try_into().ok());
@@ -232,27 +233,27 @@ fn load(filter: Filter) -> libbpf_rs::Result<Trace> {
     })
 }
 
-/// Which sockets a process has, as far as it was asked.
+/// The sockets of a process, as far as they have been looked up.
 struct Owners<'a> {
     folder: PathBuf,
-    /// What the program in the kernel knows of it.
-    told: &'a MapHandle,
+    /// The same knowledge in the kernel program.
+    owned: &'a MapHandle,
     known: BTreeMap<u64, bool>,
     looked: Instant,
 }
 
 impl<'a> Owners<'a> {
-    fn new(pid: u32, told: &'a MapHandle) -> Self {
+    fn new(pid: u32, owned: &'a MapHandle) -> Self {
         Self {
             folder: PathBuf::from(format!("/proc/{pid}/fd")),
-            told,
+            owned,
             known: BTreeMap::new(),
             looked: Instant::now(),
         }
     }
 
     fn has(&mut self, inode: u64) -> bool {
-        if self.looked.elapsed() >= LOOK_AGAIN {
+        if self.looked.elapsed() >= RECHECK {
             self.forget();
         }
         if let Some(has) = self.known.get(&inode) {
@@ -261,17 +262,17 @@ impl<'a> Owners<'a> {
         let now = sockets(&self.folder);
         let has = now.contains(&inode);
         self.known.insert(inode, has);
-        // Where this fails, the program asks again.
+        // If this fails, the program asks again.
         let _ = self
-            .told
+            .owned
             .update(&inode.to_ne_bytes(), &[u8::from(has)], MapFlags::ANY);
         has
     }
 
-    /// Sockets that the process did not have can be its own by now.
+    /// Forgets the sockets that did not belong to the process: it may own them by now.
     fn forget(&mut self) {
         for (inode, _) in self.known.iter().filter(|(_, has)| !**has) {
-            let _ = self.told.delete(&inode.to_ne_bytes());
+            let _ = self.owned.delete(&inode.to_ne_bytes());
         }
         self.known.retain(|_, has| *has);
         self.looked = Instant::now();
@@ -291,7 +292,7 @@ fn sockets(folder: &PathBuf) -> BTreeSet<u64> {
     inodes.collect()
 }
 
-/// A record and its inode, as `struct record` of trace.bpf.c has them.
+/// A record and its inode, in the layout of `struct record` of trace.bpf.c.
 fn parse(bytes: &[u8]) -> Option<(Record, u64)> {
     const LENGTH: usize = 24 + 28 + 8 + 48;
     const AF_INET: u16 = 2;
@@ -306,7 +307,7 @@ fn parse(bytes: &[u8]) -> Option<(Record, u64)> {
         let octets: [u8; 16] = bytes[at..at + 16].try_into().expect("sixteen");
         let ip = match family {
             AF_INET => IpAddr::V4(Ipv4Addr::new(octets[0], octets[1], octets[2], octets[3])),
-            // IPv4 in IPv6 clothing is shown as what it is.
+            // Shows an IPv4-mapped address as IPv4.
             _ => Ipv6Addr::from(octets).to_canonical(),
         };
         SocketAddr::new(ip, port)

@@ -1,16 +1,16 @@
-//! The algorithms that there are for the kernel, and how their settings get there.
+//! The algorithms available in the kernel, and the encoding of their settings.
 
 use sumlink_congestion::{BuildError, Parameter, Settings, Value, build, entry};
 
 use crate::error::Error;
 
-/// One algorithm for the kernel.
+/// One algorithm in the kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Twin {
     /// Name of the reference in `sumlink-congestion`.
     pub algorithm: &'static str,
-    /// Name on the system, which `setsockopt(TCP_CONGESTION)` takes: `sl_` and the algorithm's, shortened to
-    /// the 15 bytes that the kernel has for it.
+    /// Name on the system for `setsockopt(TCP_CONGESTION)`: `sl_` and the algorithm's name,
+    /// shortened to the kernel's limit of 15 bytes.
     pub system_name: &'static str,
     /// The compiled program.
     pub(crate) object: &'static [u8],
@@ -18,17 +18,17 @@ pub struct Twin {
     own: &'static [Setting],
 }
 
-/// A setting by its key, and how the program has it.
+/// Key of a setting, and its encoding.
 #[derive(Clone, Copy, Debug)]
 enum Setting {
-    /// A whole number, a time in microseconds, or 0 or 1.
+    /// An integer, a time in microseconds, or 0 or 1.
     Whole(&'static str),
-    /// A number as real.h has it.
+    /// A number in the format of real.h.
     Real(&'static str),
 }
 use Setting::{Real, Whole};
 
-/// Settings that all have, in the order of the macro SETTINGS of window.h.
+/// Settings of all programs, in the order of the macro SETTINGS of window.h.
 const COMMON: [Setting; 2] = [Whole("max_cwnd"), Whole("min_ssthresh")];
 
 macro_rules! twin {
@@ -42,7 +42,7 @@ macro_rules! twin {
     };
 }
 
-/// All of them. To add one: a file in `src/bpf`, and a line here.
+/// All twins. To add one, add a file in `src/bpf` and a line here.
 pub const TWINS: &[Twin] = &[
     twin!("uncoupled", "sl_uncoupled", "uncoupled", &[]),
     twin!("coupled", "sl_coupled", "coupled", &[]),
@@ -136,7 +136,7 @@ impl Setting {
 }
 
 impl Twin {
-    /// Uncoupled, whose answers get lost on the way to the kernel.
+    /// Uncoupled, with answers that do not reach the kernel.
     pub(crate) const fn forgetful() -> Self {
         twin!("uncoupled", "sl_forgetful", "forgetful", &[])
     }
@@ -144,14 +144,14 @@ impl Twin {
 
 #[cfg(test)]
 impl Twin {
-    /// One that no verifier takes.
+    /// A program that the verifier rejects.
     pub(crate) const fn refused() -> Self {
         twin!("uncoupled", "sl_refused", "refused", &[])
     }
 }
 
 impl Twin {
-    /// The twin of that algorithm, by the algorithm's name or by the one on the system.
+    /// The twin of that algorithm, by the name of the algorithm or on the system.
     ///
     /// # Errors
     ///
@@ -166,12 +166,13 @@ impl Twin {
         })
     }
 
-    /// Whether it looks at its siblings.
+    /// Whether it depends on the state of its siblings.
     pub fn is_coupled(&self) -> bool {
         entry(self.algorithm).is_some_and(|entry| entry.info.coupled)
     }
 
-    /// What can be set on it: what can be on the algorithm, without what the kernel decides for every socket.
+    /// Its parameters: those of the algorithm, except for those that the kernel fixes for all
+    /// sockets.
     pub fn parameters(&self) -> Vec<Parameter> {
         let entry = entry(self.algorithm).expect("every twin has its reference");
         let mut all = entry.parameters();
@@ -179,7 +180,7 @@ impl Twin {
         all
     }
 
-    /// Whether it can be loaded with these settings.
+    /// Checks that it can be loaded with these settings.
     ///
     /// # Errors
     ///
@@ -192,7 +193,7 @@ impl Twin {
         COMMON.into_iter().chain(self.own.iter().copied())
     }
 
-    /// Why that is none of the parameters that can be set on it.
+    /// The reason for which that key cannot be set.
     fn refuse(&self, key: &str, parameters: &[Parameter]) -> Error {
         let entry = entry(self.algorithm).expect("every twin has its reference");
         let known = parameters.iter().map(|one| one.key);
@@ -210,7 +211,7 @@ impl Twin {
         })
     }
 
-    /// The settings as the program reads them: eight bytes each.
+    /// The settings in the program's format: eight bytes each.
     pub(crate) fn encode(&self, settings: &Settings) -> Result<Vec<u8>, Error> {
         let parameters = self.parameters();
         for key in settings.keys() {
@@ -218,7 +219,7 @@ impl Twin {
                 return Err(self.refuse(key, &parameters));
             }
         }
-        // The reference knows kinds and ranges.
+        // The reference checks kinds and ranges.
         build(self.algorithm, settings)?;
         let value = |setting: Setting| {
             let key = setting.key();
@@ -233,7 +234,7 @@ impl Twin {
     }
 }
 
-/// Numbers as they are, times in microseconds, flags as 0 and 1.
+/// Numbers unchanged, times in microseconds, flags as 0 and 1.
 fn whole(value: Value) -> u64 {
     match value {
         Value::Number(number) => number as u64,
@@ -242,7 +243,8 @@ fn whole(value: Value) -> u64 {
     }
 }
 
-/// A number as real.h has it, rounded to its 32 bits of mantissa; those that are not above zero are zero.
+/// A number in the format of real.h, rounded to its 32 bits of mantissa; numbers not above zero
+/// become zero.
 fn real(number: f64) -> u64 {
     const BIAS: i64 = 8192;
     // The number is 1.f * 2^exponent; the highest of the 32 bits is the 1.
@@ -263,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_twin_has_a_reference_and_a_name_that_the_kernel_takes() {
+    fn every_twin_has_a_reference_and_a_valid_kernel_name() {
         for twin in TWINS {
             assert_eq!(twin.parameters().len(), COMMON.len() + twin.own.len());
             assert!(twin.system_name.len() < 16, "TCP_CA_NAME_MAX");
@@ -297,17 +299,20 @@ mod tests {
             Twin::of("vegas")
                 .expect_err("none")
                 .to_string()
-                .starts_with("there is no congestion control \"vegas\" for the kernel; there are: uncoupled, coupled, ")
+                .starts_with(
+                    "no congestion control \"vegas\" for the kernel; available: \
+                    uncoupled, coupled, "
+                )
         );
     }
 
     #[test]
-    fn numbers_that_need_not_be_whole_keep_32_bits() {
+    fn fractional_numbers_keep_32_bits() {
         assert_eq!(real(0.0), 0);
         assert_eq!(real(1.0), 8161 << 32 | 1 << 31);
         // 3/32, exactly
         assert_eq!(real(0.09375), 8157 << 32 | 3 << 30);
-        // The next one that there is
+        // The next representable number
         assert_eq!(real(1.0 - 1e-12), real(1.0));
         for number in [0.01, 0.1, 0.3, 10.0, 999.9] {
             let bits = real(number);
@@ -317,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_stand_in_the_order_of_the_program() {
+    fn settings_follow_the_order_of_the_program() {
         let settings = Settings::default()
             .with("min_ssthresh", "7")
             .expect("valid");

@@ -1,6 +1,6 @@
-//! The kernel's arithmetic, in the kernel, against floating point.
+//! The arithmetic of the kernel programs, run in the kernel, against floating point.
 //!
-//! As `loopback.rs` it needs root, unless `SUMLINK_SKIP_BPF=1` is set.
+//! Like `loopback.rs` it needs root, unless `SUMLINK_SKIP_BPF=1` is set.
 
 #![allow(clippy::print_stderr, reason = "a test")]
 
@@ -8,7 +8,7 @@ use libbpf_rs::{Object, ObjectBuilder, ProgramInput};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/arithmetic.bpf.o"));
 
-/// By which part of its result an operation may round down.
+/// Relative error by which an operation may round down.
 const ERROR: f64 = 1.0 / (1u64 << 31) as f64;
 
 /// Mantissa and exponent.
@@ -73,16 +73,16 @@ fn numbers() -> Vec<Number> {
 }
 
 #[test]
-fn every_operation_rounds_down_by_less_than_it_says() {
+fn every_operation_rounds_down_within_its_bound() {
     if std::env::var_os("SUMLINK_SKIP_BPF").is_some_and(|value| value == "1") {
         eprintln!("skipped because SUMLINK_SKIP_BPF=1");
         return;
     }
     let arithmetic = Arithmetic::load();
-    // The operands of two-sided operations are rounded themselves first: what they are then is what counts.
+    // The operands of binary operations are rounded first, and the rounded values are used.
     let rounded = |number| arithmetic.calculate('=', number, (0, 0));
     let holds = |found: f64, exact: f64, what: &dyn Fn() -> String| {
-        // f64 has 53 bits: its own rounding is far below what is asked for.
+        // f64 has 53 bits: its own rounding is far below the required precision.
         let slack = exact * 1e-15;
         assert!(
             found <= exact + slack && found >= exact * (1.0 - ERROR) - slack,

@@ -1,7 +1,8 @@
-//! Every congestion control on this machine's kernel: loaded, chosen by a socket that moves bytes, and unloaded.
+//! Every congestion control on this machine's kernel: loaded, chosen by a socket that moves bytes,
+//! and unloaded.
 //!
-//! They need root and Linux 6.4 or later; without it they fail, unless `SUMLINK_SKIP_BPF=1` is set. Names of congestion
-//! controls are the system's, so that the tests take turns.
+//! These tests need root and Linux 6.4 or later and fail without, unless `SUMLINK_SKIP_BPF=1` is
+//! set. Names of congestion controls are unique per system, so the tests run one at a time.
 
 #![allow(clippy::print_stderr, reason = "a test")]
 
@@ -27,12 +28,12 @@ use sumlink_kernel::{
 
 const BYTES: usize = 10_000_000;
 
-/// How long the kernel may take for anything.
+/// Time limit for any operation of the kernel.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 static TURN: Mutex<()> = Mutex::new(());
 
-/// One test at a time; nothing if these tests are to be left out.
+/// The lock for running one test at a time; `None` if these tests are skipped.
 fn turn() -> Option<MutexGuard<'static, ()>> {
     if std::env::var_os("SUMLINK_SKIP_BPF").is_some_and(|value| value == "1") {
         eprintln!("skipped because SUMLINK_SKIP_BPF=1");
@@ -66,14 +67,14 @@ fn chosen(socket: &TcpStream) -> String {
     name.trim_end_matches('\0').to_owned()
 }
 
-/// A connection over loopback: who connected, who accepted.
+/// A connection over loopback: the connecting and the accepting end.
 fn connection() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let connected = TcpStream::connect(listener.local_addr().expect("bound")).expect("loopback");
     (connected, listener.accept().expect("a connection").0)
 }
 
-/// A byte there and one back, which carries the acknowledgement.
+/// A byte there and one back, which carries the acknowledgment.
 fn exchange(mut from: &TcpStream, mut to: &TcpStream) {
     from.write_all(b"x").expect("writes");
     to.read_exact(&mut [0]).expect("reads");
@@ -111,7 +112,7 @@ fn each_is_loaded_chosen_moves_bytes_and_is_unloaded() {
         drop(guard);
         assert!(
             loaded().expect("a list").is_empty(),
-            "{name} is still there"
+            "{name} is still loaded"
         );
         let (late, _) = connection();
         let error = choose(&late, name).expect_err("it is gone");
@@ -120,7 +121,7 @@ fn each_is_loaded_chosen_moves_bytes_and_is_unloaded() {
 }
 
 #[test]
-fn what_sockets_use_works_until_they_close_and_goes_then() {
+fn a_used_twin_works_until_its_sockets_close_and_is_then_unloaded() {
     let Some(_turn) = turn() else { return };
     let before = Ours::now();
     for twin in TWINS {
@@ -131,7 +132,7 @@ fn what_sockets_use_works_until_they_close_and_goes_then() {
         drop((guard, bonds));
         assert_eq!(chosen(&sockets.0), twin.system_name);
         let (late, _) = connection();
-        choose(&late, twin.system_name).expect_err("nobody else can choose it");
+        choose(&late, twin.system_name).expect_err("it is gone");
         transfer(sockets);
     }
     before.wait_for();
@@ -146,17 +147,17 @@ fn nothing_is_loaded_twice() {
         let again = load(twin.system_name, &Settings::default(), &bonds).expect_err("it is loaded");
         assert_eq!(
             again.to_string(),
-            format!("{} is loaded already", twin.system_name)
+            format!("{} is already loaded", twin.system_name)
         );
     }
 }
 
 #[test]
-fn a_kernel_that_does_not_describe_its_types_is_told_and_given_nothing() {
+fn missing_type_information_is_reported_and_nothing_is_loaded() {
     let Some(_turn) = turn() else { return };
     let before = Ours::now();
     let without_btf = || {
-        // The thread alone sees an empty folder in the place of the kernel's types.
+        // Only this thread sees an empty folder in place of the kernel's types.
         unshare(CloneFlags::CLONE_NEWNS).expect("a mount namespace");
         let none = None::<&str>;
         let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
@@ -209,7 +210,7 @@ fn a_thousand_connections_leave_nothing_behind() {
     for (number, twin) in (0..1000u64).zip(TWINS.iter().cycle()) {
         let (from, to) = connection();
         choose(&from, twin.system_name).expect("it can be chosen");
-        // More in each group than see each other.
+        // More sockets in each group than see each other.
         bonds
             .join(&from, Group::new(1 + number / 20).expect("a number"))
             .expect("joins");
@@ -226,7 +227,7 @@ fn a_thousand_connections_leave_nothing_behind() {
     before.wait_for();
 }
 
-/// Maps and programs of twins that the kernel holds, by their numbers.
+/// Maps and programs of twins in the kernel, by their numbers.
 #[derive(Debug, PartialEq)]
 struct Ours(BTreeSet<(String, u32)>);
 
@@ -236,7 +237,8 @@ impl Ours {
         let programs = ProgInfoIter::default()
             .filter(|program| program.ty == ProgramType::StructOps)
             .map(|program| (program.name, program.id));
-        // Programs have the names of the kernel's functions for congestion controls, shared maps begin with sl_.
+        // Programs have the names of the kernel's functions for congestion controls; shared maps
+        // begin with sl_.
         let functions = ["init", "release", "cong_avoid", "ssthresh", "pkts_acked"];
         let all = maps
             .chain(programs)
@@ -245,8 +247,8 @@ impl Ours {
         Self(all.filter(|(name, _)| is_ours(name)).collect())
     }
 
-    /// Waits until nothing is there any more that was not there then. The kernel frees maps and programs when nothing on another
-    /// processor can use them.
+    /// Waits until only the recorded objects are left. The kernel frees maps and programs once no
+    /// other processor can use them.
     fn wait_for(&self) {
         let start = Instant::now();
         loop {
@@ -262,7 +264,7 @@ impl Ours {
 }
 
 #[test]
-fn each_makes_subflows_of_mptcp_siblings_and_is_unloaded() {
+fn each_makes_mptcp_subflows_siblings_and_is_unloaded() {
     let Some(_turn) = turn() else { return };
     let before = Ours::now();
     for twin in TWINS {
@@ -284,10 +286,10 @@ fn each_makes_subflows_of_mptcp_siblings_and_is_unloaded() {
     before.wait_for();
 }
 
-/// In a network of its own, which goes with the thread that calls this.
+/// Runs in a new network namespace, which ends with the calling thread.
 fn transfer_over_two_subflows(congestion: &str, bonds: &Bonds) {
     unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
-    // Seconds that a closed connection keeps its subflows.
+    // Seconds for which a closed connection keeps its subflows.
     fs::write("/proc/sys/net/mptcp/close_timeout", "1").expect("a sysctl of Linux 6.5");
     ip("link set lo up");
     ip("mptcp limits set subflow 1 add_addr_accepted 1");
@@ -334,7 +336,7 @@ fn ip(arguments: &str) {
     assert!(status.expect("ip starts").success(), "ip {arguments}");
 }
 
-/// A BPF file system that goes with the test.
+/// A BPF file system that is unmounted with the test.
 struct BpfFs(tempfile::TempDir);
 
 impl BpfFs {
@@ -354,7 +356,7 @@ impl Drop for BpfFs {
 }
 
 #[test]
-fn what_is_pinned_stays_until_it_is_unloaded() {
+fn a_pinned_twin_stays_until_it_is_unloaded() {
     let Some(_turn) = turn() else { return };
     let bpf = BpfFs::mount();
     let folder = bpf.0.path().join("sumlink");
@@ -381,7 +383,7 @@ fn what_is_pinned_stays_until_it_is_unloaded() {
     pins.load("lia", &wrong).expect_err("out of range");
     assert_eq!(names(), ["uncoupled", "lia"]);
 
-    // Both share the maps with whoever opens them.
+    // Both share the maps with every process that opens them.
     let bonds = pins.bonds().expect("maps");
     let (from, to) = connection();
     choose(&from, "sl_lia").expect("it can be chosen");
@@ -393,7 +395,7 @@ fn what_is_pinned_stays_until_it_is_unloaded() {
     pins.unload("lia").expect("unloads");
     assert_eq!(names(), ["uncoupled"]);
     pins.unload("uncoupled").expect("unloads");
-    assert!(!folder.exists(), "the last one takes the folder along");
+    assert!(!folder.exists(), "the folder goes with the last pin");
     assert!(loaded().expect("a list").is_empty());
     let gone = pins.unload("lia").expect_err("nothing is loaded");
     assert!(
@@ -413,7 +415,7 @@ fn without_a_bpf_file_system_nothing_is_pinned() {
     assert!(loaded().expect("a list").is_empty());
 }
 
-/// Waits until nothing of ours is loaded.
+/// Waits until none of the twins is loaded.
 fn until_nothing_is_loaded() {
     let start = Instant::now();
     while !loaded().expect("a list").is_empty() {
@@ -427,7 +429,7 @@ fn until_nothing_is_loaded() {
 }
 
 #[test]
-fn whoever_wants_the_same_shares_it_until_the_last_one_ends() {
+fn processes_share_a_twin_until_the_last_one_ends() {
     let Some(_turn) = turn() else { return };
     let first = keep("lia", None).expect("loads");
     let second = keep("sl_lia", None).expect("shares");
@@ -453,7 +455,7 @@ fn whoever_wants_the_same_shares_it_until_the_last_one_ends() {
 }
 
 #[test]
-fn what_a_process_keeps_outlives_its_pin() {
+fn a_kept_twin_outlives_its_pin() {
     let Some(_turn) = turn() else { return };
     let bpf = BpfFs::mount();
     let pins = Pins::at(bpf.0.path().join("sumlink"));
@@ -466,7 +468,7 @@ fn what_a_process_keeps_outlives_its_pin() {
     until_nothing_is_loaded();
 }
 
-/// What a trace has recorded of a transfer.
+/// The records of a trace of a transfer.
 fn traced(filter: impl Fn(&TcpStream) -> Filter) -> (SocketAddr, Vec<Record>) {
     let sockets = connection();
     let trace = Trace::start(filter(&sockets.0)).unwrap_or_else(|error| match error {
@@ -474,7 +476,7 @@ fn traced(filter: impl Fn(&TcpStream) -> Filter) -> (SocketAddr, Vec<Record>) {
         error => panic!("{error}"),
     });
     let address = sockets.0.local_addr().expect("bound");
-    // Taken meanwhile: a fast loopback has more acknowledgements than the buffer has room for.
+    // Read concurrently: a fast loopback has more acknowledgments than fit the buffer.
     let (mut records, moving) = (Vec::new(), thread::spawn(move || transfer(sockets)));
     trace
         .follow(|record| records.push(record), || !moving.is_finished())
@@ -485,7 +487,7 @@ fn traced(filter: impl Fn(&TcpStream) -> Filter) -> (SocketAddr, Vec<Record>) {
 }
 
 #[test]
-fn a_trace_has_every_acknowledgement_of_a_port_and_no_other() {
+fn a_trace_has_exactly_the_acknowledgments_of_a_port() {
     let Some(_turn) = turn() else { return };
     let (address, records) =
         traced(|socket| Filter::Port(socket.local_addr().expect("bound").port()));
@@ -523,7 +525,7 @@ fn a_trace_has_every_acknowledgement_of_a_port_and_no_other() {
 }
 
 #[test]
-fn a_trace_of_a_process_has_its_sockets_and_no_others() {
+fn a_trace_of_a_process_has_exactly_its_sockets() {
     let Some(_turn) = turn() else { return };
     let (address, records) = traced(|_| Filter::Process(std::process::id()));
     assert!(records.iter().any(|record| record.local == address));

@@ -1,4 +1,4 @@
-//! The client's addresses on the links, as they come and go.
+//! The client's addresses on the links, which may change.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,16 +6,16 @@ use crate::error::LabError;
 use crate::netns::NamespaceHandle;
 use crate::topology::{self, FIRST_HOST, Kernel};
 
-/// The highest host number of an address; the next one after it is the first again.
+/// The highest host number of an address; the first one follows it.
 const LAST_HOST: u8 = 250;
 
-/// Gives addresses to the client's ends and takes them away.
+/// Adds and removes addresses of the client's ends.
 #[derive(Debug)]
 pub(crate) struct Addresses {
     client: NamespaceHandle,
     kernel: Kernel,
     links: Vec<String>,
-    /// The host number that each link's address has, or had before it was taken.
+    /// The host number of each link's current or last address.
     hosts: Mutex<Vec<u8>>,
 }
 
@@ -30,24 +30,24 @@ impl Addresses {
         }
     }
 
-    /// The link's end has been made anew, with its first address.
+    /// The link's end was recreated, with its first address.
     pub(crate) fn made_anew(&self, link: usize) {
         self.set(link, |_| FIRST_HOST);
     }
 
-    /// Takes all addresses of the link away; the carrier stays.
+    /// Removes all addresses of the link; the carrier stays on.
     pub(crate) fn take(&self, link: usize) -> Result<(), LabError> {
         self.client
             .ip_batch(format!("addr flush dev {}\n", self.links[link]))
     }
 
-    /// Gives back what the link had.
+    /// Restores the link's last addresses.
     pub(crate) fn give_back(&self, link: usize) -> Result<(), LabError> {
         let host = self.set(link, |host| host);
         self.client.ip_batch(self.batch(link, host))
     }
 
-    /// The next addresses that the link gets are others.
+    /// Makes the link's next addresses different ones.
     pub(crate) fn choose_others(&self, link: usize) {
         self.set(link, |host| match host {
             LAST_HOST => FIRST_HOST,
@@ -55,7 +55,7 @@ impl Addresses {
         });
     }
 
-    /// Gives the link other addresses in place of those it has.
+    /// Replaces the link's addresses by different ones.
     pub(crate) fn renew(&self, link: usize) -> Result<(), LabError> {
         self.choose_others(link);
         let host = self.set(link, |host| host);

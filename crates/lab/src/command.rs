@@ -1,4 +1,4 @@
-//! The verbs of `sumlink lab`.
+//! The subcommands of `sumlink-lab`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -18,17 +18,17 @@ use crate::scenario::Scenario;
 use crate::self_test::{self, SelfTestOptions};
 use crate::topology::Side;
 use crate::traffic::TrafficCommand;
-use crate::units::format_rate;
 use crate::video::{self, VideoOptions};
 use crate::{control, demo, list, netns, report, rundir, shell, signals, traffic};
+use sumlink_settings::units::format_rate;
 
-/// What `sumlink lab` can do.
+/// What `sumlink-lab` can do.
 #[derive(Debug, Subcommand)]
 pub enum LabCommand {
     /// Make emulated links between two network namespaces and run a command there, or a shell
     #[command(
-        after_help = "Examples:\n  sumlink lab shell scenarios/unequal-queue.toml\n\n  \
-                      sumlink lab shell --link wifi:rate=60mbit,delay=10ms \\\n    \
+        after_help = "Examples:\n  sumlink-lab shell scenarios/unequal-queue.toml\n\n  \
+                      sumlink-lab shell --link wifi:rate=60mbit,delay=10ms \\\n    \
                       --link wigig:rate=180mbit,loss=5% -- ping -c 3 -I wigig 10.99.0.1"
     )]
     Shell {
@@ -123,14 +123,14 @@ pub enum LabCommand {
         #[arg(long)]
         json: bool,
     },
-    /// The programs that make the traffic of a run; `lab run` calls them
+    /// The programs that make the traffic of a run; `sumlink-lab run` calls them
     #[command(hide = true, subcommand)]
     Traffic(TrafficCommand),
     /// Remove what laboratories whose owner was killed have left behind
     Clean,
     /// Make a page of results, DIR/report.html: tables and figures, each also as SVG and CSV in DIR/figures
     Report {
-        /// Where `lab run` wrote the results: its --out, or one scenario's directory in it
+        /// Where `sumlink-lab run` wrote the results: its --out, or one scenario's directory in it
         #[arg(value_name = "DIR")]
         directory: PathBuf,
     },
@@ -147,7 +147,7 @@ pub enum LabCommand {
 }
 
 impl LabCommand {
-    /// Whether this verb was asked to print JSON.
+    /// Whether the subcommand prints JSON.
     pub fn json(&self) -> bool {
         match self {
             Self::Status { json, .. } | Self::List { json, .. } | Self::Check { json, .. } => *json,
@@ -161,8 +161,8 @@ impl LabCommand {
     }
 }
 
-/// Carries out a verb. Call it before the process starts threads: without root it moves into a user
-/// namespace, which the kernel refuses to a process with several.
+/// Runs a subcommand. Call it before the process starts threads: without root it moves into a user
+/// namespace, which the kernel allows only to a single-threaded process.
 pub fn run(command: LabCommand) -> Result<(), LabError> {
     match command {
         LabCommand::Shell {
@@ -225,7 +225,7 @@ pub fn run(command: LabCommand) -> Result<(), LabError> {
             settings,
             lab,
         } => {
-            // A mistake is better reported here than by the laboratory.
+            // Errors are reported here, with more detail than the laboratory could give.
             for setting in &settings {
                 LinkChange::parse_for(&link, setting)?;
             }
@@ -265,7 +265,7 @@ pub fn run(command: LabCommand) -> Result<(), LabError> {
     }
 }
 
-/// A setting as the laboratory understands it, which is in another directory.
+/// A setting with absolute paths, since the laboratory's working directory is different.
 fn from_anywhere(setting: &str) -> Result<String, LabError> {
     match setting.split_once('=') {
         Some((key, path)) if key.ends_with("trace") => {
@@ -273,7 +273,7 @@ fn from_anywhere(setting: &str) -> Result<String, LabError> {
             let path = path.to_string_lossy();
             if path.contains(char::is_whitespace) {
                 return Err(LabError::Usage(format!(
-                    "'{path}': a running laboratory takes no path with a space in it; use a link to the file"
+                    "'{path}': a running laboratory accepts no path that contains a space; use a link to the file"
                 )));
             }
             Ok(format!("{key}={path}"))
@@ -282,13 +282,13 @@ fn from_anywhere(setting: &str) -> Result<String, LabError> {
     }
 }
 
-/// Signals are watched from before the first thread on, and namespaces are made possible.
+/// Blocks signals before the first thread starts, and makes namespaces available.
 fn prepare() -> Result<(), LabError> {
     netns::become_able()?;
     signals::watch()
 }
 
-/// The control socket of the laboratory that is meant.
+/// The control socket of the selected laboratory.
 fn socket(lab: Option<&str>) -> Result<PathBuf, LabError> {
     match (lab, std::env::var_os(crate::ENV_CONTROL)) {
         (None, Some(path)) => Ok(PathBuf::from(path)),
@@ -338,7 +338,7 @@ fn status(lab: Option<&str>, json: bool) -> Result<(), LabError> {
     }
     say!("emulator: {health}");
     if let Some(objection) = health.objection() {
-        say!("figures measured meanwhile say nothing about the links: {objection}");
+        say!("figures measured in this time do not reflect the links: {objection}");
     }
     Ok(())
 }

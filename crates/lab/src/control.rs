@@ -1,4 +1,4 @@
-//! The control socket: changing links from scripts while they run.
+//! The control socket, through which scripts change links at run time.
 //!
 //! A client sends lines and gets one line back for each: `ok`, `ok JSON`, or `error REASON`.
 //!
@@ -22,12 +22,12 @@ use crate::error::LabError;
 use crate::health::Health;
 use crate::laboratory::{Inner, LinkStatus};
 
-/// The longest line that is read.
+/// Maximum length of a line.
 const MAX_LINE: u64 = 4096;
-/// How long a client may take to send a line or to take an answer.
+/// Time limit for a client to send a line or to read an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What `status` answers.
+/// The answer to `status`.
 #[derive(Serialize)]
 struct Status {
     links: Vec<LinkStatus>,
@@ -35,7 +35,7 @@ struct Status {
     emulator: Health,
 }
 
-/// Serves the control socket on a thread of its own until dropped.
+/// Serves the control socket on a separate thread until dropped.
 #[derive(Debug)]
 pub(crate) struct ControlServer {
     path: PathBuf,
@@ -53,7 +53,7 @@ impl ControlServer {
                 if stop.load(Ordering::Acquire) {
                     return;
                 }
-                // One client at a time; one that goes away early is its own business.
+                // One client at a time; a client that disconnects early needs no handling.
                 if let Err(error) = serve(stream, &lab, &stop) {
                     tracing::debug!("control socket: {error}");
                 }
@@ -74,7 +74,7 @@ impl ControlServer {
 impl Drop for ControlServer {
     fn drop(&mut self) {
         self.stopping.store(true, Ordering::Release);
-        // Wakes the thread up; if that fails it has no socket to wait on any more.
+        // Wakes the thread up; if this fails, the thread has no socket left to wait on.
         let woken = UnixStream::connect(&self.path).is_ok();
         if let Some(thread) = self.thread.take().filter(|_| woken) {
             let _ = thread.join();
@@ -92,7 +92,7 @@ fn serve(stream: UnixStream, lab: &Inner, stop: &AtomicBool) -> io::Result<()> {
             return Ok(());
         }
         if !line.ends_with('\n') {
-            return (&stream).write_all(b"error the line is cut short or too long\n");
+            return (&stream).write_all(b"error incomplete or overlong line\n");
         }
         let answer = match execute(line.trim(), lab) {
             Ok(json) if json.is_empty() => "ok\n".to_owned(),
@@ -127,7 +127,7 @@ fn execute(line: &str, lab: &Inner) -> Result<String, LabError> {
     }
 }
 
-/// Sends one line to a control socket and returns what comes behind `ok`.
+/// Sends one line to a control socket and returns the text after `ok`.
 pub(crate) fn ask(socket: &Path, line: &str) -> Result<String, LabError> {
     let talk = || -> io::Result<String> {
         let mut stream = UnixStream::connect(socket)?;
@@ -143,7 +143,7 @@ pub(crate) fn ask(socket: &Path, line: &str) -> Result<String, LabError> {
         ("error", reason) => Err(LabError::Usage(reason.to_owned())),
         _ => Err(LabError::system(
             "asking the laboratory",
-            "it ended before it answered",
+            "it exited before it answered",
         )),
     }
 }

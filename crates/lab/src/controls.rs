@@ -1,11 +1,12 @@
-//! Congestion controls that are ours: loaded for as long as a laboratory needs them.
+//! sumlink's congestion controls, loaded for the lifetime of a laboratory.
 
 use sumlink_kernel::{Kept, Twin, keep, probe};
 use sumlink_transport::socket::{SocketError, check_congestion};
 
 use crate::error::LabError;
 
-/// The name by which the kernel knows a congestion control, and what keeps it loaded if it is one of ours.
+/// The kernel's name of a congestion control, and for one of sumlink's a handle that keeps it
+/// loaded.
 pub(crate) fn prepare(name: &str) -> Result<(String, Option<Kept>), LabError> {
     let Some(twin) = ours(name) else {
         return Ok((name.to_owned(), None));
@@ -17,14 +18,15 @@ pub(crate) fn prepare(name: &str) -> Result<(String, Option<Kept>), LabError> {
     Ok((twin.system_name.to_owned(), Some(kept)))
 }
 
-/// Why one of ours cannot be used here. Whether the kernel's own can, the kernel says when it is asked for one.
+/// Why one of sumlink's congestion controls is not available. The kernel reports missing ones of
+/// its own when they are requested.
 pub(crate) fn missing(name: &str) -> Option<String> {
     ours(name)?;
     let missing = probe().into_iter().next()?;
     Some(format!("congestion control '{name}': {missing}"))
 }
 
-/// One of ours, unless the kernel has one of that name by itself.
+/// sumlink's congestion control of that name, unless the kernel has one with the same name.
 fn ours(name: &str) -> Option<&'static Twin> {
     let twin = Twin::of(name).ok()?;
     let is_kernels = twin.system_name != name
@@ -40,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_has_needs_nothing() {
+    fn controls_of_the_kernel_need_no_preparation() {
         let (name, kept) = prepare("reno").unwrap();
         assert_eq!((name.as_str(), kept.is_none()), ("reno", true));
         assert_eq!(missing("reno"), None);

@@ -1,16 +1,17 @@
-//! A picture of what an edge node does with a flow: the sender's window and round-trip time, duplicate acknowledgements that
-//! are held and for how long, and the node's queues, over time.
+//! A chart of an edge node's handling of a flow: over time the sender's window and round-trip time,
+//! the number and holding time of duplicate acknowledgments, and the node's queues.
 //!
-//! It is drawn from the lines `flow` and `queue` of a trace of `sumlink lab run --trace` or `sumlink sim run --trace`.
+//! It is drawn from the lines `flow` and `queue` of a trace of `sumlink-lab run --trace` or
+//! `sumlink-lab sim run --trace`.
 
 use std::collections::BTreeMap;
 use std::io::BufRead;
 
 use serde::Deserialize;
 
-use crate::plot::{Anchor, Axis, Ink, Svg, draw_panel, short, shortened, thinned};
+use sumlink_plot::{Anchor, Axis, Ink, Svg, draw_panel, short, shortened, thinned};
 
-/// A line of a trace; what is not of these two events is passed over.
+/// A line of a trace; other events are ignored.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Line {
@@ -33,16 +34,16 @@ enum Line {
     Other,
 }
 
-/// Values over seconds.
+/// Values over time in seconds.
 type Values = Vec<(f64, f64)>;
 
-/// What was seen of a connection.
+/// The samples of a connection.
 #[derive(Debug, Default)]
 struct Flow {
-    /// Thousands of bytes.
+    /// In kilobytes.
     cwnd: Values,
     in_flight: Values,
-    /// Milliseconds.
+    /// In milliseconds.
     srtt: Values,
     /// P and PH^a.
     duplicates: Values,
@@ -51,7 +52,7 @@ struct Flow {
     held: Values,
 }
 
-/// Lines of one unit, below each other.
+/// Lines with the same unit.
 struct Panel<'a> {
     unit: &'a str,
     lines: Vec<(&'a str, Ink, &'a Values)>,
@@ -69,12 +70,12 @@ const HEIGHT: f64 = 110.0;
 const GAP: f64 = 16.0;
 const BELOW: f64 = 34.0;
 
-/// The picture of a trace, as SVG; nothing if it tells of no connection through an edge node. `links` are the links' names, in
-/// their order. Of several connections the one is drawn that was seen most often.
+/// Draws a trace as SVG; `None` if it contains no connection through an edge node. `links` lists
+/// the links' names in order. Of several connections, the one with the most samples is drawn.
 ///
 /// # Errors
 ///
-/// The trace cannot be read, or a line of it is none; with its number.
+/// Returns an error if the trace cannot be read or a line is invalid, with the number of the line.
 pub fn edge_timeline(
     trace: impl BufRead,
     links: &[String],
@@ -174,7 +175,8 @@ fn draw(
         unit: "packets",
         lines: queues.iter().map(of_link).collect(),
     });
-    // What nothing was ever seen of is no panel; an average without any duplicate is the one of the beginning.
+    // Panels without samples are omitted; an average without any duplicate is only the initial
+    // value.
     panels.retain(|panel| {
         let is_seen = |values: &Values| values.iter().any(|(_, value)| *value > 0.0);
         let lines = panel.lines.iter();
@@ -277,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_always_nothing_has_no_panel_and_of_several_connections_one_is_shown() {
+    fn empty_panels_are_omitted_and_one_connection_is_shown() {
         let one = flow(0, 0, 0).replace("\"held_us\":300", "\"held_us\":0");
         let other = |ms| flow(1, ms, 0).replace("\"held_us\":300", "\"held_us\":0");
         let svg = picture(&(one + &other(0) + &other(10)));
@@ -288,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_without_connections_is_no_picture_and_a_broken_one_an_error() {
+    fn a_trace_without_connections_has_no_chart_and_an_invalid_one_is_an_error() {
         assert_eq!(edge_timeline(queue(1, 0, 1).as_bytes(), &[], ""), Ok(None));
         let broken = flow(0, 1, 1) + "{\"t_ns\":1,";
         let error = edge_timeline(broken.as_bytes(), &[], "").unwrap_err();

@@ -1,8 +1,8 @@
 //! The emulator: one thread that carries the packets of all links, one by one.
 //!
-//! It reads what the kernel sends to one end's interface, puts it through a
-//! [`Network`](sumlink_link::Network) and writes what comes out to the other end's. Nothing here knows
-//! addresses or namespaces.
+//! It reads packets that the kernel sends to one end's interface, passes them through a
+//! [`Network`](sumlink_link::Network) and writes them to the other end's interface. It is
+//! independent of addresses and namespaces.
 
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
@@ -35,7 +35,7 @@ mod segment;
 mod series;
 mod worker;
 
-/// What is emulated of one link at a moment.
+/// The state of an emulated link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LinkReport {
     pub(crate) state: InterfaceState,
@@ -48,11 +48,11 @@ pub(crate) struct LinkReport {
 enum Message {
     /// Apply to the link of that number.
     Change(usize, LinkChange),
-    /// New ends for a link: client, server. `None` takes them away.
+    /// New ends for a link: client, server. `None` removes them.
     Replace(usize, Option<[Tun; 2]>),
-    /// Now is time zero of the timeline and of the series.
+    /// Set time zero of the timeline and of the series to now.
     Begin,
-    /// Count lateness and CPU time from now on.
+    /// Restart the measurement of lateness and CPU time.
     ResetHealth,
     /// Report links and health.
     Report(Sender<(Vec<LinkReport>, Health)>),
@@ -65,13 +65,13 @@ enum Message {
 #[derive(Debug)]
 pub(crate) struct Emulator {
     messages: Sender<Message>,
-    /// Writing a byte makes the thread look at its messages.
+    /// Writing a byte makes the thread read its messages.
     wake: UnixStream,
     thread: Option<thread::JoinHandle<()>>,
 }
 
 impl Emulator {
-    /// Starts with the links of the description, whose ends are (client, server).
+    /// Starts with the links of the description; ends are in the order (client, server).
     pub(crate) fn start(
         config: &LabConfig,
         ends: Vec<[Tun; 2]>,
@@ -113,7 +113,7 @@ impl Emulator {
         self.send(Message::Replace(link, ends));
     }
 
-    /// Time zero of the timeline and of the series.
+    /// Sets time zero of the timeline and of the series.
     pub(crate) fn begin(&self) {
         self.send(Message::Begin);
     }
@@ -122,14 +122,13 @@ impl Emulator {
         self.send(Message::ResetHealth);
     }
 
-    /// Links and health; the health counts since the last reset. It does not know about overruns.
+    /// Links and health since the last reset. Overruns are not included.
     pub(crate) fn report(&self) -> Result<(Vec<LinkReport>, Health), LabError> {
         self.ask(Message::Report)
     }
 
-    /// For each direction of each link, in the order of the links and of
-    /// [`Direction::BOTH`](crate::Direction::BOTH), the wire
-    /// bytes that were delivered in each complete interval since the beginning.
+    /// The wire bytes delivered in each complete interval since the beginning, for each direction
+    /// of each link, in the order of the links and of [`Direction::BOTH`](crate::Direction::BOTH).
     pub(crate) fn series(&self) -> Result<Vec<Vec<u64>>, LabError> {
         self.ask(Message::Series)
     }
@@ -144,7 +143,7 @@ impl Emulator {
 
     fn send(&self, message: Message) {
         let _ = self.messages.send(message);
-        // A full pipe means that the thread is about to wake up anyway.
+        // If the pipe is full, the thread is about to wake up anyway.
         let _ = (&self.wake).write(&[0]);
     }
 }

@@ -1,68 +1,71 @@
-//! What can go wrong in the laboratory, and the exit code of each.
+//! Errors of the laboratory and their exit codes.
 
 use std::io;
 use std::path::PathBuf;
 
 use sumlink_scenario::error::{LinkError, LoadError, lines};
 use sumlink_scenario::scenario::Problem;
-use sumlink_scenario::units::UnitError;
+use sumlink_settings::units::UnitError;
 use sumlink_util::plain;
 
-/// Why a laboratory command failed. Each message is one line that says what to do.
+/// Why a laboratory command failed. Each message is one line that suggests a remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
-    /// The description of a link, or a change to one, makes no sense.
+    /// The description of a link, or a change to one, is invalid.
     #[error("{0}")]
     Link(#[from] LinkError),
-    /// A quantity cannot be read.
+    /// A quantity cannot be parsed.
     #[error("{0}")]
     Unit(#[from] UnitError),
-    /// Something else the user asked for makes no sense.
+    /// Other invalid input.
     #[error("{0}")]
     Usage(String),
-    /// A program that is needed is not installed.
+    /// A required program is not installed.
     #[error("{program} is not installed; install it with: apt-get install {package}")]
     MissingProgram {
         /// The program.
         program: String,
-        /// The Debian package that brings it.
+        /// The Debian package that contains it.
         package: &'static str,
     },
     /// The kernel has no TUN devices, or their device file is missing.
     #[error(
-        "/dev/net/tun does not exist: load the tun module (modprobe tun), or give the container that device"
+        "/dev/net/tun does not exist: load the tun module (modprobe tun), or give the container \
+         that device"
     )]
     NoTun,
-    /// The device file of TUN devices may not be opened.
+    /// The device file of TUN devices cannot be opened without more privileges.
     #[error(
-        "/dev/net/tun may not be opened: run as root, or allow it with: sudo chmod 666 /dev/net/tun"
+        "no permission to open /dev/net/tun: run as root, or allow it with: sudo chmod 666 \
+         /dev/net/tun"
     )]
     TunDenied,
-    /// Network namespaces can be made neither as root nor in a user namespace.
+    /// Network namespaces can be created neither as root nor in a user namespace.
     #[error(
-        "network namespaces may not be made here ({reason}): run as root, or allow unprivileged user \
+        "cannot create network namespaces ({reason}): run as root, or allow unprivileged user \
          namespaces with: sudo sysctl kernel.unprivileged_userns_clone=1 \
          kernel.apparmor_restrict_unprivileged_userns=0"
     )]
     NoNamespaces {
-        /// What the kernel said.
+        /// The kernel's error.
         reason: String,
     },
-    /// The congestion control is unknown to the kernel, or may not be the default of a namespace.
+    /// The congestion control is unknown to the kernel, or not allowed as the default of a
+    /// namespace.
     #[error("congestion control '{name}' cannot be used here: {reason}")]
     Congestion {
-        /// Its name.
+        /// Name of the congestion control.
         name: String,
-        /// Why, and what to do.
+        /// The reason and a remedy.
         reason: String,
     },
     /// A system call, or a program that configures the system, failed.
     #[error("{action}: {reason}")]
     System {
-        /// What was being done.
+        /// The failed action.
         action: String,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
     /// A file cannot be read or written.
@@ -70,39 +73,39 @@ pub enum LabError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// A scenario's file, or a directory of them, cannot be read.
+    /// A scenario file, or a directory of them, cannot be read.
     #[error("{}: cannot read it: {}; check the path and its owner", path.display(), plain(.source))]
     ScenarioFile {
         /// The file or the directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// At least one thing is wrong with scenarios; one line each.
+    /// Scenarios are invalid; one line for each problem.
     #[error("{}", lines(.0))]
     Scenario(Vec<Problem>),
     /// Results cannot be written.
     #[error(
-        "cannot write {}: {}; make room or choose another place, which you may write to, with --out",
+        "cannot write {}: {}; free space, or choose a writable place with --out",
         path.display(),
         plain(.source)
     )]
     Output {
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// No laboratory is running, or it is unclear which is meant.
+    /// No laboratory is running, or the choice is ambiguous.
     #[error("{0}")]
     NoLab(String),
-    /// A program started in the laboratory ended with an exit code other than 0.
-    #[error("the command ended with exit code {0}")]
+    /// A program started in the laboratory exited with a code other than 0.
+    #[error("the command exited with code {0}")]
     CommandFailed(u8),
-    /// A program that the demonstration needs did not do its part.
+    /// A program that the demo needs failed.
     #[error("{what}{}", log_tail(.log))]
     Failed {
         /// What failed.
@@ -110,34 +113,34 @@ pub enum LabError {
         /// The end of its log, may be empty.
         log: String,
     },
-    /// The demonstration ran, and sumlink was not as fast as it must be.
+    /// The demo ran, but sumlink was slower than required.
     #[error("{0}")]
     FellShort(String),
-    /// The figures would say nothing about the links: the emulator itself was the bottleneck, or a
-    /// link did not carry what a figure says of it.
+    /// The figures would not reflect the links: the emulator itself was the bottleneck, or a link
+    /// did not carry the traffic that a figure attributes to it.
     #[error("the figures are refused: {0}")]
     Refused(String),
     /// The user or the system asked to stop.
-    #[error("interrupted; everything is cleaned up")]
+    #[error("interrupted; cleanup is complete")]
     Interrupted,
 }
 
 impl LabError {
-    /// The exit code of a program that has only these verbs, such as `examples/lab.rs`; `sumlink lab` has the codes of
-    /// docs/cli.md.
+    /// The exit code of a program that has only these subcommands, such as `examples/lab.rs`;
+    /// `sumlink-lab` uses the codes of docs/cli.md.
     ///
     /// | code | meaning |
     /// | --- | --- |
-    /// | 1 | the system refused something it should allow, or a file cannot be read or written |
-    /// | 2 | what was asked for makes no sense, or a scenario cannot be read |
-    /// | 3 | a program or a device that is needed is missing |
+    /// | 1 | the system refused an operation that should be allowed, or a file cannot be read or written |
+    /// | 2 | the input is invalid, or a scenario cannot be read |
+    /// | 3 | a required program or device is missing |
     /// | 4 | a permission is missing |
     /// | 5 | no such laboratory |
-    /// | 6 | a program of the demonstration failed |
-    /// | 7 | the demonstration fell short of what it must reach |
-    /// | 8 | the figures are refused: a busy emulator, or a link that did not carry them |
+    /// | 6 | a program of the demo failed |
+    /// | 7 | sumlink was slower in the demo than required |
+    /// | 8 | the figures are refused: a busy emulator, or a link that did not carry the traffic |
     /// | 130 | interrupted |
-    /// | other | `lab shell` and `lab exec`: that of the command |
+    /// | other | `sumlink-lab shell` and `sumlink-lab exec`: that of the command |
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::System { .. } | Self::File { .. } | Self::Output { .. } => 1,
@@ -165,19 +168,19 @@ impl LabError {
         }
     }
 
-    /// A scenario's file, or a directory of them, that cannot be read, for `map_err`.
+    /// An unreadable scenario file or directory, for `map_err`.
     pub(crate) fn scenario_file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::ScenarioFile { path, source }
     }
 
-    /// Results that cannot be written, for `map_err`.
+    /// A failure to write results, for `map_err`.
     pub(crate) fn output(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Output { path, source }
     }
 
-    /// A file that cannot be read or written, for `map_err`.
+    /// A failure to read or write a file, for `map_err`.
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::File { path, source }
@@ -188,7 +191,7 @@ fn log_tail(log: &str) -> String {
     if log.is_empty() {
         String::new()
     } else {
-        format!("; its last words:\n{log}")
+        format!("; end of its log:\n{log}")
     }
 }
 

@@ -1,4 +1,5 @@
-//! A running laboratory: two namespaces, the links between them, the emulator and its control.
+//! A running laboratory: two namespaces, the links between them, the emulator and its control
+//! socket.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -30,17 +31,17 @@ pub(crate) use sumlink_scenario::plan::LabConfig;
 
 /// A running laboratory.
 ///
-/// Dropping it, also while unwinding from a panic, ends every process in its namespaces and removes
-/// everything it made. After a `kill -9` the interfaces and the programs it started are gone at once; the
-/// rest is removed by the next start or by [`clean`](crate::clean).
+/// Dropping it, also during a panic, ends every process in its namespaces and removes everything it
+/// created. After a `kill -9` its interfaces and programs disappear at once; the next start or
+/// [`clean`](crate::clean) removes the rest.
 #[derive(Debug)]
 pub struct Lab {
     /// Accepts commands; ends first.
     control: Option<ControlServer>,
     inner: Arc<Inner>,
-    /// What was changed outside the namespaces for a moment.
+    /// Temporary changes outside the namespaces.
     notes: Vec<String>,
-    /// A congestion control that is ours; goes last.
+    /// Keeps one of sumlink's congestion controls loaded; dropped last.
     _kept: Option<Kept>,
 }
 
@@ -107,14 +108,14 @@ impl Lab {
 
     /// Starts a program on one side. It is killed when this process dies.
     ///
-    /// The kernel ties that to the thread that started it, which here is the namespace's own.
+    /// The kernel ties this to the thread that started the program, here the namespace's own.
     pub fn spawn(&self, side: Side, mut command: Command) -> Result<Child, LabError> {
         command.envs(self.environment(side));
         self.inner.namespaces[side.index()].spawn(command)
     }
 
-    /// Runs a closure on one side, for instance to open a socket there. Closures of one side run one
-    /// after the other.
+    /// Runs a closure on one side, for example to open a socket there. Closures of one side run in
+    /// sequence.
     pub fn run<T: Send + 'static>(
         &self,
         side: Side,
@@ -123,23 +124,24 @@ impl Lab {
         self.inner.namespaces[side.index()].run(job)
     }
 
-    /// Lets `ip` carry out a batch of commands on one side.
+    /// Runs a batch of `ip` commands on one side.
     pub(crate) fn ip_batch(&self, side: Side, batch: String) -> Result<(), LabError> {
         self.inner.namespaces[side.index()].ip_batch(batch)
     }
 
-    /// Emulates one more link, between two interfaces that are none of the laboratory's own. To be dropped before it.
+    /// Emulates an additional link between two interfaces that do not belong to the laboratory.
+    /// Must be dropped before it.
     pub(crate) fn emulate(&self, link: LinkSpec, ends: [Tun; 2]) -> Result<Emulator, LabError> {
         let config = LabConfig::new(vec![link]);
         Emulator::start(&config, vec![ends], Arc::clone(&self.inner.addresses))
     }
 
-    /// Changes a link while it runs.
+    /// Changes a link at run time.
     pub fn set(&self, link: &str, changes: &[LinkChange]) -> Result<(), LabError> {
         self.inner.set(link, changes)
     }
 
-    /// Takes the client's ends of all links but one down: no program can use another link, whatever
+    /// Brings down the client's ends of all other links, so that no program can use them, whatever
     /// it binds to.
     pub(crate) fn leave_only(&self, link: &str) -> Result<(), LabError> {
         let others = self.links().iter().filter(|other| other.name != link);
@@ -152,15 +154,15 @@ impl Lab {
         }
     }
 
-    /// Makes this moment time zero: of the timeline, which does not run before, of the series, of traces,
-    /// which start over, and of scripted losses. Links that were changed meanwhile keep their changes.
+    /// Sets time zero to now: the timeline starts, and series, traces and scripted losses restart.
+    /// Links that were changed in the meantime keep their changes.
     pub fn begin(&self) -> Result<(), LabError> {
         self.inner.emulator.begin();
-        // The answer to this comes after the beginning.
+        // The emulator answers this request after the beginning.
         self.inner.emulator.report().map(drop)
     }
 
-    /// What every direction of every link delivered over time, since [`Lab::begin`].
+    /// Bytes delivered by every direction of every link over time, since [`Lab::begin`].
     pub fn series(&self) -> Result<Vec<WireSeries>, LabError> {
         let config = &self.inner.config;
         let directions = config
@@ -182,20 +184,20 @@ impl Lab {
         self.inner.status()
     }
 
-    /// For another thread. To be dropped before the laboratory.
+    /// A handle for another thread. Must be dropped before the laboratory.
     pub(crate) fn handle(&self) -> LabHandle {
         LabHandle(Arc::clone(&self.inner))
     }
 
-    /// How the emulator did since the last [`Lab::reset_health`].
+    /// The emulator's health since the last [`Lab::reset_health`].
     pub fn health(&self) -> Result<Health, LabError> {
         self.inner.health()
     }
 
-    /// Starts a new account of the emulator's health.
+    /// Restarts the measurement of the emulator's health.
     pub fn reset_health(&self) -> Result<(), LabError> {
         self.inner.emulator.reset_health();
-        // Reading once waits until the reset has been carried out.
+        // The answer arrives after the reset.
         self.inner.health().map(drop)
     }
 
@@ -204,12 +206,12 @@ impl Lab {
         &self.inner.config.links
     }
 
-    /// The laboratory's id, which `sumlink lab exec --lab` takes.
+    /// The laboratory's id, for `sumlink-lab exec --lab`.
     pub fn id(&self) -> &str {
         self.inner.run_dir.id()
     }
 
-    /// The socket that `sumlink lab set` talks to.
+    /// The socket that `sumlink-lab set` connects to.
     pub fn control(&self) -> PathBuf {
         self.inner.run_dir.control()
     }
@@ -219,7 +221,7 @@ impl Lab {
         self.inner.namespaces[side.index()].name()
     }
 
-    /// What the laboratory is and which settings of the kernel every program in it has, line by line.
+    /// A description of the laboratory and the kernel settings of its namespaces, as lines.
     pub fn description(&self) -> Result<Vec<String>, LabError> {
         let mut lines: Vec<_> = self
             .links()
@@ -241,7 +243,7 @@ impl Lab {
         Ok(lines)
     }
 
-    /// Socket-buffer limits and the like, by the kernel's name of each.
+    /// Socket-buffer limits and similar settings, by their sysctl names.
     pub fn socket_limits(&self) -> Result<BTreeMap<String, String>, LabError> {
         self.run(Side::Client, socket_limits)
     }
@@ -258,7 +260,7 @@ impl Lab {
     }
 }
 
-/// A laboratory that belongs to another thread.
+/// Access to a laboratory that another thread owns.
 pub(crate) struct LabHandle(Arc<Inner>);
 
 impl LabHandle {
@@ -271,7 +273,7 @@ impl LabHandle {
         self.0.namespaces[side.index()].run(job)
     }
 
-    /// What the links carry now: of each bits per second, up and down.
+    /// The links' current rates in bits per second, up and down.
     pub(crate) fn rates(&self) -> Result<Vec<[u64; 2]>, LabError> {
         let (links, _) = self.0.emulator.report()?;
         Ok(links.into_iter().map(|link| link.rates).collect())
@@ -282,12 +284,13 @@ impl Drop for Lab {
     fn drop(&mut self) {
         let namespaces = &self.inner.namespaces;
         rundir::end_processes(|| namespaces.iter().flat_map(Namespace::processes).collect());
-        // The control server's thread holds the other reference; without it the rest goes with `inner`.
+        // The control server's thread holds the other reference; once it ends, the rest is dropped
+        // with `inner`.
         self.control = None;
     }
 }
 
-/// Read on a thread in a namespace.
+/// Must be called on a thread in a namespace.
 fn socket_limits() -> BTreeMap<String, String> {
     const KEYS: [&str; 6] = [
         "net/ipv4/tcp_congestion_control",

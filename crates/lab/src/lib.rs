@@ -6,12 +6,14 @@
 //!                         └── sumlink_link ────┘
 //! ```
 //!
-//! Every link is a pair of TUN devices. One thread carries the packets between them, one by one, through
-//! the model of the crate `sumlink-link`: a queue, a rate, a delay, a loss for each direction. Bottlenecks
-//! stand there and never on an end host's own interface, where they would push back on the sockets.
+//! Every link is a pair of TUN devices. One thread carries the packets between them, one by one,
+//! through the model of the crate `sumlink-link`: a queue, a rate, a delay and losses for each
+//! direction. Bottlenecks are located there and never on an end host's own interface, where they
+//! would push back on the sockets.
 //!
-//! [`Lab`] is a running laboratory, for tests and measurements; [`run`] carries out the verbs of
-//! `sumlink lab`. It needs Linux, iproute2, `/dev/net/tun`, and root or unprivileged user namespaces.
+//! [`Lab`] is a running laboratory, for tests and measurements; [`run`] runs the subcommands of
+//! `sumlink-lab`. It needs Linux, iproute2, `/dev/net/tun`, and root or unprivileged user
+//! namespaces.
 //!
 //! ```no_run
 //! use std::process::Command;
@@ -38,7 +40,6 @@ mod faults;
 mod laboratory;
 mod list;
 mod netns;
-mod plot;
 mod process;
 mod programs;
 mod prose;
@@ -76,7 +77,7 @@ pub use sumlink_scenario::config::{
 pub use sumlink_scenario::error::LinkError;
 pub use sumlink_scenario::health::Health;
 pub use sumlink_scenario::plan::LabConfig;
-pub use sumlink_scenario::{MTU, scenario, session, system, units};
+pub use sumlink_scenario::{MTU, scenario, system};
 pub(crate) use sumlink_scenario::{config, health};
 pub use timeline::timeline;
 pub use topology::{SERVER_V4, SERVER_V6, SOCKET_BUFFER_MAX, Side, client_v4};

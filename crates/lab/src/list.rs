@@ -1,4 +1,4 @@
-//! `lab list` and `lab check`: scenarios without running them.
+//! `lab list` and `lab check`: inspect scenarios without running them.
 
 use std::fmt::Write;
 use std::fs;
@@ -9,12 +9,12 @@ use serde_json::json;
 use crate::error::LabError;
 use crate::prose::{cut, first_sentence, print};
 use crate::scenario::Scenario;
-use crate::units::format_duration;
+use sumlink_settings::units::format_duration;
 
-/// Characters for what a scenario is about: its first sentence, if that is not too long for a line.
+/// Maximum characters of a description: its first sentence, shortened if necessary.
 const ABOUT: usize = 84;
 
-/// Lists the scenarios of a directory; files that are wrong are listed with their first problem.
+/// Lists the scenarios of a directory; invalid files are listed with their first problem.
 pub(crate) fn list(directory: &Path, as_json: bool) -> Result<(), LabError> {
     let entries = fs::read_dir(directory).map_err(LabError::scenario_file(directory))?;
     let mut files: Vec<PathBuf> = entries
@@ -54,7 +54,7 @@ pub(crate) fn list(directory: &Path, as_json: bool) -> Result<(), LabError> {
     print(&text)
 }
 
-/// Checks scenarios; the error holds the problems of all files.
+/// Checks scenarios; the error lists the problems of all files.
 pub(crate) fn check(files: &[PathBuf], as_json: bool) -> Result<(), LabError> {
     let mut problems = Vec::new();
     for file in files {

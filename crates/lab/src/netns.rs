@@ -17,26 +17,26 @@ use nix::unistd::{getegid, geteuid};
 
 use crate::error::LabError;
 
-/// Where iproute2 keeps named namespaces.
+/// Directory of iproute2's named namespaces.
 pub(crate) const NETNS_DIR: &str = "/run/netns";
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A named network namespace with a thread that lives in it.
+/// A named network namespace with a thread inside it.
 ///
-/// Whatever [`Namespace::run`] is given runs on that thread, so it sees the namespace's interfaces, and
-/// the programs it starts live there. Dropping it deletes the namespace's name; the namespace itself goes
-/// when the last process in it does.
+/// Closures passed to [`Namespace::run`] run on that thread. They see the namespace's interfaces,
+/// and their child processes belong to it. Dropping it deletes the namespace's name; the namespace
+/// itself disappears with its last process.
 #[derive(Debug)]
 pub(crate) struct Namespace {
     name: String,
     inode: u64,
-    /// `None` only while dropping.
+    /// `None` only during drop.
     jobs: Option<mpsc::Sender<Job>>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
-/// A way to configure a namespace from another thread. The namespace must outlive it.
+/// Configures a namespace from another thread. The namespace must outlive it.
 #[derive(Debug)]
 pub(crate) struct NamespaceHandle {
     name: String,
@@ -53,7 +53,7 @@ impl NamespaceHandle {
 }
 
 impl Namespace {
-    /// Makes the namespace and gives it its own `/sys`.
+    /// Creates the namespace with a separate `/sys`.
     pub(crate) fn create(name: &str) -> Result<Self, LabError> {
         run_ip(&["netns", "add", name]).map_err(explain_denied)?;
         let (jobs, queue) = mpsc::channel::<Job>();
@@ -89,7 +89,7 @@ impl Namespace {
         &self.name
     }
 
-    /// Runs the closure in the namespace and waits for what it returns.
+    /// Runs the closure in the namespace and returns its result.
     pub(crate) fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce() -> T + Send + 'static,
@@ -98,7 +98,7 @@ impl Namespace {
         run_on(jobs, &self.name, job)
     }
 
-    /// For another thread; to be dropped before the namespace.
+    /// A handle for another thread; must be dropped before the namespace.
     pub(crate) fn handle(&self) -> Result<NamespaceHandle, LabError> {
         let jobs = self.jobs.clone().ok_or_else(|| gone(&self.name))?;
         Ok(NamespaceHandle {
@@ -107,13 +107,13 @@ impl Namespace {
         })
     }
 
-    /// Starts a program in the namespace. It is killed when this process dies, however it dies. Signals that this
-    /// process watches for itself are not blocked in the program.
+    /// Starts a program in the namespace. It is killed when this process dies for any reason.
+    /// Signals that this process watches are not blocked in the program.
     pub(crate) fn spawn(&self, mut command: Command) -> Result<Child, LabError> {
         let program = command.get_program().to_string_lossy().into_owned();
         let none = SigSet::empty();
-        // SAFETY: between fork and exec the closure makes two system calls (sigprocmask, prctl) and touches no
-        // memory that another thread could hold a lock on.
+        // SAFETY: between fork and exec the closure makes two system calls (sigprocmask, prctl) and
+        // touches no memory that another thread could hold a lock on.
         unsafe {
             command.pre_exec(move || {
                 none.thread_set_mask()?;
@@ -124,13 +124,13 @@ impl Namespace {
             .map_err(|error| start_failed(&program, error))
     }
 
-    /// Lets `ip` carry out a batch of commands in the namespace.
+    /// Runs a batch of `ip` commands in the namespace.
     pub(crate) fn ip_batch(&self, batch: String) -> Result<(), LabError> {
         let name = self.name.clone();
         self.run(move || ip_batch(&name, &batch))?
     }
 
-    /// Makes a pair of veth interfaces, one here and one there, both of that name.
+    /// Creates a pair of veth interfaces with that name, one in each namespace.
     pub(crate) fn join(&self, there: &Self, interface: &str) -> Result<(), LabError> {
         let ends = [
             "link", "add", "name", interface, "type", "veth", "peer", "name", interface, "netns",
@@ -141,13 +141,13 @@ impl Namespace {
         run_ip(&arguments)
     }
 
-    /// Ids of the processes that live in the namespace.
+    /// Ids of the processes in the namespace.
     pub(crate) fn processes(&self) -> Vec<i32> {
         processes_in(self.inode)
     }
 }
 
-/// Runs a closure on the thread that takes these jobs.
+/// Runs a closure on the thread that receives these jobs.
 fn run_on<T: Send + 'static>(
     jobs: &mpsc::Sender<Job>,
     name: &str,
@@ -161,7 +161,7 @@ fn run_on<T: Send + 'static>(
     answer.recv().map_err(|_| gone(name))
 }
 
-/// Has `ip` carry out commands in the namespace of the calling thread.
+/// Runs a batch of `ip` commands in the namespace of the calling thread.
 fn ip_batch(name: &str, batch: &str) -> Result<(), LabError> {
     let mut ip = Command::new("ip");
     ip.args(["-batch", "-"])
@@ -170,7 +170,7 @@ fn ip_batch(name: &str, batch: &str) -> Result<(), LabError> {
         .stderr(Stdio::piped());
     let mut child = ip.spawn().map_err(|error| start_failed("ip", error))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // An early end of ip shows in its exit code below.
+        // If ip exits early, its exit code below shows it.
         let _ = stdin.write_all(batch.as_bytes());
     }
     let output = child
@@ -199,7 +199,7 @@ pub(crate) fn delete(name: &str) -> Result<(), LabError> {
     run_ip(&["netns", "del", name])
 }
 
-/// Where the namespace of that name is found.
+/// Path of the namespace of that name.
 pub(crate) fn path(name: &str) -> PathBuf {
     Path::new(NETNS_DIR).join(name)
 }
@@ -215,18 +215,19 @@ pub(crate) fn enter(path: &Path) -> Result<(), LabError> {
     setns(&file, CloneFlags::CLONE_NEWNET)
         .map_err(|error| LabError::system(format!("entering {}", path.display()), error))?;
     unshare(CloneFlags::CLONE_NEWNS)
-        .map_err(|error| LabError::system("making a mount namespace", error))?;
+        .map_err(|error| LabError::system("creating a mount namespace", error))?;
     let none = None::<&str>;
     mount(none, "/", none, MsFlags::MS_SLAVE | MsFlags::MS_REC, none)
         .map_err(|error| LabError::system("detaching the mount namespace", error))?;
-    // Some containers forbid this mount; only programs that list interfaces through /sys notice.
+    // Some containers forbid this mount; only programs that list interfaces through /sys are
+    // affected.
     if let Err(error) = mount(Some("sysfs"), "/sys", Some("sysfs"), MsFlags::empty(), none) {
         tracing::debug!("mounting /sys: {error}");
     }
     Ok(())
 }
 
-/// Processes whose network namespace has that inode number, this process excepted.
+/// Processes in the network namespace with that inode number, except this one.
 pub(crate) fn processes_in(inode: u64) -> Vec<i32> {
     let Ok(entries) = fs::read_dir("/proc") else {
         return Vec::new();
@@ -239,15 +240,15 @@ pub(crate) fn processes_in(inode: u64) -> Vec<i32> {
         .collect()
 }
 
-/// Makes this process able to make namespaces: as root it is; else it moves into a user namespace of its
-/// own, in which it is root. Must be called before the process has a second thread.
+/// Enables this process to create namespaces: if it is not root, it moves into a new user
+/// namespace, in which it is root. Must be called while the process has a single thread.
 pub fn become_able() -> Result<(), LabError> {
     if geteuid().is_root() {
         return Ok(());
     }
     let (uid, gid) = (geteuid(), getegid());
-    // A network namespace too: ip returns to the one it was called in, and may do so only where this
-    // user namespace owns it.
+    // Includes a network namespace: ip returns to the one it was called in, which is allowed only
+    // if this user namespace owns it.
     let own = CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET;
     unshare(own).map_err(|error| LabError::NoNamespaces {
         reason: error.to_string(),
@@ -258,7 +259,7 @@ pub fn become_able() -> Result<(), LabError> {
     fs::write("/proc/self/setgroups", "deny").map_err(denied)?;
     fs::write("/proc/self/uid_map", format!("0 {uid} 1")).map_err(denied)?;
     fs::write("/proc/self/gid_map", format!("0 {gid} 1")).map_err(denied)?;
-    // A place for the names of namespaces that this user may write to; nobody else sees it.
+    // A writable directory for the names of namespaces, visible to this user namespace only.
     let place = if Path::new(NETNS_DIR).is_dir() {
         NETNS_DIR
     } else {
@@ -289,7 +290,7 @@ fn check_output(action: &str, output: &Output) -> Result<(), LabError> {
     Err(LabError::system(action, text.trim().replace('\n', "; ")))
 }
 
-/// `ip netns add` names the system call that was denied; say what to do instead.
+/// Replaces the error of `ip netns add`, which names the denied system call, by a remedy.
 fn explain_denied(error: LabError) -> LabError {
     match error {
         LabError::System { reason, .. }
@@ -311,7 +312,7 @@ pub(crate) fn start_failed(program: &str, error: io::Error) -> LabError {
             program: program.to_owned(),
             package,
         },
-        None => LabError::Usage(format!("there is no program '{program}'")),
+        None => LabError::Usage(format!("program '{program}' not found")),
     }
 }
 

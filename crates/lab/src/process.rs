@@ -1,4 +1,4 @@
-//! Programs that a laboratory runs for a measurement: started, watched, accounted for, ended.
+//! The processes of a measurement: starting, monitoring, accounting and ending them.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -14,14 +14,14 @@ use crate::laboratory::Lab;
 use crate::signals;
 use crate::topology::Side;
 
-/// How long a server may take until it listens.
+/// Time limit for a server to listen.
 const START_LIMIT: Duration = Duration::from_secs(10);
-/// How long a process may take to end after SIGTERM.
+/// Time limit for a process to exit after SIGTERM.
 const END_LIMIT: Duration = Duration::from_secs(2);
-/// How often a process is looked at.
+/// Polling interval for processes.
 pub(crate) const TICK: Duration = Duration::from_millis(20);
 
-/// A process of ours with the log it writes; ended when dropped.
+/// A child process with its log; ended when dropped.
 pub(crate) struct Process {
     child: Child,
     name: String,
@@ -29,7 +29,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts a program on one side with its output going to a log file.
+    /// Starts a program on one side with its output redirected to a log file.
     pub(crate) fn start(
         lab: &Lab,
         directory: &Path,
@@ -75,34 +75,34 @@ impl Process {
             signals::check()?;
             self.check_alive()?;
             if start.elapsed() > START_LIMIT {
-                return Err(self.failed(format!("does not say '{wanted}'")));
+                return Err(self.failed(format!("did not print '{wanted}'")));
             }
             thread::sleep(TICK);
         }
         Ok(())
     }
 
-    /// An error if the process has ended by itself.
+    /// Fails if the process has exited.
     pub(crate) fn check_alive(&mut self) -> Result<(), LabError> {
         match self.status()? {
             None => Ok(()),
-            Some(status) => Err(self.failed(format!("ended too early ({status})"))),
+            Some(status) => Err(self.failed(format!("exited prematurely ({status})"))),
         }
     }
 
-    /// What it is called.
+    /// Its name.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Everything it has printed so far.
+    /// Its output so far.
     pub(crate) fn output(&self) -> Result<String, LabError> {
         fs::read(&self.log)
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
             .map_err(LabError::file(&self.log))
     }
 
-    /// What it has used so far, threads and children that have ended included.
+    /// Its resource usage so far, including exited threads and children.
     pub(crate) fn usage(&self) -> Usage {
         let proc = Path::new("/proc").join(self.child.id().to_string());
         let stat = fs::read_to_string(proc.join("stat")).unwrap_or_default();
@@ -110,7 +110,7 @@ impl Process {
         Usage::parse(&stat, &status)
     }
 
-    /// Its exit status, once it has ended.
+    /// Its exit status; `None` while it runs.
     pub(crate) fn status(&mut self) -> Result<Option<ExitStatus>, LabError> {
         self.child
             .try_wait()
@@ -132,12 +132,12 @@ impl Drop for Process {
     }
 }
 
-/// Ends a process by its id: politely, then not.
+/// Ends a process by its id, with SIGTERM and then SIGKILL.
 pub(crate) fn end(child: &mut Child) {
     if matches!(child.try_wait(), Ok(Some(_))) {
         return;
     }
-    // The process has not been waited for, so its id is still its own.
+    // The process has not been waited for, so its id is still valid.
     let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM);
     let start = Instant::now();
     while matches!(child.try_wait(), Ok(None)) {
@@ -150,12 +150,12 @@ pub(crate) fn end(child: &mut Child) {
     }
 }
 
-/// What a process has used.
+/// Resource usage of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Usage {
     /// Seconds, user and system.
     pub(crate) cpu_s: f64,
-    /// Largest resident memory in bytes.
+    /// Peak resident memory in bytes.
     pub(crate) peak_memory_bytes: u64,
 }
 
@@ -187,7 +187,7 @@ impl Usage {
     }
 }
 
-/// Whether somebody on that side listens on the port, as the kernel lists it.
+/// Whether a process on that side listens on the port, according to the kernel.
 pub(crate) fn is_listening(lab: &Lab, side: Side, port: u16) -> Result<bool, LabError> {
     lab.run(side, move || {
         ["tcp", "tcp6"].iter().any(|table| {
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn usage_is_read_whatever_the_program_is_called() {
+    fn usage_is_read_for_any_program_name() {
         let stat = "17 (a) b (c) S 1 17 17 0 -1 4194560 1 2 3 4 150 50 7 3 20 0 1 0 100 0";
         let usage = Usage::parse(stat, "Name:\ta\nVmHWM:\t  2048 kB\n");
         assert!(usage.cpu_s > 0.0);

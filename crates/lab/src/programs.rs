@@ -1,4 +1,4 @@
-//! The programs that the laboratory calls, and where they come from.
+//! Locates the programs that the laboratory calls.
 
 use std::env;
 use std::path::PathBuf;
@@ -17,6 +17,11 @@ const PACKAGES: &[(&str, &str)] = &[
     ("ffmpeg", "ffmpeg"),
 ];
 
+/// This program, which makes the traffic of a run and is measured where no other is named.
+pub(crate) fn own() -> Result<PathBuf, LabError> {
+    env::current_exe().map_err(|error| LabError::system("finding this program", error))
+}
+
 /// The Debian package that brings a program.
 pub(crate) fn package_of(program: &str) -> Option<&'static str> {
     PACKAGES
@@ -25,9 +30,9 @@ pub(crate) fn package_of(program: &str) -> Option<&'static str> {
         .map(|(_, package)| *package)
 }
 
-/// Where a program is, or an error that says how to install it.
+/// Path of a program, or an error that names the package to install.
 ///
-/// Administrators' programs are found even where `PATH` leaves their directories out.
+/// Programs in the administrator's directories are found even if `PATH` does not include them.
 pub(crate) fn find(program: &str) -> Result<PathBuf, LabError> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)
@@ -39,7 +44,7 @@ pub(crate) fn find(program: &str) -> Result<PathBuf, LabError> {
                 program: program.to_owned(),
                 package,
             },
-            None => LabError::Usage(format!("there is no program '{program}'")),
+            None => LabError::Usage(format!("program '{program}' not found")),
         })
 }
 
@@ -48,10 +53,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_is_found_and_what_is_not_is_named() {
+    fn existing_programs_are_found_and_missing_ones_named() {
         assert!(find("sh").is_ok());
         let error = find("no-such-program").unwrap_err().to_string();
-        assert_eq!(error, "there is no program 'no-such-program'");
+        assert_eq!(error, "program 'no-such-program' not found");
         let error = LabError::MissingProgram {
             program: "nginx".into(),
             package: "nginx-light",

@@ -1,11 +1,11 @@
-//! Texts for people: fitted into lines, and printed.
+//! Formats and prints texts for the terminal.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Write};
 
 use crate::error::LabError;
 
-/// Prints a text. A reader that has seen enough, such as `head`, is no failure.
+/// Prints a text. A reader that closes the pipe early, such as `head`, is not an error.
 pub fn print(text: &str) -> Result<(), LabError> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -16,8 +16,8 @@ pub fn print(text: &str) -> Result<(), LabError> {
     }
 }
 
-/// Prints a line for people to standard output, formatted as by `println!`. A long measurement goes on when it cannot
-/// be written, where `println!` would panic.
+/// Prints a line to standard output, formatted as by `println!`. A long measurement continues when
+/// the write fails, where `println!` would panic.
 macro_rules! say {
     ($($words:tt)*) => { $crate::prose::say_line(format_args!($($words)*)) };
 }
@@ -37,7 +37,8 @@ pub(crate) fn note_line(words: fmt::Arguments<'_>) {
     note_raw(&format!("{words}\n"));
 }
 
-/// Writes text to standard output as it is, such as a line that the next one replaces. What cannot be written is lost.
+/// Writes text to standard output without a line break, such as a line that the next one
+/// overwrites. Errors are ignored.
 pub(crate) fn say_raw(text: &str) {
     let _ = print(text);
 }
@@ -47,7 +48,7 @@ pub(crate) fn note_raw(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// The first sentence of a text whose lines were broken at will: its words with one space between.
+/// The first sentence of a text, with line breaks replaced by spaces.
 pub(crate) fn first_sentence(text: &str) -> String {
     let mut sentence = String::new();
     for word in text.split_whitespace() {
@@ -62,13 +63,13 @@ pub(crate) fn first_sentence(text: &str) -> String {
     sentence
 }
 
-/// At most so many characters, cut behind a word, with "…" where something is left out.
+/// Shortens a text to `most` characters, at the end of a word, with "…" in place of the rest.
 pub(crate) fn cut(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
     }
     let room: String = text.chars().take(most.saturating_sub(1)).collect();
-    // A word that is longer than the line is cut anywhere.
+    // A word longer than the line may be cut anywhere.
     let ends_with_word = text[room.len()..].starts_with(' ');
     let end = match room.rfind(' ') {
         Some(space) if !ends_with_word => space,
@@ -77,7 +78,7 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
     format!("{}…", room[..end].trim_end_matches([' ', ',', ';', ':']))
 }
 
-/// Lines of at most `width` characters where the words allow it; all but the first are indented.
+/// Wraps a text at `width` characters where possible; all lines but the first are indented.
 pub(crate) fn wrapped(text: &str, width: usize, indent: usize) -> String {
     let mut lines = String::new();
     let mut length = 0;
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_cut_behind_words() {
+    fn texts_are_cut_at_the_end_of_words() {
         assert_eq!(cut("one two, three", 14), "one two, three");
         assert_eq!(cut("one two, three", 13), "one two…");
         assert_eq!(cut("one two three", 8), "one two…");

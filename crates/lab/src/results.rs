@@ -1,9 +1,9 @@
-//! What a run leaves behind: one JSON file per scenario, seed and system, and a summary over them.
+//! The results of runs: one JSON file per scenario, seed and system, and a summary.
 //!
 //! ```text
 //! OUT/SCENARIO/scenario.toml               the file as it was run
-//! OUT/SCENARIO/seed-1/SYSTEM.json          a Run; its appearance is what "done" means to a resumed run
-//! OUT/SCENARIO/summary.json                a Summary of all that is there
+//! OUT/SCENARIO/seed-1/SYSTEM.json          a Run; a resumed series skips runs with an existing file
+//! OUT/SCENARIO/summary.json                a Summary of all runs
 //! ```
 
 mod load;

@@ -1,6 +1,6 @@
-//! The directory of a running laboratory: who owns it, and where it is controlled.
+//! The directory of a running laboratory, which records its owner and contains its control socket.
 //!
-//! It outlives an owner that was killed, so that the next start finds what is left and removes it.
+//! It remains if its owner is killed, so that the next start finds the leftovers and removes them.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -17,21 +17,22 @@ use serde::{Deserialize, Serialize};
 use crate::error::LabError;
 use crate::netns;
 
-/// What the names of the laboratory's namespaces start with.
+/// Prefix of the laboratory's namespace names.
 pub(crate) const PREFIX: &str = "sumlink-";
 
-/// The namespaces that a laboratory may have: its sides, and the router of the self-test's shaper.
+/// The namespaces of a laboratory: its sides, and the router of the self-test's shaper.
 const PLACES: [&str; 3] = ["client", "server", "router"];
 
-/// How long processes get to end by themselves before they are killed.
+/// Time for processes to exit before they are killed.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Who a run directory belongs to.
+/// The owner of a run directory.
 #[derive(Debug, Serialize, Deserialize)]
 struct Owner {
     /// Process id.
     pid: u32,
-    /// When that process started, in clock ticks since boot; tells it from a later one of the same id.
+    /// Start time of that process in clock ticks since boot; distinguishes it from a later one with
+    /// the same id.
     started: u64,
     /// Names of its namespaces.
     namespaces: Vec<String>,
@@ -45,7 +46,7 @@ pub(crate) struct RunDir {
 }
 
 impl RunDir {
-    /// Makes a directory with a new random id, and names for its namespaces.
+    /// Creates a directory with a new random id, and names for its namespaces.
     pub(crate) fn create() -> Result<Self, LabError> {
         let id = random_id()?;
         let base = base();
@@ -58,8 +59,8 @@ impl RunDir {
                 .map_err(LabError::file(path))
         };
         make(&base, true)?;
-        // The directory appears together with its owner's name, by renaming: a directory without one
-        // would look abandoned to a start at the same moment.
+        // The directory is renamed into place together with its owner's record: without one it
+        // would look abandoned to another process that starts at the same moment.
         let hidden = base.join(format!(".{id}"));
         make(&hidden, false)?;
         let pid = std::process::id();
@@ -85,7 +86,7 @@ impl RunDir {
         self.path.join("control")
     }
 
-    /// A file to lock while changing what all laboratories share.
+    /// A lock file for changes of state that all laboratories share.
     pub(crate) fn lock(&self) -> PathBuf {
         base().join(".lock")
     }
@@ -102,7 +103,7 @@ pub(crate) fn namespace_name(id: &str, side: &str) -> String {
     format!("{PREFIX}{id}-{side}")
 }
 
-/// The ids of the laboratories that run now, and those whose owner is dead.
+/// The ids of running laboratories, and of those with a dead owner.
 fn survey() -> (Vec<String>, Vec<(String, Vec<String>)>) {
     let (mut running, mut dead) = (Vec::new(), Vec::new());
     let Ok(entries) = fs::read_dir(base()) else {
@@ -126,7 +127,7 @@ fn survey() -> (Vec<String>, Vec<(String, Vec<String>)>) {
     (running, dead)
 }
 
-/// The laboratory that is meant: the one asked for, that of the environment, or the only one.
+/// Selects a laboratory: the requested one, that of the environment, or the only one.
 pub(crate) fn choose(asked: Option<&str>) -> Result<String, LabError> {
     let (running, _) = survey();
     let from_environment = std::env::var(crate::ENV_LAB).ok();
@@ -139,7 +140,7 @@ pub(crate) fn choose(asked: Option<&str>) -> Result<String, LabError> {
     match running.as_slice() {
         [only] => Ok(only.clone()),
         [] => Err(LabError::NoLab(
-            "no laboratory is running; start one with: sumlink lab shell --link NAME:rate=60mbit"
+            "no laboratory is running; start one with: sumlink-lab shell --link NAME:rate=60mbit"
                 .into(),
         )),
         several => Err(LabError::NoLab(format!(
@@ -154,25 +155,25 @@ pub(crate) fn control_of(id: &str) -> PathBuf {
     base().join(id).join("control")
 }
 
-/// Removes what laboratories whose owner is dead have left: processes, namespaces, directories. Says what
-/// it removed, one line each.
+/// Removes leftovers of laboratories with a dead owner: processes, namespaces, directories.
+/// Returns one line for each removal.
 pub fn clean() -> Result<Vec<String>, LabError> {
     let mut removed = Vec::new();
     let (running, dead) = survey();
     for (id, namespaces) in dead {
-        // Only names of our own kind, whatever the file says.
+        // Only names in our own format, whatever the file contains.
         for name in namespaces.iter().filter(|name| owner_of(name).is_some()) {
             remove_namespace(name, &mut removed)?;
         }
         let directory = base().join(&id);
         match fs::remove_dir_all(&directory) {
             Ok(()) => removed.push(format!("laboratory {id}, whose owner is dead")),
-            // Another process cleans up at the same moment.
+            // Another process is cleaning up at the same time.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(LabError::file(&directory)(error)),
         }
     }
-    // Names without a directory: somebody emptied the run directory meanwhile.
+    // Namespaces without a directory: the run directory was emptied in the meantime.
     let entries = fs::read_dir(netns::NETNS_DIR)
         .into_iter()
         .flatten()
@@ -189,7 +190,7 @@ pub fn clean() -> Result<Vec<String>, LabError> {
     Ok(removed)
 }
 
-/// The id of the laboratory whose namespace has this name; other namespaces are none of ours, whatever they are called.
+/// The id of the laboratory that owns the namespace of this name; `None` for other namespaces.
 fn owner_of(name: &str) -> Option<&str> {
     let (id, side) = name.strip_prefix(PREFIX)?.split_once('-')?;
     let ours = id.len() == 8
@@ -200,7 +201,8 @@ fn owner_of(name: &str) -> Option<&str> {
 }
 
 fn remove_namespace(name: &str, removed: &mut Vec<String>) -> Result<(), LabError> {
-    // Held until the end: once it is gone, another laboratory's namespace may have its inode number.
+    // Held until the end: once it is closed, another laboratory's namespace may get its inode
+    // number.
     let path = netns::path(name);
     let held = match File::open(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -213,21 +215,21 @@ fn remove_namespace(name: &str, removed: &mut Vec<String>) -> Result<(), LabErro
     }
     match netns::delete(name) {
         Ok(()) => removed.push(format!("namespace {name}")),
-        // Another process cleans up at the same moment.
+        // Another process is cleaning up at the same time.
         Err(_) if netns::inode(name).is_none() => {}
         Err(error) => return Err(error),
     }
     Ok(())
 }
 
-/// Ends every process that `list` names: politely, then not. Returns how many there were.
+/// Ends every process in `list`, with SIGTERM and then SIGKILL. Returns their number.
 pub(crate) fn end_processes(list: impl Fn() -> Vec<i32>) -> usize {
     let first = list();
     let signal_all = |pids: &[i32], signal| {
         for pid in pids {
             match kill(Pid::from_raw(*pid), signal) {
                 Ok(()) | Err(Errno::ESRCH) => {}
-                Err(error) => tracing::warn!("ending process {pid}: {error}"),
+                Err(error) => tracing::warn!("cannot end process {pid}: {error}"),
             }
         }
     };
@@ -235,7 +237,7 @@ pub(crate) fn end_processes(list: impl Fn() -> Vec<i32>) -> usize {
     let start = Instant::now();
     loop {
         let left = list();
-        // Zombies have no namespace any more, so they do not count.
+        // Zombies no longer have a namespace, so they are not listed.
         if left.is_empty() || start.elapsed() > 2 * GRACE {
             return first.len();
         }
@@ -246,9 +248,10 @@ pub(crate) fn end_processes(list: impl Fn() -> Vec<i32>) -> usize {
     }
 }
 
-/// Where run directories are: of root, or of one user.
+/// Base of the run directories: of root, or of one user.
 fn base() -> PathBuf {
-    // In a user namespace this process is root of, /run is not writable, or is its own and seen by nobody.
+    // For root of a user namespace, /run is not writable, or is private and invisible to other
+    // processes.
     let real_root = fs::read_to_string("/proc/self/uid_map")
         .map(|map| map.split_whitespace().collect::<Vec<_>>() == ["0", "0", "4294967295"])
         .unwrap_or(true);
@@ -263,7 +266,7 @@ fn base() -> PathBuf {
     std::env::temp_dir().join(format!("sumlink-lab-{outer}"))
 }
 
-/// When a process started (proc(5), field 22 of stat); `None` when there is none, or only its corpse.
+/// Start time of a process (proc(5), field 22 of stat); `None` if it does not exist or is a zombie.
 fn start_of(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
     // The second field is the program's name in parentheses, and may contain anything.
@@ -307,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_told_by_its_start() {
+    fn a_process_is_identified_by_its_start_time() {
         let own = start_of(std::process::id());
         assert!(own.is_some());
         assert_eq!(start_of(std::process::id()), own);

@@ -1,4 +1,4 @@
-//! `lab shell` and `lab exec`: programs of the user's choice in the laboratory.
+//! `lab shell` and `lab exec`: arbitrary programs in the laboratory.
 
 use std::env;
 use std::ffi::OsString;
@@ -16,10 +16,10 @@ use crate::rundir;
 use crate::signals;
 use crate::topology::Side;
 
-/// How often a running program is looked at.
+/// Polling interval for a running program.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Starts a laboratory and runs a command in it, or an interactive shell; returns when that ends.
+/// Starts a laboratory and runs a command in it, or an interactive shell; returns when that exits.
 pub(crate) fn shell(config: LabConfig, side: Side, command: &[OsString]) -> Result<(), LabError> {
     if let Some(warning) = config.warning() {
         note!("laboratory: {warning}");
@@ -31,20 +31,20 @@ pub(crate) fn shell(config: LabConfig, side: Side, command: &[OsString]) -> Resu
         for line in lab.description()? {
             note!("  {line}");
         }
-        note!("  start a program on the other side: sumlink lab exec --side server -- COMMAND");
-        note!("  change a link:                     sumlink lab set LINK loss=5%");
+        note!("  start a program on the other side: sumlink-lab exec --side server -- COMMAND");
+        note!("  change a link:                     sumlink-lab set LINK loss=5%");
     }
     lab.begin()?;
     let child = lab.spawn(side, to_command(command))?;
     let status = wait(child, interactive)?;
     if let Some(objection) = lab.health()?.objection() {
-        note!("laboratory: figures measured here say nothing about the links: {objection}");
+        note!("laboratory: figures measured here do not reflect the links: {objection}");
     }
     drop(lab);
     exit_result(status)
 }
 
-/// Runs a command on one side of a laboratory that runs already, in place of this process.
+/// Replaces this process by a command on one side of a running laboratory.
 pub(crate) fn exec(lab: Option<&str>, side: Side, command: &[OsString]) -> Result<(), LabError> {
     let id = rundir::choose(lab)?;
     netns::enter(&netns::path(&rundir::namespace_name(&id, side.name())))?;
@@ -77,7 +77,7 @@ fn wait(mut child: Child, interactive: bool) -> Result<ExitStatus, LabError> {
         {
             return Ok(status);
         }
-        // An interactive shell deals with Ctrl-C itself.
+        // An interactive shell handles Ctrl-C itself.
         if interactive {
             signals::check_except_interrupt()?
         } else {
@@ -88,7 +88,7 @@ fn wait(mut child: Child, interactive: bool) -> Result<ExitStatus, LabError> {
 }
 
 fn exit_result(status: ExitStatus) -> Result<(), LabError> {
-    // Shells report a program that a signal ended as 128 + its number.
+    // As in shells, a program killed by a signal is reported as 128 + the signal's number.
     match status
         .code()
         .unwrap_or_else(|| 128 + status.signal().unwrap_or(0))

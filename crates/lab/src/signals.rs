@@ -1,4 +1,4 @@
-//! Ctrl-C, SIGTERM and SIGHUP: noticed, so that everything is cleaned up before the process ends.
+//! Records Ctrl-C, SIGTERM and SIGHUP, so that the process can clean up before it exits.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;
@@ -7,13 +7,13 @@ use nix::sys::signal::{SigSet, Signal};
 
 use crate::error::LabError;
 
-/// The last signal that arrived, 0 for none.
+/// The last signal received, 0 for none.
 static ARRIVED: AtomicI32 = AtomicI32::new(0);
 
-/// Keeps the three signals from ending the process, and notes them instead.
+/// Blocks the three signals and records them instead.
 ///
-/// Call it before any other thread starts: threads inherit the mask. So do programs that are started, unless
-/// it is cleared for them, as [`crate::netns`] does.
+/// Call it before any other thread starts: threads inherit the mask. Child processes inherit it as
+/// well, unless it is cleared for them, as in [`crate::netns`].
 pub(crate) fn watch() -> Result<(), LabError> {
     let mut signals = SigSet::empty();
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
@@ -33,7 +33,7 @@ pub(crate) fn watch() -> Result<(), LabError> {
     Ok(())
 }
 
-/// An error once one of the signals has arrived.
+/// Fails once one of the signals has been received.
 pub(crate) fn check() -> Result<(), LabError> {
     if ARRIVED.load(Ordering::Acquire) == 0 {
         Ok(())
@@ -42,7 +42,7 @@ pub(crate) fn check() -> Result<(), LabError> {
     }
 }
 
-/// Like [`check`], but Ctrl-C does not count: it is meant for the program in the foreground.
+/// Like [`check`], but ignores Ctrl-C, which is meant for the program in the foreground.
 pub(crate) fn check_except_interrupt() -> Result<(), LabError> {
     if ARRIVED.load(Ordering::Acquire) == Signal::SIGINT as i32 {
         Ok(())

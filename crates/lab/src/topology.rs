@@ -7,8 +7,8 @@
 //!   default route over each, metric 101, 102 …                           ┘    fd99::1/128
 //! ```
 //!
-//! The server has one address that is reached over every link, so that a program chooses the link by
-//! binding to the interface (SO_BINDTODEVICE) and by nothing else.
+//! The server has one address that is reachable over every link. A program selects a link by
+//! binding to its interface (SO_BINDTODEVICE) only.
 
 use std::fmt::Write;
 use std::fs;
@@ -21,11 +21,12 @@ use crate::MTU;
 use crate::error::LabError;
 use crate::netns::Namespace;
 
-/// The server's address, reached over every link.
+/// The server's address, reachable over every link.
 pub const SERVER_V4: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
-/// The server's IPv6 address, reached over every link.
+/// The server's IPv6 address, reachable over every link.
 pub const SERVER_V6: Ipv6Addr = Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 0, 1);
-/// What lets a sumlink server's clients reach the laboratory's servers, which have the server's own addresses.
+/// Flags that let clients of a sumlink server reach the laboratory's servers, which share the
+/// sumlink server's addresses.
 pub(crate) fn egress_flags() -> [String; 4] {
     let allow = |address: &str| format!("allow {address}");
     let flag = || "--egress".to_owned();
@@ -37,28 +38,29 @@ pub(crate) fn egress_flags() -> [String; 4] {
     ]
 }
 
-/// The greatest TCP receive and send buffer in the namespaces, in bytes.
+/// Maximum size of TCP receive and send buffers in the namespaces, in bytes.
 pub const SOCKET_BUFFER_MAX: u64 = 32 << 20;
 
-/// What programs without privileges may use, and namespaces may have as their default.
+/// The congestion controls that unprivileged programs may use, and that namespaces may have as
+/// their default.
 const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
-/// Packets that an interface holds for the emulator to read; more than any burst that TCP sends at once.
+/// Packets that an interface holds for the emulator to read; more than any burst of TCP.
 pub(crate) const TX_QUEUE: u32 = 10_000;
 
-/// The most endpoints that the kernel's path manager takes; links beyond have no MPTCP subflow.
+/// Maximum number of endpoints in the kernel's path manager; further links have no MPTCP subflow.
 const MPTCP_ENDPOINTS: usize = 8;
 
 /// A side of the laboratory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Side {
-    /// Where the links are chosen.
+    /// The side that selects links.
     Client,
-    /// Where the one address is.
+    /// The side with the single address.
     Server,
 }
 
 impl Side {
-    /// The word for it.
+    /// The side's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Client => "client",
@@ -71,7 +73,7 @@ impl Side {
     }
 }
 
-/// The client's IPv4 address on the link of that number, counted from 0, as long as it has not got another one.
+/// The client's initial IPv4 address on the link of that number, counted from 0.
 pub fn client_v4(link: usize) -> Ipv4Addr {
     host_v4(link, FIRST_HOST)
 }
@@ -83,7 +85,8 @@ fn host_v4(link: usize, host: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, link as u8 + 1, host)
 }
 
-/// The commands that give the client's end of a link the addresses of that host number, and default routes.
+/// Commands that give the client's end of a link the addresses of that host number, and default
+/// routes.
 pub(crate) fn client_addresses(link: usize, host: u8, name: &str, kernel: Kernel) -> String {
     let number = link + 1;
     let metric = 100 + number;
@@ -94,7 +97,8 @@ pub(crate) fn client_addresses(link: usize, host: u8, name: &str, kernel: Kernel
             "addr add fd77:{number:x}::{host:x}/64 dev {name} nodad"
         );
     }
-    // Where addresses change, the route of IPv4 has gone with the old one and that of IPv6 has not.
+    // When addresses change, the IPv4 route disappears with the old address, but the IPv6 route
+    // stays.
     let _ = writeln!(
         batch,
         "route replace default via 10.77.{number}.1 dev {name} metric {metric}"
@@ -108,7 +112,8 @@ pub(crate) fn client_addresses(link: usize, host: u8, name: &str, kernel: Kernel
     batch
 }
 
-/// The commands that make MPTCP use the client's address of that host number on a link in place of the one before.
+/// Commands that make MPTCP use the client's address of that host number on a link instead of the
+/// previous one.
 pub(crate) fn move_endpoint(link: usize, host: u8, name: &str, kernel: Kernel) -> String {
     if !kernel.mptcp || link >= MPTCP_ENDPOINTS {
         return String::new();
@@ -121,7 +126,7 @@ fn endpoint(link: usize, host: u8, name: &str) -> String {
     format!("mptcp endpoint add {address} dev {name} id {id} subflow fullmesh\n")
 }
 
-/// The commands that set up what does not belong to a link.
+/// Commands for everything that does not belong to a link.
 pub(crate) fn base_batch(side: Side, links: usize, kernel: Kernel) -> String {
     let mut batch = String::from("link set lo up\n");
     if side == Side::Server {
@@ -141,7 +146,7 @@ pub(crate) fn base_batch(side: Side, links: usize, kernel: Kernel) -> String {
     batch
 }
 
-/// The commands that set up one end of a link; the interface exists and has no address.
+/// Commands that set up one end of a link; the interface exists and has no address.
 pub(crate) fn link_batch(side: Side, link: usize, name: &str, kernel: Kernel) -> String {
     let number = link + 1;
     let mut batch = format!("link set dev {name} mtu {MTU} txqueuelen {TX_QUEUE} up\n");
@@ -162,12 +167,13 @@ pub(crate) fn link_batch(side: Side, link: usize, name: &str, kernel: Kernel) ->
     batch
 }
 
-/// The command that forgets what outlives the interface of a link's client end, if it ever existed.
+/// The command that removes the state that outlives the interface of a link's client end, if it
+/// ever existed.
 pub(crate) fn unlink_batch(link: usize) -> String {
     format!("mptcp endpoint delete id {}\n", link + 1)
 }
 
-/// What the kernel offers.
+/// Features of the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kernel {
     pub(crate) ipv6: bool,
@@ -183,7 +189,8 @@ impl Kernel {
     }
 }
 
-/// Sets the kernel's settings in a namespace; the congestion control is [`set_congestion`]'s.
+/// Applies the kernel settings to a namespace, except the congestion control, for which see
+/// [`set_congestion`].
 pub(crate) fn set_sysctls(namespace: &Namespace, kernel: Kernel) -> Result<(), LabError> {
     let mut settings = vec![
         ("ipv4/conf/all/rp_filter", "0".to_owned()),
@@ -197,7 +204,7 @@ pub(crate) fn set_sysctls(namespace: &Namespace, kernel: Kernel) -> Result<(), L
             [
                 ("ipv6/conf/all/disable_ipv6", "0"),
                 ("ipv6/conf/default/disable_ipv6", "0"),
-                // Addresses are usable at once, also after the carrier was lost.
+                // Addresses are usable at once, also after a loss of the carrier.
                 ("ipv6/conf/all/accept_dad", "0"),
                 ("ipv6/conf/default/accept_dad", "0"),
                 ("ipv6/conf/all/accept_ra", "0"),
@@ -218,8 +225,9 @@ pub(crate) fn set_sysctls(namespace: &Namespace, kernel: Kernel) -> Result<(), L
 
 /// Makes `name` the congestion control of every new connection in the namespaces.
 ///
-/// A namespace takes only what the initial namespace allows to everyone. Where this process may, it allows
-/// `name` there for the moment that takes, and returns what it changed and changed back.
+/// A namespace accepts only congestion controls that the initial namespace allows to all users. If
+/// privileged, this process allows `name` there for a moment. Returns a description of this change
+/// and its reversal.
 pub(crate) fn set_congestion(
     namespaces: &[Namespace],
     name: &str,
@@ -228,7 +236,7 @@ pub(crate) fn set_congestion(
     let plausible = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     if !plausible {
         return Err(LabError::Usage(format!(
-            "'{name}' cannot be the name of a congestion control"
+            "'{name}' is not a valid name of a congestion control"
         )));
     }
     let set_all = || {
@@ -236,7 +244,8 @@ pub(crate) fn set_congestion(
             .iter()
             .try_for_each(|ns| set_congestion_in(ns, name))
     };
-    // Two laboratories that start at once must not restore each other's change, nor take it for the user's.
+    // Two laboratories that start at once must not restore each other's change, nor take it for the
+    // user's.
     let file = fs::File::create(lock).map_err(LabError::file(lock))?;
     let _held = Flock::lock(file, FlockArg::LockExclusive)
         .map_err(|(_, error)| LabError::system("locking the laboratory", error))?;
@@ -246,14 +255,15 @@ pub(crate) fn set_congestion(
         return set_all().map(|()| None);
     }
     if fs::write(ALLOWED, format!("{before} {name}")).is_err() {
-        // Not ours to change, or unknown to the kernel; the namespace's answer says which.
+        // Not writable, or unknown to the kernel; the namespace's answer shows which.
         return set_all().map(|()| None);
     }
     let result = set_all();
     fs::write(ALLOWED, before).map_err(LabError::file(ALLOWED))?;
     result.map(|()| {
         Some(format!(
-            "net.ipv4.tcp_allowed_congestion_control was '{before} {name}' for a moment, and is '{before}' again"
+            "net.ipv4.tcp_allowed_congestion_control was '{before} {name}' for a moment, and is \
+             '{before}' again"
         ))
     })
 }

@@ -13,32 +13,32 @@ use open::OpenError;
 nix::ioctl_write_ptr!(tun_set_carrier, b'T', 226, libc::c_int);
 nix::ioctl_write_int!(tun_set_offload, b'T', 208);
 
-/// Checksums are left to us (TUN_F_CSUM), and we leave them to whoever receives the packet: nothing between
-/// the two ends can damage it, and real interfaces spare the processor that work as well.
+/// Checksums are left to the reader (TUN_F_CSUM), and passed on to the receiver of the packet:
+/// nothing between the two ends can damage it, and real interfaces offload that work as well.
 const OFFLOAD_CHECKSUMS: nix::sys::ioctl::ioctl_param_type = 0x01;
-/// TCP comes in super-packets (TUN_F_TSO4, _TSO6, _TSO_ECN).
+/// TCP data arrives in super-packets (TUN_F_TSO4, _TSO6, _TSO_ECN).
 const OFFLOAD_TCP: nix::sys::ioctl::ioctl_param_type = 0x02 | 0x04 | 0x08;
-/// UDP too, when a program asks for it (TUN_F_USO4, _USO6; Linux 6.2).
+/// UDP as well, if a program requests it (TUN_F_USO4, _USO6; Linux 6.2).
 const OFFLOAD_UDP: nix::sys::ioctl::ioctl_param_type = 0x20 | 0x40;
 
-/// One end of a link: what the kernel sends to the interface is read from it, what is written to it the
-/// kernel receives. The interface exists as long as this value does.
+/// One end of a link: reads return packets that the kernel sends to the interface, and the kernel
+/// receives written packets. The interface exists as long as this value.
 #[derive(Debug)]
 pub(crate) struct Tun {
     file: File,
 }
 
 impl Tun {
-    /// Makes the interface in the network namespace of the calling thread, not yet up.
+    /// Creates the interface in the network namespace of the calling thread; it is initially down.
     ///
-    /// Each packet has a struct virtio_net_hdr in front of it. With `offload` it may be a super-packet.
+    /// Each packet starts with a struct virtio_net_hdr. With `offload` it may be a super-packet.
     pub(crate) fn open(name: &str, offload: bool) -> Result<Self, LabError> {
         let file = open::open(name).map_err(|error| match error {
             OpenError::NotPermitted => LabError::TunDenied,
             OpenError::NoTun => LabError::NoTun,
             OpenError::File(error) => LabError::system("opening /dev/net/tun", error),
             OpenError::Interface(error) => {
-                LabError::system(format!("making the interface {name}"), error)
+                LabError::system(format!("creating the interface {name}"), error)
             }
         })?;
         let set = |flags| {
@@ -51,11 +51,11 @@ impl Tun {
         } else {
             set(OFFLOAD_CHECKSUMS)
         };
-        done.map_err(|error| LabError::system(format!("offloads of {name}"), error))?;
+        done.map_err(|error| LabError::system(format!("setting the offloads of {name}"), error))?;
         Ok(Self { file })
     }
 
-    /// Plugs the cable in or pulls it.
+    /// Switches the carrier on or off.
     pub(crate) fn set_carrier(&self, carrier: bool) -> Result<(), LabError> {
         let value = libc::c_int::from(carrier);
         // SAFETY: the descriptor is open and TUNSETCARRIER reads one int.

@@ -1,30 +1,31 @@
-//! A picture of what congestion windows do: for each flow window and threshold over time, and below the round-trip time.
+//! A chart of congestion windows: window and threshold of each flow over time, and below them the
+//! round-trip time.
 
-use crate::plot::{Across, Anchor, Axis, Ink, Svg, draw_panel, short, shortened, thinned};
+use sumlink_plot::{Across, Anchor, Axis, Ink, Svg, draw_panel, short, shortened, thinned};
 
-/// What was seen of one flow.
+/// The samples of one flow.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WindowFlow {
-    /// Which one it is, as the heading of its part of the picture.
+    /// The flow's name, shown as a heading.
     pub name: String,
-    /// By ascending time.
+    /// In ascending order of time.
     pub points: Vec<WindowPoint>,
 }
 
-/// A flow at a moment.
+/// A sample of a flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WindowPoint {
-    /// Seconds since a moment that all flows have in common.
+    /// Seconds since a time that all flows share.
     pub time: f64,
     /// Congestion window in packets.
     pub cwnd: f64,
-    /// Slow start threshold in packets; nothing before anything set it.
+    /// Slow start threshold in packets; `None` until it is set.
     pub ssthresh: Option<f64>,
     /// Smoothed round-trip time in seconds.
     pub srtt: f64,
 }
 
-/// Flows that a picture has room for; of more, those with the most points are drawn.
+/// Maximum number of flows in a chart; those with the most points are drawn.
 pub const MOST_FLOWS: usize = 12;
 
 const WIDTH: f64 = 860.0;
@@ -43,20 +44,20 @@ const CWND: Ink = Ink::Colour(2);
 const SSTHRESH: Ink = Ink::Colour(3);
 const SRTT: Ink = Ink::Colour(4);
 
-/// Draws flows one below the other over the same time, as an SVG document.
+/// Draws flows below each other with the same time axis, as an SVG document.
 pub fn draw_windows(title: &str, flows: &[WindowFlow]) -> String {
     let mut drawn: Vec<&WindowFlow> = flows.iter().collect();
     drawn.sort_by_key(|flow| std::cmp::Reverse(flow.points.len()));
     drawn.truncate(MOST_FLOWS);
-    // In the order in which they began.
+    // In the order of their start.
     drawn.sort_by(|a, b| first(a).total_cmp(&first(b)));
     let end = drawn.iter().filter_map(|flow| flow.points.last());
     let end = end.map(|point| point.time).fold(0.0, f64::max);
     let left_out = flows.len() - drawn.len();
     let note = match (flows.len(), left_out) {
-        (0, _) => "no acknowledgements were seen".to_owned(),
+        (0, _) => "no acknowledgments were seen".to_owned(),
         (_, 0) => String::new(),
-        (all, _) => format!("{MOST_FLOWS} of {all} flows, those with the most acknowledgements"),
+        (all, _) => format!("{MOST_FLOWS} of {all} flows, those with the most acknowledgments"),
     };
 
     let height = TOP + FLOW * drawn.len() as f64 + 8.0;
@@ -113,7 +114,7 @@ fn draw_flow(svg: &mut Svg, flow: &WindowFlow, time: &Axis, top: f64) {
 
     let panel = (top + HEADING, top + HEADING + WINDOW);
     let cwnd = largest(|point| point.cwnd);
-    // A threshold that was never near the window would make the window a flat line: arrows mark it.
+    // A threshold far above the window would flatten the window's line: arrows mark it.
     let values = flow.points.iter();
     let values = values
         .flat_map(|point| [Some(point.cwnd), point.ssthresh])
@@ -164,7 +165,7 @@ fn draw_flow(svg: &mut Svg, flow: &WindowFlow, time: &Axis, top: f64) {
     );
 }
 
-/// Parts of a line that lie on the axis or beyond it, in turn.
+/// Alternating parts of a line on the axis and beyond it.
 fn parts<'a>(
     points: &'a [(f64, f64)],
     axis: &Axis,
@@ -174,7 +175,7 @@ fn parts<'a>(
     parts.map(move |part| (is_beyond(&part[0]), part))
 }
 
-/// Lines of one value: it is broken where there is none.
+/// Lines of one value, interrupted where it has none.
 fn runs(flow: &WindowFlow, value: impl Fn(&WindowPoint) -> Option<f64>) -> Vec<Vec<(f64, f64)>> {
     let parts = flow.points.split(|point| value(point).is_none());
     parts
@@ -241,13 +242,13 @@ mod tests {
     }
 
     #[test]
-    fn many_flows_are_limited_and_none_is_said() {
+    fn the_number_of_flows_is_limited_and_their_absence_reported() {
         let flows: Vec<WindowFlow> = (0..20)
             .map(|n| flow(&format!("flow {n}"), 0.0, 10 + n))
             .collect();
         let picture = draw_windows("many", &flows);
         assert!(picture.contains("12 of 20 flows"));
         assert!(!picture.contains("flow 7<") && picture.contains("flow 8<"));
-        assert!(draw_windows("none", &[]).contains("no acknowledgements were seen"));
+        assert!(draw_windows("none", &[]).contains("no acknowledgments were seen"));
     }
 }

@@ -1,6 +1,6 @@
-//! The laboratory against what was asked of it, measured with the kernel's own TCP, ping and sockets.
+//! Compares the laboratory with its settings, measured with the kernel's own TCP, ping and sockets.
 //!
-//! Needs root or unprivileged user namespaces; fails where neither is to be had, unless
+//! Needs root or unprivileged user namespaces; fails where neither is available, unless
 //! `SUMLINK_SKIP_NETNS=1` is set.
 
 #![allow(clippy::print_stderr, reason = "a test")]
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{SigSet, Signal};
 use sumlink_lab::{InterfaceState, Lab, LabConfig, LinkChange, SERVER_V4, SERVER_V6, Side};
 
-/// A laboratory that has the machine for itself as far as this file's tests go: they measure time.
+/// A laboratory that no other test of this file runs alongside: these tests measure time.
 struct Alone {
     lab: Lab,
     _turn: MutexGuard<'static, ()>,
@@ -30,7 +30,7 @@ impl Deref for Alone {
     }
 }
 
-/// `None` when the user has said that these tests cannot run here.
+/// `None` if the user disabled these tests.
 fn lab(links: &[&str]) -> Option<Alone> {
     start(config(links))
 }
@@ -48,7 +48,7 @@ fn start(config: LabConfig) -> Option<Alone> {
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     match Lab::start(config) {
         Ok(lab) => Some(Alone { lab, _turn: turn }),
-        Err(error) => panic!("{error}; set SUMLINK_SKIP_NETNS=1 to leave these tests out"),
+        Err(error) => panic!("{error}; set SUMLINK_SKIP_NETNS=1 to skip these tests"),
     }
 }
 
@@ -134,8 +134,8 @@ fn gets_through(pair: &(UdpSocket, UdpSocket), within: Duration) -> bool {
 }
 
 #[test]
-fn programs_can_be_told_to_stop() {
-    // As the verbs do: the laboratory's own process watches the signal.
+fn programs_can_be_stopped() {
+    // As in the subcommands: the laboratory's own process watches the signal.
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGTERM);
     signals.thread_block().unwrap();
@@ -148,7 +148,7 @@ fn programs_can_be_told_to_stop() {
 }
 
 #[test]
-fn the_delay_is_what_was_asked_for() {
+fn the_delay_matches_its_setting() {
     let Some(lab) = lab(&[
         "wifi:rate=60mbit,delay=10ms",
         "wigig:rate=180mbit,delay=4ms",
@@ -173,7 +173,7 @@ fn the_delay_is_what_was_asked_for() {
 }
 
 #[test]
-fn tcp_gets_the_rate_that_was_asked_for() {
+fn tcp_reaches_the_configured_rate() {
     let Some(lab) = lab(&["link0:rate=50mbit,delay=5ms,up.rate=20mbit"]) else {
         return;
     };
@@ -205,7 +205,7 @@ fn tcp_gets_the_rate_that_was_asked_for() {
     assert_eq!(lab.health().unwrap().overruns, 0);
 }
 
-/// Sends as fast as TCP lets for three seconds; what arrives in the last two, in Mbit/s.
+/// Sends as fast as TCP allows for three seconds; returns the goodput of the last two in Mbit/s.
 fn bulk(from: &mut TcpStream, to: &mut TcpStream) -> f64 {
     let mut from = from.try_clone().unwrap();
     from.set_write_timeout(Some(Duration::from_secs(5)))
@@ -234,7 +234,7 @@ fn bulk(from: &mut TcpStream, to: &mut TcpStream) -> f64 {
     }
     let seconds = since.unwrap().elapsed().as_secs_f64();
     stop.send(()).unwrap();
-    // The sender may wait for room: take what it has sent out of its way.
+    // The sender may be blocked: read the data that it has sent.
     while !sender.is_finished() {
         all += to.read(&mut buffer).unwrap() as u64;
     }
@@ -306,7 +306,7 @@ fn iperf3_sees_the_rate_through_the_bound_interface() {
 }
 
 #[test]
-fn the_loss_is_what_was_asked_for() {
+fn the_loss_matches_its_setting() {
     let Some(lab) = lab(&["lossy:rate=100mbit,up.loss=10%,queue=1MB"]) else {
         return;
     };
@@ -339,7 +339,7 @@ fn the_loss_is_what_was_asked_for() {
 }
 
 #[test]
-fn a_blackhole_swallows_everything_and_nobody_is_told() {
+fn a_blackhole_drops_packets_silently() {
     let Some(lab) = lab(&["wifi:rate=60mbit,delay=1ms", "wigig:rate=60mbit,delay=1ms"]) else {
         return;
     };

@@ -1,7 +1,7 @@
-//! Nothing is left behind, however a laboratory ends.
+//! Laboratories clean up completely, however they end.
 //!
-//! One test, because it counts what belongs to laboratories on the whole machine: those it started are
-//! told by their ids.
+//! A single test, because it counts the remains of laboratories on the whole machine: those that it
+//! started are identified by their ids.
 
 #![allow(clippy::print_stderr, reason = "a test")]
 
@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The example program beside this test's own: cargo builds it with the tests.
+/// The example program next to this test: cargo builds it with the tests.
 fn program() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.parent()
@@ -25,7 +25,7 @@ fn program() -> PathBuf {
 struct Running {
     owner: Child,
     id: String,
-    /// A program in the laboratory that nobody but the laboratory ends.
+    /// A program in the laboratory that only the laboratory kills.
     grandchild: i32,
 }
 
@@ -117,25 +117,21 @@ fn signals_kill_and_clean() {
     let mut running = start();
     signal(&running, "-KILL");
     running.owner.wait().unwrap();
-    assert_eq!(
-        exists(&running),
-        [true, true],
-        "nobody is there to clean up"
-    );
+    assert_eq!(exists(&running), [true, true], "no other process cleans up");
     let output = Command::new(program()).arg("clean").output().unwrap();
     assert!(
         output.status.success(),
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    // Another start at the same moment may have been faster.
+    // Another process that started at the same moment may have been faster.
     wait_until("everything of a dead owner is removed", || {
         exists(&running) == [false, false]
     });
     assert_eq!(
         exists(&other),
         [true, true],
-        "what belongs to somebody alive stays"
+        "the property of a live owner stays"
     );
     signal(&other, "-TERM");
     other.owner.wait().unwrap();
@@ -159,7 +155,7 @@ fn a_self_test_that_is_killed_is_cleaned_up() {
         let mark = format!("\"pid\":{},", owner.id());
         let entries = fs::read_dir("/run/sumlink-lab").into_iter().flatten();
         entries.flatten().find_map(|entry| {
-            // Still hidden: it is about to be renamed, and nothing will ever bear this name.
+            // Hidden files are about to be renamed.
             if entry.file_name().as_encoded_bytes().starts_with(b".") {
                 return None;
             }
@@ -172,7 +168,7 @@ fn a_self_test_that_is_killed_is_cleaned_up() {
     let id = own_id().unwrap();
     let places = ["client", "server", "router"]
         .map(|place| Path::new("/run/netns").join(format!("sumlink-{id}-{place}")));
-    wait_until("the shaper is there", || places.iter().all(|p| p.exists()));
+    wait_until("the shaper exists", || places.iter().all(|p| p.exists()));
     owner.kill().unwrap();
     owner.wait().unwrap();
     assert!(places.iter().all(|place| place.exists()));
@@ -184,7 +180,7 @@ fn a_self_test_that_is_killed_is_cleaned_up() {
 }
 
 #[test]
-fn mistakes_get_one_line_and_an_exit_code() {
+fn errors_have_one_line_and_an_exit_code() {
     let run = |arguments: &[&str]| {
         let output = Command::new(program())
             .args(arguments)
@@ -209,7 +205,7 @@ fn mistakes_get_one_line_and_an_exit_code() {
         (code, text.trim()),
         (
             Some(2),
-            "lab: two links are called 'a': give each a name of its own"
+            "lab: two links are called 'a': give each a different name"
         )
     );
     let (code, text) = run(&["shell", "--link", "a:rate=8gbit", "--", "true"]);

@@ -1,6 +1,7 @@
-//! What links can do beside a constant rate, with real packets: plans, traces, groups, super-packets.
+//! Features of links beyond a constant rate, with real packets: schedules, traces, groups,
+//! super-packets.
 //!
-//! Needs root or unprivileged user namespaces; fails where neither is to be had, unless
+//! Needs root or unprivileged user namespaces; fails where neither is available, unless
 //! `SUMLINK_SKIP_NETNS=1` is set.
 
 #![allow(clippy::print_stderr, reason = "a test")]
@@ -20,7 +21,7 @@ use sumlink_lab::{
 };
 use sumlink_link::Air;
 
-/// These tests measure time, so they take turns. `None` when the user has said that they cannot run here.
+/// These tests measure time, so they take turns. `None` if the user disabled them.
 fn turn() -> Option<MutexGuard<'static, ()>> {
     static TURN: Mutex<()> = Mutex::new(());
     if std::env::var_os("SUMLINK_SKIP_NETNS").is_some_and(|value| value == "1") {
@@ -35,9 +36,8 @@ fn config(links: &[&str]) -> LabConfig {
 }
 
 fn start(config: LabConfig) -> Lab {
-    Lab::start(config).unwrap_or_else(|error| {
-        panic!("{error}; set SUMLINK_SKIP_NETNS=1 to leave these tests out")
-    })
+    Lab::start(config)
+        .unwrap_or_else(|error| panic!("{error}; set SUMLINK_SKIP_NETNS=1 to skip these tests"))
 }
 
 fn plan(at_ms: u64, link: &str, change: &str) -> PlannedChange {
@@ -92,7 +92,7 @@ fn carrier(lab: &Lab, side: Side, link: &str) -> bool {
 }
 
 #[test]
-fn plans_are_carried_out_without_anybody_s_help() {
+fn scheduled_changes_happen_on_their_own() {
     let Some(_turn) = turn() else { return };
     let mut config = config(&["wifi:rate=0,queue=1MB", "wigig:rate=10mbit"]);
     config.timeline = vec![
@@ -111,7 +111,7 @@ fn plans_are_carried_out_without_anybody_s_help() {
         .unwrap();
     assert!(
         server.recv(&mut [0; 8]).is_err(),
-        "rate 0, and nothing planned happens before the beginning"
+        "rate 0, and no scheduled change before the beginning"
     );
     lab.begin().unwrap();
     server
@@ -137,8 +137,8 @@ fn plans_are_carried_out_without_anybody_s_help() {
         (wifi.link.as_str(), wifi.direction),
         ("wifi", Direction::Up)
     );
-    // 1500 bytes take a millisecond: 50 of them in the interval from 100 to 150 ms. The first one was half
-    // sent never: at rate 0 nothing is.
+    // 1500 bytes take a millisecond: 50 packets in the interval from 100 to 150 ms. At rate 0 no
+    // part of the first packet was sent before.
     assert_eq!(wifi.wire_bytes[..2], [0, 0]);
     let sum: u64 = wifi.wire_bytes.iter().sum();
     assert_eq!(sum, 150_000);
@@ -176,7 +176,8 @@ fn a_trace_is_followed_and_starts_over_at_the_beginning() {
         .iter()
         .map(|bytes| bytes / 1500)
         .collect();
-    // The first opportunities pass unused until the packets are there; none falls between 100 and 500 ms.
+    // The first opportunities pass before the packets are queued; none falls between 100 and 500
+    // ms.
     assert_eq!(packets[3..10], [0; 7], "{packets:?}");
     assert_eq!(packets.iter().sum::<u64>(), 18, "{packets:?}");
     assert!(
@@ -196,7 +197,7 @@ fn coupled_links_share_the_air() {
     let lab = start(config);
     let pairs = [udp_pair(&lab, "a", 5702), udp_pair(&lab, "b", 5703)];
     lab.begin().unwrap();
-    // Two seconds of each alone; together at most one link's worth and its back-offs.
+    // Two seconds for each alone; together at most the capacity of one link and its back-offs.
     let packets = 1600;
     for _ in 0..packets {
         for (client, _) in &pairs {
@@ -219,7 +220,7 @@ fn coupled_links_share_the_air() {
     );
 }
 
-/// Sends a pattern and checks that it arrives unchanged; returns what the far end read.
+/// Sends a pattern and checks that it arrives unchanged; returns the reads of the far end.
 fn transfer(mut from: TcpStream, mut to: TcpStream, bytes: usize) {
     let byte = |i: usize| (i * 7 + i / 251) as u8;
     let sender = thread::spawn(move || {
@@ -267,7 +268,8 @@ fn super_packets_are_cut_and_joined_and_each_packet_can_be_lost() {
         }
     }
     for report in &lab.status().unwrap()[0].directions {
-        // At least two times 20 MiB in packets of at most 1500 bytes, and one in a thousand is lost.
+        // At least two times 20 MiB in packets of at most 1500 bytes, and one in a thousand is
+        // lost.
         assert!(report.offered_packets > 28_000, "{report:?}");
         assert!(report.lost_packets > 5, "{report:?}");
         let mean = report.delivered_bytes / report.delivered_packets;
@@ -302,7 +304,7 @@ fn super_packets_are_cut_and_joined_and_each_packet_can_be_lost() {
 }
 
 #[test]
-fn what_the_emulator_cannot_carry_is_said_before() {
+fn excessive_rates_are_reported_in_advance() {
     let refused = config(&["wifi:rate=8gbit"])
         .check()
         .unwrap_err()
@@ -319,7 +321,7 @@ fn what_the_emulator_cannot_carry_is_said_before() {
             .check()
             .unwrap_err()
             .to_string()
-            .contains("cannot be planned")
+            .contains("cannot be scheduled")
     );
     removed.timeline = vec![plan(0, "a", "rate=80gbit")];
     assert!(removed.check().is_err());

@@ -1,6 +1,6 @@
-//! The test of the instrument, tested: what it prints, and that it finds what it measures.
+//! Tests of the self-test: its output, and that it detects deviations.
 //!
-//! Needs root or unprivileged user namespaces; fails where neither is to be had, unless
+//! Needs root or unprivileged user namespaces; fails where neither is available, unless
 //! `SUMLINK_SKIP_NETNS=1` is set.
 
 #![allow(clippy::print_stderr, reason = "a test")]
@@ -10,14 +10,14 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// The example program beside this test's own: cargo builds it with the tests.
+/// The example program next to this test: cargo builds it with the tests.
 fn program() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().unwrap().parent().unwrap();
     profile.join("examples/lab")
 }
 
-/// One repeat of some subjects; `None` when the user has said that these tests cannot run here.
+/// One repeat of some subjects; `None` if the user disabled these tests.
 fn self_test(subjects: &[&str], more: &[&str]) -> Option<Output> {
     if std::env::var_os("SUMLINK_SKIP_NETNS").is_some_and(|value| value == "1") {
         eprintln!("skipped because SUMLINK_SKIP_NETNS=1");
@@ -41,7 +41,8 @@ fn figure<'a>(figures: &'a [Value], name: &str) -> &'a Value {
     found.unwrap_or_else(|| panic!("no figure is called {name}"))
 }
 
-/// The example program's own: a figure fell short, a figure was refused. Those of sumlink are in docs/cli.md.
+/// The example program's exit codes: a figure fell short, a figure was refused. Those of sumlink
+/// are in docs/cli.md.
 fn code_of(figures: &[Value]) -> i32 {
     let any = |verdict| figures.iter().any(|figure| figure["verdict"] == verdict);
     match (any("failed"), any("refused")) {
@@ -51,7 +52,8 @@ fn code_of(figures: &[Value]) -> i32 {
     }
 }
 
-/// A machine that is busy with other tests may refuse or be somewhat off; it is not far off.
+/// On a machine that is busy with other tests a figure may be refused or deviate somewhat, but not
+/// by far.
 fn is_far(figure: &Value) -> bool {
     let deviation = figure["deviation"].as_f64().unwrap_or(f64::INFINITY);
     let is_near = deviation.abs() < 0.2 || figure["asked"] == 0.0;
@@ -63,7 +65,7 @@ fn name_of(figure: &Value) -> String {
 }
 
 #[test]
-fn every_subject_finds_what_was_asked_for() {
+fn every_subject_measures_its_settings() {
     let subjects = [
         "delay",
         "order",
@@ -76,8 +78,8 @@ fn every_subject_finds_what_was_asked_for() {
         "interferer",
         "radio",
     ];
-    // A machine that stands still for some milliseconds in the wrong moment moves a deviation or a mean; it does not do so in
-    // each of three runs.
+    // A machine that stalls for some milliseconds at the wrong moment shifts a deviation or a mean,
+    // but not in each of three runs.
     let mut off: Option<Vec<String>> = None;
     let mut all = Vec::new();
     for _ in 0..3 {
@@ -120,7 +122,7 @@ fn every_subject_finds_what_was_asked_for() {
 }
 
 #[test]
-fn what_has_no_dice_and_no_clock_is_exact() {
+fn deterministic_figures_are_exact() {
     let Some(output) = self_test(&["queue", "blackhole", "interferer"], &["--json"]) else {
         return;
     };
@@ -150,5 +152,5 @@ fn the_table_names_figures_and_verdicts() {
     let Some(output) = self_test(&["colour"], &[]) else {
         return;
     };
-    assert_eq!(output.status.code(), Some(2), "a subject that there is not");
+    assert_eq!(output.status.code(), Some(2), "an unknown subject");
 }

@@ -1,7 +1,8 @@
-//! What a packet costs: put in, served, delayed, taken out, with the deadlines asked for in between.
+//! Cost of a packet: enqueueing, serving, delaying and polling it, with the deadline queries in
+//! between.
 //!
-//! An emulator that carries 2.5 Gbit/s in packets of 1500 bytes has 4.8 us for each, reading and writing
-//! them included. Throughput counts packets.
+//! An emulator that carries 2.5 Gbit/s in packets of 1500 bytes has 4.8 us for each packet,
+//! including reading and writing it. Throughput counts packets.
 
 use std::time::Duration;
 
@@ -42,7 +43,8 @@ fn network(links: u64) -> (Network<Full>, Vec<LinkId>) {
     (network, ids)
 }
 
-/// Offers as much as the links carry, packet by packet, and polls whenever something is due.
+/// Offers exactly the load that the links carry, packet by packet, and polls whenever a packet is
+/// due.
 fn carry(mut network: Network<Full>, ids: &[LinkId]) -> u64 {
     let gap = Duration::from_nanos(12_000 * 1_000_000_000 / RATE);
     let mut now = Duration::ZERO;

@@ -1,9 +1,9 @@
-//! What passed through a link and where the rest of it went.
+//! Counters of a link: packets passed, dropped and lost.
 
-/// Counts since the link was made.
+/// Counts since the link was created.
 ///
-/// At every moment `offered = policed + dropped_queue + discarded + lost + delivered + queued + in_flight`, in
-/// packets and in bytes alike.
+/// At every moment `offered = policed + dropped_queue + discarded + lost + delivered + queued +
+/// in_flight`, in packets and in bytes alike.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets handed to [`Link::enqueue`](crate::Link::enqueue).
@@ -22,29 +22,29 @@ pub struct Counters {
     pub discarded_packets: u64,
     /// Their bytes.
     pub discarded_bytes: u64,
-    /// Packets lost after they had passed the rate server, by the link's loss or because layer 2 gave up
-    /// repeating them.
+    /// Packets lost after the rate server, either by the loss model or because layer 2 reached its
+    /// retry limit.
     pub lost_packets: u64,
     /// Their bytes.
     pub lost_bytes: u64,
     /// Transmissions that layer 2 repeated because of an interferer.
     pub layer2_retransmissions: u64,
-    /// Packets handed out by [`Link::poll`](crate::Link::poll).
+    /// Packets returned by [`Link::poll`](crate::Link::poll).
     pub delivered_packets: u64,
     /// Their bytes.
     pub delivered_bytes: u64,
-    /// Packets in the queue now, the one in transmission included.
+    /// Packets in the queue now, including the one in transmission.
     pub queued_packets: u64,
     /// Their bytes.
     pub queued_bytes: u64,
-    /// Packets that have left the queue and are on their way, or due and not yet polled.
+    /// Packets that have left the queue and are propagating, or are due and not yet polled.
     pub in_flight_packets: u64,
     /// Their bytes.
     pub in_flight_bytes: u64,
 }
 
 impl Counters {
-    /// Every packet that is accounted for; equals `offered_packets`.
+    /// Sum of all packet counters; equals `offered_packets`.
     pub fn accounted_packets(&self) -> u64 {
         self.policed_packets
             + self.dropped_queue_packets
@@ -55,7 +55,7 @@ impl Counters {
             + self.in_flight_packets
     }
 
-    /// Every byte that is accounted for; equals `offered_bytes`.
+    /// Sum of all byte counters; equals `offered_bytes`.
     pub fn accounted_bytes(&self) -> u64 {
         self.policed_bytes
             + self.dropped_queue_bytes

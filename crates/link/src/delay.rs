@@ -1,4 +1,4 @@
-//! Propagation: packets that are on their way.
+//! Propagation delay of packets in flight.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -6,19 +6,21 @@ use std::collections::VecDeque;
 use crate::random::Random;
 use crate::{Jitter, Packet};
 
-/// Holds each packet for the delay, which may vary; changes the order only where the jitter says so.
+/// Holds each packet for the delay, which may vary. Packets change order only if the jitter allows
+/// reordering.
 #[derive(Clone, Debug)]
 pub(crate) struct DelayLine<P> {
-    /// Mean one-way delay of packets that set off from now on.
+    /// Mean one-way delay of packets that depart from now on.
     delay: Duration,
     jitter: Jitter,
-    /// Where the jitter comes from.
+    /// Source of the jitter.
     random: Random,
-    /// Packets with the time at which they are due, in that order.
+    /// Packets with their due times, in the order of these.
     packets: VecDeque<(Duration, P)>,
     /// Bytes of `packets`.
     bytes: u64,
-    /// When the last packet that set off is due; a shorter delay must not let its successor overtake it.
+    /// Due time of the packet that departed last; a shorter delay must not let its successor
+    /// overtake it.
     last_due: Duration,
 }
 
@@ -34,22 +36,22 @@ impl<P: Packet> DelayLine<P> {
         }
     }
 
-    /// Changes the delay of packets that set off from now on.
+    /// Changes the delay of packets that depart from now on.
     pub(crate) fn set_delay(&mut self, delay: Duration) {
         self.delay = delay;
     }
 
-    /// Changes the jitter of packets that set off from now on.
+    /// Changes the jitter of packets that depart from now on.
     pub(crate) fn set_jitter(&mut self, jitter: Jitter) {
         self.jitter = jitter;
     }
 
-    /// The least time that a packet is on its way.
+    /// The shortest possible delay of a packet.
     pub(crate) fn least_delay(&self) -> Duration {
         self.delay.saturating_sub(self.jitter.distribution.bound())
     }
 
-    /// Before when no packet that sets off at `departure` is due.
+    /// Lower bound of the due time of a packet that departs at `departure`.
     pub(crate) fn earliest_due(&self, departure: Duration) -> Duration {
         let due = departure.saturating_add(self.least_delay());
         if self.jitter.reorder {
@@ -72,12 +74,12 @@ impl<P: Packet> DelayLine<P> {
         }
     }
 
-    /// When the first packet is due.
+    /// Due time of the first packet.
     pub(crate) fn next_due(&self) -> Option<Duration> {
         self.packets.front().map(|(due, _)| *due)
     }
 
-    /// Before when nothing comes out, if the next packet sets off at `departure`.
+    /// Lower bound of the next due time if the next packet departs at `departure`.
     pub(crate) fn deadline(&self, departure: Option<Duration>) -> Option<Duration> {
         let first = self.next_due();
         if first.is_some() && !self.jitter.reorder {
@@ -87,7 +89,7 @@ impl<P: Packet> DelayLine<P> {
         first.into_iter().chain(next).min()
     }
 
-    /// The first packet, if it is due by `now`, with the time at which it was.
+    /// Removes the first packet if it is due by `now`; returns it with its due time.
     pub(crate) fn pop(&mut self, now: Duration) -> Option<(Duration, P)> {
         self.packets.front().filter(|(due, _)| *due <= now)?;
         let (due, packet) = self.packets.pop_front()?;
@@ -95,7 +97,7 @@ impl<P: Packet> DelayLine<P> {
         Some((due, packet))
     }
 
-    /// Forgets every packet on its way.
+    /// Discards all packets in flight.
     pub(crate) fn clear(&mut self) {
         self.packets.clear();
         self.bytes = 0;
@@ -122,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_is_due_after_the_delay_and_not_before() {
+    fn a_packet_is_due_exactly_after_the_delay() {
         let mut line = line(10 * MS);
         line.push(MS, vec![0; 100]);
         assert_eq!(line.next_due(), Some(11 * MS));
@@ -144,7 +146,7 @@ mod tests {
         assert_eq!(order, [(11 * MS, 1), (11 * MS, 2), (21 * MS, 3)]);
     }
 
-    /// Packets a millisecond apart with 5 ms of jitter: their numbers in the order in which they come out.
+    /// Sends packets 1 ms apart with 5 ms of jitter; returns their numbers in order of arrival.
     fn jittered(jitter: Jitter) -> Vec<u8> {
         let mut line = line(10 * MS);
         line.set_jitter(jitter);
@@ -154,10 +156,10 @@ mod tests {
             let departure = u32::from(number) * MS;
             line.push(departure, vec![number]);
             while let Some((due, packet)) = line.pop(departure) {
-                assert!(due >= last, "in the order in which they are due");
+                assert!(due >= last, "in the order of the due times");
                 assert!(
                     due >= u32::from(packet[0]) * MS + 5 * MS,
-                    "not before the least delay"
+                    "not before the smallest delay"
                 );
                 last = due;
                 out.push(packet[0]);
@@ -169,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_keeps_the_order_unless_asked() {
+    fn jitter_keeps_the_order_by_default() {
         let numbers: Vec<u8> = (0..100).collect();
         let jitter = Jitter::uniform(5 * MS);
         assert_eq!(jittered(jitter), numbers);

@@ -1,30 +1,31 @@
-//! What can be wrong with a description of a link or of a group of links.
+//! Errors in the description of a link or of a group of links.
 
-/// A parameter that describes nothing that could exist. Whoever wrote the description is at fault.
+/// An impossible parameter. The author of the description is at fault.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ModelError {
     /// A number outside its range.
     #[error("{what} is {value}, but must be {range}")]
     OutOfRange {
-        /// Which one.
+        /// Name of the parameter.
         what: &'static str,
-        /// What it is.
+        /// Its value.
         value: f64,
-        /// What it must be.
+        /// The allowed range.
         range: &'static str,
     },
-    /// A time that must pass is zero.
+    /// A time that must be above zero is zero.
     #[error("{what} is zero; give it a length, such as {example}")]
     ZeroTime {
-        /// Which one.
+        /// Name of the parameter.
         what: &'static str,
-        /// One that would do.
+        /// A valid value.
         example: &'static str,
     },
-    /// Losses cannot be so frequent and so scattered at once.
+    /// The loss is too high for bursts this short.
     #[error(
-        "bursts of {burst} packets cannot lose {loss} of all packets: make them at least {least} packets long"
+        "bursts of {burst} packets cannot lose {loss} of all packets: make them at least {least} \
+         packets long"
     )]
     BurstTooShort {
         /// Share of packets to lose.
@@ -34,28 +35,28 @@ pub enum ModelError {
         /// The shortest mean length for that share.
         least: f64,
     },
-    /// A list has not one entry for each link, or a matrix not one for each pair.
+    /// A list lacks one entry for each link, or a matrix one for each pair.
     #[error("{what} has {got} entries, but must have {expected}")]
     WrongCount {
-        /// Which list.
+        /// Name of the list.
         what: &'static str,
-        /// How many it has.
+        /// Its number of entries.
         got: usize,
-        /// How many it must have.
+        /// The required number of entries.
         expected: usize,
     },
-    /// The link is not of this network.
+    /// The link does not belong to this network.
     #[error("link {link} does not exist; add it to the network first")]
     UnknownLink {
         /// Its number.
         link: usize,
     },
-    /// A link is named twice, or belongs to another group of the same kind already.
+    /// A link is named twice, or already belongs to another group of the same kind.
     #[error("link {link} is in two {groups}; name it in one of them, once")]
     InTwoGroups {
         /// Its number.
         link: usize,
-        /// What kind of groups.
+        /// Kind of group. Kind of group.
         groups: &'static str,
     },
 }

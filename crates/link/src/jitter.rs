@@ -4,37 +4,37 @@ use core::time::Duration;
 
 use crate::random::Random;
 
-/// How the delay varies around its mean, independently from packet to packet.
+/// Distribution of the delay around its mean, independent from packet to packet.
 ///
-/// A delay never becomes negative: where the variation is larger than the delay, the negative part of
-/// the distribution collapses to a delay of 0 and the mean rises.
+/// A delay never becomes negative: if the variation exceeds the delay, the negative part of the
+/// distribution collapses to a delay of 0 and the mean rises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Jitter {
-    /// How far from the delay, and how often.
+    /// Distribution of the deviation from the mean delay.
     pub distribution: Distribution,
     /// Whether a packet may overtake another one.
     ///
-    /// Without it a packet that would overtake is due together with the one before it. Then a stream of
-    /// packets much closer together than the jitter has less variation than asked for, and a mean delay
-    /// nearer to the largest than to the asked one.
+    /// If not, a packet that would overtake is due together with its predecessor. Packets spaced
+    /// much closer than the jitter then vary less than configured, and their mean delay is nearer
+    /// to the largest delay than to the configured one.
     pub reorder: bool,
 }
 
-/// A distribution around 0.
+/// A distribution with mean 0.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Distribution {
     /// Always 0.
     #[default]
     Constant,
-    /// Uniform between minus and plus this much; the standard deviation is `1/sqrt(3)` of it.
+    /// Uniform between minus and plus this duration; the standard deviation is `1/sqrt(3)` of it.
     Uniform(Duration),
-    /// Normal with this standard deviation, cut off at three of them (which leaves 98.7 % of it).
+    /// Normal with this standard deviation, truncated at three of them (which leaves 98.7 % of it).
     Normal(Duration),
 }
 
 impl Jitter {
-    /// None.
+    /// No jitter.
     pub const NONE: Self = Self {
         distribution: Distribution::Constant,
         reorder: false,
@@ -48,7 +48,7 @@ impl Jitter {
         }
     }
 
-    /// Normal with that standard deviation, cut off at three of them, in order.
+    /// Normal with this standard deviation, truncated at three of them, in order.
     pub fn normal(deviation: Duration) -> Self {
         Self {
             distribution: Distribution::Normal(deviation),
@@ -56,7 +56,7 @@ impl Jitter {
         }
     }
 
-    /// The same with packets that overtake each other.
+    /// The same jitter with reordering allowed.
     pub fn reordering(self) -> Self {
         Self {
             reorder: true,
@@ -66,7 +66,7 @@ impl Jitter {
 }
 
 impl Distribution {
-    /// The most that it adds or takes away.
+    /// The largest deviation from the mean.
     pub(crate) fn bound(self) -> Duration {
         match self {
             Self::Constant => Duration::ZERO,
@@ -75,7 +75,7 @@ impl Distribution {
         }
     }
 
-    /// `mean` with a variation.
+    /// A delay drawn around `mean`.
     #[inline]
     pub(crate) fn draw(self, mean: Duration, random: &mut Random) -> Duration {
         let (scale, unit) = match self {
@@ -94,7 +94,7 @@ impl Distribution {
     }
 }
 
-/// Standard normal, drawn again while beyond three.
+/// Standard normal truncated at three, by redrawing larger values.
 fn cut_normal(random: &mut Random) -> f64 {
     loop {
         let z = random.next_normal();
@@ -126,18 +126,18 @@ mod tests {
     }
 
     #[test]
-    fn the_moments_are_those_asked_for() {
+    fn moments_match_the_configuration() {
         let ms = Duration::from_millis;
         let (mean, deviation) = moments(Distribution::Uniform(ms(6)), ms(20));
         assert!((mean - 20.0).abs() < 0.1 && (deviation - 3.464).abs() < 0.05);
-        // Cut off at three, the standard deviation of a normal distribution is 0.9866.
+        // A normal distribution truncated at three has a standard deviation of 0.9866.
         let (mean, deviation) = moments(Distribution::Normal(ms(5)), ms(20));
         assert!((mean - 20.0).abs() < 0.1 && (deviation - 4.933).abs() < 0.05);
         assert_eq!(moments(Distribution::Constant, ms(20)), (20.0, 0.0));
     }
 
     #[test]
-    fn no_delay_is_negative_and_none_overflows() {
+    fn delays_are_never_negative_and_never_overflow() {
         let (mean, _) = moments(
             Distribution::Uniform(Duration::from_millis(8)),
             Duration::ZERO,

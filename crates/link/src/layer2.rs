@@ -1,4 +1,4 @@
-//! What a radio does about frames that nobody acknowledged: it sends them again.
+//! Retransmission on layer 2: a radio repeats frames that were not acknowledged.
 
 use core::time::Duration;
 
@@ -11,35 +11,35 @@ const CW_MIN: u32 = 15;
 /// Largest contention window, in slots.
 const CW_MAX: u32 = 1_023;
 
-/// Repeats packets whose transmission an interferer spoiled.
+/// Repeats packets whose transmission collided with an interferer.
 ///
-/// Each repetition takes the air time of the packet again, after a back-off that is uniform between 0 and
-/// a window that doubles, so that interference costs time first. Only after the last repetition the
-/// packet is lost. The packets behind wait: a receiver hands up frames in order.
+/// Each repetition takes the air time of the packet again, after a back-off drawn uniformly from a
+/// window that doubles. Interference therefore costs time first; a packet is lost only after the
+/// last repetition. The packets behind it wait, because a receiver delivers frames in order.
 #[derive(Clone, Debug)]
 pub(crate) struct Layer2 {
-    /// Whether somebody interferes now.
+    /// Whether an interferer is busy now.
     interfering: bool,
-    /// Whether somebody did at any time since the attempt under way began.
+    /// Whether an interferer has been busy at any time during the current attempt.
     exposed: bool,
     /// Probability that an exposed attempt fails.
     error: f64,
-    /// How often a packet is repeated at most.
+    /// Maximum number of repetitions per packet.
     retry_limit: u32,
     /// Repetitions of the packet in transmission.
     repeated: u32,
     random: Random,
 }
 
-/// How an attempt ended.
+/// Result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attempt {
-    /// The packet got through.
+    /// The packet was delivered.
     Done,
-    /// It must be sent again after so much time.
+    /// The packet is sent again after this back-off.
     Again(Duration),
-    /// It must not: it is lost.
-    GivenUp,
+    /// The retry limit is reached; the packet is lost.
+    LimitReached,
 }
 
 impl Layer2 {
@@ -54,32 +54,32 @@ impl Layer2 {
         }
     }
 
-    /// Somebody starts to interfere, or changes how.
-    pub(crate) fn disturb(&mut self, error: f64, retry_limit: u32) {
+    /// An interferer becomes busy, or changes its parameters.
+    pub(crate) fn begin_interference(&mut self, error: f64, retry_limit: u32) {
         self.interfering = true;
         self.exposed = true;
         self.error = error;
         self.retry_limit = retry_limit;
     }
 
-    /// It is over; an attempt under way stays exposed.
-    pub(crate) fn calm(&mut self) {
+    /// The interferer becomes silent; the current attempt stays exposed.
+    pub(crate) fn end_interference(&mut self) {
         self.interfering = false;
     }
 
-    /// A packet is sent for the first time.
+    /// Starts the first attempt of a packet.
     pub(crate) fn begin(&mut self) {
         self.repeated = 0;
         self.exposed = self.interfering;
     }
 
-    /// The attempt is over.
+    /// Ends the current attempt.
     pub(crate) fn end(&mut self) -> Attempt {
         if !self.exposed || self.random.next_f64() >= self.error {
             return Attempt::Done;
         }
         if self.repeated >= self.retry_limit {
-            return Attempt::GivenUp;
+            return Attempt::LimitReached;
         }
         let window = ((CW_MIN + 1) << self.repeated.min(6)).min(CW_MAX + 1);
         self.repeated += 1;
@@ -97,8 +97,8 @@ mod tests {
     fn repetitions_are_bounded_and_wait_longer_each_time() {
         let mut layer = Layer2::new(Random::new(1));
         layer.begin();
-        assert_eq!(layer.end(), Attempt::Done, "nobody interferes");
-        layer.disturb(1.0, 9);
+        assert_eq!(layer.end(), Attempt::Done, "without interference");
+        layer.begin_interference(1.0, 9);
         let mut most = [Duration::ZERO; 9];
         for _ in 0..2_000 {
             layer.begin();
@@ -108,7 +108,7 @@ mod tests {
                     other => panic!("{other:?} before the limit"),
                 }
             }
-            assert_eq!(layer.end(), Attempt::GivenUp);
+            assert_eq!(layer.end(), Attempt::LimitReached);
         }
         let slots = most.map(|wait| wait.as_micros() / 9);
         assert_eq!(slots[..2], [15, 31]);
@@ -116,12 +116,12 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_that_was_exposed_for_a_moment_may_fail() {
+    fn a_briefly_exposed_attempt_may_fail() {
         let mut layer = Layer2::new(Random::new(1));
         layer.begin();
-        layer.disturb(1.0, 1);
-        layer.calm();
+        layer.begin_interference(1.0, 1);
+        layer.end_interference();
         assert!(matches!(layer.end(), Attempt::Again(_)));
-        assert_eq!(layer.end(), Attempt::Done, "the repetition was not");
+        assert_eq!(layer.end(), Attempt::Done, "the repetition was not exposed");
     }
 }

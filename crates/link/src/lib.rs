@@ -1,5 +1,5 @@
-//! A sans-IO model of network links: drop-tail queue, rate or trace, loss, delay and jitter, and what
-//! links do to each other.
+//! A sans-IO model of network links: drop-tail queue, rate or trace, loss, delay and jitter, and
+//! the effects of links on each other.
 //!
 //! ```text
 //! enqueue ──▶ policer ──▶ queue ──▶ rate or trace ──▶ loss ──────────▶ delay ──▶ poll
@@ -9,26 +9,27 @@
 //!             share of the air: coupling group, interferer (and repetitions on layer 2)
 //! ```
 //!
-//! The simulator and the laboratory's emulator both run packets through this model, so that the two cannot
-//! drift apart. The crate knows no socket, no clock, no thread and no global source of randomness: the
-//! caller passes the time, as the [`Duration`](core::time::Duration) since an epoch of its choice, and
-//! the seed.
+//! The simulator and the laboratory's emulator both run packets through this model, so they cannot
+//! drift apart. The crate uses no socket, clock, thread or global source of randomness: the caller
+//! passes the seed and the time, as the [`Duration`](core::time::Duration) since an epoch of its
+//! choice.
 //!
-//! - [`Network`] is all links of an experiment under one clock; a link is one direction. What they share is
-//!   described by [`Air`] (links that hear each other), [`Interferer`] (a stranger on the channel) and
-//!   [`Radio`] (virtual interfaces on one card).
-//! - [`Link`] is one link alone, for whoever needs no more.
-//! - [`Change`] is what may be set at the start and later; a timeline of changes makes an event or a
+//! - [`Network`] holds all links of an experiment under one clock; a link is one direction. Shared
+//!   resources are described by [`Air`] (links that hear each other), [`Interferer`] (a foreign
+//!   transmitter on the channel) and [`Radio`] (virtual interfaces on one card).
+//! - [`Link`] is a single independent link.
+//! - [`Change`] sets a property, at the start or later. A timeline of changes makes an event or a
 //!   [`Profile`] (mmWave, train, LTE, Wi-Fi).
 //!
-//! # The law
+//! # Rules for callers
 //!
 //! - Time never runs backwards; a `now` before the latest one counts as the latest one.
-//! - After every call that changes something, ask [`Network::next_deadline`] again. At that time, or as
-//!   soon after it as possible, call [`Network::poll`] until it returns `None`. [`Link`] has the same calls.
-//! - A late poll delivers late but never changes the model: when a packet leaves the queue, whether it is
-//!   lost and when it is due are computed from the times that were due, not from the times of the calls.
-//!   One thing does depend on them: a link that stops being up forgets what has not been polled.
+//! - After every call that changes something, ask for [`Network::next_deadline`] again. At that
+//!   time, or as soon after it as possible, call [`Network::poll`] until it returns `None`.
+//!   [`Link`] has the same calls.
+//! - A late poll delivers late but never changes the model. Departure, loss and due time of a
+//!   packet are computed from the scheduled times, not from the times of the calls. The only
+//!   exception: a link that leaves the up state discards packets that have not been polled.
 //!
 //! ```
 //! use core::time::Duration;
@@ -53,17 +54,17 @@
 //!
 //! # Randomness
 //!
-//! One seed stands for a whole network. The generator is SplitMix64; from the seed it is split into
-//! streams by link and purpose (loss, jitter, layer 2), by coupling group and member, and by interferer, so
-//! that a packet more on one link changes no dice of another one, and a change of the jitter none of the
-//! loss. Links that share the air do change each other's times, of course.
+//! One seed determines a whole network. The generator is SplitMix64. The seed is split into streams
+//! by link and purpose (loss, jitter, layer 2), by coupling group and member, and by interferer. An
+//! additional packet on one link therefore changes no random number of another link, and a change
+//! of the jitter changes no loss. Links that share the air still affect each other's timing.
 //!
 //! # Cost
 //!
-//! Putting a packet in, serving it, asking for deadlines and taking it out takes about 0.15 us with one
-//! link and 0.2 us with 128, 0.25 us with traces, 0.35 us in coupling groups with an interferer, 0.55 us
-//! behind a radio with virtual interfaces (`cargo bench -p sumlink-link`, on one of two shared virtual
-//! cores). 2.5 Gbit/s in packets of 1500 bytes leave 4.8 us for each.
+//! Enqueueing a packet, serving it, querying deadlines and polling it takes about 0.15 us with one
+//! link and 0.2 us with 128 links. It takes 0.25 us with traces, 0.35 us in coupling groups with an
+//! interferer, and 0.55 us behind a radio with virtual interfaces (`cargo bench -p sumlink-link`,
+//! on one of two shared virtual cores). 2.5 Gbit/s in packets of 1500 bytes leave 4.8 us for each.
 #![forbid(unsafe_code)]
 
 mod change;

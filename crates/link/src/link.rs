@@ -1,4 +1,4 @@
-//! One direction of a link: the parts put together.
+//! One direction of a link, assembled from its parts.
 
 use core::time::Duration;
 
@@ -11,51 +11,51 @@ use crate::random::{Random, purpose};
 use crate::server::Server;
 use crate::{Change, Counters, Loss, Packet, QueueLimit};
 
-/// What one direction of a link is like at the start. Whatever else there is (a trace, jitter, other
-/// kinds of loss) is set with a [`Change`] before the first packet.
+/// Initial properties of one direction of a link. All others (a trace, jitter, other kinds of loss)
+/// are set with a [`Change`] before the first packet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkConfig {
-    /// Bits per second; 0 lets nothing pass (packets wait in the queue).
+    /// Bits per second; 0 stops the link (packets wait in the queue).
     pub rate: u64,
     /// One-way propagation delay, in addition to queueing and transmission.
     pub delay: Duration,
     /// Probability that a packet is lost, 0.0..=1.0 (other values are clamped).
     pub loss: f64,
-    /// What the queue holds, the packet in transmission included.
+    /// Queue limit, including the packet in transmission.
     pub queue: QueueLimit,
-    /// Seed of everything random; the same seed and the same calls give the same deliveries.
+    /// Seed of all random numbers; the same seed and the same calls give the same deliveries.
     pub seed: u64,
 }
 
 /// Whether a link carries packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LinkState {
-    /// It does.
+    /// It carries packets.
     #[default]
     Up,
-    /// It does not, and both ends can tell: the interface has no carrier.
+    /// It carries none, and both ends detect that: the interface has no carrier.
     Down,
-    /// It does not, and neither end can tell: the carrier is up and nothing gets through.
+    /// It carries none, and neither end detects that: the interface has carrier but packets vanish.
     Blackhole,
 }
 
-/// A packet that came out of a link.
+/// A packet delivered by a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery<P> {
-    /// When it was due; a caller that polls late sees by how much.
+    /// Its due time; a caller that polls late can measure its lateness.
     pub due: Duration,
-    /// The packet as it was put in.
+    /// The packet, unchanged.
     pub packet: P,
 }
 
-/// One direction of a link. See the [crate's documentation](crate) for the law of its use.
+/// One direction of a link. See the [crate's documentation](crate) for the rules for callers.
 #[derive(Clone, Debug)]
 pub struct Link<P> {
-    /// Latest time the caller has told.
+    /// Latest time passed by the caller.
     now: Duration,
     state: LinkState,
     queue_limit: QueueLimit,
-    /// The last rate that was not 0, for a queue limited by time.
+    /// The last nonzero rate, for a queue limited by time.
     nominal_rate: u64,
     policer: Option<Bucket>,
     queue: DropTail<P>,
@@ -63,7 +63,7 @@ pub struct Link<P> {
     layer2: Layer2,
     loss: LossProcess,
     line: DelayLine<P>,
-    /// What is counted as it happens; the backlog is filled in when asked for.
+    /// Counters of events; the backlog is filled in when they are read.
     counters: Counters,
 }
 
@@ -86,16 +86,16 @@ impl<P: Packet> Link<P> {
         }
     }
 
-    /// Puts a packet in. It is dropped, and counted, when the policer has no tokens for it, when the queue
-    /// is full or when the link is not up.
+    /// Enqueues a packet. It is dropped and counted if the policer has too few tokens, the queue is
+    /// full or the link is not up.
     pub fn enqueue(&mut self, now: Duration, packet: P) {
         self.counters.offered_packets += 1;
         self.counters.offered_bytes += packet.wire_len() as u64;
-        self.admit(now, packet);
+        self.enqueue_counted(now, packet);
     }
 
-    /// As [`Self::enqueue`], for a packet that was counted as offered before.
-    pub(crate) fn admit(&mut self, now: Duration, packet: P) {
+    /// Like [`Self::enqueue`], for a packet that was already counted as offered.
+    pub(crate) fn enqueue_counted(&mut self, now: Duration, packet: P) {
         self.advance(now);
         let bytes = packet.wire_len() as u64;
         if self.state != LinkState::Up {
@@ -112,24 +112,25 @@ impl<P: Packet> Link<P> {
         }
     }
 
-    /// The next packet that is due by `now`.
+    /// Returns the next packet that is due by `now`.
     pub fn poll(&mut self, now: Duration) -> Option<Delivery<P>> {
         self.advance(now);
-        self.take_due()
+        self.pop_due()
     }
 
-    /// As [`Self::poll`], for somebody who has brought the link up to date.
-    pub(crate) fn take_due(&mut self) -> Option<Delivery<P>> {
+    /// Like [`Self::poll`], for a caller that has already advanced the link.
+    pub(crate) fn pop_due(&mut self) -> Option<Delivery<P>> {
         let (due, packet) = self.line.pop(self.now)?;
         self.counters.delivered_packets += 1;
         self.counters.delivered_bytes += packet.wire_len() as u64;
         Some(Delivery { due, packet })
     }
 
-    /// When to poll next: no packet is due before. `None` while nothing is on its way.
+    /// Time of the next poll: no packet is due before it. `None` while no packet is queued or in
+    /// flight.
     ///
-    /// The packet behind it may turn out to be lost or, with jitter, to be due later; then the poll at that
-    /// time returns nothing, and the next deadline is later than it.
+    /// The packet may turn out to be lost or, with jitter, to be due later. The poll at that time
+    /// then returns `None`, and the next deadline is later.
     pub fn next_deadline(&self) -> Option<Duration> {
         self.line.deadline(self.server.end())
     }
@@ -161,13 +162,13 @@ impl<P: Packet> Link<P> {
         }
     }
 
-    /// Changes the rate in bits per second, also for the packet in transmission. 0 lets nothing pass.
+    /// Changes the rate in bits per second, also for the packet in transmission. 0 stops the link.
     pub fn set_rate(&mut self, now: Duration, rate: u64) {
         self.set(now, Change::Rate(rate));
     }
 
-    /// Changes the one-way delay of packets that have not left the queue. Order is kept: after a change
-    /// to a shorter delay nothing overtakes what is on its way.
+    /// Changes the one-way delay of packets that have not left the queue. Order is kept: after a
+    /// change to a shorter delay no packet overtakes those in flight.
     pub fn set_delay(&mut self, now: Duration, delay: Duration) {
         self.set(now, Change::Delay(delay));
     }
@@ -177,12 +178,12 @@ impl<P: Packet> Link<P> {
         self.set(now, Change::Loss(Loss::Independent(probability)));
     }
 
-    /// Changes what the queue holds; packets that are in it already stay.
+    /// Changes the queue limit; packets already in the queue stay.
     pub fn set_queue(&mut self, now: Duration, limit: QueueLimit) {
         self.set(now, Change::Queue(limit));
     }
 
-    /// Changes the state. Whatever is queued or on its way when the link stops being up is discarded.
+    /// Changes the state. Leaving the up state discards all packets that are queued or in flight.
     pub fn set_state(&mut self, now: Duration, state: LinkState) {
         self.set(now, Change::State(state));
     }
@@ -192,12 +193,12 @@ impl<P: Packet> Link<P> {
         self.state
     }
 
-    /// The rate in bits per second; that of a trace is its mean.
+    /// The rate in bits per second; the mean rate if a trace is set.
     pub fn rate(&self) -> u64 {
         self.server.rate()
     }
 
-    /// What passed and what did not, as of the latest call.
+    /// Counters as of the latest call.
     pub fn counters(&self) -> Counters {
         Counters {
             queued_packets: self.queue.len(),
@@ -208,7 +209,7 @@ impl<P: Packet> Link<P> {
         }
     }
 
-    /// Brings the rate server up to `now`: packets whose last bit has been sent set off, or are lost.
+    /// Advances the rate server to `now`: packets that are completely sent depart or are lost.
     pub(crate) fn advance(&mut self, now: Duration) {
         self.now = self.now.max(now);
         while let Some(sent) = self.server.finish(self.now) {
@@ -221,9 +222,9 @@ impl<P: Packet> Link<P> {
             let Some(packet) = self.queue.pop() else {
                 break;
             };
-            // The dice of the loss are thrown for every packet, whatever became of it on layer 2.
+            // Draws the loss for every packet, also for those lost on layer 2.
             let lost = self.loss.loses_next(sent);
-            if lost || attempt == Attempt::GivenUp {
+            if lost || attempt == Attempt::LimitReached {
                 self.counters.lost_packets += 1;
                 self.counters.lost_bytes += packet.wire_len() as u64;
             } else {
@@ -233,50 +234,51 @@ impl<P: Packet> Link<P> {
         }
     }
 
-    /// When the packet in transmission is sent.
+    /// End of the current transmission.
     pub(crate) fn transmission_end(&self) -> Option<Duration> {
         self.server.end()
     }
 
-    /// When the first packet on its way is due.
+    /// Due time of the first packet in flight.
     pub(crate) fn next_due(&self) -> Option<Duration> {
         self.line.next_due()
     }
 
-    /// The least time between the end of a transmission and the packet's coming out.
+    /// The shortest time between the end of a transmission and the packet's due time.
     pub(crate) fn least_delay(&self) -> Duration {
         self.line.least_delay()
     }
 
-    /// Whether it would send if it could.
+    /// Whether it has packets to send.
     pub(crate) fn is_backlogged(&self) -> bool {
         self.queue.len() > 0 && self.server.rate() > 0
     }
 
-    /// Leaves the link only so much of the medium: 1 is what it has alone.
+    /// Sets the link's share of the medium; 1 is full use.
     pub(crate) fn set_share(&mut self, now: Duration, share: f64) {
         self.advance(now);
         self.server.set_share(self.now, share);
     }
 
-    /// A packet that is due, for somebody who carries it on; it counts as delivered only later.
-    pub(crate) fn hand_on(&mut self, now: Duration) -> Option<P> {
+    /// Removes a due packet for another component that forwards it; it counts as delivered only
+    /// later.
+    pub(crate) fn take_forwarded(&mut self, now: Duration) -> Option<P> {
         self.advance(now);
         self.line.pop(self.now).map(|(_, packet)| packet)
     }
 
-    /// Access to layer 2, as of `now`.
+    /// Layer 2, advanced to `now`.
     pub(crate) fn layer2(&mut self, now: Duration) -> &mut Layer2 {
         self.advance(now);
         &mut self.layer2
     }
 
-    /// Access to the counters of what happens outside of the link's own parts.
+    /// The counters, for events outside the link's own parts.
     pub(crate) fn counters_mut(&mut self) -> &mut Counters {
         &mut self.counters
     }
 
-    /// Whether the policer, if there is one, lets a packet of that size pass now.
+    /// Whether the policer, if any, passes a packet of that size now.
     fn conforms(&mut self, bytes: u64) -> bool {
         match &mut self.policer {
             Some(bucket) => bucket.passes(self.now, bytes),
@@ -304,7 +306,7 @@ impl<P: Packet> Link<P> {
         self.line.clear();
     }
 
-    /// Starts the transmission of the first packet in the queue, unless one is under way.
+    /// Starts the transmission of the first packet in the queue, unless one is in progress.
     fn start_next(&mut self, idle_since: Duration) {
         if self.server.is_busy() {
             return;
@@ -312,7 +314,8 @@ impl<P: Packet> Link<P> {
         if let Some(first) = self.queue.front() {
             let start = first.arrived.max(idle_since);
             if first.arrived >= idle_since {
-                // The end of the last packet is rounded up; what is left of that nanosecond is over.
+                // The end of the last packet is rounded up; the rest of that nanosecond is not
+                // credited.
                 self.server.rest();
             }
             self.layer2.begin();

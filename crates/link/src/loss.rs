@@ -1,4 +1,4 @@
-//! Which packets a link loses.
+//! Loss models.
 
 use core::ops::Range;
 use core::time::Duration;
@@ -7,34 +7,36 @@ use crate::ModelError;
 use crate::error::share;
 use crate::random::Random;
 
-/// Which packets a link loses, behind its rate server: a packet that a radio sends in vain has still used
+/// Loss model, applied after the rate server: a packet that a radio sends in vain has still used
 /// the air.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Loss {
-    /// Each packet with this probability, 0.0..=1.0 (other values are clamped, NaN means 0),
+    /// Loses each packet with this probability, 0.0..=1.0 (other values are clamped, NaN means 0),
     /// independently of all others.
     Independent(f64),
-    /// In bursts.
+    /// Loses packets in bursts.
     GilbertElliott(GilbertElliott),
-    /// Exactly these.
+    /// Loses listed packets.
     Script(LossScript),
 }
 
 impl Loss {
-    /// No packet.
+    /// No loss.
     pub const NONE: Self = Self::Independent(0.0);
 }
 
-/// A channel with a good and a bad state (Gilbert 1960, Elliott 1963). Before each packet but the first
-/// the state changes with probability `p` or `r`; the first one meets either state as often as it occurs.
+/// A channel with a good and a bad state (Gilbert 1960, Elliott 1963). Before each packet but the
+/// first the state changes with probability `p` or `r`. The state at the first packet is drawn from
+/// the stationary distribution.
 ///
-/// The share of packets in the bad state is `p / (p + r)`, a stay in it lasts `1 / r` packets on average.
+/// The share of packets in the bad state is `p / (p + r)`; a bad spell lasts `1 / r` packets on
+/// average.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GilbertElliott {
-    /// Probability of going from good to bad, for each packet.
+    /// Probability per packet of a change from good to bad.
     p: f64,
-    /// Probability of going from bad to good, for each packet.
+    /// Probability per packet of a change from bad to good.
     r: f64,
     /// Probability that a packet is lost in the good state.
     loss_good: f64,
@@ -43,7 +45,8 @@ pub struct GilbertElliott {
 }
 
 impl GilbertElliott {
-    /// From the four probabilities, each 0.0..=1.0; see the fields' names in [`GilbertElliott`].
+    /// Creates the model from four probabilities, each 0.0..=1.0, named as the fields of
+    /// [`GilbertElliott`].
     pub fn new(p: f64, r: f64, loss_good: f64, loss_bad: f64) -> Result<Self, ModelError> {
         share("p (good to bad)", p)?;
         share("r (bad to good)", r)?;
@@ -57,8 +60,9 @@ impl GilbertElliott {
         })
     }
 
-    /// Nothing is lost in the good state and everything in the bad one: a share `loss` of all packets
-    /// (0.0..1.0), in bursts of `burst` packets on average (at least 1, and long enough for that share).
+    /// Loses no packet in the good state and every packet in the bad state: a share `loss` of all
+    /// packets (0.0..1.0), in bursts of `burst` packets on average (at least 1, and long enough for
+    /// that share).
     pub fn bursts(loss: f64, burst: f64) -> Result<Self, ModelError> {
         if !(0.0..1.0).contains(&loss) {
             return Err(ModelError::OutOfRange {
@@ -84,7 +88,7 @@ impl GilbertElliott {
         Self::new(p, r, 0.0, 1.0)
     }
 
-    /// The share of packets that is lost in the long run.
+    /// The long-term share of lost packets.
     pub fn mean_loss(&self) -> f64 {
         let bad = self.share_of_bad();
         bad * self.loss_bad + (1.0 - bad) * self.loss_good
@@ -99,22 +103,23 @@ impl GilbertElliott {
     }
 }
 
-/// Losses named one by one. A packet is lost if either list says so; the order of a list is of no
-/// importance.
+/// An explicit list of losses. A packet is lost if it is in either list; the lists need not be
+/// sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LossScript {
-    /// Numbers of packets, counted from 0 with the first one that leaves the rate server after the script
-    /// was set.
+    /// Packet numbers, counted from 0 with the first packet that leaves the rate server after the
+    /// script was set.
     pub packets: Vec<Range<u64>>,
-    /// Every packet whose last bit leaves the rate server within such a window, in the link's time.
+    /// Time windows, in the link's time. Every packet whose last bit leaves the rate server in one
+    /// is lost.
     pub times: Vec<Range<Duration>>,
 }
 
-/// Decides for one packet after the other.
+/// Decides packet by packet.
 #[derive(Clone, Debug)]
 pub(crate) struct LossProcess {
     kind: Kind,
-    /// Where the dice come from.
+    /// Source of random numbers.
     random: Random,
 }
 
@@ -150,7 +155,7 @@ impl LossProcess {
         process
     }
 
-    /// Changes which packets are lost from now on.
+    /// Changes the loss model from now on.
     pub(crate) fn set(&mut self, loss: Loss) {
         self.kind = match loss {
             Loss::Independent(p) if p.is_nan() => Kind::Independent(0.0),
@@ -167,10 +172,10 @@ impl LossProcess {
         };
     }
 
-    /// Whether the next packet, which is sent at `now`, is lost.
+    /// Whether the next packet, sent at `now`, is lost.
     ///
-    /// Two numbers are drawn for each packet whatever the model does with them, so that a change in the
-    /// middle of a run leaves the rest of the sequence where it was.
+    /// Draws two numbers for each packet, whether the model uses them or not. A change in the
+    /// middle of a run therefore leaves the rest of the random sequence in place.
     pub(crate) fn loses_next(&mut self, now: Duration) -> bool {
         let dice = [self.random.next_f64(), self.random.next_f64()];
         match &mut self.kind {
@@ -191,17 +196,17 @@ impl LossProcess {
             } => {
                 let number = *next;
                 *next += 1;
-                // Both lists move on, so no short cut here.
+                // Both lists must advance, so no short circuit here.
                 packets.reaches(number) | times.reaches(now)
             }
         }
     }
 }
 
-/// Windows that are asked about in rising order.
+/// Windows that are queried in rising order.
 #[derive(Clone, Debug)]
 struct Windows<T> {
-    /// Disjoint, the next one last.
+    /// Disjoint and sorted, the next one last.
     ahead: Vec<Range<T>>,
 }
 
@@ -220,7 +225,7 @@ impl<T: Ord + Copy> Windows<T> {
         Self { ahead }
     }
 
-    /// Whether a window contains `value`, which is not below any asked for before.
+    /// Whether a window contains `value`, which must not be below an earlier query.
     fn reaches(&mut self, value: T) -> bool {
         while self.ahead.last().is_some_and(|window| window.end <= value) {
             self.ahead.pop();
@@ -248,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_everything_and_the_share_between() {
+    fn losses_match_the_configured_share() {
         assert_eq!(lost_of(10_000, Loss::NONE), 0);
         assert_eq!(lost_of(10_000, Loss::Independent(1.0)), 10_000);
         let lost = lost_of(100_000, Loss::Independent(0.05));
@@ -257,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_clamped() {
+    fn invalid_probabilities_are_clamped() {
         assert_eq!(lost_of(100, Loss::Independent(f64::NAN)), 0);
         assert_eq!(lost_of(100, Loss::Independent(-1.0)), 0);
         assert_eq!(lost_of(100, Loss::Independent(7.0)), 100);
@@ -275,9 +280,9 @@ mod tests {
     }
 
     #[test]
-    fn the_four_probabilities() {
+    fn four_probabilities_are_checked_and_used() {
         let model = GilbertElliott::new(0.01, 0.03, 0.02, 0.5).unwrap();
-        // A quarter of the packets meets the bad state.
+        // A quarter of the packets meet the bad state.
         assert!((model.mean_loss() - (0.75 * 0.02 + 0.25 * 0.5)).abs() < 1e-12);
         let lost = f64::from(lost_of(1_000_000, Loss::GilbertElliott(model)));
         assert!((lost / 1e6 - model.mean_loss()).abs() < 0.01, "{lost}");
@@ -286,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_bursts_are_refused() {
+    fn impossible_bursts_are_rejected() {
         let message = |loss, burst| GilbertElliott::bursts(loss, burst).unwrap_err().to_string();
         assert!(message(1.0, 2.0).contains("mean loss is 1"));
         assert!(message(0.1, 0.5).contains("burst length in packets is 0.5"));
@@ -296,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_is_followed_to_the_packet() {
+    fn a_script_is_exact_to_the_packet() {
         let ms = Duration::from_millis;
         let script = LossScript {
             packets: vec![7..9, 2..3, 8..10, 5..5],

@@ -4,19 +4,19 @@ use core::time::Duration;
 
 use crate::Trace;
 
-/// Sends packets at the opportunities of a [`Trace`], as Mahimahi's link does: an opportunity that finds
-/// nothing to send is lost, a packet may need several of them, and what a packet leaves of its last
-/// opportunity serves the packet that waits behind it.
+/// Sends packets at the opportunities of a [`Trace`], as Mahimahi's link does. An opportunity
+/// without a packet is wasted, and a packet may need several opportunities. The rest of a packet's
+/// last opportunity serves the packet that waits behind it.
 #[derive(Clone, Debug)]
 pub(crate) struct OpportunityServer {
     trace: Trace,
-    /// When the trace started.
+    /// Start of the trace.
     epoch: Duration,
     /// Bytes of one opportunity; 0 sends nothing.
     size: u64,
     /// The first opportunity that has not passed.
     next: u64,
-    /// Bytes that are left of the last opportunity used, for a packet that starts at `left_at`.
+    /// Bytes left of the last opportunity used, for a packet that starts at `left_at`.
     left: u64,
     left_at: Duration,
     /// The packet in transmission.
@@ -25,11 +25,11 @@ pub(crate) struct OpportunityServer {
 
 #[derive(Clone, Copy, Debug)]
 struct Work {
-    /// When it starts or, if that is later, up to when `bytes` has been brought.
+    /// Start of the transmission or, if later, the time to which `bytes` is advanced.
     at: Duration,
-    /// What is left to send.
+    /// Bytes left to send.
     bytes: u64,
-    /// When it ends; `None` while nothing is sent.
+    /// Its end; `None` while the server is stopped.
     end: Option<Duration>,
 }
 
@@ -46,9 +46,9 @@ impl OpportunityServer {
         }
     }
 
-    /// Makes the opportunities from `now` on that share of their size, rounded to a byte.
+    /// Scales the opportunities from `now` on to that share of their size, rounded to a byte.
     ///
-    /// Whatever was finished before `now` must have been taken out with [`Self::finish`].
+    /// Transmissions that ended before `now` must have been removed with [`Self::finish`].
     pub(crate) fn set_share(&mut self, now: Duration, share: f64) {
         let passed = self.first_from(now).saturating_sub(self.next);
         self.next += passed;
@@ -66,7 +66,7 @@ impl OpportunityServer {
         self.work.is_some()
     }
 
-    /// Bytes of the packet in transmission that have not been sent.
+    /// Unsent bytes of the packet in transmission.
     pub(crate) fn remaining(&self) -> Option<u64> {
         self.work.map(|work| work.bytes)
     }
@@ -94,7 +94,7 @@ impl OpportunityServer {
         self.work?.end
     }
 
-    /// Ends the transmission if it is over by `now`, and says when that was.
+    /// Ends the transmission if it is over by `now`; returns its end.
     pub(crate) fn finish(&mut self, now: Duration) -> Option<Duration> {
         let end = self.end().filter(|end| *end <= now)?;
         let bytes = self.work.take()?.bytes;
@@ -125,7 +125,7 @@ impl OpportunityServer {
         self.work = Some(work);
     }
 
-    /// The first opportunity that is not before that time.
+    /// The first opportunity at or after that time.
     fn first_from(&self, time: Duration) -> u64 {
         let micros = time.saturating_sub(self.epoch).as_nanos().div_ceil(1_000);
         self.trace
@@ -143,7 +143,8 @@ mod tests {
         OpportunityServer::new(text.parse().unwrap(), Duration::ZERO)
     }
 
-    /// Sends packets that wait at their times, and says in which millisecond each is sent.
+    /// Sends packets that are enqueued at the given times; returns the millisecond in which each is
+    /// sent.
     fn send(server: &mut OpportunityServer, packets: &[(u32, usize)]) -> Vec<u128> {
         let mut free = Duration::ZERO;
         let one = |(at, bytes): &(u32, usize)| {
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn unused_opportunities_are_lost() {
+    fn unused_opportunities_are_wasted() {
         let mut server = server("1\n2\n3\n10\n");
         assert_eq!(
             send(&mut server, &[(0, 1500), (4, 1500), (4, 1500)]),
@@ -172,12 +173,12 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_may_need_several_and_leave_a_rest() {
+    fn a_packet_may_need_several_opportunities_and_leave_a_rest() {
         let mut server = server("1\n2\n2\n9\n");
-        // 4000 bytes use three opportunities of which 500 bytes are left, for the two that wait.
+        // 4000 bytes use three opportunities, which leaves 500 bytes for the two packets that wait.
         let packets = [(0, 4000), (0, 300), (0, 200), (0, 100), (9, 1400), (9, 1)];
         assert_eq!(send(&mut server, &packets), [2, 2, 2, 9, 9, 10]);
-        // One that comes later does not get it.
+        // A packet that comes later does not get the rest.
         let mut server = self::server("1\n2\n9\n");
         assert_eq!(
             send(&mut server, &[(0, 100), (2, 100), (3, 100)]),
@@ -186,14 +187,22 @@ mod tests {
     }
 
     #[test]
-    fn opportunities_pass_while_the_server_is_held() {
+    fn opportunities_pass_while_the_server_is_stopped() {
         let mut server = server("1\n2\n3\n4\n5\n6\n");
         server.begin(Duration::ZERO, 4_500);
         server.set_share(2 * MS, 0.0);
         assert_eq!(server.end(), None);
-        assert_eq!(server.remaining(), Some(3_000), "that of 1 ms was used");
+        assert_eq!(
+            server.remaining(),
+            Some(3_000),
+            "the opportunity at 1 ms was used"
+        );
         server.set_share(4 * MS, 1.0);
-        assert_eq!(server.end(), Some(5 * MS), "those of 4 and 5 ms");
+        assert_eq!(
+            server.end(),
+            Some(5 * MS),
+            "the opportunities at 4 and 5 ms"
+        );
         server.set_share(4 * MS, 0.5);
         assert_eq!(server.end(), Some(7 * MS));
     }

@@ -1,10 +1,10 @@
-//! What a link needs to know about a packet.
+//! The link's view of a packet.
 
-/// Something that occupies a link: a real packet in the emulator, a description of one in the simulator.
+/// A packet on a link: real in the emulator, a description in the simulator.
 pub trait Packet {
     /// The bytes that the packet occupies in the queue and on the wire.
     ///
-    /// The laboratory counts whole IP packets, headers included; there is no layer 2 below them.
+    /// The laboratory counts whole IP packets including headers; there is no layer 2 below them.
     fn wire_len(&self) -> usize;
 }
 

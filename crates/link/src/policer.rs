@@ -2,22 +2,23 @@
 
 use core::time::Duration;
 
-/// Nanoseconds of a second; tokens are counted in bit-nanoseconds per second so that they stay an integer.
+/// Nanoseconds per second; tokens are counted in bit-nanoseconds per second so that they stay
+/// integers.
 const NANOS: u128 = 1_000_000_000;
 
-/// A token-bucket policer (RFC 2697, section 3, with one rate and one bucket): it drops each packet that
-/// finds too few tokens, and delays none.
+/// A token-bucket policer (RFC 2697, section 3, with one rate and one bucket): it drops each packet
+/// for which it has too few tokens, and delays none.
 ///
 /// In any interval of length `t` it passes at most `burst + rate * t / 8` bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policer {
-    /// Bits per second at which the bucket fills; 0 fills it never.
+    /// Bits per second at which the bucket fills; 0 never fills it.
     pub rate: u64,
-    /// What the bucket holds, in bytes; it is full at first. A packet larger than this never passes.
+    /// Size of the bucket in bytes; it is full at first. A packet larger than this never passes.
     pub burst: u64,
 }
 
-/// The bucket of a [`Policer`] at work.
+/// The running bucket of a [`Policer`].
 #[derive(Clone, Debug)]
 pub(crate) struct Bucket {
     policer: Policer,
@@ -36,7 +37,7 @@ impl Bucket {
         }
     }
 
-    /// Takes the tokens of a packet, if they are all there.
+    /// Takes the tokens of a packet if there are enough.
     pub(crate) fn passes(&mut self, now: Duration, bytes: u64) -> bool {
         let elapsed = now.saturating_sub(self.at).as_nanos();
         let filled = u128::from(self.policer.rate).saturating_mul(elapsed);
@@ -89,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_of_nothing_passes_one_burst() {
+    fn a_rate_of_zero_passes_one_burst() {
         let mut bucket = bucket(0, 1_500);
         assert!(bucket.passes(MS, 1_500));
         assert!(!bucket.passes(Duration::from_secs(100), 1));

@@ -5,18 +5,19 @@ use std::collections::VecDeque;
 
 use crate::Packet;
 
-/// How much a queue holds.
+/// Capacity of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueLimit {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
-    /// What the link sends in so much time: `rate * time / 8` bytes, by the mean rate of a trace. While the rate is 0 the last rate
-    /// that was not 0 counts, and [`QueueLimit::MIN_BYTES`] where there was none.
+    /// The bytes that the link sends in this time: `rate * time / 8`, with the mean rate of a
+    /// trace. While the rate is 0 the last nonzero rate counts, and [`QueueLimit::MIN_BYTES`] if
+    /// there was none.
     Time(Duration),
 }
 
 impl QueueLimit {
-    /// The least that a queue limited by time holds, in bytes: two full Ethernet packets.
+    /// Minimum capacity of a queue limited by time, in bytes: two full Ethernet packets.
     pub const MIN_BYTES: u64 = 3_000;
 
     /// The limit in bytes on a link of `rate` bits per second.
@@ -33,7 +34,7 @@ impl QueueLimit {
     }
 }
 
-/// A packet and when it was put into the queue.
+/// A packet and the time at which it was enqueued.
 #[derive(Clone, Debug)]
 pub(crate) struct Queued<P> {
     pub(crate) packet: P,
@@ -42,15 +43,16 @@ pub(crate) struct Queued<P> {
 
 /// First in, first out; a packet that does not fit is dropped.
 ///
-/// The packet in transmission stays in the queue until its last bit is sent, as in a device's buffer. An
-/// empty queue takes any packet, else a link with a tiny queue would pass nothing.
+/// The packet in transmission stays in the queue until its last bit is sent, as in a device's
+/// buffer. An empty queue accepts any packet; otherwise a link with a tiny queue would pass
+/// nothing.
 #[derive(Clone, Debug)]
 pub(crate) struct DropTail<P> {
     /// The packets, the one in transmission first.
     packets: VecDeque<Queued<P>>,
     /// Their bytes.
     bytes: u64,
-    /// The most that `bytes` may be.
+    /// Upper limit of `bytes`.
     limit: u64,
 }
 
@@ -63,12 +65,12 @@ impl<P: Packet> DropTail<P> {
         }
     }
 
-    /// Changes the limit; packets that are in the queue already stay.
+    /// Changes the limit; packets already in the queue stay.
     pub(crate) fn set_limit(&mut self, bytes: u64) {
         self.limit = bytes;
     }
 
-    /// Puts the packet at the end, or gives it back when it does not fit.
+    /// Appends the packet, or returns it if it does not fit.
     pub(crate) fn push(&mut self, now: Duration, packet: P) -> Result<(), P> {
         let len = packet.wire_len() as u64;
         if !self.packets.is_empty() && self.bytes.saturating_add(len) > self.limit {
@@ -121,14 +123,14 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_queue_takes_any_packet() {
+    fn an_empty_queue_accepts_any_packet() {
         let mut queue = DropTail::new(0);
         assert!(queue.push(Duration::ZERO, vec![0; 1500]).is_ok());
         assert!(queue.push(Duration::ZERO, vec![0; 1]).is_err());
     }
 
     #[test]
-    fn time_is_turned_into_bytes_by_the_rate() {
+    fn time_limits_are_converted_by_the_rate() {
         let limit = QueueLimit::Time(Duration::from_millis(50));
         assert_eq!(limit.bytes(60_000_000), 375_000);
         assert_eq!(limit.bytes(0), QueueLimit::MIN_BYTES);

@@ -8,17 +8,17 @@ pub struct Random {
 }
 
 impl Random {
-    /// The stream of a seed.
+    /// The generator of a seed.
     pub fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// Another generator, independent of this one for all practical purposes, for the purpose of that
-    /// number. It depends on this one's state but does not change it.
+    /// Another generator, independent of this one for all practical purposes, for the given
+    /// purpose. It depends on this generator's state but does not change it.
     ///
-    /// All generators walk the same cycle of 2^64 states from starting points that the output function
-    /// has scattered over it: a thousand streams of 10^9 numbers each overlap with a probability of about
-    /// 10^6 * 10^9 / 2^64, one in 20 000.
+    /// All generators walk the same cycle of 2^64 states from starting points that the output
+    /// function has scattered over it: a thousand streams of 10^9 numbers each overlap with a
+    /// probability of about 10^6 * 10^9 / 2^64, one in 20 000.
     pub fn split(&self, purpose: u64) -> Self {
         let purpose = Self::new(purpose).next_u64();
         let state = Self::new(self.state ^ purpose).next_u64();
@@ -52,13 +52,13 @@ impl Random {
     }
 }
 
-/// What the streams of one link are for.
+/// Purposes of the random streams of one link.
 pub(crate) mod purpose {
-    /// Which packets are lost.
+    /// Packet losses.
     pub(crate) const LOSS: u64 = 1;
     /// The delay of each packet.
     pub(crate) const JITTER: u64 = 2;
-    /// Which attempts of layer 2 fail, and its back-off.
+    /// Failures and back-offs on layer 2.
     pub(crate) const LAYER2: u64 = 3;
 }
 
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sequence_is_that_of_the_paper() {
+    fn the_sequence_matches_the_published_vector() {
         // The published test vector for seed 1234567.
         let mut random = Random::new(1_234_567);
         assert_eq!(random.next_u64(), 6_457_827_717_110_365_317);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn purposes_have_streams_of_their_own() {
+    fn purposes_have_separate_streams() {
         let random = Random::new(1);
         let first = |purpose| random.split(purpose).next_u64();
         assert_eq!(first(1), first(1));

@@ -1,29 +1,32 @@
-//! The rate server: how long a packet occupies the link.
+//! The rate server: the time for which a packet occupies the link.
 
 use core::time::Duration;
 
-/// Nanoseconds of a second; work is counted in bit-nanoseconds per second so that it stays an integer.
+/// Nanoseconds per second; work is counted in bit-nanoseconds per second so that it stays an
+/// integer.
 const NANOS: u128 = 1_000_000_000;
 
-/// Sends one packet after the other at a constant number of bits per second, or as a token bucket filter
-/// (tbf): then it may send up to a burst at once after it was idle.
+/// Sends packets one after the other at a constant number of bits per second, or as a token bucket
+/// filter (tbf), which may send up to a burst at once after an idle time.
 ///
-/// Arithmetic is exact: what a nanosecond sends beyond the end of a packet is credited to the next one
-/// of the same busy period, so rounding never adds up. A burst is the same credit, kept while idle.
+/// Arithmetic is exact: the part of a nanosecond beyond the end of a packet is credited to the next
+/// one of the same busy period, so rounding errors never add up. A burst is the same credit, kept
+/// while idle.
 #[derive(Clone, Debug)]
 pub(crate) struct RateServer {
-    /// Bits per second; 0 sends nothing.
+    /// Bits per second; 0 stops the server.
     rate: u64,
-    /// What may be saved up while idle, in bits * 10^9.
+    /// The credit that may accumulate while idle, in bits * 10^9.
     burst: u128,
-    /// What is left of the packet in transmission, in bits * 10^9; `None` while idle.
+    /// Remaining work of the packet in transmission, in bits * 10^9; `None` while idle.
     work: Option<u128>,
-    /// Up to when `work` has been brought.
+    /// Time to which `work` is advanced.
     at: Duration,
-    /// Work done at `at` beyond the end of the last packet: within its last nanosecond, or saved up.
+    /// Work done at `at` beyond the end of the last packet: within its last nanosecond, or
+    /// accumulated.
     surplus: u128,
-    /// When the packet in transmission is sent. It is asked for several times for each packet, and working
-    /// it out takes a long division.
+    /// End of the current transmission. It is cached because it is read several times per packet
+    /// and takes a long division.
     end: Option<Duration>,
 }
 
@@ -39,7 +42,7 @@ impl RateServer {
         }
     }
 
-    /// Bytes of the packet in transmission that will not have been sent by `now`, rounded up.
+    /// Bytes of the packet in transmission that are unsent at `now`, rounded up.
     pub(crate) fn remaining(&self, now: Duration) -> Option<u64> {
         let elapsed = now.saturating_sub(self.at).as_nanos();
         let done = u128::from(self.rate).saturating_mul(elapsed);
@@ -49,7 +52,7 @@ impl RateServer {
 
     /// Changes the rate from `now` on, also for the rest of the packet in transmission.
     ///
-    /// Whatever was finished before `now` must have been taken out with [`RateServer::finish`].
+    /// Transmissions that ended before `now` must have been removed with [`RateServer::finish`].
     pub(crate) fn set_rate(&mut self, now: Duration, rate: u64) {
         if let Some(work) = &mut self.work {
             let elapsed = now.saturating_sub(self.at).as_nanos();
@@ -62,7 +65,7 @@ impl RateServer {
         self.end = self.work_out_end();
     }
 
-    /// Changes how many bytes may be saved up while idle, from a full bucket on.
+    /// Changes the bytes that may accumulate while idle; the bucket starts full.
     pub(crate) fn set_burst(&mut self, now: Duration, bytes: u64) {
         self.burst = u128::from(bytes) * 8 * NANOS;
         self.set_rate(now, self.rate);
@@ -81,7 +84,7 @@ impl RateServer {
         self.work.is_some()
     }
 
-    /// Says that the next packet was not there yet when the last one ended: none of it is sent already.
+    /// The queue was empty when the last packet ended: drops the credit for the next one.
     pub(crate) fn rest(&mut self) {
         self.surplus = self.surplus.min(self.burst);
     }
@@ -101,13 +104,13 @@ impl RateServer {
         self.end = self.work_out_end();
     }
 
-    /// When the packet in transmission is sent; `None` while idle or while the rate is 0.
+    /// End of the current transmission; `None` while idle or while the rate is 0.
     #[inline]
     pub(crate) fn end(&self) -> Option<Duration> {
         self.end
     }
 
-    /// Ends the transmission if it is over by `now`, and says when that was.
+    /// Ends the transmission if it is over by `now`; returns its end.
     #[inline]
     pub(crate) fn finish(&mut self, now: Duration) -> Option<Duration> {
         let end = self.end.filter(|end| *end <= now)?;
@@ -118,14 +121,14 @@ impl RateServer {
         Some(end)
     }
 
-    /// Forgets the packet in transmission.
+    /// Discards the packet in transmission.
     pub(crate) fn abort(&mut self) {
         self.work = None;
         self.surplus = self.surplus.min(self.burst);
         self.end = None;
     }
 
-    /// Credit at `now`, if nothing is sent in the meantime.
+    /// Credit at `now` if the server stays idle until then.
     fn saved(&self, now: Duration) -> u128 {
         if self.burst == 0 || self.work.is_some() {
             return self.surplus;
@@ -170,10 +173,11 @@ mod tests {
     }
 
     #[test]
-    fn a_new_rate_holds_for_the_rest_of_the_packet() {
+    fn a_new_rate_applies_to_the_rest_of_the_packet() {
         let mut server = RateServer::new(12_000_000);
         server.begin(Duration::ZERO, 1500); // 1 ms
-        server.set_rate(Duration::from_micros(500), 6_000_000); // the other half takes twice as long
+        // The other half takes twice as long.
+        server.set_rate(Duration::from_micros(500), 6_000_000);
         assert_eq!(server.end(), Some(Duration::from_micros(1500)));
         server.set_rate(Duration::from_micros(1000), 0);
         assert_eq!(server.end(), None);
@@ -185,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_saved_up_while_idle_and_sent_at_once() {
+    fn a_burst_accumulates_while_idle_and_is_sent_at_once() {
         let ms = Duration::from_millis;
         let mut server = RateServer::new(12_000_000); // 1500 bytes each ms
         server.set_burst(Duration::ZERO, 4_500);
@@ -202,7 +206,7 @@ mod tests {
             })
             .collect();
         assert_eq!(ends, [ms(0), ms(0), ms(0), ms(1), ms(2)]);
-        // Two milliseconds save up two packets, an hour no more than the burst.
+        // 2 ms accumulate two packets, an hour only the burst.
         assert_eq!(
             [send(ms(4)), send(ms(4)), send(ms(4))],
             [ms(4), ms(4), ms(5)]
@@ -214,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_beyond_all_time_is_no_end() {
+    fn an_unrepresentable_end_is_none() {
         let mut server = RateServer::new(1);
         server.set_rate(Duration::MAX - Duration::from_secs(1), 1);
         server.begin(Duration::MAX - Duration::from_secs(1), 1500);

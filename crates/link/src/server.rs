@@ -1,4 +1,4 @@
-//! What sends packets: a rate or a trace.
+//! The server of a link: a rate or a trace.
 
 use core::time::Duration;
 
@@ -6,15 +6,16 @@ use crate::Trace;
 use crate::opportunity::OpportunityServer;
 use crate::rate::RateServer;
 
-/// Sends one packet after the other, at a share of what it could if others take the rest.
+/// Sends packets one after the other, at a share of its rate while others use the medium.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
     kind: Kind,
-    /// Bits per second of a rate, the mean of a trace.
+    /// Bits per second; the mean rate of a trace.
     rate: u64,
-    /// Bytes that a rate may send at once after it was idle.
+    /// Bytes that a rate may send at once after an idle time.
     burst: u64,
-    /// 1 alone; 0 while something else holds the medium; above 1 where pauses are made up for.
+    /// 1 with the medium to itself; 0 while another sender holds it; above 1 to compensate for
+    /// pauses.
     share: f64,
 }
 
@@ -38,7 +39,7 @@ impl Server {
         self.rate
     }
 
-    /// Changes to a constant rate, for the rest of the packet in transmission too.
+    /// Changes to a constant rate, also for the rest of the packet in transmission.
     pub(crate) fn set_rate(&mut self, now: Duration, rate: u64) {
         self.rate = rate;
         let effective = scaled(rate, self.share);
@@ -51,7 +52,7 @@ impl Server {
         }
     }
 
-    /// Changes how many bytes may be sent at once after the server was idle; a trace has no such burst.
+    /// Changes the bytes that may be sent at once after an idle time; a trace has no such burst.
     pub(crate) fn set_burst(&mut self, now: Duration, bytes: u64) {
         self.burst = bytes;
         if let Kind::Rate(server) = &mut self.kind {
@@ -99,7 +100,7 @@ impl Server {
         }
     }
 
-    /// Says that the next packet was not there yet when the last one ended.
+    /// The queue was empty when the last packet ended.
     pub(crate) fn rest(&mut self) {
         if let Kind::Rate(server) = &mut self.kind {
             server.rest();
@@ -114,7 +115,7 @@ impl Server {
         }
     }
 
-    /// When the packet in transmission is sent; `None` while idle or while nothing can be sent.
+    /// End of the current transmission; `None` while idle or stopped.
     #[inline]
     pub(crate) fn end(&self) -> Option<Duration> {
         match &self.kind {
@@ -123,7 +124,7 @@ impl Server {
         }
     }
 
-    /// Ends the transmission if it is over by `now`, and says when that was.
+    /// Ends the transmission if it is over by `now`; returns its end.
     #[inline]
     pub(crate) fn finish(&mut self, now: Duration) -> Option<Duration> {
         match &mut self.kind {
@@ -132,7 +133,7 @@ impl Server {
         }
     }
 
-    /// Forgets the packet in transmission.
+    /// Discards the packet in transmission.
     pub(crate) fn abort(&mut self) {
         match &mut self.kind {
             Kind::Rate(server) => server.abort(),
@@ -156,7 +157,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn the_rest_of_a_packet_goes_over_to_the_new_server() {
+    fn the_rest_of_a_packet_moves_to_the_new_server() {
         let mut server = Server::new(12_000_000);
         server.begin(Duration::ZERO, 3_000);
         let trace: Trace = "2\n".parse().unwrap();
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_nothing_is_nothing_and_of_little_is_something() {
+    fn a_share_of_zero_is_zero_and_of_a_small_rate_is_not() {
         assert_eq!(scaled(0, 2.0), 0);
         assert_eq!(scaled(1, 0.1), 1);
         assert_eq!(scaled(9, 0.0), 0);

@@ -4,16 +4,17 @@ use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
 
-/// When a link may deliver: a list of opportunities, repeated for ever.
+/// Delivery times of a link: a list of opportunities, repeated forever.
 ///
 /// The text format is that of Mahimahi (Netravali et al., "Mahimahi: Accurate Record-and-Replay for
-/// HTTP", USENIX ATC 2015): each line is one whole number, the time in milliseconds since the start of
-/// the trace at which [`Trace::OPPORTUNITY`] bytes may be delivered. A stamp may occur several times and
-/// stamps never decrease. After the last one the trace starts again, with the last stamp as its new zero.
+/// HTTP", USENIX ATC 2015). Each line is one whole number, the time in milliseconds since the start
+/// of the trace at which [`Trace::OPPORTUNITY`] bytes may be delivered. A stamp may occur several
+/// times, and stamps never decrease. After the last one the trace starts again, with the last stamp
+/// as its new zero.
 ///
-/// As an extension, the first line `# unit: us` says that the stamps are microseconds: an opportunity
-/// every millisecond is 12 Mbit/s, and above 1 Gbit/s more than 80 of them would share a stamp.
-/// `# unit: ms` says what holds without it. There are no other comments.
+/// As an extension, the first line `# unit: us` sets the unit to microseconds: an opportunity every
+/// millisecond is 12 Mbit/s, and above 1 Gbit/s more than 80 of them would share a stamp. `# unit:
+/// ms` states the default. No other comments are allowed.
 ///
 /// ```
 /// use sumlink_link::Trace;
@@ -30,39 +31,40 @@ pub struct Trace {
     stamps: Arc<[u64]>,
 }
 
-/// Why a text is not a trace. Lines are counted from 1.
+/// Reasons for rejecting the text of a trace. Lines are counted from 1.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
-    /// There is no stamp at all.
+    /// The trace has no stamps.
     #[error("the trace is empty; it needs at least one line with a time stamp above 0")]
     Empty,
-    /// A line that is not a number.
+    /// A line is not a number.
     #[error(
-        "line {line}: \"{text}\" is not a whole number of {unit}; each line is the time of one delivery opportunity"
+        "line {line}: \"{text}\" is not a whole number of {unit}; each line is the time of one \
+         delivery opportunity"
     )]
     NotAStamp {
-        /// Which line.
+        /// Line number.
         line: usize,
-        /// What it says, cut off when long.
+        /// Its text, truncated if long.
         text: String,
         /// `milliseconds` or `microseconds`.
         unit: &'static str,
     },
-    /// A stamp before the one above it.
+    /// A stamp is before its predecessor.
     #[error("line {line}: {stamp} is before {previous} in the line above; sort the trace")]
     Decreasing {
-        /// Which line.
+        /// Line number.
         line: usize,
         /// Its stamp.
         stamp: u64,
-        /// The one above.
+        /// The stamp of the line above.
         previous: u64,
     },
-    /// A stamp so large that it must be a mistake.
+    /// A stamp is implausibly large.
     #[error("line {line}: {stamp} is more than ten years; is the unit right?")]
     TooLate {
-        /// Which line.
+        /// Line number.
         line: usize,
         /// Its stamp.
         stamp: u64,
@@ -72,14 +74,14 @@ pub enum TraceError {
     ZeroPeriod,
 }
 
-/// Ten years in microseconds; keeps every sum of times far from an overflow.
+/// Ten years in microseconds; keeps all sums of times far from an overflow.
 const MAX_STAMP: u64 = 10 * 365 * 86_400 * 1_000_000;
 
 impl Trace {
-    /// The bytes of one opportunity.
+    /// Bytes of one opportunity.
     pub const OPPORTUNITY: u64 = 1_500;
 
-    /// A trace of stamps in microseconds. The errors count the stamps as if each stood on a line.
+    /// Creates a trace from stamps in microseconds. Errors count each stamp as one line.
     pub fn from_micros(stamps: Vec<u64>) -> Result<Self, TraceError> {
         check(&stamps, 1, 1)?;
         Ok(Self {
@@ -87,15 +89,16 @@ impl Trace {
         })
     }
 
-    /// A trace of a rate that changes in steps: each `(since, bits per second)` holds until the next
-    /// one, the last one until `end`, and what is before the first one is empty.
+    /// Creates a trace of a rate that changes in steps. Each `(since, bits per second)` holds until
+    /// the next one, the last one until `end`; the time before the first one is empty.
     ///
-    /// The rates are kept exactly over time: what is less than an opportunity at a change is not lost.
-    /// The period is `end` if an opportunity falls on it, else it ends with the last opportunity.
+    /// The rates are kept exactly over time: a fraction of an opportunity at a change is carried
+    /// over. The period is `end` if an opportunity falls on it; otherwise it ends with the last
+    /// opportunity.
     pub fn from_rates(steps: &[(Duration, u64)], end: Duration) -> Result<Self, TraceError> {
         let bits = u128::from(Self::OPPORTUNITY) * 8 * 1_000_000;
         let mut stamps = Vec::new();
-        // Bits * 10^6 that were sent since the last opportunity.
+        // Bits * 10^6 sent since the last opportunity.
         let mut credit = 0;
         for (i, (since, rate)) in steps.iter().enumerate() {
             let until = steps.get(i + 1).map_or(end, |(at, _)| *at).min(end);
@@ -111,7 +114,7 @@ impl Trace {
         Self::from_micros(stamps)
     }
 
-    /// How long the trace lasts until it repeats.
+    /// Duration of the trace before it repeats.
     pub fn period(&self) -> Duration {
         Duration::from_micros(self.period_micros())
     }
@@ -127,7 +130,8 @@ impl Trace {
         u64::try_from(bits * 1_000_000 / u128::from(self.period_micros())).unwrap_or(u64::MAX)
     }
 
-    /// Microseconds from the start of the trace to the opportunity of that number, repeats included.
+    /// Microseconds from the start of the trace to the opportunity with that number, repeats
+    /// included.
     pub(crate) fn micros_of(&self, number: u64) -> u64 {
         let len = self.stamps.len() as u64;
         let stamp = self.stamps[(number % len) as usize];
@@ -136,7 +140,7 @@ impl Trace {
             .saturating_add(stamp)
     }
 
-    /// The number of the first opportunity that is not before that time.
+    /// Number of the first opportunity at or after that time.
     pub(crate) fn first_from(&self, micros: u64) -> u64 {
         // The last stamp of a period coincides with the zero of the next one.
         let period = self.period_micros();
@@ -180,7 +184,7 @@ impl std::str::FromStr for Trace {
     }
 }
 
-/// Checks stamps in a unit of so many microseconds.
+/// Checks stamps in a unit of `micros` microseconds.
 fn check(stamps: &[u64], micros: u64, first_line: usize) -> Result<(), TraceError> {
     let mut previous = 0;
     for (i, stamp) in stamps.iter().copied().enumerate() {
@@ -204,7 +208,7 @@ fn check(stamps: &[u64], micros: u64, first_line: usize) -> Result<(), TraceErro
     }
 }
 
-/// Writes the text format, in milliseconds where that loses nothing.
+/// Writes the text format, in milliseconds if that is exact.
 impl fmt::Display for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let micros = if self.stamps.iter().all(|stamp| stamp % 1_000 == 0) {
@@ -261,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_the_same() {
+    fn written_traces_parse_back() {
         for text in ["0\n1\n1\n7\n", "# unit: us\n1\n1\n2500\n"] {
             assert_eq!(parse(text).unwrap().to_string(), text);
         }
@@ -295,7 +299,7 @@ mod tests {
         assert_eq!(
             trace.first_from(1_000_001),
             1_000,
-            "nothing while the rate is 0"
+            "no opportunity while the rate is 0"
         );
         assert_eq!(trace.micros_of(1_000), 2_002_000);
         assert_eq!(Trace::from_rates(&[], second), Err(TraceError::Empty));

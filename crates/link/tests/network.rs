@@ -17,7 +17,7 @@ fn config(rate: u64, delay: Duration) -> LinkConfig {
 }
 
 #[test]
-fn packets_come_out_in_the_order_in_which_they_are_due() {
+fn packets_are_delivered_in_the_order_of_their_due_times() {
     let mut network = Network::new(1);
     let slow = network.add(config(6_000_000, 10 * MS));
     let fast = network.add(config(12_000_000, MS));
@@ -30,7 +30,7 @@ fn packets_come_out_in_the_order_in_which_they_are_due() {
     }
     assert_eq!(network.next_deadline(), Some(11 * MS));
     assert!(network.poll(11 * MS - Duration::from_nanos(1)).is_none());
-    // Nobody polled for a second.
+    // The first poll comes 1 s late.
     let order: Vec<_> = std::iter::from_fn(|| network.poll(1000 * MS))
         .map(|(id, delivery)| (id, delivery.packet[0], delivery.due.as_millis()))
         .collect();
@@ -49,7 +49,7 @@ fn packets_come_out_in_the_order_in_which_they_are_due() {
 }
 
 #[test]
-fn a_change_concerns_its_link_only() {
+fn a_change_affects_only_its_link() {
     let mut network = Network::new(1);
     let a = network.add(config(12_000_000, MS));
     let b = network.add(config(12_000_000, MS));

@@ -1,4 +1,4 @@
-//! What holds for every link, whatever is done to it.
+//! Invariants of every link under arbitrary operations.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -74,7 +74,7 @@ fn conserved(counters: Counters) {
     );
 }
 
-/// A packet that carries its number in its first eight bytes, as far as it is long enough.
+/// A packet that carries its number in its first eight bytes, if it is long enough.
 fn numbered(number: u64, len: usize) -> Vec<u8> {
     let mut packet = vec![0; len.max(8)];
     packet[..8].copy_from_slice(&number.to_be_bytes());
@@ -87,7 +87,10 @@ fn number(packet: &[u8]) -> u64 {
 
 proptest! {
     #[test]
-    fn nothing_appears_disappears_or_overtakes(config in config(), steps in proptest::collection::vec(step(), 1..200)) {
+    fn packets_are_conserved_and_keep_their_order(
+        config in config(),
+        steps in proptest::collection::vec(step(), 1..200),
+    ) {
         let mut link = Link::new(config);
         let mut now = Duration::ZERO;
         let mut sent = 0;
@@ -103,7 +106,8 @@ proptest! {
                 Step::Poll => {
                     let deadline = link.next_deadline();
                     while let Some(delivery) = link.poll(now) {
-                        prop_assert!(deadline.is_some_and(|d| d <= delivery.due), "due before the deadline");
+                        let is_due = deadline.is_some_and(|d| d <= delivery.due);
+                        prop_assert!(is_due, "due before the deadline");
                         prop_assert!(delivery.due <= now && delivery.due >= last_due);
                         last_due = delivery.due;
                         let number = number(&delivery.packet);
@@ -144,7 +148,7 @@ proptest! {
             link.enqueue(now, numbered(number as u64, *len));
             arrivals.push_back((now, *len));
         }
-        // What a fluid server of that rate would do, in exact integers (unit: ns * rate).
+        // An ideal fluid server of that rate, in exact integers (unit: ns * rate).
         let mut free_at: u128 = 0;
         while let Some(deadline) = link.next_deadline() {
             while let Some(delivery) = link.poll(deadline) {
@@ -157,7 +161,7 @@ proptest! {
                 prop_assert!(left < end + u128::from(rate) , "left more than 1 ns late");
             }
         }
-        prop_assert!(arrivals.is_empty(), "everything was delivered");
+        prop_assert!(arrivals.is_empty(), "all packets were delivered");
     }
 
     #[test]
@@ -174,7 +178,11 @@ proptest! {
             (rate, Change::Burst(burst))
         };
         let mut link = Link::new(LinkConfig {
-            rate: line, delay: Duration::ZERO, loss: 0.0, queue: QueueLimit::Bytes(u64::MAX), seed: 0,
+            rate: line,
+            delay: Duration::ZERO,
+            loss: 0.0,
+            queue: QueueLimit::Bytes(u64::MAX),
+            seed: 0,
         });
         link.set(Duration::ZERO, change);
         let mut now = Duration::ZERO;
@@ -188,7 +196,7 @@ proptest! {
         while let Some(deadline) = link.next_deadline() {
             while let Some(delivery) = link.poll(deadline) {
                 let (arrived, len) = offered[number(&delivery.packet) as usize];
-                // A policer delays nothing; the fast link takes less than a nanosecond.
+                // A policer delays nothing; the fast link takes less than 1 ns.
                 prop_assert!(!policed || delivery.due - arrived <= Duration::from_nanos(1));
                 passed.push((delivery.due, len));
             }

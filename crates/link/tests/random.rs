@@ -1,4 +1,4 @@
-//! What holds for every network, whatever is done to it.
+//! Invariants of every network under arbitrary operations.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,7 +22,7 @@ impl Packet for Numbered {
     }
 }
 
-/// Links 0..6; which of them act on each other.
+/// Links 0..6 and their groups.
 #[derive(Clone, Debug)]
 struct Plan {
     seed: u64,
@@ -172,10 +172,10 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What came out: link, number, due.
+/// Deliveries: link, number, due time.
 type Trail = Vec<(usize, u64, Duration)>;
 
-/// The least that a packet may be on its way, by the changes so far.
+/// The shortest possible time in flight, given the changes so far.
 fn least_delay(delay: Duration, jitter: Jitter) -> Duration {
     delay.saturating_sub(match jitter.distribution {
         Distribution::Uniform(spread) => spread,
@@ -184,7 +184,7 @@ fn least_delay(delay: Duration, jitter: Jitter) -> Duration {
     })
 }
 
-/// Does the steps, with a poll wherever `polls` says so; checks what must hold.
+/// Executes the steps, with a poll wherever `polls` returns true; checks the invariants.
 fn run(plan: &Plan, steps: &[Step], polls: impl Fn(usize) -> bool) -> Trail {
     let (mut network, ids) = build(plan);
     let mut now = Duration::ZERO;
@@ -206,7 +206,7 @@ fn run(plan: &Plan, steps: &[Step], polls: impl Fn(usize) -> bool) -> Trail {
         let from = trail.len();
         while let Some((id, delivery)) = network.poll(now) {
             let (packet, due) = (delivery.packet, delivery.due);
-            assert!(due <= now, "before its time");
+            assert!(due <= now, "delivered early");
             assert!(
                 deadline.is_some_and(|deadline| deadline <= due),
                 "before the deadline"
@@ -218,7 +218,7 @@ fn run(plan: &Plan, steps: &[Step], polls: impl Fn(usize) -> bool) -> Trail {
             let before = trail[from..]
                 .last()
                 .map_or(Duration::ZERO, |(_, _, due)| *due);
-            assert!(before <= due, "in the order in which they are due");
+            assert!(before <= due, "in the order of the due times");
             let previous = last.insert(id.index(), packet.number);
             if !plan.reorder {
                 assert!(
@@ -275,7 +275,8 @@ fn run(plan: &Plan, steps: &[Step], polls: impl Fn(usize) -> bool) -> Trail {
                 }
                 let (delay, jitter) = shape[*link];
                 least[*link] = least[*link].min(least_delay(delay, jitter));
-                // What is due is taken out first, so that polls do not decide what a link forgets.
+                // Due packets are polled first, so that a state change discards the same packets in
+                // every run.
                 drain(&mut network, now, &least, &mut last, &mut trail);
                 network.set(now, ids[*link], change);
             }
@@ -285,7 +286,7 @@ fn run(plan: &Plan, steps: &[Step], polls: impl Fn(usize) -> bool) -> Trail {
         }
         conserved(&network);
     }
-    // Everything comes to rest: whoever is up and can send does so.
+    // Drains the network: every link that is up and can send does so.
     for id in &ids {
         drain(&mut network, now, &least, &mut last, &mut trail);
         network.set(now, *id, Change::Rate(1_000_000_000));
@@ -301,10 +302,10 @@ fn run(plan: &Plan, steps: &[Step], polls: impl Fn(usize) -> bool) -> Trail {
         conserved(&network);
         polls += 1;
         if always && polls > 10_000 {
-            // Who must wait for ever waits for ever.
+            // Packets behind a stopped link wait forever.
             return trail;
         }
-        assert!(polls < 200_000, "polling gets nowhere");
+        assert!(polls < 200_000, "polling does not terminate");
     }
     for id in &ids {
         let counters = network.counters(*id);
@@ -327,16 +328,16 @@ proptest! {
         polls in proptest::collection::vec(any::<bool>(), 250),
     ) {
         let trail = run(&plan, &steps, |_| false);
-        prop_assert_eq!(&run(&plan, &steps, |_| false), &trail, "the same again");
+        prop_assert_eq!(&run(&plan, &steps, |_| false), &trail, "a repeated run is identical");
         let mut often = run(&plan, &steps, |i| polls[i]);
-        // Polls in between give out the same packets, due at the same times.
+        // Polls in between return the same packets with the same due times.
         let mut once = trail;
         often.sort_by_key(|(link, number, due)| (*due, *link, *number));
         once.sort_by_key(|(link, number, due)| (*due, *link, *number));
         prop_assert_eq!(often, once);
     }
 
-    /// Mahimahi's link, written down again in the plainest way: opportunity by opportunity.
+    /// Compares with a naive implementation of Mahimahi's link, opportunity by opportunity.
     #[test]
     fn a_trace_is_served_as_mahimahi_does(
         mut stamps in proptest::collection::vec(0u64..30, 1..40),
@@ -359,7 +360,7 @@ proptest! {
         let mut now = Duration::ZERO;
         let mut waiting = std::collections::VecDeque::new();
         for (number, (gap, len)) in packets.iter().enumerate() {
-            // Never on a whole millisecond: who is first then is a matter of taste.
+            // Never on a whole millisecond, where the order of events would be arbitrary.
             now += Duration::from_micros(*gap) + Duration::from_nanos(1);
             let number = number as u64;
             network.enqueue(now, id, Numbered { number, sent: now, len: *len });
@@ -391,7 +392,7 @@ proptest! {
         prop_assert_eq!(got, expected);
     }
 
-    /// Whatever else happens, no window of time carries more than the fastest rate in it allows.
+    /// In every window of time the link carries at most the highest rate in that window.
     #[test]
     fn the_rate_is_never_exceeded_over_any_window(
         plan in plan(),

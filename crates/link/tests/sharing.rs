@@ -31,12 +31,12 @@ fn config(rate: u64, delay: Duration) -> LinkConfig {
     }
 }
 
-/// What came out of one link.
+/// Deliveries of one link.
 #[derive(Clone, Debug, Default)]
 struct Result {
     /// Mbit/s.
     rate: f64,
-    /// Milliseconds from the sending to the coming out, in rising order.
+    /// One-way delays in milliseconds, in rising order.
     delays: Vec<f64>,
 }
 
@@ -46,7 +46,7 @@ impl Result {
     }
 }
 
-/// Keeps so many packets of each link on their way (a window without congestion control).
+/// Keeps a fixed number of packets of each link in flight (a window without congestion control).
 fn run(network: &mut Network<Full>, windows: &[(LinkId, usize)], time: Duration) -> Vec<Result> {
     let mut results = vec![Result::default(); network.len()];
     for (id, window) in windows {
@@ -78,7 +78,7 @@ fn near(got: &[f64], expected: &[f64], tolerance: f64) {
     for (g, e) in got.iter().zip(expected) {
         assert!(
             (g - e).abs() <= tolerance * e,
-            "{got:?} instead of {expected:?}"
+            "{got:?}, expected {expected:?}"
         );
     }
 }
@@ -93,7 +93,7 @@ fn coupled(alone: [u64; 2], d12: f64, d21: f64) -> (Network<Full>, [LinkId; 2]) 
     (network, ids)
 }
 
-/// What each of two coupled links carries alone, and both at once.
+/// Throughput of two coupled links, each alone and both at once.
 fn alone_and_at_once(alone: [u64; 2], d12: f64, d21: f64) -> (Vec<f64>, Vec<f64>) {
     let each = (0..2).map(|i| {
         let (mut network, ids) = coupled(alone, d12, d21);
@@ -106,14 +106,14 @@ fn alone_and_at_once(alone: [u64; 2], d12: f64, d21: f64) -> (Vec<f64>, Vec<f64>
 }
 
 #[test]
-fn the_fitted_group_carries_what_table_5_1_says() {
+fn the_fitted_group_matches_table_5_1() {
     let (alone, at_once) = alone_and_at_once([229, 261], 0.90, 0.14);
     near(&alone, &[229.0, 261.0], 0.02);
     near(&at_once, &[149.0, 258.0], 0.02);
 }
 
 #[test]
-fn the_fitted_group_carries_what_table_5_2_says() {
+fn the_fitted_group_matches_table_5_2() {
     let (alone, at_once) = alone_and_at_once([253, 195], 0.76, 0.0);
     near(&alone, &[253.0, 195.0], 0.02);
     near(&at_once, &[204.0, 195.0], 0.02);
@@ -131,7 +131,7 @@ fn from_full_exclusion_to_no_coupling() {
 }
 
 #[test]
-fn four_links_share_as_the_chain_says() {
+fn four_links_share_as_the_chain_predicts() {
     let deferral = vec![
         vec![0.0, 1.0, 0.3, 0.0],
         vec![0.9, 0.0, 0.0, 0.5],
@@ -155,7 +155,7 @@ fn four_links_share_as_the_chain_says() {
 }
 
 #[test]
-fn a_trace_in_a_group_carries_alone_what_it_says() {
+fn a_trace_alone_in_a_group_keeps_its_rate() {
     let (mut network, ids) = coupled([1, 1], 1.0, 1.0);
     let trace = "# unit: us\n100\n".parse().unwrap(); // 120 Mbit/s
     network.set(Duration::ZERO, ids[0], Change::Trace(trace));
@@ -164,7 +164,7 @@ fn a_trace_in_a_group_carries_alone_what_it_says() {
 }
 
 #[test]
-fn a_group_refuses_what_it_cannot_hold() {
+fn invalid_groups_are_rejected() {
     let (mut network, ids) = coupled([100, 100], 0.5, 0.5);
     let twice = network.couple(&[ids[0]], Air::uniform(1, 0.0).unwrap());
     assert!(
@@ -197,7 +197,7 @@ fn interfered(interferer: Interferer) -> (Network<Full>, LinkId) {
 }
 
 #[test]
-fn a_heard_interferer_takes_its_share_of_time_and_no_packet() {
+fn a_heard_interferer_costs_time_and_no_packets() {
     let (mut network, id) = interfered(Interferer {
         occupancy: 0.4,
         burst: 2 * MS,
@@ -208,7 +208,7 @@ fn a_heard_interferer_takes_its_share_of_time_and_no_packet() {
     near(&[result.rate], &[60.0], 0.03);
     assert_eq!(network.counters(id).lost_packets, 0);
     assert_eq!(network.counters(id).layer2_retransmissions, 0);
-    // Of single packets, two in five find it busy and wait 2 ms on average.
+    // Two in five single packets meet a busy period and wait 2 ms on average.
     let (mut quiet, id) = interfered(Interferer::NONE);
     let alone = run(&mut quiet, &[(id, 1)], SECOND)[0].quantile(0.99);
     let (mut network, id) = interfered(Interferer {
@@ -223,7 +223,7 @@ fn a_heard_interferer_takes_its_share_of_time_and_no_packet() {
 }
 
 #[test]
-fn a_hidden_interferer_costs_repetitions_before_it_costs_packets() {
+fn a_hidden_interferer_costs_repetitions_before_packets() {
     let interferer = |retry_limit| Interferer {
         occupancy: 1.0,
         burst: MS,
@@ -247,7 +247,8 @@ fn a_hidden_interferer_costs_repetitions_before_it_costs_packets() {
             (lost - residual).abs() < 5.0 * deviation,
             "{lost} lost with {limit}"
         );
-        // Of the first attempt and each repetition but the last, half lead to another one.
+        // Half of the first attempts, and half of all repetitions but the last, lead to another
+        // attempt.
         let again: f64 = (0..limit).map(|k| 0.5f64.powi(k as i32 + 1)).sum();
         near(
             &[counters.layer2_retransmissions as f64 / 1e5 + 1e-9],
@@ -328,7 +329,7 @@ fn on_demand() -> Schedule {
 fn the_rates_of_hotspots_add_up_behind_one_card() {
     for schedule in [turns(3), on_demand()] {
         let (mut network, hotspots) = hotspots(schedule.clone(), 3);
-        // Enough for what a hotspot sends while the card is with the others.
+        // Enough for a hotspot to send while the card is with the others.
         let windows: Vec<_> = hotspots.iter().map(|h| (h.up, 200)).collect();
         let results = run(&mut network, &windows, 30 * SECOND);
         for hotspot in &hotspots {
@@ -341,7 +342,7 @@ fn the_rates_of_hotspots_add_up_behind_one_card() {
 #[test]
 fn packets_wait_for_the_card_at_both_ends() {
     let (mut network, spots) = hotspots(turns(2), 2);
-    // The card is with the first one until 50 ms, ready for the second one from 55 ms to 100 ms.
+    // The card is with the first hotspot until 50 ms, and with the second from 55 ms to 100 ms.
     network.enqueue(10 * MS, spots[0].up, Full(10 * MS));
     network.enqueue(10 * MS, spots[1].up, Full(10 * MS));
     network.enqueue(10 * MS, spots[1].down, Full(10 * MS));
@@ -351,7 +352,7 @@ fn packets_wait_for_the_card_at_both_ends() {
             out.push((id, delivery.due.as_micros()));
         }
     }
-    // Wi-Fi 0.1 ms, cellular 2.4 ms and 20 ms. The last packet on the air was one up, so down is next.
+    // Wi-Fi 0.1 ms, cellular 2.4 ms and 20 ms. The last packet on the air went up, so down is next.
     let expected = [
         (spots[0].up, 10_000 + 100 + 22_400),
         (spots[1].down, 55_000 + 100),
@@ -361,7 +362,7 @@ fn packets_wait_for_the_card_at_both_ends() {
 }
 
 #[test]
-fn an_idle_card_goes_on_demand_and_learns_from_beacons() {
+fn an_idle_card_switches_on_demand_and_learns_from_beacons() {
     let (mut network, spots) = hotspots(on_demand(), 2);
     let next = |network: &mut Network<Full>| {
         let mut delivery = None;
@@ -372,17 +373,17 @@ fn an_idle_card_goes_on_demand_and_learns_from_beacons() {
             .map(|(id, delivery)| (id, delivery.due.as_micros()))
             .unwrap()
     };
-    // Something to send takes it to the second hotspot at once.
+    // A packet to send moves the card to the second hotspot at once.
     network.enqueue(10 * MS, spots[1].up, Full(10 * MS));
     assert_eq!(next(&mut network), (spots[1].up, 15_000 + 100 + 22_400));
-    // What the first one buffers at 62.4 ms is in the beacon at 100 ms.
+    // The beacon at 100 ms announces the packet that the first hotspot has buffered since 62.4 ms.
     network.enqueue(40 * MS, spots[0].down, Full(40 * MS));
     assert_eq!(next(&mut network), (spots[0].down, 105_100));
     assert_eq!(network.next_deadline(), None);
 }
 
 #[test]
-fn a_hotspot_buffers_no_more_than_it_can() {
+fn a_hotspot_buffers_at_most_its_capacity() {
     let schedule = Schedule::Fixed(vec![SECOND; 2]);
     let (mut network, spots) = hotspots(schedule, 2);
     for _ in 0..100 {
@@ -392,7 +393,7 @@ fn a_hotspot_buffers_no_more_than_it_can() {
     let counters = network.counters(spots[1].down);
     assert_eq!(counters.delivered_packets, 40, "60000 bytes");
     assert_eq!(counters.dropped_queue_packets, 60);
-    // And the card no more than its own queue.
+    // The card's own queue is limited as well.
     for _ in 0..150 {
         network.enqueue(2 * SECOND, spots[1].up, Full(Duration::ZERO));
     }
@@ -401,7 +402,7 @@ fn a_hotspot_buffers_no_more_than_it_can() {
 }
 
 #[test]
-fn a_radio_refuses_turns_that_only_switch() {
+fn turns_shorter_than_the_switching_are_rejected() {
     let mut network = Network::<Full>::new(1);
     let hotspot = Hotspot {
         up: network.add(config(MBIT, MS)),

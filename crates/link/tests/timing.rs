@@ -1,4 +1,4 @@
-//! Golden timing: when packets come out, to the nanosecond.
+//! Golden timing: delivery times to the nanosecond.
 
 use std::time::Duration;
 
@@ -7,7 +7,8 @@ use sumlink_link::{Link, LinkConfig, LinkState, QueueLimit};
 const MS: Duration = Duration::from_millis(1);
 const US: Duration = Duration::from_micros(1);
 
-/// 12 Mbit/s, so that a full packet of 1500 bytes lasts 1 ms; 10 ms delay; queue of four full packets.
+/// 12 Mbit/s, so that a full packet of 1500 bytes lasts 1 ms; 10 ms delay; queue of four full
+/// packets.
 fn link() -> Link<Vec<u8>> {
     Link::new(LinkConfig {
         rate: 12_000_000,
@@ -22,7 +23,7 @@ fn packet(tag: u8, len: usize) -> Vec<u8> {
     vec![tag; len]
 }
 
-/// Polls at every deadline until nothing is left: tag and microsecond of each packet.
+/// Polls at every deadline until the link is empty; returns tag and microsecond of each packet.
 fn drain(link: &mut Link<Vec<u8>>) -> Vec<(u8, u128)> {
     let mut out = Vec::new();
     while let Some(deadline) = link.next_deadline() {
@@ -77,7 +78,7 @@ fn a_late_poll_changes_nothing_but_the_delivery() {
     let mut link = link();
     link.enqueue(Duration::ZERO, packet(0, 1500));
     link.enqueue(Duration::ZERO, packet(1, 1500));
-    // Nobody polled for a second; the second packet was still due 1 ms after the first.
+    // The first poll comes 1 s late; the second packet was still due 1 ms after the first.
     let due: Vec<_> = std::iter::from_fn(|| link.poll(1000 * MS))
         .map(|d| d.due)
         .collect();
@@ -85,7 +86,7 @@ fn a_late_poll_changes_nothing_but_the_delivery() {
 }
 
 #[test]
-fn a_rate_of_zero_holds_everything_back() {
+fn a_rate_of_zero_stops_the_link() {
     let mut link = link();
     link.enqueue(Duration::ZERO, packet(0, 1500));
     link.enqueue(Duration::ZERO, packet(1, 1500));
@@ -98,7 +99,7 @@ fn a_rate_of_zero_holds_everything_back() {
 }
 
 #[test]
-fn a_rate_of_zero_from_the_start_is_a_link_that_waits() {
+fn a_rate_of_zero_from_the_start_queues_packets() {
     let mut link = Link::new(LinkConfig {
         rate: 0,
         delay: MS,
@@ -115,7 +116,7 @@ fn a_rate_of_zero_from_the_start_is_a_link_that_waits() {
 }
 
 #[test]
-fn a_new_delay_holds_for_what_has_not_set_off() {
+fn a_new_delay_applies_to_packets_that_have_not_departed() {
     let mut link = link();
     link.enqueue(Duration::ZERO, packet(0, 1500));
     link.enqueue(Duration::ZERO, packet(1, 1500));
@@ -126,7 +127,7 @@ fn a_new_delay_holds_for_what_has_not_set_off() {
 }
 
 #[test]
-fn a_link_that_goes_down_forgets_and_one_that_returns_starts_afresh() {
+fn a_link_discards_its_packets_when_it_goes_down() {
     for state in [LinkState::Down, LinkState::Blackhole] {
         let mut link = link();
         for tag in 0..3 {
@@ -151,7 +152,7 @@ fn time_does_not_run_backwards() {
 }
 
 #[test]
-fn nothing_is_sent_before_it_is_there_not_even_in_the_same_nanosecond() {
+fn no_packet_is_sent_before_it_arrives_even_within_a_nanosecond() {
     let mut link = Link::new(LinkConfig {
         rate: 798_124_656,
         delay: Duration::ZERO,
@@ -159,7 +160,7 @@ fn nothing_is_sent_before_it_is_there_not_even_in_the_same_nanosecond() {
         queue: QueueLimit::Bytes(6_000),
         seed: 1,
     });
-    // The first one ends at 7527.6 ns, the second one comes at 7528 ns and lasts 431.01 ns.
+    // The first packet ends at 7527.6 ns; the second one comes at 7528 ns and lasts 431.01 ns.
     link.enqueue(Duration::ZERO, packet(0, 751));
     link.enqueue(Duration::from_nanos(7_528), packet(1, 43));
     let due = |link: &mut Link<Vec<u8>>| {

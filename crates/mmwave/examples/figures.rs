@@ -1,4 +1,4 @@
-//! Makes the figures of docs/mmwave.md: for each a table (CSV) and a picture (SVG).
+//! Generates the figures of docs/mmwave.md: for each a table (CSV) and a picture (SVG).
 //!
 //! `cargo run --release -p sumlink-mmwave --example figures -- DIR [SEEDS [NAME...]]`
 
@@ -18,11 +18,11 @@ use sumlink_mmwave::figures::timeline::{self, Sweeping};
 use sumlink_mmwave::jpoc::control::Target;
 use sumlink_mmwave::mac::air::Hearing;
 use sumlink_mmwave::mac::trigger::Behaviour;
-use sumlink_mmwave::picture::{Chart, Labels, Mark, Row, Series, frames, lines};
+use sumlink_plot::figures::{Chart, Labels, Mark, Row, Series, frames, lines};
 
 type Done = Result<(), Box<dyn Error>>;
 
-/// Where figures go, and over how many seeds they are.
+/// Output folder, and the number of seeds.
 struct Out {
     directory: PathBuf,
     seeds: u64,
@@ -30,7 +30,7 @@ struct Out {
 
 type Figure = (&'static str, fn(&Out) -> Done);
 
-/// All figures by the names of their files.
+/// All figures by their file names.
 const FIGURES: [Figure; 10] = [
     ("sectors", Out::sectors),
     ("heat-maps", Out::heat_maps),
@@ -74,7 +74,7 @@ fn main() -> ExitCode {
 }
 
 impl Out {
-    /// Figures of those names; all without any.
+    /// Generates the figures of those names; all if there are none.
     fn make(&self, names: &[String]) -> Done {
         fs::create_dir_all(&self.directory)?;
         for (name, figure) in FIGURES {
@@ -211,7 +211,7 @@ impl Out {
         self.write("participation", &table, &picture)
     }
 
-    /// Who swept where, and who was heard, in the first A-BFT.
+    /// Frames sent and heard in the first A-BFT.
     fn timeline(&self) -> Done {
         let config = CellConfig {
             stations: 8,
@@ -222,7 +222,7 @@ impl Out {
         let mut all = Vec::new();
         let mut table = String::from("scheme,client,slot,mini-slot,sector,heard\n");
         for scheme in SCHEMES {
-            let access = Access::named(scheme).ok_or("no such scheme")?;
+            let access = Access::named(scheme).ok_or("unknown scheme")?;
             let one = Sweeping::first(&cell, scheme, &access, 1)?;
             for frame in &one.interval.sent {
                 writeln!(
@@ -251,7 +251,7 @@ impl Out {
         self.experiment(kind, &["80211-thesis", "jpoc"])
     }
 
-    /// What `sumlink mmwave run` makes of a file, point after point.
+    /// The output of `sumlink-lab mmwave run` for a file, point by point.
     fn experiment(&self, kind: Kind, schemes: &[&'static str]) -> Done {
         let experiment = Experiment {
             name: kind.name().to_owned(),
@@ -270,7 +270,7 @@ impl Out {
     }
 
     fn scheme(&self, scheme: &str) -> Result<Vec<Outcome>, Box<dyn Error>> {
-        let access = Access::named(scheme).ok_or("no such scheme")?;
+        let access = Access::named(scheme).ok_or("unknown scheme")?;
         Ok(access::outcomes(
             &CellConfig::default(),
             &access,
@@ -293,13 +293,13 @@ impl Out {
         }
         let labels = Labels {
             title: "Time to the first trained sector, 16 clients at once",
-            x: "seconds since all began (2 and more count as 2)",
+            x: "seconds since the start (2 and more count as 2)",
             y: "share of clients",
         };
         self.write("first", &table, &lines(&labels, &series, (0.0, 1.0)))
     }
 
-    /// How good the estimate of eq. 3.8 is.
+    /// Error of the estimate of eq. 3.8.
     fn estimate(&self) -> Done {
         let mut all = Vec::new();
         for stations in [2, 4, 8, 16, 24, 32] {
@@ -373,7 +373,7 @@ impl Out {
             series.push(Series::new(format!("{stations} clients{silent}"), points));
         }
         series.push(Series::new(
-            "as aimed at",
+            "as targeted",
             targets.iter().map(|p| (*p, *p)).collect(),
         ));
         let labels = Labels {

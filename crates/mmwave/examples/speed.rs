@@ -1,5 +1,6 @@
-//! How fast a cell is simulated: 10 s of 16 stations under each access scheme, standing and walking, on one thread:
-//! `cargo run --release -p sumlink-mmwave --example speed`, or other speeds in m/s behind `--`. Placing the stations counts.
+//! Simulation speed of a cell: 10 s of 16 stations under each access scheme, standing and walking,
+//! on one thread: `cargo run --release -p sumlink-mmwave --example speed`. Arguments after `--` set
+//! other speeds in m/s. The time includes placing the stations.
 
 #![allow(clippy::print_stdout, reason = "an example")]
 
@@ -29,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             ..CellConfig::default()
         };
         for scheme in SCHEMES {
-            let access = Access::named(scheme).ok_or("no such scheme")?;
+            let access = Access::named(scheme).ok_or("unknown scheme")?;
             let begun = Instant::now();
             let cell = Cell::draw(&config, 1)?;
             let outcome = run(&cell, &access, 1)?;

@@ -1,4 +1,5 @@
-//! A phased array behind one RF chain: elements half a wave length apart, a phase shifter each.
+//! A phased array behind one RF chain: elements half a wavelength apart, with one phase shifter
+//! each.
 
 use core::f64::consts::{PI, TAU};
 
@@ -8,17 +9,17 @@ use crate::units::linear;
 
 /// Gain of an element straight ahead in dBi (3GPP TR 38.901, table 7.3-1).
 const ELEMENT_DBI: f64 = 8.0;
-/// Width at half power of an element's beam in degrees, in both planes (table 7.3-1).
+/// Half-power beamwidth of an element in degrees, in both planes (table 7.3-1).
 const ELEMENT_WIDTH_DEG: f64 = 65.0;
-/// No direction is weaker than straight ahead by more than this, in dB (table 7.3-1).
+/// Maximum attenuation of any direction relative to straight ahead, in dB (table 7.3-1).
 const ELEMENT_FLOOR_DB: f64 = 30.0;
 
-/// A planar array. Columns stand side by side, rows one above the other; it looks along azimuth 0, elevation 0.
+/// A planar array of columns and rows, facing azimuth 0, elevation 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Array {
     columns: usize,
     rows: usize,
-    /// Bits of a phase shifter; 0 is any phase.
+    /// Bits of a phase shifter; 0 allows any phase.
     phase_bits: u32,
 }
 
@@ -26,8 +27,8 @@ pub struct Array {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights(Vec<(f64, f64)>);
 
-/// Phases of several sectors of an array, element by element: all sectors of an element stand together, so that the gains of
-/// all are summed side by side.
+/// Phases of several sectors of an array, element by element: all sectors of an element are
+/// adjacent, so that their gains are summed in parallel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Beams {
     count: usize,
@@ -50,12 +51,12 @@ impl Beams {
         }
     }
 
-    /// How many there are.
+    /// Their number.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Most of them.
+    /// Maximum number.
     pub const MOST: usize = 256;
 }
 
@@ -67,11 +68,11 @@ impl Array {
         phase_bits: 2,
     };
 
-    /// An array of that size; `phase_bits` 0 lets every element take any phase.
+    /// An array of that size; `phase_bits` 0 allows any phase.
     ///
     /// # Errors
     ///
-    /// Fewer than 1 or more than 64 columns or rows, more than 8 bits.
+    /// Fewer than 1 or more than 64 columns or rows, or more than 8 bits.
     pub fn new(columns: usize, rows: usize, phase_bits: u32) -> Result<Self, MmwaveError> {
         let size = (1.0, 64.0);
         within("columns of the array", columns as f64, size, "from 1 to 64")?;
@@ -89,18 +90,19 @@ impl Array {
         })
     }
 
-    /// How many elements it has.
+    /// Number of elements.
     pub fn elements(&self) -> usize {
         self.columns * self.rows
     }
 
-    /// What all elements in phase gain over one of them, in dB: 10 log10 of their number. It is what eq. 3.5 knows as
-    /// the difference between a trained beam and the quasi-omni pattern.
+    /// Gain of all elements in phase over a single one, in dB: 10 log10 of their number. In eq. 3.5
+    /// this is the difference between a trained beam and the quasi-omni pattern.
     pub fn gain_db(&self) -> f64 {
         10.0 * (self.elements() as f64).log10()
     }
 
-    /// The phases with which the beam points into a direction, rounded to what the phase shifters have.
+    /// The phases that point the beam into a direction, rounded to the resolution of the phase
+    /// shifters.
     pub fn steer(&self, direction: Direction) -> Weights {
         let phasor = |phase: f64| {
             let phase = if self.phase_bits == 0 {
@@ -114,7 +116,8 @@ impl Array {
         Weights(self.phases(direction).map(phasor).collect())
     }
 
-    /// Gain of a beam in a direction over an isotropic antenna, as a ratio; the power is shared by all elements.
+    /// Gain of a beam in a direction over an isotropic antenna, as a ratio; all elements share the
+    /// power.
     pub fn gain(&self, weights: &Weights, direction: Direction) -> f64 {
         let mut gain = [0.0];
         let beams = Beams::new(core::slice::from_ref(weights));
@@ -122,7 +125,7 @@ impl Array {
         gain[0]
     }
 
-    /// Gain of one of several beams; `beam` is below [`Beams::count`].
+    /// Gain of one of several beams; `beam` must be below [`Beams::count`].
     pub fn gain_of(&self, beams: &Beams, beam: usize, direction: Direction) -> f64 {
         let (mut re, mut im) = (0.0, 0.0);
         let mut at = beam;
@@ -135,7 +138,8 @@ impl Array {
         self.shared(direction) * (re * re + im * im)
     }
 
-    /// Adds `factor` times the gain of each beam to its sum; `sums` has [`Beams::count`] of them, at most [`Beams::MOST`].
+    /// Adds `factor` times the gain of each beam to its sum; `sums` has [`Beams::count`] entries,
+    /// at most [`Beams::MOST`].
     pub fn add_gains(&self, beams: &Beams, direction: Direction, factor: f64, sums: &mut [f64]) {
         let count = beams.count;
         let (mut re, mut im) = ([0.0; Beams::MOST], [0.0; Beams::MOST]);
@@ -156,21 +160,22 @@ impl Array {
         }
     }
 
-    /// What each element radiates there of the power that all share.
+    /// Radiation of each element in that direction, given its share of the power.
     fn shared(&self, direction: Direction) -> f64 {
         element_gain(direction) / self.elements() as f64
     }
 
-    /// Tells the phasor of each element towards a direction, column by column, row after row. Those of a row are one another's
-    /// neighbours times the same phasor: two sines and cosines are enough for all.
-    fn response(&self, direction: Direction, mut tell: impl FnMut(f64, f64)) {
+    /// Passes the phasor of each element towards a direction, column by column, row after row.
+    /// Within a row, each phasor is its neighbor's times a constant phasor, so two sines and
+    /// cosines suffice for all.
+    fn response(&self, direction: Direction, mut visit: impl FnMut(f64, f64)) {
         let (across, up) = steps(direction);
         let ((across_sin, across_cos), (up_sin, up_cos)) = (across.sin_cos(), up.sin_cos());
         let (mut row_re, mut row_im) = (1.0, 0.0);
         for _ in 0..self.rows {
             let (mut re, mut im) = (row_re, row_im);
             for _ in 0..self.columns {
-                tell(re, im);
+                visit(re, im);
                 (re, im) = (
                     re * across_cos - im * across_sin,
                     re * across_sin + im * across_cos,
@@ -191,16 +196,16 @@ impl Array {
     }
 }
 
-/// By how much the phase changes from column to column and from row to row, in radians.
+/// Phase difference between columns and between rows, in radians.
 fn steps(direction: Direction) -> (f64, f64) {
     let across = PI * direction.elevation.cos() * direction.azimuth.sin();
     (across, PI * direction.elevation.sin())
 }
 
-/// Gain of one element over an isotropic antenna, as a ratio: 3GPP TR 38.901, table 7.3-1. An array with only this
-/// element on is the quasi-omni pattern.
+/// Gain of one element over an isotropic antenna, as a ratio: 3GPP TR 38.901, table 7.3-1. With
+/// only this element on, an array has its quasi-omni pattern.
 pub fn element_gain(direction: Direction) -> f64 {
-    // The table's zenith is in the device's own frame, as the elevation is here.
+    // The table's zenith is relative to the device, as the elevation is here.
     let plane = |angle: f64| {
         let turned = angle.to_degrees() / ELEMENT_WIDTH_DEG;
         (12.0 * turned * turned).min(ELEMENT_FLOOR_DB)
@@ -230,7 +235,7 @@ mod tests {
 
     #[test]
     fn two_bits_cost_less_than_two_decibels() {
-        // Rounding to a quarter of a turn costs 0.9 dB on average over phases (sinc^2(1/4)).
+        // Rounding to a quarter turn costs 0.9 dB on average over phases (sinc^2(1/4)).
         let array = Array::THESIS;
         let mut sum = 0.0;
         for azimuth in -6..=6 {
@@ -245,7 +250,7 @@ mod tests {
 
     #[test]
     fn a_beam_of_eight_columns_is_13_degrees_wide() {
-        // 0.886 wave lengths / (8 * half a wave length) = 12.7 degrees at half power.
+        // 0.886 wavelengths / (8 * half a wavelength) = 12.7 degrees at half power.
         let array = Array::new(8, 4, 0).unwrap();
         let beam = array.steer(degrees(0.0, 0.0));
         let at = |azimuth: f64| {
@@ -256,8 +261,9 @@ mod tests {
     }
 
     #[test]
-    fn an_element_radiates_no_more_than_it_is_given() {
-        // The mean over the sphere: the table's 8 dBi and widths leave 1.8 dB of losses in the element.
+    fn an_element_radiates_at_most_its_power() {
+        // The mean over the sphere: the table's 8 dBi and widths leave 1.8 dB of losses in the
+        // element.
         let mut sum = 0.0;
         let mut weight = 0.0;
         for azimuth in -90..90 {
@@ -275,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn beams_side_by_side_have_the_gains_of_each_by_its_phases() {
+    fn summed_beams_have_the_gains_of_single_ones() {
         let array = Array::THESIS;
         let beams: Vec<Weights> = (-4..=4)
             .map(|n| array.steer(degrees(f64::from(n) * 13.0, f64::from(n) * 5.0)))
@@ -290,7 +296,7 @@ mod tests {
             let mut sums = [1.0; 9];
             array.add_gains(&all, direction, 2.0, &mut sums);
             for (index, beam) in beams.iter().enumerate() {
-                // Element by element, as the definition has it.
+                // Element by element, as in the definition.
                 let (mut re, mut im) = (0.0, 0.0);
                 for (phase, (a, b)) in array.phases(direction).zip(&beam.0) {
                     re += a * phase.cos() + b * phase.sin();
@@ -304,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_do_not_exist_are_refused() {
+    fn invalid_sizes_are_rejected() {
         assert!(Array::new(0, 4, 2).is_err());
         assert!(Array::new(8, 65, 2).is_err());
         assert!(Array::new(8, 4, 9).is_err());

@@ -1,4 +1,4 @@
-//! The link budget: what each sector of a client is worth at the access point, and the other way round.
+//! The link budget: received power of each sector of a client at the access point, and in reverse.
 
 use crate::channel::{Channel, Pose};
 use crate::codebook::Codebook;
@@ -9,23 +9,24 @@ use crate::units::{decibels, linear, noise_dbm};
 /// One end of the link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Device {
-    /// Where it is and how it is turned.
+    /// Position and orientation.
     pub pose: Pose,
     /// Its sectors.
     pub codebook: Codebook,
-    /// Arrays side by side that share one RF chain, evenly about the vertical; the first looks where the device does.
+    /// Arrays that share one RF chain, spaced evenly about the vertical; the first faces the
+    /// device's direction.
     pub panels: usize,
-    /// What it sends at most, in dBm, without antenna gains.
+    /// Maximum transmit power in dBm, without antenna gains.
     pub power_dbm: f64,
 }
 
 impl Device {
-    /// How many sectors all of its panels have.
+    /// Number of sectors of all panels.
     pub fn sectors(&self) -> usize {
         self.codebook.sectors() * self.panels
     }
 
-    /// How a panel is turned.
+    /// Orientation of a panel.
     fn turn(&self, panel: usize) -> Turn {
         let turn = core::f64::consts::TAU * panel as f64 / self.panels as f64;
         let orientation = Orientation {
@@ -35,7 +36,7 @@ impl Device {
         orientation.turn()
     }
 
-    /// Gain of one sector, by direction of the room.
+    /// Gain of one sector as a function of the direction in the room.
     fn gain_of(&self, sector: usize) -> impl Fn(Direction) -> f64 + '_ {
         let size = self.codebook.sectors();
         let turn = self.turn(sector / size);
@@ -46,11 +47,11 @@ impl Device {
     }
 }
 
-/// A device whose panels see rays.
+/// A device with the directions of rays relative to its panels.
 struct Panels<'a> {
     codebook: &'a Codebook,
     turns: Vec<Turn>,
-    /// The direction of a ray as each panel sees it.
+    /// The direction of a ray relative to each panel.
     seen: Vec<Direction>,
 }
 
@@ -63,7 +64,7 @@ impl<'a> Panels<'a> {
         }
     }
 
-    /// The next ray, by its direction in the room.
+    /// Sets the next ray, by its direction in the room.
     fn look(&mut self, direction: Direction) {
         let unit = direction.unit();
         self.seen.clear();
@@ -71,7 +72,7 @@ impl<'a> Panels<'a> {
             .extend(self.turns.iter().map(|turn| turn.local(unit)));
     }
 
-    /// Gain of the quasi-omni pattern: of the panel that looks there best.
+    /// Gain of the quasi-omni pattern: of the panel with the highest gain there.
     fn quasi_omni(&self) -> f64 {
         let each = self.seen.iter();
         each.map(|local| self.codebook.quasi_omni(*local))
@@ -87,10 +88,10 @@ impl<'a> Panels<'a> {
     }
 }
 
-/// What a receiver adds.
+/// Bandwidth and noise of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Receiver {
-    /// In hertz.
+    /// Bandwidth in hertz.
     pub bandwidth_hz: f64,
     /// In dB.
     pub noise_figure_db: f64,
@@ -107,13 +108,14 @@ impl Receiver {
     ///
     /// # Errors
     ///
-    /// A bandwidth or noise figure that cannot be.
+    /// An invalid bandwidth or noise figure.
     pub fn noise_dbm(&self) -> Result<f64, MmwaveError> {
         noise_dbm(self.bandwidth_hz, self.noise_figure_db)
     }
 }
 
-/// What arrives of sweeps over a channel, in dB below what was sent: the path with both antennas.
+/// Gains of sweeps over a channel in dB, received over transmitted power: the path including both
+/// antennas.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sweeps {
     /// For every sector of the client, received by the access point's quasi-omni pattern (A-BFT).
@@ -141,12 +143,12 @@ impl Sweeps {
         }
     }
 
-    /// The access point's sector that the client hears best, with its gain in dB.
+    /// The access point's strongest sector at the client, with its gain in dB.
     pub fn best_ap(&self) -> (usize, f64) {
         best(&self.ap_db)
     }
 
-    /// The client's sector that the access point hears best.
+    /// The client's strongest sector at the access point.
     pub fn best_client(&self) -> (usize, f64) {
         best(&self.client_db)
     }
@@ -158,30 +160,31 @@ impl Sweeps {
     }
 }
 
-/// What arrives with a trained sector at both ends, in dB below what was sent.
+/// Gain with a trained sector at both ends in dB, received over transmitted power.
 pub fn pair_db(channel: &Channel, ap: (&Device, usize), client: (&Device, usize)) -> f64 {
     let (at_ap, at_client) = (ap.0.gain_of(ap.1), client.0.gain_of(client.1));
     let of_ray = |ray: &crate::channel::Ray| ray.gain * at_ap(ray.at_ap) * at_client(ray.at_client);
     decibels(channel.rays.iter().map(of_ray).sum())
 }
 
-/// How many sectors the access point can decode: the good-beams (K) of section 3.2.1.
+/// Number of sectors that the access point can decode: the good-beams (K) of section 3.2.1.
 pub fn good_beams(snr_db: &[f64], least_db: f64) -> usize {
     snr_db.iter().filter(|snr| **snr >= least_db).count()
 }
 
-/// SNRs as if the best sector had `gamma_db`: ideal power control without a limit.
+/// SNRs scaled to `gamma_db` for the best sector: ideal power control without a limit.
 ///
 /// # Errors
 ///
-/// A gamma that is not from -20 to 60 dB.
+/// A gamma outside of -20 to 60 dB.
 pub fn levelled(snr_db: &[f64], gamma_db: f64) -> Result<Vec<f64>, MmwaveError> {
     let gamma = within("gamma in dB", gamma_db, (-20.0, 60.0), "from -20 to 60")?;
     let (_, most) = best(snr_db);
     Ok(snr_db.iter().map(|snr| snr - most + gamma).collect())
 }
 
-/// The strongest of several powers in dB, and which it is; of none, the first with nothing.
+/// The strongest of several powers in dB, with its index; the first with negative infinity if there
+/// are none.
 pub(crate) fn best(all: &[f64]) -> (usize, f64) {
     let strongest = all.iter().copied().enumerate();
     strongest.fold((0, f64::NEG_INFINITY), |best, next| {
@@ -229,7 +232,8 @@ mod tests {
         let channel = direct(ap, client);
         let (ap, client) = (device(ap, client, 1), device(client, ap, 1));
         let sweeps = Sweeps::new(&channel, &ap, &client);
-        // Two elements of 8 dBi, and a beam between -4.5 and 0 dB of the array's 15 dB, less its shifters' rounding.
+        // Two elements of 8 dBi, and a beam between -4.5 and 0 dB of the array's 15 dB, less the
+        // rounding of its shifters.
         let (sector, gain) = sweeps.best_client();
         assert!(
             (-80.0 + 16.0 + 4.5..=-80.0 + 16.0 + 15.05).contains(&gain),
@@ -243,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn three_panels_see_all_around() {
+    fn three_panels_cover_all_directions() {
         let (ap, client) = (Point::new(0.0, 0.0, 1.0), Point::new(5.0, 0.0, 1.0));
         let channel = direct(ap, client);
         let other = device(client, ap, 1);
@@ -261,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn levelling_gives_the_best_sector_gamma() {
+    fn leveling_gives_the_best_sector_gamma() {
         let levelled = levelled(&[3.0, 20.0, -40.0], 4.0).unwrap();
         assert_eq!(levelled, [-13.0, 4.0, -56.0]);
         assert_eq!(good_beams(&levelled, 1.0), 1);

@@ -1,4 +1,4 @@
-//! The sectors that a device can choose from.
+//! The sectors of a device.
 
 use std::sync::Arc;
 
@@ -7,13 +7,14 @@ use crate::error::{MmwaveError, within};
 use crate::geometry::Direction;
 use crate::pattern::Pattern;
 
-/// Half of the 120 degrees that a codebook covers in azimuth and in elevation (thesis, section 3.3.2).
+/// Half of the 120 degrees that a codebook covers in azimuth and in elevation (thesis, section
+/// 3.3.2).
 pub const HALF_COVERAGE_DEG: f64 = 60.0;
 
-/// How many sectors there may be.
+/// Range of the number of sectors.
 const MOST: (f64, f64) = (1.0, Beams::MOST as f64);
 
-/// All sectors of a device, and its quasi-omni pattern. Directions are those that the device sees.
+/// All sectors of a device, and its quasi-omni pattern. Directions are relative to the device.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Codebook {
     /// Beams of an array.
@@ -23,12 +24,13 @@ pub enum Codebook {
         /// Its sectors.
         beams: Beams,
     },
-    /// Beams that were measured.
+    /// Measured beams.
     Measured(Arc<Pattern>),
 }
 
 impl Codebook {
-    /// A grid of beams over 120 by 120 degrees: `across` in azimuth, `up` in elevation, each in the middle of its part.
+    /// A grid of beams over 120 by 120 degrees: `across` in azimuth, `up` in elevation, each in the
+    /// center of its part.
     ///
     /// # Errors
     ///
@@ -49,8 +51,8 @@ impl Codebook {
         Ok(Self::Array { array, beams })
     }
 
-    /// The thesis' 36 sectors of an 8 by 4 array: 9 in azimuth, where its beams are 13 degrees wide, by 4 in
-    /// elevation, where they are 26.
+    /// The thesis' 36 sectors of an 8 by 4 array: 9 in azimuth, where its beams are 13 degrees
+    /// wide, by 4 in elevation, where they are 26 degrees wide.
     pub fn thesis() -> Self {
         Self::of(36)
     }
@@ -64,7 +66,7 @@ impl Codebook {
         Self::grid(Array::THESIS, sectors / 4, 4).expect("a grid of 36 or 64 sectors exists")
     }
 
-    /// How many sectors there are.
+    /// Number of sectors.
     pub fn sectors(&self) -> usize {
         match self {
             Self::Array { beams, .. } => beams.count(),
@@ -72,7 +74,7 @@ impl Codebook {
         }
     }
 
-    /// What the best sector gains over the quasi-omni pattern, in dB: G_T(i) - G_R of eq. 3.5.
+    /// Gain of the best sector over the quasi-omni pattern in dB: G_T(i) - G_R of eq. 3.5.
     pub fn gain_db(&self) -> f64 {
         match self {
             Self::Array { array, .. } => array.gain_db(),
@@ -87,7 +89,8 @@ impl Codebook {
         gains
     }
 
-    /// Adds `factor` times the gain of every sector in a direction to its sum; `sums` has one for each sector.
+    /// Adds `factor` times the gain of every sector in a direction to its sum; `sums` has one entry
+    /// for each sector.
     pub fn add_gains(&self, direction: Direction, factor: f64, sums: &mut [f64]) {
         match self {
             Self::Array { array, beams } => array.add_gains(beams, direction, factor, sums),
@@ -99,7 +102,7 @@ impl Codebook {
         }
     }
 
-    /// Gain of one sector; `sector` is below [`sectors`](Self::sectors).
+    /// Gain of one sector; `sector` must be below [`sectors`](Self::sectors).
     pub fn gain(&self, sector: usize, direction: Direction) -> f64 {
         match self {
             Self::Array { array, beams } => array.gain_of(beams, sector, direction),
@@ -107,8 +110,8 @@ impl Codebook {
         }
     }
 
-    /// Gain of the quasi-omni pattern, as a ratio: one element of an array; for measured beams, which have none, a
-    /// pattern that is equal in all directions.
+    /// Gain of the quasi-omni pattern, as a ratio: one element of an array. Measured beams have
+    /// none, and use an isotropic pattern.
     pub fn quasi_omni(&self, direction: Direction) -> f64 {
         match self {
             Self::Array { .. } => element_gain(direction),
@@ -123,9 +126,9 @@ mod tests {
     use crate::units::decibels;
 
     #[test]
-    fn every_direction_has_a_sector_that_gains() {
-        // Between the beams of a grid the best one is weaker than in its middle, by 4 dB in each plane at most (3.9 dB
-        // half a beam away), and by what phase shifters of two bits cost.
+    fn every_direction_has_a_sector_with_gain() {
+        // Between the beams of a grid the best one is weaker than in its center: by at most 4 dB in
+        // each plane (3.9 dB half a beam away), plus the loss by phase shifters of two bits.
         for codebook in [Codebook::thesis(), Codebook::sixty_four()] {
             for azimuth in -12..=12 {
                 for elevation in -12..=12 {
@@ -142,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn one_sector_is_what_all_say_of_it() {
+    fn the_gain_of_one_sector_equals_its_entry_among_all() {
         let codebook = Codebook::thesis();
         assert_eq!(codebook.sectors(), 36);
         assert_eq!(Codebook::sixty_four().sectors(), 64);
@@ -154,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grid_without_beams_is_refused() {
+    fn a_grid_without_beams_is_rejected() {
         assert!(Codebook::grid(Array::THESIS, 0, 4).is_err());
         assert!(Codebook::grid(Array::THESIS, 100, 100).is_err());
         assert!(Codebook::grid(Array::THESIS, usize::MAX, 2).is_err());

@@ -1,22 +1,23 @@
-//! What can be wrong with a description of radios, channels and contention.
+//! Errors in the description of radios, channels and contention.
 
-/// A description of something that cannot exist. Whoever wrote it is at fault.
+/// An impossible description. Its author is at fault.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MmwaveError {
     /// A number outside its range.
     #[error("{what} is {value}, but must be {range}")]
     OutOfRange {
-        /// Which one.
+        /// Name of the parameter.
         what: &'static str,
-        /// What it is.
+        /// Its value.
         value: f64,
-        /// What it must be.
+        /// The allowed range.
         range: &'static str,
     },
-    /// More good-beams than mini-slots, or as many: no mini-slot could ever be expected to be empty.
+    /// At least as many good-beams as mini-slots: no mini-slot would be expected to be empty.
     #[error(
-        "{good_beams} good-beams do not fit {mini_slots} mini-slots: there must be more mini-slots than good-beams"
+        "{good_beams} good-beams do not fit {mini_slots} mini-slots: use more mini-slots than \
+         good-beams"
     )]
     TooFewMiniSlots {
         /// Good-beams of a client (K).
@@ -24,23 +25,23 @@ pub enum MmwaveError {
         /// Mini-slots of an A-BFT (M).
         mini_slots: u32,
     },
-    /// A client cannot send each of its sectors in a mini-slot of its own.
-    #[error("{sectors} sectors need as many mini-slots, but there are {mini_slots}")]
+    /// A client has too few mini-slots to send each of its sectors in a separate one.
+    #[error("{sectors} sectors need as many mini-slots, but only {mini_slots} are available")]
     SectorsExceedMiniSlots {
         /// Sectors of a client (B).
         sectors: usize,
         /// Mini-slots of an A-BFT (M).
         mini_slots: u32,
     },
-    /// A line of a pattern file that cannot be read.
+    /// An invalid line of a pattern file.
     #[error("pattern, line {line}: {reason}")]
     PatternLine {
-        /// Counted from 1.
+        /// Line number, counted from 1.
         line: usize,
-        /// What is wrong.
+        /// The error.
         reason: String,
     },
-    /// A pattern file that does not give every beam a gain in every direction of its grid.
+    /// A pattern file without a gain for every beam in every direction of its grid.
     #[error(
         "pattern: beam {beam} has no gain at azimuth {azimuth_deg}, elevation {elevation_deg}: \
          every beam must have one in every direction of the grid"
@@ -48,14 +49,14 @@ pub enum MmwaveError {
     PatternHole {
         /// Number of the beam, counted from 0 in the order of the file.
         beam: usize,
-        /// Where, in degrees.
+        /// Angle in degrees.
         azimuth_deg: f64,
-        /// Where, in degrees.
+        /// Angle in degrees.
         elevation_deg: f64,
     },
     /// A pattern file without a grid.
     #[error(
-        "pattern: a grid of at least two azimuths and one elevation is needed, with one beam or more"
+        "pattern: needs at least one beam and a grid of at least two azimuths and one elevation"
     )]
     PatternEmpty,
 }

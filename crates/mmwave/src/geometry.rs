@@ -1,35 +1,35 @@
-//! Where devices stand and where they look.
+//! Positions and orientations of devices.
 
 use core::f64::consts::{PI, TAU};
 
-/// A place in metres; z is the height above the floor.
+/// A position in meters; z is the height above the floor.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
-    /// Metres to the east.
+    /// Meters to the east.
     pub x: f64,
-    /// Metres to the north.
+    /// Meters to the north.
     pub y: f64,
-    /// Metres above the floor.
+    /// Meters above the floor.
     pub z: f64,
 }
 
 impl Point {
-    /// A place.
+    /// A position.
     pub fn new(x: f64, y: f64, z: f64) -> Self {
         Self { x, y, z }
     }
 
-    /// Metres to another place.
+    /// Distance to another point in meters.
     pub fn distance(self, other: Self) -> f64 {
         self.distance_2d(other).hypot(other.z - self.z)
     }
 
-    /// Metres to another place as seen from above.
+    /// Horizontal distance to another point in meters.
     pub fn distance_2d(self, other: Self) -> f64 {
         (other.x - self.x).hypot(other.y - self.y)
     }
 
-    /// Where another place is to be seen from here; the same place is straight ahead.
+    /// Direction from this point to another one; an identical point is straight ahead.
     pub fn direction_to(self, other: Self) -> Direction {
         let (dx, dy, dz) = (other.x - self.x, other.y - self.y, other.z - self.z);
         Direction {
@@ -49,7 +49,8 @@ pub struct Direction {
 }
 
 impl Direction {
-    /// From degrees; any azimuth, elevations beyond the zenith come down on the other side.
+    /// From degrees; accepts any azimuth, and elevations beyond the zenith continue on the other
+    /// side.
     pub fn from_degrees(azimuth: f64, elevation: f64) -> Self {
         Self::folded(azimuth.to_radians(), elevation.to_radians())
     }
@@ -64,7 +65,7 @@ impl Direction {
         }
     }
 
-    /// As a vector of length 1.
+    /// The unit vector.
     pub fn unit(self) -> [f64; 3] {
         let (sin, cos) = self.elevation.sin_cos();
         [cos * self.azimuth.cos(), cos * self.azimuth.sin(), sin]
@@ -78,17 +79,17 @@ impl Direction {
     }
 }
 
-/// How a device is turned: first tilted about its own y axis, then turned about the vertical.
+/// Orientation of a device: first tilted about its own y axis, then turned about the vertical.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Orientation {
-    /// Azimuth at which it looks, in radians.
+    /// Azimuth of its front, in radians.
     pub yaw: f64,
-    /// Elevation at which it looks, in radians; negative is downwards.
+    /// Elevation of its front, in radians; negative is downwards.
     pub pitch: f64,
 }
 
 impl Orientation {
-    /// Looks into that direction.
+    /// Faces that direction.
     pub fn towards(direction: Direction) -> Self {
         Self {
             yaw: direction.azimuth,
@@ -96,12 +97,12 @@ impl Orientation {
         }
     }
 
-    /// A direction of the room as the device sees it: straight ahead is azimuth 0, elevation 0.
+    /// A direction in the room relative to the device: straight ahead is azimuth 0, elevation 0.
     pub fn local(self, direction: Direction) -> Direction {
         self.turn().local(direction.unit())
     }
 
-    /// The same to be used for many directions.
+    /// A precomputed form for many directions.
     pub fn turn(self) -> Turn {
         Turn {
             yaw: self.yaw.sin_cos(),
@@ -118,7 +119,7 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// A direction of the room, as a vector of length 1, as the device sees it.
+    /// A direction in the room, given as a unit vector, relative to the device.
     pub fn local(&self, [x, y, z]: [f64; 3]) -> Direction {
         let (sin, cos) = self.yaw;
         let (x, y) = (cos * x + sin * y, cos * y - sin * x);
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn over_the_zenith_is_the_other_side() {
+    fn elevations_beyond_the_zenith_continue_on_the_other_side() {
         let direction = Direction::from_degrees(10.0, 100.0);
         assert!((direction.elevation.to_degrees() - 80.0).abs() < 1e-9);
         assert!((direction.azimuth.to_degrees() - -170.0).abs() < 1e-9);
@@ -157,7 +158,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_a_device_looks_at_is_straight_ahead(azimuth in -179.0..179.0, elevation in -80.0..80.0) {
+        fn a_faced_direction_is_straight_ahead(
+            azimuth in -179.0..179.0,
+            elevation in -80.0..80.0,
+        ) {
             let direction = Direction::from_degrees(azimuth, elevation);
             let seen = Orientation::towards(direction).local(direction);
             prop_assert!(seen.azimuth.abs() < 1e-6 && seen.elevation.abs() < 1e-6);
@@ -173,7 +177,8 @@ mod tests {
             };
             let (one, other) = (Direction::from_degrees(a, c), Direction::from_degrees(b, d));
             let device = Orientation { yaw, pitch };
-            prop_assert!((dot(one, other) - dot(device.local(one), device.local(other))).abs() < 1e-9);
+            let local = dot(device.local(one), device.local(other));
+            prop_assert!((dot(one, other) - local).abs() < 1e-9);
         }
     }
 }

@@ -1,16 +1,17 @@
-//! 60 GHz Wi-Fi as a pure model: the channel, beams, who is heard in the contention for beam training (A-BFT), and
-//! JPOC, which gives everybody the same power there and adapts the number of mini-slots.
+//! 60 GHz Wi-Fi as a pure model: the channel, beams, reception in the contention for beam training
+//! (A-BFT), and JPOC, which equalizes the received power of all clients there and adapts the number
+//! of mini-slots.
 //!
-//! It follows chapter 3 of the thesis "Fair Initial Access Design for mmWave Wireless"; what the thesis leaves open is
-//! decided where it is written down. The crate knows no socket, no clock, no thread and no global source of randomness:
-//! the caller passes the seed.
+//! The model follows chapter 3 of the thesis "Fair Initial Access Design for mmWave Wireless"; our
+//! choices for open points are documented next to the code. The crate uses no socket, clock, thread
+//! or global source of randomness: the caller passes the seed.
 //!
-//! - [`channel`], [`codebook`] and [`budget`]: how well each sector of a client is heard.
-//! - [`mac`]: beacon intervals, the A-BFT of 802.11ad and 802.11ay, frames that overlap.
-//! - [`mobility`]: clients that walk about.
+//! - [`channel`], [`codebook`] and [`budget`]: SNR of each sector of a client.
+//! - [`mac`]: beacon intervals, the A-BFT of 802.11ad and 802.11ay, overlapping frames.
+//! - [`mobility`]: walking clients.
 //! - [`jpoc`]: power control and the number of mini-slots.
 //! - [`cell`]: many clients over many beacon intervals; [`figures`]: the chapter's figures as data.
-//! - [`experiment`]: the figures that files ask for, as tables and as [`picture`]s.
+//! - [`experiment`]: experiments described by files, as tables and [`picture`]s.
 //! - [`wigig`]: one of the clients as a link of a bond, its rate and its outages over time.
 //!
 //! ```
@@ -44,7 +45,6 @@ pub mod mac;
 pub mod mobility;
 mod pattern;
 pub mod phy;
-pub mod picture;
 pub mod units;
 pub mod wigig;
 

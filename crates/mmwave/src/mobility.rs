@@ -1,15 +1,18 @@
-//! Clients that walk about in a cell.
+//! Clients that walk in a cell.
 //!
-//! Random waypoint: a client walks straight to a place of the disc, every one being as probable, rests there, and goes on to
-//! another one. It looks at the access point to within the cell's angle when it sets out and does not turn while it walks,
-//! so that the access point moves through its sectors; when that leaves the 120 degrees that its array sees, it turns.
+//! Random waypoint: a client walks straight to a uniformly drawn point of the disc, rests there,
+//! and continues to another one. It faces the access point within the cell's angle when it starts
+//! and does not turn while it walks, so the access point moves through its sectors. When the access
+//! point leaves the 120 degrees of its array, the client turns.
 //!
-//! Or it turns all the time, as the thesis' robot does (section 3.1), and loses the access point from view for a part of each turn.
+//! Alternatively it turns all the time, like the thesis' robot (section 3.1), and loses sight of
+//! the access point for a part of each turn.
 //!
-//! The channel is that of 3GPP TR 38.901 at the new place with the same dice: path loss and the direct ray follow the client,
-//! shadowing and clusters stay as they were relative to it, and whether there is a line of sight is decided by the same number
-//! against the probability there. After 10 m, the correlation distance of 38.901's indoor office (clause 7.6.3), the dice are
-//! thrown anew. Fading in between is none, as powers of rays are added.
+//! The channel is that of 3GPP TR 38.901 at the new position with the same random numbers. Path
+//! loss and the direct ray follow the client; shadowing and clusters stay the same relative to it.
+//! The same random number decides about the line of sight, against the probability at the new
+//! position. After 10 m, the correlation distance of 38.901's indoor office (clause 7.6.3), new
+//! random numbers are drawn. There is no fading in between, because powers of rays are added.
 
 use sumlink_link::Random;
 
@@ -20,39 +23,40 @@ use crate::error::{MmwaveError, within};
 use crate::geometry::{Point, wrapped};
 use crate::units::CENTRE_GHZ;
 
-/// Metres after which a channel has forgotten what it was (38.901, clause 7.6.3, indoor office).
+/// Correlation distance of a channel in meters (38.901, clause 7.6.3, indoor office).
 pub const CORRELATION_M: f64 = 10.0;
 
-/// How clients walk.
+/// Movement of clients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Walk {
-    /// Metres per second while they walk: 1.4 is a pedestrian's.
+    /// Walking speed in m/s: 1.4 for a pedestrian.
     pub speed: f64,
-    /// Seconds for which they rest at each waypoint.
+    /// Rest at each waypoint in seconds.
     pub pause: f64,
-    /// Degrees per second by which they turn all the time, standing or walking; 0 looks where the access point is as they set
-    /// out. Who turns loses it from view for a part of each turn.
+    /// Continuous turning in degrees per second, standing or walking. 0 faces the access point at
+    /// each start. A turning client loses sight of the access point for a part of each turn.
     pub turning: f64,
 }
 
 impl Walk {
-    /// Whether anything of it moves.
+    /// Whether the client moves or turns.
     pub fn moves(&self) -> bool {
         self.speed > 0.0 || self.turning > 0.0
     }
 
-    /// A pedestrian who rests 5 s at each waypoint: ours.
+    /// A pedestrian that rests 5 s at each waypoint: our choice.
     pub const PEDESTRIAN: Self = Self {
         speed: 1.4,
         pause: 5.0,
         turning: 0.0,
     };
 
-    /// Checks its numbers.
+    /// Checks the values.
     ///
     /// # Errors
     ///
-    /// A speed that is not from 0 to 50 m/s, a pause that is not from 0 to 3600 s, a turning that is not from 0 to 360 degrees/s.
+    /// A speed outside of 0 to 50 m/s, a pause outside of 0 to 3600 s, or a turning outside of 0 to
+    /// 360 degrees/s.
     pub fn checked(self) -> Result<Self, MmwaveError> {
         within("speed in m/s", self.speed, (0.0, 50.0), "from 0 to 50")?;
         within(
@@ -72,29 +76,29 @@ impl Walk {
     }
 }
 
-/// Where clients walk.
+/// Area in which clients walk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ground {
-    /// The access point, above the middle of the disc.
+    /// The access point, above the center of the disc.
     pub ap: Point,
-    /// Radius of the disc in metres.
+    /// Radius of the disc in meters.
     pub radius: f64,
-    /// How far clients look past the access point at most, in radians.
+    /// Maximum angle between a client's direction and the access point, in radians.
     pub facing: f64,
-    /// Which office.
+    /// Type of office.
     pub office: Office,
 }
 
-/// What decides a channel besides the place: the same dice give neighbouring places like channels.
+/// The random part of a channel: the same dice give neighboring points similar channels.
 #[derive(Clone, Debug)]
 pub struct Dice {
-    /// Below the probability of a line of sight there is one.
+    /// There is a line of sight if this is below its probability.
     chance: f64,
     rays: Random,
 }
 
 impl Dice {
-    /// Throws them.
+    /// Draws new ones.
     pub fn throw(random: &mut Random) -> Self {
         let chance = random.next_f64();
         Self {
@@ -103,16 +107,16 @@ impl Dice {
         }
     }
 
-    /// Whether there is a line of sight at a place.
+    /// Whether a point has a line of sight.
     fn sees(&self, office: Office, ap: Point, client: Point) -> Result<bool, MmwaveError> {
         Ok(self.chance < inh::los_probability(office, ap.distance_2d(client))?)
     }
 
-    /// The channel to a place, and the generator after it.
+    /// The channel to a point, and the generator after it.
     ///
     /// # Errors
     ///
-    /// A place that is no place.
+    /// An invalid point.
     pub fn channel(
         &self,
         office: Office,
@@ -126,26 +130,26 @@ impl Dice {
     }
 }
 
-/// A client that walks.
+/// A walking client.
 #[derive(Clone, Debug)]
 pub struct Walker {
     walk: Walk,
     ground: Ground,
     pose: Pose,
     goal: Point,
-    /// Seconds that it still rests.
+    /// Remaining seconds of rest.
     rest: f64,
-    /// Metres since the dice were thrown.
+    /// Meters since the dice were drawn.
     walked: f64,
     dice: Dice,
-    /// What the dice make of a channel without a line of sight and with one, once it was needed: drawing it takes longer than
-    /// all that depends on the place.
+    /// Shapes without and with a line of sight from these dice, computed on demand: drawing a shape
+    /// takes longer than all computations that depend on the position.
     shapes: [Option<Shape>; 2],
     random: Random,
 }
 
 impl Walker {
-    /// Stands somewhere and sets out at once, with the channel that those dice give it.
+    /// Stands at a point and starts to walk at once, with the channel of those dice.
     pub fn new(walk: Walk, ground: Ground, pose: Pose, dice: Dice, mut random: Random) -> Self {
         let goal = ground.anywhere(pose.point.z, &mut random);
         Self {
@@ -161,16 +165,16 @@ impl Walker {
         }
     }
 
-    /// Where it is and how it is turned.
+    /// Position and orientation.
     pub fn pose(&self) -> Pose {
         self.pose
     }
 
-    /// What is between it and the access point.
+    /// The channel to the access point.
     ///
     /// # Errors
     ///
-    /// None for places of the disc.
+    /// None for points of the disc.
     pub fn channel(&mut self) -> Result<Channel, MmwaveError> {
         let (ap, place) = (self.ground.ap, self.pose.point);
         let los = self.dice.sees(self.ground.office, ap, place)?;
@@ -181,7 +185,8 @@ impl Walker {
         shape.between(ap, place)
     }
 
-    /// So many seconds later. Says whether anything has changed: who rests has the channel that it had.
+    /// Advances by this many seconds. Returns whether anything has changed: a resting client keeps
+    /// its channel.
     pub fn advance(&mut self, seconds: f64) -> bool {
         if !self.walk.moves() {
             return false;
@@ -190,7 +195,7 @@ impl Walker {
         let turned = (self.walk.turning * seconds).to_radians();
         self.pose.orientation.yaw = wrapped(self.pose.orientation.yaw + turned);
         let mut left = if self.walk.speed > 0.0 { seconds } else { 0.0 };
-        // A waypoint each time: with no pause and a short way there may be several in an interval.
+        // One waypoint per iteration: without a pause, short ways may put several into an interval.
         while left > 0.0 {
             let resting = self.rest.min(left);
             self.rest -= resting;
@@ -228,7 +233,7 @@ impl Walker {
         self.pose != before
     }
 
-    /// Looks at the access point again, to within the angle.
+    /// Faces the access point again, within the angle.
     fn turn(&mut self) {
         if self.walk.turning > 0.0 {
             return;
@@ -240,7 +245,7 @@ impl Walker {
 }
 
 impl Ground {
-    /// A place of the disc, each with the same probability, at that height.
+    /// A uniformly drawn point of the disc, at that height.
     pub fn anywhere(&self, height: f64, random: &mut Random) -> Point {
         let distance = self.radius * random.next_f64().sqrt();
         let around = core::f64::consts::TAU * random.next_f64();
@@ -275,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_faster_than_it_walks_or_leaves_the_disc() {
+    fn clients_keep_to_their_speed_and_the_disc() {
         for seed in 1..20 {
             let walk = Walk {
                 speed: 1.4,
@@ -294,13 +299,14 @@ mod tests {
                 assert_eq!(now.z, 1.0);
                 rested += usize::from(step < 1e-9);
             }
-            // Some twelve ways of 23 m on average in five minutes, and 20 intervals of rest after each.
+            // About twelve ways of 23 m on average in five minutes, with 20 intervals of rest after
+            // each.
             assert!((60..900).contains(&rested), "{rested}");
         }
     }
 
     #[test]
-    fn it_walks_as_far_as_its_speed_says_between_rests() {
+    fn the_distance_matches_speed_and_time_between_rests() {
         let walk = Walk {
             speed: 2.0,
             pause: 0.0,
@@ -313,7 +319,7 @@ mod tests {
             walker.advance(0.01);
             far += before.distance_2d(walker.pose().point);
         }
-        // Straight except at waypoints, where a corner of a hundredth of a second is cut.
+        // Straight except at waypoints, where a corner of 0.01 s is cut.
         assert!((1990.0..=2000.0 + 1e-6).contains(&far), "{far}");
     }
 
@@ -330,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stands_keeps_its_channel_and_a_step_changes_it_little() {
+    fn a_standing_client_keeps_its_channel_and_a_step_changes_it_little() {
         let mut stands = walker(
             Walk {
                 speed: 0.0,
@@ -354,12 +360,13 @@ mod tests {
             all += 1;
             before = now;
         }
-        // 50 m have five new throws and a few changes between line of sight and none, and steps of 14 cm otherwise.
+        // 50 m have five new draws, a few changes of the line of sight, and steps of 14 cm
+        // otherwise.
         assert!(small * 10 > all * 9, "{small} of {all}");
     }
 
     #[test]
-    fn who_turns_in_place_stays_there_and_loses_sight() {
+    fn a_client_turning_in_place_stays_and_loses_sight() {
         let spins = Walk {
             speed: 0.0,
             pause: 0.0,
@@ -381,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_on_the_way_is_that_of_the_dice_at_the_place() {
+    fn the_channel_follows_the_dice_at_the_current_position() {
         let mut walker = walker(Walk::PEDESTRIAN, 13);
         let (mut rested, mut seen) = (0, 0);
         let mut before = None;
@@ -402,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn dice_are_thrown_anew_after_the_correlation_distance() {
+    fn dice_are_redrawn_after_the_correlation_distance() {
         let mut walker = walker(Walk::PEDESTRIAN, 11);
         let mut thrown = 0;
         let mut walked = 0.0;
@@ -417,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn walks_that_cannot_be_are_refused() {
+    fn invalid_walks_are_rejected() {
         for (speed, pause, turning) in [
             (-1.0, 0.0, 0.0),
             (51.0, 0.0, 0.0),

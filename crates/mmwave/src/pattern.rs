@@ -1,8 +1,9 @@
 //! Measured antenna patterns, read from text.
 //!
-//! A line is `beam,azimuth,elevation,gain`: the beam's name, two angles in degrees, the gain in dB over an isotropic
-//! antenna. Lines that are empty, or start with `#` or `beam`, are skipped. Every beam has a gain in every direction of
-//! one grid; between its points the gain in dB is interpolated, beyond its edges the edge counts.
+//! A line is `beam,azimuth,elevation,gain`: the beam's name, two angles in degrees, the gain in dB
+//! over an isotropic antenna. Lines that are empty, or start with `#` or `beam`, are skipped. Every
+//! beam has a gain in every direction of one grid. Between grid points the gain in dB is
+//! interpolated; beyond the grid the nearest edge applies.
 
 use std::str::FromStr;
 
@@ -30,7 +31,7 @@ struct Sample<'a> {
 }
 
 impl Pattern {
-    /// How many beams there are, in the order in which the file names them first.
+    /// Number of beams; they are numbered in the order in which the file first names them.
     pub fn beams(&self) -> usize {
         self.beams.len()
     }
@@ -49,17 +50,18 @@ impl Pattern {
         all.copied().fold(f64::NEG_INFINITY, f64::max)
     }
 
-    /// Gain of a beam, as a ratio; `beam` is below [`beams`](Self::beams).
+    /// Gain of a beam, as a ratio; `beam` must be below [`beams`](Self::beams).
     pub fn gain(&self, beam: usize, direction: Direction) -> f64 {
         linear(self.at(&self.beams[beam], direction))
     }
 
-    /// How many beams are heard in each direction of the grid when power control gives the best one `gamma_db` and `least_db`
-    /// is enough to be heard: those within the difference of the best. As of figure 3.5(a), with one ray.
+    /// Number of beams heard in each direction of the grid when power control gives the best one
+    /// `gamma_db` and the threshold is `least_db`: those within the difference of the best. For
+    /// comparison with figure 3.5(a), with one ray.
     ///
     /// # Errors
     ///
-    /// A gamma that is not from -20 to 60 dB.
+    /// A gamma outside of -20 to 60 dB.
     pub fn good_beams(&self, gamma_db: f64, least_db: f64) -> Result<Vec<usize>, MmwaveError> {
         let gamma_db = within("gamma in dB", gamma_db, (-20.0, 60.0), "from -20 to 60")?;
         let points = self.azimuths.len() * self.elevations.len();
@@ -84,7 +86,8 @@ impl Pattern {
     }
 }
 
-/// Where a value lies between the points of an ascending grid: the point below, and the part of the step after it.
+/// Position of a value in an ascending grid: the point below it, and the fraction of the step after
+/// it.
 fn place(grid: &[f64], value: f64) -> (usize, f64) {
     let above = grid.partition_point(|point| *point <= value);
     if above == 0 {
@@ -161,11 +164,11 @@ fn sample(line: &str) -> Result<Sample<'_>, String> {
     let number = |what: &str, field: &str, (least, most): (f64, f64)| {
         let value: f64 = field
             .parse()
-            .map_err(|_| format!("{what} \"{field}\" is no number"))?;
+            .map_err(|_| format!("{what} \"{field}\" is not a number"))?;
         if (least..=most).contains(&value) {
             Ok(value)
         } else {
-            Err(format!("{what} {value} is not from {least} to {most}"))
+            Err(format!("{what} {value} is not between {least} and {most}"))
         }
     };
     let azimuth = number("azimuth", next("the azimuth")?, (-180.0, 180.0))?;
@@ -182,7 +185,7 @@ fn sample(line: &str) -> Result<Sample<'_>, String> {
     }
 }
 
-/// The values that occur, ascending.
+/// The distinct values, ascending.
 fn grid(values: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut all: Vec<f64> = values.collect();
     all.sort_by(f64::total_cmp);
@@ -212,9 +215,9 @@ mod tests {
     }
 
     #[test]
-    fn beams_are_good_that_are_near_the_best_one() {
+    fn good_beams_are_those_near_the_best_one() {
         let pattern: Pattern = TWO_BEAMS.parse().unwrap();
-        // At -10 degrees they have 3 and 0 dB, at 10 degrees 7 and -10.
+        // The gains are 3 and 0 dB at -10 degrees, 7 and -10 dB at 10 degrees.
         assert_eq!(pattern.good_beams(4.0, 1.0).unwrap(), [2, 1]);
         assert_eq!(pattern.good_beams(3.9, 1.0).unwrap(), [1, 1]);
         assert_eq!(pattern.good_beams(18.0, 1.0).unwrap(), [2, 2]);
@@ -227,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_is_named() {
+    fn a_missing_direction_is_named() {
         let error = format!("{TWO_BEAMS}b,10,5,1\n")
             .parse::<Pattern>()
             .unwrap_err();
@@ -240,17 +243,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused_with_its_line() {
+    fn invalid_patterns_are_rejected_with_their_line() {
         for (text, expected) in [
             ("a,1,2", "pattern, line 1: the gain is missing"),
-            ("\na,x,2,3", "pattern, line 2: azimuth \"x\" is no number"),
+            (
+                "\na,x,2,3",
+                "pattern, line 2: azimuth \"x\" is not a number",
+            ),
             (
                 "a,1,200,3",
-                "pattern, line 1: elevation 200 is not from -90 to 90",
+                "pattern, line 1: elevation 200 is not between -90 and 90",
             ),
             (
                 "a,NaN,2,3",
-                "pattern, line 1: azimuth NaN is not from -180 to 180",
+                "pattern, line 1: azimuth NaN is not between -180 and 180",
             ),
             ("a,1,2,3,4", "pattern, line 1: \"4\" follows the gain"),
         ] {

@@ -1,4 +1,4 @@
-//! The physical layer of 802.11ad: how long frames last, and what rate an SNR allows.
+//! The physical layer of 802.11ad: durations of frames, and the rate for an SNR.
 
 use crate::error::{MmwaveError, within};
 
@@ -6,14 +6,14 @@ use crate::error::{MmwaveError, within};
 const CHIPS_PER_US: f64 = 1760.0;
 /// Preamble of the control PHY in microseconds: 7552 chips (short training and channel estimation).
 const CONTROL_PREAMBLE_US: f64 = 7552.0 / CHIPS_PER_US;
-/// Chips for each bit of the control PHY.
+/// Chips per bit of the control PHY.
 const CONTROL_SPREADING: f64 = 32.0;
 /// Data bits of a code word of the control PHY, and its parity bits.
 const CONTROL_WORD: (usize, usize) = (168, 168);
 
 /// Octets of a sector sweep frame (SSW).
 pub const SSW_OCTETS: usize = 26;
-/// Octets of the feedback (SSW-FBCK) and of its acknowledgement.
+/// Octets of the feedback (SSW-FBCK) and of its acknowledgment.
 pub const FEEDBACK_OCTETS: usize = 28;
 
 /// SSW frame of an 802.11ay (EDMG) station in microseconds.
@@ -29,7 +29,7 @@ pub const SBIFS_US: f64 = 1.0;
 pub const SIFS_US: f64 = 3.0;
 /// Before and after feedback (MBIFS = 3 SIFS), in microseconds.
 pub const MBIFS_US: f64 = 9.0;
-/// How long a signal may travel (aAirPropagationTime), in microseconds.
+/// Maximum propagation time (aAirPropagationTime), in microseconds.
 pub const AIR_US: f64 = 0.1;
 
 /// Duration of a frame of the control PHY (MCS 0) in microseconds (802.11-2016, 20.12.3).
@@ -52,11 +52,13 @@ pub fn control_us(octets: usize) -> Result<f64, MmwaveError> {
     Ok(CONTROL_PREAMBLE_US + sent as f64 * CONTROL_SPREADING / CHIPS_PER_US)
 }
 
-/// Chips of a block of the single-carrier PHY, those of them that carry data, and those after the last block.
+/// Chips of a block of the single-carrier PHY, those of them that carry data, and those after the
+/// last block.
 const BLOCK: f64 = 512.0;
 const BLOCK_DATA: f64 = 448.0;
 const GUARD: f64 = 64.0;
-/// Chips before the data: short training 2176, channel estimation 1152, header 1024 (802.11ad-2012, clause 21.6).
+/// Chips before the data: short training 2176, channel estimation 1152, header 1024 (802.11ad-2012,
+/// clause 21.6).
 const DATA_HEAD: f64 = 4352.0;
 
 /// A modulation and coding scheme of the single-carrier PHY.
@@ -64,9 +66,9 @@ const DATA_HEAD: f64 = 4352.0;
 pub struct Mcs {
     /// Its number, 1 to 12.
     pub index: u8,
-    /// Least SNR in dB for a bit error rate of 1e-6.
+    /// Minimum SNR in dB for a bit error rate of 1e-6.
     pub least_snr_db: f64,
-    /// Bits per symbol times code rate, over repetitions.
+    /// Bits per symbol times code rate, divided by repetitions.
     efficiency: f64,
 }
 
@@ -76,8 +78,9 @@ impl Mcs {
         CHIPS_PER_US * BLOCK_DATA / BLOCK * self.efficiency
     }
 
-    /// Duration of a frame of so many octets in microseconds: preamble, header, whole blocks, and the guard interval after
-    /// the last one (802.11-2016, 20.12.3). That data fill whole code words first is left out: it is less than a block.
+    /// Duration of a frame of this many octets in microseconds: preamble, header, whole blocks, and
+    /// the guard interval after the last one (802.11-2016, 20.12.3). The padding of data to whole
+    /// code words is omitted: it is less than a block.
     pub fn duration_us(&self, octets: usize) -> f64 {
         let bits = (octets * 8) as f64;
         let blocks = (bits / (BLOCK_DATA * self.efficiency)).ceil();
@@ -93,7 +96,8 @@ const fn mcs(index: u8, least_snr_db: f64, efficiency: f64) -> Mcs {
     }
 }
 
-/// The single-carrier schemes (802.11ad-2012, table 21-18 in 21.6.3.1.2). MCS 6 needs less than MCS 5 and is faster: 5 is never the best choice.
+/// The single-carrier schemes (802.11ad-2012, table 21-18 in 21.6.3.1.2). MCS 6 needs less SNR than
+/// MCS 5 and is faster, so 5 is never the best choice.
 pub const SINGLE_CARRIER: [Mcs; 12] = [
     mcs(1, -2.0, 1.0 / 4.0),
     mcs(2, 0.4, 1.0 / 2.0),
@@ -109,7 +113,7 @@ pub const SINGLE_CARRIER: [Mcs; 12] = [
     mcs(12, 12.6, 3.0),
 ];
 
-/// The fastest scheme that an SNR in dB allows; none below MCS 1.
+/// The fastest scheme that an SNR in dB allows; `None` below MCS 1.
 pub fn best_mcs(snr_db: f64) -> Option<Mcs> {
     let fits = SINGLE_CARRIER
         .into_iter()
@@ -134,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_those_of_the_standard() {
+    fn rates_match_the_standard() {
         let rates = [
             385.0, 770.0, 962.5, 1155.0, 1251.25, 1540.0, 1925.0, 2310.0, 2502.5, 3080.0, 3850.0,
             4620.0,

@@ -2,10 +2,10 @@
 
 use crate::error::{MmwaveError, positive, within};
 
-/// Speed of light in metres per second.
+/// Speed of light in meters per second.
 pub const SPEED_OF_LIGHT: f64 = 299_792_458.0;
 
-/// Centre frequency of the thesis' channel in GHz (section 3.3.2).
+/// Center frequency of the thesis' channel in GHz (section 3.3.2).
 pub const CENTRE_GHZ: f64 = 60.0;
 
 /// Thermal noise density at 290 K in dBm per hertz.
@@ -16,23 +16,24 @@ pub fn linear(db: f64) -> f64 {
     10f64.powf(db / 10.0)
 }
 
-/// Decibels of a ratio of powers; nothing is negative infinity.
+/// Decibels of a ratio of powers; a ratio of 0 is negative infinity.
 pub fn decibels(ratio: f64) -> f64 {
     10.0 * ratio.log10()
 }
 
-/// Wave length in metres of a frequency in GHz.
+/// Wavelength in meters of a frequency in GHz.
 pub fn wavelength(ghz: f64) -> f64 {
     SPEED_OF_LIGHT / (ghz * 1e9)
 }
 
 /// Noise power of a receiver in dBm: -174 + 10 log10(bandwidth in hertz) + noise figure in dB.
 ///
-/// The thesis' cell (2 GHz, 7 dB) has -74.0 dBm. Its -90 dBm of section 3.2.3 belongs to no bandwidth of 802.11ad.
+/// The thesis' cell (2 GHz, 7 dB) has -74.0 dBm. Its -90 dBm of section 3.2.3 matches no bandwidth
+/// of 802.11ad.
 ///
 /// # Errors
 ///
-/// A bandwidth that is not above 0, a noise figure that is not from 0 to 60 dB.
+/// A bandwidth that is not above 0, a noise figure outside of 0 to 60 dB.
 pub fn noise_dbm(bandwidth_hz: f64, noise_figure_db: f64) -> Result<f64, MmwaveError> {
     let bandwidth = positive("bandwidth in hertz", bandwidth_hz)?;
     let figure = within(

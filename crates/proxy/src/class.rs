@@ -1,4 +1,4 @@
-//! Rules that say which class a connection's stream has: by target port, by DSCP, by SOCKS user name.
+//! Rules that assign a class to a connection's stream, by target port, DSCP or SOCKS user name.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -6,31 +6,32 @@ use std::str::FromStr;
 
 use sumlink_transport::Class;
 
-/// One rule: a connection that fits every condition has the class.
+/// One rule: a connection that meets every condition gets the class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassRule {
-    /// Target ports; any if not given.
+    /// Target ports; any if `None`.
     pub ports: Option<Ports>,
-    /// The DSCP with which the program connects; any if not given.
+    /// DSCP of the program's connection; any if `None`.
     pub dscp: Option<Dscp>,
-    /// The name by which the program authenticates at the SOCKS5 entry; any or none if not given.
+    /// Name by which the program authenticates at the SOCKS5 entry; any or none if `None`.
     pub user: Option<String>,
     /// The class.
     pub class: Class,
 }
 
-/// What is known of a connection when its stream is opened.
+/// Properties of a connection when its stream is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flow<'a> {
     /// The target's port.
     pub port: u16,
-    /// The DSCP of the connection's first packet, where the system tells.
+    /// DSCP of the connection's first packet, if the system reports it.
     pub dscp: Option<u8>,
-    /// The SOCKS user name, where one was given.
+    /// SOCKS user name, if the program sent one.
     pub user: Option<&'a [u8]>,
 }
 
-/// The class that the first fitting rule says; nothing if none fits, and then it is learnt.
+/// The class of the first matching rule; `None` if none matches, in which case the class is learned
+/// from the traffic.
 pub fn class_of(rules: &[ClassRule], flow: &Flow<'_>) -> Option<Class> {
     let fits = |rule: &&ClassRule| {
         let port = rule
@@ -44,7 +45,7 @@ pub fn class_of(rules: &[ClassRule], flow: &Flow<'_>) -> Option<Class> {
     rules.iter().find(fits).map(|rule| rule.class)
 }
 
-/// Ports and ranges of them: `22`, `5004-5005,3478`.
+/// Ports and port ranges: `22`, `5004-5005,3478`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ports(Vec<RangeInclusive<u16>>);
 
@@ -54,29 +55,33 @@ impl Ports {
     }
 }
 
-/// A differentiated services code point (RFC 2474): 0 to 63, or one of the names of RFC 2474 (`cs0` to `cs7`), RFC 2597
-/// (`af11` to `af43`), RFC 3246 (`ef`) and RFC 8622 (`le`).
+/// A differentiated services code point (RFC 2474): 0 to 63, or one of the names of RFC 2474
+/// (`cs0` to `cs7`), RFC 2597 (`af11` to `af43`), RFC 3246 (`ef`) and RFC 8622 (`le`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dscp(u8);
 
-/// A text that is no port, range or code point.
+/// A text that is not a valid port list, code point or class.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClassRuleError {
     /// Not a list of ports.
     #[error(
-        "`{0}` is no port: write numbers from 1 to 65535 and ranges, such as 22 or 5004-5005,3478"
+        "`{0}` is not a port list; use numbers from 1 to 65535 and ranges, for example 22 or \
+         5004-5005,3478"
     )]
     Ports(String),
     /// Not a code point.
-    #[error("`{0}` is no DSCP: write 0 to 63, ef, le, cs0 to cs7, or af11 to af43")]
+    #[error("`{0}` is not a DSCP; use 0 to 63, ef, le, cs0 to cs7, or af11 to af43")]
     Dscp(String),
     /// Not a class.
-    #[error("`{0}` is no class: there are {names}", names = Class::ALL.map(Class::name).join(", "))]
+    #[error(
+        "`{0}` is not a class; the classes are {names}",
+        names = Class::ALL.map(Class::name).join(", ")
+    )]
     Class(String),
 }
 
-/// A class by its name.
+/// Parses the name of a class.
 pub fn parse_class(name: &str) -> Result<Class, ClassRuleError> {
     let mut all = Class::ALL.into_iter();
     all.find(|class| class.name() == name)
@@ -152,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_of_which_every_condition_fits_decides() {
+    fn the_first_matching_rule_decides() {
         let rules = [
             rule("22", "8", "", Class::Background),
             rule("22,5000-5010", "", "", Class::Interactive),

@@ -1,4 +1,4 @@
-//! `--forward LOCAL=REMOTE`: a local port behind which every connection goes to the same target.
+//! `--forward LOCAL=REMOTE`: a local port whose connections all go to the same target.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -7,34 +7,34 @@ use std::str::FromStr;
 use sumlink_transport::address::{AddressError, Bare, parse_listen};
 use sumlink_transport::target::{Target, TargetError};
 
-/// A port to listen on and where its connections go.
+/// A port to listen on and the target of its connections.
 ///
-/// Written `LOCAL=REMOTE`: LOCAL is `PORT` (on 127.0.0.1), `IPV4:PORT`, `[IPV6]:PORT` or `*:PORT` (all addresses),
-/// REMOTE is `HOST:PORT` or `[IPV6]:PORT` as the server sees it.
+/// Written `LOCAL=REMOTE`. LOCAL is `PORT` (on 127.0.0.1), `IPV4:PORT`, `[IPV6]:PORT` or `*:PORT`
+/// (all addresses). REMOTE is `HOST:PORT` or `[IPV6]:PORT` as seen from the server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Forward {
-    /// Where to listen; port 0 lets the system choose one.
+    /// Listening address; with port 0 the system chooses a port.
     pub listen: SocketAddr,
-    /// What every connection is opened to.
+    /// Target of every connection.
     pub target: Target,
 }
 
-/// Why a text is not a [`Forward`].
+/// Why a text is not a valid [`Forward`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ForwardError {
-    /// There is no `=` in it.
-    #[error("`{0}` is not a forward: write LOCAL=REMOTE, as in 8080=example.org:80")]
+    /// The text contains no `=`.
+    #[error("`{0}` is not a forward; use LOCAL=REMOTE, for example 8080=example.org:80")]
     NoTarget(String),
     /// The part before `=` is not a port or an address with a port.
     #[error(transparent)]
     Listen(#[from] AddressError),
-    /// The part behind `=` is not a target.
+    /// The part after `=` is not a target.
     #[error("`{text}` is not a target: {error}")]
     Target {
-        /// The part behind `=`.
+        /// The part after `=`.
         text: String,
-        /// What is wrong with it.
+        /// The reason.
         error: TargetError,
     },
 }
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_come_back_with_the_address_written_out() {
+    fn forwards_display_with_the_full_address() {
         for (text, form) in [
             ("8080=host:80", "127.0.0.1:8080=host:80"),
             ("127.0.0.1:8080=host:80", "127.0.0.1:8080=host:80"),
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_text_says_which_half_is_wrong() {
+    fn an_error_names_the_invalid_half() {
         let error = |text: &str| text.parse::<Forward>().unwrap_err();
         assert_eq!(error("8080"), ForwardError::NoTarget("8080".to_owned()),);
         for text in ["", "70000", "::1:8080", "localhost:8080", "127.0.0.1"] {

@@ -1,9 +1,9 @@
 //! An HTTP/1.1 proxy: CONNECT tunnels, and plain `http://` requests in absolute-form.
 //!
-//! A plain request has its connection to itself: it is passed on with `Connection: close`, the
-//! answer comes back byte for byte, then the connection ends, and a program with another request
-//! opens another one. What it sends behind the first request's body is never passed on, except
-//! behind a chunked body, whose end this proxy does not look for.
+//! Each plain request uses a connection of its own. It is passed on with `Connection: close`, the
+//! response is returned byte for byte, and then the connection ends; the program opens another one
+//! for its next request. Data after the first request's body is never passed on, except after a
+//! chunked body, whose end this proxy does not detect.
 
 use std::time::Duration;
 
@@ -20,10 +20,10 @@ use sumlink_transport::relay::{Upload, part, relay};
 
 pub mod request;
 
-/// How long a program may take from its connection to the end of its request head.
+/// How long a program may take from connecting to the end of its request head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Serves one connection from its first byte to its end.
+/// Serves one connection until it ends.
 pub(crate) async fn serve<O: Opener>(mut local: TcpStream, opener: O, classes: Classes) {
     let mut received = Vec::with_capacity(4096);
     let answer = match timeout(HEAD_TIMEOUT, read_head(&mut local, &mut received)).await {
@@ -59,14 +59,17 @@ pub(crate) async fn serve<O: Opener>(mut local: TcpStream, opener: O, classes: C
             response(status, &format!("{error}\n"))
         }
         Ok(None) => return,
-        Err(_) => response("408 Request Timeout", "no whole request head in time\n"),
+        Err(_) => response(
+            "408 Request Timeout",
+            "the request head did not arrive in time\n",
+        ),
     };
     if local.write_all(&answer).await.is_ok() {
         part(local).await;
     }
 }
 
-/// A whole response with one line of text, after which the connection ends.
+/// A complete response with one line of text, after which the connection ends.
 pub(crate) fn response(status: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     format!(
@@ -76,7 +79,8 @@ pub(crate) fn response(status: &str, body: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Reads the request head and leaves what follows it in `received`; `None` when the program left.
+/// Reads the request head and leaves the following bytes in `received`; `None` if the program
+/// closed the connection.
 async fn read_head(
     local: &mut TcpStream,
     received: &mut Vec<u8>,
@@ -90,7 +94,7 @@ async fn read_head(
             Ok(None) => {}
             Err(error) => return Some(Err(error)),
         }
-        // An incomplete head is shorter than the limit, so there is room for the rest of it.
+        // An incomplete head is shorter than the limit, so its rest fits.
         let room = MAX_HEAD.saturating_sub(received.len()) as u64;
         match (&mut *local).take(room).read_buf(received).await {
             Ok(0) | Err(_) => return None,
@@ -114,13 +118,13 @@ async fn open<O: Opener>(
             Ok((stream, request))
         }
         Err(error) => {
-            debug!(%target, %error, "HTTP proxy target not opened");
+            debug!(%target, %error, "cannot open the HTTP proxy target");
             Err(error)
         }
     }
 }
 
-/// RFC 9110, section 15.
+/// Status code of an error (RFC 9110, section 15).
 fn status(error: OpenError) -> &'static str {
     match error {
         OpenError::BadTarget => "400 Bad Request",

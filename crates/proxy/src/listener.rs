@@ -1,4 +1,4 @@
-//! A local port and the connections that come in on it.
+//! A local port and its incoming connections.
 
 use std::future::Future;
 use std::io;
@@ -22,14 +22,14 @@ use sumlink_transport::relay::{Upload, relay, tune};
 use sumlink_transport::saved_syn;
 use sumlink_transport::tasks::spawn_begun;
 
-/// Connections beyond the limit that are answered at once; further ones are reset. An answer takes the time in which
-/// a program sends its request.
+/// Most connections beyond the limit that are answered at once; further ones are reset. An answer
+/// takes as long as the program needs to send its request.
 const REFUSALS: usize = 32;
 
-/// Time between two lines of the log that say that the limit is reached.
+/// Minimum time between two log lines about the connection limit.
 const FULL_PAUSE: Duration = Duration::from_secs(60);
 
-/// What a [`Listener`] does with its connections.
+/// Protocol that a [`Listener`] serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Service {
@@ -37,29 +37,30 @@ pub enum Service {
     Socks5,
     /// HTTP proxy; see [`http_proxy`].
     HttpProxy,
-    /// Every connection is opened to this target, in the order in which they come in.
+    /// Every connection goes to this target, in order of arrival.
     Forward(Target),
 }
 
-/// Why a port cannot be listened on.
+/// Why listening on a port failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListenError {
-    /// Another program has it.
+    /// Another program uses the port.
     #[error(
         "cannot listen on {0} for {1}: the port is taken; choose another one, or stop the program \
          that has it (`ss -ltnp` shows which)"
     )]
     Taken(SocketAddr, Service),
-    /// Ports below 1024 need a privilege.
+    /// Ports below 1024 require a privilege.
     #[error(
         "cannot listen on {0} for {1}: not permitted; choose a port above 1023, or grant \
          CAP_NET_BIND_SERVICE"
     )]
     NotPermitted(SocketAddr, Service),
-    /// The address is not one of this machine's.
+    /// The address does not belong to this machine.
     #[error(
-        "cannot listen on {0} for {1}: this machine does not have that address (`ip address` shows them)"
+        "cannot listen on {0} for {1}: this machine does not have that address (`ip address` lists \
+         its addresses)"
     )]
     NoSuchAddress(SocketAddr, Service),
     /// Another reason.
@@ -67,7 +68,7 @@ pub enum ListenError {
     Other(SocketAddr, Service, io::Error),
 }
 
-/// A bound port that does not accept yet, until [`Listener::serve`].
+/// A bound port that does not accept connections until [`Listener::serve`].
 #[derive(Debug)]
 pub struct Listener {
     socket: TcpListener,
@@ -77,8 +78,9 @@ pub struct Listener {
     classes: Arc<[ClassRule]>,
 }
 
-/// How many connections are served at once; clones share one limit, as the entries of a client do. The default is
-/// what the limit on open files leaves for streams ([`descriptors::for_streams`]).
+/// Limit on connections served at once. Clones share one limit, as the entries of a client do. The
+/// default is the share of the open-files limit that remains for streams
+/// ([`descriptors::for_streams`]).
 ///
 /// A connection beyond it is refused at once, in its own protocol.
 #[derive(Clone, Debug)]
@@ -88,17 +90,17 @@ pub struct ConnectionLimit {
     refusals: Arc<Semaphore>,
 }
 
-/// What a connection gets.
+/// How a connection is handled.
 #[derive(Debug)]
 enum Place {
-    /// A stream.
+    /// It is served with a stream.
     Served(#[expect(dead_code, reason = "held")] OwnedSemaphorePermit),
-    /// The answer that there is no place.
+    /// It is refused with an answer.
     Refused(#[expect(dead_code, reason = "held")] OwnedSemaphorePermit),
 }
 
 impl ConnectionLimit {
-    /// At most so many connections, at least one.
+    /// A limit of `most` connections, at least one.
     pub fn new(most: usize) -> Self {
         let most = most.clamp(1, Semaphore::MAX_PERMITS);
         Self {
@@ -108,7 +110,7 @@ impl ConnectionLimit {
         }
     }
 
-    /// A place for a connection that has just come in; none even for an answer when there are too many of those.
+    /// A place for a new connection; `None` if even the places for refusals are taken.
     fn place(&self) -> Option<Place> {
         let served = Arc::clone(&self.places).try_acquire_owned();
         match served {
@@ -127,7 +129,7 @@ impl Default for ConnectionLimit {
     }
 }
 
-/// An opener, or what refuses every stream in its place.
+/// An opener, or a stand-in that refuses every stream.
 #[derive(Clone)]
 struct Gate<O> {
     opener: O,
@@ -146,8 +148,8 @@ impl<O: Opener> Opener for Gate<O> {
 }
 
 impl Listener {
-    /// Binds the port; programs that connect from now on wait until it is served. `[::]:PORT` takes
-    /// IPv4 too. Must be called within a tokio runtime.
+    /// Binds the port. Programs that connect from now on wait until it is served. `[::]:PORT`
+    /// accepts IPv4 as well. Must be called within a tokio runtime.
     pub async fn bind(address: SocketAddr, service: Service) -> Result<Self, ListenError> {
         let bound = async {
             let socket = TcpListener::bind(address).await?;
@@ -172,33 +174,37 @@ impl Listener {
         Self::bind(forward.listen, Service::Forward(forward.target)).await
     }
 
-    /// Serves connections within this limit, together with the other listeners that have it.
+    /// Serves connections within this limit, shared with the other listeners that have it.
     pub fn with_limit(mut self, limit: ConnectionLimit) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Gives streams the class that the first fitting rule says.
+    /// Gives each stream the class of the first matching rule.
     pub fn with_classes(mut self, rules: Arc<[ClassRule]>) -> Self {
         if rules.iter().any(|rule| rule.dscp.is_some())
             && let Err(error) = saved_syn::save_syn(&self.socket)
         {
-            warn!(address = %self.address, %error, "this system does not tell the DSCP of connections: rules by it do not fit");
+            warn!(
+                address = %self.address,
+                %error,
+                "cannot read the DSCP of incoming connections; DSCP rules will not match"
+            );
         }
         self.classes = rules;
         self
     }
 
-    /// The address, with the port that the system chose where 0 was asked for.
+    /// The bound address; with port 0, it has the port that the system chose.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves connections over `opener` until `shutdown` completes, then closes the port and returns
-    /// when the connections that are open have ended.
+    /// Serves connections over `opener` until `shutdown` completes, then closes the port and
+    /// returns when all open connections have ended.
     ///
-    /// Dropping the future closes the port and resets the connections, so a limit on the time they
-    /// get is a [`tokio::time::timeout`] around it.
+    /// Dropping the future closes the port and resets the connections. To limit the time for the
+    /// remaining connections, wrap the future in a [`tokio::time::timeout`].
     pub async fn serve<O: Opener>(self, opener: O, shutdown: impl Future<Output = ()>) {
         let Self {
             socket,
@@ -210,7 +216,7 @@ impl Listener {
         info!(%address, "listening for {service}");
         let mut connections = JoinSet::new();
         let mut accepting = Accepting::new(&service);
-        let mut told_full: Option<Instant> = None;
+        let mut logged_full: Option<Instant> = None;
         tokio::pin!(shutdown);
         loop {
             tokio::select! {
@@ -219,12 +225,12 @@ impl Listener {
                     debug!(%address, %peer, "connection");
                     let place = limit.place();
                     let is_open = matches!(place, Some(Place::Served(_)));
-                    if !is_open && told_full.is_none_or(|at| at.elapsed() >= FULL_PAUSE) {
-                        told_full = Some(Instant::now());
+                    if !is_open && logged_full.is_none_or(|at| at.elapsed() >= FULL_PAUSE) {
+                        logged_full = Some(Instant::now());
                         warn!(
                             %address,
                             max_connections = limit.most,
-                            "all connections are in use; further ones of {service} are refused"
+                            "connection limit reached; further {service} connections are refused"
                         );
                     }
                     let Some(place) = place else {
@@ -260,8 +266,8 @@ async fn connection<O: Opener>(
     rules: Arc<[ClassRule]>,
 ) {
     if let Err(error) = tune(&local) {
-        // A connection that is reset already; its service finds out.
-        debug!(%error, "socket options not set");
+        // The connection has been reset already; its service will notice.
+        debug!(%error, "cannot set socket options");
     }
     let by_dscp = rules.iter().any(|rule| rule.dscp.is_some());
     let dscp = if by_dscp {
@@ -278,11 +284,13 @@ async fn connection<O: Opener>(
                 Ok(stream) => relay(local, stream, &[], Upload::Unlimited).await,
                 Err(error) => {
                     match error {
-                        // Every further connection would say it again.
-                        OpenError::LimitReached => debug!(%target, %error, "forward not opened"),
-                        error => warn!(%target, %error, "forward not opened"),
+                        // Every further connection would repeat the warning.
+                        OpenError::LimitReached => {
+                            debug!(%target, %error, "cannot open the forward's target")
+                        }
+                        error => warn!(%target, %error, "cannot open the forward's target"),
                     }
-                    // There is no other way to refuse a program that speaks an unknown protocol.
+                    // An unknown protocol offers no other way to refuse a program.
                     reset(&local);
                 }
             }
@@ -290,14 +298,14 @@ async fn connection<O: Opener>(
     }
 }
 
-/// Makes the end of a connection a reset.
+/// Makes closing the connection send a reset.
 fn reset(local: &TcpStream) {
     if let Err(error) = local.set_zero_linger() {
-        debug!(%error, "SO_LINGER not set");
+        debug!(%error, "cannot set SO_LINGER");
     }
 }
 
-/// The rules, and what is known of a connection before its request.
+/// The rules, and the properties of a connection known before its request.
 #[derive(Debug)]
 pub(crate) struct Classes {
     rules: Arc<[ClassRule]>,
@@ -305,13 +313,13 @@ pub(crate) struct Classes {
 }
 
 impl Classes {
-    /// The class of a stream to `target`, asked for by `user` if one was named.
+    /// The class of a stream to `target`, requested by `user` if a name was sent.
     pub(crate) fn of(&self, target: &Target, user: Option<&[u8]>) -> Option<Class> {
         let (port, dscp) = (target.port, self.dscp);
         class_of(&self.rules, &Flow { port, dscp, user })
     }
 
-    /// Whether it matters who asks.
+    /// Whether a rule depends on the user name.
     pub(crate) fn look_at_users(&self) -> bool {
         self.rules.iter().any(|rule| rule.user.is_some())
     }
@@ -319,7 +327,7 @@ impl Classes {
 
 fn log_panic(ended: Result<(), JoinError>) {
     if let Err(error) = ended {
-        error!(%error, "a connection's task failed");
+        error!(%error, "a connection's task panicked");
     }
 }
 

@@ -1,9 +1,9 @@
 //! A SOCKS5 server (RFC 1928): CONNECT by name, IPv4 or IPv6.
 //!
-//! No authentication is asked for. A client that offers nothing but name and password (RFC 1929) is
-//! let in with any: the port is local, and a program that insists on sending some should work. The name
-//! may choose the class of the stream ([`crate::ClassRule`]). BIND
-//! and UDP ASSOCIATE are answered with "command not supported".
+//! No authentication is required. A client that offers only name and password (RFC 1929) is
+//! accepted with any: the port is local, and programs that insist on credentials should work. The
+//! name may select the class of the stream ([`crate::ClassRule`]). BIND and UDP ASSOCIATE are
+//! answered with "command not supported".
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ use sumlink_transport::relay::{Upload, part, relay};
 
 pub mod message;
 
-/// How long a client may take from its connection to its request.
+/// How long a client may take from connecting to its request.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Bytes that a client may send ahead of the answer to its request.
+/// Most bytes that a client may send ahead of the reply to its request.
 const MAX_EARLY: usize = 4 * MAX_MESSAGE;
 
-/// Serves one connection from its first byte to its end.
+/// Serves one connection until it ends.
 pub(crate) async fn serve<O: Opener>(mut local: TcpStream, opener: O, classes: Classes) {
     let mut early = Vec::with_capacity(MAX_EARLY);
     let named = classes.look_at_users();
@@ -44,14 +44,14 @@ pub(crate) async fn serve<O: Opener>(mut local: TcpStream, opener: O, classes: C
                 return;
             }
             Err(error) => {
-                debug!(%target, %error, "SOCKS5 target not opened");
+                debug!(%target, %error, "cannot open the SOCKS5 target");
                 Reply::from(error).encode().to_vec()
             }
         },
         Ok(Err(Refusal::Answered(answer))) => answer,
         Ok(Err(Refusal::Gone)) => return,
         Err(_) => {
-            debug!("SOCKS5 handshake not finished in {HANDSHAKE_TIMEOUT:?}");
+            debug!("SOCKS5 handshake not completed within {HANDSHAKE_TIMEOUT:?}");
             return;
         }
     };
@@ -60,16 +60,17 @@ pub(crate) async fn serve<O: Opener>(mut local: TcpStream, opener: O, classes: C
     }
 }
 
-/// Why a handshake leads to no target.
+/// Why a handshake ended without a target.
 enum Refusal {
-    /// The client is told with these bytes.
+    /// The client receives these bytes.
     Answered(Vec<u8>),
-    /// The client has left.
+    /// The client closed the connection.
     Gone,
 }
 
-/// Negotiates up to the request; what the client has sent behind it is left in `received`. Gives the target, and the
-/// user's name if one was told; with `named` it is asked for where the client would tell it.
+/// Negotiates up to the request and leaves the bytes after it in `received`. Returns the target,
+/// and the user name if the client sent one; with `named`, the name is requested if the client
+/// offers it.
 async fn negotiate(
     local: &mut TcpStream,
     received: &mut Vec<u8>,
@@ -78,7 +79,10 @@ async fn negotiate(
     let greeting = read(local, received, Greeting::decode).await?;
     let method = greeting.method(named);
     if method == Method::NoneAcceptable {
-        warn!(offered = ?greeting.methods, "SOCKS5 client offers no authentication that this port takes");
+        warn!(
+            offered = ?greeting.methods,
+            "SOCKS5 client refused; it offers no supported authentication method"
+        );
         return Err(Refusal::Answered(method.encode().to_vec()));
     }
     write(local, &method.encode()).await?;
@@ -94,13 +98,13 @@ async fn negotiate(
         return Err(Refusal::Answered(reply.to_vec()));
     }
     let target = request.target().map_err(|error| {
-        warn!(%error, "SOCKS5 request without a usable target");
+        warn!(%error, "SOCKS5 request refused; its target is invalid");
         Refusal::Answered(Reply::Failure.encode().to_vec())
     })?;
     Ok((target, user))
 }
 
-/// Reads until `decode` has its message, and takes that out of `received`.
+/// Reads until `decode` has its message, and removes it from `received`.
 async fn read<T>(
     local: &mut TcpStream,
     received: &mut Vec<u8>,
@@ -118,7 +122,7 @@ async fn read<T>(
                 return Err(Refusal::Answered(answer(&error)));
             }
         }
-        // A whole message is shorter than the limit, so there is always room for the rest of it.
+        // A complete message is shorter than the limit, so its rest always fits.
         let room = MAX_EARLY.saturating_sub(received.len()) as u64;
         match (&mut *local).take(room).read_buf(received).await {
             Ok(0) | Err(_) => return Err(Refusal::Gone),
@@ -131,7 +135,7 @@ async fn write(local: &mut TcpStream, bytes: &[u8]) -> Result<(), Refusal> {
     local.write_all(bytes).await.map_err(|_| Refusal::Gone)
 }
 
-/// What a client reads that does not speak SOCKS5, in its own protocol where it has one.
+/// The answer to a client that does not speak SOCKS5, in its own protocol if it has one.
 fn answer(error: &MessageError) -> Vec<u8> {
     match error {
         MessageError::Http => {

@@ -1,5 +1,5 @@
-//! A process that runs out of file descriptors: it serves on when there are some again. Alone in its
-//! file, because the limit holds for the whole process.
+//! A process that runs out of file descriptors continues to serve when some are free again. This
+//! test has its own file because the limit applies to the whole process.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use sumlink_proxy::{Class, Listener, OpenError, Opener, Service, Target};
 use sumlink_transport::relay::Buffered;
 use tokio::io::DuplexStream;
 
-/// Opens streams that take no descriptor and send back what they get.
+/// Opens streams that use no descriptor and echo their input.
 #[derive(Clone)]
 struct Echo;
 
@@ -39,7 +39,7 @@ fn exchange(stream: &mut TcpStream, sent: &[u8], expected: &[u8]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_lack_of_descriptors_passes() {
+async fn service_resumes_after_a_shortage_of_descriptors() {
     let service = Service::Forward("echo.test:7".parse().unwrap());
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), service)
         .await
@@ -55,7 +55,7 @@ async fn a_lack_of_descriptors_passes() {
     while let Ok(file) = File::open("/dev/null") {
         files.push(file);
     }
-    // One descriptor, for this end of a connection; there is none for the proxy's.
+    // One descriptor, for this end of a connection; none is left for the proxy's.
     files.pop();
     let mut during = TcpStream::connect(address).unwrap();
     during.write_all(b"during").unwrap();

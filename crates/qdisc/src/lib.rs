@@ -1,8 +1,9 @@
-//! What waits in an interface's own queue, below TCP.
+//! Backlog of an interface's own queue, below TCP.
 //!
-//! The kernel tells it over rtnetlink as the backlog of the interface's root queueing discipline (tc(8)); all programs'
-//! bytes are in it. An interface without a queue (`noqueue`: loopback, most virtual devices) has none to tell of, and what
-//! remains to be known is what waits in the socket.
+//! The kernel reports it over rtnetlink as the backlog of the interface's root queueing discipline
+//! (tc(8)), which includes the bytes of all programs. An interface without a queue (`noqueue`:
+//! loopback, most virtual devices) always reports 0; only the backlog in the socket is left to
+//! observe there.
 
 use std::io;
 use std::net::IpAddr;
@@ -29,16 +30,16 @@ pub struct LocalQueue {
 
 #[derive(Debug)]
 struct Shared {
-    /// Bytes, when they were last asked for, or [`UNKNOWN`].
+    /// Bytes at the last query, or [`UNKNOWN`].
     backlog: AtomicU64,
-    /// Somebody wants to know.
+    /// Signaled when a caller asks for the backlog.
     wanted: Notify,
 }
 
-/// The kernel has not answered, or has no such interface any more.
+/// The kernel has not answered, or the interface is gone.
 const UNKNOWN: u64 = u64::MAX;
 
-/// The kernel is asked no more often than this, and only while somebody wants to know.
+/// Minimum interval between queries to the kernel, which are made only on demand.
 const INTERVAL: Duration = Duration::from_millis(10);
 
 impl LocalQueue {
@@ -48,7 +49,7 @@ impl LocalQueue {
     ///
     /// # Errors
     ///
-    /// No interface is known to be the socket's, or rtnetlink cannot be opened.
+    /// The socket's interface cannot be determined, or rtnetlink cannot be opened.
     pub fn of(socket: &impl AsFd, local: IpAddr) -> io::Result<Self> {
         let index = interface_of(socket, local)?;
         let (connection, handle, _) = rtnetlink::new_connection()?;
@@ -56,7 +57,7 @@ impl LocalQueue {
             backlog: AtomicU64::new(UNKNOWN),
             wanted: Notify::new(),
         });
-        // The first who wants to know need not be the first to be told nothing.
+        // Query now, so that the first caller usually gets an answer.
         shared.wanted.notify_one();
         let of_task = Arc::clone(&shared);
         let asking = async move {
@@ -73,8 +74,8 @@ impl LocalQueue {
         })
     }
 
-    /// Bytes that waited when the kernel was last asked; and has it asked again, at most every 10 ms. Nothing while it has not
-    /// answered, or where the interface is gone.
+    /// Bytes queued at the last query; also requests a new query, at most every 10 ms. `None` until
+    /// the kernel has answered, or if the interface is gone.
     pub fn bytes(&self) -> Option<u64> {
         self.shared.wanted.notify_one();
         Some(self.shared.backlog.load(Ordering::Relaxed)).filter(|bytes| *bytes != UNKNOWN)
@@ -106,14 +107,15 @@ fn interface_of(socket: &impl AsFd, local: IpAddr) -> io::Result<u32> {
     Ok(if_nametoindex(found.interface_name.as_str())?)
 }
 
-/// The backlog of an interface's root queueing discipline (`noqueue` has one of 0); nothing if there is no such interface.
+/// The backlog of an interface's root queueing discipline (0 for `noqueue`); `None` if the
+/// interface does not exist.
 async fn backlog(handle: &rtnetlink::Handle, index: u32) -> Option<u64> {
     let index = i32::try_from(index).ok()?;
     let mut answers = handle.qdisc().get().index(index).execute();
     let mut found = None;
-    // To the end: what is left of an answer would be taken for the next one's.
+    // Read to the end: the rest of an answer would be mistaken for the next one.
     while let Some(message) = answers.try_next().await.ok()? {
-        // The kernel tells of all interfaces, whichever was asked for.
+        // The kernel reports all interfaces, regardless of the request.
         if message.header.index == index && message.header.parent == TcHandle::ROOT {
             found = backlog_in(&message);
         }
@@ -160,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_behind_a_slow_queue_is_told_and_goes_away() {
+    fn a_backlog_is_reported_and_drains() {
         let Some(ns) = Netns::new() else { return };
         let ip = ns.commands();
         ip("link add q0 type veth peer name q1");
@@ -205,7 +207,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_interface_without_a_queue_has_nothing_waiting() {
+    async fn an_interface_without_a_queue_has_no_backlog() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let local = listener.local_addr().unwrap();
         let mut socket = std::net::TcpStream::connect(local).unwrap();
@@ -215,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interface_is_that_of_the_binding_or_of_the_address() {
+    fn the_interface_follows_the_binding_or_the_address() {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let loopback = if_nametoindex("lo").unwrap();
         let of = |local: &str| interface_of(&socket, local.parse().unwrap());

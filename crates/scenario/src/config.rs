@@ -1,4 +1,4 @@
-//! What the links are like, and how they change while they run.
+//! Properties of the links, and changes to them at run time.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use sumlink_link::{Jitter, LinkConfig, Loss, Policer, QueueLimit, Trace};
 
 use crate::error::LinkError;
-use crate::units::{format_duration, format_rate};
+use sumlink_settings::units::{format_duration, format_rate};
 
 mod change;
 mod check;
@@ -26,10 +26,11 @@ pub(crate) use syntax::{
     MAX_TRACE, parse_burst, parse_jitter, parse_loss, parse_policer, parse_queue,
 };
 
-/// The settings that a link can be made with, for messages and help.
-const KEYS: &str = "rate or trace, burst, policer, delay, jitter, loss, queue; down.KEY or up.KEY for one direction";
+/// Settings for creating a link, for messages and help.
+const KEYS: &str = "rate or trace, burst, policer, delay, jitter, loss, queue; down.KEY or up.KEY \
+                    for one direction";
 
-/// Which way packets travel.
+/// Direction in which packets travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
@@ -40,7 +41,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Both, in the order in which everything here keeps them.
+    /// Both, in the order used throughout.
     pub const BOTH: [Self; 2] = [Self::Up, Self::Down];
 
     /// 0 for up, 1 for down.
@@ -52,10 +53,11 @@ impl Direction {
 /// One direction of an emulated link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shape {
-    /// Bits per second, at most [`MAX_RATE`], or [`MAX_RATE_GSO`] with segmentation offload; 0 lets nothing
-    /// pass. With a trace this is its mean rate.
+    /// Bits per second, at most [`MAX_RATE`], or [`MAX_RATE_GSO`] with segmentation offload; 0
+    /// blocks all packets. With a trace this is its mean rate.
     pub rate: u64,
-    /// Bytes that a constant rate sends at once after it was idle, as a token bucket filter (tbf) does; 0 for none.
+    /// Bytes that a constant rate sends at once after idle time, as a token bucket filter (tbf)
+    /// does; 0 for none.
     pub burst: u64,
     /// A token-bucket policer in front of the queue.
     pub policer: Option<Policer>,
@@ -63,16 +65,16 @@ pub struct Shape {
     pub trace: Option<Trace>,
     /// One-way delay.
     pub delay: Duration,
-    /// How the delay varies from packet to packet.
+    /// Variation of the delay from packet to packet.
     pub jitter: Jitter,
-    /// Which packets are lost.
+    /// Selection of the lost packets.
     pub loss: Loss,
-    /// What the queue holds.
+    /// Limit of the queue.
     pub queue: QueueLimit,
 }
 
 impl Shape {
-    /// That rate and a queue of 50 ms; no delay and no loss.
+    /// The given rate and a queue of 50 ms; no delay and no loss.
     pub fn of_rate(rate: u64) -> Self {
         Self {
             rate,
@@ -86,13 +88,14 @@ impl Shape {
         }
     }
 
-    /// What gets through for long, in bits per second: the rate, or less where a policer allows less.
+    /// The sustainable rate in bits per second: the rate, or the policer's if that is lower.
     pub fn long_term_rate(&self) -> u64 {
         self.policer
             .map_or(self.rate, |policer| self.rate.min(policer.rate))
     }
 
-    /// Changes one property. A state, an address and connections are none of a single direction, and change nothing here.
+    /// Changes one property. States, addresses and connections do not belong to a single direction
+    /// and are ignored.
     pub fn set(&mut self, setting: &Setting) {
         match setting.clone() {
             Setting::Rate(rate) => (self.rate, self.trace) = (rate, None),
@@ -107,7 +110,7 @@ impl Shape {
         }
     }
 
-    /// The model's link before [`Shape::rest`] is applied to it. Its seed is the network's business.
+    /// The model's link before [`Shape::rest`] is applied to it. The network sets its seed.
     pub fn link_config(&self) -> LinkConfig {
         LinkConfig {
             rate: self.rate,
@@ -118,7 +121,7 @@ impl Shape {
         }
     }
 
-    /// What [`Shape::link_config`] does not say, and what starts over when a run begins.
+    /// Settings that [`Shape::link_config`] does not cover; they restart when a run begins.
     pub fn rest(&self) -> impl Iterator<Item = Setting> + use<> {
         let trace = self.trace.clone().map(Setting::Trace);
         let others = [
@@ -161,11 +164,12 @@ impl fmt::Display for Shape {
 }
 
 /// An emulated link, as written on the command line:
-/// `NAME:rate=60mbit,delay=10ms,jitter=1ms,loss=0%,queue=50ms`, or with `trace=FILE` in place of the rate.
+/// `NAME:rate=60mbit,delay=10ms,jitter=1ms,loss=0%,queue=50ms`, or with `trace=FILE` in place of
+/// the rate.
 ///
-/// `rate` or `trace` must be given. Without `burst`, `policer`, `delay`, `jitter` and `loss` there is none, without `queue` it
-/// holds 50 ms. A key with `up.` or `down.` before it holds for that direction only; the last one counts.
-/// [`LinkChange`] says how the values are written.
+/// Either `rate` or `trace` is required. The defaults are no `burst`, `policer`, `delay`, `jitter`
+/// or `loss`, and a `queue` of 50 ms. A key with the prefix `up.` or `down.` applies to that
+/// direction only; the last one wins. [`LinkChange`] describes the format of the values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkSpec {
     /// The interface's name in both namespaces.

@@ -1,7 +1,7 @@
 //! The edge node as a system: its modes, and their parameters by name.
 //!
-//! `MODE[:STEERING][@PARAMETER=VALUE[:PARAMETER=VALUE]...]`, for example `lwip`, `lwa:roundrobin@timer=50ms` or
-//! `lwip+visible:qdepl@boost=off:sack=strip`.
+//! `MODE[:STEERING][@PARAMETER=VALUE[:PARAMETER=VALUE]...]`, for example `lwip`,
+//! `lwa:roundrobin@timer=50ms` or `lwip+visible:qdepl@boost=off:sack=strip`.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -11,25 +11,28 @@ use std::time::Duration;
 use sumlink_edge::{Config, LinkSettings, Mode, Sack, lwa::ReorderConfig, steering};
 
 use crate::plan::LabConfig;
-use crate::units::{format_duration, parse_duration};
+use sumlink_settings::units::{format_duration, parse_duration};
 
 /// The TCP of the hosts at both ends of the node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hosts {
-    /// That of Linux: SACK, losses by time (RACK), and reductions taken back that were wrong.
+    /// Linux defaults: SACK, losses by time (RACK), and spurious reductions undone.
     #[default]
     Linux,
-    /// The same without SACK: losses by duplicates, and reductions taken back by timestamps. Linux needs three duplicates until it
-    /// has seen reordering and then more, up to `tcp_max_reordering` (300); the simulator always three.
+    /// The same without SACK: losses by duplicate acknowledgments, and reductions undone by time
+    /// stamps. Linux needs three duplicates, and after observed reordering more, up to
+    /// `tcp_max_reordering` (300); the simulator always needs three.
     NoSack,
-    /// SACK, and a reduction that was wrong stays: no D-SACK, no timestamps, no doubt about timeouts (F-RTO).
+    /// SACK, but spurious reductions stay: no D-SACK, no time stamps, no detection of spurious
+    /// timeouts (F-RTO).
     NoUndo,
-    /// NewReno of RFC 6582: three duplicates, and nothing is ever taken back. Linux as near as it can be set to that.
+    /// NewReno of RFC 6582: three duplicates, and no reduction is undone. The closest configuration
+    /// of Linux.
     NewReno,
 }
 
 impl Hosts {
-    /// All by name.
+    /// All variants by name.
     pub const NAMES: [(&'static str, Self); 4] = [
         ("linux", Self::Linux),
         ("nosack", Self::NoSack),
@@ -37,7 +40,7 @@ impl Hosts {
         ("newreno", Self::NewReno),
     ];
 
-    /// Those of that name; the error says what there is.
+    /// The variant with that name; the error lists all names.
     pub(crate) fn parse(name: &str) -> Result<Self, String> {
         named(name, &Self::NAMES).map_err(|name| {
             let names = Self::NAMES.map(|(name, _)| name).join(", ");
@@ -46,31 +49,32 @@ impl Hosts {
     }
 }
 
-/// An edge node and what is around it.
+/// An edge node and its environment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EdgeVariant {
-    /// What the node is told, but for its links.
+    /// The node's configuration, except its links.
     pub config: Config,
-    /// Packets that wait before each link, 1 to 100000.
+    /// Maximum packets queued before each link, 1 to 100000.
     pub queue: usize,
-    /// Of LWA: how long the receiver waits for a gap (t-Reordering).
+    /// For LWA: how long the receiver waits for a gap (t-Reordering).
     pub timer: Duration,
-    /// Of each link's one-way delay so much lies between the servers and the node; nothing: half of the shortest.
+    /// The part of each link's one-way delay between the servers and the node; `None` means half of
+    /// the shortest.
     pub far: Option<Duration>,
     /// TCP connections of each flow of the workload, 1 to 64.
     pub flows: usize,
-    /// Acknowledgements are steered like everything else, and do not take the first link.
+    /// Acknowledgments are steered like other packets; otherwise they use the first link.
     pub steers_acks: bool,
-    /// What the hosts run; the scenario's where it is not said.
+    /// The hosts' TCP; `None` means the scenario's.
     pub hosts: Option<Hosts>,
 }
 
-/// Modes that have a parameter.
+/// Whether a mode has a parameter.
 type Has = fn(Mode) -> bool;
-/// Writes a value.
+/// Sets a value.
 type Set = fn(&mut EdgeVariant, &str) -> Result<(), String>;
 
-/// All parameters: name, values, which modes have it, and what writes it.
+/// All parameters: name, values, applicable modes, setter.
 const PARAMETERS: &[(&str, &str, Has, Set)] = &[
     ("queue", "packets, 1 to 100000", all, |variant, text| {
         within(text, 1..=100_000).map(|value| variant.queue = value)
@@ -130,7 +134,7 @@ const PARAMETERS: &[(&str, &str, Has, Set)] = &[
 ];
 
 impl EdgeVariant {
-    /// The node of that name; `None` if the name is not one of a node at all.
+    /// The node with that name; `None` if the name does not denote a node.
     pub fn parse(name: &str) -> Option<Result<Self, String>> {
         let (head, parameters) = match name.split_once('@') {
             Some((head, parameters)) => (head, Some(parameters)),
@@ -144,16 +148,16 @@ impl EdgeVariant {
         Some(Self::build(mode, steering, parameters))
     }
 
-    /// How far the node is from the servers, one way, before the links of `config`.
+    /// The one-way delay between the servers and the node, which precedes the links of `config`.
     ///
     /// # Errors
     ///
-    /// What was asked for is longer than one of the links.
+    /// The requested delay is longer than that of a link.
     pub fn far_before(&self, config: &LabConfig) -> Result<Duration, String> {
         let shortest = config.shortest_delay();
         match self.far {
             Some(far) if far > shortest => Err(format!(
-                "far={} is more than the shortest link has, which is {}",
+                "far={} is longer than the shortest link's delay of {}",
                 format_duration(far),
                 format_duration(shortest)
             )),
@@ -212,7 +216,7 @@ impl EdgeVariant {
         set(self, value).map_err(|value| format!("{name}={value}: {values}"))
     }
 
-    /// What a node with so many links is told.
+    /// The configuration of a node with this number of links.
     pub fn node(&self, links: usize) -> Config {
         let link = LinkSettings {
             queue: self.queue,
@@ -283,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_written_where_they_belong() {
+    fn parameters_set_their_fields() {
         let variant = parse(
             "lwip+visible:lrtt@boost=off:sack=strip:alpha=0.5:beta=0.05:theta=0.1:phi=0.3:held=100:\
              retransmissions=5:queue=20:flows=4:far=10ms:hosts=newreno",
@@ -305,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_what_there_is() {
+    fn errors_list_the_choices() {
         assert_eq!(
             error("lwip:best"),
             "the edge node has no steering 'best' (steering: qdepl, lrtt, roundrobin, flowhash)"

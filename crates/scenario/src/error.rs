@@ -1,4 +1,4 @@
-//! What can be wrong with a description of links, and with a scenario's file.
+//! Errors in descriptions of links and in scenario files.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,132 +6,135 @@ use std::path::PathBuf;
 use sumlink_util::plain;
 
 use crate::scenario::Problem;
-use crate::units::UnitError;
+use sumlink_settings::units::UnitError;
 
 /// Why a scenario cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// There is no such file, or it cannot be read.
+    /// The file does not exist or cannot be read.
     #[error("cannot read {}: {}", path.display(), plain(.source))]
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// At least one thing is wrong with it; one line each.
+    /// The file is invalid; one line for each problem.
     #[error("{}", lines(.0))]
     Problems(Vec<Problem>),
 }
 
-/// Why the description of a link makes no sense.
+/// Why the description of a link is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinkError {
-    /// The name cannot be that of a network interface.
+    /// The name is not valid for a network interface.
     #[error(
-        "'{0}' cannot be a link's name: use 1 to 15 letters, digits, '-' or '_', starting with a letter, other than 'lo'"
+        "'{0}' cannot be a link's name: use 1 to 15 letters, digits, '-' or '_', starting with a \
+         letter, other than 'lo'"
     )]
     BadName(String),
     /// Two links have the same name.
-    #[error("two links are called '{0}': give each a name of its own")]
+    #[error("two links are called '{0}': give each a different name")]
     DuplicateName(String),
-    /// There is no link of that name.
+    /// No link has that name.
     #[error("there is no link '{name}' (links: {links})")]
     Unknown {
-        /// What was asked for.
+        /// The requested rate.
         name: String,
-        /// What there is.
+        /// The existing links.
         links: String,
     },
-    /// No links, or more than the addresses suffice for.
+    /// No links, or more than the address plan allows.
     #[error("{0} links: a laboratory has 1 to 64")]
     Count(usize),
-    /// Something other than `key=value`.
+    /// The text is not a `key=value`.
     #[error("'{0}' is not a setting: write key=value, such as rate=60mbit")]
     NotASetting(String),
-    /// A key that no link has.
+    /// An unknown key.
     #[error("link '{link}': unknown setting '{key}' (settings: {known})")]
     UnknownKey {
         /// The link.
         link: String,
         /// The key.
         key: String,
-        /// Every key.
+        /// All keys.
         known: &'static str,
     },
-    /// A value that cannot be read.
+    /// A value that cannot be parsed.
     #[error("link '{link}', {key}: {source}")]
     BadValue {
         /// The link.
         link: String,
         /// The key.
         key: String,
-        /// Why.
+        /// The reason.
         source: Box<UnitError>,
     },
-    /// A trace, a loss or the like that describes nothing that could exist.
+    /// A trace, a loss or a similar value that is not possible.
     #[error("link '{link}', {key}: {reason}")]
     BadModel {
         /// The link.
         link: String,
         /// The key.
         key: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A group of links that cannot be modelled.
+    /// A group of links that cannot be modeled.
     #[error("{group}: {reason}")]
     BadGroup {
-        /// Which one, counted from 1.
+        /// The group, counted from 1.
         group: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A change that the emulator cannot carry out by itself.
+    /// A change that the emulator cannot make on schedule.
     #[error(
-        "link '{link}': the state 'removed' cannot be planned for a time; plan 'down', or use: sumlink lab set"
+        "link '{link}': the state 'removed' cannot be scheduled; use 'down', or change it with: \
+         sumlink-lab set"
     )]
     CannotPlan {
         /// The link.
         link: String,
     },
-    /// A state that no link has.
+    /// An unknown state.
     #[error("link '{link}': unknown state '{state}' (states: up, down, blackhole, removed)")]
     UnknownState {
         /// The link.
         link: String,
-        /// What was asked for.
+        /// The requested rate.
         state: String,
     },
-    /// A setting that must be there is not.
+    /// A required setting is missing.
     #[error("link '{link}' has no {key}: add {key}={example}")]
     Missing {
         /// The link.
         link: String,
         /// The key.
         key: &'static str,
-        /// A good value.
+        /// An example value.
         example: &'static str,
     },
-    /// Intervals too short to count in.
+    /// The sample interval is too short.
     #[error("samples of {0}: take at least 1ms")]
     Samples(String),
-    /// A rate that the emulator cannot carry.
+    /// The rate exceeds the emulator's capacity.
     #[error(
-        "link '{link}': {rate} is more than the emulator carries {how}; ask for at most {limit}{advice}"
+        "link '{link}': {rate} is more than the emulator carries {how}; ask for at most \
+         {limit}{advice}"
     )]
     TooFast {
         /// The link.
         link: String,
-        /// What was asked for.
+        /// The requested rate.
         rate: String,
-        /// How it carries packets.
+        /// How the emulator carries packets.
         how: &'static str,
-        /// The most that can be asked for.
+        /// The highest possible rate.
         limit: String,
-        /// What else can be done, may be empty.
+        /// A further remedy, may be empty.
         advice: &'static str,
     },
 }

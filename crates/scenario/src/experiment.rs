@@ -1,4 +1,4 @@
-//! Files of experiments with 60 GHz Wi-Fi: what `sumlink mmwave run` takes. docs/mmwave.md is their manual.
+//! Files of experiments with 60 GHz Wi-Fi: what `sumlink-lab mmwave run` takes. docs/mmwave.md is their manual.
 //!
 //! ```toml
 //! name = "jain"
@@ -20,27 +20,27 @@ use sumlink_mmwave::experiment::{Experiment, Kind};
 use crate::error::LoadError;
 use crate::scenario::{At, Document, Problem, Scenario, Section, load, parse};
 
-/// What a file asks for.
+/// The content of a file.
 #[derive(Clone, Debug)]
 pub enum File {
-    /// Something about cells by themselves.
+    /// An experiment with cells only.
     Cells(Box<Experiment>),
-    /// What a bond gets out of a link into a cell.
+    /// An experiment with a bond that uses a link into a cell.
     Bond(Box<BondExperiment>),
 }
 
 /// Goodput and gaps of a bond, for each access scheme and number of competing stations.
 #[derive(Clone, Debug)]
 pub struct BondExperiment {
-    /// What it is called.
+    /// Name of the experiment.
     pub name: String,
-    /// Access schemes, of [`SCHEMES`].
+    /// Access schemes, from [`SCHEMES`].
     pub schemes: Vec<&'static str>,
-    /// Numbers of stations that compete with the link's.
+    /// Numbers of stations that compete with the link's station.
     pub stations: Vec<usize>,
-    /// Seeds 1, 2, ... of each.
+    /// Number of seeds, counted from 1.
     pub seeds: u64,
-    /// The links, of which one has the profile `mmwave`, and what is compared on them.
+    /// The links, one of which has the profile `mmwave`, and the systems to compare.
     pub scenario: Scenario,
 }
 
@@ -49,22 +49,22 @@ impl File {
     ///
     /// # Errors
     ///
-    /// There is no such file, or something in it or in its scenario is wrong: everything at once.
+    /// The file does not exist, or it or its scenario is invalid; the error lists all problems.
     pub fn load(file: &Path) -> Result<Self, LoadError> {
         load(file, Self::parse)
     }
 
-    /// Reads a text as if it stood in that file.
+    /// Parses a text as the content of that file.
     ///
     /// # Errors
     ///
-    /// Everything that is wrong, with its lines.
+    /// All problems with their lines.
     pub fn parse(file: &Path, text: &str) -> Result<Self, Vec<Problem>> {
         parse(file, text, "the experiment", read)
     }
 }
 
-/// The keys that only some kinds have.
+/// Keys that only some kinds have.
 const KEYS_OF_KINDS: [(&str, &[&str]); 5] = [
     ("blockage", &["jain"]),
     ("stations", &["overhead", "stations", "bond"]),
@@ -72,7 +72,7 @@ const KEYS_OF_KINDS: [(&str, &[&str]); 5] = [
     ("speeds", &["mobility"]),
     ("scenario", &["bond"]),
 ];
-/// What a kind varies, so that its cell cannot say it.
+/// Keys that a kind varies, which its cell must not set.
 const VARIED: [(&str, &[&str]); 4] = [
     ("jain", &["blockage", "blockers_m"]),
     ("overhead", &["stations"]),
@@ -96,7 +96,7 @@ fn read(document: &mut Document<'_>, root: &mut Section<'_, '_>) -> Option<File>
     let schemes = read_schemes(document, root);
     let seeds = root.integer(document, "seeds", 1..10_001);
     let seeds = seeds.map(|at| at.value);
-    // Known whatever the kind is, or if there is none.
+    // Known for every kind, and if the kind is missing.
     for (key, _) in KEYS_OF_KINDS {
         root.has(key);
     }
@@ -110,7 +110,7 @@ fn read(document: &mut Document<'_>, root: &mut Section<'_, '_>) -> Option<File>
             && !kinds.contains(&kind.value.as_str())
         {
             let reason = format!(
-                "`{key}` means nothing in an experiment of kind \"{}\"",
+                "`{key}` does not apply to an experiment of kind \"{}\"",
                 kind.value
             );
             document.problem(&value.span(), reason);
@@ -118,12 +118,12 @@ fn read(document: &mut Document<'_>, root: &mut Section<'_, '_>) -> Option<File>
     }
     if kind.value == "bond" {
         if let Some(cell) = root.value("cell") {
-            let reason = "[cell]: a bond's cell is said at its link, in the scenario";
+            let reason = "[cell]: the cell of a bond is set at its link, in the scenario";
             document.problem(&cell.span(), reason);
         }
         for scheme in SCHEMES {
             if let Some(rules) = root.value(scheme) {
-                let reason = format!("[{scheme}]: a bond's schemes are those of their names");
+                let reason = format!("[{scheme}]: the schemes of a bond have no settings");
                 document.problem(&rules.span(), reason);
             }
         }
@@ -137,7 +137,8 @@ fn read(document: &mut Document<'_>, root: &mut Section<'_, '_>) -> Option<File>
             for key in varied.flat_map(|(_, keys)| *keys) {
                 if let Some(value) = section.value(key) {
                     let reason = format!(
-                        "`{key}` of the cell is what an experiment of kind \"{}\" varies: remove it",
+                        "`{key}` is varied by an experiment of kind \"{}\": remove it from the \
+                         cell",
                         kind.value
                     );
                     document.problem(&value.span(), reason);
@@ -171,7 +172,7 @@ fn read(document: &mut Document<'_>, root: &mut Section<'_, '_>) -> Option<File>
             Kind::Mobility(speeds?)
         }
         other => {
-            let reason = format!("`{other}` is no kind of experiment: write {KINDS}");
+            let reason = format!("`{other}` is not a kind of experiment: write {KINDS}");
             document.problem(&kind.span, reason);
             return None;
         }
@@ -213,7 +214,7 @@ fn read_bond(
         }
     };
     if scenario.wigig_links().count() != 1 {
-        let reason = "scenario: one of its links must have profile = \"mmwave\", and no other";
+        let reason = "scenario: exactly one of its links must have profile = \"mmwave\"";
         document.problem(&path.span, reason);
     }
     Some(File::Bond(Box::new(BondExperiment {
@@ -225,7 +226,7 @@ fn read_bond(
     })))
 }
 
-/// All schemes, if none are named.
+/// The named schemes, or all if none is named.
 fn read_schemes(document: &mut Document<'_>, root: &mut Section<'_, '_>) -> Vec<&'static str> {
     let Some(listed) = root.texts(document, "schemes") else {
         return SCHEMES.to_vec();
@@ -234,12 +235,12 @@ fn read_schemes(document: &mut Document<'_>, root: &mut Section<'_, '_>) -> Vec<
     for At { span, value } in &listed {
         match SCHEMES.into_iter().find(|known| known == value) {
             Some(scheme) if found.contains(&scheme) => {
-                document.problem(span, format!("schemes: `{value}` is there twice"));
+                document.problem(span, format!("schemes: `{value}` appears twice"));
             }
             Some(scheme) => found.push(scheme),
             None => {
                 let known = SCHEMES.join(", ");
-                let reason = format!("`{value}` is no access scheme: there are {known}");
+                let reason = format!("`{value}` is not an access scheme: there are {known}");
                 document.problem(span, reason);
             }
         }
@@ -250,7 +251,7 @@ fn read_schemes(document: &mut Document<'_>, root: &mut Section<'_, '_>) -> Vec<
     found
 }
 
-/// Whole numbers of stations, at least one of them.
+/// Whole numbers of stations, at least one.
 fn read_stations(document: &mut Document<'_>, root: &mut Section<'_, '_>) -> Option<Vec<usize>> {
     let Some(value) = root.value("stations") else {
         root.missing(document, "stations", "stations = [2, 4, 8]");
@@ -272,7 +273,8 @@ mod tests {
 
     use super::*;
 
-    const GOOD: &str = "name = \"j\"\nkind = \"jain\"\nblockage = [0.0, 0.2]\nseeds = 2\nschemes = [\"jpoc\"]\n\
+    const GOOD: &str = "name = \"j\"\nkind = \"jain\"\nblockage = [0.0, 0.2]\nseeds = 2\n\
+                        schemes = [\"jpoc\"]\n\
                         [cell]\nstations = 4\nsectors = [36, 64]\n";
 
     fn parse(text: &str) -> Result<File, Vec<Problem>> {
@@ -280,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_counts_and_the_rest_is_the_thesis() {
+    fn missing_settings_are_those_of_the_thesis() {
         let File::Cells(read) = parse(GOOD).unwrap() else {
             panic!("no cells");
         };
@@ -302,12 +304,12 @@ mod tests {
                 "blockage = [0.0, 0.2]",
                 "stations = [2]",
                 3,
-                "means nothing",
+                "does not apply",
             ),
             ("[0.0, 0.2]", "[]", 3, "list of numbers"),
             ("seeds = 2", "seeds = 0", 4, "from 1 to 10000"),
             ("\"jpoc\"", "\"jpok\"", 5, "there are 80211ad"),
-            ("\"jpoc\"", "\"jpoc\", \"jpoc\"", 5, "there twice"),
+            ("\"jpoc\"", "\"jpoc\", \"jpoc\"", 5, "appears twice"),
             ("stations = 4", "station = 4", 7, "no key 'station'"),
             (
                 "stations = 4",
@@ -315,12 +317,17 @@ mod tests {
                 7,
                 "\"mixed\" or \"open\"",
             ),
-            ("stations = 4", "blockage = 0.1", 7, "is what an experiment"),
+            (
+                "stations = 4",
+                "blockage = 0.1",
+                7,
+                "is varied by an experiment",
+            ),
             (
                 "stations = 4",
                 "blockers_m = -1",
                 7,
-                "is what an experiment",
+                "is varied by an experiment",
             ),
             ("[36, 64]", "[36.5]", 8, "whole numbers"),
             ("stations = 4", "patterns = \"none\"", 7, "cannot read none"),
@@ -332,7 +339,7 @@ mod tests {
         let walks = "name = \"w\"\nkind = \"mobility\"\nspeeds = [1]\n[cell]\n";
         for (cell, line, hint) in [
             ("blockage = 0.1\nblockers_m = 1.0\n", 6, "contradict"),
-            ("speed_mps = 1\n", 5, "is what an experiment"),
+            ("speed_mps = 1\n", 5, "is varied by an experiment"),
         ] {
             let problems = parse(&format!("{walks}{cell}")).unwrap_err();
             let is_it = |p: &Problem| p.line == line && p.reason.contains(hint);
@@ -348,14 +355,14 @@ mod tests {
         let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/mmwave");
         let files = fs::read_dir(directory).unwrap();
         let files = files.map(|entry| entry.unwrap().path());
-        // Beside them are the links of one, a scenario.
+        // The directory also contains a scenario with the links of an experiment.
         let files = files.filter(|file| !file.ends_with("wigig.toml"));
         let read: Vec<_> = files.map(|file| File::load(&file).unwrap()).collect();
         assert!(read.len() >= 6, "{}", read.len());
     }
 
     #[test]
-    fn measured_beams_are_read_and_their_holes_told() {
+    fn measured_beams_are_read_and_gaps_in_them_reported() {
         let directory = tempfile::tempdir().unwrap();
         let text =
             "name = \"s\"\nkind = \"stations\"\nstations = [1]\n[cell]\npatterns = \"p.csv\"\n";
@@ -408,7 +415,9 @@ mod tests {
         assert_eq!(bond.schemes, SCHEMES);
         let problems = parse(&format!("{links}profile = \"lte\"\n")).unwrap_err();
         assert!(
-            problems[0].reason.contains("one of its links must have"),
+            problems[0]
+                .reason
+                .contains("exactly one of its links must have"),
             "{problems:?}"
         );
         assert_eq!(problems[0].line, 3);

@@ -1,4 +1,4 @@
-//! Whether the emulator kept up: how late it was, and how busy.
+//! Whether the emulator kept up: its lateness and CPU utilization.
 
 use std::time::Duration;
 
@@ -6,28 +6,28 @@ use serde::{Deserialize, Serialize};
 
 /// Above this share of a core the emulator may have been the bottleneck.
 const CPU_LIMIT: f64 = 0.95;
-/// Packets this late at the 99th percentile change what TCP sees.
+/// Packets with this lateness at the 99th percentile affect TCP.
 const LATENESS_LIMIT: Duration = Duration::from_millis(2);
-/// More than this share of packets lost in the device's own queue is a loss nobody asked for.
+/// A larger share of packets lost in the device's own queue is an unintended loss.
 const OVERRUN_LIMIT: f64 = 1e-4;
 
-/// The emulator's account of itself over a run.
+/// The emulator's measurement of itself over a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Health {
     /// Packets delivered.
     pub packets: u64,
-    /// Half of the packets were delivered at most so many microseconds after they were due.
+    /// Median delay of deliveries after their due time, in microseconds.
     pub lateness_p50_us: f64,
-    /// 99 % of them were.
+    /// 99th percentile of that delay.
     pub lateness_p99_us: f64,
-    /// CPU time of the emulator's thread, as a share of the time that passed.
+    /// CPU time of the emulator's thread, as a share of the elapsed time.
     pub cpu_share: f64,
     /// Packets that the kernel dropped because the emulator did not read them in time.
     pub overruns: u64,
 }
 
 impl Health {
-    /// Why figures measured meanwhile cannot be trusted; `None` when they can.
+    /// Why figures measured in this time are unreliable; `None` if they are reliable.
     pub fn objection(&self) -> Option<String> {
         if self.cpu_share > CPU_LIMIT {
             return Some(format!(
@@ -38,7 +38,8 @@ impl Health {
         }
         if self.lateness_p99_us > LATENESS_LIMIT.as_secs_f64() * 1e6 {
             return Some(format!(
-                "the emulator delivered 1 % of the packets more than {:.1} ms late (limit {:.1} ms)",
+                "the emulator delivered 1 % of the packets more than {:.1} ms late (limit {:.1} \
+                 ms)",
                 self.lateness_p99_us / 1e3,
                 LATENESS_LIMIT.as_secs_f64() * 1e3
             ));
@@ -94,14 +95,14 @@ impl Histogram {
         }
     }
 
-    /// Counts one.
+    /// Counts a duration.
     pub fn record(&mut self, duration: Duration) {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         self.buckets[bucket(nanos)] += 1;
         self.total += 1;
     }
 
-    /// How many were counted.
+    /// Number of counted durations.
     pub fn total(&self) -> u64 {
         self.total
     }

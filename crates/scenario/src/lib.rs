@@ -1,12 +1,10 @@
-//! Scenarios and their results: what the laboratory measures and the simulator simulates.
+//! Scenarios and their results, for measurements in the laboratory and for simulations.
 //!
-//! - [`scenario`] reads the files under `scenarios/`, [`config`] and [`units`] what stands in them.
+//! - [`scenario`] reads the files under `scenarios/`, [`config`] what stands in them.
 //! - [`experiment`] reads those of experiments with 60 GHz Wi-Fi.
 //! - [`plan`] is what a scenario becomes with a seed, [`model`] its links in the model of `sumlink-link`, [`timeline`] what
 //!   happens to them.
-//! - [`system`] names what is compared, [`session`] the settings that sumlink may have in such a name, [`edge`] the parameters of
-//!   the edge node among it.
-//! - [`unquoted`] explains a frequent mistake in files.
+//! - [`system`] names what is compared, [`edge`] the parameters of the edge node among it.
 //! - [`results`] is what a run leaves behind, [`health`] the emulator's account of itself.
 
 #![forbid(unsafe_code)]
@@ -20,11 +18,8 @@ pub mod model;
 pub mod plan;
 pub mod results;
 pub mod scenario;
-pub mod session;
 pub mod system;
 pub mod timeline;
-pub mod units;
-pub mod unquoted;
 
 /// MTU of the links, in bytes.
 pub const MTU: u32 = 1500;

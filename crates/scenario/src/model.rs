@@ -1,4 +1,4 @@
-//! The network of the link model that a laboratory's description asks for.
+//! Builds the network of the link model from a laboratory's description.
 
 use std::time::Duration;
 
@@ -9,24 +9,24 @@ use crate::error::LinkError;
 use crate::plan::LabConfig;
 use crate::timeline::Action;
 
-/// A network in which nothing has happened yet.
+/// A network in its initial state.
 #[derive(Debug)]
 pub struct Model<P> {
     /// The model of every direction of every link.
     pub network: Network<P>,
     /// Both directions of each link, by [`Direction::index`].
     pub ids: Vec<[LinkId; 2]>,
-    /// Time since the beginning, and what happens then.
+    /// Scheduled actions, with their times since the beginning.
     pub actions: Vec<(Duration, Action)>,
 }
 
-/// Says what of a description cannot be modelled.
+/// Returns the first problem of a description that cannot be modeled.
 pub(crate) fn check(config: &LabConfig) -> Result<(), LinkError> {
     Model::<Vec<u8>>::build(config).map(drop)
 }
 
 impl<P: Packet> Model<P> {
-    /// Builds it, or says what of the description cannot be modelled.
+    /// Builds the network, or returns the first problem of the description.
     pub fn build(config: &LabConfig) -> Result<Self, LinkError> {
         let mut network = Network::new(config.seed);
         let mut ids = Vec::new();
@@ -80,7 +80,7 @@ impl<P: Packet> Model<P> {
                 .interfere(&members, spec.interferer)
                 .map_err(bad("interferer", i))?;
             for (at, interferer) in &spec.changes {
-                // Tried once now, so that nothing can fail later.
+                // Validated here, so that later changes cannot fail.
                 for tried in [*interferer, spec.interferer] {
                     self.network
                         .set_interferer(Duration::ZERO, id, tried)
@@ -119,12 +119,12 @@ impl<P: Packet> Model<P> {
     }
 }
 
-/// The model knows links by number only, each direction for itself.
+/// Replaces the model's link numbers by names; the model numbers each direction separately.
 fn explain(error: ModelError, links: &[LinkSpec]) -> String {
     match error {
         ModelError::InTwoGroups { link, groups } => {
             let name = links.get(link / 2).map_or("?", |spec| spec.name.as_str());
-            format!("link '{name}' is in two {groups}; name it in one of them, once")
+            format!("link '{name}' is in two {groups}; list it once, in one of them")
         }
         error => error.to_string(),
     }
@@ -173,7 +173,7 @@ mod tests {
         twice.groups = vec![group(&["a", "b"]), group(&["b", "a"])];
         assert_eq!(
             reason(&twice),
-            "coupling group 2: link 'b' is in two coupling groups; name it in one of them, once"
+            "coupling group 2: link 'b' is in two coupling groups; list it once, in one of them"
         );
         let mut other = config();
         other.groups = vec![group(&["a", "lte"])];

@@ -1,4 +1,4 @@
-//! What a scenario becomes: links, what they share, and what happens to them.
+//! The laboratory that a scenario describes: links, shared resources, and scheduled changes.
 
 use std::time::Duration;
 
@@ -8,29 +8,29 @@ use crate::config::{
 };
 use crate::error::LinkError;
 use crate::model;
-use crate::units::format_duration;
+use sumlink_settings::units::format_duration;
 
-/// What a laboratory is made of.
+/// The description of a laboratory.
 #[derive(Clone, Debug)]
 pub struct LabConfig {
-    /// The links, 1..=[`MAX_LINKS`](crate::config::MAX_LINKS), each with a name of its own.
+    /// The links, 1..=[`MAX_LINKS`](crate::config::MAX_LINKS), with unique names.
     pub links: Vec<LinkSpec>,
     /// TCP congestion control of every connection in the namespaces.
     pub congestion: String,
     /// Seed of all randomness.
     pub seed: u64,
-    /// Segmentation offload: programs hand over up to 64 KiB at once, which the emulator cuts into packets.
-    /// Carries up to [`MAX_RATE_GSO`](crate::config::MAX_RATE_GSO), but spares programs work that real interfaces
-    /// may not spare them.
+    /// Segmentation offload: programs hand over up to 64 KiB at once, which the emulator segments
+    /// into packets. Allows rates up to [`MAX_RATE_GSO`](crate::config::MAX_RATE_GSO), but saves
+    /// programs work that real interfaces may not save.
     pub gso: bool,
-    /// No emulator: each link is a pair of veth interfaces, as fast as the machine, and cannot be changed. What the
-    /// links' shapes say is not looked at.
+    /// No emulator: each link is a pair of veth interfaces, as fast as the machine, and cannot be
+    /// changed. The links' shapes are ignored.
     pub unshaped: bool,
-    /// What changes by itself, from the beginning of the run on; in any order.
+    /// Scheduled changes since the beginning of the run, in any order.
     pub timeline: Vec<PlannedChange>,
     /// Links that share the air.
     pub groups: Vec<CouplingGroup>,
-    /// Others on the channels of links.
+    /// Interferers on the channels of links.
     pub interferers: Vec<InterfererSpec>,
     /// Links behind one radio.
     pub radios: Vec<RadioSpec>,
@@ -39,7 +39,7 @@ pub struct LabConfig {
 }
 
 impl LabConfig {
-    /// CUBIC, seed 1, packet by packet, nothing that changes by itself, samples of 100 ms.
+    /// CUBIC, seed 1, packet by packet, no scheduled changes, samples of 100 ms.
     pub fn new(links: Vec<LinkSpec>) -> Self {
         Self {
             links,
@@ -55,7 +55,7 @@ impl LabConfig {
         }
     }
 
-    /// The shortest one-way delay that any link ever has, in any direction.
+    /// The shortest one-way delay of any link at any time, in any direction.
     pub fn shortest_delay(&self) -> Duration {
         let shapes = self.links.iter().flat_map(|link| &link.shapes);
         let planned = self.timeline.iter().filter_map(|planned| {
@@ -68,7 +68,7 @@ impl LabConfig {
         delays.min().unwrap_or_default()
     }
 
-    /// Takes so much out of the one-way delay of every link: it lies before all of them.
+    /// Reduces the one-way delay of every link by a part that precedes all links.
     pub fn shorten(&mut self, by: Duration) {
         for shape in self.links.iter_mut().flat_map(|link| &mut link.shapes) {
             shape.delay = shape.delay.saturating_sub(by);
@@ -96,7 +96,7 @@ impl LabConfig {
         model::check(self)
     }
 
-    /// What there is to emulate.
+    /// The part of the description that is emulated.
     pub fn emulated(&self) -> Self {
         if self.unshaped {
             Self {
@@ -108,8 +108,8 @@ impl LabConfig {
         }
     }
 
-    /// What the user should know before the start: that the links together ask for more than the emulator
-    /// carries, in which case [`Health`](crate::health::Health) objects to figures measured at full load.
+    /// A warning if the links together exceed the emulator's capacity, in which case
+    /// [`Health`](crate::health::Health) objects to figures measured at full load.
     pub fn warning(&self) -> Option<String> {
         load_warning(&self.links, self.gso)
     }
@@ -123,7 +123,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn what_lies_before_all_links_is_no_longer_than_the_shortest_ever_is() {
+    fn a_shared_delay_must_not_exceed_the_shortest_delay() {
         let links = ["a:rate=1mbit,delay=20ms", "b:rate=1mbit,delay=30ms"];
         let mut config = LabConfig::new(links.map(|link| link.parse().unwrap()).to_vec());
         assert_eq!(config.shortest_delay(), 20 * MS);

@@ -1,6 +1,7 @@
-//! What a run leaves behind, and a summary over several.
+//! The results of a run, and a summary of several.
 //!
-//! Bytes are bytes of the application's stream (goodput) unless a field says "wire"; rates are bit/s; times are seconds.
+//! Bytes are bytes of the application's stream (goodput) unless a field says "wire"; rates are
+//! bit/s; times are seconds.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +27,7 @@ pub use summary::{
 };
 pub use video::{Frame, Video, watch};
 
-/// The version of these structures; a file with another one is not read.
+/// The version of these structures; files with a different version are rejected.
 pub const SCHEMA: u32 = 1;
 
 /// One system under one scenario with one seed.
@@ -36,78 +37,78 @@ pub struct Run {
     pub schema: u32,
     /// The scenario's name.
     pub scenario: String,
-    /// SHA-256 of the scenario's file, in hexadecimal: a run of another text is not the same scenario.
+    /// SHA-256 of the scenario's file, in hexadecimal: a different text is a different scenario.
     pub scenario_sha256: String,
-    /// Seed of the links' dice.
+    /// Seed of the links' randomness.
     pub seed: u64,
     /// Name of the system, as in the scenario's `systems`.
     pub system: String,
-    /// When it began, in seconds since 1970 (UTC).
+    /// Start time, in seconds since 1970 (UTC).
     pub started_unix_s: u64,
-    /// What it ran on.
+    /// The environment of the run.
     pub environment: Environment,
-    /// How it went.
+    /// The result of the run.
     pub outcome: Outcome,
 }
 
-/// The machine and the versions of everything that takes part.
+/// The machine and the versions of all programs involved.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
     /// Release of the kernel (`uname -r`).
     pub kernel: String,
-    /// Processors that the run may use.
+    /// Number of processors available to the run.
     pub processors: usize,
-    /// Name of the processors, where the kernel tells it.
+    /// Name of the processors, if the kernel reports it.
     #[serde(default)]
     pub processor: String,
     /// Version of sumlink.
     pub sumlink: String,
-    /// The sumlink program that was measured and made the traffic: the first 16 hexadecimal digits of SHA-256 of its file.
-    /// Empty in results of versions that did not note it down.
+    /// The sumlink program that was measured and generated the traffic: the first 16 hexadecimal
+    /// digits of its file's SHA-256. Empty in results of versions that did not record it.
     #[serde(default)]
     pub program: String,
-    /// Versions of the other programs that take part in this run, by name.
+    /// Versions of the other programs in this run, by name.
     pub peers: BTreeMap<String, String>,
-    /// TCP congestion control of everyone.
+    /// TCP congestion control of all systems.
     pub congestion: String,
-    /// Limit of TCP's socket buffers for everyone, in bytes (`tcp_rmem`, `tcp_wmem`).
+    /// Limit of TCP's socket buffers for all systems, in bytes (`tcp_rmem`, `tcp_wmem`).
     pub socket_buffer_max_bytes: u64,
-    /// The run was simulated: it has no kernel, no processors and no date. Not there in measured
+    /// The run was simulated: it has no kernel, no processors and no date. Absent in measured
     /// results.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub simulated: bool,
 }
 
-/// What the environment of a simulated run says in place of the release of a kernel.
+/// The kernel release in the environment of a simulated run.
 pub const SIMULATED: &str = "simulated";
 
 impl Environment {
-    /// Whether the run was simulated, and not measured; also in results without
-    /// [`Environment::simulated`].
+    /// Whether the run was simulated, not measured; works for results without
+    /// [`Environment::simulated`] as well.
     pub fn is_simulated(&self) -> bool {
         self.simulated || self.kernel == SIMULATED
     }
 }
 
-/// How a run went.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Outcome {
-    /// There are figures.
+    /// The run has figures.
     Measured(Box<Measurement>),
-    /// The system is not to be had here.
+    /// The system is not available here.
     Skipped {
-        /// What is missing.
+        /// The missing prerequisite.
         reason: String,
     },
-    /// The emulator was the bottleneck, however often it was tried.
+    /// The emulator was the bottleneck in every attempt.
     Refused {
-        /// What it did not keep up with.
+        /// The limit that was exceeded.
         reason: String,
     },
-    /// The system failed: it did not connect, ended early, or delivered other bytes than were sent.
+    /// The system failed: it did not connect, ended prematurely, or delivered wrong bytes.
     Failed {
-        /// How.
+        /// Description of the failure.
         reason: String,
     },
 }
@@ -121,45 +122,49 @@ pub struct Measurement {
     pub goodput_bps: f64,
     /// Application bytes that arrived in the measured time.
     pub bytes: u64,
-    /// What each flow got: one, or one per direction, or one per link for `alone` and `simultaneous`.
+    /// Figures of each flow: one, or one per direction, or one per link for `alone` and
+    /// `simultaneous`.
     pub flows: Vec<Flow>,
-    /// Objects of a workload of files, in the order in which they were asked for.
+    /// Objects of a workload of files, in the order of their requests.
     pub completions: Vec<Completion>,
-    /// Objects that took longer than the workload allows, or had not arrived at the end; unknown without a limit.
+    /// Objects that took longer than the workload allows, or did not arrive; unknown without a
+    /// limit.
     #[serde(default)]
     pub over_limit: Option<u64>,
-    /// Delay of each message of a constant-bit-rate workload from sending to delivery, or of each answer from its
-    /// question on, in milliseconds.
+    /// Delay of each message of a constant-bit-rate workload from sending to delivery, or of each
+    /// answer since its question, in milliseconds.
     pub message_delays_ms: Vec<f64>,
-    /// Those of flows that were bound to a link, by its name.
+    /// The same for flows bound to a link, by its name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub link_delays_ms: BTreeMap<String, Vec<f64>>,
-    /// Segments that TCP sent again, over all connections of the run; unknown for systems without TCP.
+    /// Segments retransmitted by TCP, over all connections of the run; unknown for systems without
+    /// TCP.
     pub retransmissions: Option<u64>,
-    /// Bytes that the system sent on purpose more than once; unknown for systems that do not tell.
+    /// Bytes of intentional duplicates; unknown for systems that do not report them.
     pub duplicates_bytes: Option<u64>,
-    /// The most bytes that its receivers held at once because earlier ones were missing, of client and server
-    /// together; unknown for systems that do not tell.
+    /// Peak memory of its receivers for out-of-order bytes, client and server together; unknown for
+    /// systems that do not report it.
     #[serde(default)]
     pub reorder_peak_bytes: Option<u64>,
-    /// The most bytes that its sessions held at once, of client and server together: what was written and not yet
-    /// acknowledged, and the pages of what arrived and was not yet read. Only the simulator can tell.
+    /// Peak memory of its sessions, client and server together: unacknowledged data, and pages with
+    /// unread data. Reported by the simulator only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_peak_bytes: Option<u64>,
-    /// The part of the time that a link rested because sumlink's selector said so, at the side for which that is more, by the
-    /// link's name; those that never did are not there. Only the simulator can tell.
+    /// Share of the time for which sumlink's selector kept a link idle, at the side with the larger
+    /// share, by the link's name; links that were never idle are absent. Reported by the simulator
+    /// only.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rested: BTreeMap<String, f64>,
-    /// What arrived of live video; one for each link of `alone`.
+    /// Figures of live video; one for each link of `alone`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub videos: Vec<Video>,
-    /// Digest of everything that happened in a simulation; reality has none.
+    /// Digest of all events of a simulation; absent in measurements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event_log: Option<EventDigest>,
-    /// Goodput of the scenario's rival, in bit/s: no part of any other figure.
+    /// Goodput of the scenario's rival, in bit/s; not included in other figures.
     #[serde(default)]
     pub rival_bps: Option<f64>,
-    /// What each link carried, by the emulator's account (wire bytes).
+    /// Traffic of each link, as counted by the emulator (wire bytes).
     pub links: Vec<LinkSeries>,
     /// Goodput over time, all flows together.
     pub goodput: Series,
@@ -168,28 +173,29 @@ pub struct Measurement {
     /// CPU time of the workload's programs at both ends, in seconds, user and system.
     #[serde(default)]
     pub traffic_cpu_s: Option<f64>,
-    /// The emulator's account of itself.
+    /// The emulator's measurement of itself.
     pub emulator: Health,
-    /// What the machine did; unknown in virtual time, and in results of versions that did not note it down.
+    /// Load of the machine; unknown in virtual time, and in results of versions that did not record
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<Machine>,
-    /// What a reader should know besides: how many subflows joined, what was scaled.
+    /// Remarks, for example how many subflows joined, or the scale.
     pub note: String,
 }
 
-/// What tells whether two simulations had the same events in the same order.
+/// A digest that shows whether two simulations had the same events in the same order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventDigest {
-    /// How many there were.
+    /// Number of events.
     pub entries: u64,
-    /// A hash over all of them with their times, in 16 hexadecimal digits.
+    /// A hash over all events with their times, in 16 hexadecimal digits.
     pub hash: String,
 }
 
 /// One transport connection, or one direction of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Flow {
-    /// The link that it was bound to, if it was.
+    /// The link that it was bound to, if any.
     pub link: Option<String>,
     /// `down` or `up`.
     pub direction: String,
@@ -199,16 +205,17 @@ pub struct Flow {
     pub goodput: Series,
 }
 
-/// One object that was fetched.
+/// One fetched object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Completion {
     /// Its size in bytes.
     pub size_bytes: u64,
-    /// When it was asked for, in seconds since the start of the run.
+    /// Time of the request, in seconds since the start of the run.
     pub start_s: f64,
-    /// How long it took, from the request to the last byte.
+    /// Time from the request to the last byte.
     pub duration_s: f64,
-    /// The link that it was bound to, if it was: the best link alone is what completion times are measured by.
+    /// The link that it was bound to, if any: the best link alone is the reference for completion
+    /// times.
     #[serde(default)]
     pub link: Option<String>,
 }
@@ -222,7 +229,7 @@ pub struct LinkSeries {
     pub direction: String,
     /// Wire bytes delivered in the measured time.
     pub wire_bytes: u64,
-    /// Its part of what all links delivered in this direction, 0..=1.
+    /// Its share of the bytes that all links delivered in this direction, 0..=1.
     pub share: f64,
     /// Packets lost on the link, and dropped by its queue.
     pub lost_packets: u64,
@@ -235,7 +242,7 @@ pub struct LinkSeries {
 /// Equidistant samples of a rate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// When the first interval begins, in seconds since the start of the run (warm-up included).
+    /// Start of the first interval, in seconds since the start of the run (warm-up included).
     pub start_s: f64,
     /// Length of an interval in seconds.
     pub interval_s: f64,
@@ -246,28 +253,29 @@ pub struct Series {
 /// One program of a system.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Process {
-    /// What it is called.
+    /// Name of the program.
     pub name: String,
     /// CPU time in seconds, user and system.
     pub cpu_s: f64,
-    /// Largest resident memory in bytes.
+    /// Peak resident memory in bytes.
     pub peak_memory_bytes: u64,
 }
 
-/// What all processors of the machine did in the measured time; of several phases, in the busiest.
+/// Load of all processors of the machine in the measured time; for several phases, of the busiest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Runs that the laboratory had at once, this one included, at the most and at any time of it. CPU seconds of programs
-    /// are each run's own, whatever this is.
+    /// Peak number of concurrent runs of the laboratory, this one included. CPU seconds of programs
+    /// are always those of a single run.
     pub runs_at_once: usize,
-    /// Share of the processors that these runs used together, with emulators, traffic and interrupts, 0..=1.
+    /// Share of the processors that these runs used together, with emulators, traffic and
+    /// interrupts, 0..=1.
     pub runs_share: f64,
-    /// Share that programs of others used, 0..=1.
+    /// Share that other programs used, 0..=1.
     pub others_share: f64,
 }
 
 impl Machine {
-    /// The busier of two times in every respect.
+    /// The maximum of two loads in every field.
     fn max(self, other: Self) -> Self {
         Self {
             runs_at_once: self.runs_at_once.max(other.runs_at_once),
@@ -278,7 +286,7 @@ impl Machine {
 }
 
 impl Run {
-    /// A run of which nothing is known but this; `seed` is also when it began.
+    /// A run without further data; `seed` also sets the start time.
     pub fn bare(system: &str, seed: u64, outcome: Outcome) -> Self {
         Self {
             schema: SCHEMA,

@@ -1,4 +1,4 @@
-//! What is compared, by name.
+//! The systems under comparison, by name.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use sumlink_engine::{Class, SelectorConfig, scheduler};
 
 use crate::edge::EdgeVariant;
 use crate::scenario::{Scenario, parse_congestion};
-use crate::session::SessionOptions;
+use sumlink_settings::session::SessionOptions;
 
 /// The systems of a scenario that names none.
 pub const DEFAULT: [&str; 4] = ["alone", "simultaneous", "mptcp", "sumlink:fbdt"];
 
-/// Every form of a name, for messages.
+/// All forms of a name, for messages.
 const FORMS: &str = "alone, simultaneous, mptcp, mptcp+tls, \
     sumlink:SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]...[@SELECTOR][+CONGESTION[+CARRIERS]][+early], \
     library:SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]..., aggligator, noq, \
@@ -20,53 +20,53 @@ const FORMS: &str = "alone, simultaneous, mptcp, mptcp+tls, \
 /// A way to carry traffic over several links.
 #[derive(Clone, Debug, PartialEq)]
 pub enum System {
-    /// Each link by itself, one after the other.
+    /// Each link alone, one after the other.
     Alone,
     /// An independent TCP connection on every link, all at once.
     Simultaneous,
-    /// The kernel's MPTCP, perhaps with TLS in the programs.
+    /// The kernel's MPTCP, optionally with TLS in the programs.
     Mptcp {
-        /// With it.
+        /// With TLS.
         tls: bool,
     },
     /// The program of that name.
     Aggligator,
     /// The library of that name.
     Noq,
-    /// sumlink's library in the traffic's programs: a [`Variant`]'s name up to its settings.
+    /// sumlink's library in the traffic programs: a [`Variant`]'s name up to its settings.
     Library(String),
     /// sumlink's daemon.
     Sumlink(Box<Variant>),
-    /// An edge node before the links, which neither end knows of.
+    /// An edge node before the links, transparent to both ends.
     Edge(Box<EdgeVariant>),
 }
 
-/// How sumlink is set up.
+/// Configuration of sumlink.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variant {
     /// Name of the scheduler.
     pub scheduler: String,
-    /// Those of classes with another one.
+    /// Schedulers of individual classes.
     pub class_schedulers: BTreeMap<Class, String>,
-    /// What else is set of its sessions, at both ends.
+    /// Further settings of its sessions, at both ends.
     pub options: SessionOptions,
-    /// Which paths carry what is sent; the scenario's, or the usual, where it is not said.
+    /// The selector of paths; `None` means the scenario's or the default.
     pub selector: Option<SelectorConfig>,
     /// Congestion control of its carriers, instead of the scenario's.
     pub congestion: Option<String>,
-    /// Connections over each link, as `--carriers` takes them: a number from 1 to 8, or `auto`.
+    /// Connections over each link, in the format of `--carriers`: a number from 1 to 8, or `auto`.
     pub carriers: Option<String>,
-    /// No program waits for the server to connect its target, as with `--early always`.
+    /// The proxy answers before the server has connected to the target, as with `--early always`.
     pub early: bool,
 }
 
 impl System {
-    /// The system of that name; the error says what there is.
+    /// The system of that name; the error lists the forms.
     pub fn parse(name: &str) -> Result<Self, String> {
         Self::parse_with(name, &[])
     }
 
-    /// The same, with schedulers of the caller's own beside those of the engine.
+    /// The same, with custom schedulers in addition to those of the engine.
     pub fn parse_with(name: &str, own: &[&str]) -> Result<Self, String> {
         match name {
             "alone" => return Ok(Self::Alone),
@@ -81,7 +81,7 @@ impl System {
             return node.map(|variant| Self::Edge(Box::new(variant)));
         }
         if let Some(variant) = name.strip_prefix("library:") {
-            // All that comes after an option is the daemon's.
+            // Everything after an option is for the daemon.
             if let Some(at) = variant.find(['@', '+']) {
                 let rest = &variant[at..];
                 return Err(format!(
@@ -96,7 +96,7 @@ impl System {
         Variant::parse(variant, own).map(|variant| Self::Sumlink(Box::new(variant)))
     }
 
-    /// As it is run under a scenario, which may name a selector for those that name none.
+    /// The system under a scenario; the scenario's selector applies if the system names none.
     #[must_use]
     pub fn under(mut self, scenario: &Scenario) -> Self {
         if let Self::Sumlink(variant) = &mut self
@@ -107,7 +107,7 @@ impl System {
         self
     }
 
-    /// The name of the same system with a selector, for those that can have one and name none.
+    /// The name of the same system with a selector, for systems that accept one and name none.
     pub fn name_with_selector(name: &str, selector: &SelectorConfig) -> String {
         if !name.starts_with("sumlink:") || name.contains('@') {
             return name.to_owned();
@@ -118,12 +118,12 @@ impl System {
 }
 
 impl Variant {
-    /// `SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]...[@SELECTOR][+CONGESTION[+CARRIERS]][+early]`, with schedulers of the engine's
-    /// or of `own`, and the settings of [`SessionOptions`].
+    /// `SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]...[@SELECTOR][+CONGESTION[+CARRIERS]][+early]`,
+    /// with schedulers of the engine or of `own`, and the settings of [`SessionOptions`].
     ///
     /// # Errors
     ///
-    /// What is wrong, and what there is.
+    /// The problem, and the possible choices.
     pub fn parse(variant: &str, own: &[&str]) -> Result<Self, String> {
         let late = variant.strip_suffix("+early");
         let mut parts = late.unwrap_or(variant).splitn(3, '+');
@@ -164,7 +164,7 @@ impl Variant {
         };
         if let Some(key) = options.unread(of_class).next() {
             return Err(format!(
-                "'{key}' changes nothing: no scheduler of this system reads it"
+                "'{key}' has no effect: no scheduler of this system reads it"
             ));
         }
         Ok(Self {
@@ -178,7 +178,7 @@ impl Variant {
         })
     }
 
-    /// Why it cannot go over so many links; `None` when it can.
+    /// Why it does not support this number of links; `None` if it does.
     pub fn missing(&self, links: usize) -> Option<String> {
         let limits = [&self.scheduler]
             .into_iter()
@@ -207,7 +207,7 @@ pub fn parse_selector(text: &str) -> Result<SelectorConfig, String> {
     parsed.map_err(|error| error.to_string())
 }
 
-/// What `--carriers` takes.
+/// Parses a value of `--carriers`.
 fn parse_carriers(text: &str) -> Result<String, String> {
     let number = text
         .parse()
@@ -216,7 +216,7 @@ fn parse_carriers(text: &str) -> Result<String, String> {
         Ok(text.to_owned())
     } else {
         Err(format!(
-            "'{text}' is no number of carriers: 1 to 8, or auto"
+            "'{text}' is not a number of carriers: 1 to 8, or auto"
         ))
     }
 }
@@ -229,7 +229,7 @@ mod tests {
     use crate::edge::Hosts;
 
     #[test]
-    fn a_selector_is_put_into_the_names_that_can_have_one() {
+    fn a_selector_is_added_to_names_that_support_one() {
         let selector = "base:alpha=0.1".parse().unwrap();
         let named = |name: &str| System::name_with_selector(name, &selector);
         assert_eq!(named("sumlink:fbdt"), "sumlink:fbdt@base:alpha=0.1");
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scenario_names_the_selector_of_those_that_name_none() {
+    fn the_selector_of_a_scenario_applies_to_systems_that_name_none() {
         let text = "name = \"a\"\nduration = \"5s\"\nselector = \"global\"\n\
                     [[link]]\nname = \"wifi\"\nrate = \"1mbit\"\n";
         let scenario = Scenario::parse(std::path::Path::new("s.toml"), text).unwrap();
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scenario_names_the_hosts_of_all_systems_that_do_not() {
+    fn the_hosts_of_a_scenario_apply_to_systems_that_name_none() {
         let text = "name = \"a\"\nduration = \"5s\"\nhosts = \"newreno\"\n\
                     [[link]]\nname = \"wifi\"\nrate = \"1mbit\"\n";
         let read = |text: &str| Scenario::parse(std::path::Path::new("s.toml"), text);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_told_from_mistakes() {
+    fn names_are_parsed_and_errors_reported() {
         for name in DEFAULT {
             assert!(System::parse(name).is_ok(), "{name}");
         }
@@ -318,7 +318,7 @@ mod tests {
         assert_eq!(variant.options.fbdt.coupling, Coupling::Fair);
         assert_eq!(variant.options.fbdt.race[2], 0);
         assert!(error("sumlink:fbdt:alpha=2").contains("alpha: "));
-        assert!(error("sumlink:blest:alpha=1").contains("'alpha' changes nothing"));
+        assert!(error("sumlink:blest:alpha=1").contains("'alpha' has no effect"));
         let small = error("sumlink:fbdt:windows.streaming.least=1B");
         assert!(
             small.starts_with("windows.streaming: a window is from 1 KiB"),

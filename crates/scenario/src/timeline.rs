@@ -1,4 +1,4 @@
-//! Changes that are planned before a run begins.
+//! Changes scheduled before a run begins.
 
 use std::time::Duration;
 
@@ -6,29 +6,29 @@ use sumlink_link::{Interferer, InterfererId};
 
 use crate::config::LinkChange;
 
-/// What can be planned.
+/// A change that can be scheduled.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// A change of the link of that number.
     Link(usize, LinkChange),
-    /// A change of what an interferer does.
+    /// A change of an interferer.
     Interferer(InterfererId, Interferer),
 }
 
-/// Planned changes in the order of their times; those of the same time in the order in which they were
-/// given.
+/// Scheduled changes in the order of their times; those with the same time in the order in which
+/// they were given.
 #[derive(Debug)]
 pub struct Timeline {
-    /// Time since the beginning, and what happens then.
+    /// Time since the beginning, and the change.
     events: Vec<(Duration, Action)>,
-    /// The first one that has not been carried out.
+    /// The first pending change.
     position: usize,
-    /// When the beginning was, by the model's clock; nothing happens before there is one.
+    /// The beginning by the model's clock; nothing is due before it is set.
     zero: Option<Duration>,
 }
 
 impl Timeline {
-    /// In any order.
+    /// Accepts changes in any order.
     pub fn new(mut events: Vec<(Duration, Action)>) -> Self {
         events.sort_by_key(|(at, _)| *at);
         Self {
@@ -38,18 +38,18 @@ impl Timeline {
         }
     }
 
-    /// Counts from `now` on, and from the first event on.
+    /// Sets the beginning to `now`, and restarts with the first change.
     pub fn begin(&mut self, now: Duration) {
         self.zero = Some(now);
         self.position = 0;
     }
 
-    /// The beginning, or the model's own time zero before there was one.
+    /// The beginning, or the model's time zero if it is not set.
     pub fn zero(&self) -> Duration {
         self.zero.unwrap_or_default()
     }
 
-    /// When the next change is planned, by the model's clock.
+    /// Time of the next change, by the model's clock.
     pub fn next(&self) -> Option<Duration> {
         let (at, _) = self.events.get(self.position)?;
         Some(self.zero?.saturating_add(*at))

@@ -57,7 +57,7 @@ const LINUX: [&str; 15] = [
 const MEMORY: u64 = (1 << 30) / 8 * 7 - 2 * 1024 * 2048;
 const STREAM_MEMORY: u64 = 512 << 20;
 
-/// Runs a scenario with a system and a seed, as `sumlink lab run` would, and says how it went.
+/// Runs a scenario with a system and a seed, as `sumlink-lab run` would, and says how it went.
 ///
 /// What the simulator does not have is [`Outcome::Skipped`]; a system that fails is [`Outcome::Failed`]. The same
 /// arguments give the same result to the last bit.

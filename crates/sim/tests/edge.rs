@@ -150,7 +150,7 @@ fn what_cannot_be_is_told() {
     let scenario = scenario(UNEQUAL);
     let far = run(&scenario, "lwip@far=11ms", 1).unwrap().outcome;
     assert!(
-        matches!(far, Outcome::Skipped { ref reason } if reason.contains("far=11ms is more than the shortest link has")),
+        matches!(far, Outcome::Skipped { ref reason } if reason.contains("far=11ms is longer than the shortest link's delay")),
         "{far:?}"
     );
     assert!(

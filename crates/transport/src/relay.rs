@@ -16,9 +16,10 @@ use tracing::debug;
 
 pub use buffered::Buffered;
 
-/// Bytes that may wait unsent in the socket of a program or target (`TCP_NOTSENT_LOWAT`, tcp(7)): a program that does
-/// not read shall not fill the kernel's send buffer, which grows to megabytes.
-const NOTSENT: u32 = 128 * 1024;
+/// Upper limit of the unsent bytes in the socket of a program or target (`TCP_NOTSENT_LOWAT`,
+/// tcp(7)): a program that does not read must not fill the kernel's send buffer, which grows to
+/// megabytes.
+const NOTSENT: u32 = 64 * 1024;
 
 /// When a program or a target that has vanished, or a NAT that has forgotten it, is noticed: after this time of silence the kernel
 /// starts to ask, and gives up after a few minutes.

@@ -1,4 +1,4 @@
-//! What all of sumlink says in the same way. No dependencies, no system calls.
+//! Text helpers shared by all crates. No dependencies, no system calls.
 
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,9 @@
-//! Errors of the system in words for people.
+//! System errors in plain words.
 
 use std::fmt::{self, Display, Write};
 
-/// What an error says, without the numbers that the standard library adds to the system's words
-/// (`No such file or directory (os error 2)`). Every message that shows an error of the system shows it through this.
+/// Displays an error without the numbers that the standard library appends to the system's message
+/// (`No such file or directory (os error 2)`). All messages to users show system errors this way.
 #[derive(Clone, Copy, Debug)]
 pub struct Plain<E>(pub E);
 
@@ -12,7 +12,7 @@ pub fn plain<E: Display>(error: E) -> Plain<E> {
     Plain(error)
 }
 
-/// How the standard library begins what it adds.
+/// Start of the text that the standard library appends.
 const BEGIN: &str = " (os error ";
 
 impl<E: Display> Display for Plain<E> {
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_of_the_system_is_said_without_its_number() {
+    fn a_system_error_is_shown_without_its_number() {
         let error = io::Error::from_raw_os_error(2);
         assert!(error.to_string().contains("(os error 2)"));
         assert_eq!(plain(&error).to_string(), "No such file or directory");
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_stay() {
+    fn other_texts_are_unchanged() {
         for text in [
             "",
             "x (os error",

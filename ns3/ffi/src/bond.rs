@@ -1,4 +1,4 @@
-//! Congestion controls of the flows of one connection, which see each other.
+//! Congestion controls of the flows of one connection, coupled with each other.
 
 use std::ffi::{CStr, c_char};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use sumlink_congestion::{
 
 use crate::refuse;
 
-/// As long as a TCP waits at least before it sends again (RFC 6298, 2.4), which is also what ns-3's does.
+/// The minimum retransmission timeout (RFC 6298, 2.4), which is also ns-3's.
 const RTO_LEAST: Duration = Duration::from_secs(1);
 
-/// The flows of a connection, and what is known of each one's round-trip time.
+/// The flows of a connection, and the round-trip time state of each.
 #[derive(Debug)]
 pub struct Bond {
     controls: Vec<Box<dyn CongestionControl>>,
@@ -20,21 +20,21 @@ pub struct Bond {
     rtts: Vec<Rtt>,
 }
 
-/// An acknowledgement of new data, be it cumulative or selective.
+/// An acknowledgment of new data, cumulative or selective.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SumlinkBondAck {
-    /// When it arrived.
+    /// Arrival time.
     pub now: u64,
-    /// The round-trip time measured with it in nanoseconds; 0: none could be.
+    /// Round-trip time sample in nanoseconds; 0: none.
     pub rtt: u64,
     /// All bytes before this one are acknowledged.
     pub acknowledged: u64,
     /// Position of the next byte to be sent for the first time.
     pub sent: u64,
-    /// How many packets it is the first to acknowledge.
+    /// Packets that this acknowledgment covers first.
     pub acked: u32,
-    /// Packets that were in flight before it.
+    /// Packets in flight before it.
     pub in_flight: u32,
 }
 
@@ -64,7 +64,7 @@ impl Rtt {
 impl Bond {
     fn new(name: &str, flows: u8) -> Result<Self, String> {
         if flows == 0 {
-            return Err("a connection has at least one flow".into());
+            return Err("a connection needs at least one flow".into());
         }
         let one = |_| build(name, &Settings::default()).map_err(|error| error.to_string());
         let controls = (0..flows).map(one).collect::<Result<Vec<_>, _>>()?;
@@ -75,8 +75,9 @@ impl Bond {
         })
     }
 
-    /// Tells one flow, and its siblings of what has become of it. Nothing happens if there is no such flow.
-    fn tell(&mut self, flow: u8, what: impl FnOnce(&mut dyn CongestionControl, &Siblings<'_>)) {
+    /// Applies an event to one flow, and notifies its siblings of its state. An unknown flow is
+    /// ignored.
+    fn notify(&mut self, flow: u8, what: impl FnOnce(&mut dyn CongestionControl, &Siblings<'_>)) {
         let flow = usize::from(flow);
         if let Some(control) = self.controls.get_mut(flow) {
             what(control.as_mut(), &Siblings::of(&self.flows, flow));
@@ -101,18 +102,18 @@ impl Bond {
             sent: ack.sent,
             cwnd_limited: false,
         };
-        self.tell(flow, |control, siblings| {
+        self.notify(flow, |control, siblings| {
             told.cwnd_limited = control.window().limits(ack.in_flight);
             control.on_ack(&told, siblings);
         });
     }
 }
 
-/// So many flows, 1 to 255, with the congestion control of that name, or null; then `error` is given one line that says why, cut
-/// to `room` bytes with its zero byte.
+/// Creates 1 to 255 flows with the named congestion control. Returns null on failure; then `error`
+/// receives a one-line reason, truncated to `room` bytes including the terminating zero.
 ///
 /// # Safety
-/// `name` is null or ends with a zero byte; `error` is null or writable for `room` bytes.
+/// `name` is null or zero-terminated; `error` is null or writable for `room` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_bond_new(
     name: *const c_char,
@@ -121,7 +122,7 @@ pub unsafe extern "C" fn sumlink_bond_new(
     room: usize,
 ) -> *mut Bond {
     let made = if name.is_null() {
-        Err("no congestion control is named".into())
+        Err("no congestion control given".into())
     } else {
         match unsafe { CStr::from_ptr(name) }.to_str() {
             Ok(name) => Bond::new(name, flows),
@@ -137,10 +138,10 @@ pub unsafe extern "C" fn sumlink_bond_new(
     }
 }
 
-/// The flows are no more. Null is nothing.
+/// Frees the flows. Null is ignored.
 ///
 /// # Safety
-/// `bond` is null or of [`sumlink_bond_new`], and is not used again.
+/// `bond` is null or from [`sumlink_bond_new`], and is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_bond_free(bond: *mut Bond) {
     if !bond.is_null() {
@@ -148,10 +149,10 @@ pub unsafe extern "C" fn sumlink_bond_free(bond: *mut Bond) {
     }
 }
 
-/// An acknowledgement of new data has arrived.
+/// Handles an acknowledgment of new data.
 ///
 /// # Safety
-/// `bond` is of [`sumlink_bond_new`]; `ack` is readable.
+/// `bond` is from [`sumlink_bond_new`]; `ack` is readable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_bond_on_ack(
     bond: *mut Bond,
@@ -161,46 +162,47 @@ pub unsafe extern "C" fn sumlink_bond_on_ack(
     unsafe { (*bond).ack(flow, &*ack) };
 }
 
-/// A loss was detected outside of recovery.
+/// Handles a loss detected outside recovery.
 ///
 /// # Safety
-/// `bond` is of [`sumlink_bond_new`].
+/// `bond` is from [`sumlink_bond_new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_bond_on_loss(bond: *mut Bond, flow: u8, now: u64) {
     let now = Duration::from_nanos(now);
-    unsafe { &mut *bond }.tell(flow, |control, siblings| {
+    unsafe { &mut *bond }.notify(flow, |control, siblings| {
         control.on_loss(&Loss { now }, siblings);
     });
 }
 
-/// The retransmission timer has fired; `repeated` is not 0 if nothing was acknowledged since it did so before.
+/// Handles an expiry of the retransmission timer; `repeated` is nonzero if no data was acknowledged
+/// since the previous expiry.
 ///
 /// # Safety
-/// `bond` is of [`sumlink_bond_new`].
+/// `bond` is from [`sumlink_bond_new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_bond_on_rto(bond: *mut Bond, flow: u8, now: u64, repeated: u8) {
     let timeout = Timeout {
         now: Duration::from_nanos(now),
         repeated: repeated != 0,
     };
-    unsafe { &mut *bond }.tell(flow, |control, siblings| control.on_rto(&timeout, siblings));
+    unsafe { &mut *bond }.notify(flow, |control, siblings| control.on_rto(&timeout, siblings));
 }
 
-/// All is acknowledged that had been sent when the loss was detected or the timer fired; before the same acknowledgement's
-/// [`sumlink_bond_on_ack`].
+/// Ends a recovery: all data sent before the loss or the timer's expiry is acknowledged. Call it
+/// before [`sumlink_bond_on_ack`] for the same acknowledgment.
 ///
 /// # Safety
-/// `bond` is of [`sumlink_bond_new`].
+/// `bond` is from [`sumlink_bond_new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_bond_on_recovery_exit(bond: *mut Bond, flow: u8, now: u64) {
     let now = Duration::from_nanos(now);
-    unsafe { &mut *bond }.tell(flow, |control, _| control.on_recovery_exit(now));
+    unsafe { &mut *bond }.notify(flow, |control, _| control.on_recovery_exit(now));
 }
 
-/// Something is sent after nothing was in flight for so many nanoseconds.
+/// Handles the first packet after an idle time in nanoseconds without data in flight.
 ///
 /// # Safety
-/// `bond` is of [`sumlink_bond_new`].
+/// `bond` is from [`sumlink_bond_new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_bond_on_idle_end(
     bond: *mut Bond,
@@ -217,13 +219,13 @@ pub unsafe extern "C" fn sumlink_bond_on_idle_end(
         lasted: Duration::from_nanos(lasted),
         rto: rtt.rto(),
     };
-    bond.tell(flow, |control, _| control.on_idle_end(&idle));
+    bond.notify(flow, |control, _| control.on_idle_end(&idle));
 }
 
-/// The congestion window in packets, the whole part of which may be in flight; 0 if there is no such flow.
+/// The congestion window in packets; its integer part may be in flight. 0 for an unknown flow.
 ///
 /// # Safety
-/// `bond` is of [`sumlink_bond_new`].
+/// `bond` is from [`sumlink_bond_new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_bond_cwnd(bond: *const Bond, flow: u8) -> f64 {
     let bond = unsafe { &*bond };
@@ -231,10 +233,11 @@ pub unsafe extern "C" fn sumlink_bond_cwnd(bond: *const Bond, flow: u8) -> f64 {
     control.map_or(0.0, |control| control.cwnd())
 }
 
-/// The slow start threshold in packets, infinite while nothing has set it (`whitehaul` begins with one); 0 if there is no such flow.
+/// The slow start threshold in packets, infinite until it is set (`whitehaul` starts with a finite
+/// one). 0 for an unknown flow.
 ///
 /// # Safety
-/// `bond` is of [`sumlink_bond_new`].
+/// `bond` is from [`sumlink_bond_new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_bond_ssthresh(bond: *const Bond, flow: u8) -> f64 {
     let bond = unsafe { &*bond };
@@ -245,7 +248,7 @@ pub unsafe extern "C" fn sumlink_bond_ssthresh(bond: *const Bond, flow: u8) -> f
 /// The variation of the round-trip time in nanoseconds; 0 before the first sample.
 ///
 /// # Safety
-/// `bond` is of [`sumlink_bond_new`].
+/// `bond` is from [`sumlink_bond_new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_bond_rttvar(bond: *const Bond, flow: u8) -> u64 {
     let bond = unsafe { &*bond };
@@ -258,7 +261,7 @@ pub unsafe extern "C" fn sumlink_bond_rttvar(bond: *const Bond, flow: u8) -> u64
 /// The smoothed round-trip time in nanoseconds; 0 before the first sample.
 ///
 /// # Safety
-/// `bond` is of [`sumlink_bond_new`].
+/// `bond` is from [`sumlink_bond_new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_bond_srtt(bond: *const Bond, flow: u8) -> u64 {
     let bond = unsafe { &*bond };

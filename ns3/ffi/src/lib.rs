@@ -1,11 +1,13 @@
-//! The edge core of sumlink behind a C ABI, its congestion controls, and the engine's session. `sumlink_edge.h`,
-//! `sumlink_congestion.h` and `sumlink_session.h` declare what is here; a test holds them to these functions.
+//! A C ABI for sumlink's edge core, its congestion controls, and the engine's session.
+//! `sumlink_edge.h`, `sumlink_congestion.h` and `sumlink_session.h` declare the functions; a test
+//! compares them with this code.
 //!
-//! Packets are a pointer and a length and begin with an IP header (a PDCP header in mode `lwa`, behind the links); times are
-//! nanoseconds since an epoch of the caller's, and never go backwards. Handles belong to one thread. The law of the core's use is
-//! that of [`sumlink_edge`]; events are not given out, counters tell of resets.
+//! A packet is a pointer and a length, and begins with an IP header (behind the links in mode
+//! `lwa`, with a PDCP header). Times are nanoseconds since an epoch of the caller's, and never go
+//! backwards. A handle belongs to one thread. The calling rules are those of [`sumlink_edge`];
+//! events are not exported, but counters report resets.
 //!
-//! Nothing unwinds into the caller: a panic in an `extern "C"` function ends the process.
+//! Panics do not unwind into the caller: a panic in an `extern "C"` function aborts the process.
 
 mod bond;
 mod node;
@@ -20,10 +22,10 @@ pub use node::*;
 pub use receiver::*;
 pub use session::*;
 
-/// What a buffer for a packet must hold: the largest IP packet and a PDCP header.
+/// Required size of a packet buffer: the largest IP packet plus a PDCP header.
 pub const SUMLINK_EDGE_PACKET_MAX: usize = 65_535 + 3;
 
-/// What a poll returns that was given a smaller buffer; no packet is taken then.
+/// Result of a poll with a smaller buffer; no packet is taken then.
 pub const SUMLINK_EDGE_TOO_SMALL: usize = usize::MAX;
 
 /// No timer is set.
@@ -44,7 +46,8 @@ unsafe fn bytes<'a>(packet: *const u8, len: usize) -> &'a [u8] {
     unsafe { std::slice::from_raw_parts(packet, len) }
 }
 
-/// Takes a packet only if the buffer holds any: what was taken and does not fit would be lost.
+/// Takes a packet only if the buffer can hold any packet; otherwise one that does not fit would be
+/// lost.
 ///
 /// # Safety
 /// `out` is null or writable for `room` bytes.
@@ -59,7 +62,7 @@ unsafe fn give(out: *mut u8, room: usize, take: impl FnOnce() -> Option<Box<[u8]
     packet.len()
 }
 
-/// One line that says why, cut to `room` bytes with its zero byte.
+/// Writes a one-line reason, truncated to `room` bytes including the terminating zero.
 ///
 /// # Safety
 /// `error` is null or writable for `room` bytes.

@@ -7,7 +7,7 @@ use sumlink_edge::{Config, Edge, LinkId, LinkSettings, Mode, Sack};
 
 use crate::{bytes, give, nanos, refuse};
 
-/// What a node is told. Names are null or end with a zero byte; null means the core's own choice.
+/// Configuration of a node. Names are null or zero-terminated; null selects the core's default.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SumlinkEdgeConfig {
@@ -17,53 +17,53 @@ pub struct SumlinkEdgeConfig {
     pub steering: *const c_char,
     /// `rewrite` (the default) or `strip`.
     pub sack: *const c_char,
-    /// 0: nothing is ever acknowledged in a user's place.
+    /// 0 disables boosting: only the user's own acknowledgments are passed on.
     pub boost: u8,
     /// Links, 1 to 255.
     pub links: u8,
-    /// Packets that may wait before each link, at least 1.
+    /// Capacity of each link's queue in packets, at least 1.
     pub queue: u32,
-    /// Null, or a rate for each link in bytes per second, 0 where it is not known.
+    /// Null, or one rate per link in bytes per second; 0 if unknown.
     pub rates: *const f64,
 }
 
-/// Numbers of a node since its start, those of `Counters` in the core.
+/// Counters since the start, those of `Counters` in the core.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SumlinkEdgeCounters {
-    /// Flows reset from here.
+    /// Flows reset by the node.
     pub resets: u64,
-    /// Packets that could not be read.
+    /// Packets that could not be parsed.
     pub malformed: u64,
     /// Packets for users.
     pub down_packets: u64,
-    /// Of them, those that no queue had room for.
+    /// Of those, packets dropped because no queue had room.
     pub dropped: u64,
-    /// Packets of users.
+    /// Packets from users.
     pub up_packets: u64,
-    /// Duplicate acknowledgements.
+    /// Duplicate acknowledgments.
     pub duplicates: u64,
-    /// Of them, those passed on as acknowledgements of the missing packet.
+    /// Of those, passed on as acknowledgments of the missing packet.
     pub boosted: u64,
-    /// Of them, those held.
+    /// Of those, held.
     pub held: u64,
-    /// Acknowledgements not passed on, as the far end was told the same of late.
+    /// Acknowledgments not passed on because the far end received the same one recently.
     pub unneeded: u64,
-    /// Packets sent again from here because of an acknowledgement.
+    /// Packets that the node sent again because of an acknowledgment.
     pub repaired: u64,
-    /// Packets sent again from here because their link had lost them behind the first hole.
+    /// Packets that the node sent again because their link lost them behind the first hole.
     pub repaired_behind: u64,
-    /// Packets sent again from here because time had passed.
+    /// Packets that the node sent again because of a timer.
     pub repaired_late: u64,
 }
 
-/// What is known of a flow now, symbols as in table I of the paper.
+/// The current state of a flow, with symbols as in table I of the paper.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SumlinkEdgeFlow {
-    /// Bytes from the user's acknowledgement to the highest data that the node has received.
+    /// Bytes from the user's acknowledgment to the highest data that the node has received.
     pub outstanding: u64,
-    /// Bytes that the far end was told of and the user has not acknowledged.
+    /// Bytes acknowledged to the far end that the user has not acknowledged.
     pub owed: u64,
     /// P.
     pub duplicates: u32,
@@ -76,7 +76,7 @@ pub struct SumlinkEdgeFlow {
 }
 
 /// # Safety
-/// `name` is null or ends with a zero byte.
+/// `name` is null or zero-terminated.
 unsafe fn name(name: *const c_char, default: &str) -> Result<&str, String> {
     if name.is_null() {
         return Ok(default);
@@ -87,37 +87,40 @@ unsafe fn name(name: *const c_char, default: &str) -> Result<&str, String> {
 }
 
 /// # Safety
-/// As [`SumlinkEdgeConfig`] says.
-unsafe fn read(told: &SumlinkEdgeConfig) -> Result<Config, String> {
+/// As for [`SumlinkEdgeConfig`].
+unsafe fn read(settings: &SumlinkEdgeConfig) -> Result<Config, String> {
     let mut config = Config::default();
-    let mode = unsafe { name(told.mode, "lwip+visible") }?;
-    config.mode = Mode::named(mode).ok_or_else(|| {
-        format!("no mode is called `{mode}`: there are lwip, lwa and lwip+visible")
-    })?;
-    config.steering = unsafe { name(told.steering, "qdepl") }?.into();
-    config.sack = match unsafe { name(told.sack, "rewrite") }? {
+    let mode = unsafe { name(settings.mode, "lwip+visible") }?;
+    config.mode = Mode::named(mode)
+        .ok_or_else(|| format!("unknown mode `{mode}`; choose lwip, lwa or lwip+visible"))?;
+    config.steering = unsafe { name(settings.steering, "qdepl") }?.into();
+    config.sack = match unsafe { name(settings.sack, "rewrite") }? {
         "rewrite" => Sack::Rewrite,
         "strip" => Sack::Strip,
-        other => return Err(format!("sack is rewrite or strip, not `{other}`")),
+        other => return Err(format!("sack must be rewrite or strip, not `{other}`")),
     };
-    config.visible.boost = told.boost != 0;
-    let rate = |link: u8| match told.rates.is_null() {
+    config.visible.boost = settings.boost != 0;
+    let rate = |link: u8| match settings.rates.is_null() {
         true => None,
-        false => Some(unsafe { *told.rates.add(usize::from(link)) }).filter(|rate| *rate != 0.0),
+        false => {
+            Some(unsafe { *settings.rates.add(usize::from(link)) }).filter(|rate| *rate != 0.0)
+        }
     };
-    config.links = (0..told.links)
+    config.links = (0..settings.links)
         .map(|link| LinkSettings {
-            queue: usize::try_from(told.queue).unwrap_or(usize::MAX),
+            queue: usize::try_from(settings.queue).unwrap_or(usize::MAX),
             rate: rate(link),
         })
         .collect();
     Ok(config)
 }
 
-/// A node, or null; then `error` is given one line that says why, cut to `room` bytes with its zero byte.
+/// Creates a node. Returns null on failure; then `error` receives a one-line reason, truncated to
+/// `room` bytes including the terminating zero.
 ///
 /// # Safety
-/// `config` is readable, its names are as it says and its rates as many as its links; `error` is null or writable for `room` bytes.
+/// `config` is readable, its names are null or zero-terminated, and it has one rate per link;
+/// `error` is null or writable for `room` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_edge_new(
     config: *const SumlinkEdgeConfig,
@@ -125,7 +128,7 @@ pub unsafe extern "C" fn sumlink_edge_new(
     room: usize,
 ) -> *mut Edge {
     let made = match unsafe { config.as_ref() } {
-        Some(told) => unsafe { read(told) }
+        Some(settings) => unsafe { read(settings) }
             .and_then(|config| Edge::new(config).map_err(|error| error.to_string())),
         None => Err("no configuration".into()),
     };
@@ -138,10 +141,10 @@ pub unsafe extern "C" fn sumlink_edge_new(
     }
 }
 
-/// The node is no more. Null is nothing.
+/// Frees the node. Null is ignored.
 ///
 /// # Safety
-/// `edge` is null or of [`sumlink_edge_new`], and is not used again.
+/// `edge` is null or from [`sumlink_edge_new`], and is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_edge_free(edge: *mut Edge) {
     if !edge.is_null() {
@@ -149,10 +152,10 @@ pub unsafe extern "C" fn sumlink_edge_free(edge: *mut Edge) {
     }
 }
 
-/// A packet for a user has come from the far side.
+/// Handles a packet for a user from the far side.
 ///
 /// # Safety
-/// `edge` is of [`sumlink_edge_new`]; `packet` is readable for `len` bytes.
+/// `edge` is from [`sumlink_edge_new`]; `packet` is readable for `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_edge_handle_far(
     edge: *mut Edge,
@@ -168,7 +171,7 @@ pub unsafe extern "C" fn sumlink_edge_handle_far(
     while edge.poll_event().is_some() {}
 }
 
-/// A packet of a user has come over a link.
+/// Handles a packet from a user, received over a link.
 ///
 /// # Safety
 /// As for [`sumlink_edge_handle_far`].
@@ -187,11 +190,12 @@ pub unsafe extern "C" fn sumlink_edge_handle_user(
     while edge.poll_event().is_some() {}
 }
 
-/// The link can take a packet: the next one for it. Its length; 0 if there is none (or no such link),
-/// [`crate::SUMLINK_EDGE_TOO_SMALL`] if `out` is smaller than [`crate::SUMLINK_EDGE_PACKET_MAX`].
+/// Takes the next packet for a link that can take one. Returns its length; 0 if there is none (or
+/// no such link), [`crate::SUMLINK_EDGE_TOO_SMALL`] if `out` is smaller than
+/// [`crate::SUMLINK_EDGE_PACKET_MAX`].
 ///
 /// # Safety
-/// `edge` is of [`sumlink_edge_new`]; `out` is writable for `room` bytes.
+/// `edge` is from [`sumlink_edge_new`]; `out` is writable for `room` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_edge_poll_link(
     edge: *mut Edge,
@@ -208,7 +212,7 @@ pub unsafe extern "C" fn sumlink_edge_poll_link(
     unsafe { give(out, room, take) }
 }
 
-/// The next packet for the far side; returns what [`sumlink_edge_poll_link`] does.
+/// Takes the next packet for the far side; returns the same values as [`sumlink_edge_poll_link`].
 ///
 /// # Safety
 /// As for [`sumlink_edge_poll_link`].
@@ -225,16 +229,16 @@ pub unsafe extern "C" fn sumlink_edge_poll_far(
 /// When to call [`sumlink_edge_handle_timeout`], or [`crate::SUMLINK_EDGE_NEVER`].
 ///
 /// # Safety
-/// `edge` is of [`sumlink_edge_new`].
+/// `edge` is from [`sumlink_edge_new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_edge_poll_timeout(edge: *const Edge) -> u64 {
     nanos(unsafe { &*edge }.poll_timeout())
 }
 
-/// The timer has fired; too early it does nothing.
+/// Handles the timer; a call that comes too early does nothing.
 ///
 /// # Safety
-/// `edge` is of [`sumlink_edge_new`].
+/// `edge` is from [`sumlink_edge_new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_edge_handle_timeout(edge: *mut Edge, now: u64) {
     let edge = unsafe { &mut *edge };
@@ -242,10 +246,10 @@ pub unsafe extern "C" fn sumlink_edge_handle_timeout(edge: *mut Edge, now: u64) 
     while edge.poll_event().is_some() {}
 }
 
-/// Packets that wait for a link; 0 if there is no such link.
+/// Number of packets queued for a link; 0 for an unknown link.
 ///
 /// # Safety
-/// `edge` is of [`sumlink_edge_new`].
+/// `edge` is from [`sumlink_edge_new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_edge_link_queue(edge: *const Edge, link: u8) -> usize {
     unsafe { &*edge }
@@ -253,10 +257,10 @@ pub unsafe extern "C" fn sumlink_edge_link_queue(edge: *const Edge, link: u8) ->
         .map_or(0, |queue| queue.len())
 }
 
-/// The rate of a link as the node has measured it, in bytes per second; 0 before there is one.
+/// The measured rate of a link in bytes per second; 0 before the first measurement.
 ///
 /// # Safety
-/// `edge` is of [`sumlink_edge_new`].
+/// `edge` is from [`sumlink_edge_new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_edge_link_rate(edge: *const Edge, link: u8) -> f64 {
     unsafe { &*edge }
@@ -265,10 +269,10 @@ pub unsafe extern "C" fn sumlink_edge_link_rate(edge: *const Edge, link: u8) -> 
         .unwrap_or(0.0)
 }
 
-/// What was counted since the start.
+/// Reads the counters.
 ///
 /// # Safety
-/// `edge` is of [`sumlink_edge_new`], `out` is writable.
+/// `edge` is from [`sumlink_edge_new`], `out` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_edge_counters(edge: *const Edge, out: *mut SumlinkEdgeCounters) {
     let counters = unsafe { &*edge }.counters();
@@ -289,10 +293,11 @@ pub unsafe extern "C" fn sumlink_edge_counters(edge: *const Edge, out: *mut Suml
     unsafe { out.write(counters) };
 }
 
-/// The flow with the user's port `port`, that used last where several have it: 1, or 0 if there is none.
+/// Reads the state of the flow with the user's port `port`, the most recently used one if there are
+/// several. Returns 1, or 0 if there is none.
 ///
 /// # Safety
-/// `edge` is of [`sumlink_edge_new`], `out` is writable.
+/// `edge` is from [`sumlink_edge_new`], `out` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_edge_flow(
     edge: *const Edge,

@@ -6,7 +6,7 @@ use sumlink_edge::lwa::{Reorder, ReorderConfig};
 
 use crate::{bytes, give, nanos};
 
-/// A receiver that waits so many nanoseconds for a gap, sequence numbers of 18 bits.
+/// Creates a receiver with 18-bit sequence numbers that waits `timer` nanoseconds for a gap.
 #[unsafe(no_mangle)]
 pub extern "C" fn sumlink_reorder_new(timer: u64) -> *mut Reorder {
     Box::into_raw(Box::new(Reorder::new(ReorderConfig {
@@ -15,10 +15,10 @@ pub extern "C" fn sumlink_reorder_new(timer: u64) -> *mut Reorder {
     })))
 }
 
-/// The receiver is no more. Null is nothing.
+/// Frees the receiver. Null is ignored.
 ///
 /// # Safety
-/// `reorder` is null or of [`sumlink_reorder_new`], and is not used again.
+/// `reorder` is null or from [`sumlink_reorder_new`], and is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_reorder_free(reorder: *mut Reorder) {
     if !reorder.is_null() {
@@ -26,10 +26,10 @@ pub unsafe extern "C" fn sumlink_reorder_free(reorder: *mut Reorder) {
     }
 }
 
-/// A PDCP data PDU has come out of a link.
+/// Handles a PDCP data PDU received over a link.
 ///
 /// # Safety
-/// `reorder` is of [`sumlink_reorder_new`]; `pdu` is readable for `len` bytes.
+/// `reorder` is from [`sumlink_reorder_new`]; `pdu` is readable for `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_reorder_handle(
     reorder: *mut Reorder,
@@ -41,10 +41,10 @@ pub unsafe extern "C" fn sumlink_reorder_handle(
     unsafe { &mut *reorder }.handle_pdu(pdu, Duration::from_nanos(now));
 }
 
-/// The next packet in order; returns what [`crate::sumlink_edge_poll_link`] does.
+/// Takes the next packet in order; returns the same values as [`crate::sumlink_edge_poll_link`].
 ///
 /// # Safety
-/// `reorder` is of [`sumlink_reorder_new`]; `out` is writable for `room` bytes.
+/// `reorder` is from [`sumlink_reorder_new`]; `out` is writable for `room` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_reorder_poll(
     reorder: *mut Reorder,
@@ -58,16 +58,16 @@ pub unsafe extern "C" fn sumlink_reorder_poll(
 /// When to call [`sumlink_reorder_handle_timeout`], or [`crate::SUMLINK_EDGE_NEVER`].
 ///
 /// # Safety
-/// `reorder` is of [`sumlink_reorder_new`].
+/// `reorder` is from [`sumlink_reorder_new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_reorder_poll_timeout(reorder: *const Reorder) -> u64 {
     nanos(unsafe { &*reorder }.poll_timeout())
 }
 
-/// The timer has fired.
+/// Handles the timer.
 ///
 /// # Safety
-/// `reorder` is of [`sumlink_reorder_new`].
+/// `reorder` is from [`sumlink_reorder_new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_reorder_handle_timeout(reorder: *mut Reorder, now: u64) {
     unsafe { &mut *reorder }.handle_timeout(Duration::from_nanos(now));

@@ -1,4 +1,4 @@
-//! One end of a bond: the engine's session with one stream, for whoever has carriers.
+//! One end of a bond: the engine's session with one stream. The caller provides the carriers.
 
 use std::ffi::{CStr, c_char};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use sumlink_engine::{
 
 use crate::{bytes, nanos, refuse};
 
-/// The most bytes that are read at once.
+/// Most bytes read at once.
 const READ_MOST: usize = 1 << 20;
 
-/// A session, its stream, and what it gave out last.
+/// A session, its stream, and the last output.
 #[derive(Debug)]
 pub struct End {
     session: Session,
@@ -23,8 +23,8 @@ pub struct End {
     out: Vec<u8>,
 }
 
-/// What the caller's TCP knows of a path, as Linux has it in TCP_INFO; see [`PathSample`]. Times are nanoseconds, everything
-/// else bytes, but for segments and flags.
+/// State of a path's TCP connection, as in Linux's TCP_INFO; see [`PathSample`]. Times are in
+/// nanoseconds; all other values are in bytes, except segments and flags.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SumlinkSessionSample {
@@ -32,7 +32,7 @@ pub struct SumlinkSessionSample {
     pub srtt: u64,
     /// Its variation.
     pub rttvar: u64,
-    /// The least one; 0 while unknown.
+    /// Minimum round-trip time; 0 if unknown.
     pub min_rtt: u64,
     /// Congestion window.
     pub cwnd: u64,
@@ -40,27 +40,27 @@ pub struct SumlinkSessionSample {
     pub ssthresh: u64,
     /// Sent and not acknowledged.
     pub in_flight: u64,
-    /// Given to the socket and not sent.
+    /// Written to the socket and not sent.
     pub unsent: u64,
     /// Bytes per second; 0 before the first measurement.
     pub delivery_rate: u64,
     /// Segments sent.
     pub segments: u64,
-    /// Segments of them that had been sent before.
+    /// Of those, segments sent again.
     pub retransmitted: u64,
-    /// Segments that the peer's TCP has.
+    /// Segments delivered to the peer's TCP.
     pub delivered: u64,
-    /// Bytes that have come.
+    /// Bytes received.
     pub received: u64,
-    /// Largest segment.
+    /// Maximum segment size.
     pub mss: u32,
-    /// 0: nothing is suspicious; 1: something is being repaired; 2: the retransmission timer has fired.
+    /// 0: no loss suspected; 1: losses are being repaired; 2: the retransmission timer has fired.
     pub loss: u8,
-    /// Whether the socket takes nothing now.
+    /// Whether the socket is full.
     pub full: u8,
 }
 
-/// What was counted since the beginning.
+/// Counters since the start.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SumlinkSessionCounters {
@@ -70,9 +70,9 @@ pub struct SumlinkSessionCounters {
     pub read: u64,
     /// Bytes sent more than once.
     pub duplicates_sent: u64,
-    /// The most bytes that have waited behind a gap.
+    /// Most bytes stored behind a gap.
     pub reorder_peak: u64,
-    /// Paths that deliver now.
+    /// Paths that are currently active.
     pub active_paths: u64,
 }
 
@@ -119,7 +119,7 @@ impl End {
         })
     }
 
-    /// The first part of the engine's law.
+    /// The first part of the engine's calling rules.
     fn settle(&mut self, now: Duration) {
         while let Some(event) = self.session.poll_event() {
             match event {
@@ -131,7 +131,7 @@ impl End {
             }
         }
         if self.opens && self.stream.is_none() {
-            // There is no credit for it before the peer has been heard.
+            // The stream has no credit before the peer's first frame arrives.
             self.stream = self.session.open_stream(b"", None, now).ok();
         }
     }
@@ -141,12 +141,13 @@ fn at(now: u64) -> Duration {
     Duration::from_nanos(now)
 }
 
-/// A session without paths whose scheduler has that name, or null; then `error` is given one line that says why, cut to `room`
-/// bytes with its zero byte. With `opens` other than 0 this end opens the stream, which it does as soon as the peer lets it; the other
-/// end must not.
+/// Creates a session without paths, with the named scheduler. Returns null on failure; then `error`
+/// receives a one-line reason, truncated to `room` bytes including the terminating zero. With a
+/// nonzero `opens`, this end opens the stream as soon as the peer permits it; the other end must
+/// not.
 ///
 /// # Safety
-/// `scheduler` is null or ends with a zero byte; `error` is null or writable for `room` bytes.
+/// `scheduler` is null or zero-terminated; `error` is null or writable for `room` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_session_new(
     scheduler: *const c_char,
@@ -156,7 +157,7 @@ pub unsafe extern "C" fn sumlink_session_new(
     room: usize,
 ) -> *mut End {
     let made = if scheduler.is_null() {
-        Err("no scheduler is named".into())
+        Err("no scheduler given".into())
     } else {
         match unsafe { CStr::from_ptr(scheduler) }.to_str() {
             Ok(name) => End::new(name, opens != 0, at(now)),
@@ -172,10 +173,10 @@ pub unsafe extern "C" fn sumlink_session_new(
     }
 }
 
-/// The session is no more. Null is nothing.
+/// Frees the session. Null is ignored.
 ///
 /// # Safety
-/// `end` is null or of [`sumlink_session_new`], and is not used again.
+/// `end` is null or from [`sumlink_session_new`], and is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_session_free(end: *mut End) {
     if !end.is_null() {
@@ -183,10 +184,10 @@ pub unsafe extern "C" fn sumlink_session_free(end: *mut End) {
     }
 }
 
-/// A carrier can take bytes both ways; both ends give the path the same number.
+/// Adds a path whose carrier works in both directions; both ends use the same number.
 ///
 /// # Safety
-/// `end` is of [`sumlink_session_new`].
+/// `end` is from [`sumlink_session_new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_session_path_up(end: *mut End, path: u32, now: u64) {
     let end = unsafe { &mut *end };
@@ -195,10 +196,10 @@ pub unsafe extern "C" fn sumlink_session_path_up(end: *mut End, path: u32, now: 
     end.settle(at(now));
 }
 
-/// A carrier has ended: what was on it goes over the others.
+/// Removes the path of a carrier that has ended; its unacknowledged data is sent over other paths.
 ///
 /// # Safety
-/// `end` is of [`sumlink_session_new`].
+/// `end` is from [`sumlink_session_new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_session_path_down(end: *mut End, path: u32, now: u64) {
     let end = unsafe { &mut *end };
@@ -206,10 +207,10 @@ pub unsafe extern "C" fn sumlink_session_path_down(end: *mut End, path: u32, now
     end.settle(at(now));
 }
 
-/// New measurements of a path's carrier.
+/// Updates the measurements of a path's carrier.
 ///
 /// # Safety
-/// `end` is of [`sumlink_session_new`]; `sample` is readable.
+/// `end` is from [`sumlink_session_new`]; `sample` is readable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_session_path_sample(
     end: *mut End,
@@ -221,11 +222,12 @@ pub unsafe extern "C" fn sumlink_session_path_sample(
     end.session.path_stats(PathId(path), sample.into(), at(now));
 }
 
-/// What the path sends next, about `budget` bytes, or null if that is nothing; readable for `len` bytes until the next call with this
-/// session. The carrier delivers them in order, or the path is taken down.
+/// The next bytes for a path, about `budget`, or null if there are none; readable for `len` bytes
+/// until the next call with this session. The carrier must deliver them in order, or the path must
+/// be removed.
 ///
 /// # Safety
-/// `end` is of [`sumlink_session_new`]; `len` is writable.
+/// `end` is from [`sumlink_session_new`]; `len` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_session_poll_transmit(
     end: *mut End,
@@ -246,10 +248,11 @@ pub unsafe extern "C" fn sumlink_session_poll_transmit(
     }
 }
 
-/// Bytes have come over a path, in the order in which they were sent. 1; 0 if they are none of a session, which has ended then.
+/// Handles bytes received over a path, in sending order. Returns 1, or 0 if they are invalid, which
+/// ends the session.
 ///
 /// # Safety
-/// `end` is of [`sumlink_session_new`]; `data` is null or readable for `len` bytes.
+/// `end` is from [`sumlink_session_new`]; `data` is null or readable for `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_session_handle_frames(
     end: *mut End,
@@ -264,19 +267,20 @@ pub unsafe extern "C" fn sumlink_session_handle_frames(
     u8::from(taken.is_ok() && !end.is_closed)
 }
 
-/// When [`sumlink_session_handle_timeout`] is to be called, or [`SUMLINK_EDGE_NEVER`](crate::SUMLINK_EDGE_NEVER).
+/// When to call [`sumlink_session_handle_timeout`], or
+/// [`SUMLINK_EDGE_NEVER`](crate::SUMLINK_EDGE_NEVER).
 ///
 /// # Safety
-/// `end` is of [`sumlink_session_new`].
+/// `end` is from [`sumlink_session_new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_session_poll_timeout(end: *const End) -> u64 {
     nanos(unsafe { &*end }.session.poll_timeout())
 }
 
-/// Does what is due.
+/// Handles the timers that are due.
 ///
 /// # Safety
-/// `end` is of [`sumlink_session_new`].
+/// `end` is from [`sumlink_session_new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_session_handle_timeout(end: *mut End, now: u64) {
     let end = unsafe { &mut *end };
@@ -284,10 +288,11 @@ pub unsafe extern "C" fn sumlink_session_handle_timeout(end: *mut End, now: u64)
     end.settle(at(now));
 }
 
-/// Writes to the stream; how many bytes were taken, 0 while there is no room or no stream.
+/// Writes to the stream. Returns the number of bytes accepted; 0 while there is no room or no
+/// stream.
 ///
 /// # Safety
-/// `end` is of [`sumlink_session_new`]; `data` is null or readable for `len` bytes.
+/// `end` is from [`sumlink_session_new`]; `data` is null or readable for `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_session_write(
     end: *mut End,
@@ -302,10 +307,11 @@ pub unsafe extern "C" fn sumlink_session_write(
     end.session.write(stream, data, at(now)).unwrap_or(0)
 }
 
-/// What of the stream has come in order, or null if that is nothing; readable for `len` bytes until the next call with this session.
+/// Reads in-order bytes of the stream, or returns null if there are none; readable for `len` bytes
+/// until the next call with this session.
 ///
 /// # Safety
-/// `end` is of [`sumlink_session_new`]; `len` is writable.
+/// `end` is from [`sumlink_session_new`]; `len` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_session_read(
     end: *mut End,
@@ -315,7 +321,7 @@ pub unsafe extern "C" fn sumlink_session_read(
     let end = unsafe { &mut *end };
     end.out.clear();
     if let Some(stream) = end.stream {
-        // A stream that is gone has nothing to read.
+        // A stream that has ended has no data.
         let _ = end.session.read(stream, READ_MOST, &mut end.out, at(now));
         end.settle(at(now));
     }
@@ -326,10 +332,10 @@ pub unsafe extern "C" fn sumlink_session_read(
     }
 }
 
-/// What was counted.
+/// Reads the counters.
 ///
 /// # Safety
-/// `end` is of [`sumlink_session_new`]; `counters` is writable.
+/// `end` is from [`sumlink_session_new`]; `counters` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sumlink_session_counters(
     end: *const End,

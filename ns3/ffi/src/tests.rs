@@ -3,13 +3,13 @@ use std::ptr;
 
 use super::*;
 
-/// A UDP packet of 192.0.2.1 for 10.0.0.2.
+/// A UDP packet from 192.0.2.1 to 10.0.0.2.
 const PACKET: [u8; 29] = [
     0x45, 0, 0, 29, 0, 0, 0, 0, 64, 17, 0xb0, 0xcd, 192, 0, 2, 1, 10, 0, 0, 2, 0, 53, 0xc3, 0x50,
     0, 9, 0, 0, b'x',
 ];
 
-fn told(mode: &CStr, steering: &CStr, queue: u32) -> SumlinkEdgeConfig {
+fn settings(mode: &CStr, steering: &CStr, queue: u32) -> SumlinkEdgeConfig {
     SumlinkEdgeConfig {
         mode: mode.as_ptr(),
         steering: steering.as_ptr(),
@@ -33,7 +33,7 @@ fn refusal(config: &SumlinkEdgeConfig) -> String {
 
 #[test]
 fn packets_are_spread_and_the_full_queue_drops() {
-    let config = told(c"lwip", c"roundrobin", 1);
+    let config = settings(c"lwip", c"roundrobin", 1);
     let mut room = vec![0; SUMLINK_EDGE_PACKET_MAX];
     unsafe {
         let edge = sumlink_edge_new(&config, ptr::null_mut(), 0);
@@ -64,7 +64,7 @@ fn packets_are_spread_and_the_full_queue_drops() {
 
 #[test]
 fn what_users_send_goes_to_the_far_side_and_what_nobody_can_read_is_counted() {
-    let config = told(c"lwip+visible", c"qdepl", 40);
+    let config = settings(c"lwip+visible", c"qdepl", 40);
     let mut room = vec![0; SUMLINK_EDGE_PACKET_MAX];
     unsafe {
         let edge = sumlink_edge_new(&config, ptr::null_mut(), 0);
@@ -84,7 +84,7 @@ fn what_users_send_goes_to_the_far_side_and_what_nobody_can_read_is_counted() {
 
 #[test]
 fn a_receiver_puts_in_order_what_a_node_has_numbered() {
-    let config = told(c"lwa", c"roundrobin", 40);
+    let config = settings(c"lwa", c"roundrobin", 40);
     let mut room = vec![0; SUMLINK_EDGE_PACKET_MAX];
     unsafe {
         let edge = sumlink_edge_new(&config, ptr::null_mut(), 0);
@@ -120,32 +120,33 @@ fn a_receiver_puts_in_order_what_a_node_has_numbered() {
 }
 
 #[test]
-fn what_is_wrong_is_said_in_a_line() {
+fn errors_are_one_line() {
     let unknown = CString::new("mptcp").unwrap();
     assert_eq!(
-        refusal(&told(&unknown, c"qdepl", 40)),
-        "no mode is called `mptcp`: there are lwip, lwa and lwip+visible"
+        refusal(&settings(&unknown, c"qdepl", 40)),
+        "unknown mode `mptcp`; choose lwip, lwa or lwip+visible"
     );
-    let steering = refusal(&told(c"lwip", c"best", 40));
+    let steering = refusal(&settings(c"lwip", c"best", 40));
     assert!(
-        steering.starts_with("no steering is called `best`"),
+        steering.starts_with("unknown steering `best`"),
         "{steering}"
     );
-    let queue = refusal(&told(c"lwip", c"qdepl", 0));
+    let queue = refusal(&settings(c"lwip", c"qdepl", 0));
     assert!(
-        queue.starts_with("link 0 has a queue for no packet"),
+        queue.starts_with("link 0 has a queue of 0 packets"),
         "{queue}"
     );
-    let mut config = told(c"lwip", c"qdepl", 40);
+    let mut config = settings(c"lwip", c"qdepl", 40);
     config.rates = [0.0, -1.0].as_ptr();
-    assert!(refusal(&config).starts_with("link 1 has a rate"));
+    assert!(refusal(&config).starts_with("the rate of link 1"));
     let mut short = [0x7f; 8];
     let none = unsafe { sumlink_edge_new(ptr::null(), short.as_mut_ptr(), short.len()) };
     assert!(none.is_null());
     assert_eq!(unsafe { CStr::from_ptr(short.as_ptr()) }, c"no conf");
 }
 
-/// Functions with the number of their parameters, and fields in order, of the headers and of the code.
+/// Compares the headers with the code: functions with their number of parameters, and fields in
+/// order.
 #[test]
 fn the_headers_declare_what_is_here() {
     let header = concat!(
@@ -189,7 +190,7 @@ fn the_headers_declare_what_is_here() {
     assert_eq!(of_header, of_code);
 }
 
-/// The name and the number of parameters of the function whose parentheses come first.
+/// Name and number of parameters of the function whose parentheses come first.
 fn function(text: &str) -> Option<(String, usize)> {
     let (before, after) = text.split_once('(')?;
     let name = before.rsplit([' ', '*', '\n']).next()?;

@@ -14,7 +14,7 @@ fn bond(name: &str, flows: u8) -> *mut Bond {
     made
 }
 
-/// One packet is acknowledged, a window's worth being in flight.
+/// Acknowledges one packet, with a window's worth in flight.
 fn ack(bond: *mut Bond, flow: u8, now: u64, rtt: u64) {
     let told = SumlinkBondAck {
         now,
@@ -41,11 +41,11 @@ fn what_cannot_be_built_is_refused_with_a_reason() {
     assert!(refusal(Some(c"tahoe"), 2).contains("tahoe"));
     assert_eq!(
         refusal(Some(c"lia"), 0),
-        "a connection has at least one flow"
+        "a connection needs at least one flow"
     );
-    assert_eq!(refusal(None, 2), "no congestion control is named");
+    assert_eq!(refusal(None, 2), "no congestion control given");
     assert_eq!(refusal(Some(c"\xff"), 2), "a name is not UTF-8");
-    // cut, and ended by a zero byte
+    // Truncated, with a terminating zero.
     assert_eq!(
         refusal(Some(&CString::new("x".repeat(200)).unwrap()), 1).len(),
         59
@@ -60,7 +60,7 @@ fn every_control_grows_halves_and_begins_anew() {
         unsafe {
             let first = sumlink_bond_cwnd(bond, 0);
             let threshold = sumlink_bond_ssthresh(bond, 0);
-            // WhiteHaul is told where its slow start ends; nothing has set the others'
+            // WhiteHaul starts with a finite threshold; the others start without one.
             assert_eq!(threshold.is_finite(), name == "whitehaul", "{name}");
             for at in 1..=8 {
                 ack(bond, 0, at * 20 * MS, 20 * MS);
@@ -83,7 +83,8 @@ fn every_control_grows_halves_and_begins_anew() {
 
 #[test]
 fn siblings_see_each_other_if_the_control_is_coupled() {
-    // how much one flow's window grows beyond its threshold, with a sibling that has a large window or that has not
+    // Growth of one flow's window beyond its threshold, with a sibling whose window is large or
+    // small.
     let growth = |name, sibling: u64| unsafe {
         let bond = bond(name, 2);
         for at in 1..=sibling {
@@ -111,9 +112,9 @@ fn round_trip_times_are_smoothed_and_idle_windows_decay() {
         assert_eq!(sumlink_bond_srtt(bond, 0), 0);
         ack(bond, 0, 100 * MS, 80 * MS);
         ack(bond, 0, 200 * MS, 160 * MS);
-        // seven parts of 80 and one of 160
+        // 7/8 of 80 plus 1/8 of 160.
         assert_eq!(sumlink_bond_srtt(bond, 0), 90 * MS);
-        // three parts of 40 and one of the difference to 80
+        // 3/4 of 40 plus 1/4 of the difference to 80.
         assert_eq!(sumlink_bond_rttvar(bond, 0), 50 * MS);
         ack(bond, 0, 300 * MS, 0);
         assert_eq!(sumlink_bond_srtt(bond, 0), 90 * MS);

@@ -8,7 +8,7 @@ use crate::*;
 const MS: u64 = 1_000_000;
 const PATHS: u32 = 2;
 
-/// Both ends, the one that opens the stream first, with two paths of one round-trip time.
+/// Both ends, the one that opens the stream first, with two paths of equal round-trip time.
 fn pair(scheduler: &str) -> [*mut End; 2] {
     let name = CString::new(scheduler).unwrap();
     [1, 0].map(|opens| unsafe {
@@ -37,7 +37,7 @@ fn sample(end: *mut End) {
     }
 }
 
-/// Takes what there is over the paths, and gives it to the peer; what each has carried.
+/// Moves bytes between the ends over all paths; returns the bytes that each path carried.
 fn exchange(ends: [*mut End; 2], now: u64) -> [usize; PATHS as usize] {
     let mut carried = [0; PATHS as usize];
     for (from, to) in [(ends[0], ends[1]), (ends[1], ends[0])] {
@@ -111,7 +111,7 @@ fn a_path_that_ends_leaves_what_was_on_it_to_the_other() {
     let written = unsafe { sumlink_session_write(ends[0], data.as_ptr(), data.len(), MS) };
     assert_eq!(written, data.len());
     let mut len = 0;
-    // It is given bytes, which arrive nowhere.
+    // Bytes are given to the path and lost.
     let lost = unsafe { sumlink_session_poll_transmit(ends[0], 1, 10_000, MS, &mut len) };
     assert!(!lost.is_null() && len > 5_000);
     for end in ends {
@@ -136,7 +136,7 @@ fn what_makes_no_session_is_refused_with_a_reason_and_garbage_ends_it() {
         said.to_str().unwrap().to_owned()
     };
     assert!(refusal(c"best".as_ptr()).contains("best"));
-    assert_eq!(refusal(ptr::null()), "no scheduler is named");
+    assert_eq!(refusal(ptr::null()), "no scheduler given");
     assert_eq!(refusal(c"\xff".as_ptr()), "a name is not UTF-8");
     unsafe { sumlink_session_free(ptr::null_mut()) };
 

@@ -1,7 +1,7 @@
 //! `sumlink cc list`.
 
+use crate::kernel::{Missing, probe};
 use serde_json::json;
-use sumlink_kernel::{Missing, probe};
 
 use super::{Found, ListArgs, State, all};
 use crate::exit::CliError;

@@ -1,8 +1,8 @@
 //! `sumlink cc load` and `sumlink cc unload`.
 
+use crate::kernel::{Error, Pins, TWINS, Twin, loaded};
 use serde_json::json;
 use sumlink_congestion::Settings;
-use sumlink_kernel::{Error, Pins, TWINS, Twin, loaded};
 
 use super::{LoadArgs, UnloadArgs};
 use crate::exit::CliError;

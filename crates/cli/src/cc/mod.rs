@@ -1,20 +1,18 @@
-//! `sumlink cc`: the congestion controls of this system and ours, and what windows do.
+//! `sumlink cc`: the congestion controls of this system and ours.
 
 mod info;
 mod list;
 mod load;
-mod trace;
 
 use std::fs;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use sumlink_congestion::{ALGORITHMS, Info, entry};
-use sumlink_kernel::{Pins, TWINS, Twin, loaded};
 
 use crate::config::closest;
 use crate::exit::CliError;
-use trace::TraceArgs;
+use crate::kernel::{Pins, TWINS, Twin, loaded};
 
 /// What `sumlink cc` can do.
 #[derive(Debug, Subcommand)]
@@ -27,8 +25,6 @@ pub(crate) enum CcCommand {
     Unload(UnloadArgs),
     /// Say where a congestion control comes from, and what can be set on it
     Info(InfoArgs),
-    /// Record what the windows of TCP connections do, for every acknowledgement that arrives
-    Trace(TraceArgs),
 }
 
 impl CcCommand {
@@ -38,7 +34,6 @@ impl CcCommand {
             Self::Load(args) => args.json,
             Self::Unload(args) => args.json,
             Self::Info(args) => args.json,
-            Self::Trace(args) => args.json,
         }
     }
 }
@@ -114,7 +109,6 @@ pub(crate) fn run(command: CcCommand) -> Result<(), CliError> {
         CcCommand::Load(args) => load::load(&args),
         CcCommand::Unload(args) => load::unload(&args),
         CcCommand::Info(args) => info::run(&args),
-        CcCommand::Trace(args) => crate::block_on(trace::run(args)),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use serde::de::DeserializeOwned;
-use sumlink_scenario::unquoted;
+use sumlink_settings::unquoted;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 

@@ -23,9 +23,13 @@ use sumlink_transport::config::Carriers;
 use sumlink_transport::links::is_pattern;
 use sumlink_util::plain;
 
-pub(crate) use plan::{ClientPlan, Plan, Planned, ServerPlan, check, parse_server};
-use read::{Read, read};
-pub(crate) use settings::{ClientSettings, EdgeSettings, ServerSettings};
+pub(crate) use plan::{ClientPlan, Plan, ServerPlan, check, parse_server};
+pub use plan::{Findings, Planned};
+pub use raw::Field;
+use read::read;
+pub use read::{Read, Reader, read_with};
+pub use settings::Lines;
+pub(crate) use settings::{ClientSettings, ServerSettings};
 
 use crate::exit::Exit;
 
@@ -36,8 +40,6 @@ pub(crate) enum File {
     Client(Box<ClientSettings>),
     /// A server's.
     Server(Box<ServerSettings>),
-    /// An edge node's.
-    Edge(Box<EdgeSettings>),
 }
 
 impl File {
@@ -46,7 +48,6 @@ impl File {
         match self {
             Self::Client(_) => "client",
             Self::Server(_) => "server",
-            Self::Edge(_) => "edge",
         }
     }
 }
@@ -54,7 +55,7 @@ impl File {
 /// Why a configuration file cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub(crate) enum ConfigError {
+pub enum ConfigError {
     /// The user's or the system's: the file cannot be read at all.
     #[error("{}: cannot read the configuration file: {reason}; check its path and owner", file.display(), reason = plain(.reason))]
     Unreadable {
@@ -71,12 +72,12 @@ pub(crate) enum ConfigError {
         /// What is wrong, by ascending line; never empty.
         problems: Vec<Problem>,
     },
-    /// The user's: a file for another verb.
-    #[error("{}: this is {} {is}'s configuration; start it with `sumlink {is} --config`", file.display(), if *is == "edge" { "an" } else { "a" })]
+    /// The user's: a file for another verb or program.
+    #[error("{}: this is {}", file.display(), role_advice(is))]
     OtherRole {
         /// The file.
         file: PathBuf,
-        /// The role it is made for.
+        /// The role it is made for: `client`, `server` or `edge`.
         is: &'static str,
     },
     /// The user's: the file asks for something that this machine does not have.
@@ -91,21 +92,22 @@ pub(crate) enum ConfigError {
 
 /// One thing that is wrong in a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub(crate) struct Problem {
+pub struct Problem {
     /// Line, counted from 1; 0 where it is about the command line.
-    pub(crate) line: usize,
+    pub line: usize,
     /// Column in characters, counted from 1, of a mistake in the syntax.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) column: Option<usize>,
+    pub column: Option<usize>,
     /// What is wrong and what to do.
-    pub(crate) reason: String,
+    pub reason: String,
     /// Whether the file that it names is wrong, rather than the configuration itself.
     #[serde(skip)]
-    pub(crate) about_key_file: bool,
+    pub about_key_file: bool,
 }
 
 impl Problem {
-    pub(crate) fn new(line: usize, reason: impl std::fmt::Display) -> Self {
+    /// A problem on this line.
+    pub fn new(line: usize, reason: impl std::fmt::Display) -> Self {
         Self {
             line,
             column: None,
@@ -115,7 +117,7 @@ impl Problem {
     }
 
     /// What is wrong, with the column where it is known.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         match self.column {
             None => self.reason.clone(),
             Some(column) => format!("column {column}: {}", self.reason),
@@ -136,7 +138,7 @@ pub(crate) fn read_settings(file: &Path) -> Result<File, ConfigError> {
 
 impl ConfigError {
     /// A file with these mistakes, in any order.
-    fn wrong(file: &Path, mut problems: Vec<Problem>) -> Self {
+    pub fn wrong(file: &Path, mut problems: Vec<Problem>) -> Self {
         problems.sort_by_key(|problem| problem.line);
         Self::Wrong {
             file: file.to_owned(),
@@ -145,11 +147,21 @@ impl ConfigError {
     }
 
     /// The exit code: that of a key file when nothing but key files is wrong.
-    pub(crate) fn exit(&self) -> Exit {
+    pub fn exit(&self) -> Exit {
         match self {
             Self::Wrong { problems, .. } if problems.iter().all(|p| p.about_key_file) => Exit::Key,
             _ => Exit::Config,
         }
+    }
+}
+
+/// What a configuration is, and how its program is started with it.
+fn role_advice(role: &str) -> String {
+    match role {
+        "edge" => "an edge node's configuration; start it with `sumlink-edge run --config`, or \
+                   check it with `sumlink-edge check`"
+            .to_owned(),
+        role => format!("a {role}'s configuration; start it with `sumlink {role} --config`"),
     }
 }
 
@@ -169,12 +181,12 @@ fn summary(file: &Path, problems: &[Problem]) -> String {
 }
 
 /// An entry for the programs of this machine: a port alone is on 127.0.0.1.
-pub(crate) fn parse_entry(text: &str) -> Result<SocketAddr, AddressError> {
+pub fn parse_entry(text: &str) -> Result<SocketAddr, AddressError> {
     parse_listen(text, Bare::Loopback)
 }
 
 /// A port for everybody: a port alone is on all addresses.
-pub(crate) fn parse_public(text: &str) -> Result<SocketAddr, AddressError> {
+pub fn parse_public(text: &str) -> Result<SocketAddr, AddressError> {
     parse_listen(text, Bare::All)
 }
 
@@ -191,7 +203,7 @@ pub(crate) fn parse_scheduler(name: &str) -> Result<String, String> {
 }
 
 /// A selector with its parameters: `base:alpha=0.1`.
-pub(crate) fn parse_selector(text: &str) -> Result<SelectorConfig, String> {
+pub fn parse_selector(text: &str) -> Result<SelectorConfig, String> {
     let error = match text.parse::<SelectorConfig>() {
         Ok(config) => return Ok(config),
         Err(error) => error.to_string(),
@@ -275,7 +287,7 @@ pub(crate) fn parse_link(name: &str) -> Result<String, String> {
 }
 
 /// The name of one interface, and no pattern.
-pub(crate) fn parse_interface(name: &str) -> Result<String, String> {
+pub fn parse_interface(name: &str) -> Result<String, String> {
     if is_pattern(name) {
         return Err(format!("`{name}` stands for many interfaces: name one"));
     }
@@ -283,10 +295,7 @@ pub(crate) fn parse_interface(name: &str) -> Result<String, String> {
 }
 
 /// The candidate that a mistyped word most likely stands for.
-pub(crate) fn closest<'a>(
-    word: &str,
-    candidates: impl Iterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub fn closest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let distance = |c: &'a str| (strsim::damerau_levenshtein(word, c), c);
     let (edits, best) = candidates.map(distance).min_by_key(|(edits, _)| *edits)?;
     (edits <= 1 + word.chars().count() / 4).then_some(best)
@@ -320,27 +329,6 @@ mod tests {
         ] {
             assert!(parse_link(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn what_an_edge_node_can_be_told_of_flows_reaches_it() {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("x.toml");
-        let text = "role = \"node\"\n[[link]]\nname = \"a\"\nlocal = \"10.77.1.1:7400\"\nremote = \"10.77.1.2:7400\"\n\
-                    [flows]\nmost = 7\nkept_per_flow = \"128KiB\"\nkept = \"256KiB\"\nidle = \"5s\"\n\
-                    idle_half_open = \"6s\"\norphaned = \"7s\"\n";
-        std::fs::write(&file, text).unwrap();
-        let File::Edge(settings) = read_settings(&file).unwrap() else {
-            unreachable!("it has a `role`");
-        };
-        let core = settings.node.core;
-        assert_eq!(
-            (core.flows, core.kept_per_flow, core.kept),
-            (7, 128 << 10, 256 << 10)
-        );
-        let times = [core.idle, core.idle_half_open, core.orphaned];
-        assert_eq!(times.map(|time| time.as_secs()), [5, 6, 7]);
-        assert_eq!(core.links.len(), 1);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Flags over file over defaults: the finished configuration of a client, a server or an edge node.
+//! Flags over file over defaults: the finished configuration of a client or a server.
 //!
 //! `sumlink check` and the start of a program come through the same functions, so that neither accepts what the other
 //! one refuses. Only what changes the machine is left to the start: ports, devices, congestion controls in the kernel.
@@ -16,13 +16,13 @@ use sumlink_transport::egress::EgressPolicy;
 use sumlink_transport::{ConnectError, Early, Target};
 
 use super::read::{Read, read};
-use super::settings::{ClientSettings, EdgeSettings, ServerSettings};
+use super::settings::{ClientSettings, ServerSettings};
 use super::{ConfigError, File, Problem, memory};
-use crate::args::{ClientArgs, CommonArgs, EdgeArgs, ServerArgs};
+use crate::args::{ClientArgs, CommonArgs, ServerArgs};
 use crate::congestion::Controls;
 use crate::exit::CliError;
 use entries::Entry;
-use findings::Findings;
+pub use findings::Findings;
 
 /// What a configuration is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,6 @@ pub(crate) struct ServerPlan {
 pub(crate) enum Plan {
     Client(Box<ClientPlan>),
     Server(Box<ServerPlan>),
-    Edge(Box<EdgeSettings>),
 }
 
 impl Plan {
@@ -70,21 +69,22 @@ impl Plan {
         match self {
             Self::Client(_) => "client",
             Self::Server(_) => "server",
-            Self::Edge(_) => "edge",
         }
     }
 }
 
 /// A configuration, or why there is none; and what is questionable about it in either case.
 #[derive(Debug)]
-pub(crate) struct Planned<T> {
-    pub(crate) plan: Result<T, CliError>,
+pub struct Planned<T> {
+    /// The configuration, or the failure.
+    pub plan: Result<T, CliError>,
     /// By ascending line; line 0 is the command line.
-    pub(crate) warnings: Vec<Problem>,
+    pub warnings: Vec<Problem>,
 }
 
 impl<T> Planned<T> {
-    fn map<U>(self, convert: impl FnOnce(T) -> U) -> Planned<U> {
+    /// The same with the configuration converted.
+    pub fn map<U>(self, convert: impl FnOnce(T) -> U) -> Planned<U> {
         Planned {
             plan: self.plan.map(convert),
             warnings: self.warnings,
@@ -92,7 +92,11 @@ impl<T> Planned<T> {
     }
 
     /// The configuration for a start; its warnings go to the log.
-    fn logged(self, file: Option<&Path>) -> Result<T, CliError> {
+    ///
+    /// # Errors
+    ///
+    /// Why there is no configuration.
+    pub fn logged(self, file: Option<&Path>) -> Result<T, CliError> {
         for Problem { line, reason, .. } in &self.warnings {
             match (file, line) {
                 (Some(file), 1..) => tracing::warn!("{}:{line}: {reason}", file.display()),
@@ -129,9 +133,6 @@ pub(crate) fn check(file: &Path) -> Result<Planned<Plan>, CliError> {
                 ..ServerArgs::default()
             };
             server(*settings, problems, args, Purpose::Check).map(|plan| Plan::Server(plan.into()))
-        }
-        Some(File::Edge(settings)) => {
-            edge(*settings, problems, file, None).map(|plan| Plan::Edge(plan.into()))
         }
     })
 }
@@ -178,14 +179,6 @@ impl ServerPlan {
             Some(path) => settings_of!(path, Server),
         };
         server(settings, problems, args, Purpose::Start).logged(file.as_deref())
-    }
-}
-
-impl EdgeSettings {
-    /// What the file says, with the control socket of the flags.
-    pub(crate) fn start(args: &EdgeArgs) -> Result<Self, CliError> {
-        let (settings, problems) = settings_of!(&args.config, Edge);
-        edge(settings, problems, &args.config, args.control.clone()).logged(Some(&args.config))
     }
 }
 
@@ -361,18 +354,6 @@ fn server(
         rules: rules_count,
         control,
     }))
-}
-
-fn edge(
-    mut file: EdgeSettings,
-    problems: Vec<Problem>,
-    path: &Path,
-    control: Option<PathBuf>,
-) -> Planned<EdgeSettings> {
-    let lines = std::mem::take(&mut file.lines);
-    let mut found = Findings::new(Some(path), lines, problems);
-    file.control = found.control(control, file.control);
-    found.finish(Some(file))
 }
 
 /// Forwards, and who said them.

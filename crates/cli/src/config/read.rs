@@ -1,6 +1,5 @@
 //! From a file's text to settings, or to everything that is wrong with it.
 
-mod edge;
 mod ends;
 mod links;
 mod session;
@@ -18,19 +17,33 @@ use super::{ConfigError, File, Problem};
 
 /// What a file says, as far as it could be understood, and what is wrong with its text.
 #[derive(Debug)]
-pub(crate) struct Read {
+pub struct Read<T> {
     /// The settings without what is wrong; `None` where not even the role is clear.
-    pub(crate) file: Option<File>,
+    pub file: Option<T>,
     /// Problems in the order of discovery.
-    pub(crate) problems: Vec<Problem>,
+    pub problems: Vec<Problem>,
 }
 
-/// Reads a client's, a server's or an edge node's file; its keys tell which it is.
+/// Reads a client's or a server's file; its keys say which it is.
 ///
 /// # Errors
 ///
-/// [`ConfigError::Unreadable`] only: what is wrong in the text is in [`Read::problems`].
-pub(crate) fn read(file: &Path) -> Result<Read, ConfigError> {
+/// [`ConfigError::Unreadable`], or an edge node's file: what is wrong in the text is in
+/// [`Read::problems`].
+pub(super) fn read(file: &Path) -> Result<Read<File>, ConfigError> {
+    read_with(file, |reader| reader.read())
+}
+
+/// Reads a file by the function that knows its keys, unless the text is no TOML.
+///
+/// # Errors
+///
+/// [`ConfigError::Unreadable`], or what the function returns: what is wrong in the text is in
+/// [`Read::problems`].
+pub fn read_with<T>(
+    file: &Path,
+    read: impl FnOnce(&mut Reader<'_>) -> Result<Option<T>, ConfigError>,
+) -> Result<Read<T>, ConfigError> {
     let text = std::fs::read_to_string(file).map_err(|reason| ConfigError::Unreadable {
         file: file.to_owned(),
         reason,
@@ -44,7 +57,7 @@ pub(crate) fn read(file: &Path) -> Result<Read, ConfigError> {
     };
     // Complaints about what follows a mistake in the syntax are wrong more often than not.
     let read = match mistakes.is_empty() {
-        true => reader.read(),
+        true => read(&mut reader)?,
         false => {
             reader.tell(mistakes);
             None
@@ -56,7 +69,9 @@ pub(crate) fn read(file: &Path) -> Result<Read, ConfigError> {
     })
 }
 
-struct Reader<'a> {
+/// A file's text while it is read, and what was found to be wrong so far.
+#[derive(Debug)]
+pub struct Reader<'a> {
     text: &'a str,
     file: &'a Path,
     document: Document<'a>,
@@ -65,14 +80,14 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn read(&mut self) -> Option<File> {
-        let has = |keys: &[&str]| keys.iter().any(|key| self.document.has(key));
+    fn read(&mut self) -> Result<Option<File>, ConfigError> {
+        let has = |keys: &[&str]| keys.iter().any(|key| self.has(key));
         if has(&raw::EDGE_KEYS) && !has(&["server", "listen"]) {
-            return Some(File::Edge(Box::new(self.edge()?)));
+            return Err(self.is_for("edge"));
         }
-        match (has(&raw::CLIENT_KEYS), has(&raw::SERVER_KEYS)) {
-            (true, false) => Some(File::Client(Box::new(self.client()?))),
-            (false, true) => Some(File::Server(Box::new(self.server()?))),
+        Ok(match (has(&raw::CLIENT_KEYS), has(&raw::SERVER_KEYS)) {
+            (true, false) => self.client().map(|client| File::Client(Box::new(client))),
+            (false, true) => self.server().map(|server| File::Server(Box::new(server))),
             (true, true) => {
                 let key = |keys: &[&'static str]| {
                     keys.iter()
@@ -89,23 +104,34 @@ impl Reader<'_> {
             (false, false) => {
                 self.problem(
                     0..0,
-                    "neither `server` (a client's file) nor `listen` (a server's) nor `role` (an edge node's)",
+                    "neither `server` (a client's file) nor `listen` (a server's)",
                 );
                 // A mistyped one may be the reason.
-                let known = [
-                    &raw::CLIENT_KEYS[..],
-                    &raw::SERVER_KEYS,
-                    &raw::COMMON_KEYS,
-                    &raw::EDGE_KEYS,
-                ];
+                let known = [&raw::CLIENT_KEYS[..], &raw::SERVER_KEYS, &raw::COMMON_KEYS];
                 self.tell(self.document.unknown_keys(&known.concat()));
                 None
             }
-        }
+        })
+    }
+
+    /// Whether the file has this key at its top, with a right value or a wrong one.
+    pub fn has(&self, key: &str) -> bool {
+        self.document.has(key)
+    }
+
+    /// Whether nothing was found to be wrong so far.
+    pub fn is_sound(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    /// The file is one for this role, which is another than the reader's.
+    pub fn is_for(&self, is: &'static str) -> ConfigError {
+        let file = self.file.to_owned();
+        ConfigError::OtherRole { file, is }
     }
 
     /// The file in the shape of `T`; what does not fit is told of.
-    fn shape<T: serde::de::DeserializeOwned>(&mut self) -> Option<T> {
+    pub fn shape<T: serde::de::DeserializeOwned>(&mut self) -> Option<T> {
         let (shape, mistakes) = self.document.shape();
         self.tell(mistakes);
         shape
@@ -126,7 +152,8 @@ impl Reader<'_> {
         }
     }
 
-    fn parse<T, U, E: Display>(
+    /// A value by this function; what is wrong with it is told at its place.
+    pub fn parse<T, U, E: Display>(
         &mut self,
         field: Field<T>,
         parse: impl FnOnce(&T) -> Result<U, E>,
@@ -137,7 +164,8 @@ impl Reader<'_> {
             .ok()
     }
 
-    fn parse_all<T, U, E: Display>(
+    /// The values of a list by this function, without those that are wrong.
+    pub fn parse_all<T, U, E: Display>(
         &mut self,
         fields: Vec<Spanned<T>>,
         mut parse: impl FnMut(&T) -> Result<U, E>,
@@ -159,12 +187,12 @@ impl Reader<'_> {
     }
 
     /// A path in the file is relative to the file, wherever the program was started.
-    fn beside(&self, path: &Path) -> PathBuf {
+    pub fn beside(&self, path: &Path) -> PathBuf {
         self.file.parent().unwrap_or(Path::new("")).join(path)
     }
 
     /// Where the keys are, and the blocks and elements that may be wrong only together with others.
-    fn lines(&self, links: Vec<usize>, forwards: Vec<usize>) -> Lines {
+    pub fn lines(&self, links: Vec<usize>, forwards: Vec<usize>) -> Lines {
         let keys = self.document.keys().iter();
         Lines {
             keys: keys
@@ -181,7 +209,8 @@ impl Reader<'_> {
         1 + before.matches('\n').count()
     }
 
-    fn problem(&mut self, span: Range<usize>, reason: impl Display) {
+    /// Something is wrong at this place in the text, in bytes.
+    pub fn problem(&mut self, span: Range<usize>, reason: impl Display) {
         self.problems.push(Problem::new(self.line(&span), reason));
     }
 }

@@ -5,10 +5,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sumlink_edge_node::NodeConfig;
 use sumlink_engine::SelectorConfig;
-use sumlink_lab::session::SessionOptions;
 use sumlink_proxy::{ClassRule, Forward};
+use sumlink_settings::session::SessionOptions;
 use sumlink_transport::config::{
     AuthorizedClient, Carriers, ClientLimits, HalfOpenLimits, LinkConfig, SessionConfig,
 };
@@ -57,30 +56,20 @@ pub(crate) struct ServerSettings {
     pub(crate) lines: Lines,
 }
 
-/// What an edge node is told.
-#[derive(Debug)]
-pub(crate) struct EdgeSettings {
-    pub(crate) node: NodeConfig,
-    pub(crate) control: Option<PathBuf>,
-    /// Where metrics are told.
-    pub(crate) metrics: Option<SocketAddr>,
-    pub(crate) lines: Lines,
-}
-
 /// The lines of what a file says, for mistakes that show only when all of it is put together.
 #[derive(Debug, Default)]
-pub(crate) struct Lines {
+pub struct Lines {
     /// Of the keys at the top of the file, with right values or wrong ones.
-    pub(crate) keys: BTreeMap<String, usize>,
+    pub keys: BTreeMap<String, usize>,
     /// Of the links, in the order of the settings.
-    pub(crate) links: Vec<usize>,
+    pub links: Vec<usize>,
     /// Of the forwards, in the order of the settings.
-    pub(crate) forwards: Vec<usize>,
+    pub forwards: Vec<usize>,
 }
 
 impl Lines {
     /// The line of a key, or the first one where it is not there.
-    pub(crate) fn of(&self, key: &str) -> usize {
+    pub fn of(&self, key: &str) -> usize {
         self.keys.get(key).copied().unwrap_or(1)
     }
 }

@@ -27,22 +27,22 @@ pub(crate) enum Request {
 /// What is to become of a link's policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct LinkChange {
+pub struct LinkChange {
     /// The whole new one; without it what the configuration says counts again.
-    pub(crate) policy: Option<LinkPolicy>,
+    pub policy: Option<LinkPolicy>,
     /// Whether it outlives the client.
     #[serde(default)]
-    pub(crate) keep: bool,
+    pub keep: bool,
 }
 
 /// What a link of an edge node is given at the most.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct LinkRate {
+pub struct LinkRate {
     /// The link.
-    pub(crate) name: String,
+    pub name: String,
     /// Bits per second of UDP packets with their IP headers; 0: it waits; nothing: what its socket takes.
-    pub(crate) rate_bps: Option<u64>,
+    pub rate_bps: Option<u64>,
 }
 
 impl Request {

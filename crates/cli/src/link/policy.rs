@@ -1,16 +1,16 @@
 //! Shows and changes the policy of a link, over the control socket of the client that runs.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
-use sumlink_lab::units;
+use sumlink_settings::units;
 use sumlink_transport::policy::{
     Beyond, Direction, Source, parse_beyond, parse_direction, parse_priority,
 };
 use sumlink_transport::{LinkPolicy, LinkReport, Priority};
 
-use crate::control::{self, LinkChange, LinkRate};
+use crate::control::{self, LinkChange};
 use crate::exit::CliError;
 use crate::find_socket;
 use crate::output::{print, print_json};
@@ -22,7 +22,7 @@ pub(crate) struct PolicyArgs {
     /// The link.
     #[arg(value_name = "NAME")]
     name: String,
-    /// The control socket of the running client or edge node; without it that of the service that runs.
+    /// The control socket of the running client; without it that of the service that runs.
     #[arg(long, value_name = "SOCKET")]
     control: Option<PathBuf>,
     /// When the link gets work: primary, secondary (while the primary ones have too much to do), backup (while no other
@@ -68,12 +68,6 @@ pub(crate) struct PolicyArgs {
     /// Keep the policy as it is then over restarts of the client, which needs its --state.
     #[arg(long)]
     keep: bool,
-    /// At an edge node: what the link carries from now on, such as 25mbit; 0 and it waits; none: what its socket takes.
-    #[arg(long, value_name = "RATE|none", value_parser = rate_or_none, conflicts_with_all = [
-        "priority", "metered", "direction", "send_limit", "receive_limit", "max_added_latency", "cap_day", "cap_month",
-        "reset_day", "beyond", "label", "keep", "reset",
-    ])]
-    rate: Option<Bound<u64>>,
     /// Print JSON.
     #[arg(long)]
     pub(super) json: bool,
@@ -85,10 +79,7 @@ struct Bound<T>(Option<T>);
 
 /// Runs the verb.
 pub(super) fn run(args: &PolicyArgs) -> Result<(), CliError> {
-    let socket = find_socket::socket(args.control.as_deref())?.path;
-    if let Some(Bound(rate)) = args.rate {
-        return set_rate(args, &socket, rate);
-    }
+    let socket = find_socket::socket(args.control.as_deref(), find_socket::SOCKETS)?.path;
     let shown = control::link(&socket, &args.name, None)?;
     let policy = args.changed(&shown.policy);
     let change = if args.reset {
@@ -109,19 +100,6 @@ pub(super) fn run(args: &PolicyArgs) -> Result<(), CliError> {
     match args.json {
         true => print_json(&report),
         false => print(&render(&report)),
-    }
-}
-
-fn set_rate(args: &PolicyArgs, socket: &Path, rate_bps: Option<u64>) -> Result<(), CliError> {
-    let name = args.name.clone();
-    let set = control::set_rate(socket, LinkRate { name, rate_bps })?;
-    if args.json {
-        return print_json(&set);
-    }
-    let name = printable(&set.name);
-    match set.rate_bps {
-        Some(rate) => print(&format!("{name} carries {}\n", units::format_rate(rate))),
-        None => print(&format!("{name} carries what its socket takes\n")),
     }
 }
 
@@ -287,8 +265,7 @@ mod tests {
             ("--beyond slow", "write backup, never, or a rate"),
             ("--metered perhaps", "write yes or no"),
             ("--reset --keep", "cannot be used with"),
-            ("--rate 5mbit --metered yes", "cannot be used with"),
-            ("--rate fast", "rate"),
+            ("--send-limit fast", "rate"),
         ] {
             let error = parse(words).unwrap_err().to_string();
             assert!(error.contains(hint), "{error}");

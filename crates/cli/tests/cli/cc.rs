@@ -1,10 +1,8 @@
-//! `sumlink cc`: what there is, loading and unloading, traces; and daemons that load what they are asked for.
+//! `sumlink cc`: what there is, loading and unloading; and daemons that load what they are asked for.
 //!
 //! What loads something needs root and Linux 6.4 or later, and fails without, unless `SUMLINK_SKIP_BPF=1` is set. Names
 //! of congestion controls are the system's, so that these tests take turns.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -104,7 +102,7 @@ fn nothing_is_loaded() -> bool {
 
 #[test]
 fn every_algorithm_is_listed_with_what_it_is_for() {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     let list = json(&bench.run(&["cc", "list", "--json"]));
     let all = list["congestion_controls"].as_array().unwrap();
     let text = bench.run(&["cc", "list"]).out;
@@ -128,7 +126,7 @@ fn every_algorithm_is_listed_with_what_it_is_for() {
 
 #[test]
 fn info_has_source_and_parameters_of_each() {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     for twin in TWINS {
         let info = json(&bench.run(&["cc", "info", twin.system_name, "--json"]));
         let reference = entry(twin.algorithm).unwrap();
@@ -149,7 +147,7 @@ fn info_has_source_and_parameters_of_each() {
 
 #[test]
 fn what_makes_no_sense_is_wrong_usage() {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     let fails = |args: &[&str], part: &str| bench.run(args).fails(2, part);
     fails(
         &["cc", "load", "nosuch"],
@@ -161,22 +159,13 @@ fn what_makes_no_sense_is_wrong_usage() {
         "min_ssthresh is 0",
     );
     fails(&["cc", "load", "lia", "all"], "`all` stands alone");
-    fails(&["cc", "trace", "--out", "x.txt"], ".csv");
-    fails(&["cc", "trace", "--pid", "4294967294"], "no such process");
 }
 
 #[test]
 fn without_the_privilege_one_line_says_which_is_missing() {
-    let bench = Bench::new();
-    for args in [
-        &["cc", "load", "lia"][..],
-        &["cc", "trace"],
-        &["cc", "trace", "--out", "x.csv"],
-    ] {
-        let ran = Ran::from(unprivileged(&bench, args).output().unwrap());
-        ran.fails(11, "CAP_BPF");
-    }
-    assert!(!bench.path("x.csv").exists());
+    let bench = crate::common::new();
+    let mut ran = unprivileged(&bench, &["cc", "load", "lia"]);
+    Ran::from(ran.output().unwrap()).fails(11, "CAP_BPF");
     let ran = unprivileged(&bench, &["cc", "list"]).output().unwrap();
     let ran = Ran::from(ran);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
@@ -190,7 +179,7 @@ fn without_the_privilege_one_line_says_which_is_missing() {
 #[test]
 fn what_is_loaded_stays_until_it_is_unloaded() {
     let Some(_turn) = turn() else { return };
-    let bench = Bench::new();
+    let bench = crate::common::new();
     bench
         .run(&[
             "cc",
@@ -212,7 +201,7 @@ fn what_is_loaded_stays_until_it_is_unloaded() {
     );
     assert_eq!(state(&bench, "sl_lia"), "loaded");
     assert_eq!(state(&bench, "sl_balia"), "available");
-    cc(&["load", "lia"]).fails(11, "sl_lia is loaded already");
+    cc(&["load", "lia"]).fails(11, "sl_lia is already loaded");
     let ran = json(&cc(&["load", "all", "--json"]));
     assert_eq!(ran["loaded"].as_array().unwrap().len(), TWINS.len() - 2);
     assert_eq!(cc(&["load", "all"]).out, "all of them are loaded already\n");
@@ -229,7 +218,7 @@ fn what_is_loaded_stays_until_it_is_unloaded() {
 #[test]
 fn loading_mounts_the_bpf_file_system_where_it_is_not() {
     let Some(_turn) = turn() else { return };
-    let bench = Bench::new();
+    let bench = crate::common::new();
     let script = "mount --make-rprivate / && { umount /sys/fs/bpf 2>/dev/null; $S cc load lia && \
         test -e /sys/fs/bpf/sumlink/sl_lia && $S cc unload all; }";
     let mut command = Command::new("unshare");
@@ -249,52 +238,6 @@ fn loading_mounts_the_bpf_file_system_where_it_is_not() {
     assert!(nothing_is_loaded());
 }
 
-#[test]
-fn a_trace_has_records_and_a_picture() {
-    let Some(_turn) = turn() else { return };
-    let bench = Bench::new();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port().to_string();
-    let args = [
-        "cc", "trace", "--port", &port, "--out", "x.csv", "--plot", "--json",
-    ];
-    let mut command = bench.command(args);
-    let pipe = std::process::Stdio::piped;
-    let child = command.stdout(pipe()).stderr(pipe()).spawn().unwrap();
-    until("the trace runs", || bench.path("x.csv").exists());
-    let mut from = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let mut to = listener.accept().unwrap().0;
-    // Each answer acknowledges its question. How often a bulk is acknowledged is up to the kernel: once for megabytes, at times.
-    for _ in 0..20 {
-        from.write_all(b"?").unwrap();
-        to.read_exact(&mut [0]).unwrap();
-        to.write_all(b"!").unwrap();
-        from.read_exact(&mut [0]).unwrap();
-    }
-    let reader = std::thread::spawn(move || to.read_to_end(&mut Vec::new()).unwrap());
-    from.write_all(&vec![7; 5_000_000]).unwrap();
-    from.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(reader.join().unwrap(), 5_000_000);
-    let pid = child.id().to_string();
-    let status = Command::new("kill").args(["-s", "INT", &pid]).status();
-    assert!(status.unwrap().success());
-    let summary = json(&Ran::from(child.wait_with_output().unwrap()));
-    assert_eq!(summary["lost"], 0);
-    let csv = std::fs::read_to_string(bench.path("x.csv")).unwrap();
-    let rows: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
-    assert_eq!(rows[0][..3], ["time_s", "socket", "local"]);
-    assert!(rows.iter().all(|row| row.len() == rows[0].len()));
-    assert_eq!(summary["records"].as_u64(), Some(rows.len() as u64 - 1));
-    assert!(rows.len() > 10, "{csv}");
-    let mine = from.local_addr().unwrap().to_string();
-    assert!(rows[1..].iter().any(|row| row[2] == mine));
-    let picture = std::fs::read_to_string(bench.path("x.svg")).unwrap();
-    assert!(
-        picture.starts_with("<svg ") && picture.contains(&mine),
-        "{picture}"
-    );
-}
-
 /// A server with the key `a.key` and more flags, that tells its events.
 fn server<'a>(key: &'a str, more: [&'a str; 2]) -> Vec<&'a str> {
     let line = "server --json --listen 127.0.0.1:0 --key a.key --authorize";
@@ -304,7 +247,7 @@ fn server<'a>(key: &'a str, more: [&'a str; 2]) -> Vec<&'a str> {
 #[test]
 fn a_daemon_loads_what_it_is_asked_for_and_takes_it_along() {
     let Some(_turn) = turn() else { return };
-    let bench = Bench::new();
+    let bench = crate::common::new();
     let key = bench.key("a.key");
     for how in ["--congestion", "--coupled"] {
         let mut server = Daemon::start(bench.command(server(&key, [how, "balia"])));
@@ -323,7 +266,7 @@ fn a_daemon_loads_what_it_is_asked_for_and_takes_it_along() {
 #[test]
 fn a_daemon_without_the_privilege_says_so_and_goes_on() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let bench = Bench::new();
+    let bench = crate::common::new();
     let key = bench.key("a.key");
     for how in ["--congestion", "--coupled"] {
         let mut server = Daemon::start(unprivileged(&bench, &server(&key, [how, "lia"])));

@@ -9,7 +9,7 @@ const SERVER: &str = include_str!("../../../../packaging/server.toml");
 
 /// A bench with a key, and the example with that key in place of its placeholders.
 fn bench(example: &str, file: &str) -> (Bench, String) {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     let public = bench.key("client.key");
     std::fs::copy(bench.path("client.key"), bench.path("server.key")).unwrap();
     let text = example
@@ -55,7 +55,7 @@ fn the_examples_are_right() {
 
 #[test]
 fn a_placeholder_is_not_a_configuration() {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     bench.key("client.key");
     bench.write("client.toml", CLIENT);
     let ran = bench.run(&["check", "client.toml"]);
@@ -69,7 +69,7 @@ fn a_placeholder_is_not_a_configuration() {
 
 /// Checks a file made of these lines on top of a right minimum, which ends before line 4.
 fn problems(role: &str, lines: &str) -> (i32, String) {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     let key = bench.key("a.key");
     let minimum = match role {
         "client" => format!("server = \"h:7443\"\nserver_key = \"{key}\"\nkey = \"a.key\"\n"),
@@ -175,12 +175,12 @@ fn every_mistake_has_its_line_and_reason() {
         (
             "client",
             "[[class]]\nclass = \"interactive\"\ndscp = \"af50\"",
-            "x.toml:6: `af50` is no DSCP",
+            "x.toml:6: `af50` is not a DSCP",
         ),
         (
             "client",
             "[[class]]\nuser = \"a\"\nclass = \"bulk\"",
-            "x.toml:6: `bulk` is no class: there are conversational,",
+            "x.toml:6: `bulk` is not a class; the classes are conversational,",
         ),
         (
             "client",
@@ -295,7 +295,7 @@ fn every_mistake_has_its_line_and_reason() {
         (
             "client",
             "[session]\ncoupling = \"far\"",
-            "x.toml:5: `far` is no coupling: write \"none\", \"fair\"",
+            "x.toml:5: `far` is not a coupling: write \"none\", \"fair\"",
         ),
         (
             "client",
@@ -397,7 +397,7 @@ fn what_no_scheduler_reads_is_warned_of() {
 
 #[test]
 fn all_problems_are_told_at_once_in_the_order_of_lines() {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     bench.write(
         "x.toml",
         "server = \"h\"\nsocks = \"x\"\nkey = \"none.key\"\n",
@@ -419,7 +419,7 @@ fn all_problems_are_told_at_once_in_the_order_of_lines() {
 
 /// What `sumlink check` says of a file with these lines, each without the file's name.
 fn complaints(text: &str) -> Vec<String> {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     let key = bench.key("a.key");
     bench.write("x.toml", &text.replace("KEY", &key));
     let ran = bench.run(&["check", "x.toml"]);
@@ -590,7 +590,7 @@ fn a_file_that_is_no_toml_says_so_once_a_line() {
 
 #[test]
 fn duplicate_clients_are_told() {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     let key = bench.key("a.key");
     let block = format!("[[client]]\nkey = \"{key}\"\n");
     bench.write(
@@ -604,7 +604,7 @@ fn duplicate_clients_are_told() {
 
 #[test]
 fn a_file_for_neither_role_and_one_that_is_not_there() {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     bench.write("x.toml", "key = \"a.key\"\n");
     bench.run(&["check", "x.toml"]).fails(3, "neither `server`");
     bench
@@ -649,7 +649,7 @@ fn a_file_of_the_other_role_is_refused_at_the_start() {
 
 #[test]
 fn a_daemon_tells_the_first_problem_and_where_to_find_the_others() {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     bench.write(
         "x.toml",
         "listen = \"x\"\n[limits]\npaths = 0\n[[client]]\nkey = \"x\"\n",

@@ -34,7 +34,7 @@ impl Host {
 
     /// One whose server has this standard error.
     pub(crate) fn logging_to(log: impl Into<Stdio>) -> Self {
-        let bench = Bench::new();
+        let bench = crate::common::new();
         let (server_key, client_key) = (bench.key("server.key"), bench.key("client.key"));
         bench.write("server.toml", &config(&[&client_key]));
         let mut server = Daemon::start_logging_to(bench.command(SERVER), log);

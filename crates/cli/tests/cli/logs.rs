@@ -76,7 +76,7 @@ fn a_log_that_cannot_be_written_harms_neither_start_nor_transfer_nor_end() {
 
 #[test]
 fn a_one_shot_verb_keeps_its_exit_code_without_standard_error() {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     for (what, log) in broken() {
         let ran = bench.command(["check", "none.toml"]).stderr(log).status();
         assert_eq!(ran.unwrap().code(), Some(3), "{what}");
@@ -141,7 +141,7 @@ impl Drop for Ended {
 
 #[test]
 fn who_does_not_read_the_events_holds_nobody_up() {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     let keys = [bench.key("server.key"), bench.key("client.key")];
     bench.write("server.toml", &config(&[&keys[1]]));
     let (mut reader, events) = unread();

@@ -1,13 +1,12 @@
 //! Messages that say in people's words what is wrong and what to do.
 
-use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use crate::common::{Bench, Daemon, Ran};
 
 #[test]
 fn addresses_are_written_as_everywhere() {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     let key = bench.key("a.key");
     let server = [
         "server",
@@ -77,7 +76,7 @@ fn addresses_are_written_as_everywhere() {
 
 #[test]
 fn a_text_without_quotes_is_said_with_line_and_column() {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     for (line, words) in [
         (
             "server = bond.example.org:7443",
@@ -107,20 +106,11 @@ fn a_text_without_quotes_is_said_with_line_and_column() {
         assert_eq!(json["problems"][0]["line"], 2);
         assert!(json["problems"][0]["column"].is_number(), "{json}");
     }
-    bench.write("s.toml", "name = x\nrate = 20mbit\n");
-    let ran = bench.run(&["lab", "check", "s.toml"]);
-    assert_eq!(ran.code, 3);
-    assert!(
-        ran.err
-            .contains("s.toml:2: column 8: a text needs quotes: write rate = \"20mbit\""),
-        "{}",
-        ran.err
-    );
 }
 
 #[test]
 fn a_pattern_that_the_shell_has_expanded_is_to_be_quoted() {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     let ran = bench.run(&["client", "--link", "wwanx", "wwany"]);
     assert_eq!(ran.code, 2);
     assert!(
@@ -139,11 +129,10 @@ fn a_pattern_that_the_shell_has_expanded_is_to_be_quoted() {
 /// The numbers of the system say nothing to people; the path and what was tried do.
 #[test]
 fn errors_of_the_system_have_no_numbers() {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     let key = bench.key("a.key");
     std::fs::create_dir(bench.path("folder")).unwrap();
     bench.write("file", "");
-    bench.write("edge.toml", "role = \"node\"\nmode = \"lwip\"\n[[link]]\nname = \"a\"\nlocal = \"192.0.2.1:7400\"\nremote = \"192.0.2.2:7400\"\n");
     let server = [
         "server",
         "--listen",
@@ -177,17 +166,7 @@ fn errors_of_the_system_have_no_numbers() {
         [&client[..], &["--state", "folder"]].concat(),
         [&client[..], &["--socks", "192.0.2.77:1080"]].concat(),
         client.to_vec(),
-        vec!["edge", "--config", "edge.toml", "--trace", "none/trace"],
         vec!["man", "--out", "file/man"],
-        vec!["lab", "check", "none.toml"],
-        vec!["lab", "list", "none"],
-        vec!["lab", "report", "none"],
-        vec!["lab", "run", "none.toml"],
-        vec!["lab", "shell", "none.toml"],
-        vec!["sim", "run", "none.toml"],
-        vec!["mmwave", "run", "none.toml"],
-        vec!["mmwave", "beams", "--patterns", "none"],
-        vec!["mmwave", "abft", "--out", "file/x"],
     ];
     for run in runs {
         let ran = bench.run(&run);
@@ -195,16 +174,11 @@ fn errors_of_the_system_have_no_numbers() {
         assert!(!ran.err.contains("os error"), "{run:?}: {}", ran.err);
         assert!(!ran.err.is_empty(), "{run:?}");
     }
-    let none = bench.run(&["lab", "check", "none.toml"]).err;
-    assert!(
-        none.contains("none.toml: cannot read it: No such file or directory"),
-        "{none}"
-    );
 }
 
 #[test]
 fn a_client_says_which_key_its_server_has() {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     let (server_key, client_key) = (bench.key("server.key"), bench.key("client.key"));
     let server = [
         "server",
@@ -264,7 +238,7 @@ fn in_namespace(bench: &Bench, script: &str) -> Option<Ran> {
 
 #[test]
 fn status_finds_the_service_that_runs() {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     let key = bench.key("a.key");
     let start = |service: &str| {
         format!(
@@ -308,37 +282,4 @@ fn status_finds_the_service_that_runs() {
         "{}",
         several.err
     );
-}
-
-/// The usual reason why the demonstration does not begin for a user: it writes its results where it is started.
-#[test]
-fn a_demonstration_that_may_not_write_says_what_to_do() {
-    let bench = Bench::new();
-    // In a place where anybody may look.
-    std::fs::set_permissions(bench.dir(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    let program = bench.path("sumlink");
-    if std::fs::hard_link(env!("CARGO_BIN_EXE_sumlink"), &program).is_err() {
-        std::fs::copy(env!("CARGO_BIN_EXE_sumlink"), &program).unwrap();
-    }
-    let nobody = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
-    let run = |args: &[&str]| {
-        let output = Command::new("setpriv")
-            .args(nobody)
-            .arg(&program)
-            .args(args)
-            .current_dir(bench.dir())
-            .output();
-        output.ok().map(Ran::from)
-    };
-    match run(&["--version"]) {
-        Some(ran) if ran.code == 0 => {}
-        // Only root can become somebody else.
-        _ => return,
-    }
-    let ran = run(&["lab", "demo", "--rounds", "1", "--size", "1MB"]).unwrap();
-    ran.fails(
-        1,
-        "cannot write demo-out: Permission denied; make room or choose another place",
-    );
-    assert!(ran.err.contains("with --out"), "{}", ran.err);
 }

@@ -7,11 +7,10 @@ use crate::common::Bench;
 
 const CLIENT: &str = include_str!("../../../../packaging/client.toml");
 const SERVER: &str = include_str!("../../../../packaging/server.toml");
-const EDGE: &str = include_str!("../../../../packaging/edge.toml");
 
 /// A bench with keys, and a public key.
 fn bench() -> (Bench, String) {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     let public = bench.key("client.key");
     std::fs::copy(bench.path("client.key"), bench.path("server.key")).unwrap();
     (bench, public)
@@ -299,9 +298,4 @@ fn a_mutated_file_of_a_client_is_refused_by_both_or_neither() {
 #[test]
 fn a_mutated_file_of_a_server_is_refused_by_both_or_neither() {
     mutated(SERVER, "server", 5);
-}
-
-#[test]
-fn a_mutated_file_of_an_edge_node_is_refused_by_both_or_neither() {
-    mutated(EDGE, "edge", 5);
 }

@@ -2,8 +2,6 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use crate::common::{Bench, Ran};
-
 /// A server with the key `a.key` that lets in whoever has `key`.
 fn server<'a>(listen: &'a str, key: &'a str) -> [&'a str; 7] {
     [
@@ -32,7 +30,7 @@ fn client(key: &str) -> [&str; 7] {
 
 #[test]
 fn keygen_writes_a_private_file_and_ends_with_the_public_key() {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     let public = bench.key("a.key");
     assert_eq!(public.len(), 44);
     let mode = bench.path("a.key").metadata().unwrap().permissions().mode();
@@ -45,7 +43,7 @@ fn keygen_writes_a_private_file_and_ends_with_the_public_key() {
 
 #[test]
 fn keygen_never_overwrites() {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     bench.write("precious", "mine");
     bench
         .run(&["keygen", "--out", "precious"])
@@ -61,7 +59,7 @@ fn keygen_never_overwrites() {
 
 #[test]
 fn a_key_file_that_others_can_read_is_refused_everywhere() {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     let public = bench.key("a.key");
     let open = std::fs::Permissions::from_mode(0o644);
     std::fs::set_permissions(bench.path("a.key"), open).unwrap();
@@ -91,7 +89,7 @@ fn a_key_file_that_others_can_read_is_refused_everywhere() {
 
 #[test]
 fn a_missing_or_wrong_key_file_is_one_line() {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     bench.run(&["pubkey", "none.key"]).fails(4, "none.key");
     let path = bench.write("bad.key", "not a key\n");
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
@@ -100,7 +98,7 @@ fn a_missing_or_wrong_key_file_is_one_line() {
 
 #[test]
 fn errors_are_json_where_json_was_asked_for() {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     for (args, code, kind) in [
         (vec!["pubkey", "--json", "none.key"], 4, "key"),
         (vec!["check", "--json", "none.toml"], 3, "configuration"),
@@ -126,17 +124,11 @@ fn errors_are_json_where_json_was_asked_for() {
         assert_eq!(json["error"]["exit_code"], code, "{args:?}");
         assert_eq!(ran.err, "", "{args:?}");
     }
-    // Nothing to make a laboratory with.
-    let mut command = bench.command(["lab", "self-test", "--json", "--only", "delay"]);
-    let ran = Ran::from(command.env("PATH", "").output().unwrap());
-    let json: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
-    assert_eq!(json["error"]["kind"], "laboratory");
-    assert_eq!(json["error"]["exit_code"], ran.code);
 }
 
 #[test]
 fn what_is_missing_on_the_command_line_is_named() {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     let key = bench.key("a.key");
     let fails = |args: &[&str], part: &str| bench.run(args).fails(2, part);
     for option in [
@@ -181,7 +173,7 @@ fn what_is_missing_on_the_command_line_is_named() {
 
 #[test]
 fn a_server_that_is_none_is_told_in_the_same_words_everywhere() {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     let key = bench.key("a.key");
     for server in ["foo", "foo:", ":5", "foo:99999", "a b:1", "::1:5", ""] {
         let links = bench.run(&["links", "--server", server]);
@@ -198,7 +190,7 @@ fn a_server_that_is_none_is_told_in_the_same_words_everywhere() {
 
 #[test]
 fn a_congestion_control_that_the_kernel_lacks_is_told_with_those_it_has() {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     let key = bench.key("a.key");
     let (server, client) = (server("127.0.0.1:0", &key), client(&key));
     for verb in [&server[..], &client] {
@@ -234,7 +226,7 @@ fn a_congestion_control_that_the_kernel_lacks_is_told_with_those_it_has() {
 
 #[test]
 fn the_schedulers_are_listed_wherever_one_is_chosen() {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     let texts = [
         include_str!("../../../../docs/cli.md").to_owned(),
         bench.run(&["client", "--help"]).out,
@@ -256,7 +248,7 @@ fn the_schedulers_are_listed_wherever_one_is_chosen() {
 
 #[test]
 fn when_programs_are_told_early_is_listed_and_nothing_else_is_taken() {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     let refused = bench.run(&["client", "--early", "soon"]);
     assert_eq!(refused.code, 2);
     for text in [
@@ -272,7 +264,7 @@ fn when_programs_are_told_early_is_listed_and_nothing_else_is_taken() {
 
 #[test]
 fn the_selectors_are_listed_wherever_one_is_chosen() {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     let texts = [
         include_str!("../../../../docs/cli.md").to_owned(),
         include_str!("../../../../docs/selection.md").to_owned(),
@@ -305,7 +297,7 @@ fn the_selectors_are_listed_wherever_one_is_chosen() {
 
 #[test]
 fn what_cannot_be_read_or_made_says_what_to_do() {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     let key = bench.key("a.key");
     bench
         .run(&["pubkey", "none.key"])
@@ -333,7 +325,7 @@ fn what_cannot_be_read_or_made_says_what_to_do() {
 
 #[test]
 fn a_taken_port_is_named() {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     let key = bench.key("a.key");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -353,7 +345,7 @@ fn a_taken_port_is_named() {
 
 #[test]
 fn nobody_at_the_control_socket_is_one_line() {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     bench
         .run(&["status", "--control", "none.sock"])
         .fails(8, "none.sock");
@@ -366,7 +358,7 @@ fn nobody_at_the_control_socket_is_one_line() {
 
 #[test]
 fn completions_are_made_for_every_shell() {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let ran = bench.run(&["completions", shell]);
         assert_eq!((ran.code, ran.err.as_str()), (0, ""));
@@ -376,11 +368,10 @@ fn completions_are_made_for_every_shell() {
 
 #[test]
 fn manual_pages_are_made_for_every_verb() {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     assert_eq!(bench.run(&["man", "--out", "man"]).code, 0);
     let verbs = [
-        "keygen", "pubkey", "server", "client", "check", "links", "status", "link", "lab", "cc",
-        "mmwave",
+        "keygen", "pubkey", "server", "client", "check", "links", "status", "link", "cc",
     ];
     for verb in verbs {
         let page = std::fs::read_to_string(bench.path(&format!("man/sumlink-{verb}.1"))).unwrap();
@@ -393,8 +384,8 @@ fn manual_pages_are_made_for_every_verb() {
 
 #[test]
 fn help_names_every_exit_code() {
-    let help = Bench::new().run(&["--help"]).out;
-    for code in [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 130] {
+    let help = crate::common::new().run(&["--help"]).out;
+    for code in [0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 130] {
         assert!(
             help.contains(&format!("\n  {code:>3}  ")),
             "{code} is not in: {help}"
@@ -404,10 +395,8 @@ fn help_names_every_exit_code() {
 
 #[test]
 fn help_texts() {
-    let bench = Bench::new();
-    let verbs = [
-        "", "server", "client", "status", "link", "cc", "cc load", "cc trace",
-    ];
+    let bench = crate::common::new();
+    let verbs = ["", "server", "client", "status", "link", "cc", "cc load"];
     for verb in verbs {
         let args: Vec<&str> = verb.split_whitespace().chain(["-h"]).collect();
         let verb = verb.replace(' ', "_");
@@ -417,8 +406,36 @@ fn help_texts() {
 }
 
 #[test]
+fn an_old_verb_is_answered_with_the_new_command() {
+    let bench = crate::common::new();
+    for (old, new) in [
+        (&["lab", "run", "a.toml"][..], "sumlink-lab run a.toml"),
+        (&["sim", "run", "a.toml"], "sumlink-lab sim run a.toml"),
+        (&["mmwave", "abft"], "sumlink-lab mmwave abft"),
+        (&["bench"], "sumlink-lab bench"),
+        (&["demo"], "sumlink-lab demo"),
+        (
+            &["cc", "trace", "--pid", "1"],
+            "sumlink-lab cc trace --pid 1",
+        ),
+        (
+            &["edge", "--config", "e.toml"],
+            "sumlink-edge run --config e.toml",
+        ),
+    ] {
+        let ran = bench.run(old);
+        ran.fails(2, &format!("is another program now: {new}"));
+        assert!(ran.err.starts_with("sumlink: `sumlink "), "{}", ran.err);
+    }
+    let help = bench.run(&["--help"]).out;
+    for verb in ["lab", "sim", "mmwave", "bench", "demo", "edge"] {
+        assert!(!help.contains(&format!("\n  {verb} ")), "{verb}: {help}");
+    }
+}
+
+#[test]
 fn a_reader_who_goes_away_is_no_complaint() {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     let mut child = bench
         .command(["man"])
         .stdout(std::process::Stdio::piped())
@@ -432,7 +449,7 @@ fn a_reader_who_goes_away_is_no_complaint() {
 
 #[test]
 fn links_lists_the_loopback_interface() {
-    let bench = Bench::new();
+    let bench = crate::common::new();
     let ran = bench.run(&["links"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(

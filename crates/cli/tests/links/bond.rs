@@ -9,8 +9,8 @@ use sumlink_lab::Side;
 use sumlink_transport::SessionStatus;
 use sumlink_transport::status::PathStatus;
 
-use crate::bench::{Bench, text, until};
-use crate::daemon::Daemon;
+use sumlink_test_support::emulated::Daemon;
+use sumlink_test_support::emulated::{Bench, text, until};
 
 /// Where the client offers SOCKS5.
 pub(crate) const SOCKS: &str = "127.0.0.1:1080";
@@ -51,7 +51,7 @@ struct Report {
 }
 
 impl Plan {
-    /// These links, as `sumlink lab` takes them; the client uses all that lead to the server.
+    /// These links, as `sumlink-lab` takes them; the client uses all that lead to the server.
     pub(crate) fn new(links: &[&str]) -> Self {
         Self {
             links: links.iter().map(|&link| link.to_owned()).collect(),
@@ -128,7 +128,7 @@ impl Plan {
 
     /// The laboratory alone; `None` when the user has said that these tests cannot run here.
     pub(crate) fn bench(&self) -> Option<Bench> {
-        Bench::new(&self.links)
+        crate::bench(&self.links)
     }
 
     /// Laboratory, server and client; returns when every link that is up has joined.

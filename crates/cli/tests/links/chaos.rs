@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use sumlink_lab::Side;
 
-use crate::bench::until;
 use crate::bond::{Bond, Plan, active};
-use crate::traffic::{Pattern, Transfer};
+use sumlink_test_support::emulated::traffic::{Pattern, Transfer};
+use sumlink_test_support::emulated::until;
 
 const LINKS: [&str; 3] = [
     "a:rate=16mbit,delay=5ms",

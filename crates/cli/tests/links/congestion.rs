@@ -8,7 +8,7 @@ use sumlink_transport::SessionStatus;
 use sumlink_transport::status::PathStatus;
 
 use crate::bond::{Bond, Plan, active};
-use crate::traffic::Transfer;
+use sumlink_test_support::emulated::traffic::Transfer;
 
 /// The server's congestion control on each of these links.
 fn in_use(bond: &Bond, links: [&str; 2]) -> [String; 2] {
@@ -31,7 +31,7 @@ fn a_path_that_loses_without_a_queue_changes_to_bbr_and_back_when_that_is_over()
     let links = ["clean", "lossy"];
     bond.until_active(&links);
     let uses = |clean: &str, lossy: &str| {
-        crate::bench::until(&format!("{clean} and {lossy} are in use"), || {
+        sumlink_test_support::emulated::until(&format!("{clean} and {lossy} are in use"), || {
             (in_use(&bond, links) == [clean, lossy]).then_some(())
         });
     };
@@ -58,7 +58,7 @@ fn turn() -> Option<MutexGuard<'static, ()>> {
 }
 
 fn until_nothing_is_loaded() {
-    crate::bench::until("it is unloaded", || {
+    sumlink_test_support::emulated::until("it is unloaded", || {
         loaded().unwrap().is_empty().then_some(())
     });
 }
@@ -108,13 +108,13 @@ fn coupled_paths_are_siblings_at_each_end_and_leave_nothing_behind() {
     let kept = sumlink_kernel::keep("lia", None).expect("shares");
     assert!(!kept.is_own());
     let download = Transfer::download(&bond.bench, "10.99.0.1:8080".parse().unwrap());
-    crate::bench::until("both paths of both ends are in groups", || {
+    sumlink_test_support::emulated::until("both paths of both ends are in groups", || {
         (kept.flows() == 4).then_some(())
     });
     download.goes_on(1_000_000);
     assert!(download.finish() > 0);
     bond.stop();
-    crate::bench::until("the sockets are closed", || {
+    sumlink_test_support::emulated::until("the sockets are closed", || {
         (kept.flows() == 0).then_some(())
     });
     drop(kept);
@@ -166,7 +166,7 @@ fn a_link_gets_more_connections_where_losses_keep_one_from_using_it_and_loses_th
     assert_eq!(carriers(&bond.status(Side::Client), "lossy"), 1);
     let download = Transfer::download(&bond.bench, "10.99.0.1:8080".parse().unwrap());
     // How many it becomes in the end depends on luck with losses; the rule has tests of its own.
-    crate::bench::until("a second connection carries", || {
+    sumlink_test_support::emulated::until("a second connection carries", || {
         let session = bond.status(Side::Server);
         let carrying = active(&session).filter(|path| path.bytes_sent > 1 << 20);
         (carrying.count() >= 2).then_some(())
@@ -203,7 +203,7 @@ fn what_is_sent_over_a_long_way_is_spaced() {
     let Some(bond) = plan.start() else { return };
     bond.until_active(&["far", "near"]);
     let upload = Transfer::upload(&bond.bench, "10.99.0.1:8080".parse().unwrap());
-    crate::bench::until("it is spaced", || is_spaced(&bond, "far").then_some(()));
+    sumlink_test_support::emulated::until("it is spaced", || is_spaced(&bond, "far").then_some(()));
     upload.goes_on(500_000);
     assert!(!is_spaced(&bond, "near"));
     assert!(upload.finish() > 0);

@@ -7,7 +7,7 @@ use sumlink_lab::Side;
 use sumlink_transport::SessionStatus;
 
 use crate::bond::{Bond, HTTP, Plan, SOCKS};
-use crate::traffic::Pattern;
+use sumlink_test_support::emulated::traffic::Pattern;
 
 const LINKS: [&str; 2] = ["a:rate=20mbit,delay=5ms", "b:rate=30mbit,delay=10ms"];
 const SIZE: usize = 3_000_000;

@@ -8,7 +8,7 @@ use sumlink_lab::Side;
 use sumlink_transport::status::PathStatus;
 
 use crate::bond::{Bond, Plan, active};
-use crate::traffic::Transfer;
+use sumlink_test_support::emulated::traffic::Transfer;
 
 const LINKS: [&str; 3] = [
     "a:rate=16mbit,delay=5ms",

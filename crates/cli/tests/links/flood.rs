@@ -14,8 +14,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::interval;
 
-use crate::bench::until;
 use crate::bond::{Bond, Plan};
+use sumlink_test_support::emulated::until;
 
 const LINKS: [&str; 2] = ["a:rate=20mbit,delay=5ms", "b:rate=20mbit,delay=10ms"];
 

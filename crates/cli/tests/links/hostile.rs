@@ -12,10 +12,10 @@ use sumlink_engine::frame::{Ack, Frame, RefuseCode, VERSION};
 use sumlink_lab::Side;
 use sumlink_transport::SecretKey;
 
-use crate::bench::until;
 use crate::bond::{Bond, Plan};
 use crate::peer::{Peer, Said, dial, encode, hello, tls_config};
-use crate::traffic::{Pattern, Transfer};
+use sumlink_test_support::emulated::traffic::{Pattern, Transfer};
+use sumlink_test_support::emulated::until;
 
 const LINKS: [&str; 2] = ["a:rate=16mbit,delay=2ms", "b:rate=16mbit,delay=4ms"];
 

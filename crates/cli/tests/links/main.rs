@@ -6,18 +6,10 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a test")]
 
-mod bench;
 mod bond;
 mod chaos;
 mod congestion;
 mod curl;
-mod daemon;
-mod edge;
-mod edge_deaths;
-mod edge_faults;
-mod edge_networks;
-mod edge_router;
-mod edge_sequences;
 mod faults;
 mod flood;
 mod hostile;
@@ -27,10 +19,18 @@ mod peer;
 mod policies;
 mod programs;
 mod schedulers;
-mod segments;
 mod selection;
 mod slow_readers;
 mod socks;
 mod split;
-mod traffic;
 mod waste;
+
+use sumlink_test_support::emulated::Bench;
+
+/// A laboratory with these links and keys for both sides; nothing where such tests are to be left out.
+fn bench(links: &[String]) -> Option<Bench> {
+    let mut bench = Bench::of(env!("CARGO_BIN_EXE_sumlink"), links)?;
+    bench.server_key = bench.key("server.key");
+    bench.client_key = bench.key("client.key");
+    Some(bench)
+}

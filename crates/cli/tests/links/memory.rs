@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use socket2::SockRef;
 use sumlink_lab::Side;
 
-use crate::bench::{Bench, until};
 use crate::bond::{Bond, Plan};
 use crate::socks::ask;
-use crate::traffic::{Pattern, Transfer, listen};
+use sumlink_test_support::emulated::traffic::{Pattern, Transfer, listen};
+use sumlink_test_support::emulated::{Bench, until};
 
 const LINKS: [&str; 2] = ["a:rate=60mbit,delay=5ms", "b:rate=40mbit,delay=10ms"];
 

@@ -11,9 +11,9 @@ use sumlink_lab::Side;
 use sumlink_transport::tls::{self, Authorized};
 use sumlink_transport::{SecretKey, SessionStatus};
 
-use crate::bench::Bench;
 use crate::bond::{Plan, SERVER, active};
-use crate::traffic::{Transfer, listen};
+use sumlink_test_support::emulated::Bench;
+use sumlink_test_support::emulated::traffic::{Transfer, listen};
 
 const LINKS: [&str; 2] = ["a:rate=20mbit,delay=5ms", "b:rate=20mbit,delay=10ms"];
 

@@ -10,8 +10,8 @@ use sumlink_engine::frame::{Frame, Hello, VERSION};
 use sumlink_lab::Side;
 use sumlink_transport::{SecretKey, tls};
 
-use crate::bench::{Bench, PATIENCE};
 use crate::bond::SERVER;
+use sumlink_test_support::emulated::{Bench, PATIENCE};
 
 /// A connection past TLS.
 pub(crate) struct Peer {

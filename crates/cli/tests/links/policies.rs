@@ -7,9 +7,9 @@ use sumlink_lab::Side;
 use sumlink_transport::LinkReport;
 use sumlink_transport::status::PathStatus;
 
-use crate::bench::until;
 use crate::bond::{Bond, Plan, active};
-use crate::traffic::Transfer;
+use sumlink_test_support::emulated::traffic::Transfer;
+use sumlink_test_support::emulated::until;
 
 const LINKS: [&str; 2] = ["a:rate=16mbit,delay=2ms", "b:rate=16mbit,delay=4ms"];
 

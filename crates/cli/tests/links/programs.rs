@@ -9,9 +9,9 @@ use std::thread;
 use serde_json::Value;
 use sumlink_lab::Side;
 
-use crate::bench::{finish, has_users, is_root};
 use crate::bond::{Bond, HTTP, Plan, SOCKS};
-use crate::traffic::Pattern;
+use sumlink_test_support::emulated::traffic::Pattern;
+use sumlink_test_support::emulated::{finish, has_users, is_root};
 
 const LINKS: [&str; 2] = ["a:rate=20mbit,delay=5ms", "b:rate=20mbit,delay=10ms"];
 

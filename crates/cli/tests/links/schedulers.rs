@@ -5,7 +5,7 @@ use sumlink_lab::Side;
 use sumlink_transport::SessionStatus;
 
 use crate::bond::{Plan, active};
-use crate::traffic::Transfer;
+use sumlink_test_support::emulated::traffic::Transfer;
 
 #[test]
 fn every_scheduler_carries_a_download_whole() {

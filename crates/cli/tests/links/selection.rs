@@ -6,7 +6,7 @@ use sumlink_transport::SessionStatus;
 use sumlink_transport::status::PathStatus;
 
 use crate::bond::Plan;
-use crate::traffic::Transfer;
+use sumlink_test_support::emulated::traffic::Transfer;
 
 const LINKS: [&str; 2] = ["good:rate=20mbit,delay=5ms", "bad:rate=500kbit,delay=250ms"];
 

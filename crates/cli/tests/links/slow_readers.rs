@@ -10,7 +10,7 @@ use sumlink_lab::Side;
 
 use crate::bond::{Bond, Plan, SOCKS};
 use crate::memory::{pair, write_on};
-use crate::traffic::listen;
+use sumlink_test_support::emulated::traffic::listen;
 
 const LINKS: [&str; 2] = ["a:rate=40mbit,delay=8ms", "b:rate=20mbit,delay=8ms"];
 

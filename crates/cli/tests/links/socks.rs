@@ -5,9 +5,9 @@ use std::net::{SocketAddrV4, TcpStream};
 
 use sumlink_lab::Side;
 
-use crate::bench::Bench;
 use crate::bond::{Plan, SOCKS};
-use crate::traffic::listen;
+use sumlink_test_support::emulated::Bench;
+use sumlink_test_support::emulated::traffic::listen;
 
 /// RFC 1928, section 6.
 const SUCCEEDED: u8 = 0;

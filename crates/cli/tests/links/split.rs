@@ -3,10 +3,10 @@
 use serde_json::Value;
 use sumlink_lab::Side;
 
-use crate::bench::Bench;
+use sumlink_test_support::emulated::Bench;
 
 fn bench() -> Option<Bench> {
-    let bench = Bench::new(&["a:rate=20mbit".to_owned()])?;
+    let bench = crate::bench(&["a:rate=20mbit".to_owned()])?;
     let veth = "link add name card address 00:11:22:33:44:55 type veth peer name far\nlink set card up\nlink set far up\n";
     let file = bench.write("ip-batch", veth);
     bench.run(Side::Client, &["ip", "-batch", file.to_str().unwrap()]);

@@ -5,7 +5,7 @@ use sumlink_lab::Side;
 use sumlink_transport::status::PathStatus;
 
 use crate::bond::{Bond, Plan, active};
-use crate::traffic::Transfer;
+use sumlink_test_support::emulated::traffic::Transfer;
 
 /// Lines that say that a path is ill, at either end.
 const ILLNESSES: [&str; 2] = ["path stalled", "the peer gets nothing through"];

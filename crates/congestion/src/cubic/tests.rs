@@ -1,4 +1,4 @@
-//! CUBIC's curve, by RFC 9438, and what losses, timeouts and idle times make of it.
+//! CUBIC's curve by RFC 9438, and the effects of losses, timeouts and idle times.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::fixture::{assert_close, ms, steady};
 use crate::player::Player;
 use crate::{Flow, Idle};
 
-/// In congestion avoidance after a loss at `w_max` packets, and when that was.
+/// A flow in congestion avoidance after a loss at `w_max` packets, and the time of the loss.
 fn after_loss(w_max: f64, rtt_ms: u64, assignments: &[&str]) -> (Player, Duration) {
     let mut cubic = steady("cubic", assignments, &[(w_max, rtt_ms)]);
     cubic.repaired_loss(0);
@@ -14,7 +14,7 @@ fn after_loss(w_max: f64, rtt_ms: u64, assignments: &[&str]) -> (Player, Duratio
     (cubic, start)
 }
 
-/// Lets it go on until `seconds` after `start`, and returns the window then.
+/// Continues until `seconds` after `start` and returns the window.
 fn at(cubic: &mut Player, start: Duration, seconds: f64) -> f64 {
     while cubic.now < start + Duration::from_secs_f64(seconds) {
         cubic.round(0);
@@ -24,8 +24,8 @@ fn at(cubic: &mut Player, start: Duration, seconds: f64) -> f64 {
 
 #[test]
 fn the_window_follows_the_curve_concave_to_the_last_loss_and_convex_beyond() {
-    // After a loss at 400 packets, 280 are left, and K is the cube root of 120 / 0.4: 6.694 s. The equation's values
-    // at whole seconds (RFC 9438, equation 1: 0.4 (t - 6.694)^3 + 400):
+    // After a loss at 400 packets, 280 are left, and K is the cube root of 120 / 0.4: 6.694 s. The
+    // equation's values at whole seconds (RFC 9438, equation 1: 0.4 (t - 6.694)^3 + 400):
     let table = [
         (1.0, 326.1),
         (2.0, 358.6),
@@ -45,10 +45,10 @@ fn the_window_follows_the_curve_concave_to_the_last_loss_and_convex_beyond() {
     let mut steps = Vec::new();
     for (seconds, window) in table {
         let found = at(&mut cubic, start, seconds);
-        // A window that is reached over a round trip lags behind the curve by part of one.
+        // A window that is reached over a round trip lags behind the curve by part of a round trip.
         assert!(
             (found - window).abs() < 4.0,
-            "{seconds} s: {found} instead of {window}"
+            "{seconds} s: {found}, expected {window}"
         );
         steps.push(found - last);
         last = found;
@@ -77,7 +77,8 @@ fn a_loss_leaves_seven_tenths() {
 fn fast_convergence_lowers_the_plateau_when_losses_come_sooner() {
     let plateau = |assignments: &[&str]| {
         let (mut cubic, _) = after_loss(400.0, 100, assignments);
-        // Again at 300 packets, before 400 were reached: 210 are left, and the plateau is at 300 or 300 * 0.85.
+        // A second loss at 300 packets, before 400 are reached: 210 are left, and the plateau is at
+        // 300 or 300 * 0.85.
         cubic.place(0, 300.0);
         cubic.repaired_loss(0);
         let start = cubic.now;
@@ -93,7 +94,8 @@ fn fast_convergence_lowers_the_plateau_when_losses_come_sooner() {
 #[test]
 fn on_short_paths_it_is_as_fast_as_reno() {
     let (mut cubic, _) = after_loss(20.0, 10, &[]);
-    // 14 packets; each round trip brings 3 * 0.3 / 1.7 = 0.529 of one until 20 are reached, and one then.
+    // From 14 packets: each round trip adds 3 * 0.3 / 1.7 = 0.529 packets until 20 are reached,
+    // then one.
     cubic.rounds(0, 5);
     let young = cubic.cwnd(0);
     assert!((16.4..16.8).contains(&young), "{young}");
@@ -106,13 +108,13 @@ fn on_short_paths_it_is_as_fast_as_reno() {
 }
 
 #[test]
-fn a_round_trip_brings_half_a_window_at_most() {
+fn a_round_trip_adds_at_most_half_a_window() {
     // The curve is at 1.5 s * 1000 MSS/s^3 after one round trip, far above.
     let (mut cubic, _) = after_loss(100.0, 1_500, &["c=100"]);
     let before = cubic.cwnd(0);
     let grown = cubic.round(0);
     assert!(grown > 0.3 * before && grown < 0.6 * before, "{grown}");
-    // One acknowledgement for the whole window brings no more.
+    // One acknowledgment for the whole window adds no more.
     let before = cubic.cwnd(0);
     cubic.now += ms(1_500);
     assert!(cubic.ack(0, before as u32) <= 0.5 * before);
@@ -130,16 +132,16 @@ fn a_timeout_starts_the_curve_at_its_plateau() {
     let start = cubic.now;
     let base = cubic.cwnd(0);
     let window = at(&mut cubic, start, 3.0);
-    // K = 0: 0.4 * 3^3 packets more, not the way back to 100.
+    // K = 0: 0.4 * 3^3 packets more, not back to 100.
     assert!((window - base - 10.8).abs() < 6.0, "{base} {window}");
 }
 
 #[test]
-fn slow_start_that_ended_without_a_loss_goes_on_from_its_plateau() {
+fn slow_start_without_a_loss_continues_from_the_plateau() {
     let mut cubic = steady("cubic", &[], &[(100.0, 100)]);
     let start = cubic.now;
     let window = at(&mut cubic, start, 4.0);
-    // 0.4 * 4^3 = 25.6, or Reno's 40 packets in as many round trips
+    // 0.4 * 4^3 = 25.6, or Reno's 40 packets in 40 round trips
     assert!((139.0..=141.0).contains(&window), "{window}");
     let mut cubic = steady("cubic", &["reno_friendly=false"], &[(100.0, 100)]);
     let window = at(&mut cubic, start, 4.0);
@@ -147,7 +149,7 @@ fn slow_start_that_ended_without_a_loss_goes_on_from_its_plateau() {
 }
 
 #[test]
-fn time_in_which_the_window_is_not_used_does_not_count() {
+fn unused_time_does_not_count() {
     let (mut busy, start) = after_loss(400.0, 100, &[]);
     let expected = at(&mut busy, start, 3.0);
     let (mut pausing, start) = after_loss(400.0, 100, &[]);
@@ -167,12 +169,12 @@ fn time_in_which_the_window_is_not_used_does_not_count() {
     let found = at(&mut pausing, start, 18.0);
     assert!(
         (found - expected).abs() < 2.0,
-        "{found} instead of {expected}"
+        "{found}, expected {expected}"
     );
 }
 
 #[test]
-fn what_was_no_loss_is_undone_with_the_curve() {
+fn a_spurious_loss_restores_the_curve() {
     let (mut cubic, start) = after_loss(400.0, 100, &[]);
     let (mut twin, _) = after_loss(400.0, 100, &[]);
     at(&mut cubic, start, 2.0);

@@ -1,4 +1,4 @@
-//! Lines become steps.
+//! The parser of scripts.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use crate::parameter::Value;
 
 use super::{Script, ScriptError, Step};
 
-/// As many packets acknowledged behind a gap as show a loss (RFC 6675, DupThresh).
-const SHOW_A_LOSS: u32 = 3;
+/// Packets acknowledged behind a gap that reveal a loss (RFC 6675, DupThresh).
+const DUP_THRESH: u32 = 3;
 
 impl FromStr for Script {
     type Err = ScriptError;
@@ -31,13 +31,13 @@ impl FromStr for Script {
         };
         Err(ScriptError {
             line: text.lines().count(),
-            reason: format!("the script has ended without a line {missing}"),
+            reason: format!("the script ends without a line {missing}"),
         })
     }
 }
 
 impl Script {
-    /// Takes one line without comment; an error is the reason.
+    /// Parses one line without comment; an error is the reason.
     fn read(&mut self, number: usize, line: &str) -> Result<(), String> {
         let mut words: Vec<&str> = line.split_whitespace().collect();
         let mut with = Vec::new();
@@ -72,8 +72,12 @@ impl Script {
             ["ack", packets] => Step::Ack(whole(packets)?),
             ["rtt", rtt] => Step::Rtt(time(rtt)?),
             ["sack", packets] => match whole(packets)? {
-                packets if packets >= SHOW_A_LOSS => Step::Sack(packets),
-                _ => return Err(format!("{packets} packets show no loss; {SHOW_A_LOSS} do")),
+                packets if packets >= DUP_THRESH => Step::Sack(packets),
+                _ => {
+                    return Err(format!(
+                        "{packets} packets do not reveal a loss; {DUP_THRESH} do"
+                    ));
+                }
             },
             ["timeout"] => Step::Timeout,
             ["recover"] => Step::Recover,
@@ -90,15 +94,19 @@ impl Script {
                 ssthresh: Some(packets(ssthresh)?),
                 with,
             },
-            _ => return Err(format!("{line:?} is no step; the documentation lists them")),
+            _ => {
+                return Err(format!(
+                    "{line:?} is not a step; the documentation lists them"
+                ));
+            }
         };
         if flow >= self.rtts.len() {
             return Err(format!(
-                "there is no flow {flow} yet; write a line flow RTT for each"
+                "flow {flow} is not declared; write a line flow RTT for each flow"
             ));
         }
         if only_some && !matches!(step, Step::Expect { .. }) {
-            return Err("only what is expected can be said of some algorithms".to_owned());
+            return Err("only expect can be limited to some algorithms".to_owned());
         }
         self.steps.push((number, flow, step));
         Ok(())
@@ -107,19 +115,19 @@ impl Script {
 
 fn whole(word: &str) -> Result<u32, String> {
     word.parse()
-        .map_err(|_| format!("{word:?} is no whole number"))
+        .map_err(|_| format!("{word:?} is not a whole number"))
 }
 
 fn packets(word: &str) -> Result<f64, String> {
     let number: Option<f64> = word.parse().ok();
     let number = number.filter(|number| *number >= 0.0);
-    number.ok_or_else(|| format!("{word:?} is no number of packets"))
+    number.ok_or_else(|| format!("{word:?} is not a number of packets"))
 }
 
 fn time(word: &str) -> Result<Duration, String> {
     match word.parse() {
         Ok(Value::Time(time)) => Ok(time),
-        _ => Err(format!("{word:?} is no time; write 50ms")),
+        _ => Err(format!("{word:?} is not a time; write it as 50ms")),
     }
 }
 
@@ -180,38 +188,41 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_told_with_its_line() {
+    fn errors_name_the_line() {
         for (text, expected) in [
             (
                 "\nfly 5",
-                "line 2: \"fly 5\" is no step; the documentation lists them",
+                "line 2: \"fly 5\" is not a step; the documentation lists them",
             ),
-            ("flow 50", "line 1: \"50\" is no time; write 50ms"),
+            ("flow 50", "line 1: \"50\" is not a time; write it as 50ms"),
             (
                 "flow 1ms\n",
-                "line 1: the script has ended without a line algorithm NAME",
+                "line 1: the script ends without a line algorithm NAME",
             ),
             (
                 "algorithm reno",
-                "line 1: the script has ended without a line flow RTT",
+                "line 1: the script ends without a line flow RTT",
             ),
             (
                 "loss",
-                "line 1: there is no flow 0 yet; write a line flow RTT for each",
+                "line 1: flow 0 is not declared; write a line flow RTT for each flow",
             ),
-            ("flow 1ms\nack two", "line 2: \"two\" is no whole number"),
+            ("flow 1ms\nack two", "line 2: \"two\" is not a whole number"),
             (
                 "flow 1ms\nexpect -1",
-                "line 2: \"-1\" is no number of packets",
+                "line 2: \"-1\" is not a number of packets",
             ),
-            ("flow 1ms\nsack 2", "line 2: 2 packets show no loss; 3 do"),
+            (
+                "flow 1ms\nsack 2",
+                "line 2: 2 packets do not reveal a loss; 3 do",
+            ),
             (
                 "flow 1ms\nack 2 with lia",
-                "line 2: only what is expected can be said of some algorithms",
+                "line 2: only expect can be limited to some algorithms",
             ),
             (
                 "set beta",
-                "line 1: \"beta\" sets nothing: write KEY=VALUE, such as beta=0.7",
+                "line 1: \"beta\" is not a setting: write KEY=VALUE, such as beta=0.7",
             ),
         ] {
             let error = text.parse::<Script>().unwrap_err();

@@ -1,13 +1,13 @@
-//! What has come over a link at once.
+//! Datagrams received over a link at once.
 
 use std::io::IoSliceMut;
 
 use quinn_udp::{BATCH_SIZE, RecvMeta};
 
-/// The most bytes that come as one: datagrams of one size that the kernel has joined.
+/// Most bytes received as one message: datagrams of equal size, joined by the kernel.
 const JOINED: usize = 65_535;
 
-/// See the module.
+/// Buffer for received datagrams.
 pub(crate) struct Inbox {
     bytes: Vec<u8>,
     metas: [RecvMeta; BATCH_SIZE],
@@ -23,7 +23,7 @@ impl Inbox {
         }
     }
 
-    /// Has `read` fill it: it is told where, and says how many messages there are.
+    /// Lets `read` fill the buffer; it gets the slices and returns the number of messages.
     pub(super) fn fill<E>(
         &mut self,
         read: impl FnOnce(&mut [IoSliceMut<'_>], &mut [RecvMeta]) -> Result<usize, E>,

@@ -1,30 +1,31 @@
-//! Whether a link carries anything: probes, and the answers to them.
+//! Detects whether a link works, by probes and their answers.
 //!
-//! How long an answer takes says nothing of that: a satellite's is as good as a cable's. A link is dead when for `dead_after`
-//! nothing was answered although answers were due, and carries again when several probes of since then are answered, one
-//! soon after the other: what had been under way, or one that came through by chance, brings no link back.
+//! Round-trip times do not matter: a satellite link counts as much as a cable. A link is down when
+//! no probe was answered for `dead_after` although answers were due. It is up again when several
+//! probes sent since then are answered in quick succession. Answers that were in flight before, or
+//! a single stray one, do not bring a link back.
 
 use std::time::Duration;
 
 use sumlink_edge::Instant;
 
-/// What a new round-trip time counts (RFC 6298, section 2.3).
+/// Weight of a new round-trip time (RFC 6298, section 2.3).
 const GAIN: f64 = 0.125;
 
 /// Answers that bring a dead link back.
 const ENOUGH: u32 = 2;
 
-/// An answer to a probe older than this says nothing of the link as it is.
+/// An answer to a probe older than this says nothing about the link's current state.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Whether a link carries anything, as far as its probes say.
+/// State of a link according to its probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Nothing is known yet; it is used.
+    /// No answer yet; the link is used.
     New,
     /// Probes are answered.
     Up,
-    /// They are not.
+    /// Probes are not answered.
     Down,
 }
 
@@ -38,21 +39,21 @@ impl State {
     }
 }
 
-/// Whether the other end answers over this link.
+/// Whether the remote end answers over this link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Liveness {
     every: Duration,
     dead_after: Duration,
     next_probe: Instant,
-    /// When the last answer came, or this began.
+    /// When the last answer arrived, or this began.
     heard: Instant,
-    /// The latest probe that was answered.
+    /// Send time of the latest probe that was answered.
     answered: Option<Instant>,
-    /// When it died, and how many probes of since then were answered, one soon after the other.
+    /// When the link died, and how many probes sent since then were answered in quick succession.
     died: Instant,
     answers: u32,
     pub(crate) state: State,
-    /// Smoothed.
+    /// Smoothed round-trip time.
     pub(crate) rtt: Option<Duration>,
 }
 
@@ -71,7 +72,7 @@ impl Liveness {
         }
     }
 
-    /// When to look again.
+    /// The next deadline.
     pub(crate) fn poll_timeout(&self) -> Instant {
         match self.state {
             State::Down => self.next_probe,
@@ -79,7 +80,7 @@ impl Liveness {
         }
     }
 
-    /// When it is dead, if nothing is heard until then.
+    /// When the link counts as dead without further answers.
     fn dead_at(&self) -> Instant {
         let due = match (self.answered, self.rtt) {
             (Some(answered), Some(rtt)) => answered + self.every + rtt,
@@ -88,7 +89,7 @@ impl Liveness {
         self.heard.max(due) + self.dead_after
     }
 
-    /// Whether a probe is to be sent now.
+    /// Whether to send a probe now.
     pub(crate) fn is_due(&mut self, now: Instant) -> bool {
         let due = self.next_probe <= now;
         if due {
@@ -97,7 +98,7 @@ impl Liveness {
         due
     }
 
-    /// Whether it has just died.
+    /// Whether the link has just died.
     pub(crate) fn expire(&mut self, now: Instant) -> bool {
         let dead = self.state != State::Down && self.dead_at() <= now;
         if dead {
@@ -108,13 +109,13 @@ impl Liveness {
         dead
     }
 
-    /// The answer to a probe of that time; whether the link has just come up.
+    /// Handles the answer to a probe sent at `sent`; returns whether the link has just come up.
     pub(crate) fn answered(&mut self, sent: Instant, now: Instant) -> bool {
         let sample = now.checked_sub(sent);
         let Some(sample) = sample.filter(|sample| *sample < LONGEST) else {
             return false;
         };
-        // One that others have overtaken, or that is here already, says nothing new.
+        // An overtaken or repeated answer adds no information.
         if self.answered.is_some_and(|answered| sent <= answered) {
             return false;
         }
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_of_a_longer_round_trip_than_it_may_be_silent_works() {
+    fn a_link_with_a_round_trip_longer_than_dead_after_works() {
         let mut link = Liveness::new(100 * MS, 500 * MS);
         let (trip, mut changes) = (620 * MS, Vec::new());
         // Probes every 100 ms, each answered 620 ms later; the link dies at 5 s.
@@ -186,15 +187,15 @@ mod tests {
     }
 
     #[test]
-    fn one_answer_brings_no_link_back_nor_do_those_of_before_its_death() {
+    fn neither_one_answer_nor_old_ones_revive_a_link() {
         let mut link = Liveness::new(100 * MS, 400 * MS);
         link.answered(100 * MS, 110 * MS);
         assert!(link.expire(1_000 * MS));
-        // What had been under way, each for its first time.
+        // Answers that were in flight, each arriving once.
         for sent in [200, 300, 400] {
             assert!(!link.answered(sent * MS, 1_100 * MS));
         }
-        // Stray ones, far from one another, and one twice.
+        // Stray answers, far apart, and one of them twice.
         for sent in [1_200, 1_900, 2_600] {
             assert!(!link.answered(sent * MS, (sent + 50) * MS));
             assert!(!link.answered(sent * MS, (sent + 60) * MS));

@@ -1,4 +1,4 @@
-//! One link: its socket, its pace, and whether it carries anything.
+//! One link: its socket, its pacing, and its liveness.
 
 mod inbox;
 mod liveness;
@@ -26,25 +26,25 @@ use liveness::Liveness;
 pub(crate) use liveness::State;
 use pace::Pace;
 
-/// The part of what may wait below a link that is handed over at once.
+/// Share of the backlog below a link that is passed to the kernel at once.
 const BACKLOG_PART: usize = 4;
 
-/// Bytes that the kernel may keep of what has come and was not read yet.
+/// Receive buffer of the socket in bytes.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
-/// What was counted since the start.
+/// Counters since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) sent_packets: u64,
-    /// With all headers, that of IP included.
+    /// Including all headers, down to IP.
     pub(crate) sent_bytes: u64,
     pub(crate) received_packets: u64,
     pub(crate) received_bytes: u64,
     pub(crate) probes: u64,
     pub(crate) answers: u64,
-    /// Packets that the kernel did not take.
+    /// Packets that the kernel refused.
     pub(crate) refused: u64,
-    /// Datagrams that are none of ours.
+    /// Datagrams that do not belong to this tunnel.
     pub(crate) foreign: u64,
 }
 
@@ -55,26 +55,26 @@ pub(crate) struct Tunnel {
     socket: UdpSocket,
     offload: UdpSocketState,
     remote: SocketAddr,
-    /// Headers in front of ours, for the pace.
+    /// Bytes of the headers below the tunnel's, for pacing.
     below: usize,
     pub(crate) pace: Pace,
-    /// What is to be sent next, and how many bytes of it are handed over at once.
+    /// Packets to be sent next, and the bytes of them that are passed to the kernel at once.
     outbox: Outbox,
     part: usize,
-    /// The socket was full.
+    /// The socket is full.
     is_full: bool,
-    /// A probe and an answer that it had no room for: a link that is busy must not be taken for a dead one.
+    /// A probe and an answer that the socket had no room for: a busy link must not count as dead.
     control: [Option<Vec<u8>>; 2],
     pub(crate) liveness: Liveness,
     pub(crate) counts: Counts,
-    /// The kernel refused something, and that was told.
+    /// A refusal by the kernel has been logged.
     pub(crate) told: bool,
-    /// The queue of the interface below, where the kernel tells of it.
+    /// The queue of the interface, if the kernel reports it.
     interface: Option<LocalQueue>,
 }
 
 impl Tunnel {
-    /// Opens the socket; packets of anybody but the remote address do not reach it.
+    /// Opens the socket; only packets from the remote address reach it.
     pub(crate) fn open(link: &LinkConfig, config: &NodeConfig) -> Result<Self, NodeError> {
         let failed = |reason| NodeError::Tunnel {
             link: link.name.clone(),
@@ -103,23 +103,23 @@ impl Tunnel {
         })
     }
 
-    /// Has the interface's own queue told from now on. Inside a tokio runtime.
+    /// Starts queries of the interface's queue. Must be called inside a tokio runtime.
     pub(crate) fn watch_interface(&mut self) {
         let local = self.socket.local_addr().map(|local| local.ip());
         match local.and_then(|local| LocalQueue::of(&self.socket, local)) {
             Ok(queue) => self.interface = Some(queue),
             Err(error) => {
-                tracing::debug!(link = %self.name, %error, "what waits in the interface's queue is not known");
+                tracing::debug!(link = %self.name, %error, "cannot query the interface's queue");
             }
         }
     }
 
-    /// Bytes that wait in the queueing discipline of the interface, whoever put them there.
+    /// Bytes in the queueing discipline of the interface, from all programs.
     pub(crate) fn interface_bytes(&self) -> Option<u64> {
         self.interface.as_ref()?.bytes()
     }
 
-    /// Whether the link takes another packet: its pace allows it, and the socket has taken what there was.
+    /// Whether the link takes another packet: pacing allows it, and the socket is not full.
     pub(crate) fn takes_more(&mut self, now: Instant) -> bool {
         if self.outbox.len() >= self.part {
             self.flush();
@@ -127,13 +127,13 @@ impl Tunnel {
         !self.is_full && self.pace.has_burst(now)
     }
 
-    /// Takes a packet, which leaves with [`Tunnel::flush`] or before.
+    /// Queues a packet, which leaves with [`Tunnel::flush`] at the latest.
     pub(crate) fn push(&mut self, header: Header, packet: &[u8], now: Instant) {
         let len = self.outbox.push(|out| header.write(packet, out));
         self.pace.sent(len + self.below, now);
     }
 
-    /// Sends what was pushed, as far as the socket has room; whether it had.
+    /// Sends the queued packets while the socket has room; returns whether all were sent.
     pub(crate) fn flush(&mut self) -> bool {
         self.is_full = false;
         while let Some(run) = self.outbox.run(self.offload.max_gso_segments()) {
@@ -150,7 +150,7 @@ impl Tunnel {
                     self.is_full = true;
                     return false;
                 }
-                // It does not cut them, which it does not say before: they leave one by one.
+                // The interface cannot split them and reports this only now: they leave one by one.
                 Err(_) if count > 1 && self.offload.max_gso_segments() == 1 => continue,
                 result => self.note(result, count, len),
             }
@@ -159,13 +159,17 @@ impl Tunnel {
         true
     }
 
-    /// So many datagrams were handed over. What the kernel refuses is lost, as on any link.
+    /// Counts datagrams passed to the kernel. A refused datagram is lost, as on any link.
     fn note(&mut self, result: io::Result<()>, count: usize, len: usize) {
         match result {
             Err(error) => {
                 self.counts.refused += count as u64;
                 if !std::mem::replace(&mut self.told, true) {
-                    tracing::warn!(link = %self.name, %error, "the kernel refuses packets of this link");
+                    tracing::warn!(
+                        link = %self.name,
+                        %error,
+                        "the kernel refused a packet; it is lost"
+                    );
                 }
             }
             Ok(()) => {
@@ -176,13 +180,14 @@ impl Tunnel {
         }
     }
 
-    /// Forgets what was pushed and has not left: the link is dead.
+    /// Drops the queued packets of a dead link.
     pub(crate) fn clear(&mut self) {
         self.outbox.clear();
         self.is_full = false;
     }
 
-    /// Sends a probe or an answer, now or before anything else; only the last of each waits.
+    /// Sends a probe or an answer, at once or before anything else; only the last of each kind
+    /// waits.
     pub(crate) fn send_control(&mut self, kind: Kind, datagram: Vec<u8>, now: Instant) {
         let len = datagram.len();
         match transmit(&self.socket, &self.offload, self.remote, &datagram, len) {
@@ -196,7 +201,7 @@ impl Tunnel {
         }
     }
 
-    /// Sends what the socket had no room for; whether nothing is left of it.
+    /// Sends packets that the socket had no room for; returns whether all were sent.
     pub(crate) fn resume(&mut self, now: Instant) -> bool {
         for (waiting, kind) in [Kind::Probe, Kind::Answer].into_iter().enumerate() {
             if let Some(datagram) = self.control[waiting].take() {
@@ -206,18 +211,18 @@ impl Tunnel {
         self.control.iter().all(Option::is_none) && (!self.is_full || self.flush())
     }
 
-    /// Whether something waits for room in the socket.
+    /// Whether packets wait for room in the socket.
     pub(crate) fn is_blocked(&self) -> bool {
         self.is_full || self.control.iter().any(Option::is_some)
     }
 
-    /// Reads once; `false` when there is nothing.
+    /// Reads once; `false` if no datagram is available.
     pub(crate) fn receive(&mut self, inbox: &mut Inbox) -> bool {
         let (socket, offload) = (&self.socket, &self.offload);
         loop {
             match inbox.fill(|slices, metas| offload.recv(socket.into(), slices, metas)) {
                 Ok(()) => break,
-                // An ICMP message about something that was sent before: nobody listens there yet, perhaps.
+                // An ICMP error for an earlier datagram: the remote end may not be listening yet.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return false,
@@ -231,7 +236,7 @@ impl Tunnel {
     }
 }
 
-/// Hands datagrams of a size over, of which the last one may be shorter.
+/// Passes datagrams of equal size to the kernel; the last one may be shorter.
 fn transmit(
     socket: &UdpSocket,
     offload: &UdpSocketState,
@@ -262,7 +267,8 @@ fn connect(link: &LinkConfig) -> io::Result<UdpSocket> {
         socket.bind_device(Some(interface.as_bytes()))?;
     }
     socket.set_nonblocking(true)?;
-    // The kernel doubles what it is told, for what a packet takes beside its bytes, which is little where several are one.
+    // The kernel doubles the value to cover the overhead per packet, which is small when several
+    // datagrams travel as one.
     socket.set_send_buffer_size(link.backlog.div_ceil(2))?;
     socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
     socket.bind(&link.local.into())?;
@@ -270,7 +276,7 @@ fn connect(link: &LinkConfig) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-/// What the route of a connected socket takes (IPV6_MTU, ipv6(7)).
+/// MTU of the route of a connected socket (IPV6_MTU, ipv6(7)).
 #[derive(Clone, Copy, Debug)]
 struct Ipv6Mtu;
 
@@ -282,8 +288,8 @@ nix::getsockopt_impl!(
     GetStruct<libc::c_int>
 );
 
-/// Whether the largest packet fits the route as it is now. What does not fit later is refused by the kernel: it is told not to
-/// fragment (IP_MTU_DISCOVER is on for connected sockets).
+/// Checks that the largest packet fits the current route. If a packet no longer fits later, the
+/// kernel refuses it: connected sockets do not fragment (IP_MTU_DISCOVER).
 fn check_mtu(socket: &UdpSocket, link: &LinkConfig, config: &NodeConfig) -> Result<(), NodeError> {
     let takes = match link.remote {
         SocketAddr::V4(_) => getsockopt(socket, IpMtu),
@@ -352,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pushed_arrives_as_it_was_whatever_its_size_and_in_order() {
+    fn datagrams_of_any_size_arrive_intact_and_in_order() {
         let nobody: SocketAddr = "127.0.0.1:9".parse().unwrap();
         let (_, free) = tunnel(nobody);
         let (mut from, here) = tunnel(free);
@@ -393,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_waits_in_the_interface_below_than_may() {
+    fn the_interface_queue_stays_within_the_backlog() {
         let Some(ns) = Netns::new() else { return };
         let ip = ns.commands();
         ip("link add a0 type veth peer name a1");
@@ -401,7 +407,7 @@ mod tests {
         ip("link set a0 up");
         ip("link set a1 up");
         ip("neigh add 10.9.0.2 lladdr 02:00:00:00:00:02 dev a0");
-        // 100 kB a second, and room for ten times what may wait.
+        // 100 kB/s, and room for ten times the permitted backlog.
         let tbf = "qdisc add dev a0 root tbf rate 800kbit burst 3kb limit 640kb";
         let tc = Command::new("tc")
             .args(["-n", ns.name()])
@@ -438,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_remote_address_is_heard() {
+    fn datagrams_from_other_addresses_are_ignored() {
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let [remote, stranger] = [(); 2].map(|()| UdpSocket::bind(any).unwrap());
         let (mut tunnel, here) = tunnel(remote.local_addr().unwrap());

@@ -1,22 +1,22 @@
-//! When a link may be given packets, so that they leave at its rate.
+//! Pacing: when a link may take packets, so that they leave at its rate.
 
 use std::time::Duration;
 
 use sumlink_edge::Instant;
 
-/// How far a link that was served late may catch up at once.
+/// How much lost time a link that was served late may make up for.
 const CATCH_UP: Duration = Duration::from_millis(1);
 
-/// A link sends so far ahead of its rate, so that packets leave several at a time.
+/// How far a link sends ahead of its rate, so that packets leave several at a time.
 const BURST: Duration = Duration::from_micros(200);
 
-/// What is sent whatever the rate is (probes) holds up the rest for no longer than this.
+/// Packets sent regardless of the rate (probes) delay others by at most this time.
 const MOST_AHEAD: Duration = Duration::from_secs(1);
 
 /// When the next packet may be sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// Bits per second; with 0 nothing may be sent, without one everything.
+    /// Bits per second; 0 pauses the link, `None` means unlimited.
     rate: Option<u64>,
     ready: Instant,
 }
@@ -29,7 +29,7 @@ impl Pace {
         }
     }
 
-    /// What the link carries from now on. What was sent ahead of the old rate takes as long as the new one needs for it.
+    /// Sets the rate. Bytes sent ahead at the old rate are converted to time at the new one.
     pub(crate) fn set_rate(&mut self, rate: Option<u64>, now: Instant) {
         let ahead = self.ready.saturating_sub(now).as_nanos();
         self.ready = match (self.rate, rate) {
@@ -46,9 +46,9 @@ impl Pace {
         self.rate
     }
 
-    /// So many bytes were sent.
+    /// Records that `bytes` were sent.
     pub(super) fn sent(&mut self, bytes: usize, now: Instant) {
-        // Without any rate only what waits for nothing is sent, which is not made up for later.
+        // At a rate of 0 only unpaced packets are sent, which are not made up for later.
         if let Some(rate) = self.rate.filter(|rate| *rate > 0) {
             let from = self.ready.max(now.saturating_sub(CATCH_UP));
             let takes = nanos(bytes as u128 * 8 * 1_000_000_000 / u128::from(rate));
@@ -62,7 +62,7 @@ impl Pace {
         self.ready() <= now
     }
 
-    /// Whether packets that were begun with may be followed by another one.
+    /// Whether another packet may join the current burst.
     pub(super) fn has_burst(&self, now: Instant) -> bool {
         self.ready() <= now + BURST
     }
@@ -90,7 +90,7 @@ mod tests {
         let mut pace = Pace::new(Some(8_000_000)); // 1000 bytes in a millisecond
         pace.sent(1000, Instant::ZERO);
         assert!(!pace.is_ready(MS - Duration::from_nanos(1)) && pace.is_ready(MS));
-        // Two milliseconds late: one of them is caught up, the other is lost.
+        // Two milliseconds late: one is made up for, the other is lost.
         pace.sent(1000, 3 * MS);
         assert_eq!(pace.ready(), 3 * MS);
         pace.sent(1000, 3 * MS);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_whatever_the_rate_is_does_not_add_up() {
+    fn unpaced_bytes_do_not_accumulate() {
         let mut pace = Pace::new(Some(8)); // a byte in a second
         for _ in 0..1000 {
             pace.sent(1, Instant::ZERO);
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_rate_counts_for_what_was_sent_ahead_and_none_stops_the_link() {
+    fn a_new_rate_applies_to_bytes_sent_ahead_and_zero_stops_the_link() {
         let mut pace = Pace::new(Some(8_000_000));
         pace.sent(1000, Instant::ZERO);
         pace.set_rate(Some(4_000_000), Instant::ZERO);

@@ -1,4 +1,4 @@
-//! The model against its own states, against simulation, and against the node's policies.
+//! The model compared with its Markov chain, with simulation, and with the node's policies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const WIFI: Server = Server {
     capacity: 100,
 };
 
-/// From the probabilities themselves: rho^k / sum.
+/// Computed from the state probabilities: rho^k / sum.
 fn by_states(server: Server, arrivals: f64) -> (f64, f64) {
     let load = arrivals / server.rate;
     let weights: Vec<f64> = (0..=server.capacity).map(|k| load.powi(k as i32)).collect();
@@ -29,7 +29,7 @@ fn by_states(server: Server, arrivals: f64) -> (f64, f64) {
 }
 
 #[test]
-fn the_closed_forms_are_those_of_the_states() {
+fn closed_forms_match_the_state_probabilities() {
     for capacity in [1, 5, 40, 100] {
         let server = Server {
             rate: 50.0,
@@ -59,25 +59,25 @@ fn the_closed_forms_are_those_of_the_states() {
             );
         }
     }
-    assert_eq!(LTE.mean_length(1e9).round(), 100.0, "nothing overflows");
+    assert_eq!(LTE.mean_length(1e9).round(), 100.0, "no overflow");
 }
 
 #[test]
-fn equation_2_is_as_printed() {
+fn equation_2_matches_the_paper() {
     let (lambda, sum): (f64, f64) = (120.0, LTE.rate + WIFI.rate);
     let power = (lambda / sum).powi(101);
     let printed = 2.0 * lambda / (sum - lambda) - 2.0 * 101.0 * power / (1.0 - power);
     assert!((qdepl(lambda, LTE, WIFI) - printed).abs() < 1e-9);
 }
 
-/// Who gets an arrival.
+/// Assigns an arrival to a queue.
 #[derive(Clone, Copy, PartialEq)]
 enum Rule {
     FirstFirst,
     Proportional,
 }
 
-/// Mean lengths of the two queues over some million events of the Markov chain.
+/// Mean lengths of the two queues over a few million events of the Markov chain.
 fn simulate(rule: Rule, arrivals: f64, servers: [Server; 2], seed: u64) -> [f64; 2] {
     let mut random = Random::new(seed);
     let mut length = [0u32; 2];
@@ -108,8 +108,8 @@ fn simulate(rule: Rule, arrivals: f64, servers: [Server; 2], seed: u64) -> [f64;
     area.map(|area| area / time)
 }
 
-/// Mean lengths of the two queues of L-RTT from the Markov chain itself: the probabilities of all states, by relaxation until they
-/// stand still.
+/// Mean lengths of the two L-RTT queues from the Markov chain: the probabilities of all states,
+/// relaxed until they converge.
 fn lrtt_by_states(arrivals: f64, [first, second]: [Server; 2]) -> [f64; 2] {
     let (n, m) = (first.capacity as usize, second.capacity as usize);
     let mut p = vec![vec![1.0; m + 1]; n + 1];
@@ -187,7 +187,7 @@ fn simulation_agrees_with_equation_2_and_with_the_first_queue_of_equation_1() {
         );
         let exact = lrtt_by_states(arrivals, PAIR);
         assert!(is_within(0.001, exact[0], computed), "{exact:?}");
-        // What hardly ever happens is known to a hundredth of a packet at best.
+        // The simulation estimates rare events to a hundredth of a packet at best.
         assert!(
             (second - exact[1]).abs() < 0.1 * exact[1].max(0.1),
             "L-RTT's second queue at {load}: {second} and {exact:?}"
@@ -195,9 +195,9 @@ fn simulation_agrees_with_equation_2_and_with_the_first_queue_of_equation_1() {
     }
 }
 
-/// Figure 3 itself has 100 packets each.
+/// Figure 3 itself has queues of 100 packets.
 #[test]
-fn simulation_agrees_with_the_figures_own_pair() {
+fn simulation_agrees_with_the_pair_of_figure_3() {
     for load in [0.3, 0.5, 0.7, 0.9] {
         let arrivals = 160.0 * load;
         let simulated: f64 = (simulate(Rule::Proportional, arrivals, [LTE, WIFI], 3).iter()).sum();
@@ -215,9 +215,9 @@ fn simulation_agrees_with_the_figures_own_pair() {
     }
 }
 
-/// By how much equation 1 is wrong: the figures of docs/notes/edge.md.
+/// The error of equation 1: the figures of docs/notes/edge-cost.md.
 #[test]
-fn equation_1_makes_the_second_queue_less_than_half_as_long_as_it_is() {
+fn equation_1_underestimates_the_second_queue_by_more_than_half() {
     for (load, true_length, by_equation) in [(0.7, 0.66, 0.25), (0.8, 2.4, 0.9), (0.9, 6.9, 2.75)] {
         let arrivals = 160.0 * load;
         let exact = lrtt_by_states(arrivals, PAIR)[1];
@@ -228,16 +228,16 @@ fn equation_1_makes_the_second_queue_less_than_half_as_long_as_it_is() {
     }
 }
 
-/// Mean lengths of the node's own queues, steered by its own policy: what a link carries is a packet at a time, for a time that is
-/// distributed exponentially, and stays in its queue until it has been carried.
+/// Mean lengths of the node's own queues under its own policy. A link carries one packet at a time,
+/// for an exponentially distributed time, and the packet stays in its queue meanwhile.
 fn steered(policy: &str, arrivals: f64, servers: [Server; 2], seed: u64) -> [f64; 2] {
     let mut random = Random::new(seed);
     let mut wait = |rate: f64| Duration::from_secs_f64(-(1.0 - random.next_f64()).ln() / rate);
     let mut steering = steering::build(policy).unwrap();
-    // Bytes per second are believed at first, of packets of one byte.
+    // The initial rates are in bytes per second, with packets of one byte.
     let mut links =
         servers.map(|server| LinkQueue::new(server.capacity as usize, Some(server.rate)));
-    // The first is the shorter way, by more than any queue of the node's takes.
+    // The first link is the shorter one, by more than any queue delay.
     links[0].trip_sample(Duration::from_secs(10));
     links[1].trip_sample(Duration::from_secs(20));
     let packet: Arc<[u8]> = Arc::from([0]);
@@ -278,9 +278,9 @@ fn steered(policy: &str, arrivals: f64, servers: [Server; 2], seed: u64) -> [f64
     area.map(|area| area / (now - since).as_secs_f64())
 }
 
-/// Figure 3, with the policies themselves in place of the model.
+/// Figure 3 with the policies in place of the model.
 #[test]
-fn the_policies_make_the_queues_of_figure_3() {
+fn policies_reproduce_the_queues_of_figure_3() {
     for load in [0.5, 0.7, 0.9] {
         let arrivals = 160.0 * load;
         let exact: f64 = lrtt_by_states(arrivals, PAIR).iter().sum();
@@ -288,16 +288,18 @@ fn the_policies_make_the_queues_of_figure_3() {
         let model = qdepl(arrivals, PAIR[0], PAIR[1]);
         let by_qdepl: f64 = steered("qdepl", arrivals, PAIR, 4).iter().sum();
         println!(
-            "load {load}: L-RTT {by_lrtt:.2}, by its states {exact:.2}, by equation 1 {:.2}; Q-Depl {by_qdepl:.2}, by equation 2 {model:.2}",
+            "load {load}: L-RTT {by_lrtt:.2}, by its states {exact:.2}, by equation 1 {:.2}; \
+             Q-Depl {by_qdepl:.2}, by equation 2 {model:.2}",
             lrtt(arrivals, PAIR[0], PAIR[1])
         );
         assert!(is_within(0.15, by_lrtt, exact), "{by_lrtt} and {exact}");
-        // It does not throw dice: arrivals come more evenly, and an idle link takes what would wait.
+        // Q-Depl is not random: arrivals at a link are more even, and an idle link takes packets
+        // that would wait.
         assert!(
             by_qdepl < model && by_qdepl > 0.4 * model,
             "{by_qdepl} and {model}"
         );
-        assert!(by_qdepl < by_lrtt, "the order of the paper");
+        assert!(by_qdepl < by_lrtt, "the paper has Q-Depl below L-RTT");
     }
 }
 

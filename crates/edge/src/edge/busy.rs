@@ -1,8 +1,9 @@
-//! N: the flows that share the links at the moment.
+//! N: the number of flows that currently share the links.
 //!
-//! A flow counts while its user acknowledges something. One whose host has gone keeps what was outstanding until its sender gives
-//! up, which takes TCP a quarter of an hour: it takes nothing of the links, and nobody has to share with it. Unless it is owed
-//! something: a debt counts until it is paid, or debts would grow with the number of users that fall silent.
+//! A flow counts while its user acknowledges data. If a user's host disappears, its data stays
+//! outstanding until the sender gives up, which takes TCP about 15 minutes. Such a flow uses no
+//! link capacity, so it does not count. The exception is a flow with owed bytes: it counts until
+//! they are delivered, or debts would grow with the number of silent users.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,31 +11,31 @@ use std::time::Duration;
 use crate::Instant;
 use crate::flow::FlowId;
 
-/// An entry is as exact as this: so that not every acknowledgement moves it.
+/// Granularity of an entry, so that an acknowledgment does not move it every time.
 const GRAIN: Duration = Duration::from_millis(100);
 
-/// The flows that count.
+/// The set of busy flows.
 #[derive(Debug, Default)]
 pub(super) struct Busy {
-    /// Flows by the time of their last acknowledgement, and whether they are owed something.
+    /// Flows by the time of their last acknowledgment, and whether they have owed bytes.
     heard: BTreeMap<(Instant, FlowId), bool>,
-    /// Flows that are owed something.
+    /// Number of flows with owed bytes.
     owed: usize,
-    /// Of them, those without a place in `heard`.
+    /// Flows with owed bytes and without an entry in `heard`.
     silent: usize,
 }
 
-/// Why a flow counts.
+/// Why a flow counts as busy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Share {
-    /// Its user has acknowledged something of late, at this time.
+    /// Time of the user's last acknowledgment, if recent.
     pub(super) heard: Option<Instant>,
-    /// It is owed something.
+    /// The flow has owed bytes.
     pub(super) owed: bool,
 }
 
 impl Share {
-    /// Whether it counts at all.
+    /// Whether the flow counts.
     pub(super) fn counts(self) -> bool {
         self.heard.is_some() || self.owed
     }
@@ -50,12 +51,12 @@ impl Busy {
         self.heard.len() + self.silent
     }
 
-    /// Flows that are owed something.
+    /// Number of flows with owed bytes.
     pub(super) fn owed(&self) -> usize {
         self.owed
     }
 
-    /// N, of acknowledgements since then.
+    /// N, counting only acknowledgments since `time`.
     pub(super) fn since(&self, time: Instant) -> usize {
         let heard = self.heard.iter();
         heard
@@ -64,7 +65,7 @@ impl Busy {
             + self.silent
     }
 
-    /// A flow's share is another one from now on; what it is.
+    /// Replaces a flow's share and returns the new one.
     pub(super) fn replace(&mut self, id: FlowId, before: Share, now: Share) -> Share {
         let heard = match (before.heard, now.heard) {
             (Some(before), Some(now)) if now.saturating_sub(before) < GRAIN => Some(before),
@@ -83,7 +84,7 @@ impl Busy {
         now
     }
 
-    /// The flow that was heard of before `time`, and before all others.
+    /// The flow with the oldest last acknowledgment, if that is before `time`.
     pub(super) fn longest_silent(&self, time: Instant) -> Option<FlowId> {
         let (&(at, id), _) = self.heard.first_key_value()?;
         (at < time).then_some(id)

@@ -1,4 +1,4 @@
-//! From the far side to the user: every packet gets a link.
+//! From the far side to the user: assigns every packet to a link.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -14,25 +14,26 @@ use crate::{Instant, LinkId, Mode, Sack};
 /// TCP's protocol number.
 const TCP: u8 = 6;
 
-/// Data of a flow's far end.
+/// Data from a flow's far end.
 struct Data {
     flow: FlowId,
     position: Position,
-    /// The timestamp that the far end gave it.
+    /// The timestamp set by the far end.
     theirs: Option<u32>,
-    /// None of it had been received before: which link brings it is told by its acknowledgement.
+    /// None of the data was received before, so its acknowledgment identifies the link that
+    /// delivered it.
     is_new: bool,
 }
 
 impl Edge {
-    /// A packet for a user has come from the far side.
+    /// Handles a packet for a user from the far side.
     pub fn handle_far(&mut self, mut packet: Vec<u8>, now: Instant) {
         self.counters.down_packets += 1;
         let mut parsed = packet::parse(&packet, self.config.verify_checksums);
         if let Parsed::Malformed(reason, _) = &parsed {
             self.counters.malformed += 1;
             if *reason == Malformed::Ip {
-                return; // there is nothing to forward it by
+                return; // no destination address
             }
         }
         self.expire_busy(now);
@@ -49,7 +50,8 @@ impl Edge {
         }
     }
 
-    /// The flow learns of its segment. Returns where its data belongs, if it has any.
+    /// Updates the flow with its segment. Returns the position of the segment's data, if it has
+    /// any.
     fn far_segment(
         &mut self,
         packet: &mut [u8],
@@ -64,7 +66,8 @@ impl Edge {
         let id = self.track_segment(key, segment, now)?;
         let visible = self.visible();
         let theirs = segment.options.timestamps.map(|(value, _)| value);
-        // What comes along with a SYN begins one number behind it (RFC 7413): it is the sender's to repeat, as SYNs are.
+        // Data in a SYN begins one number after it (RFC 7413). The sender repeats it, as it repeats
+        // the SYN.
         let is_data = segment.len > 0 && !segment.flags.syn;
         let arrived = self.with(id, now, |_, tracked| {
             let arrival = tracked.flow.far_segment(segment);
@@ -90,11 +93,11 @@ impl Edge {
         })
     }
 
-    /// The flow of a segment; `None` if it is of none.
+    /// The flow of a segment; `None` if it belongs to no flow.
     ///
-    /// A SYN in the midst of a flow may be late, forged, or the beginning of another connection between the same ends: only the
-    /// answer of the other end tells, which has a challenge for the first two (RFC 5961, section 4) and a SYN of its own for the
-    /// third. Until then the flow is as it was.
+    /// A SYN inside an existing flow may be late, forged, or the start of a new connection between
+    /// the same ends. Only the reply of the other end shows which: a challenge for the first two
+    /// (RFC 5961, section 4), a SYN for the third. Until then the flow is unchanged.
     pub(super) fn track_segment(
         &mut self,
         key: FlowKey,
@@ -108,7 +111,7 @@ impl Edge {
         let Some((id, tracked)) = begun.filter(|_| segment.flags.syn) else {
             return self.track(key, now);
         };
-        // The challenge has to arrive, though it may say what was said just before.
+        // The challenge must get through, even if it repeats the last acknowledgment.
         tracked.told = None;
         if !segment.flags.ack {
             tracked.renewal = Some(Box::new(segment.clone()));
@@ -128,7 +131,7 @@ impl Edge {
         self.track(key, now)
     }
 
-    /// A flow that was reset is over.
+    /// Forgets a flow that was reset.
     pub(super) fn end_if_closed(&mut self, id: FlowId) {
         if self
             .flows
@@ -139,7 +142,7 @@ impl Edge {
         }
     }
 
-    /// What is changed in a SYN of either end.
+    /// Edits a SYN from either end.
     pub(super) fn edit_syn(&self, packet: &mut [u8], segment: &Segment) {
         if !segment.flags.syn || segment.options.signed {
             return;
@@ -147,15 +150,17 @@ impl Edge {
         if self.visible() && self.config.sack == Sack::Strip && !segment.options.sealed {
             packet::strip_sack_permitted(packet, segment);
         }
-        // Of Multipath TCP as well: its keys and sums cover no size (RFC 8684, sections 3.1 to 3.3).
+        // This includes Multipath TCP: its keys and checksums do not cover the MSS (RFC 8684,
+        // sections 3.1 to 3.3).
         if let Some(most) = self.config.mss {
-            // Counted for IPv4, whose header is shorter by 20 bytes.
+            // The setting is for IPv4, whose header is 20 bytes shorter.
             let longer = if segment.source.is_ipv6() { 20 } else { 0 };
             packet::clamp_mss(packet, segment, most.saturating_sub(longer));
         }
     }
 
-    /// Puts a packet into the queue of a link, the wanted one if it takes it; `None` if no link has room.
+    /// Puts a packet into a link's queue, the preferred one if it accepts it; `None` if no link has
+    /// room.
     fn steer(
         &mut self,
         packet: &Arc<[u8]>,
@@ -183,8 +188,9 @@ impl Edge {
         pushed.is_ok().then_some(link)
     }
 
-    /// The packet with the next sequence number of its user, or as it is where there are too many users. A number is only spent on
-    /// what has a place in a queue, or the receiver would wait for it.
+    /// Adds the next sequence number of the packet's user, or leaves the packet unnumbered if too
+    /// many users have numbers. A number is assigned only once the packet has a place in a queue;
+    /// otherwise the receiver would wait for it.
     fn number(&mut self, packet: &Arc<[u8]>, user: Option<IpAddr>, now: Instant) -> Arc<[u8]> {
         let bits = self.config.sequence_bits;
         match user.and_then(|user| self.sequences.next(user, now)) {
@@ -197,7 +203,8 @@ impl Edge {
         }
     }
 
-    /// Keeps a packet to be sent again, as far as memory goes; without VISIBLE only when it was sent, for the trip times.
+    /// Keeps a copy for retransmission, as far as memory allows. Without VISIBLE, keeps only the
+    /// send time, for the trip times.
     fn keep(
         &mut self,
         data: Data,
@@ -232,12 +239,12 @@ impl Edge {
             if let Some(before) = tracked.copies.at_mut(position)
                 && before.end >= end
             {
-                // The sender sends it again: the time until it is acknowledged says nothing any more.
+                // The sender retransmits it: the time until its acknowledgment is ambiguous now.
                 (before.sent, before.again, before.theirs) = ((now, link), true, theirs);
                 return true;
             }
             if fits && (flow.owed() == 0 || flow.told() <= position) {
-                // What was promised stays as it was.
+                // A copy of acknowledged data stays unchanged.
                 let timestamp = segment.options.timestamps.map(|(value, _)| value);
                 tracked.copies.keep(
                     position,
@@ -257,8 +264,8 @@ impl Edge {
         self.counters.not_kept += u64::from(kept == Some(false) && self.visible());
     }
 
-    /// A link carries nothing any more. What waits for it goes to the others, and so does what it had been given and nobody
-    /// has acknowledged, as far as it is kept.
+    /// Marks a link as down. Packets in its queue move to other links. Packets already given to it
+    /// and not acknowledged are sent again, as far as copies exist.
     pub fn link_down(&mut self, link: LinkId, now: Instant) {
         let Some(queue) = self
             .links
@@ -270,7 +277,7 @@ impl Edge {
         queue.set_up(false);
         self.blur(link);
         if !self.links.iter().any(|link| link.is_up()) {
-            // It waits for whichever link comes up first, see `link_up`.
+            // It is sent over the first link that comes up, see `link_up`.
             self.stranded[usize::from(link.0)] = true;
             return self.event(Event::LinkDown {
                 link,
@@ -283,7 +290,7 @@ impl Edge {
         self.send_again_from(link, &Waiting::new(), now);
     }
 
-    /// A link carries packets again.
+    /// Marks a link as up.
     pub fn link_up(&mut self, link: LinkId, now: Instant) {
         let Some(queue) = self
             .links
@@ -305,14 +312,15 @@ impl Edge {
             self.move_packets(other, now);
             self.send_again_from(other, &Waiting::new(), now);
         }
-        // What it had been given before it died is lost as well, if nothing took it over.
+        // Packets given to the link before it died are lost as well, unless another link took them
+        // over.
         if let Some(waiting) = waiting {
             self.send_again_from(link, &waiting, now);
         }
         self.hurry_repairs(now);
     }
 
-    /// The segments that wait for a link, and so are not lost.
+    /// The segments in a link's queue, which are not lost.
     fn waiting(&self, link: LinkId) -> Waiting {
         let place = |packet: &[u8]| {
             let Parsed::Tcp(segment) = packet::parse(packet, false) else {
@@ -330,8 +338,9 @@ impl Edge {
         packets.filter_map(place).collect()
     }
 
-    /// What a dead link had been given waits for it to come back, or for another one: how long that takes says nothing of either
-    /// (LTT). PDUs cannot be told by what is in them, so none of it counts.
+    /// Marks trip times of packets given to a dead link as ambiguous: they wait for that link or
+    /// another one, so their delay describes neither (LTT). PDUs are opaque, so none of their times
+    /// count.
     fn blur(&mut self, dead: LinkId) {
         for id in self.with_copies() {
             if let Some(tracked) = self.flows.get_mut(id) {
@@ -340,11 +349,12 @@ impl Edge {
         }
     }
 
-    /// Moves what waits for a dead link to others; returns how many packets were moved and how many had no room.
+    /// Moves the queue of a dead link to other links. Returns the numbers of packets moved and
+    /// dropped for lack of room.
     fn move_packets(&mut self, dead: LinkId, now: Instant) -> (usize, usize) {
         let (mut moved, mut lost) = (0, 0);
         for packet in self.links[usize::from(dead.0)].drain() {
-            // PDUs of LWA cannot be read; any link is as good for them.
+            // LWA PDUs are opaque; any link will do.
             let parsed = packet::parse(&packet, false);
             let offer = Offer {
                 bytes: packet.len(),
@@ -367,7 +377,8 @@ impl Edge {
         (moved, lost)
     }
 
-    /// What is kept of a segment waits for another link since now: it is not lost with the first.
+    /// Records that a segment's copy now waits for another link, so that it does not count as lost
+    /// with the first.
     fn moved(&mut self, segment: &Segment, sent: (Instant, LinkId)) {
         let key = FlowKey {
             far: segment.source,
@@ -383,7 +394,7 @@ impl Edge {
     }
 }
 
-/// Whether it brings no data, and neither begins nor ends a connection.
+/// Whether a segment carries no data and neither opens nor closes a connection.
 fn is_bare_ack(parsed: &Parsed) -> bool {
     let Parsed::Tcp(segment) = parsed else {
         return false;
@@ -392,7 +403,7 @@ fn is_bare_ack(parsed: &Parsed) -> bool {
     segment.len == 0 && !flags.syn && !flags.fin && !flags.rst
 }
 
-/// A number for the flow that a packet belongs to, and the user that it goes to, as far as it can be read.
+/// The flow hash of a packet and its destination user, as far as they can be read.
 fn identity(parsed: &Parsed) -> (u64, Option<IpAddr>) {
     match parsed {
         Parsed::Tcp(segment) => (

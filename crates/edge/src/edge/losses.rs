@@ -1,12 +1,15 @@
-//! What links have lost behind the first hole, as the user's SACK blocks show it.
+//! Detects losses behind the first hole from the user's SACK blocks.
 //!
-//! Algorithm 1 knows one hole at a time. Where a whole window is lost, because a link was away for less than it takes to notice or the
-//! user's end was started anew, that is a repair for each packet of it, one behind the other; and the far end, which is told of the holes
-//! by nobody, waits for its own timer, which grows with the round-trip times that it measures meanwhile. So the node looks further.
+//! Algorithm 1 handles one hole at a time. A whole window can be lost, because a link was away for
+//! less than the detection time or because the user's end restarted. Algorithm 1 would then repair
+//! its packets one after another. The far end receives no report of the holes and waits for its own
+//! timer, which grows with the round-trip times that it measures meanwhile. So the node looks
+//! further.
 //!
-//! A link gives its packets out in the order in which it took them. What was put into its queue before something that has arrived by the
-//! same link is lost, then: this is RACK for each link by itself (RFC 8985, section 6.2), with its reordering window of a quarter of the
-//! time that the way takes. The first hole stays algorithm 1's.
+//! A link delivers packets in the order in which it took them. A packet is therefore lost if it was
+//! queued before a packet that the same link has delivered. This is RACK, applied per link (RFC
+//! 8985, section 6.2), with a reordering window of a quarter of the trip time. The first hole is
+//! left to algorithm 1.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -20,33 +23,37 @@ use crate::packet::Segment;
 use crate::queue::LinkQueue;
 use crate::seq::{self, Position};
 
-/// The reordering window is no shorter.
+/// Lower bound of the reordering window.
 const LEAST_WINDOW: Duration = Duration::from_millis(5);
 
-/// Separate ranges that are remembered; a user with more holes is helped with the first only, until it has all that was sent by then.
+/// Most separate ranges tracked. For a user with more holes, only the first ones are repaired until
+/// the user has received all data sent by then.
 const MOST_RANGES: usize = 128;
 
-/// What is known of one flow.
+/// Loss detection state of one flow.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Losses {
-    /// What the user has beyond its acknowledgement.
+    /// Data that the user has received beyond its acknowledgment.
     sacked: RangeSet,
-    /// Of what each link has brought, when the last was put into its queue; 0 where it has brought nothing.
+    /// For each link, the latest queueing time among its delivered packets; 0 if it has delivered
+    /// none.
     brought: Vec<Instant>,
-    /// Something was brought since this was looked through, which was at that time.
+    /// Whether a link has delivered a packet since the last check for losses, and the time of that
+    /// check.
     is_new: bool,
     looked: Instant,
-    /// There was too much to remember: nothing is taken for lost before the user has acknowledged all that it has told of meanwhile.
+    /// Tracking overflowed: no packet counts as lost until the user's acknowledgment reaches this
+    /// position.
     blind_until: Position,
 }
 
 impl Losses {
-    /// Ranges that are remembered.
+    /// Number of tracked ranges.
     pub(super) fn ranges(&self) -> usize {
         self.sacked.count()
     }
 
-    /// Forgets what the user has, and looks for no losses until it has all of that.
+    /// Forgets the received ranges, and pauses loss detection until the user has acknowledged them.
     pub(super) fn give_up(&mut self) {
         let told = self.sacked.last().map_or(0, |last| last.end);
         self.blind_until = self.blind_until.max(told);
@@ -54,9 +61,10 @@ impl Losses {
         self.is_new = false;
     }
 
-    /// The user has this. Only what was sent once tells which link has brought it.
+    /// Records a block that the user has received. Only packets sent exactly once identify the link
+    /// that delivered them.
     fn learn(&mut self, block: Range<Position>, copies: &Copies) {
-        // Of the blocks of an acknowledgement all but one say what was said before.
+        // All but one block of an acknowledgment usually repeat earlier reports.
         if self.sacked.covers(block.clone()) {
             return;
         }
@@ -83,7 +91,8 @@ impl Losses {
         self.sacked.insert(block);
     }
 
-    /// What is lost behind `first`, the missing packet that the user asks for, and was sent again less than `most` times.
+    /// Lost packets behind `first`, the missing packet that the user requests, that were sent again
+    /// fewer than `most` times.
     fn lost(&self, first: Position, copies: &Copies, window: Duration, most: u32) -> Vec<Position> {
         let end = self.sacked.last().map_or(first, |last| last.start);
         let brought = |link: u8| {
@@ -103,8 +112,8 @@ impl Losses {
 }
 
 impl Edge {
-    /// Takes what an acknowledgement says of what has arrived beyond it, and sends again what is lost there.
-    /// `moved`: its number is another one than before.
+    /// Processes the SACK blocks of an acknowledgment and sends lost packets again. `moved`: the
+    /// acknowledgment number differs from the previous one.
     pub(super) fn repair_behind(
         &mut self,
         tracked: &mut Tracked,
@@ -116,7 +125,8 @@ impl Edge {
             return;
         };
         if segment.options.sack.is_empty() {
-            // Who acknowledges more and names no block has nothing beyond it any more (RFC 2018, section 8).
+            // An acknowledgment that advances without SACK blocks shows that no data beyond it has
+            // arrived (RFC 2018, section 8).
             tracked.losses.take_if(|_| moved);
             return;
         }
@@ -138,7 +148,7 @@ impl Edge {
         }
         let trip = self.trips().max().unwrap_or_default();
         let window = (trip / 4).max(LEAST_WINDOW);
-        // Looking through all copies for each acknowledgement would cost more than a packet does.
+        // Scanning all copies for each acknowledgment would cost more than forwarding a packet.
         if !losses.is_new || now.saturating_sub(losses.looked) < window {
             return;
         }
@@ -149,7 +159,7 @@ impl Edge {
         let most = self.config.visible.most_retransmissions;
         for position in losses.lost(acked, &tracked.copies, window, most) {
             if !self.send_again(tracked, position, now, LinkQueue::has_spare_urgent_room) {
-                return; // the rest with a later acknowledgement
+                return; // later acknowledgments repair the rest
             }
             if let Some(kept) = tracked.copies.at_mut(position) {
                 kept.repaired += 1;

@@ -1,4 +1,4 @@
-//! The node itself: packets in, packets out.
+//! The node: packets in, packets out.
 
 mod busy;
 mod down;
@@ -28,30 +28,32 @@ use tracked::Tracked;
 
 pub use report::{Counters, Event, FlowReport, Reset};
 
-/// An edge node. The [crate's documentation](crate) has the law of its use.
+/// An edge node. The [crate's documentation](crate) states the calling rules.
 #[derive(Debug)]
 pub struct Edge {
     config: Config,
     links: Vec<LinkQueue>,
-    /// Links that died as the last one: nothing took over what they had been given.
+    /// Links that died when no other was up: no link took over their packets.
     stranded: Vec<bool>,
     steering: Box<dyn Steering>,
     flows: FlowTable<Tracked>,
-    /// N: flows with something outstanding of which the user has acknowledged something lately, and those that are owed something.
+    /// N: flows with outstanding data and a recent acknowledgment from the user, and flows with
+    /// owed bytes.
     busy: Busy,
-    /// Bytes of all packets that are kept.
+    /// Bytes of all packet copies.
     kept: usize,
-    /// Ranges of all flows: of what was received, and of what was sent again from here.
+    /// Tracked ranges of all flows: received data, and data that the node has sent again.
     ranges: usize,
-    /// Before this nobody looks again for copies that could go.
+    /// No search for droppable copies takes place before this time.
     crowded_until: Instant,
-    /// When which flow wants to be looked at.
+    /// Flows by the time of their next timer.
     timers: BTreeSet<(Instant, FlowId)>,
     /// LWA: the next sequence number for each user.
     sequences: Sequences,
-    /// What a dead link had been given and no queue has had room for since, with the time at which it was sent.
+    /// Packets given to a dead link, with their send time, that have not found room in another
+    /// queue yet.
     unsent: VecDeque<(FlowId, Position, (Instant, LinkId))>,
-    /// Resets for users, which the next link that can take a packet is given.
+    /// Resets for users; they go to the next link that can take a packet.
     farewells: VecDeque<Arc<[u8]>>,
     /// Packets for the far side.
     far: VecDeque<Vec<u8>>,
@@ -59,32 +61,34 @@ pub struct Edge {
     counters: Counters,
 }
 
-/// Where there is no room for copies, those of flows that nobody has used for so long make it.
+/// When memory for copies runs out, flows that have been unused for this long lose theirs.
 const ABANDONED: Duration = Duration::from_secs(10);
-/// How often is looked for them, where there were too few.
+/// Interval between searches for such flows when memory is still short.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Segments that wait for a link, by flow and position.
 type Waiting = HashSet<(FlowId, Position)>;
 
-/// A flow counts as busy for so long, and the longest link trip time, behind its user's last acknowledgement.
+/// A flow counts as busy for this long plus the longest link trip time after its user's last
+/// acknowledgment.
 const ACTIVE: Duration = Duration::from_secs(1);
 
-/// Resets that wait for a link; more are dropped.
+/// Most resets waiting for a link; further ones are dropped.
 const MOST_FAREWELLS: usize = 1000;
 
-/// Ranges of all flows together, beyond which each keeps no more than a few of both kinds. They take some 50 bytes each.
+/// Tracked ranges of all flows above which each flow keeps only a few of both kinds. A range takes
+/// about 50 bytes.
 const MOST_RANGES: usize = 500_000;
 const LEAST_RANGES: usize = 2;
 
-/// Events that wait for somebody to take them; more are dropped.
+/// Most events waiting for the caller; further ones are dropped.
 const MOST_EVENTS: usize = 1000;
 
-/// Idle flows that are looked at for one that may be forgotten.
+/// Number of idle flows examined to find one that may be forgotten.
 const MOST_LOOKS: usize = 16;
 
 impl Edge {
-    /// A node whose links are up.
+    /// A node with all links up.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         let steering = steering::build(&config.steering)
@@ -113,8 +117,8 @@ impl Edge {
         })
     }
 
-    /// The link can take a packet: the next one for it. With [`Mode::Lwa`] it is numbered or not, see
-    /// [`is_numbered`](crate::lwa::is_numbered).
+    /// The next packet for a link that can take one. With [`Mode::Lwa`],
+    /// [`is_numbered`](crate::lwa::is_numbered) says whether it has a sequence number.
     pub fn poll_link(&mut self, link: LinkId, now: Instant) -> Option<Arc<[u8]>> {
         let number = usize::from(link.0);
         self.links.get(number).filter(|link| link.is_up())?;
@@ -128,7 +132,7 @@ impl Edge {
         self.far.pop_front()
     }
 
-    /// What has happened.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -153,7 +157,7 @@ impl Edge {
         self.links.get(usize::from(link.0))
     }
 
-    /// What was counted since the start.
+    /// Counters since the start.
     pub fn counters(&self) -> Counters {
         Counters {
             flows: self.flows.len(),
@@ -164,18 +168,18 @@ impl Edge {
         }
     }
 
-    /// N as it is now: what [`Edge::counters`] tells is that of the last packet or timer.
+    /// The current N. [`Edge::counters`] reports the value at the last packet or timer.
     pub fn busy_flows(&self, now: Instant) -> usize {
         self.busy.since(self.active_since(now))
     }
 
-    /// A flow counts as busy if its user has acknowledged something since then.
+    /// A flow counts as busy if its user has acknowledged data since this time.
     fn active_since(&self, now: Instant) -> Instant {
         let trip = self.trips().max().unwrap_or_default();
         now.saturating_sub(ACTIVE + trip)
     }
 
-    /// Flows whose users have been silent for long are not busy any more.
+    /// Removes flows with long-silent users from the busy flows.
     fn expire_busy(&mut self, now: Instant) {
         let since = self.active_since(now);
         while let Some(id) = self.busy.longest_silent(since)
@@ -189,13 +193,13 @@ impl Edge {
         }
     }
 
-    /// What is known of a flow.
+    /// Reports the state of a flow.
     pub fn flow(&self, key: &FlowKey) -> Option<FlowReport> {
         let tracked = self.flows.get(self.flows.find(key)?)?;
         Some(FlowReport::of(tracked))
     }
 
-    /// What is known of all flows, of that used last first.
+    /// Reports the state of all flows, most recently used first.
     pub fn flows(&self) -> impl Iterator<Item = (FlowKey, FlowReport)> + '_ {
         let recent = self.flows.recent();
         recent.map(|(key, tracked)| (key, FlowReport::of(tracked)))
@@ -205,14 +209,14 @@ impl Edge {
         self.config.mode == Mode::LwipVisible
     }
 
-    /// The flow between two ends, a new one if there is none. `None` where there is no room.
+    /// The flow between two ends, created if unknown. `None` if the table has no room.
     fn track(&mut self, key: FlowKey, now: Instant) -> Option<FlowId> {
         if let Some(id) = self.flows.find(&key) {
             self.flows.touch(id, now);
             return Some(id);
         }
         if self.flows.is_full() {
-            // What is owed to a user is delivered first.
+            // Owed bytes are delivered before a flow may be forgotten.
             let idle = self.flows.idle().take(MOST_LOOKS);
             let mut free = idle.filter(|(.., tracked)| tracked.flow.owed() == 0);
             let victim = free.next().map(|(id, ..)| id);
@@ -232,14 +236,14 @@ impl Edge {
         self.flows.insert(key, tracked, now)
     }
 
-    /// Does something with a flow, and keeps what is counted over all flows in step with it.
+    /// Applies an action to a flow and keeps the totals over all flows consistent.
     fn with<R>(
         &mut self,
         id: FlowId,
         now: Instant,
         action: impl FnOnce(&mut Self, &mut Tracked) -> R,
     ) -> Option<R> {
-        // Taken out for the time of the action, so that it may use the rest of the node as well.
+        // Taken out during the action, which may use the rest of the node.
         let placeholder = Tracked::placeholder();
         let mut tracked = std::mem::replace(self.flows.get_mut(id)?, placeholder);
         let (kept, ranges) = (tracked.copies.bytes(), tracked.ranges());
@@ -269,7 +273,7 @@ impl Edge {
         Some(result)
     }
 
-    /// The same where nobody has used the flow: it is idle for as long as before.
+    /// The same without marking the flow as used: its idle time continues.
     fn in_passing<R>(
         &mut self,
         id: FlowId,
@@ -279,8 +283,9 @@ impl Edge {
         self.with(id, used, action)
     }
 
-    /// Drops copies of flows that nobody has used for a while, most likely because their users are gone, until there is room for so
-    /// many bytes and some more; that idle for longest first, and nothing of what is owed.
+    /// Drops the copies of flows that have been unused for a while, most likely because their users
+    /// are gone. It frees room for `bytes` and some more, starts with the flow idle longest, and
+    /// keeps owed bytes.
     fn make_room(&mut self, bytes: usize, now: Instant) {
         if now < self.crowded_until {
             return;
@@ -299,7 +304,7 @@ impl Edge {
             self.in_passing(id, |_, tracked| tracked.copies = Copies::default());
         }
         if sum < bytes.max(1) {
-            // Looking at all flows for each packet would cost more than what is won.
+            // Scanning all flows for each packet would cost more than it saves.
             self.crowded_until = now + LOOK_AGAIN;
         }
     }
@@ -322,7 +327,7 @@ impl Edge {
         }
     }
 
-    /// min(B^a / B^s) over the links that are up; 0 if none is.
+    /// min(B^a / B^s) over the links that are up; 0 if no link is up.
     fn free(&self) -> f64 {
         let shares = self
             .links
@@ -332,7 +337,7 @@ impl Edge {
         shares.min_by(f64::total_cmp).unwrap_or(0.0)
     }
 
-    /// LTT of all links that are up and were measured.
+    /// LTT of all links that are up and have been measured.
     fn trips(&self) -> impl Iterator<Item = Duration> + '_ {
         self.links
             .iter()

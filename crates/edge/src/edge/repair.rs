@@ -1,4 +1,4 @@
-//! Sending again from here, and what happens when time passes.
+//! Retransmissions from the node, and timers.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use crate::queue::LinkQueue;
 use crate::seq::{self, Position};
 use crate::{Instant, LinkId};
 
-/// Backing off stops at this exponent: 64 times the first wait.
+/// Largest backoff exponent: 64 times the first wait.
 const MOST_BACKOFF: u32 = 6;
 
-/// Ranges that are remembered of what was sent again.
+/// Most ranges tracked of data that the node has sent again.
 const MOST_REPAIRED: usize = 256;
 
 impl Edge {
-    /// A timer of [`Edge::poll_timeout`] has fired; too early it does nothing.
+    /// Handles the timer of [`Edge::poll_timeout`]; a call that comes too early does nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.expire_busy(now);
         while let Some(&(at, id)) = self.timers.first()
@@ -38,7 +38,7 @@ impl Edge {
             }
         }
         while let Some(id) = self.idle_for_long(now) {
-            // Repairs end before that; but a debt is never just forgotten.
+            // Repairs end earlier than this, but owed bytes are never silently forgotten.
             match self.flows.get(id).map_or(0, |tracked| tracked.flow.owed()) {
                 0 => self.forget(id),
                 _ => self.reset(id, Reset::Undeliverable),
@@ -46,13 +46,13 @@ impl Edge {
         }
     }
 
-    /// A flow whose time is over.
+    /// A flow whose idle time has expired.
     fn idle_for_long(&self, now: Instant) -> Option<FlowId> {
         let (id, used, _) = self.flows.idle().next()?;
         (used + self.config.idle <= now).then_some(id)
     }
 
-    /// The hole is looked at again after some link trip times, if nothing is heard of it until then.
+    /// Checks the hole again after some link trip times, unless an acknowledgment comes first.
     pub(super) fn repair_later(&self, tracked: &mut Tracked, wait: Duration, now: Instant) {
         let Some(position) = tracked.flow.acked() else {
             return;
@@ -79,8 +79,9 @@ impl Edge {
             .max(self.config.visible.least_repair)
     }
 
-    /// Sends the missing packet again. What the far end was told of is sent until it arrives; anything else the sender can
-    /// do itself. Returns whether the flow has to be given up.
+    /// Sends the missing packet again. Bytes that the far end believes delivered are sent until
+    /// they arrive; the sender can repair the rest itself. Returns whether the flow must be given
+    /// up.
     fn repair_now(&mut self, tracked: &mut Tracked, now: Instant) -> bool {
         let Some(mut repair) = tracked.repair else {
             return false;
@@ -104,8 +105,10 @@ impl Edge {
         false
     }
 
-    /// A user still asks for what it is owed, so that it is there and the last copy has not come: nobody else can send another one, and
-    /// the timer may have backed off far while the user was not there. RT^max is the sender's turn, and does not count here.
+    /// Repeats owed bytes at once when the user still requests them. The user is alive and the last
+    /// copy was lost; no other node can send a new one, and the timer may have backed off far while
+    /// the user was away. RT^max applies to repairs that the sender could do, so it does not count
+    /// here.
     pub(super) fn repair_debt(&mut self, tracked: &mut Tracked, now: Instant) {
         let wait = self.repair_wait();
         let Some(position) = tracked.flow.acked().filter(|_| tracked.flow.owed() > 0) else {
@@ -123,7 +126,8 @@ impl Edge {
         }
     }
 
-    /// A link is back. What timers have sent while it was away may have had no way to the user: they begin anew.
+    /// Restarts the repair timers when a link returns: copies sent while it was away may have had
+    /// no route to the user.
     pub(super) fn hurry_repairs(&mut self, now: Instant) {
         let at = now + self.repair_wait();
         for id in self.with_copies() {
@@ -135,8 +139,8 @@ impl Edge {
         }
     }
 
-    /// Sends the packet at `position` again, over the link where it will be through first, of those that have room for it. Returns
-    /// whether it could.
+    /// Sends the packet at `position` again over the link that delivers it first, among links with
+    /// room. Returns whether it succeeded.
     pub(super) fn send_again(
         &mut self,
         tracked: &mut Tracked,
@@ -182,8 +186,8 @@ impl Edge {
         true
     }
 
-    /// Sends again what a dead link had been given and nobody has acknowledged, but for what still waits for it: as much as there
-    /// is room for, and the rest as room comes.
+    /// Sends again the unacknowledged packets of a dead link, except those that still wait in its
+    /// queue. Packets beyond the available room follow as room appears.
     pub(super) fn send_again_from(&mut self, link: LinkId, waiting: &Waiting, now: Instant) {
         if !self.visible() {
             return;
@@ -201,7 +205,7 @@ impl Edge {
         self.send_unsent(now);
     }
 
-    /// Goes on with that.
+    /// Continues sending the packets of dead links.
     pub(super) fn send_unsent(&mut self, now: Instant) {
         while let Some(&(id, position, sent)) = self.unsent.front() {
             let able = |link: &LinkQueue| link.is_up() && link.has_urgent_room();
@@ -210,7 +214,7 @@ impl Edge {
             }
             self.unsent.pop_front();
             self.in_passing(id, |edge, tracked| {
-                // It may have been acknowledged or sent again meanwhile.
+                // The packet may have been acknowledged or sent again meanwhile.
                 let kept = tracked.copies.at_mut(position);
                 if kept.is_some_and(|kept| kept.sent == sent) {
                     let room = LinkQueue::has_urgent_room;
@@ -221,7 +225,7 @@ impl Edge {
         }
     }
 
-    /// The flows of which something is kept.
+    /// The flows with copies.
     pub(super) fn with_copies(&self) -> Vec<FlowId> {
         let flows = self.flows.idle();
         flows
@@ -230,7 +234,8 @@ impl Edge {
             .collect()
     }
 
-    /// A flow whose far end was told, by a node before this one, of bytes that nobody has any more is reset.
+    /// Resets a flow if an earlier node acknowledged bytes to the far end that no node has a copy
+    /// of.
     pub(super) fn end_if_orphaned(&mut self, id: FlowId, now: Instant) {
         let since = self.flows.get(id).and_then(|tracked| tracked.orphaned);
         if since.is_some_and(|since| now.saturating_sub(since) >= self.config.orphaned) {
@@ -238,7 +243,7 @@ impl Edge {
         }
     }
 
-    /// Sends both ends a reset, each with the number that it expects, and forgets the flow.
+    /// Resets both ends, each with the sequence number that it expects, and forgets the flow.
     fn reset(&mut self, id: FlowId, reason: Reset) {
         let (Some(flow), Some(tracked)) = (self.flows.key(id), self.flows.get(id)) else {
             return;
@@ -252,8 +257,9 @@ impl Edge {
         let (user_next, told) = (state.user_next().unwrap_or(0), seq::wrapped(state.told()));
         debug_assert_ne!(state.phase(), Phase::Closed);
         if let Some(packet) = packet::reset(flow.far, flow.user, seq::wrapped(lowest), user_next) {
-            // It waits for any link, be it that none carries anything now. Should there be too many, the far end, reset itself,
-            // answers the user's next segment.
+            // The reset waits for any link, even if all are down. If too many resets wait, this one
+            // is dropped: the far end, which is reset too, answers the user's next segment with its
+            // own.
             if self.farewells.len() < MOST_FAREWELLS {
                 self.farewells.push_back(packet.into());
             }

@@ -1,4 +1,4 @@
-//! What the node tells of itself.
+//! Events, counters and flow reports.
 
 use std::time::Duration;
 
@@ -6,31 +6,32 @@ use super::Tracked;
 use crate::LinkId;
 use crate::flow::{FlowKey, Phase};
 
-/// Something that somebody may want to know.
+/// An event of interest to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A link went down; so many packets that waited for it went to others.
+    /// A link went down. Packets in its queue were moved to other links.
     LinkDown {
-        /// Which.
+        /// The link or flow concerned.
         link: LinkId,
-        /// Packets that others took.
+        /// Packets moved to other links.
         moved: usize,
-        /// Packets that nobody had room for.
+        /// Packets dropped because no other link had room.
         lost: usize,
     },
     /// A link came up.
     LinkUp {
-        /// Which.
+        /// The link or flow concerned.
         link: LinkId,
     },
-    /// Both ends of a flow are sent a reset; its user with the next packet of whichever link carries any.
+    /// Both ends of a flow are sent a reset. The user's is the next packet on the first link that
+    /// can take one.
     FlowReset {
-        /// Which.
+        /// The link or flow concerned.
         flow: FlowKey,
-        /// Why.
+        /// The reason.
         reason: Reset,
-        /// Bytes that the far end had been told of and the user has not got.
+        /// Bytes acknowledged to the far end that the user did not receive.
         undelivered: u64,
     },
 }
@@ -38,13 +39,13 @@ pub enum Event {
 /// Why a flow was reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reset {
-    /// What had been acknowledged in advance could not be delivered.
+    /// Data acknowledged in advance could not be delivered.
     Undeliverable,
-    /// A node before this one had acknowledged what it did not deliver.
+    /// An earlier node acknowledged data that it did not deliver.
     Orphaned,
 }
 
-/// Numbers since the start.
+/// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -52,65 +53,70 @@ pub enum Reset {
     serde(default)
 )]
 pub struct Counters {
-    /// Flows that are known now.
+    /// Flows tracked now.
     pub flows: usize,
-    /// Of them, those with something outstanding and an acknowledgement of late, and those that are owed something (N).
+    /// Of those, flows with outstanding data and a recent acknowledgment, and flows with owed bytes
+    /// (N).
     pub busy_flows: usize,
-    /// Of them, those that are owed something: their senders were told of a segment that their users have not acknowledged.
+    /// Of those, flows with owed bytes: a segment was acknowledged to the sender that the user has
+    /// not acknowledged.
     pub owed_flows: usize,
-    /// Bytes of packets that are kept now.
+    /// Bytes of packet copies now.
     pub kept_bytes: usize,
-    /// Flows forgotten for want of room.
+    /// Flows forgotten for lack of room.
     pub forgotten: u64,
-    /// Packets of flows that there was no room for: they are steered and no more is known of them.
+    /// Packets of flows that the table had no room for; they are steered but not tracked.
     pub not_tracked: u64,
-    /// Flows reset from here.
+    /// Flows reset by the node.
     pub resets: u64,
-    /// Packets that could not be read, of both sides. They are passed on where they have an IP header.
+    /// Packets from both sides that could not be parsed. They are forwarded if they have an IP
+    /// header.
     pub malformed: u64,
     /// Packets for users.
     pub down_packets: u64,
-    /// Of them, those that no queue had room for.
+    /// Of those, packets dropped because no queue had room.
     pub dropped: u64,
-    /// Packets of users.
+    /// Packets from users.
     pub up_packets: u64,
-    /// Duplicate acknowledgements.
+    /// Duplicate acknowledgments.
     pub duplicates: u64,
-    /// Of them, those passed on as acknowledgements of the missing packet.
+    /// Of those, passed on as acknowledgments of the missing packet.
     pub boosted: u64,
-    /// Of them, those held.
+    /// Of those, held.
     pub held: u64,
-    /// Acknowledgements not passed on, as the far end was told the same of late: what users say to that which they have already.
+    /// Acknowledgments not passed on because the far end received the same one recently: users'
+    /// replies to data that they already have.
     pub unneeded: u64,
-    /// Packets sent again from here, because of an acknowledgement.
+    /// Packets that the node sent again because of an acknowledgment.
     pub repaired: u64,
-    /// Packets sent again from here, because their link had lost them behind the first hole.
+    /// Packets that the node sent again because their link lost them behind the first hole.
     pub repaired_behind: u64,
-    /// Packets sent again from here, because time had passed.
+    /// Packets that the node sent again because of a timer.
     pub repaired_late: u64,
-    /// Packets not kept because memory was full.
+    /// Packets not copied because memory was full.
     pub not_kept: u64,
-    /// LWA: packets without a sequence number, because they have no address that can be read, or too many others have numbers.
+    /// LWA: packets without a sequence number, because their address cannot be read or too many
+    /// other users have numbers.
     pub not_numbered: u64,
 }
 
 impl Counters {
-    /// Packets sent again from here, for whatever reason.
+    /// Packets that the node sent again, for any reason.
     pub fn sent_again(&self) -> u64 {
         self.repaired + self.repaired_behind + self.repaired_late
     }
 }
 
-/// What is known of a flow now. Symbols are those of table I.
+/// The current state of a flow. Symbols are those of table I.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FlowReport {
-    /// How far it has come.
+    /// Phase of the connection.
     pub phase: Phase,
-    /// Bytes from the user's acknowledgement to the highest data that the node has received.
+    /// Bytes from the user's acknowledgment to the highest data that the node has received.
     pub outstanding: u64,
-    /// A^s - A^r: bytes that the far end was told of and the user has not acknowledged.
+    /// A^s - A^r: bytes acknowledged to the far end that the user has not acknowledged.
     pub owed: u64,
-    /// Of the owed bytes, none is missing here.
+    /// The node has copies of all owed bytes.
     pub deliverable: bool,
     /// P.
     pub duplicates: u32,
@@ -120,7 +126,7 @@ pub struct FlowReport {
     pub held_for: Duration,
     /// RT.
     pub retransmissions: u32,
-    /// Bytes of packets kept.
+    /// Bytes of packet copies.
     pub kept: usize,
 }
 

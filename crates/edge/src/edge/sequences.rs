@@ -1,9 +1,9 @@
-//! LWA: which users have sequence numbers, and the next one of each.
+//! LWA: the users with sequence numbers, and the next number of each.
 //!
-//! Those beyond the bound are sent packets without a number, which their receiver gives out as they come: a sequence that
-//! several users share would be one order here and several at a receiver that knows others of them. A user who has been idle for
-//! long makes room, and begins anew when there is something for it again. The receiver is told: see
-//! [`is_young`](crate::lwa::is_young).
+//! Users beyond the bound get packets without a number, which their receiver delivers as they
+//! arrive. Several users cannot share one sequence: a receiver that knows only some of them would
+//! see gaps. A user that has been idle for long makes room and starts a new sequence with its next
+//! packet. The receiver is notified: see [`is_young`](crate::lwa::is_young).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,20 +11,21 @@ use std::time::Duration;
 
 use crate::Instant;
 
-/// Users with sequence numbers.
+/// Most users with sequence numbers.
 pub(super) const MOST_USERS: usize = 4096;
 
-/// Who was sent nothing for so long makes room for others. Longer than [`crate::lwa::FORGOTTEN`] by more than any packet is under
-/// way, so that a receiver that is told of a young order has not heard of the one before for that time.
+/// A user without packets for this long makes room for others. The time exceeds
+/// [`crate::lwa::FORGOTTEN`] by more than any packet's transit time. A receiver that learns of a
+/// young sequence has therefore received nothing of the previous one for that time.
 pub(super) const IDLE: Duration = Duration::from_secs(60);
 
-/// For so long an order is told to be young.
+/// How long a sequence is marked as young.
 const YOUNG: Duration = Duration::from_secs(10);
 
-/// How often is looked for idle ones, where there were none.
+/// Interval between searches for idle users when none was found.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// LWA sequence numbers by user.
 #[derive(Debug, Default)]
 pub(super) struct Sequences {
     users: BTreeMap<IpAddr, Sequence>,
@@ -39,7 +40,8 @@ struct Sequence {
 }
 
 impl Sequences {
-    /// The next number for a user, and whether its order is young; nothing if it has none.
+    /// The next number of a user, and whether its sequence is young; `None` if the user has no
+    /// numbers.
     pub(super) fn next(&mut self, user: IpAddr, now: Instant) -> Option<(u32, bool)> {
         if !self.users.contains_key(&user) {
             self.make_room(now);

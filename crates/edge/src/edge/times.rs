@@ -1,32 +1,35 @@
-//! Timestamps of packets that overtake each other (RFC 7323), for flows that are repaired from here.
+//! Timestamps of packets that overtake each other (RFC 7323), for flows that the node repairs.
 //!
-//! A user throws away what has an older timestamp than the latest that arrived in order (PAWS, section 5.3). What a far end
-//! sends again has a later one than all that it sent in between, which may still be under way over a slower link: once the
-//! repetition has arrived, all of that would be thrown away. So timestamps never decrease along the stream here: a repetition
-//! gets the time of the packet that it repeats, and copies of this node's keep theirs, unless the user has seen a later one.
+//! A user discards a packet whose timestamp is older than the latest one received in order (PAWS,
+//! section 5.3). A retransmission from the far end has a later timestamp than all packets sent
+//! since the original, which may still be in flight on a slower link. Once the retransmission
+//! arrives, the user would discard all of them. So the node keeps timestamps from decreasing along
+//! the stream: a retransmission gets the timestamp of the packet that it repeats. The node's own
+//! copies keep theirs, unless the user has seen a later one.
 //!
-//! The far end, though, reads from the echo which of its packets arrived (section 4.1; RFC 3522): it would take every
-//! repetition for one that was not needed, and the time since the first attempt for a round trip. So the echo of a packet
-//! that got another time here becomes that of the far end's own again.
+//! The far end, however, infers from the echo which of its packets arrived (section 4.1; RFC 3522).
+//! It would consider every retransmission unnecessary, and would take the time since the first
+//! attempt for a round trip. So when a packet's timestamp was changed, its echo is changed back to
+//! the far end's own.
 
 use std::sync::Arc;
 
 use crate::flow::Kept;
 use crate::packet::{self, Parsed, Segment};
 
-/// What is known of a flow's timestamps.
+/// Timestamp state of a flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Times {
-    /// The latest that the user has echoed: what is older is thrown away there.
+    /// The latest timestamp that the user has echoed; the user discards older ones.
     seen: Option<u32>,
-    /// What the far end wants to read instead of it.
+    /// The value that the far end expects in its place.
     told: Option<u32>,
 }
 
 impl Times {
-    /// The far end's packet with the data from some position on has come: gives it the time of `before`, which is the packet
-    /// that is kept of it, or the one behind it where there was no room in a queue for the first. Where neither is, it keeps
-    /// its own.
+    /// Sets the timestamp of a far-end packet to that of `before`: the copy of the same data, or of
+    /// the next data if the queues had no room for it. Without a copy, the packet keeps its
+    /// timestamp.
     pub(super) fn keep(self, packet: &mut [u8], segment: &mut Segment, before: Option<&Kept>) {
         let before = before.and_then(|kept| kept.timestamp);
         let (Some((value, echo)), Some(before)) = (segment.options.timestamps, before) else {
@@ -40,7 +43,7 @@ impl Times {
         }
     }
 
-    /// A copy is about to be sent: if the user has seen a later time than the copy's, it gets that one.
+    /// Prepares a copy for sending: if the user has seen a later timestamp, the copy gets that one.
     pub(super) fn renew(self, kept: &mut Kept) {
         let (Some(own), Some(seen)) = (kept.timestamp, self.seen) else {
             return;
@@ -56,9 +59,10 @@ impl Times {
         }
     }
 
-    /// An acknowledgement of the user's: puts the far end's own time into it. `first` is what is kept of the packet that the
-    /// user had asked for before, if it has arrived now; the echo is that packet's, whatever else has (section 4.3). Only the
-    /// latest acknowledgements (`is_latest`) say what the user has seen: no older one can have a later time.
+    /// Restores the far end's own timestamp in a user's acknowledgment. `first` is the copy of the
+    /// packet that the user was waiting for, if it has arrived now: the echo refers to that packet,
+    /// whatever else has arrived (section 4.3). Only the latest acknowledgments (`is_latest`) show
+    /// what the user has seen; older ones cannot have a later timestamp.
     pub(super) fn answer(
         &mut self,
         packet: &mut [u8],
@@ -85,7 +89,7 @@ impl Times {
     }
 }
 
-/// Of two timestamps, which wrap around.
+/// Compares two timestamps, which wrap around.
 fn is_later(one: u32, other: u32) -> bool {
     one.wrapping_sub(other) as i32 > 0
 }

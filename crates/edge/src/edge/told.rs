@@ -1,4 +1,5 @@
-//! What of an acknowledgement the far end is told: its number, window, time and SACK blocks, or nothing.
+//! Rewrites or drops the acknowledgments sent to the far end: number, window, timestamp and SACK
+//! blocks.
 
 use std::time::Duration;
 
@@ -8,19 +9,22 @@ use crate::flow::Acknowledgement;
 use crate::packet::{self, SackBlocks, Segment};
 use crate::seq::{self, Position};
 
-/// What the far end was told is told again after so long, if the user says it again: no sender's timer runs out before (Linux has 200 ms
-/// at the least).
+/// A repeated acknowledgment is passed on again after this time. No sender's timer expires earlier
+/// (Linux: at least 200 ms).
 const LONGEST_SILENCE: Duration = Duration::from_millis(100);
 
 impl Edge {
-    /// Whether it answers something that was sent again from here, and says nothing that the far end was not told of late.
+    /// Whether an acknowledgment only answers a copy from the node and repeats what the far end
+    /// received recently.
     ///
-    /// A user answers what it has already with the number that it has said before (RFC 9293, section 3.10.7.4). Of a packet that was
-    /// only late and is sent again, two arrive, so that there is one such answer to each. It is about no hole where the user has all
-    /// that the node has received, or all but the newest packet. But the far end may have sent more by then, and takes the third of
-    /// them for a loss (RFC 5681, section 3.2); what it sends again thereupon is answered so, too. It may have missed the number, so
-    /// that it is told it again, but later. What a user asks (keepalives, probes of a closed window) has a number of its own before
-    /// the next.
+    /// A user answers data that it already has with its previous acknowledgment number (RFC 9293,
+    /// section 3.10.7.4). When a packet was only late and is sent again, two copies arrive, and
+    /// each such pair causes one answer. The answer reports no hole if the user has all data that
+    /// the node has received, or all but the newest packet. But the far end may have sent more by
+    /// then. It treats the third duplicate as a loss (RFC 5681, section 3.2), and its
+    /// retransmission causes another such answer. The far end may have missed the number, so it is
+    /// repeated, but later. Packets that request an answer (keepalives, probes of a closed window)
+    /// have the number before the next one.
     pub(super) fn is_unneeded(
         &self,
         tracked: &Tracked,
@@ -45,9 +49,9 @@ impl Edge {
             && told_blocks(tracked, segment, tracked.flow.locate(segment.ack)).is_empty()
     }
 
-    /// Passes a duplicate on. After a boost it goes as it came, as in line 31: it is below what the far end was told, who
-    /// ignores it. As a duplicate of what it was told it would ask for a packet that nobody misses, while the one that is
-    /// missing is this node's to send.
+    /// Passes a duplicate on. After a boost it is passed on unchanged, as in line 31: its number is
+    /// below the last one sent to the far end, which ignores it. Rewritten to that last number, it
+    /// would request a packet that is not missing, while the node itself must send the missing one.
     pub(super) fn pass_duplicate(
         &self,
         tracked: &Tracked,
@@ -62,8 +66,8 @@ impl Edge {
         }
     }
 
-    /// Makes an acknowledgement consistent with what the far end was told before: number, window, SACK blocks (`silent`:
-    /// none of them) and, where `echo` is given, the timestamp.
+    /// Makes an acknowledgment consistent with those sent to the far end before: number, window,
+    /// SACK blocks (`silent` removes them) and, if `echo` is given, the timestamp.
     pub(super) fn rewrite(
         &self,
         tracked: &Tracked,
@@ -76,7 +80,8 @@ impl Edge {
         let (ack, told) = (flow.locate(segment.ack), flow.told());
         if told > ack {
             packet::set_ack(packet, segment, seq::wrapped(told));
-            // The same right edge from a later number on: the far end may send no more than the user permitted.
+            // Keeps the right edge of the window for the higher number: the far end may not send
+            // more than the user permitted.
             let scale = flow.scale().unwrap_or(0);
             let window = (u64::from(segment.window) << scale).saturating_sub(told - ack) >> scale;
             packet::set_window(packet, segment, window as u16);
@@ -97,16 +102,17 @@ impl Edge {
     }
 }
 
-/// Whether the node knows of nothing behind the missing packet. Then duplicates are no sign of a hole, as far as it can tell: they answer
-/// what came once more. A FIN counts as something behind it.
+/// Whether the node has received nothing behind the missing packet. Then duplicates do not indicate
+/// a hole: they answer packets that arrived twice. A FIN counts as data behind it.
 fn misses_the_newest(tracked: &Tracked) -> bool {
     let flow = &tracked.flow;
     let missing = flow.acked().and_then(|acked| tracked.copies.holding(acked));
     missing.is_some_and(|(_, kept)| kept.end == flow.highest())
 }
 
-/// The SACK blocks that the far end is told: what lies below its acknowledgement goes, or it would be read as the report of
-/// something received twice (RFC 2883, section 4); so do such reports of what was sent again from here.
+/// The SACK blocks for the far end. Blocks below its acknowledgment are removed, since it would
+/// read them as reports of duplicates (RFC 2883, section 4). Genuine reports of duplicates caused
+/// by the node's copies are removed, too.
 fn told_blocks(tracked: &Tracked, segment: &Segment, ack: Position) -> SackBlocks {
     let told = tracked.flow.told();
     let mut blocks = SackBlocks::default();

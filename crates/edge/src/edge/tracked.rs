@@ -1,4 +1,4 @@
-//! A flow and all that is kept for it.
+//! A flow and its state in the node.
 
 use std::time::Duration;
 
@@ -13,42 +13,42 @@ use crate::seq::Position;
 use crate::visible::{Parameters, Visible};
 use crate::{Config, Instant};
 
-/// A flow and what is kept for it.
+/// A flow and its state in the node.
 #[derive(Debug)]
 pub(super) struct Tracked {
     pub(super) flow: Flow,
     pub(super) copies: Copies,
     pub(super) visible: Visible,
-    /// A hole that is repaired from here.
+    /// The hole that the node is repairing.
     pub(super) repair: Option<Repair>,
-    /// What is known of losses behind that hole, where the user has told of any.
+    /// Losses behind that hole, if the user has reported any.
     pub(super) losses: Option<Box<Losses>>,
-    /// What was sent again from here and may come back as a duplicate SACK block.
+    /// Data that the node has sent again and that may come back as a duplicate SACK block.
     pub(super) repaired: RangeSet,
     pub(super) times: Times,
-    /// Since when its far end has been sending again what its user cannot use.
+    /// When the far end began to retransmit data that the user cannot use.
     pub(super) orphaned: Option<Instant>,
-    /// A SYN that would begin another connection between the same ends, if the other end agrees.
+    /// A SYN that may start a new connection between the same ends, if the other end agrees.
     pub(super) renewal: Option<Box<Segment>>,
     pub(super) used: Instant,
-    /// How long the last packet took that was sent once and acknowledged.
+    /// Trip time of the last acknowledged packet that was sent only once.
     pub(super) trip: Duration,
-    /// When its user acknowledged something for the last time.
+    /// Time of the user's last acknowledgment.
     pub(super) heard: Option<Instant>,
-    /// When its far end was told the user's number for the last time.
+    /// When the user's acknowledgment number was last sent to the far end.
     pub(super) told: Option<Instant>,
-    /// When something of it was sent again from here for the last time.
+    /// When the node last sent data of this flow again.
     pub(super) again: Option<Instant>,
-    /// What it is among those that share the links.
+    /// The flow's entry among the busy flows.
     pub(super) share: Share,
-    /// Its entry among the timers.
+    /// The flow's entry among the timers.
     pub(super) timer: Option<Instant>,
 }
 
-/// The repair of one hole by time.
+/// The timed repair of one hole.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Repair {
-    /// Where it starts.
+    /// Start of the hole.
     pub(super) position: Position,
     pub(super) since: Instant,
     /// When it is sent again.
@@ -57,7 +57,7 @@ pub(super) struct Repair {
 }
 
 impl Tracked {
-    /// A flow of which nothing is known; one stands in a flow's place while that is worked on.
+    /// An empty flow; it takes a flow's place during an action.
     pub(super) fn placeholder() -> Self {
         Self {
             flow: Flow::new(),
@@ -98,7 +98,7 @@ impl Tracked {
         }
     }
 
-    /// When it wants to be looked at: for a repair, or because it is half open, closing or orphaned.
+    /// When the flow's timer is due: for a repair, or because it is half open, closing or orphaned.
     pub(super) fn wants_timer(&self, config: &Config) -> Option<Instant> {
         let short = matches!(
             self.flow.phase(),

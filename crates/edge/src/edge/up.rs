@@ -1,4 +1,4 @@
-//! From the user to the far side: acknowledgements go through algorithm 1.
+//! From the user to the far side: acknowledgments go through algorithm 1.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::visible::{Situation, Step};
 use crate::{Instant, LinkId};
 
 impl Edge {
-    /// A packet of a user has come over a link, whichever.
+    /// Handles a packet from a user, received over any link.
     pub fn handle_user(&mut self, mut packet: Vec<u8>, now: Instant) {
         self.counters.up_packets += 1;
         let mut segment = match packet::parse(&packet, self.config.verify_checksums) {
@@ -44,7 +44,7 @@ impl Edge {
         self.end_if_orphaned(id, now);
     }
 
-    /// Whether the segment is passed on, and as what.
+    /// Decides whether the segment is passed on, and edits it.
     fn user_segment(
         &mut self,
         tracked: &mut Tracked,
@@ -60,7 +60,8 @@ impl Edge {
             .map(|(_, first)| first.clone());
         let acknowledgement = tracked.flow.user_segment(segment);
         let moved = tracked.flow.acked() != before;
-        // A time that the user has not seen would have everything thrown away that is repaired with it.
+        // With a timestamp that the user has not seen, the user would discard all data repaired
+        // with it.
         let believed = match acknowledgement {
             Acknowledgement::None => None,
             Acknowledgement::Old => Some(false),
@@ -87,14 +88,14 @@ impl Edge {
             self.counters.duplicates += 1;
         }
         let pass = self.decide(tracked, packet, segment, (acknowledgement, moved), now);
-        // Behind the first hole's packet, which somebody waits for.
+        // Behind the packet of the first hole, which the user is waiting for.
         if believed == Some(true) {
             self.repair_behind(tracked, segment, moved, now);
         }
         pass
     }
 
-    /// Algorithm 1: whether the acknowledgement is passed on, and as what.
+    /// Algorithm 1: decides whether the acknowledgment is passed on, and edits it.
     fn decide(
         &mut self,
         tracked: &mut Tracked,
@@ -107,7 +108,7 @@ impl Edge {
         if self.is_unneeded(tracked, segment, acknowledgement, now) {
             self.counters.unneeded += 1;
             if acknowledgement.is_duplicate() {
-                // What it does not miss may be lost all the same.
+                // The packet may be lost even if the acknowledgment shows no hole.
                 self.repair_later(tracked, self.repair_wait(), now);
             }
             return false;
@@ -121,7 +122,7 @@ impl Edge {
                 return true;
             }
             Acknowledgement::Beyond if moved => {
-                // The data came by another way; the hole is closed all the same.
+                // The data came by another route, so the hole is closed.
                 let situation = self.situation(tracked, false, now);
                 (tracked.visible).acknowledgement(&self.config.visible, &situation);
                 return true;
@@ -145,7 +146,8 @@ impl Edge {
                 if acknowledgement != window_moves {
                     return false;
                 }
-                // A window is not for this node to keep from the far end; what moves it is no duplicate there (RFC 5681, section 2).
+                // The node must not withhold a window from the far end; an acknowledgment that
+                // changes it is no duplicate there (RFC 5681, section 2).
                 self.rewrite(tracked, packet, segment, None, true);
             }
             Step::Retransmit => {
@@ -161,7 +163,8 @@ impl Edge {
                 self.pass_duplicate(tracked, packet, segment, false);
             }
             Step::Pass => {
-                // What is passed on while the node can repair the hole says nothing of it; what the node gives up on is told.
+                // Acknowledgments passed on while the node can repair the hole do not report it;
+                // those passed on when it gives up do.
                 let silent =
                     hole && situation.kept && situation.free > self.config.visible.least_free;
                 self.rewrite(tracked, packet, segment, None, silent);
@@ -170,12 +173,14 @@ impl Edge {
         true
     }
 
-    /// New data was acknowledged: what was kept of it goes, and its first packet says how long its link took.
+    /// Handles newly acknowledged data: releases its copies and takes a trip time sample from the
+    /// first packet.
     fn acknowledged(&mut self, tracked: &mut Tracked, before: Option<Position>, now: Instant) {
         let Some(acked) = tracked.flow.acked() else {
             return;
         };
-        // A cumulative acknowledgement moves when the first missing packet arrives, so it is that one's time.
+        // A cumulative acknowledgment advances when the first missing packet arrives, so the time
+        // is that packet's.
         if let Some((_, first)) = before.and_then(|before| tracked.copies.holding(before))
             && first.end <= acked
             && !first.again
@@ -187,15 +192,16 @@ impl Edge {
             }
         }
         tracked.copies.release(acked);
-        // Duplicate SACK blocks are told of what was received within the last window at most.
+        // Duplicate SACK blocks report data of the last window at most.
         tracked.repaired.remove(0..acked.saturating_sub(1 << 20));
         tracked.orphaned = None;
         tracked.repair = None;
         if tracked.flow.owed() > 0 {
             self.repair_later(tracked, self.repair_wait(), now);
         } else if self.visible() {
-            // The next hole's packet should have been here long ago, and there may be nothing under way behind it that would have the
-            // user say so: a whole window was lost, and its first packet has come again. Users have trip times of their own.
+            // The next hole's packet is overdue. If a whole window was lost and only its first
+            // packet was repeated, no data is in flight behind the hole that would make the user
+            // report it. Trip times differ between users.
             let own = tracked.trip.mul_f64(self.config.visible.repair_after);
             let wait = self.repair_wait().max(own);
             let hole = tracked.copies.holding(acked);
@@ -216,7 +222,7 @@ impl Edge {
         Situation {
             now,
             duplicate,
-            // A flow that was adopted on its way has no I: that it is under way is all there is to know.
+            // An adopted flow has no I, but its data shows that it has started.
             beyond_initial: flow
                 .initial()
                 .map_or(flow.phase() == Phase::Adopted, |initial| {
@@ -230,7 +236,7 @@ impl Edge {
         }
     }
 
-    /// Turns a duplicate into an acknowledgement of the missing packet.
+    /// Turns a duplicate into an acknowledgment of the missing packet.
     fn boost(&mut self, tracked: &mut Tracked, packet: &mut [u8], segment: &Segment) {
         let Some((target, timestamp)) = boost_target(tracked) else {
             return;
@@ -240,13 +246,13 @@ impl Edge {
     }
 }
 
-/// Where a boost would take the flow, and the timestamp of the packet that it would acknowledge: to the end of the missing
-/// packet, and only if
+/// Target of a boost, and the timestamp of the packet that it would acknowledge. The target is the
+/// end of the missing packet, and exists only if
 ///
-/// - the far end has not been told of anything that is still missing (so that a node owes one packet at the most),
-/// - the node has received it, keeps it and can deliver it,
-/// - more data is outstanding behind it, so that the far end waits for something and notices when the node dies,
-/// - the far end's FIN is not part of it, both SYNs were seen, and a segment's worth of window is left.
+/// - every byte acknowledged to the far end has arrived, so that a node owes at most one packet,
+/// - the node has received the packet, has a copy and can deliver it,
+/// - more data is outstanding behind it, so that the far end waits and notices if the node dies,
+/// - the packet has no FIN, both SYNs were seen, and a segment's worth of window remains.
 fn boost_target(tracked: &Tracked) -> Option<(Position, Option<u32>)> {
     let flow = &tracked.flow;
     let acked = flow.acked()?;

@@ -1,4 +1,4 @@
-//! The packets of one flow that the user has not acknowledged, kept to be sent again from here.
+//! Copies of a flow's unacknowledged packets, kept for retransmission from the node.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,26 +7,27 @@ use std::sync::Arc;
 use crate::seq::Position;
 use crate::{Instant, LinkId};
 
-/// A packet that is kept.
+/// A copy of a packet.
 #[derive(Clone, Debug)]
 pub struct Kept {
-    /// Position behind its last byte.
+    /// Position after its last byte.
     pub end: Position,
-    /// The whole packet; empty where only its time is of interest.
+    /// The whole packet; empty if only its send time matters.
     pub packet: Arc<[u8]>,
-    /// The timestamp that it has here, which the user echoes.
+    /// The timestamp that the node sends it with, which the user echoes.
     pub timestamp: Option<u32>,
-    /// The timestamp that its far end last sent it with, which the far end wants to be echoed.
+    /// The timestamp that the far end last sent it with, and expects in the echo.
     pub theirs: Option<u32>,
-    /// When it was last put into a link's queue, and which.
+    /// When it was last queued, and for which link.
     pub sent: (Instant, LinkId),
-    /// It was sent more than once: what an acknowledgement says of the time is ambiguous (Karn and Partridge, 1987).
+    /// It was sent more than once, so the time of its acknowledgment is ambiguous (Karn and
+    /// Partridge, 1987).
     pub again: bool,
-    /// How often it was sent again from here because its link had lost it.
+    /// How often the node sent it again because its link lost it.
     pub repaired: u32,
 }
 
-/// What an entry costs beside its packet, in bytes.
+/// Memory of an entry besides its packet, in bytes.
 const OVERHEAD: usize = 96;
 
 impl Kept {
@@ -35,7 +36,7 @@ impl Kept {
     }
 }
 
-/// The packets of one flow by position. Whoever owns it keeps it within its bounds ([`Copies::bytes`]).
+/// The copies of one flow by position. The owner enforces the memory bound ([`Copies::bytes`]).
 #[derive(Clone, Debug, Default)]
 pub struct Copies {
     packets: BTreeMap<Position, Kept>,
@@ -43,13 +44,13 @@ pub struct Copies {
 }
 
 impl Copies {
-    /// Bytes of memory, with what the entries cost beside their packets.
+    /// Bytes of memory, including the overhead of the entries.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Keeps a packet, unless what is there already has all of it; what it has all of goes. So ends ascend as starts do. Whether
-    /// something else may take the place of what was there, who promised that knows.
+    /// Adds a copy unless an existing one covers it, and removes those that it covers. So ends
+    /// ascend as starts do. The caller decides whether acknowledged data may be replaced.
     pub fn keep(&mut self, position: Position, kept: Kept) {
         let before = self.packets.range(..=position).next_back();
         if before.is_some_and(|(_, before)| before.end >= kept.end) {
@@ -65,30 +66,30 @@ impl Copies {
         self.packets.insert(position, kept);
     }
 
-    /// The packet that has the byte at `position`, and where it starts.
+    /// The copy that contains the byte at `position`, and its start.
     pub fn holding(&self, position: Position) -> Option<(Position, &Kept)> {
         let (&start, kept) = self.packets.range(..=position).next_back()?;
         (kept.end > position).then_some((start, kept))
     }
 
-    /// The packet that has the byte at `position`, or else the first one behind it.
+    /// The copy that contains the byte at `position`, or else the first one after it.
     pub fn from(&self, position: Position) -> Option<&Kept> {
         let behind = || self.packets.range(position..).next().map(|(_, kept)| kept);
         self.holding(position).map(|(_, kept)| kept).or_else(behind)
     }
 
-    /// The packets that start within a range, by position.
+    /// The copies that start within a range, by position.
     pub fn within(&self, range: Range<Position>) -> impl Iterator<Item = (Position, &Kept)> {
         let packets = self.packets.range(range);
         packets.map(|(&position, kept)| (position, kept))
     }
 
-    /// The packet that starts exactly here.
+    /// The copy that starts exactly at `position`.
     pub fn at_mut(&mut self, position: Position) -> Option<&mut Kept> {
         self.packets.get_mut(&position)
     }
 
-    /// All bytes from `position` to `end` are kept.
+    /// Whether copies cover all bytes from `position` to `end`.
     pub fn cover(&self, mut position: Position, end: Position) -> bool {
         while position < end {
             match self.holding(position) {
@@ -99,7 +100,7 @@ impl Copies {
         true
     }
 
-    /// Drops what lies wholly before `position`; returns how many bytes of memory that gives back.
+    /// Drops copies that end at or before `position`; returns the bytes of memory freed.
     pub fn release(&mut self, position: Position) -> usize {
         let before = self.bytes;
         while let Some(first) = self.packets.first_entry()
@@ -110,7 +111,7 @@ impl Copies {
         before - self.bytes
     }
 
-    /// Packets that were last sent over `link`, by position, and when they were.
+    /// Packets last sent over `link`, by position, and their send times.
     pub fn sent_over(&self, link: LinkId) -> impl Iterator<Item = (Position, (Instant, LinkId))> {
         self.packets
             .iter()
@@ -118,7 +119,7 @@ impl Copies {
             .filter(move |(_, sent)| sent.1 == link)
     }
 
-    /// The time until packets that were last sent over `link` are acknowledged says nothing any more.
+    /// Marks the trip times of packets last sent over `link` as ambiguous.
     pub fn blur(&mut self, link: LinkId) {
         let sent = self.packets.values_mut();
         for kept in sent.filter(|kept| kept.sent.1 == link) {
@@ -170,7 +171,7 @@ mod tests {
         assert_eq!(
             (copies.bytes(), copies.holding(250).unwrap().0),
             (9 + OVERHEAD, 100),
-            "a longer one has more to give"
+            "the longer copy wins"
         );
     }
 

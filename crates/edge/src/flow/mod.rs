@@ -1,8 +1,8 @@
-//! What is known of one TCP flow, read from its packets: the state behind steering and VISIBLE.
+//! The state of one TCP flow, read from its packets; steering and VISIBLE build on it.
 //!
-//! The flow's direction is that of the data which the node spreads over its links: from the far end to the user. The user's
-//! acknowledgements come back and are what VISIBLE works on. What the user itself sends is let through; only its place is
-//! remembered.
+//! The flow's direction is that of the data spread over the links: from the far end to the user.
+//! The user's acknowledgments come back, and VISIBLE works on them. Data from the user passes
+//! through; only its position is tracked.
 
 mod copies;
 mod table;
@@ -26,60 +26,63 @@ pub struct FlowKey {
     pub user: SocketAddr,
 }
 
-/// How far a flow has come.
+/// Phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// One end has sent a SYN, the other none.
+    /// Only one end has sent a SYN.
     HalfOpen,
     /// Both SYNs were seen: sequence numbers, window scales and options are known.
     Open,
-    /// The first packet seen was no SYN (the node has been restarted, or the route has changed): scales are unknown.
+    /// The first packet seen was not a SYN (the node was restarted, or the route changed): scales
+    /// are unknown.
     Adopted,
-    /// Both ends have said that they send no more.
+    /// Both ends have sent a FIN.
     Closing,
     /// It was reset.
     Closed,
 }
 
-/// The separate ranges that are remembered of what the node has received. A flow with more holes has its highest data
-/// forgotten, which at worst keeps it from being boosted.
+/// Most separate ranges of received data that are tracked. A flow with more holes loses its highest
+/// ranges; at worst it is then not boosted.
 const MOST_RANGES: usize = 128;
 
-/// The largest window there can be (RFC 7323, section 2.3), and so the furthest that data can be ahead.
+/// The largest possible window (RFC 7323, section 2.3), and so the furthest that data can be ahead.
 const LARGEST_WINDOW: u64 = 1 << 30;
 
 /// The largest shift of a window (RFC 7323, section 2.3).
 const LARGEST_SHIFT: u8 = 14;
 
-/// What a user's segment was, as an acknowledgement (RFC 5681, section 2).
+/// Classification of a user's segment as an acknowledgment (RFC 5681, section 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acknowledgement {
-    /// None at all: a SYN, a reset, or a segment without an acknowledgement number.
+    /// No acknowledgment: a SYN, a reset, or a segment without an acknowledgment number.
     None,
-    /// Of bytes that were not acknowledged before: `from` the number before up to this one.
+    /// It advances, acknowledging the bytes from `from` to its number.
     New {
-        /// The acknowledgement before.
+        /// The previous acknowledgment.
         from: Position,
     },
-    /// The same number again, with nothing else in it, while data is outstanding.
+    /// The same number again, without other content, while data is outstanding.
     Duplicate {
-        /// But for another window, which selective acknowledgements may bring.
+        /// The window differs, which acknowledgments with SACK blocks may do.
         window_moves: bool,
     },
-    /// The same number again with nothing else in it, while nothing is outstanding: the answer to something that the user had, or a
-    /// question of its own. A window that permits no more than before is nothing else, one that is closed may answer a probe.
+    /// The same number again, without other content, while no data is outstanding: the answer to
+    /// data that the user already had, or a probe of the user's. A window that permits no more than
+    /// before counts as no content; an acknowledgment with a closed window may answer a probe.
     Repeated,
-    /// The same number with something else: data, FIN, more window.
+    /// The same number with other content: data, FIN, a larger window.
     Same,
-    /// Of an earlier number: overtaken on its way.
+    /// A lower number, overtaken in flight.
     Old,
-    /// Of more than the node has received: the data comes by another way, too, or somebody has made it up. While something is
-    /// owed it changes nothing: what was promised is delivered until somebody acknowledges what the node knows of.
+    /// A number above all data that the node has received: some data takes another route, or the
+    /// acknowledgment is forged. While bytes are owed it changes nothing: they are delivered until
+    /// the user acknowledges data that the node knows.
     Beyond,
 }
 
 impl Acknowledgement {
-    /// Whether it is a duplicate, whatever becomes of the window.
+    /// Whether it is a duplicate, with or without a window change.
     pub fn is_duplicate(self) -> bool {
         matches!(self, Self::Duplicate { .. })
     }
@@ -89,53 +92,53 @@ impl Acknowledgement {
 #[derive(Clone, Debug)]
 pub struct Flow {
     phase: Phase,
-    /// Its segments must not be edited.
+    /// Segments must not be edited.
     sealed: bool,
     /// Position of the far end's SYN (the paper's I).
     initial: Option<Position>,
-    /// What the node has received of the data and has not been acknowledged by the user.
+    /// Data that the node has received and the user has not acknowledged.
     received: RangeSet,
     /// End of the highest data that the node has received.
     highest: Position,
-    /// Anything is known of the far end's sequence numbers.
+    /// A sequence number of the far end is known.
     located: bool,
-    /// Position behind the far end's FIN.
+    /// Position after the far end's FIN.
     far_fin: Option<Position>,
-    /// The user's highest acknowledgement (the paper's A^r).
+    /// The user's highest acknowledgment (the paper's A^r).
     acked: Option<Position>,
-    /// The highest acknowledgement that the far end has been sent (the paper's A^s); never below `acked`.
+    /// The highest acknowledgment sent to the far end (the paper's A^s); never below `acked`.
     told: Position,
-    /// The window of the user's last acknowledgement, as it stood in the header.
+    /// The window of the user's last acknowledgment, as in the header.
     window: u16,
-    /// Highest position that the user has permitted.
+    /// Highest position that the user's window permits.
     permitted: Position,
-    /// Shift counts in the SYNs; the outer `Option` says whether the SYN was seen.
+    /// Window scales from the SYNs; the outer `Option` says whether the SYN was seen.
     user_scale: Option<Option<u8>>,
     far_scale: Option<Option<u8>>,
-    /// Sequence number that the user sends next.
+    /// The user's next sequence number.
     user_next: Option<u32>,
-    /// What the far end has acknowledged of the user, and the end of what it has permitted.
+    /// The far end's acknowledgment of the user's data, and the end of the window that it permits.
     user_window: Option<(u32, u32)>,
     user_fin: bool,
-    /// Largest payload that the user accepts, as its SYN says it.
+    /// Largest payload that the user accepts, from its SYN.
     mss: Option<u16>,
-    /// Largest payload that has come from the far end.
+    /// Largest payload received from the far end.
     largest: u16,
-    /// The lowest data that came again although the user's acknowledgements ask for lower.
+    /// The lowest repeated data, if the user's acknowledgments request data below it.
     repeated: Option<Position>,
 }
 
-/// What a far end's segment brought.
+/// Effect of a segment from the far end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
-    /// Position of the segment; nothing if it cannot belong to the flow.
+    /// Position of the segment; `None` if it cannot belong to the flow.
     pub position: Option<Position>,
     /// Bytes that the node had not received before.
     pub new_bytes: u64,
 }
 
 impl Flow {
-    /// A flow of which nothing has been seen.
+    /// A flow without packets.
     pub fn new() -> Self {
         Self {
             phase: Phase::Adopted,
@@ -160,7 +163,7 @@ impl Flow {
         }
     }
 
-    /// A segment from the far end.
+    /// Handles a segment from the far end.
     pub fn far_segment(&mut self, segment: &Segment) -> Arrival {
         let position = self.locate(segment.sequence);
         if segment.flags.rst {
@@ -168,8 +171,8 @@ impl Flow {
             let in_window = self.located
                 && position <= self.highest.max(self.permitted)
                 && position >= self.acked.unwrap_or(position);
-            // A user takes only the very next number, and has any other repeated with that one (RFC 5961, section 3.2): what it is
-            // owed is kept until then.
+            // A user accepts a reset only at the next number, and otherwise requests a repetition
+            // with that one (RFC 5961, section 3.2). Owed bytes are kept until then.
             let final_for_sure = self.owed() == 0 || self.acked == Some(position);
             if refused || (in_window && final_for_sure) {
                 self.phase = Phase::Closed;
@@ -180,7 +183,7 @@ impl Flow {
         if !self.plausible(position, end) {
             return Arrival::default();
         }
-        // What was acknowledged long ago says nothing new, whoever sends it.
+        // Data acknowledged long ago changes nothing.
         let past = self.acked.is_some_and(|acked| end < acked);
         self.sealed |= segment.options.sealed && !past;
         if segment.flags.syn && !past && !self.has_both_syns() {
@@ -219,7 +222,7 @@ impl Flow {
         }
     }
 
-    /// A segment from the user.
+    /// Handles a segment from the user.
     pub fn user_segment(&mut self, segment: &Segment) -> Acknowledgement {
         let next = segment.sequence.wrapping_add(segment.sequence_len() as u32);
         if !segment.flags.rst && !self.may_come_from_user(segment.sequence, next) {
@@ -256,8 +259,8 @@ impl Flow {
         self.acknowledge(segment)
     }
 
-    /// RFC 5681, section 2 for what is a duplicate; with SACK blocks in it, one may also change the window (RFC 6675,
-    /// section 2).
+    /// Classifies an acknowledgment. RFC 5681, section 2 defines duplicates; one with SACK blocks
+    /// may also change the window (RFC 6675, section 2).
     fn acknowledge(&mut self, segment: &Segment) -> Acknowledgement {
         let known = self.located || self.acked.is_some();
         let ack = if known {
@@ -288,7 +291,8 @@ impl Flow {
             self.permitted = permitted;
             self.received.remove(0..ack);
             if self.located && self.scale().is_some() {
-                // Until now nobody knew what the user permits: what lies beyond that was not the far end's.
+                // The user's window was unknown until now; data beyond it did not come from the far
+                // end.
                 self.received.remove(permitted + 1..Position::MAX);
                 self.highest = self.received.last().map_or(ack, |last| last.end.max(ack));
             }
@@ -329,13 +333,14 @@ impl Flow {
         Acknowledgement::New { from: before }
     }
 
-    /// The user's first acknowledgement is of that SYN, and of nothing that the node has not seen.
+    /// Whether the user's first acknowledgment answers that SYN and covers only data that the node
+    /// has seen.
     fn answers(&self, initial: Position, ack: Position) -> bool {
         ack == initial + 1 || (ack > initial + 1 && self.received.covers(initial + 1..ack))
     }
 
-    /// The SYN that was taken for the far end's is not the one that the user has got: neither are its options, and what is known of
-    /// the far end's numbers.
+    /// Discards the far end's SYN because the user has accepted a different one. Its options and
+    /// all that is known of the far end's numbers are discarded with it.
     fn distrust(&mut self, ack: Position) {
         self.phase = Phase::Adopted;
         (self.initial, self.far_scale, self.far_fin) = (None, None, None);
@@ -352,7 +357,7 @@ impl Flow {
         }
     }
 
-    /// The far end may have sent this: it lies in the window that the user has permitted.
+    /// Whether the far end may have sent this range: it lies in the window that the user permits.
     fn plausible(&self, position: Position, end: Position) -> bool {
         match self.acked {
             // A probe of a closed window is one byte beyond (RFC 9293, section 3.8.6.1).
@@ -362,9 +367,9 @@ impl Flow {
         }
     }
 
-    /// The far end's segment says how far the user may send.
+    /// Updates the user's send window from a far-end segment.
     fn permit_user(&mut self, segment: &Segment) {
-        // Without both SYNs the shift is unknown, and the largest there is permits what any would.
+        // Without both SYNs the scale is unknown; the largest one permits as much as any.
         let shift = match (self.user_scale, self.far_scale) {
             (Some(Some(_)), Some(Some(shift))) if !segment.flags.syn => shift,
             (Some(_), Some(_)) => 0,
@@ -380,15 +385,17 @@ impl Flow {
         });
     }
 
-    /// The user may have sent this: it lies in the window that the far end has permitted, or before it by no more than such a
-    /// window. Nobody else knows where that is without having seen the flow (RFC 5961, section 5).
+    /// Whether the user may have sent this sequence number: it lies in the window that the far end
+    /// permits, or at most one such window before it. An attacker who has not seen the flow cannot
+    /// guess that range (RFC 5961, section 5).
     fn may_come_from_user(&self, sequence: u32, next: u32) -> bool {
         let (Some(known), Some((acked, end))) = (self.user_next, self.user_window) else {
             return true;
         };
         let width = end.wrapping_sub(acked).max(1 << 16);
         let lowest = acked.wrapping_sub(width);
-        // A probe of a closed window is one byte beyond; what came before counts even where it was too much.
+        // A probe of a closed window is one byte beyond; earlier data counts even if it exceeded
+        // the window.
         let highest = if is_before(known, end) { end } else { known };
         !is_before(sequence, lowest) && !is_before(highest.wrapping_add(1), next)
     }
@@ -408,39 +415,39 @@ impl Flow {
         }
     }
 
-    /// The far end has been sent an acknowledgement of everything before `position`. Returns what it was sent, which never
-    /// goes back.
+    /// Records that everything before `position` was acknowledged to the far end. Returns the
+    /// highest such position, which never decreases.
     pub fn tell(&mut self, position: Position) -> Position {
         self.told = self.told.max(position);
         self.told
     }
 
-    /// How far the flow has come.
+    /// Phase of the connection.
     pub fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// Its segments must be passed on as they are (see [`crate::packet::Options::sealed`]).
+    /// Whether segments must be passed on unchanged (see [`crate::packet::Options::sealed`]).
     pub fn sealed(&self) -> bool {
         self.sealed
     }
 
-    /// The far end's initial sequence number as a position (I of table I), where its SYN was seen.
+    /// The far end's initial sequence number as a position (I of table I), if its SYN was seen.
     pub fn initial(&self) -> Option<Position> {
         self.initial
     }
 
-    /// The user's highest acknowledgement (A^r of table I).
+    /// The user's highest acknowledgment (A^r of table I).
     pub fn acked(&self) -> Option<Position> {
         self.acked
     }
 
-    /// The highest acknowledgement that the far end was sent (A^s of table I).
+    /// The highest acknowledgment sent to the far end (A^s of table I).
     pub fn told(&self) -> Position {
         self.told
     }
 
-    /// Bytes that the far end was told of and the user has not acknowledged: what the node must deliver.
+    /// Owed bytes: acknowledged to the far end but not by the user. The node must deliver them.
     pub fn owed(&self) -> u64 {
         self.acked.map_or(0, |acked| self.told - acked)
     }
@@ -450,18 +457,19 @@ impl Flow {
         self.highest
     }
 
-    /// Bytes between the user's acknowledgement and the highest data received.
+    /// Bytes between the user's acknowledgment and the highest data received.
     pub fn outstanding(&self) -> u64 {
         self.acked
             .map_or(0, |acked| self.highest.saturating_sub(acked))
     }
 
-    /// Separate ranges that are remembered of what the node has received.
+    /// Number of tracked ranges of received data.
     pub fn ranges(&self) -> usize {
         self.received.count()
     }
 
-    /// Forgets the highest of them, until there are no more than so many: at worst that keeps the flow from being boosted.
+    /// Forgets the highest ranges until at most `most` remain; at worst the flow is then not
+    /// boosted.
     pub fn keep_ranges(&mut self, most: usize) {
         while self.received.count() > most.max(1)
             && let Some(last) = self.received.last()
@@ -470,7 +478,7 @@ impl Flow {
         }
     }
 
-    /// How far what the node has received reaches without a gap, from the user's acknowledgement on.
+    /// End of the data received without a gap, starting at the user's acknowledgment.
     pub fn contiguous(&self) -> Position {
         let acked = self.acked.unwrap_or(self.highest);
         self.received
@@ -479,23 +487,23 @@ impl Flow {
             .map_or(acked, |range| range.end.max(acked))
     }
 
-    /// Everything from the user's acknowledgement to `position` was received by the node.
+    /// Whether the node has received all data from the user's acknowledgment to `position`.
     pub fn has_received(&self, position: Position) -> bool {
         self.acked.is_some_and(|acked| position <= acked) || position <= self.contiguous()
     }
 
-    /// Position behind the far end's FIN, where it was seen.
+    /// Position after the far end's FIN, if it was seen.
     pub fn far_fin(&self) -> Option<Position> {
         self.far_fin
     }
 
-    /// Highest position that the user has permitted to be sent.
+    /// Highest position that the user's window permits.
     pub fn permitted(&self) -> Position {
         self.permitted
     }
 
-    /// Shift count of the user's windows; nothing where a SYN was not seen (RFC 7323, section 2.2: only if both SYNs have
-    /// the option is there any shift).
+    /// Scale of the user's windows; `None` if a SYN was not seen (RFC 7323, section 2.2: scaling
+    /// applies only if both SYNs have the option).
     pub fn scale(&self) -> Option<u8> {
         match (self.user_scale?, self.far_scale?) {
             (Some(shift), Some(_)) => Some(shift),
@@ -503,19 +511,20 @@ impl Flow {
         }
     }
 
-    /// Largest payload that the user accepts, in bytes. A SYN that does not say it stands for 536 (RFC 9293, section 3.7.1);
-    /// there are far ends that send more all the same, and users that take it: then it is the largest that has come.
+    /// Largest payload that the user accepts, in bytes. A SYN without the option stands for 536
+    /// (RFC 9293, section 3.7.1). Some far ends send more, and some users accept it; then the
+    /// largest payload received applies.
     pub fn mss(&self) -> u16 {
         self.mss.unwrap_or(self.largest.max(536))
     }
 
-    /// Sequence number that the user sends next, where it has sent anything.
+    /// The user's next sequence number, if it has sent anything.
     pub fn user_next(&self) -> Option<u32> {
         self.user_next
     }
 
-    /// The far end sends again from here although the user waits for something lower: it was told, by a node that is no
-    /// more, that the lower bytes had arrived.
+    /// The position from which the far end retransmits although the user waits for lower data. An
+    /// earlier node acknowledged the lower bytes to it and is gone.
     pub fn orphaned(&self) -> Option<Position> {
         self.repeated.filter(|_| {
             self.phase == Phase::Adopted && self.contiguous() == self.acked.unwrap_or(0)
@@ -523,7 +532,7 @@ impl Flow {
     }
 }
 
-/// Of two sequence numbers, whether the first comes before the second.
+/// Whether the first of two sequence numbers comes before the second.
 fn is_before(one: u32, other: u32) -> bool {
     one.wrapping_sub(other).cast_signed() < 0
 }

@@ -1,24 +1,25 @@
-//! All flows, within bounds: the one that has been idle for longest goes first.
+//! A bounded table of flows; the flow that has been idle longest is evicted first.
 //!
-//! A tree and a list through an arena: no hashing, so that the same packets give the same decisions everywhere, and nobody
-//! can choose addresses that make it slow.
+//! A tree and a list in an arena. Without hashing, the same packets give the same decisions
+//! everywhere, and chosen addresses cannot degrade lookups.
 
 use std::collections::BTreeMap;
 
 use super::FlowKey;
 use crate::Instant;
 
-/// A flow's place in its table. Places are used again; whoever keeps one learns when the flow goes.
+/// A flow's slot in its table. Slots are reused; holders of an id are notified when the flow is
+/// removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(u32);
 
-/// Values of type `T` by flow, and the order in which they were last used.
+/// Values of type `T` by flow, in the order of their last use.
 #[derive(Clone, Debug)]
 pub struct FlowTable<T> {
     places: BTreeMap<FlowKey, FlowId>,
     entries: Vec<Option<Entry<T>>>,
     free: Vec<FlowId>,
-    /// The one idle for longest, and the one used last.
+    /// The flow idle longest, and the one used last.
     oldest: Option<FlowId>,
     newest: Option<FlowId>,
     most: usize,
@@ -34,7 +35,7 @@ struct Entry<T> {
 }
 
 impl<T> FlowTable<T> {
-    /// An empty table for at most `most` flows, and for one at least.
+    /// An empty table for at most `most` flows, and at least one.
     pub fn new(most: usize) -> Self {
         Self {
             places: BTreeMap::new(),
@@ -51,22 +52,22 @@ impl<T> FlowTable<T> {
         self.places.len()
     }
 
-    /// Whether there is none.
+    /// Whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// Whether the next new flow needs one to go.
+    /// Whether a new flow requires an eviction.
     pub fn is_full(&self) -> bool {
         self.places.len() >= self.most
     }
 
-    /// The flow's place.
+    /// The flow's id.
     pub fn find(&self, key: &FlowKey) -> Option<FlowId> {
         self.places.get(key).copied()
     }
 
-    /// A flow that is not there yet, as the one used last. `None` if there is no room or it is there.
+    /// Inserts a flow as the most recently used. `None` if the table is full or the flow exists.
     pub fn insert(&mut self, key: FlowKey, value: T, now: Instant) -> Option<FlowId> {
         if self.is_full() || self.places.contains_key(&key) {
             return None;
@@ -90,7 +91,7 @@ impl<T> FlowTable<T> {
         Some(id)
     }
 
-    /// Takes a flow out.
+    /// Removes a flow.
     pub fn remove(&mut self, id: FlowId) -> Option<(FlowKey, T)> {
         self.unlink(id);
         let entry = self.entries.get_mut(id.0 as usize)?.take()?;
@@ -99,7 +100,7 @@ impl<T> FlowTable<T> {
         Some((entry.key, entry.value))
     }
 
-    /// The flow was used: it becomes the last one to go.
+    /// Marks a flow as the most recently used.
     pub fn touch(&mut self, id: FlowId, now: Instant) {
         if self.newest != Some(id) {
             self.unlink(id);
@@ -110,22 +111,22 @@ impl<T> FlowTable<T> {
         }
     }
 
-    /// What belongs to the flow.
+    /// The flow's value.
     pub fn get(&self, id: FlowId) -> Option<&T> {
         self.entry(id).map(|entry| &entry.value)
     }
 
-    /// The same, to be changed.
+    /// The flow's value, mutable.
     pub fn get_mut(&mut self, id: FlowId) -> Option<&mut T> {
         self.entry_mut(id).map(|entry| &mut entry.value)
     }
 
-    /// The flow's ends.
+    /// The flow's key.
     pub fn key(&self, id: FlowId) -> Option<FlowKey> {
         self.entry(id).map(|entry| entry.key)
     }
 
-    /// Flows with the time of their last use, that idle for longest first.
+    /// Flows with the time of their last use, longest idle first.
     pub fn idle(&self) -> impl Iterator<Item = (FlowId, Instant, &T)> + '_ {
         let mut next = self.oldest;
         std::iter::from_fn(move || {
@@ -136,7 +137,7 @@ impl<T> FlowTable<T> {
         })
     }
 
-    /// Flows, that used last first.
+    /// Flows, most recently used first.
     pub fn recent(&self) -> impl Iterator<Item = (FlowKey, &T)> + '_ {
         let mut next = self.newest;
         std::iter::from_fn(move || {
@@ -213,9 +214,11 @@ mod tests {
     }
 
     proptest! {
-        /// Against a plain list in the order of use.
+        /// Compares the table with a plain list in order of use.
         #[test]
-        fn random_operations_keep_the_order(operations in proptest::collection::vec((0u8..4, 0u32..12), 0..200)) {
+        fn random_operations_keep_the_order(
+            operations in proptest::collection::vec((0u8..4, 0u32..12), 0..200),
+        ) {
             let mut table = FlowTable::new(8);
             let mut model: Vec<(u32, Instant)> = Vec::new();
             for (step, (operation, n)) in operations.into_iter().enumerate() {

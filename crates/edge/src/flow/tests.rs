@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::packet::fixture::Draft;
 
-/// An open flow: the far end's data starts at `data`, the user's at 501; windows count eightfold.
+/// An open flow: the far end's data starts at `data`, the user's at 501; the window scale is 3.
 fn open(data: u32) -> Flow {
     let mut flow = Flow::new();
     let syn = Draft::up(500)
@@ -40,7 +40,7 @@ fn ack(flow: &mut Flow, number: u32) -> Acknowledgement {
 }
 
 #[test]
-fn acknowledgements_are_told_apart_where_numbers_wrap_around() {
+fn acknowledgments_are_classified_across_the_wrap_around() {
     let start = u32::MAX - 1499;
     let mut flow = open(start);
     let first = flow.acked().unwrap();
@@ -71,7 +71,7 @@ fn acknowledgements_are_told_apart_where_numbers_wrap_around() {
 }
 
 #[test]
-fn what_carries_data_or_opens_the_window_is_no_duplicate() {
+fn segments_with_data_or_a_larger_window_are_not_duplicates() {
     let mut flow = open(1000);
     data(&mut flow, 1000, 100);
     data(&mut flow, 1100, 100);
@@ -104,7 +104,7 @@ fn what_carries_data_or_opens_the_window_is_no_duplicate() {
     assert_eq!(
         ack(&mut flow, 1200),
         Acknowledgement::Repeated,
-        "nothing is outstanding, a keepalive is no duplicate"
+        "without outstanding data, a keepalive is not a duplicate"
     );
     let up = || Draft::up(502).ack(1200);
     for (window, expected) in [
@@ -118,7 +118,7 @@ fn what_carries_data_or_opens_the_window_is_no_duplicate() {
 }
 
 #[test]
-fn only_what_the_node_has_received_counts_as_received() {
+fn only_data_that_the_node_received_counts_as_received() {
     let mut flow = open(1000);
     let base = flow.acked().unwrap();
     data(&mut flow, 1000, 100);
@@ -130,7 +130,7 @@ fn only_what_the_node_has_received_counts_as_received() {
 }
 
 #[test]
-fn data_outside_of_the_window_belongs_to_nobody() {
+fn data_outside_the_window_is_ignored() {
     let mut flow = open(1000);
     assert_eq!(data(&mut flow, 1000 + 480_002, 100).position, None);
     assert_eq!(data(&mut flow, 1000 + 479_900, 100).new_bytes, 100);
@@ -145,13 +145,13 @@ fn without_both_offers_windows_are_not_scaled() {
             .option(Option_::WindowScale(3))
             .segment(),
     );
-    assert_eq!(flow.scale(), None, "one SYN says nothing yet");
+    assert_eq!(flow.scale(), None, "one SYN does not suffice");
     flow.far_segment(&Draft::down(999).syn().ack(501).segment());
     assert_eq!(flow.scale(), Some(0));
 }
 
 #[test]
-fn a_syn_without_a_segment_size_means_536_until_more_has_come() {
+fn a_syn_without_an_mss_means_536_until_a_larger_segment_arrives() {
     let mut flow = Flow::new();
     flow.user_segment(&Draft::up(500).syn().segment());
     flow.far_segment(&Draft::down(999).syn().ack(501).segment());
@@ -164,7 +164,7 @@ fn a_syn_without_a_segment_size_means_536_until_more_has_come() {
     data(&mut flow, 2400, 200);
     assert_eq!(flow.mss(), 1300);
 
-    // A user that says it is given no more, whatever comes.
+    // A user that claims to receive nothing more.
     let mut flow = open(1000);
     data(&mut flow, 1000, 1300);
     assert_eq!(flow.mss(), 1000);
@@ -181,7 +181,7 @@ fn both_fins_close_a_flow_and_a_reset_in_its_place_ends_it() {
 
     let mut flow = open(1000);
     flow.user_segment(&Draft::up(77).rst().segment());
-    assert_eq!(flow.phase(), Phase::Open, "anybody can send one of those");
+    assert_eq!(flow.phase(), Phase::Open, "such a reset can be forged");
     flow.user_segment(&Draft::up(501).rst().segment());
     assert_eq!(flow.phase(), Phase::Closed);
 
@@ -193,7 +193,7 @@ fn both_fins_close_a_flow_and_a_reset_in_its_place_ends_it() {
 }
 
 #[test]
-fn what_was_acknowledged_long_ago_says_nothing_new() {
+fn data_acknowledged_long_ago_changes_nothing() {
     let mut flow = open(1000);
     data(&mut flow, 1000, 1000);
     ack(&mut flow, 2000);
@@ -206,7 +206,7 @@ fn what_was_acknowledged_long_ago_says_nothing_new() {
 }
 
 #[test]
-fn a_flow_that_is_seen_from_one_side_only_knows_only_that() {
+fn a_flow_seen_in_one_direction_tracks_only_that() {
     let mut flow = Flow::new();
     for n in 0..10 {
         data(&mut flow, 1000 + 100 * n, 100);
@@ -234,7 +234,7 @@ fn many_holes_cost_bounded_memory() {
 }
 
 #[test]
-fn a_far_end_that_was_told_too_much_is_noticed() {
+fn a_far_end_with_premature_acknowledgments_is_detected() {
     let mut flow = Flow::new();
     ack(&mut flow, 1000);
     data(&mut flow, 2000, 100);
@@ -246,7 +246,8 @@ fn a_far_end_that_was_told_too_much_is_noticed() {
 }
 
 proptest! {
-    /// Random segments of both ends, anywhere in the window and across the wrap-around, against a plain array of bytes.
+    /// Random segments from both ends, anywhere in the window and across the wrap-around, compared
+    /// with a plain array of bytes.
     #[test]
     fn random_segments_leave_what_an_array_says(
         start: u32,
@@ -261,7 +262,8 @@ proptest! {
             if is_data {
                 let range = offset as usize..offset as usize + len;
                 let floor = range.start.max(acked);
-                let new = received.get(floor..range.end).map_or(0, |bytes| bytes.iter().filter(|&&b| !b).count());
+                let missing = |bytes: &[bool]| bytes.iter().filter(|&&b| !b).count();
+                let new = received.get(floor..range.end).map_or(0, missing);
                 prop_assert_eq!(data(&mut flow, number, len).new_bytes, new as u64);
                 received[range.clone()].fill(true);
                 if len > 0 { highest = highest.max(range.end); }
@@ -270,10 +272,14 @@ proptest! {
                 let offset = offset as usize;
                 let expected = match offset.cmp(&acked) {
                     std::cmp::Ordering::Less => Acknowledgement::Old,
-                    std::cmp::Ordering::Equal if highest > acked => Acknowledgement::Duplicate { window_moves: false },
+                    std::cmp::Ordering::Equal if highest > acked => {
+                        Acknowledgement::Duplicate { window_moves: false }
+                    }
                     std::cmp::Ordering::Equal => Acknowledgement::Repeated,
                     std::cmp::Ordering::Greater if offset > highest => Acknowledgement::Beyond,
-                    std::cmp::Ordering::Greater => Acknowledgement::New { from: base + acked as u64 },
+                    std::cmp::Ordering::Greater => {
+                        Acknowledgement::New { from: base + acked as u64 }
+                    }
                 };
                 prop_assert_eq!(ack(&mut flow, number), expected);
                 acked = acked.max(offset);

@@ -2,18 +2,19 @@
 
 use std::time::Duration;
 
-/// Bits of a sequence number.
+/// Length of a sequence number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SequenceBits {
-    /// 12 bits in a header of two bytes: a window of 2048 packets, 27 Mbit at 1500 bytes; too few above some hundred Mbit/s.
+    /// 12 bits in a header of 2 bytes: a window of 2048 packets, 27 Mbit at 1500 bytes. Too small
+    /// above a few hundred Mbit/s.
     Twelve,
-    /// 18 bits in a header of three bytes: a window of 131072 packets.
+    /// 18 bits in a header of 3 bytes: a window of 131072 packets.
     #[default]
     Eighteen,
 }
 
 impl SequenceBits {
-    /// The number itself.
+    /// The number of bits.
     pub fn bits(self) -> u32 {
         match self {
             Self::Twelve => 12,
@@ -33,31 +34,33 @@ impl SequenceBits {
 /// The D/C bit: a data PDU.
 const DATA: u8 = 0x80;
 
-/// The highest of the reserved bits, which a receiver of the standard ignores: the order is young.
+/// The highest reserved bit, which a standard receiver ignores: the sequence is young.
 const YOUNG: u8 = 0x40;
 
-/// Who has heard nothing of an order for so long and is told that it is young forgets the one before.
+/// A receiver that gets a packet of a young sequence forgets the previous one if it has received
+/// nothing for this long.
 pub const FORGOTTEN: Duration = Duration::from_secs(30);
 
-/// Whether what a node gives a link has a number. What has none is the IP packet itself, whose first bit says so.
+/// Whether a packet that the node gives to a link has a sequence number. Without one it is the bare
+/// IP packet, and its first bit shows that.
 pub fn is_numbered(packet: &[u8]) -> bool {
     packet.first().is_some_and(|first| first & DATA != 0)
 }
 
-/// Whether the order that a PDU belongs to has just been begun: its numbers began at 0 a few seconds ago.
+/// Whether the PDU belongs to a young sequence, one that started at 0 a few seconds ago.
 pub fn is_young(pdu: &[u8]) -> bool {
     pdu.first().is_some_and(|first| first & YOUNG != 0)
 }
 
-/// A header: a sequence number.
+/// The header of a data PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The sequence number, less than 2^bits.
+    /// The sequence number, below 2^bits.
     pub sequence: u32,
 }
 
 impl Header {
-    /// The packet behind this header, whose upper bits beyond the sequence number are dropped.
+    /// Prepends this header to a packet. Bits above the sequence number's length are dropped.
     pub fn write(self, bits: SequenceBits, packet: &[u8]) -> Vec<u8> {
         let sequence = (self.sequence & ((1 << bits.bits()) - 1)).to_be_bytes();
         let mut out = Vec::with_capacity(bits.header_len() + packet.len());
@@ -67,14 +70,14 @@ impl Header {
         out
     }
 
-    /// The same for an order that is young.
+    /// The same for a young sequence.
     pub(crate) fn write_young(self, bits: SequenceBits, packet: &[u8]) -> Vec<u8> {
         let mut out = self.write(bits, packet);
         out[0] |= YOUNG;
         out
     }
 
-    /// The header and what is behind it; `None` for a control PDU and for anything too short to be a data PDU.
+    /// The header and its payload; `None` for control PDUs and for PDUs that are too short.
     pub fn read(bits: SequenceBits, pdu: &[u8]) -> Option<(Self, &[u8])> {
         let (header, packet) = pdu.split_at_checked(bits.header_len())?;
         if header[0] & DATA == 0 || packet.is_empty() {
@@ -83,7 +86,7 @@ impl Header {
         let number = header
             .iter()
             .fold(0, |number, &byte| number << 8 | u32::from(byte));
-        // Reserved bits are ignored by the receiver (section 6.1).
+        // Receivers ignore the reserved bits (section 6.1).
         Some((
             Self {
                 sequence: number & ((1 << bits.bits()) - 1),
@@ -106,11 +109,7 @@ mod tests {
         );
         assert_eq!(header.write(SequenceBits::Twelve, b"x"), [0x84, 0x56, b'x']);
         let read = Header::read(SequenceBits::Eighteen, &[0xfe, 0x34, 0x56, b'x']);
-        assert_eq!(
-            read,
-            Some((header, &b"x"[..])),
-            "reserved bits do not count"
-        );
+        assert_eq!(read, Some((header, &b"x"[..])), "reserved bits are ignored");
         for bad in [&[][..], &[0x80], &[0x80, 0, 0], &[0x02, 0, 0, b'x']] {
             assert_eq!(Header::read(SequenceBits::Eighteen, bad), None, "{bad:?}");
         }

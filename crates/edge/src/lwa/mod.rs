@@ -1,5 +1,6 @@
-//! LWA: packets carry sequence numbers over the links, and the receiver puts them in order before anybody sees them, for at
-//! most as long as a timer runs (3GPP TS 36.323, PDCP with reordering for split bearers).
+//! LWA: packets carry sequence numbers over the links. The receiver restores their order before
+//! delivery and waits for a missing packet until a timer expires (3GPP TS 36.323, PDCP with
+//! reordering for split bearers).
 
 mod header;
 mod reorder;

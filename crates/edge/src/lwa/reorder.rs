@@ -1,8 +1,10 @@
-//! The receiver: packets in the order of their sequence numbers (3GPP TS 36.323, section 5.1.2.1.4).
+//! The receiver: delivers packets in the order of their sequence numbers (3GPP TS 36.323, section
+//! 5.1.2.1.4).
 //!
-//! State variables are the standard's: `next` is Next_PDCP_RX_SN, `submitted` is one more than Last_Submitted_PDCP_RX_SN, and
-//! `waiting_for` is Reordering_PDCP_RX_COUNT. All are COUNTs, sequence numbers that do not wrap around, so that the
-//! standard's cases for HFN and SN become one comparison.
+//! State variables are those of the standard: `next` is Next_PDCP_RX_SN, `submitted` is
+//! Last_Submitted_PDCP_RX_SN plus one, and `waiting_for` is Reordering_PDCP_RX_COUNT. All are
+//! COUNTs, sequence numbers that do not wrap around. This reduces the standard's cases for HFN and
+//! SN to one comparison.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -10,14 +12,14 @@ use std::time::Duration;
 use super::{Header, SequenceBits};
 use crate::Instant;
 
-/// What a receiver is told before it starts.
+/// Configuration of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReorderConfig {
-    /// Bits of a sequence number; the sender's.
+    /// Length of a sequence number; must match the sender's.
     pub bits: SequenceBits,
-    /// t-Reordering: how long a gap is waited for. 3GPP TS 36.331 has 0 to 3 s.
+    /// t-Reordering: how long to wait for a gap. 3GPP TS 36.331 has 0 to 3 s.
     pub timer: Duration,
-    /// Bytes that are stored at the most; beyond that the lowest gap is not waited for.
+    /// Most bytes stored; beyond that, the receiver skips the lowest gap.
     pub bytes: usize,
 }
 
@@ -31,7 +33,7 @@ impl Default for ReorderConfig {
     }
 }
 
-/// What a receiver has seen.
+/// Counters of a receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -39,36 +41,37 @@ impl Default for ReorderConfig {
     serde(default)
 )]
 pub struct ReorderStats {
-    /// Packets given out.
+    /// Packets delivered.
     pub delivered: u64,
-    /// Of them, those that had to wait for others.
+    /// Of those, packets that had to wait for others.
     pub reordered: u64,
-    /// Packets that came a second time.
+    /// Packets received a second time.
     pub duplicates: u64,
-    /// Packets that came when they were not waited for any more.
+    /// Packets received after their gap was skipped.
     pub late: u64,
-    /// Sequence numbers that never came in time.
+    /// Sequence numbers that did not arrive in time.
     pub missing: u64,
-    /// Times that the timer ran out.
+    /// Expiries of the timer.
     pub timeouts: u64,
-    /// PDUs that could not be read.
+    /// PDUs that could not be parsed.
     pub malformed: u64,
 }
 
-/// A receiver. After every `handle_*` take [`Reorder::poll`] until it is empty and arm a timer for
-/// [`Reorder::poll_timeout`].
+/// A receiver. After every `handle_*`, call [`Reorder::poll`] until it returns nothing and arm a
+/// timer for [`Reorder::poll_timeout`].
 #[derive(Clone, Debug)]
 pub struct Reorder {
     config: ReorderConfig,
-    /// COUNT behind the highest one received.
+    /// COUNT after the highest one received.
     next: u64,
-    /// COUNT that is given out next.
+    /// COUNT to deliver next.
     submitted: u64,
-    /// While the timer runs: the COUNT before which everything is waited for, and when that ends.
+    /// While the timer runs: the COUNT up to which it waits for gaps, and its expiry.
     timer: Option<(u64, Instant)>,
-    /// When something came that was not late.
+    /// When the last PDU arrived that was not late.
     heard: Option<Instant>,
-    /// COUNT of the number that it began at; what lies before it may have been given to a receiver of before.
+    /// COUNT at which this receiver began; lower ones may have been delivered by an earlier
+    /// receiver.
     first: u64,
     stored: BTreeMap<u64, Vec<u8>>,
     stored_bytes: usize,
@@ -77,7 +80,7 @@ pub struct Reorder {
 }
 
 impl Reorder {
-    /// A receiver that expects sequence number 0, or whatever comes first if that is far from it.
+    /// A receiver that expects sequence number 0, or the first number received if it is far from 0.
     pub fn new(config: ReorderConfig) -> Self {
         Self {
             config,
@@ -93,7 +96,7 @@ impl Reorder {
         }
     }
 
-    /// A PDU has come, over whichever link.
+    /// Handles a PDU received over any link.
     pub fn handle_pdu(&mut self, pdu: &[u8], now: Instant) {
         let Some((header, packet)) = Header::read(self.config.bits, pdu) else {
             self.stats.malformed += 1;
@@ -122,17 +125,17 @@ impl Reorder {
         self.run_timer(now);
     }
 
-    /// Bytes that are stored.
+    /// Bytes stored.
     pub fn stored_bytes(&self) -> usize {
         self.stored_bytes
     }
 
-    /// Other bounds of what is stored; they hold from the next PDU on.
+    /// Changes the bound on stored bytes, from the next PDU on.
     pub fn set_bytes(&mut self, bytes: usize) {
         self.config.bytes = bytes;
     }
 
-    /// The timer of [`Reorder::poll_timeout`] has fired; too early it does nothing.
+    /// Handles the timer of [`Reorder::poll_timeout`]; a call that comes too early does nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
         if let Some((waiting_for, at)) = self.timer
             && at <= now
@@ -154,17 +157,18 @@ impl Reorder {
         self.timer.map(|(_, at)| at)
     }
 
-    /// What it has seen.
+    /// Counters since the start.
     pub fn stats(&self) -> ReorderStats {
         self.stats
     }
 
-    /// Where a number belongs; `None` for one that comes late.
+    /// The COUNT of a sequence number; `None` for one that is late.
     ///
-    /// A receiver that is younger than its sender begins at the number that it hears first, as sidelink's does (3GPP TS 38.323,
-    /// section 7.1). And where for the time of the timer nothing came that was not late, and then something by more than an eighth
-    /// of the numbers, the sender has gone on by more than half of them: should it really be so late, those behind it wait once,
-    /// no more.
+    /// A receiver that started after its sender begins at the first number that it receives, as in
+    /// sidelink (3GPP TS 38.323, section 7.1). After a pause, a number that seems late by more than
+    /// an eighth of the number space means that the sender advanced by more than half of it. A
+    /// pause is one timer period without a PDU that was not late. If the number really was that
+    /// late, the packets behind it wait for the timer once, no more.
     fn place(&mut self, sequence: u32, now: Instant) -> Option<u64> {
         let count = self.count(sequence);
         let late_by = self.submitted.wrapping_sub(sequence.into()) & (self.modulus() - 1);
@@ -194,14 +198,14 @@ impl Reorder {
         1 << self.config.bits.bits()
     }
 
-    /// The COUNT of a sequence number: the one in the window of half the numbers from what is given out next. `None` for
-    /// one that lies before it.
+    /// The COUNT of a sequence number within half the number space from `submitted`. `None` for one
+    /// before it.
     fn count(&self, sequence: u32) -> Option<u64> {
         let ahead = u64::from(sequence).wrapping_sub(self.submitted) & (self.modulus() - 1);
         (ahead < self.modulus() / 2).then(|| self.submitted + ahead)
     }
 
-    /// Gives out what is in order.
+    /// Delivers the packets that are in order.
     fn submit(&mut self) {
         while let Some(packet) = self.stored.remove(&self.submitted) {
             self.stored_bytes -= packet.len();
@@ -211,7 +215,8 @@ impl Reorder {
         }
     }
 
-    /// Gives out everything before `count`, and what follows it without a gap: the rest is not waited for.
+    /// Skips gaps before `count`: delivers all packets before it, and those that follow it without
+    /// a gap.
     fn skip_to(&mut self, count: u64) {
         while self.submitted < count {
             let lowest = self
@@ -224,7 +229,8 @@ impl Reorder {
         }
     }
 
-    /// The timer stops when what it was started for has come, and starts while something is stored.
+    /// Stops the timer when the gap that started it is closed, and starts it while packets are
+    /// stored.
     fn run_timer(&mut self, now: Instant) {
         if self
             .timer
@@ -254,7 +260,7 @@ mod tests {
         })
     }
 
-    /// A packet that says its number.
+    /// A PDU whose payload is its number.
     fn pdu(bits: SequenceBits, number: u64) -> Vec<u8> {
         Header {
             sequence: number as u32,
@@ -331,7 +337,8 @@ mod tests {
     fn after_a_gap_of_more_than_half_of_the_numbers_it_goes_on() {
         let mut receiver = receiver(SequenceBits::Twelve);
         assert_eq!(give(&mut receiver, &[0, 1], 0), [0, 1]);
-        // 3000 were lost while no link was there; for a number of before nothing says otherwise at once.
+        // 3000 packets were lost during an outage; the receiver cannot distinguish that from an old
+        // number at once.
         assert_eq!(give(&mut receiver, &[3002], 60), []);
         assert_eq!(receiver.stats().late, 1);
         assert_eq!(give(&mut receiver, &[3003, 3004], 101), []);
@@ -373,10 +380,13 @@ mod tests {
     }
 
     proptest! {
-        /// Any order within an eighth of the numbers, with losses and repetitions: everything comes out once and ascending, and after the last timer nothing is
-        /// left.
+        /// Reorders by up to an eighth of the number space, with losses and duplicates. Every
+        /// packet is delivered once and in order, and none is left after the last timer.
         #[test]
-        fn what_comes_out_ascends(numbers in proptest::collection::vec((0u64..512, 0u64..30), 0..300), twelve: bool) {
+        fn delivered_numbers_ascend(
+            numbers in proptest::collection::vec((0u64..512, 0u64..30), 0..300),
+            twelve: bool,
+        ) {
             let bits = if twelve { SequenceBits::Twelve } else { SequenceBits::Eighteen };
             let mut receiver = receiver(bits);
             let (mut now, mut given) = (Duration::ZERO, Vec::new());
@@ -398,7 +408,10 @@ mod tests {
         }
 
         #[test]
-        fn nothing_that_arrives_can_panic(pdus in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..8), 0..50)) {
+        fn no_input_panics(
+            pdus in proptest::collection::vec(
+                proptest::collection::vec(any::<u8>(), 0..8), 0..50),
+        ) {
             let mut receiver = receiver(SequenceBits::Twelve);
             for pdu in pdus {
                 receiver.handle_pdu(&pdu, Duration::ZERO);

@@ -1,15 +1,17 @@
-//! The only segments that the node makes itself.
+//! The only segments that the node creates.
 
 use std::net::{IpAddr, SocketAddr};
 
 use etherparse::PacketBuilder;
 
-/// Hops that a reset may travel.
+/// Initial hop limit of a reset.
 const HOP_LIMIT: u8 = 64;
 
-/// A reset with this sequence number, from `source` to `destination`; nothing if their families differ.
+/// A reset from `source` to `destination` with this sequence number; `None` if their address
+/// families differ.
 ///
-/// RFC 5961, section 3.2: it takes effect only if `sequence` is exactly what the destination expects next.
+/// It takes effect only if `sequence` is exactly the next number that the destination expects (RFC
+/// 5961, section 3.2).
 pub fn reset(
     source: SocketAddr,
     destination: SocketAddr,

@@ -6,7 +6,7 @@ use etherparse::{PacketBuilder, TcpOptionElement};
 
 use super::{Parsed, Segment, parse};
 
-/// The server far away.
+/// The server.
 pub(crate) fn far() -> SocketAddr {
     "192.0.2.1:443".parse().unwrap()
 }
@@ -16,7 +16,7 @@ pub(crate) fn user() -> SocketAddr {
     "10.0.0.2:50000".parse().unwrap()
 }
 
-/// A segment that is being put together.
+/// A segment under construction.
 pub(crate) struct Draft {
     pub(crate) from: SocketAddr,
     pub(crate) to: SocketAddr,
@@ -83,7 +83,7 @@ impl Draft {
         self
     }
 
-    /// Congestion was experienced.
+    /// Sets ECE (congestion experienced).
     pub(crate) fn ece(mut self) -> Self {
         self.ece = true;
         self
@@ -116,7 +116,7 @@ impl Draft {
             (IpAddr::V6(from), IpAddr::V6(to)) => {
                 PacketBuilder::ipv6(from.octets(), to.octets(), 64)
             }
-            _ => panic!("two families"),
+            _ => panic!("mixed address families"),
         };
         let mut builder = builder.tcp(self.from.port(), self.to.port(), self.sequence, self.window);
         if let Some(ack) = self.ack {
@@ -137,10 +137,10 @@ impl Draft {
     }
 }
 
-/// The segment in a packet that has one.
+/// Parses a packet as a TCP segment.
 pub(crate) fn segment(packet: &[u8]) -> Segment {
     match parse(packet, true) {
         Parsed::Tcp(segment) => segment,
-        other => panic!("no segment: {other:?}"),
+        other => panic!("not a segment: {other:?}"),
     }
 }

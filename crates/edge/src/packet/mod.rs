@@ -1,7 +1,7 @@
-//! What is read from a packet: addresses, ports, and of TCP all that steering and VISIBLE need.
+//! Packet parsing: addresses, ports, and the TCP fields that steering and VISIBLE need.
 //!
-//! Headers are taken apart by `etherparse`. Options of TCP are walked here, because they are edited in place
-//! and because flows with options that nobody here knows still have their other ones read.
+//! `etherparse` parses the headers. TCP options are parsed here, because they are edited in place,
+//! and because one unknown option must not hide the others.
 
 mod build;
 mod options;
@@ -19,75 +19,76 @@ pub use rewrite::{
     strip_sack_permitted,
 };
 
-/// What a packet is to the edge node.
+/// A parsed packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parsed {
     /// A whole TCP segment.
     Tcp(Segment),
     /// A whole IP packet of something else, or a fragment of one.
     Other(Addresses),
-    /// It cannot be read, and why; where it goes, if that much can be read.
+    /// A packet that could not be parsed, the reason, and its addresses if they are readable.
     Malformed(Malformed, Option<Addresses>),
 }
 
-/// Why a packet cannot be read. Whoever sent it is at fault.
+/// Why a packet could not be parsed. Its sender is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Malformed {
-    /// Neither version 4 nor 6, a header that is cut off, or a length that exceeds the packet.
-    #[error("not an IP packet, or one that is cut off")]
+    /// Neither IPv4 nor IPv6, a truncated header, or a length beyond the packet.
+    #[error("not an IP packet, or a truncated one")]
     Ip,
-    /// The TCP header is cut off or says an impossible length.
-    #[error("a TCP header that is cut off or of impossible length")]
+    /// The TCP header is truncated or states an impossible length.
+    #[error("a TCP header that is truncated or of impossible length")]
     TcpHeader,
-    /// An option's length is impossible or runs over the header's end.
+    /// An option's length is impossible or exceeds the header.
     #[error("a TCP option of impossible length")]
     TcpOption,
-    /// The TCP checksum is wrong: nothing in the header can be relied on.
+    /// The TCP checksum is wrong, so no field of the header is reliable.
     #[error("a wrong TCP checksum")]
     Checksum,
 }
 
-/// Where a packet that is no segment of TCP goes from and to.
+/// Addresses of a packet other than a TCP segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addresses {
     /// Source address.
     pub source: IpAddr,
     /// Destination address.
     pub destination: IpAddr,
-    /// Protocol number of IPv4, last "next header" of IPv6.
+    /// Protocol number of IPv4, or the last "next header" of IPv6.
     pub protocol: u8,
-    /// Source and destination port; fragments and protocols without ports have none.
+    /// Source and destination port; `None` for fragments and protocols without ports.
     pub ports: Option<(u16, u16)>,
 }
 
-/// The flags of a segment that matter here.
+/// The flags of a segment that the node uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
-    /// Synchronise.
+    /// SYN.
     pub syn: bool,
-    /// No more data.
+    /// FIN.
     pub fin: bool,
-    /// Reset.
+    /// RST.
     pub rst: bool,
-    /// The acknowledgement number counts.
+    /// ACK: the acknowledgment number is valid.
     pub ack: bool,
-    /// It says more than its number: urgent data, or congestion that was experienced (RFC 3168; ECE, CWR or, with AccECN, their third).
+    /// Urgent data or a congestion mark (RFC 3168: ECE, CWR; with AccECN, AE): the segment carries
+    /// more than its number.
     pub marked: bool,
 }
 
-/// One TCP segment, and where its parts are in the packet.
+/// A TCP segment, and the offsets of its parts in the packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Address and port it comes from.
+    /// Source address and port.
     pub source: SocketAddr,
-    /// Address and port it goes to.
+    /// Destination address and port.
     pub destination: SocketAddr,
-    /// Sequence number of its first byte (of SYN, if there is one).
+    /// Sequence number of the first byte (of the SYN, if set).
     pub sequence: u32,
-    /// Acknowledgement number; without meaning unless `flags.ack`.
+    /// Acknowledgment number; valid only with `flags.ack`.
     pub ack: u32,
-    /// Window as it stands in the header, not scaled.
+    /// Window as in the header, unscaled.
     pub window: u16,
     /// Flags.
     pub flags: Flags,
@@ -102,15 +103,16 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Sequence numbers that it takes: its payload, and one each for SYN and FIN (RFC 9293, section 3.4).
+    /// Length in sequence numbers: the payload, plus one each for SYN and FIN (RFC 9293, section
+    /// 3.4).
     pub fn sequence_len(&self) -> u64 {
         self.len as u64 + u64::from(self.flags.syn) + u64::from(self.flags.fin)
     }
 }
 
-/// Reads a packet that starts with its IP header. Never panics, whatever is in it.
+/// Parses a packet that starts with its IP header. Never panics on any input.
 ///
-/// `verify` says whether TCP checksums are verified; without it a damaged header is believed.
+/// `verify` enables the TCP checksum; without it, damaged headers are trusted.
 pub fn parse(packet: &[u8], verify: bool) -> Parsed {
     let Ok(ip) = IpSlice::from_slice(packet) else {
         return Parsed::Malformed(Malformed::Ip, None);
@@ -175,7 +177,8 @@ pub fn parse(packet: &[u8], verify: bool) -> Parsed {
     })
 }
 
-/// The checksum over pseudo header and segment (RFC 9293, section 3.1): 0 if the one in the header is right.
+/// Checksum over pseudo header and segment (RFC 9293, section 3.1): 0 if the one in the header is
+/// correct.
 fn sum(source: IpAddr, destination: IpAddr, segment: &[u8]) -> u16 {
     let sum = Sum16BitWords::new();
     let sum = match (source, destination) {

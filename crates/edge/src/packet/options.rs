@@ -17,7 +17,7 @@ const MULTIPATH: u8 = 30;
 /// The largest shift count (RFC 7323, section 2.3).
 const LARGEST_SCALE: u8 = 14;
 
-/// SACK blocks in the order of the header: each from its left edge to its right edge.
+/// SACK blocks in header order, each from its left to its right edge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SackBlocks {
     blocks: [(u32, u32); 4],
@@ -25,17 +25,17 @@ pub struct SackBlocks {
 }
 
 impl SackBlocks {
-    /// Whether there is none.
+    /// Whether there are no blocks.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The blocks, as they stand in the header.
+    /// The blocks in header order.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.blocks[..usize::from(self.count)].iter().copied()
     }
 
-    /// One more; what does not fit into a header is left out.
+    /// Appends a block; blocks that do not fit into a header are omitted.
     pub fn push(&mut self, left: u32, right: u32) {
         if let Some(block) = self.blocks.get_mut(usize::from(self.count)) {
             *block = (left, right);
@@ -44,33 +44,33 @@ impl SackBlocks {
     }
 }
 
-/// What the options say, and the offsets in the packet of those that are edited.
+/// Parsed options, and the packet offsets of those that are edited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Maximum segment size in bytes, and the offset of its value.
     pub mss: Option<(u16, usize)>,
-    /// Shift count of the window, at most 14.
+    /// Window scale, at most 14.
     pub window_scale: Option<u8>,
     /// Offset of "SACK permitted".
     pub sack_permitted: Option<usize>,
     /// SACK blocks.
     pub sack: SackBlocks,
-    /// Offset and whole length of the SACK option.
+    /// Offset and total length of the SACK option.
     pub sack_at: Option<(usize, usize)>,
     /// Timestamp value and echo.
     pub timestamps: Option<(u32, u32)>,
-    /// Offset of the timestamps' option.
+    /// Offset of the timestamps option.
     pub timestamps_at: Option<usize>,
-    /// The segment is signed with its header (MD5, TCP-AO): whoever changes it breaks it.
+    /// The segment is signed together with its header (MD5, TCP-AO), so edits would break it.
     pub signed: bool,
-    /// The flow must not be edited: its segments are signed (MD5, TCP-AO), or its acknowledgements have a second
-    /// number that says something else (Multipath TCP).
+    /// The flow must not be edited: its segments are signed (MD5, TCP-AO), or its acknowledgments
+    /// have a second number with a different meaning (Multipath TCP).
     pub sealed: bool,
 }
 
 impl Options {
-    /// Reads the options that start at `offset` of the packet. Of an option that is there twice the last counts, as it does for
-    /// Linux; whoever edits one edits all of its kind.
+    /// Parses the options that start at `offset` of the packet. If an option occurs twice, the last
+    /// one counts, as in Linux; edits apply to all of its kind.
     pub(super) fn read(bytes: &[u8], offset: usize) -> Result<Self, Malformed> {
         let mut options = Self::default();
         each(bytes, |kind, value, at| {
@@ -79,7 +79,8 @@ impl Options {
         Ok(options)
     }
 
-    /// One option. One of the wrong length is ignored, as RFC 9293, section 3.1 allows for unknown ones.
+    /// Parses one option. An option of the wrong length is ignored, as RFC 9293, section 3.1 allows
+    /// for unknown ones.
     fn take(&mut self, kind: u8, value: &[u8], at: usize) {
         match (kind, value) {
             (MSS, &[a, b]) => self.mss = Some((u16::from_be_bytes([a, b]), at + 2)),
@@ -105,8 +106,8 @@ impl Options {
     }
 }
 
-/// Tells kind, value and place of each option.
-pub(super) fn each(bytes: &[u8], mut tell: impl FnMut(u8, &[u8], usize)) -> Result<(), Malformed> {
+/// Calls `visit` with the kind, value and offset of each option.
+pub(super) fn each(bytes: &[u8], mut visit: impl FnMut(u8, &[u8], usize)) -> Result<(), Malformed> {
     let mut at = 0;
     while at < bytes.len() {
         match bytes[at] {
@@ -118,7 +119,7 @@ pub(super) fn each(bytes: &[u8], mut tell: impl FnMut(u8, &[u8], usize)) -> Resu
                     return Err(Malformed::TcpOption);
                 }
                 let value = bytes.get(at + 2..at + len).ok_or(Malformed::TcpOption)?;
-                tell(kind, value, at);
+                visit(kind, value, at);
                 at += len;
             }
         }

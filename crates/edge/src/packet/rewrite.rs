@@ -1,35 +1,35 @@
-//! Editing a segment in place: the checksum is adjusted by the difference (RFC 1624, equation 3), so that damage done to the
-//! rest of the packet stays visible to its receiver.
+//! Edits a segment in place. The checksum is adjusted by the difference (RFC 1624, equation 3), so
+//! damage elsewhere in the packet stays detectable.
 
 use super::options::{self, MSS, NOP, SACK, SACK_PERMITTED, TIMESTAMPS};
 use super::{SackBlocks, Segment};
 
-/// Writes another acknowledgement number.
+/// Sets the acknowledgment number.
 pub fn set_ack(packet: &mut [u8], segment: &Segment, ack: u32) {
     replace(packet, segment, segment.header + 8, &ack.to_be_bytes());
 }
 
-/// Writes another window, not scaled.
+/// Sets the window, unscaled.
 pub fn set_window(packet: &mut [u8], segment: &Segment, window: u16) {
     replace(packet, segment, segment.header + 14, &window.to_be_bytes());
 }
 
-/// Writes another timestamp, where the segment has timestamps.
+/// Sets the timestamp, if the segment has timestamps.
 pub fn set_timestamp(packet: &mut [u8], segment: &Segment, timestamp: u32) {
     for at in places(packet, segment, TIMESTAMPS, 8) {
         replace(packet, segment, at + 2, &timestamp.to_be_bytes());
     }
 }
 
-/// Writes another timestamp echo, where the segment has timestamps.
+/// Sets the timestamp echo, if the segment has timestamps.
 pub fn set_timestamp_echo(packet: &mut [u8], segment: &Segment, echo: u32) {
     for at in places(packet, segment, TIMESTAMPS, 8) {
         replace(packet, segment, at + 6, &echo.to_be_bytes());
     }
 }
 
-/// Writes `blocks` in place of the SACK blocks of the segment; there may be fewer, not more. Room that is left becomes
-/// padding, and without any block the option goes; so do others of its kind.
+/// Replaces the segment's SACK blocks with at most as many `blocks`. Unused room becomes padding;
+/// without blocks the option is removed, as are others of its kind.
 pub fn set_sack_blocks(packet: &mut [u8], segment: &Segment, blocks: &SackBlocks) {
     let Some((at, len)) = segment.options.sack_at else {
         return;
@@ -55,15 +55,15 @@ pub fn set_sack_blocks(packet: &mut [u8], segment: &Segment, blocks: &SackBlocks
     replace(packet, segment, at, &option[..len.min(40)]);
 }
 
-/// Takes "SACK permitted" out of a SYN, so that neither end uses SACK.
+/// Removes "SACK permitted" from a SYN, so that neither end uses SACK.
 pub fn strip_sack_permitted(packet: &mut [u8], segment: &Segment) {
     for at in places(packet, segment, SACK_PERMITTED, 0) {
         replace(packet, segment, at, &[NOP; 2]);
     }
 }
 
-/// Lowers the maximum segment size in a SYN to at most `most` bytes. A SYN without the option stands for 536
-/// (RFC 9293, section 3.7.1) and is left alone.
+/// Lowers the maximum segment size in a SYN to at most `most` bytes. A SYN without the option
+/// stands for 536 (RFC 9293, section 3.7.1) and is unchanged.
 pub fn clamp_mss(packet: &mut [u8], segment: &Segment, most: u16) {
     for at in places(packet, segment, MSS, 2) {
         if u16::from_be_bytes([packet[at + 2], packet[at + 3]]) > most {
@@ -72,12 +72,13 @@ pub fn clamp_mss(packet: &mut [u8], segment: &Segment, most: u16) {
     }
 }
 
-/// Where options of a kind with a value of so many bytes are: which of several counts is the receiver's choice.
+/// Offsets of all options of a kind with a value of `len` bytes; receivers differ in which of
+/// several they use.
 fn places(packet: &[u8], segment: &Segment, kind: u8, len: usize) -> Places {
     let start = segment.header + 20;
     let mut places = Places::default();
     let all = packet.get(start..segment.payload).unwrap_or_default();
-    // What could not be read to its end was never taken for a segment.
+    // A packet whose options cannot be parsed was never parsed as a segment.
     let _ = options::each(all, |found, value, at| {
         if (found, value.len()) == (kind, len) {
             places.at[places.count] = (start + at) as u16;
@@ -87,7 +88,7 @@ fn places(packet: &[u8], segment: &Segment, kind: u8, len: usize) -> Places {
     places
 }
 
-/// Offsets in a packet; 40 bytes of options have room for 20 of two bytes.
+/// Offsets in a packet; 40 bytes of options hold at most 20 options of two bytes.
 #[derive(Default)]
 struct Places {
     at: [u16; 20],
@@ -105,9 +106,9 @@ impl Iterator for Places {
     }
 }
 
-/// Writes `bytes` at `at` of the packet, behind the segment's ports, and adjusts the checksum.
+/// Writes `bytes` at offset `at`, after the segment's ports, and adjusts the checksum.
 fn replace(packet: &mut [u8], segment: &Segment, at: usize, bytes: &[u8]) {
-    // Words are counted from the start of the TCP header; an edit may start or end within one.
+    // Words are aligned to the start of the TCP header; an edit may start or end within a word.
     let start = at - (at - segment.header) % 2;
     let end = (at + bytes.len()).next_multiple_of(2).min(packet.len());
     let end = end + (end - start) % 2;

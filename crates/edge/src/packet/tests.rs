@@ -14,7 +14,7 @@ fn full() -> Draft {
 }
 
 #[test]
-fn a_segment_says_what_its_header_says() {
+fn a_parsed_segment_matches_its_header() {
     let packet = full().payload(b"hello").packet();
     let segment = segment(&packet);
     assert_eq!((segment.sequence, segment.ack, segment.len), (7, 1000, 5));
@@ -30,7 +30,7 @@ fn a_segment_says_what_its_header_says() {
 }
 
 #[test]
-fn edits_leave_a_right_checksum() {
+fn edits_keep_the_checksum_valid() {
     let mut packet = full().payload(b"odd").packet();
     let before = segment(&packet);
     set_ack(&mut packet, &before, 0xfedc_ba98);
@@ -51,7 +51,7 @@ fn edits_leave_a_right_checksum() {
 }
 
 #[test]
-fn a_syn_loses_its_sack_permission() {
+fn sack_permitted_is_removed_from_a_syn() {
     let mut packet = Draft::down(1)
         .syn()
         .option(Option_::SelectiveAcknowledgementPermitted)
@@ -69,9 +69,9 @@ fn a_syn_loses_its_sack_permission() {
     assert_eq!(after.options.window_scale, Some(14));
 }
 
-/// Linux obeys the last of them, others the first.
+/// Linux uses the last of them, others the first.
 #[test]
-fn an_option_that_is_there_twice_is_edited_twice() {
+fn a_repeated_option_is_edited_every_time() {
     let mut packet = Draft::down(1)
         .syn()
         .option(Option_::MaximumSegmentSize(1200))
@@ -129,11 +129,11 @@ fn an_edit_does_not_hide_damage_elsewhere() {
 }
 
 #[test]
-fn a_fragment_and_other_protocols_are_no_segments() {
+fn fragments_and_other_protocols_are_not_segments() {
     let mut packet = full().payload(&[0; 64]).packet();
     packet[6] |= 0x20; // more fragments
     let Parsed::Other(addresses) = parse(&packet, true) else {
-        panic!("taken for a segment")
+        panic!("parsed as a segment")
     };
     assert_eq!((addresses.protocol, addresses.ports), (6, None));
 
@@ -143,13 +143,13 @@ fn a_fragment_and_other_protocols_are_no_segments() {
         .write(&mut udp, b"x")
         .unwrap();
     let Parsed::Other(addresses) = parse(&udp, true) else {
-        panic!("taken for a segment")
+        panic!("parsed as a segment")
     };
     assert_eq!(addresses.ports, Some((53, 5353)));
 }
 
 #[test]
-fn options_of_impossible_length_are_told() {
+fn options_of_impossible_length_are_errors() {
     for options in [&[5, 1, 0, 0][..], &[5, 0], &[8, 10, 0, 0], &[2]] {
         assert_eq!(
             Options::read(options, 0),
@@ -160,14 +160,14 @@ fn options_of_impossible_length_are_told() {
     assert_eq!(
         Options::read(&[1, 0, 77, 99], 0),
         Ok(Options::default()),
-        "nothing is read behind the end"
+        "options after the end are ignored"
     );
     assert_eq!(
         Options::read(&[254, 2, 3, 3, 5, 1], 0)
             .unwrap()
             .window_scale,
         Some(5),
-        "an unknown one is passed over"
+        "an unknown option is skipped"
     );
 }
 
@@ -181,7 +181,7 @@ fn signed_flows_and_multipath_tcp_are_sealed() {
 }
 
 #[test]
-fn a_reset_is_a_right_segment() {
+fn a_reset_is_a_valid_segment() {
     for (from, to) in [
         ("192.0.2.1:80", "10.0.0.2:99"),
         ("[2001:db8::1]:80", "[2001:db8::2]:99"),
@@ -204,14 +204,21 @@ fn a_reset_is_a_right_segment() {
 
 proptest! {
     #[test]
-    fn nothing_that_arrives_can_panic(bytes in proptest::collection::vec(any::<u8>(), 0..120), verify: bool) {
+    fn no_input_panics(
+        bytes in proptest::collection::vec(any::<u8>(), 0..120),
+        verify: bool,
+    ) {
         parse(&bytes, verify);
     }
 
-    /// Truncated and damaged segments are read without a panic, and edits of what could be read stay inside of the packet.
+    /// Truncated and damaged segments are parsed without a panic, and edits of parsed ones stay
+    /// inside the packet.
     #[test]
     fn damaged_segments_can_be_edited(
-        cut in 0usize..120, damage in proptest::collection::vec((0usize..120, any::<u8>()), 0..6), ack: u32, echo: u32,
+        cut in 0usize..120,
+        damage in proptest::collection::vec((0usize..120, any::<u8>()), 0..6),
+        ack: u32,
+        echo: u32,
     ) {
         let mut packet = full().payload(b"some payload").packet();
         packet.truncate(cut.max(1));

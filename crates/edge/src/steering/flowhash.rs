@@ -1,4 +1,5 @@
-//! Flow hash: all packets of a flow over one link, the baseline that never reorders and never aggregates one flow.
+//! Flow hash: all packets of a flow take the same link. A baseline that never reorders, and never
+//! aggregates within one flow.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,8 +7,9 @@ use super::{Offer, Steering};
 use crate::LinkId;
 use crate::queue::LinkQueue;
 
-/// Each link draws a number for each flow, and the highest wins (rendezvous hashing: Thaler and Ravishankar, 1998), so that
-/// a link that dies moves no flows but its own. A full queue drops; it moves nobody.
+/// Each link draws a number for each flow, and the highest wins (rendezvous hashing: Thaler and
+/// Ravishankar, 1998). A dead link therefore moves only its own flows. A full queue drops packets;
+/// it does not move flows.
 #[derive(Clone, Debug, Default)]
 pub struct FlowHash;
 
@@ -23,8 +25,8 @@ impl Steering for FlowHash {
     }
 }
 
-/// One number for a pair of addresses with ports and protocol, the same on every machine. Nothing here relies on it being
-/// hard to guess: who chooses his ports may choose his link.
+/// A hash of a pair of addresses with ports and protocol, equal on every machine. It need not be
+/// hard to guess: a sender that chooses its ports may choose its link.
 pub fn hash_addresses(source: SocketAddr, destination: SocketAddr, protocol: u8) -> u64 {
     let mut hash = mix(u64::from(protocol) + 1);
     for end in [source, destination] {
@@ -43,7 +45,7 @@ pub fn hash_addresses(source: SocketAddr, destination: SocketAddr, protocol: u8)
     hash
 }
 
-/// The finaliser of SplitMix64 (Steele, Lea, Flood, 2014).
+/// The finalizer of SplitMix64 (Steele, Lea, Flood, 2014).
 fn mix(z: u64) -> u64 {
     let z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

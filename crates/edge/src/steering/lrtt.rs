@@ -1,9 +1,10 @@
-//! L-RTT: the queue of the link with the least trip time is filled first (section III-A of the paper, which takes "RTT" as
-//! the delay of the last hop only).
+//! L-RTT: fills the queue of the link with the lowest trip time first (section III-A of the paper,
+//! which takes "RTT" as the delay of the last hop only).
 //!
-//! The trip time as measured has the time in the node's queue in it, so that the order would turn as soon as a queue fills;
-//! that is the paper's "first fills the queue" no more. What waits here is therefore taken off again: the trip time less
-//! the queue's length over its rate. A link that was never measured is tried first.
+//! The measured trip time includes the wait in the node's queue, so the order of the links would
+//! change as soon as a queue fills. That contradicts the paper's "first fills the queue". The wait
+//! (queue length divided by rate) is therefore subtracted. A link without a measurement is tried
+//! first.
 
 use std::time::Duration;
 
@@ -11,10 +12,10 @@ use super::{Offer, Steering, open};
 use crate::LinkId;
 use crate::queue::LinkQueue;
 
-/// See the module.
+/// L-RTT steering.
 #[derive(Clone, Debug, Default)]
 pub struct LRtt {
-    /// Least trip time of each link: what it takes without a queue.
+    /// Lowest trip time of each link, without queueing.
     least: Vec<Option<Duration>>,
 }
 
@@ -39,7 +40,8 @@ impl Steering for LRtt {
     }
 }
 
-/// Follows the least value down at once and up slowly: a link that has become slower is noticed within some hundred packets.
+/// Follows the lowest value down at once and up slowly: a link that has become slower is noticed
+/// after a few hundred packets.
 fn trip_without_queue(least: Option<Duration>, link: &LinkQueue) -> Option<Duration> {
     let trip = link.trip()?;
     let waiting = link

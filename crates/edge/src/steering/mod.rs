@@ -1,4 +1,4 @@
-//! Which link a packet takes: one file for each policy, one trait, one registry.
+//! Steering: decides which link a packet takes. One file per policy, one trait, one registry.
 
 mod flowhash;
 mod lrtt;
@@ -17,37 +17,37 @@ pub use lrtt::LRtt;
 pub use qdepl::QDepl;
 pub use roundrobin::RoundRobin;
 
-/// A packet that wants a link.
+/// A packet to be steered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Its length in bytes.
+    /// Length in bytes.
     pub bytes: usize,
-    /// The same number for all packets of a flow, see [`hash_addresses`].
+    /// A number shared by all packets of a flow, see [`hash_addresses`].
     pub flow: u64,
 }
 
 /// Decides which link a packet takes.
 pub trait Steering: Debug + Send {
-    /// The name under which it is chosen.
+    /// The name in the configuration.
     fn name(&self) -> &'static str;
 
-    /// The link for this packet, one that is up and has room; `None` where there is none, and the packet is dropped.
+    /// Picks a link that is up and has room; `None` if there is none, and the packet is dropped.
     fn pick(&mut self, offer: &Offer, links: &[LinkQueue]) -> Option<LinkId>;
 }
 
-/// Makes one policy.
+/// Creates a policy.
 type Maker = fn() -> Box<dyn Steering>;
 
-/// All policies by name, with what each is, in a few words.
+/// All policies: name, one-line description, constructor.
 pub const POLICIES: &[(&str, &str, Maker)] = &[
     (
         "qdepl",
-        "in proportion to the rates at which the queues drain",
+        "splits packets in proportion to the measured link rates",
         || Box::<QDepl>::default(),
     ),
     (
         "lrtt",
-        "the queue of the link of least trip time first, until it is full",
+        "fills the queue of the link with the lowest trip time first",
         || Box::<LRtt>::default(),
     ),
     ("roundrobin", "links take turns, packet by packet", || {
@@ -58,7 +58,7 @@ pub const POLICIES: &[(&str, &str, Maker)] = &[
     }),
 ];
 
-/// The policy of that name.
+/// Creates the policy with this name.
 pub fn build(name: &str) -> Option<Box<dyn Steering>> {
     POLICIES
         .iter()
@@ -66,7 +66,7 @@ pub fn build(name: &str) -> Option<Box<dyn Steering>> {
         .map(|(_, _, make)| make())
 }
 
-/// Links that can be given a packet, by number.
+/// Links that can take a packet, by number.
 fn open(links: &[LinkQueue]) -> impl Iterator<Item = (LinkId, &LinkQueue)> + Clone {
     let numbered = links
         .iter()

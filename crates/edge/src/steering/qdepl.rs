@@ -1,19 +1,20 @@
-//! Q-Depl: packets are split in proportion to the rates at which the links' queues drain while something waits in them
-//! (section III-A and III-B of the paper: lambda_i = mu_i / sum(mu) * lambda).
+//! Q-Depl: splits packets in proportion to the rates at which backlogged queues drain (section
+//! III-A and III-B of the paper: lambda_i = mu_i / sum(mu) * lambda).
 //!
-//! The proportion is kept by virtual time: a byte on a link costs 1 / mu_i, and the link that has been given least time goes
-//! next. Two rules keep a wrong rate from staying. A link that was passed over for being full or down is owed nothing
-//! afterwards. And a link that stands idle while others have a queue takes the packet: a rate can only be measured where
-//! something waits, and a link that is thought slow would otherwise never have anything waiting.
+//! Virtual time keeps the proportion: a byte on a link costs 1 / mu_i, and the link with the least
+//! accumulated time goes next. Two rules correct a wrong rate. A link that was skipped because it
+//! was full or down does not catch up afterwards. And an idle link takes the packet while others
+//! have a queue: a rate can only be measured under backlog, and a link thought to be slow would
+//! otherwise never have one.
 
 use super::{Offer, Steering, open};
 use crate::LinkId;
 use crate::queue::LinkQueue;
 
-/// See the module.
+/// Q-Depl steering.
 #[derive(Clone, Debug, Default)]
 pub struct QDepl {
-    /// Seconds of service that each link has been given.
+    /// Accumulated service time of each link in seconds.
     given: Vec<f64>,
 }
 
@@ -42,14 +43,14 @@ impl Steering for QDepl {
         for other in &mut self.given {
             *other = other.max(begin);
         }
-        // Only differences count; what has grown large would lose its last digits.
+        // Only differences matter; large values would lose precision.
         let floor = self.given.iter().copied().fold(f64::INFINITY, f64::min);
         self.given.iter_mut().for_each(|given| *given -= floor);
         Some(id)
     }
 }
 
-/// The rate of a link of which nothing is known: that of the mean of the others.
+/// The assumed rate of a link without a measurement: the mean of the others.
 fn believed(links: &[LinkQueue]) -> f64 {
     let known: Vec<f64> = links.iter().filter_map(LinkQueue::rate).collect();
     if known.is_empty() {

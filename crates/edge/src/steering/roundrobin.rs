@@ -1,11 +1,11 @@
-//! Round robin: links take turns packet by packet, those that are down or full are passed over. The paper's "naive
-//! steering" (section I).
+//! Round robin: links take turns, packet by packet; those that are down or full are skipped. The
+//! paper's "naive steering" (section I).
 
 use super::{Offer, Steering, open};
 use crate::LinkId;
 use crate::queue::LinkQueue;
 
-/// See the module.
+/// Round-robin steering.
 #[derive(Clone, Debug, Default)]
 pub struct RoundRobin {
     last: Option<LinkId>,

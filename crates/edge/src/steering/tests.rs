@@ -1,4 +1,5 @@
-//! All policies over a model of two queues: links that take one packet after the other at a fixed rate.
+//! All policies on a model of two queues, whose links take one packet after another at a fixed
+//! rate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,10 +9,10 @@ use crate::Instant;
 
 const BYTES: usize = 1000;
 
-/// Two links and what each has carried.
+/// Two links and the number of packets that each has carried.
 struct Model {
     queues: Vec<LinkQueue>,
-    /// Time that each takes for a packet.
+    /// Service time per packet of each link.
     service: Vec<Duration>,
     ready: Vec<Instant>,
     carried: Vec<u64>,
@@ -45,7 +46,7 @@ impl Model {
         self.serve();
     }
 
-    /// Whatever is ready by now takes what it can.
+    /// Lets every idle link take its next packet.
     fn serve(&mut self) {
         for n in 0..self.queues.len() {
             while self.ready[n] <= self.now && self.queues[n].is_up() {
@@ -59,7 +60,7 @@ impl Model {
         }
     }
 
-    /// `load` packets per second for some seconds.
+    /// Offers `load` packets per second for `seconds`.
     fn run(&mut self, policy: &mut dyn Steering, load: u32, seconds: u32, flows: u64) {
         for n in 0..load * seconds {
             self.now += Duration::from_secs(1) / load;
@@ -74,7 +75,7 @@ impl Model {
 }
 
 #[test]
-fn every_policy_has_its_name_and_uses_only_links_that_are_up_and_have_room() {
+fn every_policy_uses_only_links_that_are_up_and_have_room() {
     for (name, ..) in POLICIES {
         let mut policy = build(name).unwrap();
         assert_eq!(policy.name(), *name);
@@ -107,11 +108,12 @@ fn round_robin_halves_and_the_slow_half_overflows() {
 }
 
 #[test]
-fn qdepl_finds_the_proportion_of_the_rates_by_itself() {
+fn qdepl_finds_the_proportion_of_the_rates() {
     for rates in [[1000, 1000], [1000, 250], [100, 1000]] {
         let mut policy = QDepl::default();
         let mut model = Model::new(&rates);
-        model.run(&mut policy, rates.iter().sum::<u32>() * 3 / 2, 5, 1); // backlogged: rates are measured
+        // Backlogged, so that the rates are measured.
+        model.run(&mut policy, rates.iter().sum::<u32>() * 3 / 2, 5, 1);
         model.carried.fill(0);
         model.run(&mut policy, rates.iter().sum::<u32>() * 8 / 10, 20, 1);
         let expected = f64::from(rates[0]) / f64::from(rates[0] + rates[1]);
@@ -123,7 +125,7 @@ fn qdepl_finds_the_proportion_of_the_rates_by_itself() {
     }
 }
 
-/// An estimate of what a link was given, in place of what it can do, would stay with the first link used.
+/// A rate estimated from a link's load instead of its capacity would stay with the first link used.
 #[test]
 fn qdepl_does_not_lock_onto_a_link_and_follows_a_change() {
     let mut policy = QDepl::default();
@@ -136,14 +138,11 @@ fn qdepl_does_not_lock_onto_a_link_and_follows_a_change() {
     model.run(&mut policy, 1050, 20, 1);
     assert!(model.share(1) > 0.88, "{}", model.share(1));
     let lost = (model.dropped - before) as f64 / (1050.0 * 20.0);
-    assert!(
-        lost < 0.01,
-        "{lost} of what the links could carry was dropped"
-    );
+    assert!(lost < 0.01, "{lost} of the links' capacity was dropped");
 }
 
 #[test]
-fn lrtt_fills_the_near_link_before_the_far_one_gets_anything() {
+fn lrtt_fills_the_near_link_before_it_uses_the_far_one() {
     let mut model = Model::new(&[500, 500]);
     model.queues[0].trip_sample(Duration::from_millis(30));
     model.queues[1].trip_sample(Duration::from_millis(10));
@@ -151,8 +150,8 @@ fn lrtt_fills_the_near_link_before_the_far_one_gets_anything() {
     model.run(&mut policy, 400, 5, 1);
     assert_eq!(model.carried[0], 0);
     model.run(&mut policy, 800, 5, 1);
-    assert!(model.queues[1].len() >= 39, "the near one is full");
-    assert!(model.carried[0] > 1000, "and the far one has the rest");
+    assert!(model.queues[1].len() >= 39, "the near link is full");
+    assert!(model.carried[0] > 1000, "and the far link gets the rest");
 }
 
 #[test]

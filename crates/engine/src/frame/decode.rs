@@ -1,4 +1,4 @@
-//! Reads frames, and says what is wrong with bytes that are none.
+//! Decodes frames and reports malformed bytes.
 
 use core::time::Duration;
 
@@ -8,25 +8,26 @@ use super::{
 use crate::policy::{PathPolicy, PeerPolicy, Priority};
 use crate::{Class, varint};
 
-/// Bytes that are no frame: the peer is at fault, and the carrier cannot be read further.
+/// Bytes that do not form a frame. The peer is at fault, and the rest of the carrier cannot be
+/// decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
-    /// A type that is neither known nor optional.
+    /// The type is neither known nor optional.
     #[error("frame of unknown type {0:#x}")]
     UnknownType(u64),
     /// The length exceeds [`MAX_BODY`].
     #[error("frame of {0} bytes, at most {MAX_BODY} are allowed")]
     TooLong(u64),
-    /// The body is shorter or longer than its fields, or a field is out of its range.
+    /// The body is shorter or longer than its fields, or a field is out of range.
     #[error("malformed {0} frame")]
     Malformed(&'static str),
 }
 
 impl<'a> Frame<'a> {
-    /// Takes the first frame off `bytes`: the frame and its length, or nothing when it is not complete yet.
+    /// Decodes the first frame of `bytes`: the frame and its length, or none if it is incomplete.
     ///
-    /// An optional frame of unknown type is passed over: the length then covers it and the frame after it.
+    /// Skips optional frames of unknown type. The length then covers them and the frame after them.
     pub fn decode(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, FrameError> {
         let mut passed_over = 0;
         while let Some((frame, len)) = Self::decode_one(&bytes[passed_over..])? {
@@ -38,8 +39,8 @@ impl<'a> Frame<'a> {
         Ok(None)
     }
 
-    /// As [`Frame::decode`], but an optional frame of unknown type counts by itself, as no frame: who reads a
-    /// carrier can let go of its bytes at once.
+    /// Like [`Frame::decode`], but returns an optional frame of unknown type as `None` with its own
+    /// length, so that the reader of a carrier can drop its bytes at once.
     pub(crate) fn decode_one(bytes: &'a [u8]) -> Result<Option<(Option<Self>, usize)>, FrameError> {
         let mut rest = bytes;
         let Some(kind) = varint::read(&mut rest) else {
@@ -240,7 +241,7 @@ mod tests {
             if open_ended {
                 continue;
             }
-            // Behind the type, of which the first byte says how long it is.
+            // The length follows the type, whose first byte encodes the type's own length.
             let length = 1 << (out[0] >> 6);
             let mut short = out[..out.len() - 1].to_vec();
             short[length] -= 1;

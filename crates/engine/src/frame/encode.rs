@@ -1,4 +1,4 @@
-//! Writes frames.
+//! Encodes frames.
 
 use super::{Frame, MAX_ACK_RANGES, MAX_DATA, kind};
 use crate::policy::PeerPolicy;
@@ -90,7 +90,7 @@ fn encode_body(frame: &Frame<'_>, out: &mut Vec<u8>) -> u64 {
             put(&[ack.stream, u64::from(ack.complete), ack.cumulative]);
             let mut end = ack.cumulative;
             for range in ack.ranges.iter().take(MAX_ACK_RANGES) {
-                // Ranges out of order are the caller's mistake, and no reason to end the program.
+                // Ranges out of order are the caller's mistake, and no reason to panic.
                 put(&[
                     range.start.saturating_sub(end),
                     range.end.saturating_sub(range.start),
@@ -132,7 +132,7 @@ fn encode_body(frame: &Frame<'_>, out: &mut Vec<u8>) -> u64 {
             version,
             policy: PeerPolicy { policy, rate },
         } => {
-            // One more than the bound, so that 0 is none.
+            // One more than the limit, so that 0 means none.
             let latency = policy.max_added_latency.map_or(0, |most| {
                 (most.as_micros() as u64).saturating_add(1).min(varint::MAX)
             });

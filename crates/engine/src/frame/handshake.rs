@@ -1,35 +1,36 @@
-//! What a carrier begins with: the client's HELLO, and why a server may refuse it.
+//! The frames that open a carrier: the client's HELLO, and the reasons for which a server refuses
+//! it.
 
 /// Body of a HELLO.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello<'a> {
     /// [`VERSION`](super::VERSION).
     pub version: u64,
-    /// Makes the session (true) or joins one that exists (false).
+    /// Creates the session (true) or joins an existing one (false).
     pub new: bool,
-    /// The session's identifier, drawn at random by the client.
+    /// The session's identifier, chosen at random by the client.
     pub session: [u8; 16],
-    /// The path's number; a client never uses one twice in a session.
+    /// The path's number. A client never uses one twice in a session.
     pub path: u64,
-    /// The link's name at the client, for the server's status.
+    /// The link's name at the client, shown in the server's status.
     pub link: &'a [u8],
 }
 
-/// Why a server refuses a carrier: the code of a REFUSE frame.
+/// The reason for which a server refuses a carrier: the code of a REFUSE frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RefuseCode {
-    /// The version in HELLO is not one that the server speaks.
+    /// The server does not support the version in HELLO.
     Version,
     /// A join to a session that does not exist for this key.
     NoSuchSession,
-    /// A new session with an identifier that exists already for this key.
+    /// A new session with an identifier that already exists for this key.
     SessionExists,
-    /// A limit of the client is used up.
+    /// The client has reached one of its limits.
     Limit,
-    /// The carrier did not begin with a proper HELLO.
+    /// The carrier did not begin with a valid HELLO.
     Protocol,
-    /// The server is stopping.
+    /// The server is shutting down.
     Stopping,
     /// A code that this version does not know.
     Unknown,

@@ -1,4 +1,4 @@
-//! The types of frames on the wire, and what people call them.
+//! The types of frames on the wire, and their names in error messages.
 
 pub(super) const HELLO: u64 = 0x01;
 pub(super) const WELCOME: u64 = 0x02;
@@ -18,10 +18,10 @@ pub(super) const PONG: u64 = 0x0f;
 pub(super) const PATH: u64 = 0x10;
 pub(super) const CLOSE: u64 = 0x11;
 pub(super) const POLICY: u64 = 0x12;
-/// Optional: who does not know it notices by itself, later.
+/// Optional: a peer that does not know it detects the change later.
 pub(super) const PATH_STATE: u64 = 0x43;
 
-/// What an error calls a frame of this type; all kinds of credit have one name.
+/// The name of a frame type in error messages. All kinds of credit share one name.
 pub(super) fn name(kind: u64) -> &'static str {
     match kind {
         HELLO => "HELLO",

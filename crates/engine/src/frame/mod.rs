@@ -1,8 +1,8 @@
-//! The frames that carriers transport: `type, length, body`, all integers variable-length.
+//! The frames that carriers transport: `type, length, body`, with all integers of variable length.
 //!
-//! docs/protocol.md is the description for people; the examples there are decoded by a test. Frames are
-//! length-delimited, so that a receiver can pass over types it does not know when they are marked as optional
-//! (the type's lowest bit is set and it is at least [`FIRST_OPTIONAL`]).
+//! docs/protocol.md describes the format, and a test decodes its examples. Frames are
+//! length-delimited, so that a receiver can skip unknown types that are marked as optional (the
+//! lowest bit of the type is set and the type is at least [`FIRST_OPTIONAL`]).
 
 mod decode;
 mod encode;
@@ -15,52 +15,55 @@ pub use decode::FrameError;
 pub(crate) use encode::encode_data_head;
 pub use handshake::{Hello, RefuseCode};
 
-/// Version of this format, spoken in the ALPN of the carrier (`sumlink/1`) and in HELLO.
+/// Version of this format, sent in the ALPN of the carrier (`sumlink/1`) and in HELLO.
 pub const VERSION: u64 = 1;
 
 /// Longest body of a frame, in bytes.
 pub const MAX_BODY: usize = 16 * 1024;
 
-/// Most bytes that a DATA frame's head takes before its payload: type, length, stream, offset.
+/// Largest size in bytes of a DATA frame's head (type, length, stream, offset), which precedes its
+/// payload.
 pub const DATA_HEAD: usize = 1 + 4 + 8 + 8;
 
-/// Most payload that one DATA frame carries: with its head it fills one TLS record (RFC 8446, section 5.1).
+/// Largest payload of one DATA frame: with its head it fills one TLS record (RFC 8446, section
+/// 5.1).
 pub const MAX_DATA: usize = MAX_BODY - DATA_HEAD;
 
-/// Most received ranges that one ACK frame lists.
+/// Most received ranges in one ACK frame.
 pub const MAX_ACK_RANGES: usize = 64;
 
 /// Longest target of an OPEN, reason of a CLOSE or REFUSE, and link name of a HELLO, in bytes.
 pub const MAX_TEXT: usize = 512;
 
-/// From this type on, odd frame types may be passed over by who does not know them.
+/// From this type on, a peer may skip odd frame types that it does not know.
 pub const FIRST_OPTIONAL: u64 = 0x40;
 
-/// One frame. Byte strings are borrowed from the buffer it was decoded from.
+/// One frame. Byte strings are borrowed from the buffer that it was decoded from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Frame<'a> {
-    /// First frame of a carrier, from the client: which session it belongs to.
+    /// First frame of a carrier, sent by the client: names the session that the carrier belongs to.
     Hello(Hello<'a>),
-    /// The server's answer: the carrier is a path of the session now.
+    /// The server accepts: the carrier is now a path of the session.
     Welcome {
-        /// The version that both sides speak from here on.
+        /// The version that both sides use from now on.
         version: u64,
     },
-    /// The server's other answer: why the carrier is closed.
+    /// The server refuses and closes the carrier.
     Refuse {
         /// See [`RefuseCode`].
         code: u64,
-        /// For people.
+        /// Human-readable text.
         reason: &'a [u8],
     },
     /// Opens a stream to a target.
     Open {
         /// The new stream's number; even from the client, odd from the server.
         stream: u64,
-        /// What the opener was told of its class: 0 conversational, 1 streaming, 2 interactive, 3 nothing, 4 background.
+        /// The class that the opener has set: 0 conversational, 1 streaming, 2 interactive, 3 none,
+        /// 4 background.
         class: u64,
-        /// What to connect to; opaque to the engine.
+        /// The target to connect to; opaque to the engine.
         target: &'a [u8],
     },
     /// The stream's target is connected.
@@ -72,9 +75,9 @@ pub enum Frame<'a> {
     Data {
         /// The stream.
         stream: u64,
-        /// Position of the first byte in the stream.
+        /// Offset of the first byte in the stream.
         offset: u64,
-        /// At least one byte, at most [`MAX_DATA`].
+        /// At least one byte and at most [`MAX_DATA`].
         data: &'a [u8],
     },
     /// No byte follows at or after `size`.
@@ -88,17 +91,17 @@ pub enum Frame<'a> {
     Reset {
         /// The stream.
         stream: u64,
-        /// Why; application-defined.
+        /// The reason; application-defined.
         code: u64,
-        /// End of the highest byte that the sender of this frame has sent on the stream, so that both sides agree
-        /// on the session's credit.
+        /// End of the highest byte that the sender of this frame has sent on the stream, so that
+        /// both sides agree on the session's credit.
         size: u64,
     },
-    /// What has been received of a stream.
+    /// The bytes of a stream that have arrived.
     Ack(Ack),
-    /// Bytes of all streams together that the peer may send, counted by their highest offsets.
+    /// Bytes that the peer may send on all streams together, counted by their highest offsets.
     CreditSession {
-        /// The new limit since the session began; never shrinks.
+        /// The new limit, counted from the start of the session; never shrinks.
         limit: u64,
     },
     /// Offset that the peer may send up to on one stream.
@@ -108,19 +111,19 @@ pub enum Frame<'a> {
         /// The new limit; never shrinks.
         limit: u64,
     },
-    /// Offset that the peer may send up to on a stream that has had no CREDIT of its own.
+    /// Offset that the peer may send up to on a stream that has received no CREDIT of its own.
     CreditInitial {
         /// The limit.
         limit: u64,
     },
-    /// How many streams the peer may have opened since the session began.
+    /// How many streams the peer may open in total, counted from the start of the session.
     CreditStreams {
         /// The new limit; never shrinks.
         limit: u64,
     },
-    /// Asks for a PONG on the same path and for a report on any.
+    /// Requests a PONG on the same path and a report on any path.
     Ping {
-        /// Comes back in the PONG.
+        /// Repeated in the PONG.
         token: u64,
     },
     /// Answer to a PING.
@@ -128,48 +131,48 @@ pub enum Frame<'a> {
         /// The PING's token.
         token: u64,
     },
-    /// What has been received on a path: the proof of delivery for everything on it.
+    /// The bytes that have arrived on a path. It proves delivery of everything sent on it before.
     Path {
         /// The path.
         path: u64,
         /// Bytes of whole frames received on it since it joined.
         received: u64,
     },
-    /// What the receiver of this frame may send over a path.
+    /// The policy that the receiver of this frame must follow when it sends over a path.
     Policy {
         /// The path.
         path: u64,
-        /// Which of the sender's words on that path is the newest: the highest.
+        /// The sender's version of this policy for the path; the highest is the newest.
         version: u64,
-        /// What it may send.
+        /// The policy.
         policy: PeerPolicy,
     },
-    /// What the sender of this frame makes of a path.
+    /// How the sender of this frame rates the state of a path.
     PathState {
         /// The path.
         path: u64,
-        /// Counts the sender's frames of this type about the path, from 1: the highest is the newest.
+        /// Counts the sender's frames of this type for the path, from 1; the highest is the newest.
         version: u64,
-        /// What it is to the sender.
+        /// The state of the path.
         state: PathWord,
     },
     /// Ends the session.
     Close {
-        /// Why; application-defined, 0 is a normal end.
+        /// The reason; application-defined, 0 is a normal end.
         code: u64,
-        /// For people.
+        /// Human-readable text.
         reason: &'a [u8],
     },
 }
 
-/// What a path is to the sender of a PATH_STATE.
+/// The state of a path in a PATH_STATE, as its sender sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathWord {
-    /// It delivers again what the sender gives it.
+    /// It delivers the sender's data again.
     Delivers,
-    /// Nothing that the sender gives it is confirmed.
+    /// None of the data that the sender gives it is acknowledged.
     Stalled,
-    /// The sender has left it: it neither sends nor receives on it any more.
+    /// The sender has abandoned it and neither sends nor receives on it.
     Left,
 }
 
@@ -178,18 +181,18 @@ pub enum PathWord {
 pub struct Ack {
     /// The stream.
     pub stream: u64,
-    /// The whole stream is received, its end included, or nobody waits for it any more.
+    /// The whole stream has arrived, including its end, or the receiver does not need the rest.
     pub complete: bool,
-    /// Every byte below this offset is received.
+    /// Every byte below this offset has arrived.
     pub cumulative: u64,
-    /// Ranges received above, ascending, with at least one byte missing before each; at most
-    /// [`MAX_ACK_RANGES`], the lowest ones when there are more.
+    /// Received ranges above it, ascending, with at least one byte missing before each. At most
+    /// [`MAX_ACK_RANGES`]: the lowest ones if there are more.
     pub ranges: Vec<core::ops::Range<u64>>,
 }
 
 impl Frame<'_> {
-    /// Whether the receiver must report that it arrived. Reports themselves must not, or two idle peers would
-    /// report to each other for ever.
+    /// Whether the receiver must report its arrival. Reports do not elicit reports; otherwise two
+    /// idle peers would report to each other forever.
     pub(crate) fn elicits_report(&self) -> bool {
         !matches!(
             self,

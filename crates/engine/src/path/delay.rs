@@ -1,36 +1,39 @@
-//! How long a byte takes that is handed to a path now.
+//! Predicted delay of a byte that is handed to a path now.
 
 use std::time::Duration;
 
 use super::{Path, REPORT_SLACK};
 use crate::Instant;
 
-/// No prediction is longer.
+/// Longest prediction in seconds.
 const LONGEST: f64 = 60.0;
 
-/// In slow start a window is twice the one before, and what was measured is of the window before that.
+/// In slow start each window is twice the one before, and the measurements are of the window before
+/// that.
 const GROWTH: f64 = 4.0;
 
 impl Path {
-    /// Time until a byte handed over now is at the peer: half a round trip, or more where the peer's reports say so
-    /// ([`Path::beyond_half`]), and what waits before it.
+    /// Time until a byte handed over now reaches the peer: half a round trip, or more if the peer's
+    /// reports show it ([`Path::beyond_half`]), plus the time for the bytes that wait before it.
     pub fn delay(&self) -> Duration {
         self.delay
     }
 
-    /// The same with the queue that the path's own bytes make: what is in flight beyond what fills the path stands in its queue
-    /// and leaves at the path's rate (Little's law). Never less than [`Path::delay`].
+    /// [`Path::delay`] plus the queue of the path's own bytes: the bytes in flight beyond those
+    /// that fill the path wait in its queue and leave at the path's rate (Little's law). Never less
+    /// than [`Path::delay`].
     ///
-    /// While a window doubles in every round trip it may carry four times what was measured without any queue.
+    /// While a window doubles in every round trip it may carry four times the measured amount
+    /// without any queue.
     ///
-    /// A smoothed round-trip time tells of a queue a round trip after it has begun to grow. Where one path after the other is
-    /// chosen by that, each is given all there is for so long, and queues fill and empty in turn although all paths together
-    /// could carry more than comes.
+    /// A smoothed round-trip time shows a queue one round trip after it has begun to grow. If paths
+    /// were chosen by it alone, each in turn would get all data for that long. Queues would then
+    /// fill and empty in turn although all paths together could carry more than the load.
     pub fn queued_delay(&self) -> Duration {
         self.queued_delay
     }
 
-    /// Least round trip; the smoothed one while TCP does not tell.
+    /// Lowest round-trip time; the smoothed one if TCP does not report it.
     pub(crate) fn least_rtt(&self) -> Duration {
         if self.sample.min_rtt.is_zero() {
             self.srtt()
@@ -39,7 +42,7 @@ impl Path {
         }
     }
 
-    /// After each sample.
+    /// Recomputes the delays after each sample.
     pub(super) fn work_out_delays(&mut self) {
         let sample = &self.sample;
         let waiting = (sample.unsent + sample.local_queue) as f64 / self.shown_rate();
@@ -52,18 +55,18 @@ impl Path {
         self.likely_queued_delay = self.likely_delay.max(queued);
     }
 
-    /// How long what is in flight beyond what fills the path stands in its queue.
+    /// How long the bytes in flight beyond those that fill the path wait in its queue.
     fn present_queue(&self) -> Duration {
         let queue = self.queued_bytes() / self.draining_rate();
         Duration::from_secs_f64(queue.clamp(0.0, LONGEST))
     }
 
-    /// What is in flight beyond what fills the path; less than nothing where that is not full.
+    /// Bytes in flight beyond those that fill the path; negative if it is not full.
     pub(super) fn queued_bytes(&self) -> f64 {
         self.sample.in_flight as f64 - self.draining_rate() * self.least_rtt().as_secs_f64()
     }
 
-    /// The rate at which the path's queue leaves.
+    /// Rate at which the path's queue drains.
     fn draining_rate(&self) -> f64 {
         match self.is_doubling() {
             true => (self.rate()).max(self.window_rate().min(GROWTH * self.shown_rate())),
@@ -71,8 +74,10 @@ impl Path {
         }
     }
 
-    /// What still waits in the socket is expected a trip from now at the soonest: it leaves when TCP's window opens, and is not late
-    /// for that. What has waited for a round trip and longer waits for something else; and a short one makes nothing late.
+    /// Postpones the expected arrival of bytes that still wait in the socket to one trip from now
+    /// at the earliest: they leave when TCP's window opens, and are not late because of that. Bytes
+    /// that have waited for a round trip or longer wait for something else. A short wait makes
+    /// nothing late.
     pub(crate) fn put_off_unsent(&mut self, now: Instant) {
         let round_trip = self.least_rtt();
         if round_trip < REPORT_SLACK {
@@ -96,7 +101,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// A path of 1 MB/s and a least round trip of 40 ms, which 40 kB fill.
+    /// A path of 1 MB/s with a lowest round trip of 40 ms, so that 40 kB fill it.
     fn path(in_flight: u64, srtt: Duration) -> Path {
         let mut path = Path::new(PathId(0), Instant::ZERO);
         path.sent = 1_000_000;
@@ -120,7 +125,8 @@ mod tests {
         }
     }
 
-    /// In its first slow start: `arrived` and its window in flight, at the rate of the window before.
+    /// A path in its first slow start, with `arrived` bytes delivered and its window in flight, at
+    /// the rate of the previous window.
     fn in_slow_start(arrived: u64, window: u64) -> Path {
         let mut path = Path::new(PathId(0), Instant::ZERO);
         path.sent = arrived + window;
@@ -187,7 +193,7 @@ mod tests {
         assert_eq!((path.delay(), path.queued_delay()), (25 * MS, 45 * MS));
     }
 
-    /// What was handed over at once at time 0, in records of which the first ends at 2000 bytes.
+    /// Bytes handed over together at time 0, in records of which the first ends at 2000 bytes.
     fn flight(range: std::ops::Range<u64>, record_end: u64) -> Flight {
         Flight {
             stream: 0,
@@ -227,13 +233,13 @@ mod tests {
         path.update(sample(1), Instant::ZERO);
         path.put_off_unsent(Instant::ZERO + 40 * MS);
         assert_eq!(expected(&path), [50 * MS, 80 * MS, 80 * MS, 90 * MS]);
-        // Only as long as a window may take to open.
+        // Only for as long as a window may take to open.
         path.put_off_unsent(Instant::ZERO + 300 * MS);
         assert_eq!(expected(&path), [50 * MS, 80 * MS, 80 * MS, 150 * MS]);
         path.update(sample(0), Instant::ZERO);
         path.put_off_unsent(Instant::ZERO + 90 * MS);
         assert_eq!(expected(&path), [50 * MS, 80 * MS, 80 * MS, 150 * MS]);
-        // What waits longer than that for its window is a stall as soon as it would be without waiting.
+        // Bytes that wait longer for their window stall as early as without the wait.
         let mut patience = path.flights().map(Flight::stall_patience);
         assert!(patience.all(|patience| patience == 100 * MS));
     }

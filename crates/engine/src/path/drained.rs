@@ -1,9 +1,11 @@
-//! The part of a smoothed round trip that is over.
+//! The part of a smoothed round trip that no longer applies because the path's own queue has
+//! drained.
 //!
-//! TCP measures a round trip when something is acknowledged. What a large transfer leaves behind is the round trip through the queue
-//! that its own last bytes stood in; the queue is empty as soon as they have left, and the smoothed value stays until the path is used
-//! again. Who chooses by it avoids the path that was the fastest, which is then not measured anew: small objects after a large one took
-//! the way over the slower link for a second and more (docs/fbdt.md).
+//! TCP measures a round trip when it receives an acknowledgment. The last measurements of a large
+//! transfer include the queue of its own last bytes. That queue is empty as soon as they have left,
+//! but the smoothed value stays until the path is used again. A scheduler that uses it avoids the
+//! fastest path, which then gets no new measurements: small objects after a large one took the
+//! slower link for a second and more (docs/fbdt.md).
 
 use std::time::Duration;
 
@@ -13,51 +15,55 @@ use crate::Instant;
 /// The weight of a new measurement in the smoothed round trip (RFC 6298, section 2).
 const SMOOTHING: f64 = 1.0 / 8.0;
 
-/// A receiver keeps the acknowledgement of a small packet so long in the hope of something to send with it (TCP_DELACK_MIN of Linux):
-/// so much of a measurement need not be anybody's queue.
+/// A receiver delays the acknowledgment of a small packet by up to this time in the hope of data to
+/// send with it (TCP_DELACK_MIN of Linux). This much of a measurement need not come from a queue.
 const DELAYED_ACK: Duration = Duration::from_millis(40);
 
-/// A path's part of a download is over when nothing has come for a round trip, and for so long where that is shorter: records come in
-/// one piece.
+/// A path's part of a download has ended when nothing has arrived for a round trip, or for this
+/// time if that is shorter: records arrive in one piece.
 const FED_FOR: Duration = Duration::from_millis(10);
 
-/// So many measurements leave nothing of what was before.
+/// After this many measurements nothing is left of the earlier value.
 const MOST_MEASUREMENTS: u64 = 100;
 
-/// Whether the session's own bytes make a queue, and what is to be thought of the round trip when it is gone.
+/// Whether the session's own bytes form a queue, and the round trip to expect once it has drained.
 #[derive(Debug, Default)]
 pub(super) struct OwnQueue {
-    /// There was one since the path was last empty.
+    /// An own queue has existed since the path was last empty.
     was_there: bool,
-    /// What had been received over the path at the last sample, and when that last was more than an answer of a packet.
+    /// Bytes received over the path at the last sample, and the last time that more than a packet's
+    /// answer arrived.
     received: u64,
     fed_at: Option<Instant>,
-    /// Nothing that filled the path has been under way since it was empty.
+    /// Nothing that filled the path has been in flight since it was empty.
     is_empty: bool,
-    /// The part of the smoothed round trip that is taken for the own queue's.
+    /// The part of the smoothed round trip that is attributed to the own queue.
     over: Duration,
-    /// What the round trip was beyond the least one when no own queue was in it: the queue of others, or what a radio adds.
+    /// Excess over the lowest round trip when no own queue existed: the queue of others, or the
+    /// delay of a radio.
     others: Duration,
     /// Another carrier of the session fills the queue of the same link.
     is_shared: bool,
 }
 
 impl Path {
-    /// Time until a byte handed over now is likely to be at the peer, for whoever chooses a path: as [`Path::delay`], but without the
-    /// queue that the path's own bytes had made and that has drained.
+    /// Likely time until a byte handed over now reaches the peer, for the choice of a path: like
+    /// [`Path::delay`], but without the queue of the path's own bytes that has drained.
     ///
-    /// What others add is taken to be what it was when there was no own queue the last time; the first measurements after the own one
-    /// is gone correct that. What is late is judged by what was measured.
+    /// The excess caused by others is assumed to equal that of the last time without an own queue.
+    /// The first measurements after the own queue has drained correct it. Lateness is judged by the
+    /// measured values.
     pub fn likely_delay(&self) -> Duration {
         self.likely_delay
     }
 
-    /// The same with the queue that the path's own bytes make now, as [`Path::queued_delay`].
+    /// [`Path::likely_delay`] plus the current queue of the path's own bytes, as in
+    /// [`Path::queued_delay`].
     pub fn likely_queued_delay(&self) -> Duration {
         self.likely_queued_delay
     }
 
-    /// The smoothed round trip, and where the path's own queue has drained without what was measured in it.
+    /// The smoothed round trip, without the path's own queue if that has drained.
     pub(super) fn rtt_without_own_queue(&self) -> Duration {
         let srtt = self.srtt();
         if self.own_queue.is_shared {
@@ -67,12 +73,13 @@ impl Path {
         without.max(self.least_rtt().min(srtt))
     }
 
-    /// Whether the path's own bytes stand in its queue; what is under way is counted in whole segments, so that two are none.
+    /// Whether the path's own bytes wait in its queue. Data in flight is counted in whole segments,
+    /// so two segments are no queue.
     pub(crate) fn is_queueing(&self) -> bool {
         self.queued_bytes() > 2.0 * self.mss() as f64
     }
 
-    /// Says whether another carrier of the session fills the queue of the same link.
+    /// Sets whether another carrier of the session fills the queue of the same link.
     pub(crate) fn share_queue(&mut self, is_shared: bool) {
         if self.own_queue.is_shared != is_shared {
             self.own_queue.is_shared = is_shared;
@@ -80,7 +87,7 @@ impl Path {
         }
     }
 
-    /// Whether a sample that tells nothing new would tell that the peer's queue has drained.
+    /// Whether even an unchanged sample would show that the peer's queue has drained.
     pub(crate) fn has_own_queue_ended(&self, now: Instant) -> bool {
         let own = &self.own_queue;
         !own.is_empty && own.fed_at.is_some() && self.is_unused() && !self.is_fed(now)
@@ -90,14 +97,14 @@ impl Path {
         self.sample.in_flight == 0 && self.sample.unsent == 0
     }
 
-    /// Whether the peer sends: acknowledgements come back through the queue of that.
+    /// Whether the peer sends: acknowledgments then return through the queue of its data.
     fn is_fed(&self, now: Instant) -> bool {
         let lasts = self.srtt().max(FED_FOR);
         let fed_at = self.own_queue.fed_at;
         fed_at.is_some_and(|at| now.saturating_sub(at) < lasts)
     }
 
-    /// After a sample, of which the one before is given.
+    /// Updates the state after a sample; `before` is the previous one.
     pub(super) fn note_own_queue(&mut self, before: &PathSample, now: Instant) {
         let got = self.received.saturating_sub(self.own_queue.received);
         self.own_queue.received = self.received;
@@ -106,12 +113,13 @@ impl Path {
         }
         let is_queueing = self.is_queueing() || self.is_fed(now);
         let (is_unused, srtt, least) = (self.is_unused(), self.srtt(), self.least_rtt());
-        // An acknowledgement is for two segments where there are so many (RFC 5681, section 4.2).
+        // One acknowledgment covers two segments if that many are in flight (RFC 5681, section
+        // 4.2).
         let measurements = match self.sample.delivered {
             0 => u64::from(srtt != before.srtt),
             delivered => delivered.saturating_sub(before.delivered).div_ceil(2),
         };
-        // RFC 6298: srtt = 7/8 before + 1/8 of what was measured, each time.
+        // RFC 6298: srtt = 7/8 of the previous value + 1/8 of the measurement, each time.
         let kept = (1.0 - SMOOTHING).powi(measurements.min(MOST_MEASUREMENTS) as i32);
         let own = &mut self.own_queue;
         own.over = own.over.mul_f64(kept);
@@ -140,7 +148,8 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// A path of 1 MB/s and a least round trip of 40 ms, in whose queue its own bytes have waited for 100 ms.
+    /// A path of 1 MB/s with a lowest round trip of 40 ms, in whose queue its own bytes have waited
+    /// for 100 ms.
     fn busy() -> Path {
         let mut path = Path::new(PathId(0), Instant::ZERO);
         path.sent = 1_000_000;
@@ -161,7 +170,7 @@ mod tests {
         path.update(sample, Instant::ZERO);
     }
 
-    /// What was under way arrives bit by bit, each with the round trip of the last one.
+    /// The data in flight arrives bit by bit, each part with the round trip of the last one.
     fn drain(path: &mut Path) {
         for in_flight in [path.sample.in_flight / 2, 5000, 0] {
             change(path, |sample| sample.in_flight = in_flight);
@@ -178,7 +187,7 @@ mod tests {
         assert_eq!(path.rtt_without_own_queue(), 40 * MS);
         assert_eq!(path.likely_delay(), 20 * MS);
         assert_eq!(path.likely_queued_delay(), 20 * MS);
-        // What is late is judged by what was measured.
+        // Lateness is judged by the measured values.
         assert_eq!((path.delay(), path.queued_delay()), (70 * MS, 70 * MS));
     }
 
@@ -189,7 +198,7 @@ mod tests {
         path.sent += 1000;
         change(&mut path, |sample| sample.in_flight = 1000);
         assert_eq!(path.rtt_without_own_queue(), 40 * MS);
-        // It took 40 ms.
+        // The measurement is 40 ms.
         change(&mut path, |sample| {
             (sample.in_flight, sample.srtt) = (0, 127_500 * MS / 1000)
         });
@@ -200,11 +209,11 @@ mod tests {
     fn a_queue_that_others_keep_is_known_after_one_measurement() {
         let mut path = busy();
         drain(&mut path);
-        // 140 ms again, of which 40 may be a delayed acknowledgement.
+        // 140 ms again, of which 40 ms may be a delayed acknowledgment.
         change(&mut path, |sample| sample.delivered = 1);
         let rtt = path.rtt_without_own_queue();
         assert_eq!(rtt, 100 * MS);
-        // It is expected to be there the next time.
+        // The excess is expected the next time, too.
         change(&mut path, |sample| {
             (sample.delivered, sample.in_flight) = (200, 140_000);
         });
@@ -219,14 +228,14 @@ mod tests {
         let mut path = busy();
         path.sample.delivered = 1000;
         drain(&mut path);
-        // Three of 120 ms.
+        // Three measurements of 120 ms.
         change(&mut path, |sample| {
             sample.delivered += 6;
             sample.srtt = Duration::from_secs_f64(0.120 + 0.020 * 0.875f64.powi(3));
         });
         let rtt = path.rtt_without_own_queue();
         assert!((79 * MS..=81 * MS).contains(&rtt), "{rtt:?}");
-        // A round trip that has become longer for good is known after some more.
+        // A permanently longer round trip is detected after some more measurements.
         for _ in 0..20 {
             change(&mut path, |sample| {
                 (sample.delivered, sample.srtt) = (sample.delivered + 1, 120 * MS)
@@ -279,7 +288,7 @@ mod tests {
     fn a_delayed_acknowledgement_is_no_queue() {
         let mut path = busy();
         drain(&mut path);
-        // 80 ms.
+        // A measurement of 80 ms.
         change(&mut path, |sample| sample.srtt = 132_500 * MS / 1000);
         assert_eq!(path.rtt_without_own_queue(), 45 * MS);
     }
@@ -291,7 +300,7 @@ mod tests {
         for _ in 0..50 {
             path.sent += 1000;
             change(&mut path, |sample| sample.in_flight = 1000);
-            // 90 ms each time.
+            // Measurements of 90 ms.
             change(&mut path, |sample| {
                 let srtt = (7 * sample.srtt + 90 * MS) / 8;
                 (sample.in_flight, sample.srtt) = (0, srtt);
@@ -335,7 +344,7 @@ mod tests {
         change(&mut path, |sample| {
             (sample.in_flight, sample.srtt) = (140_000, 100 * MS)
         });
-        // At once, by what is under way; and as it is measured.
+        // Immediately from the data in flight, and in the same amount once it is measured.
         assert_eq!(path.likely_queued_delay(), 120 * MS);
         change(&mut path, |sample| sample.delivered = 100);
         let measured = path.rtt_without_own_queue();

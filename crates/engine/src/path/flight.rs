@@ -1,4 +1,4 @@
-//! What is on its way over a path.
+//! Data in flight on a path.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,56 +7,60 @@ use std::time::Duration;
 use crate::frame::PathWord;
 use crate::{Instant, PathId, StreamId};
 
-/// Stream bytes on their way over a path.
+/// Stream bytes in flight on a path.
 #[derive(Clone, Debug)]
 pub struct Flight {
     /// The stream.
     pub stream: StreamId,
-    /// Which bytes of it.
+    /// Their range in the stream.
     pub range: Range<u64>,
-    /// When they were handed to the carrier.
+    /// Time at which they were handed to the carrier.
     pub sent_at: Instant,
-    /// When they were expected at the peer, by what was known then.
+    /// Expected arrival at the peer, as predicted when they were handed over.
     pub expected_at: Instant,
-    /// How long after that they are late, by what was known then ([`Path::patience`](super::Path::patience)).
+    /// Time after `expected_at` at which they become late, as predicted when they were handed over
+    /// ([`Path::patience`](super::Path::patience)).
     pub patience: Duration,
-    /// The round trip that was expected when they were handed over, as far as it was known.
+    /// Round trip that was expected when they were handed over.
     pub round_trip: Duration,
-    /// Whether another path has repeated them.
+    /// Whether another path has carried a second copy.
     pub repeated: bool,
-    /// Count of the path's bytes at their end.
+    /// The path's count of sent bytes at their end.
     pub(crate) path_end: u64,
-    /// The same at the end of the TLS record in which they end: nothing of a record can be read before all of it is there.
+    /// The path's count of sent bytes at the end of the TLS record in which they end: a record can
+    /// be read only once all of it has arrived.
     pub(crate) record_end: u64,
 }
 
-/// A control frame on its way.
+/// A control frame in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
-    /// Count of the path's bytes at its end.
+    /// The path's count of sent bytes at its end.
     pub(crate) path_end: u64,
     pub(crate) sent_at: Instant,
-    /// Nothing once it has been handed to another path: then only its confirmation is of interest.
+    /// None once the frame has been handed to another path; from then on only its acknowledgment
+    /// matters.
     pub(crate) frame: Option<Control>,
 }
 
 impl Flight {
-    /// How long they may be overdue before the path counts as stalled, by what was known when they were handed over: of a path that
-    /// slows down round trip and variation grow with what waits on it.
+    /// How long they may be overdue before the path counts as stalled, as predicted when they were
+    /// handed over. On a path that slows down, round trip and variation grow with the data that
+    /// waits on it.
     pub(crate) fn stall_patience(&self) -> Duration {
         self.round_trip + 2 * self.patience
     }
 }
 
 impl Sent {
-    /// A PING asks about its own path; everything else may go over any.
+    /// A PING concerns its own path; every other frame may go over any path.
     pub(crate) fn is_to_be_repeated(&self) -> bool {
         !matches!(self.frame, None | Some(Control::Ping { .. }))
     }
 }
 
-/// A control frame in waiting or on its way; credit is read from the session when it is encoded, so that a
-/// repeated one is never out of date.
+/// A control frame that waits or is in flight. Credit is read from the session when the frame is
+/// encoded, so a second copy is never outdated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Control {
     Open {
@@ -88,7 +92,7 @@ pub(crate) enum Control {
     Ping {
         token: u64,
     },
-    /// What a path is to this side.
+    /// The state of a path as this side sees it.
     PathState {
         path: PathId,
         version: u64,

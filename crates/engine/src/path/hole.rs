@@ -1,37 +1,37 @@
-//! A hole in what TCP delivers, and whether the path carries on behind it.
+//! A hole in the data that TCP delivers, and whether the path delivers data behind it.
 
 use std::time::Duration;
 
 use super::{LossState, PathSample, srtt_of};
 use crate::Instant;
 
-/// A path that carries on behind a hole is waited for so many times as long again.
+/// The patience for a path that delivers data behind a hole grows by this factor.
 ///
-/// TCP may have lost thousands of packets at once, as BBR does before it has found a link's rate, and some of its repetitions
-/// with them: each round of these takes a round trip.
+/// TCP may have lost thousands of packets at once, as BBR does before it has found a link's rate,
+/// and some of its retransmissions with them. Each round of these takes a round trip.
 const PATIENCE: u32 = 3;
 
-/// It does when it gets through so much of what it did before the hole, in so many round trips: a window's repetitions and what is
-/// new leave in bursts.
+/// The path counts as delivering behind the hole at this share of its previous rate, measured over
+/// this many round trips: a window's retransmissions and its new data leave in bursts.
 const CARRIES: f64 = 0.25;
 const CARRIES_IN: u32 = 2;
 
-/// What TCP repairs, or has repaired and the peer has not yet confirmed.
+/// A hole that TCP repairs, or has repaired without an acknowledgment of the peer yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hole {
-    /// Bytes per second, as measured before it.
+    /// Rate before the hole, in bytes per second.
     rate: f64,
-    /// From when on bytes are counted, and what had been delivered by then.
+    /// Start of the byte count, and the bytes delivered by then.
     since: Instant,
     delivered: u64,
-    /// Whether the path carried on when they were counted last.
+    /// Whether the path delivered behind the hole at the last count.
     carries: bool,
-    /// TCP has nothing more to repair.
+    /// TCP has repaired all of it.
     is_repaired: bool,
 }
 
 impl Hole {
-    /// The hole that there is now that TCP says `sample`, after the one that there was when it said `before`.
+    /// The hole according to the new `sample`, given the previous hole and the sample `before`.
     pub(super) fn of(
         known: Option<Self>,
         before: &PathSample,
@@ -68,12 +68,13 @@ impl Hole {
         (self.since, self.delivered) = (now, sample.delivered);
     }
 
-    /// Whether TCP has nothing more to repair.
+    /// Whether TCP has repaired all of it.
     pub(super) fn is_repaired(&self) -> bool {
         self.is_repaired
     }
 
-    /// For how long beyond `patience` a path with this hole is waited for: as long again, and where it carries on longer, `most` at the most.
+    /// Additional patience for a path with this hole: `patience` once more, and longer if the path
+    /// delivers behind the hole, up to `most`.
     pub(super) fn patience(&self, patience: Duration, most: Duration) -> Duration {
         match self.carries {
             true => patience.max((PATIENCE * patience).min(most)),

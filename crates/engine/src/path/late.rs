@@ -1,4 +1,5 @@
-//! When a path is late, silent or stalled, by what the peer confirms and what TCP has had acknowledged.
+//! Decides when a path is late, suspect or stalled, from the peer's reports and TCP's
+//! acknowledgments.
 
 use std::time::Duration;
 
@@ -6,60 +7,66 @@ use super::hole::Hole;
 use super::{Flight, Path, PathSample, srtt_of};
 use crate::Instant;
 
-/// Reports of what arrived take this much longer than half a round trip: 5 ms, rarely 15 ms.
+/// Reports of arrivals take this much longer than half a round trip: 5 ms, rarely 15 ms.
 pub(crate) const REPORT_SLACK: Duration = Duration::from_millis(15);
 
-/// A path that has been silent for this long is doubted: what is late on it is repeated elsewhere.
+/// A path is suspect once it has been silent for this long; its late data is duplicated elsewhere.
 const SILENT_SLACK: Duration = Duration::from_millis(15);
 
-/// A path that gets less through than this part of what it did is as good as silent: in the time of a repair, less than its
-/// rate was in a thirtieth of that.
+/// A path that delivers less than this share of its previous rate counts as silent: during the time
+/// of a repair, less than its rate would deliver in a thirtieth of that time.
 ///
-/// One that browns out to a hundredth of its rate gets a segment through now and then, which helps nobody. One that fades to
-/// a twentieth still carries, and is not to be given up (docs/failover.md).
+/// A path that browns out to a hundredth of its rate delivers an occasional segment, which is
+/// useless. One that fades to a twentieth still carries data and must not be given up
+/// (docs/failover.md).
 const WORTH: f64 = 1.0 / 30.0;
 
-/// So many bytes may be confirmed by one segment: those of a TLS record, which can be read when its last one is there.
+/// One segment may complete the acknowledgment of this many bytes: those of a TLS record, which can
+/// be read once its last byte has arrived.
 pub(crate) const RECORD: u64 = 16_384;
 
-/// A path stalls when nothing is confirmed, or its oldest piece is overdue, for two round trips, four variations, and this.
+/// A path stalls when nothing is acknowledged, or its oldest piece is overdue, for two round trips,
+/// four variations and this time.
 const STALL_SLACK: Duration = Duration::from_millis(150);
 
-/// A path that is silent stalls when TCP could have repaired a loss by its timeout: that waits for a round trip and four
-/// variations, or this, and the repair takes another round trip.
+/// A silent path stalls once TCP could have repaired a loss through its timeout. The timeout takes
+/// a round trip and four variations, or this time if that is longer, and the repair takes another
+/// round trip.
 const REPAIR_LEAST: Duration = Duration::from_millis(50);
 
-/// And as much more as TCP's timers are coarse.
+/// Added for the granularity of TCP's timers.
 const REPAIR_SLACK: Duration = Duration::from_millis(10);
 
-/// So long does BBR pause to see the least round trip (PROBE_RTT), every ten seconds unless it meets a shorter one; and as
-/// many round trips until what was under way is acknowledged, until it may go on, and until what has waited is there.
+/// BBR pauses for this time to measure the lowest round trip (PROBE_RTT), every ten seconds unless
+/// it measures a shorter one. It takes this many round trips in addition: for the acknowledgment of
+/// the data in flight before the pause, and for the arrival of the delayed data after it.
 const PAUSE: (Duration, u32) = (Duration::from_millis(200), 2);
 
-/// No path is waited for longer than this.
+/// Longest patience for any path.
 const STALL_MOST: Duration = Duration::from_secs(5);
 
-/// The last time that a path showed that it delivers, and what it was like then.
+/// The last time that a path proved that it delivers, and its state then.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Heard {
     at: Instant,
-    /// Bytes that TCP had on their way.
+    /// Bytes that TCP had in flight.
     in_flight: u64,
-    /// Bytes per second that the path delivered, or may carry where that is less; nothing while that was not known.
+    /// Delivery rate of the path, or its limit if that is lower, in bytes per second; none if it
+    /// was unknown.
     rate: Option<f64>,
-    /// Segments that the peer's TCP had, and bytes that the peer had confirmed.
+    /// Segments that the peer's TCP had, and bytes that the peer had acknowledged.
     delivered: u64,
     confirmed: u64,
-    /// Round trip and variation. Those of a path that browns out grow with each segment that gets through, and with them the
-    /// time in which that would be noticed.
+    /// Round trip and variation. Those of a path that browns out grow with each segment that gets
+    /// through, and would postpone its detection.
     srtt: Duration,
     rttvar: Duration,
 }
 
 impl Path {
-    /// How long after its expected arrival something can be confirmed without being late.
+    /// How long after its expected arrival data may be acknowledged without being late.
     ///
-    /// The report of it comes over the path of least delay, which may be another one.
+    /// The report comes over the path with the least delay, which may be another one.
     pub fn patience(&self) -> Duration {
         self.patience_at(self.srtt(), self.sample.rttvar)
     }
@@ -68,31 +75,33 @@ impl Path {
         self.report_trip.unwrap_or(srtt / 2) + 2 * rttvar + REPORT_SLACK
     }
 
-    /// For how long the oldest thing on the path has been late.
+    /// How long the oldest data on the path has been late.
     ///
-    /// A path that delivers hardly any of what it takes still has good figures: a rate that was measured before, a
-    /// short round trip. What it owes says more.
+    /// A path that hardly delivers anything still has good statistics: a rate that was measured
+    /// earlier, a short round trip. Its overdue data is a better indicator.
     pub fn overdue(&self, now: Instant) -> Duration {
         let late_from = self.late_from();
         late_from.map_or(Duration::ZERO, |from| now.saturating_sub(from))
     }
 
-    /// Whether anything on the path is late.
+    /// Whether any data on the path is late.
     pub fn is_late(&self, now: Instant) -> bool {
         self.late_from().is_some_and(|from| now >= from)
     }
 
-    /// From when on bytes on the path are late.
+    /// Time from which bytes on the path are late.
     ///
-    /// As long as TCP has them on their way by what was known when they were handed over: of a path that slows down round trip
-    /// and variation grow with what waits on it, and with them the time in which that would be noticed.
+    /// While TCP has them in flight, the prediction from the time of sending applies. On a path
+    /// that slows down, round trip and variation grow with the data that waits on it, and would
+    /// postpone the detection.
     pub(crate) fn late_at(&self, flight: &Flight) -> Instant {
         flight.expected_at + self.patience_with(flight.record_end, flight.patience)
     }
 
-    /// What TCP has had acknowledged is at the peer, whose process has not come to it yet: over another path it would come to it no
-    /// sooner. Unless something on the way acknowledges in the peer's name (a satellite's proxy, RFC 3135), so that it is not
-    /// waited for longer than for a stall.
+    /// Patience for data of which TCP has received an acknowledgment: it is at the peer's host,
+    /// whose process has not read it yet, and another path would not deliver it sooner. An
+    /// intermediary may have acknowledged in the peer's name (a satellite's proxy, RFC 3135), so
+    /// the patience does not exceed that for a stall.
     fn patience_with(&self, path_end: u64, patience: Duration) -> Duration {
         match self.has_acknowledged(path_end) {
             true => patience.max(self.stall_patience()),
@@ -100,7 +109,7 @@ impl Path {
         }
     }
 
-    /// From when on anything on the path is late, unless it is confirmed before.
+    /// Time from which data on the path is late, unless it is acknowledged before.
     fn late_from(&self) -> Option<Instant> {
         let data = self.oldest_flights().map(|flight| self.late_at(flight));
         let data = data.min();
@@ -115,7 +124,7 @@ impl Path {
         data.into_iter().chain(control).min()
     }
 
-    /// When the oldest thing that TCP has on its way was expected at the peer.
+    /// Expected arrival of the oldest data that TCP has in flight.
     fn expected_at(&self) -> Option<Instant> {
         let data = self.first_on_its_way().map(|flight| flight.expected_at);
         let control = self.first_control_on_its_way();
@@ -123,14 +132,15 @@ impl Path {
         data.into_iter().chain(control).min()
     }
 
-    /// When the oldest control frame that only this path has is late. These are small, and somebody waits for each of them, so that
-    /// it makes no difference whether TCP has had it acknowledged.
+    /// Time from which the oldest control frame that only this path has is late. Control frames are
+    /// small and each holds something up, so it makes no difference whether TCP has received an
+    /// acknowledgment.
     pub(crate) fn control_late_at(&self) -> Option<Instant> {
         let oldest = self.control.iter().find(|sent| sent.is_to_be_repeated())?;
         Some(oldest.sent_at + self.delay() + self.patience())
     }
 
-    /// When the oldest thing that the peer has not confirmed was sent.
+    /// Time at which the oldest unacknowledged data was sent.
     pub(crate) fn oldest_unconfirmed(&self) -> Option<Instant> {
         let data = self.flights.front().map(|flight| flight.sent_at);
         let control = self.control.front().map(|sent| sent.sent_at);
@@ -140,37 +150,41 @@ impl Path {
         }
     }
 
-    /// From when on nothing says any more that the path delivers: its oldest piece is late, and TCP, which hears of every
-    /// segment, has had next to nothing acknowledged for so long either. Nothing where TCP does not tell what it delivers.
+    /// Time from which nothing shows that the path delivers: its oldest piece is late, and TCP,
+    /// which learns of every segment, has received almost no acknowledgments since then either.
+    /// None if TCP does not report deliveries.
     ///
-    /// While TCP gets anything worth the name to the peer what is late may still be on its way; a path that is silent in
-    /// both ways is dead, or waits for a timeout. Where TCP has nothing on its way, since all is acknowledged or the peer has closed the
-    /// window, it has nothing to say.
+    /// While TCP delivers a useful amount, late data may still be in flight. A path that is silent
+    /// at both levels is dead, or waits for a timeout. If TCP has nothing in flight, because all is
+    /// acknowledged or the peer has closed the window, it gives no indication.
     pub(crate) fn silent_from(&self) -> Option<Instant> {
         let heard = self.heard.filter(|_| self.sample.in_flight > 0)?;
         let patience = self.patience_at(heard.srtt, heard.rttvar);
         Some((self.expected_at()? + patience).max(heard.at + patience))
     }
 
-    /// Whether that is so for longer than chance has it.
+    /// Whether the path has been silent for longer than chance explains.
     pub(crate) fn is_silent(&self, now: Instant) -> bool {
         self.silent_from()
             .is_some_and(|from| now >= from + SILENT_SLACK)
     }
 
-    /// Whether what is late on it is better paid for a second time: it is silent, or TCP does not tell.
+    /// Whether late data on it is worth a duplicate: the path is silent, or TCP does not report
+    /// deliveries.
     pub(crate) fn may_have_failed(&self, now: Instant) -> bool {
         self.heard.is_none() || self.is_silent(now)
     }
 
-    /// When the path counts as stalled: if nothing is confirmed before, or if its oldest piece is not.
+    /// Time at which the path counts as stalled, if nothing is acknowledged before, or if its
+    /// oldest piece is not.
     ///
-    /// The second is for a path that delivers hardly any of what it takes: some progress, and none that helps. While TCP
-    /// repairs losses and gets somewhere, what comes behind the hole is at the peer already: giving all of it to other
-    /// paths would cost more than waiting as long again.
+    /// The second condition is for a path that hardly delivers anything: it makes some progress,
+    /// but too little to help. While TCP repairs losses and makes progress, the data behind the
+    /// hole has already arrived. Moving all of it to other paths would cost more than waiting as
+    /// long again.
     ///
-    /// Much sooner where TCP has had nothing acknowledged either: then nothing is being repaired, but for a loss that only
-    /// a timeout finds, and one of these is waited for.
+    /// Much sooner if TCP has received no acknowledgment either. Then no repair is under way,
+    /// except of a loss that only a timeout detects, and one such timeout is allowed.
     pub(crate) fn stalls_at(&self) -> Option<Instant> {
         let late = self.late_stalls_at()?;
         let silent = self.heard.zip(self.silent_from());
@@ -183,7 +197,8 @@ impl Path {
         let hole = self.hole.zip(self.heard);
         let heard = hole.map(|(_, heard)| heard.at).unwrap_or_default();
         let silent = oldest.max(self.last_progress.max(heard)) + patience;
-        // Also when a part of the hole has just been closed: then the next piece is as late as the one before.
+        // Also if a part of the hole has just been closed: then the next piece is as late as the
+        // one before.
         let more = match hole {
             Some((hole, _)) => hole.patience(patience, STALL_MOST),
             None => Duration::ZERO,
@@ -195,20 +210,20 @@ impl Path {
         late.chain([silent]).min()
     }
 
-    /// How long something may be overdue before the path counts as stalled, silent or not.
+    /// How long data may be overdue before the path counts as stalled, silent or not.
     pub(crate) fn stall_patience(&self) -> Duration {
         let patience = 2 * self.srtt() + 4 * self.sample.rttvar + STALL_SLACK;
         patience.min(STALL_MOST)
     }
 
-    /// Until when a stall means no more than that TCP has paused in order to measure.
+    /// Time until which a stall only means that TCP has paused to measure.
     pub(crate) fn pauses_until(&self) -> Option<Instant> {
         let (time, trips) = PAUSE;
         let longest = time + trips * self.srtt() + self.stall_patience();
         self.paused_at.map(|at| at + longest)
     }
 
-    /// TCP has been asked, and `self.sample` is what it said before.
+    /// Compares a new sample of TCP with the previous one in `self.sample`.
     pub(super) fn hear(&mut self, sample: &PathSample, now: Instant) {
         if sample.pauses && !self.sample.pauses {
             self.paused_at = Some(now);
@@ -229,11 +244,11 @@ impl Path {
         self.hole = Hole::of(self.hole, &self.sample, sample, now);
     }
 
-    /// The peer has confirmed so many bytes of the path.
+    /// The peer has acknowledged `confirmed` bytes of the path.
     pub(crate) fn confirm(&mut self, confirmed: u64, now: Instant) {
         self.confirmed = confirmed;
         self.last_progress = now;
-        // Until then the peer may have all of it and not have said so.
+        // Until then the peer may have all of it without having reported it.
         self.hole = self.hole.filter(|hole| !hole.is_repaired());
         if let Some(heard) = self.heard
             && confirmed - heard.confirmed >= heard.worth(self.sample.in_flight) + RECORD
@@ -242,18 +257,20 @@ impl Path {
         }
     }
 
-    /// Of a stalled path: whether what it was given before has arrived, so that something new is not held up by it.
+    /// For a stalled path: whether its earlier data has arrived, so that new data is not held up by
+    /// it.
     ///
-    /// By the peer's reports, or by TCP's acknowledgements. These come back over the path's own link, and sooner where
-    /// the other paths that reports take are slow. Alone they prove nothing, since a proxy may acknowledge in the peer's
-    /// name (RFC 3135): the reports must have moved since the stall, and a moment ago.
+    /// The evidence is the peer's reports or TCP's acknowledgments. The latter return over the
+    /// path's own link, and sooner if the other paths that carry reports are slow. Alone they prove
+    /// nothing, since a proxy may acknowledge in the peer's name (RFC 3135). So the reports must
+    /// also have advanced since the stall, and recently.
     pub(crate) fn has_caught_up(&self, now: Instant) -> bool {
         let moves = self.last_progress > self.useless_from
             && now.saturating_sub(self.last_progress) < self.stall_patience();
         self.confirmed >= self.recovers_at || moves && self.has_acknowledged(self.recovers_at)
     }
 
-    /// From now on it has as much time as if it had just shown that it delivers.
+    /// Restarts the path's patience, as if it had just proven that it delivers.
     pub(crate) fn begin_again(&mut self, now: Instant) {
         self.last_progress = now;
         if let Some(heard) = &mut self.heard {
@@ -282,16 +299,18 @@ impl Heard {
         }
     }
 
-    /// Bytes that show that it still delivers. After a timeout little is under way, and each segment counts.
+    /// Bytes whose delivery proves that the path still delivers. After a timeout little is in
+    /// flight, and each segment counts.
     fn worth(&self, in_flight: u64) -> u64 {
         let rate = self.in_flight.min(in_flight) as f64 / self.srtt.as_secs_f64();
-        // What is on its way in a short round trip may be a burst, such as a token bucket passes after a pause, or a limit
-        // lets through now and then: a path that carries on at its own rate would never show as much again.
+        // The data in flight in a short round trip may be a burst, which a token bucket passes
+        // after a pause or a limit passes now and then. A path that continues at its own rate would
+        // never show as much again.
         let rate = self.rate.map_or(rate, |delivered| rate.min(delivered));
         (WORTH * rate * self.repair().as_secs_f64()).max(1.0) as u64
     }
 
-    /// What TCP needs to find a loss by its timeout, and to repair it.
+    /// Time that TCP needs to detect a loss by its timeout and to repair it.
     fn repair(&self) -> Duration {
         self.srtt + (4 * self.rttvar).max(REPAIR_LEAST) + REPAIR_SLACK
     }
@@ -305,7 +324,8 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// A path that stalled after a second with 100 kB on their way, of which TCP still has so many.
+    /// A path that stalled after a second with 100 kB in flight, of which TCP still has
+    /// `in_flight`.
     fn stalled(in_flight: u64) -> Path {
         let mut path = Path::new(PathId(0), Instant::ZERO);
         let sample = |delivered, in_flight| PathSample {
@@ -337,7 +357,7 @@ mod tests {
 
     #[test]
     fn acknowledgements_alone_do_not_bring_a_path_back() {
-        // Something on the way may have given them.
+        // A proxy may have sent the acknowledgments.
         let mut path = stalled(0);
         assert!(!path.has_caught_up(1100 * MS));
         path.confirm(50_000, 1100 * MS);

@@ -29,12 +29,12 @@ use one_way::OneWay;
 pub use sample::{LossState, PathSample};
 pub use sustained::SustainedRate;
 
-/// Whether a path can be given work.
+/// Whether a path can carry data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathState {
-    /// It delivers.
+    /// The path delivers.
     Active,
-    /// What was sent on it is not being delivered; it gets no work until something is.
+    /// Its data is not being delivered. It gets no new data until some is.
     Stalled,
 }
 
@@ -43,95 +43,96 @@ pub enum PathState {
 pub struct Path {
     pub(crate) id: PathId,
     pub(crate) state: PathState,
-    /// What this side may send over it.
+    /// This side's policy for the path.
     pub(crate) policy: PathPolicy,
-    /// Version of the peer's POLICY that said so; nothing while none has.
+    /// Version of the peer's POLICY that set it; none before the first one.
     pub(crate) policy_version: Option<u64>,
-    /// What the peer was told, and the version of it.
+    /// The policy sent to the peer, and its version.
     pub(crate) told_policy: Option<(u64, PeerPolicy)>,
-    /// It is secondary, and more waits than the primary paths deliver soon.
+    /// It is secondary, and more data waits than the primary paths deliver soon.
     pub(crate) helps: bool,
-    /// It adds more latency than it may.
+    /// It adds more latency than permitted.
     pub(crate) too_slow: bool,
-    /// What the selector has made of it, and why.
+    /// The selector's decision for it, and the reason.
     pub(crate) selection: Selection,
     pub(crate) selection_reason: String,
-    /// The link that it goes over, where somebody said so: paths with the same number share one.
+    /// Number of its link, if known: paths with the same number share one.
     pub(crate) link: Option<u64>,
     pub(crate) sample: PathSample,
-    /// What follows from it and is asked for often.
+    /// Values derived from the sample that are read often.
     delay: Duration,
     queued_delay: Duration,
     likely_delay: Duration,
     likely_queued_delay: Duration,
-    /// What of the smoothed round trip its own bytes waited for.
+    /// The part of the smoothed round trip that its own bytes waited for.
     own_queue: OwnQueue,
-    /// How long the way there takes, by the peer's reports.
+    /// One-way delay to the peer, according to its reports.
     one_way: OneWay,
-    /// What reports take on their way back, by the fastest path; nothing while nobody has said so.
+    /// Delay of returning reports over the fastest path; none if unknown.
     pub(crate) report_trip: Option<Duration>,
-    /// The same where nothing waits.
+    /// The same delay without queues.
     pub(crate) report_least: Option<Duration>,
     /// Frame bytes handed to the carrier.
     pub(crate) sent: u64,
-    /// Frame bytes that the peer reported as received.
+    /// Frame bytes that the peer has reported as received.
     pub(crate) confirmed: u64,
-    /// Stream data on its way, in the order sent.
+    /// Stream data in flight, in the order sent.
     pub(crate) flights: VecDeque<Flight>,
-    /// Control frames on their way, in the order sent.
+    /// Control frames in flight, in the order sent.
     pub(crate) control: VecDeque<Sent>,
     /// Bytes of whole frames received.
     pub(crate) received: u64,
-    /// Start of a frame whose end has not arrived.
+    /// Start of a frame that has not arrived completely.
     pub(crate) partial: Vec<u8>,
-    /// A stalled path is tried again when so many of its bytes are confirmed.
+    /// A stalled path is tried again when this many of its bytes are acknowledged.
     pub(crate) recovers_at: u64,
-    /// Version of the newest change that a report on this path has told the peer.
+    /// Version of the newest change in a report sent on this path.
     pub(crate) reported_version: u64,
     /// Version of this path's own newest receive count.
     pub(crate) receive_version: u64,
     /// When the last report left on this path.
     pub(crate) last_report: Instant,
-    /// When another path told the first thing that this one has not told yet.
+    /// Time at which another path reported the first change that this one has not reported yet.
     pub(crate) behind_since: Option<Instant>,
-    /// When the peer last confirmed something, or the path came to have something to confirm.
+    /// Time at which the peer last acknowledged data, or the path first had data to acknowledge.
     pub(crate) last_progress: Instant,
-    /// What TCP repairs.
+    /// The hole that TCP is repairing.
     hole: Option<Hole>,
-    /// When it last showed that it delivers; nothing where TCP does not say.
+    /// The last proof that it delivers; none if TCP does not report deliveries.
     heard: Option<Heard>,
-    /// When TCP last began to pause in order to measure.
+    /// Time at which TCP last began to pause to measure.
     paused_at: Option<Instant>,
-    /// When TCP last got a segment through, either way, as far as anybody knows.
+    /// Last known time at which TCP got a segment through in either direction.
     pub(crate) last_moved: Option<Instant>,
-    /// How often the peer was told what the path is to this side, and the newest such frame of the peer.
+    /// Number of PATH_STATE frames sent to the peer about the path, and the version of the newest
+    /// one received.
     pub(crate) said: u64,
     pub(crate) heard_version: u64,
-    /// Since when the peer says that what it sends on it is not confirmed.
+    /// Time since when the peer has reported that its data on the path is not acknowledged.
     pub(crate) doubted_since: Option<Instant>,
-    /// Of a stalled path: since when.
+    /// For a stalled path: the start of the stall.
     pub(crate) useless_from: Instant,
-    /// Of a stalled path: since when what it was given first is not confirmed.
+    /// For a stalled path: the time since when its earliest data has been unacknowledged.
     pub(crate) owed_since: Instant,
-    /// The peer and the program know that the path has stalled, and not that it has recovered.
+    /// The stall has been reported to the peer and the program, and a recovery has not.
     pub(crate) is_stall_told: bool,
-    /// The peer has left it.
+    /// The peer has abandoned it.
     pub(crate) is_left: bool,
-    /// When anything last arrived on it.
+    /// Time of the last arrival on it.
     pub(crate) last_received: Instant,
-    /// When something that asks for a report last left on it.
+    /// Time at which data that elicits a report last left on it.
     pub(crate) last_asked: Option<Instant>,
-    /// When it was asked last and had nothing to send, what it could have taken, and after how many changes of the session.
+    /// Time, budget and change count of the last call that found nothing to send.
     pub(crate) idle: Option<(Instant, usize, u64)>,
     /// Token of a PING to answer.
     pub(crate) pong_due: Option<u64>,
     /// The session's CLOSE has been handed to the carrier.
     pub(crate) farewell_said: bool,
-    /// Times that the path stalled, fading with a half-life of [`STALL_HALF_LIFE`].
+    /// Number of stalls, decaying with a half-life of [`STALL_HALF_LIFE`].
     stalls: f64,
-    /// When `stalls` was last brought up to date.
+    /// Time at which `stalls` was last updated.
     stalls_at: Instant,
-    /// Share of segments lost, fading.
+    /// Share of lost segments, decaying.
     loss: f64,
     pub(crate) joined: Instant,
     pub(crate) data_sent: u64,
@@ -141,22 +142,22 @@ pub struct Path {
     pub(crate) receive_meter: Meter,
 }
 
-/// How fast past stalls are forgiven.
+/// How fast the count of past stalls decays.
 const STALL_HALF_LIFE: Duration = Duration::from_secs(20);
 
-/// A path that has not been measured is assumed to have this round-trip time.
+/// Assumed round-trip time of a path without measurements.
 const UNKNOWN_RTT: Duration = Duration::from_millis(100);
 
-/// Initial congestion window of RFC 6928 in bytes, for a path that has not been measured.
+/// Initial congestion window of RFC 6928 in bytes, for a path without measurements.
 const UNKNOWN_CWND: u64 = 14_600;
 
-/// A path is in its first slow start until so many times its window has arrived, at the latest.
+/// The first slow start of a path ends at the latest when this many times its window has arrived.
 const FIRST_WINDOWS: u64 = 4;
 
-/// Segment size of a path that has not been measured: that of an Ethernet with timestamps.
+/// Segment size of a path without measurements: that of an Ethernet with timestamps.
 const UNKNOWN_MSS: u64 = 1448;
 
-/// Stretches of data on a path that the peer has not confirmed: bounds what the engine remembers of them.
+/// Most unacknowledged pieces of data on a path; bounds the engine's record of them.
 const MAX_FLIGHTS: usize = 4096;
 
 impl Path {
@@ -233,7 +234,7 @@ impl Path {
         self.state
     }
 
-    /// The newest measurements.
+    /// The latest measurements.
     pub fn sample(&self) -> &PathSample {
         &self.sample
     }
@@ -259,22 +260,22 @@ impl Path {
         }
     }
 
-    /// What this side may send over it.
+    /// This side's policy for the path.
     pub fn policy(&self) -> &PathPolicy {
         &self.policy
     }
 
-    /// Whether the path is a backup, which gets work only while no other path delivers.
+    /// Whether the path is a backup, which carries data only while no other path delivers.
     pub fn is_backup(&self) -> bool {
         self.rank() == Some(Priority::Backup)
     }
 
-    /// Whether it is a backup only because it adds more latency than it may.
+    /// Whether it is a backup only because it adds more latency than permitted.
     pub fn is_too_slow(&self) -> bool {
         self.too_slow
     }
 
-    /// When the path gets work, by its priority and by how it does; nothing for never.
+    /// When the path carries data, from its priority and its latency; none if never.
     pub(crate) fn rank(&self) -> Option<Priority> {
         match self.policy.priority {
             Priority::Never => None,
@@ -284,34 +285,36 @@ impl Path {
         }
     }
 
-    /// What the selector has made of the path.
+    /// The selector's decision for the path.
     pub fn selection(&self) -> Selection {
         self.selection
     }
 
-    /// Why, in one sentence; empty while the selector has decided nothing about it.
+    /// The reason, in one sentence; empty if the selector has not decided about the path.
     pub fn selection_reason(&self) -> &str {
         &self.selection_reason
     }
 
-    /// The same with the selector's decision: one that it has rest comes after all others of its priority.
+    /// The rank combined with the selector's decision: a parked path comes after all others of its
+    /// priority.
     pub(crate) fn selected_rank(&self) -> Option<(Priority, bool)> {
         Some((self.rank()?, self.selection.rests()))
     }
 
-    /// Whether both go over the same link, as far as anybody knows: what befalls one then befalls the other.
+    /// Whether both paths are known to share a link: a fault of one then affects the other.
     pub fn shares_link(&self, other: &Self) -> bool {
         self.id == other.id || self.link.is_some() && self.link == other.link
     }
 
-    /// Whether the engine remembers as much of what is under way on the path as it will: then it gets no more.
+    /// Whether the record of the path's data in flight is full: then it gets no more.
     pub(crate) fn is_crowded(&self) -> bool {
         self.flights.len() >= MAX_FLIGHTS
     }
 
-    /// Bytes per second that the path delivers: as measured, else what its window allows.
+    /// Delivery rate in bytes per second: as measured, or as permitted by its window.
     ///
-    /// A path that has just joined is in slow start: its window, not its short history, says what it can do.
+    /// A path that has just joined is in slow start: its window shows its capacity better than its
+    /// short history.
     pub fn rate(&self) -> f64 {
         let window = self.window_rate();
         match self.sample.delivery_rate {
@@ -321,8 +324,8 @@ impl Path {
         }
     }
 
-    /// Bytes per second that the path has shown, also where it has carried too little to show all it can; as
-    /// [`Path::rate`] before it has shown anything.
+    /// Rate in bytes per second that the path has reached, even if it has carried too little to
+    /// reach its capacity; equal to [`Path::rate`] before the first measurement.
     pub fn shown_rate(&self) -> f64 {
         match self.sample.delivery_rate {
             0 => self.rate(),
@@ -330,29 +333,30 @@ impl Path {
         }
     }
 
-    /// Whether the path has carried so little that its rate cannot be known: it is in slow start.
+    /// Whether the path is in slow start and has carried too little for a known rate.
     pub(crate) fn is_new(&self) -> bool {
         self.sample.delivery_rate == 0 || self.sent < 4 * UNKNOWN_CWND
     }
 
-    /// Whether it is in its first slow start, in which the window doubles in each round trip that fills it: what was measured is
-    /// the rate of the window before, then.
+    /// Whether it is in its first slow start, in which the window doubles in each round trip that
+    /// fills it. The measured rate is then that of the previous window.
     ///
-    /// All that has arrived is as much as the window where each was filled. A path that was given less for some round trips
-    /// has had more arrive, and must not be taken for one that has shown all it can: it would be given less still.
+    /// The delivered bytes equal the window if each window was filled. A path that was given less
+    /// for some round trips has delivered more than its window. It must not be taken for one that
+    /// has reached its capacity, or it would be given even less.
     pub(crate) fn is_doubling(&self) -> bool {
         let arrived = self.sent.saturating_sub(self.sample.in_flight);
         let window = self.sample.cwnd.max(UNKNOWN_CWND);
         self.sample.ssthresh.is_none() && arrived <= FIRST_WINDOWS * window
     }
 
-    /// Bytes per second that the window allows.
+    /// Bytes per second that the window permits.
     fn window_rate(&self) -> f64 {
         self.limited(self.sample.cwnd.max(UNKNOWN_CWND) as f64 / self.srtt().as_secs_f64())
     }
 
-    /// What is left of a rate where this side may send less: a limit is known before anything is measured, and no burst goes
-    /// beyond it.
+    /// Caps a rate at the limit of this side: the limit is known before anything is measured, and
+    /// no burst exceeds it.
     fn limited(&self, rate: f64) -> f64 {
         match self.sample.limit {
             0 => rate,
@@ -360,22 +364,22 @@ impl Path {
         }
     }
 
-    /// When it joined the session.
+    /// Time at which it joined the session.
     pub fn joined(&self) -> Instant {
         self.joined
     }
 
-    /// Whether the peer has confirmed anything on it.
+    /// Whether the peer has acknowledged anything on it.
     pub fn is_proven(&self) -> bool {
         self.confirmed > 0
     }
 
-    /// How much the path is to be doubted: its stalls, fading, and its share of lost segments.
+    /// How unreliable the path is: its decaying number of stalls plus its share of lost segments.
     pub fn unreliability(&self, now: Instant) -> f64 {
         self.faded_stalls(now) + 10.0 * self.loss
     }
 
-    /// Notes that another path has `range`, too. What of a piece is not in it may still be repeated.
+    /// Records that another path carries `range`, too. The rest of a piece may still be duplicated.
     pub(crate) fn mark_repeated(&mut self, stream: StreamId, range: &Range<u64>) {
         let overlaps = |flight: &Flight| {
             let starts_before = flight.range.start < range.end;
@@ -408,7 +412,7 @@ impl Path {
         }
     }
 
-    /// Stream data on its way, in the order sent.
+    /// Stream data in flight, in the order sent.
     pub fn flights(&self) -> impl DoubleEndedIterator<Item = &Flight> {
         self.flights.iter()
     }

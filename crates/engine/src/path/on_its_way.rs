@@ -1,4 +1,5 @@
-//! What TCP still has on its way, and what is at the peer already, whose process has not confirmed it.
+//! The data that TCP still has in flight, as opposed to data that has reached the peer's host but
+//! is not acknowledged by its process.
 
 use std::collections::VecDeque;
 
@@ -7,27 +8,30 @@ use super::{Flight, Path, Sent};
 use crate::Instant;
 
 impl Path {
-    /// Whether TCP has had everything before that count of the path's bytes acknowledged, as far as it tells.
+    /// Whether TCP has received acknowledgments for everything before that count of the path's
+    /// bytes, as far as it reports.
     pub(crate) fn has_acknowledged(&self, path_end: u64) -> bool {
         let left = self.sample.in_flight + self.sample.unsent;
         self.heard.is_some() && path_end + left <= self.sent
     }
 
-    /// The oldest bytes that TCP has on their way; where it does not tell, the oldest there are.
+    /// The oldest bytes that TCP has in flight; if it does not report them, the oldest
+    /// unacknowledged ones.
     pub(crate) fn first_on_its_way(&self) -> Option<&Flight> {
         first_but(&self.flights, |flight| {
             self.has_acknowledged(flight.record_end)
         })
     }
 
-    /// Likewise the oldest control frame.
+    /// The oldest control frame that TCP has in flight.
     pub(super) fn first_control_on_its_way(&self) -> Option<&Sent> {
         first_but(&self.control, |sent| {
             self.has_acknowledged(self.record_end(sent))
         })
     }
 
-    /// The oldest bytes there are, and the oldest that TCP has on their way where these are others.
+    /// The oldest unacknowledged bytes, and the oldest that TCP has in flight if these are
+    /// different.
     pub(super) fn oldest_flights(&self) -> impl Iterator<Item = &Flight> {
         let oldest = self.flights.front();
         let is_there = oldest.is_some_and(|flight| self.has_acknowledged(flight.record_end));
@@ -41,13 +45,14 @@ impl Path {
         oldest.find(|flight| self.late_at(flight) <= now)
     }
 
-    /// The most that the record of a control frame may have, counted as its end is.
+    /// Upper bound for the end of the record that contains a control frame, in the path's byte
+    /// count.
     pub(super) fn record_end(&self, sent: &Sent) -> u64 {
         self.sent.min(sent.path_end + RECORD)
     }
 }
 
-/// The first that is not there: those that are come before all others.
+/// The first element for which `is_there` is false; all elements before it have arrived.
 fn first_but<T>(queue: &VecDeque<T>, is_there: impl Fn(&T) -> bool) -> Option<&T> {
     match queue.front() {
         Some(oldest) if is_there(oldest) => queue.get(queue.partition_point(is_there)),

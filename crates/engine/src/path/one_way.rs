@@ -1,34 +1,36 @@
-//! How much of a round trip is the way there.
+//! The share of a round trip that the forward direction takes.
 //!
-//! TCP measures round trips, and half of one is the best guess at the way to the peer while nothing else is known. It is a bad
-//! one where a detour or somebody else's queue lies in one direction only: with 500 ms of a round trip in the direction of the
-//! data each piece would be a quarter of a second late, and be sent again over another path although nothing is wrong.
+//! TCP measures round trips. Half of one is the best estimate of the delay to the peer while
+//! nothing else is known. It is wrong if a detour or another queue exists in one direction only.
+//! With 500 ms of a round trip in the direction of the data, each piece would be a quarter of a
+//! second late and would be duplicated over another path although nothing is wrong.
 //!
-//! The peer's reports know better. They come back over the fastest path, in a time that is known to within half of its round
-//! trip: what is left of the time from handing something over to the report of it is the way there, what waited before it, and
-//! the few milliseconds for which reports are saved up. The least of many has no more than the first and a little of the last.
+//! The peer's reports give a better estimate. They return over the fastest path, in a time known to
+//! within half of its round trip. The rest of the time between handing data over and its report is
+//! the delay to the peer, the wait before it, and the few milliseconds for which reports are
+//! collected. The minimum of many contains only the first and a little of the last.
 
 use std::time::Duration;
 
 use super::{Path, REPORT_SLACK};
 
-/// The least time that the way there took.
+/// The lowest observed delay to the peer.
 #[derive(Debug, Default)]
 pub(super) struct OneWay(Option<Measured>);
 
 #[derive(Clone, Copy, Debug)]
 struct Measured {
     took: Duration,
-    /// What the report was thought to take: what was measured by a shorter way back is known better.
+    /// Assumed delay of the report: a measurement with a shorter return delay is more accurate.
     back: Duration,
-    /// The least round trip since.
+    /// The lowest round trip since then.
     min_rtt: Duration,
 }
 
 impl OneWay {
     fn note(&mut self, new: Measured) {
         let kept = self.0.filter(|known| {
-            // TCP has forgotten the way that this was measured on.
+            // TCP has forgotten the route of this measurement: its lowest round trip has risen.
             let is_gone = new.min_rtt > known.min_rtt + REPORT_SLACK;
             !is_gone && known.back <= new.back + REPORT_SLACK
         });
@@ -45,8 +47,8 @@ impl OneWay {
         self.0 = Some(Measured { min_rtt, ..least });
     }
 
-    /// By how much the way there is longer than half of the least round trip; nothing unless that is more than reports may be
-    /// late, and no more than the other half.
+    /// How much the delay to the peer exceeds half of the lowest round trip. Zero unless that is
+    /// more than the delay of reports; at most the other half.
     fn beyond_half(&self, min_rtt: Duration) -> Duration {
         let half = min_rtt / 2;
         let took = self.0.map(|measured| measured.took);
@@ -59,12 +61,14 @@ impl OneWay {
 }
 
 impl Path {
-    /// By how much the way to the peer takes longer than half of the least round trip, as far as its reports tell.
+    /// How much the delay to the peer exceeds half of the lowest round trip, according to its
+    /// reports.
     pub fn beyond_half(&self) -> Duration {
         self.one_way.beyond_half(self.sample.min_rtt)
     }
 
-    /// The peer has just reported what was handed over so long ago, and nothing that was handed over later.
+    /// The peer has just reported data that was handed over `since` ago, and nothing that was
+    /// handed over later.
     pub(crate) fn note_one_way(&mut self, since: Duration) {
         let min_rtt = self.sample.min_rtt;
         if min_rtt.is_zero() {
@@ -91,7 +95,8 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// A path with a least round trip of 500 ms, of which reports come back within 2 ms over another one.
+    /// A path with a lowest round trip of 500 ms, whose reports return within 2 ms over another
+    /// one.
     fn path() -> Path {
         let mut path = Path::new(PathId(0), Instant::ZERO);
         path.sent = 1_000_000;
@@ -113,7 +118,7 @@ mod tests {
     fn half_a_round_trip_is_taken_for_the_way_there_until_reports_say_more() {
         let mut path = path();
         assert_eq!(path.delay(), 250 * MS);
-        // Half a round trip and what reports may be late is no news.
+        // Half a round trip plus the delay of reports changes nothing.
         path.note_one_way(267 * MS);
         assert_eq!((path.delay(), path.queued_delay()), (250 * MS, 250 * MS));
         let mut path = self::path();
@@ -135,7 +140,7 @@ mod tests {
             path.note_one_way(since * MS);
             assert_eq!(path.beyond_half(), beyond * MS, "{since} ms");
         }
-        // Also as soon as TCP knows a shorter one.
+        // Also as soon as TCP measures a shorter one.
         let mut path = self::path();
         path.note_one_way(502 * MS);
         path.update(sample(100), Instant::ZERO);
@@ -146,20 +151,21 @@ mod tests {
     fn it_is_forgotten_with_the_least_round_trip() {
         let mut path = path();
         path.note_one_way(262 * MS);
-        // A little more is noise.
+        // A slightly higher value is noise.
         path.update(sample(510), Instant::ZERO);
         path.note_one_way(502 * MS);
         assert_eq!(path.beyond_half(), Duration::ZERO);
         path.update(sample(800), Instant::ZERO);
         path.note_one_way(702 * MS);
         assert_eq!(path.delay(), 700 * MS);
-        // A shorter one than before is no reason to forget the way.
+        // A value below the previous one is no reason to forget the route.
         path.update(sample(790), Instant::ZERO);
         path.note_one_way(752 * MS);
         assert_eq!(path.delay(), 700 * MS);
     }
 
-    /// While the fast path is away reports take the slow way back, of which only half is known to be.
+    /// While the fast path is gone, reports return over the slow one, of which only half of the
+    /// round trip is known to be the return delay.
     #[test]
     fn what_a_shorter_way_back_has_shown_is_not_given_up_for_a_longer_one() {
         let mut path = path();

@@ -1,37 +1,41 @@
 //! The rate that a path sustains, as opposed to that of a burst.
 //!
-//! TCP measures its delivery rate over a round trip. A token bucket passes its burst at the speed of the line: over a short round
-//! trip, after a pause, that measurement is many times what the link carries. Whatever is derived from it (how much may wait in
-//! a socket, when a byte is expected, how much TCP would deliver if it delivered anything) is wrong by the same factor.
+//! TCP measures its delivery rate over a round trip. A token bucket passes its burst at line rate.
+//! Over a short round trip after a pause, the measurement is therefore many times the rate of the
+//! link. Every value derived from it is wrong by the same factor: the send budget of a socket, the
+//! expected arrival of a byte, the proof that TCP delivers.
 
 use std::time::Duration;
 
 use crate::Instant;
 
-/// A rate is sustained when it was delivered for this long, or for a round trip where that is longer.
+/// A rate counts as sustained if it was delivered for this long, or for a round trip if that is
+/// longer.
 const LONG: Duration = Duration::from_millis(100);
 
-/// TCP's own measurement counts up to this many times the sustained rate: it is newer, and a link may have become faster.
+/// TCP's own measurement counts up to this multiple of the sustained rate: it is newer, and a link
+/// may have become faster.
 const AHEAD: f64 = 2.0;
 
-/// A connection is in its first slow start until so many windows have arrived, at the latest: each has twice the rate of the one before,
-/// and what lasts says nothing about the path yet.
+/// The first slow start of a connection ends at the latest when this many windows have arrived.
+/// Each has twice the rate of the one before, so a sustained rate says nothing about the path yet.
 const FIRST_WINDOWS: u64 = 4;
 
-/// Measures what a carrier's TCP delivers over longer times than TCP does.
+/// Measures the delivery rate of a carrier's TCP over longer times than TCP does.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SustainedRate {
-    /// Bytes per second; nothing before the first measurement.
+    /// Bytes per second; none before the first measurement.
     rate: Option<f64>,
-    /// When the present measurement began, and what had been delivered by then.
+    /// Start of the current measurement, and the bytes delivered by then.
     since: Option<(Instant, u64)>,
-    /// Whether TCP has had something to send at every look since.
+    /// Whether TCP has had data to send at every observation since then.
     is_backlogged: bool,
 }
 
 impl SustainedRate {
-    /// Takes note that TCP has delivered `delivered` bytes since the connection began, retransmissions included; `is_backlogged`
-    /// while more waits in the socket, so that nothing but the path limits the rate. `srtt` is the smoothed round trip.
+    /// Records that TCP has delivered `delivered` bytes since the connection began, including
+    /// retransmissions. `is_backlogged` while more data waits in the socket, so that only the path
+    /// limits the rate. `srtt` is the smoothed round-trip time.
     pub fn observe(&mut self, now: Instant, delivered: u64, is_backlogged: bool, srtt: Duration) {
         let Some((at, before)) = self.since else {
             self.begin(now, delivered, is_backlogged);
@@ -43,7 +47,7 @@ impl SustainedRate {
             return;
         }
         let measured = delivered.saturating_sub(before) as f64 / time.as_secs_f64();
-        // Less than before says nothing about the path unless the path was what limited it.
+        // A lower rate says nothing about the path unless the path limited it.
         self.rate = match self.rate {
             Some(known) if !self.is_backlogged => Some(known.max(measured)),
             _ if measured > 0.0 => Some(measured),
@@ -52,13 +56,13 @@ impl SustainedRate {
         self.begin(now, delivered, is_backlogged);
     }
 
-    /// Whether a connection is in its first slow start, by its threshold, its window and what has arrived, in bytes: then no rate is
-    /// bounded.
+    /// Whether a connection is in its first slow start, judged by its threshold, its window and the
+    /// delivered bytes. Rates are not bounded then.
     pub fn is_growing(ssthresh: Option<u64>, cwnd: u64, arrived: u64) -> bool {
         ssthresh.is_none() && arrived <= FIRST_WINDOWS * cwnd
     }
 
-    /// What counts of a delivery rate that TCP has measured, in bytes per second.
+    /// The part of a delivery rate measured by TCP that counts, in bytes per second.
     pub fn bound(&self, measured: u64) -> u64 {
         match self.rate {
             Some(rate) => measured.min((AHEAD * rate).ceil() as u64),
@@ -78,7 +82,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Looks once in 10 ms, from `from` to `to` in milliseconds, at what `delivered` says.
+    /// Observes `delivered` every 10 ms, from `from` to `to` in milliseconds.
     fn watch(
         rate: &mut SustainedRate,
         [from, to]: [u32; 2],

@@ -1,9 +1,11 @@
-//! BLEST, blocking estimation: a slower path is left idle if its bytes would block the send window for the fastest one.
+//! BLEST, blocking estimation: a slower path is left idle if its bytes would block the send window
+//! for the fastest one.
 //!
-//! Source: Ferlin, Alay, Mehani and Boreli, "BLEST: Blocking estimation-based MPTCP scheduler for heterogeneous
-//! networks", IFIP Networking 2016, in the form of `net/mptcp/mptcp_blest.c` of Linux MPTCP 0.95. The default scheduler
-//! (`minrtt.rs`) chooses a path; if that is not the fastest one, its bytes occupy the window for as long as they
-//! linger, and in that time the fastest path must find room in it for all that it can send.
+//! Source: Ferlin, Alay, Mehani and Boreli, "BLEST: Blocking estimation-based MPTCP scheduler for
+//! heterogeneous networks", IFIP Networking 2016, as implemented in `net/mptcp/mptcp_blest.c` of
+//! Linux MPTCP 0.95. The default scheduler (`minrtt.rs`) chooses a path. If that is not the fastest
+//! one, its bytes occupy the window for as long as they linger. The window must then still have
+//! space for everything that the fastest path can send in that time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,29 +15,30 @@ use crate::scheduler::subflow::{LeastRtt, fastest};
 use crate::scheduler::{Pick, Scheduler, View, lowest_unsent};
 use crate::{Instant, PathId};
 
-/// See the module.
+/// BLEST.
 #[derive(Debug)]
 pub struct Blest {
     subflows: LeastRtt,
-    /// The least and the largest smoothed round-trip time that each path has had.
+    /// Lowest and highest smoothed round-trip time of each path so far.
     extremes: BTreeMap<PathId, (Duration, Duration)>,
-    /// Scales what the fastest path is expected to send.
+    /// Scales the expected bytes of the fastest path.
     lambda: f64,
-    /// When `lambda` was last adapted.
+    /// Time at which `lambda` was last adapted.
     adapted: Instant,
-    /// The window has been found full since then.
+    /// The window has been full since then.
     was_blocked: bool,
 }
 
-/// Where lambda begins, and how it moves: per least round trip of the slower path up by `LAMBDA_BAD` if the window was
-/// full, which is when an opportunistic retransmission is needed, and otherwise down by `LAMBDA_GOOD`.
+/// Initial value and steps of lambda, once per lowest round trip of the slower path: up by
+/// `LAMBDA_BAD` if the window was full, which is when an opportunistic retransmission is needed,
+/// and otherwise down by `LAMBDA_GOOD`.
 const LAMBDA: f64 = 1.2;
 const LAMBDA_LEAST: f64 = 1.0;
 const LAMBDA_MOST: f64 = 1.3;
 const LAMBDA_BAD: f64 = 0.04;
 const LAMBDA_GOOD: f64 = 0.01;
 
-/// A path in slow start is not expected to double its window more often than this.
+/// Most doublings of the window that are expected of a path in slow start.
 const MOST_DOUBLINGS: f64 = 16.0;
 
 impl Default for Blest {
@@ -80,14 +83,15 @@ impl Scheduler for Blest {
 }
 
 impl Blest {
-    /// Whether bytes on `slow` would take room in the send window that `fast` needs while they linger.
+    /// Whether bytes on `slow` would occupy space in the send window that `fast` needs while they
+    /// linger.
     fn would_block(&self, slow: &Path, fast: &Path, budget: u64, view: &View<'_>) -> bool {
         let len = match lowest_unsent(view, budget) {
             Pick::Send { range, .. } => range.end - range.start,
             _ => slow.mss(),
         };
-        // The paper has one connection with one window. Here the fast path may send of every stream that has something, so
-        // the windows of all of these count, and what they have on the slow path.
+        // The paper has one connection with one window. Here the fast path may send from every
+        // ready stream, so the windows of all of these count, and their bytes on the slow path.
         let windows = view.ready_streams().map(|stream| view.send_window(stream));
         let Some(window) = windows.reduce(u64::saturating_add) else {
             return false;
@@ -97,7 +101,7 @@ impl Blest {
         self.bytes_of(fast, self.linger(slow, view), view.now) > room as f64
     }
 
-    /// How long a segment that goes to `path`, which asks, occupies the window.
+    /// How long a segment on the asking `path` occupies the window.
     fn linger(&self, path: &Path, view: &View<'_>) -> Duration {
         let (least, most) = self.extremes_of(path);
         let mss = path.mss();
@@ -114,7 +118,7 @@ impl Blest {
         estimate.max(path.srtt())
     }
 
-    /// What `path` can send within `time`, scaled by lambda.
+    /// Bytes that `path` can send within `time`, scaled by lambda.
     fn bytes_of(&self, path: &Path, time: Duration, now: Instant) -> f64 {
         let (least, most) = self.extremes_of(path);
         let mss = path.mss() as f64;
@@ -124,7 +128,7 @@ impl Blest {
         let packets = match path.sample().ssthresh {
             // slow start: cwnd + 2 cwnd + 4 cwnd + ...
             None => window * (rounds.min(MOST_DOUBLINGS).exp2() - 1.0),
-            // congestion avoidance: one more in each round
+            // congestion avoidance: one more segment in each round
             Some(ssthresh) => {
                 let window = window.max(ssthresh as f64 / mss + 1.0);
                 (window + (rounds - 1.0) / 2.0) * rounds
@@ -133,7 +137,7 @@ impl Blest {
         packets * mss * self.lambda
     }
 
-    /// The congestion window, as penalties have left it.
+    /// The congestion window after penalties.
     fn window(&self, path: &Path, now: Instant) -> u64 {
         self.subflows.window(path, now)
     }
@@ -165,7 +169,7 @@ impl Blest {
     }
 }
 
-/// Bytes of streams with something to send that wait or are under way on `path`.
+/// Bytes of ready streams that wait or are in flight on `path`.
 fn on_path(path: &Path, view: &View<'_>) -> u64 {
     if view.all_streams().nth(1).is_none() {
         return path.sample().in_flight + path.sample().unsent;
@@ -183,7 +187,8 @@ mod tests {
 
     const BUDGET: u64 = 10_000;
 
-    /// The fast path's window is full, the slow one has room, and the peer allows `window` bytes.
+    /// The fast path's window is full, the slow path has space, and the peer permits `window`
+    /// bytes.
     fn busy(window: u64) -> Fixture {
         let mut fixture = Fixture::new(&[(80.0, 10), (8.0, 100)]);
         fixture.write(0, 1_000_000);
@@ -196,7 +201,8 @@ mod tests {
 
     #[test]
     fn it_waits_where_minrtt_does_not() {
-        // In 100 ms the fast path sends eleven windows: (147 + 1 + 5) packets in each, with lambda 1.19.
+        // In 100 ms the fast path sends eleven windows: (147 + 1 + 5) packets in each, with lambda
+        // 1.19.
         for (window, waits) in [(500_000, true), (2_000_000, true), (3_600_000, false)] {
             let sends =
                 |scheduler: &mut dyn Scheduler| busy(window).send(scheduler, 1, BUDGET).is_some();
@@ -210,13 +216,13 @@ mod tests {
         let waits =
             |fixture: &mut Fixture| fixture.send(&mut Blest::default(), 1, BUDGET).is_none();
         assert!(!waits(&mut busy(3_600_000)), "alone there is room");
-        // Another stream's bytes on the slow path take none of it, when that one has nothing else to send ...
+        // Another stream's bytes on the slow path do not count if it has nothing else to send ...
         let mut fixture = busy(3_600_000);
         fixture.write(2, 2_000_000);
         fixture.take(1, 2, 0..2_000_000);
         fixture.change(1, |sample| sample.in_flight = 80_000);
         assert!(!waits(&mut fixture));
-        // ... and windows of several streams are there for the fast path together.
+        // ... and the fast path can use the windows of several streams together.
         let mut fixture = busy(1_800_000);
         assert!(waits(&mut fixture));
         fixture.write(2, 1_000_000);
@@ -241,7 +247,7 @@ mod tests {
         let fast = &fixture.paths[&PathId(0)];
         let bytes = blest.bytes_of(fast, Duration::from_millis(25), fixture.now);
         assert!((bytes - fast.cwnd() as f64 * 7.0 * 1.2).abs() < 1.0);
-        // Sixteen doublings at most: no overflow, however slow the other path is.
+        // At most sixteen doublings: no overflow, however slow the other path is.
         let ages = blest.bytes_of(fast, Duration::from_secs(1_000_000), fixture.now);
         assert!((ages - fast.cwnd() as f64 * 65_535.0 * 1.2).abs() < 1e3);
     }

@@ -1,4 +1,4 @@
-//! Schedulers that break what every one must keep, one promise each: the checks of `conformance.rs` can fail.
+//! Schedulers that each break one rule, to prove that the checks of `conformance.rs` can fail.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,12 +7,13 @@ use super::*;
 use crate::Class;
 use crate::stream::Stream;
 
-/// What a scheduler does wrong with two megabytes at once, for which its paths need more than a second.
+/// The faults of a scheduler with two megabytes written at once, which take its paths more than a
+/// second.
 fn faults(make: impl Fn() -> Box<dyn Scheduler>) -> Vec<&'static str> {
     faults_with(make, Vec::new())
 }
 
-/// The same while something befalls its paths.
+/// The faults when its paths change as well.
 fn faults_with(
     make: impl Fn() -> Box<dyn Scheduler>,
     changes: Vec<(u64, Change)>,
@@ -45,7 +46,7 @@ fn who_is_listed_does_nothing_wrong_where_the_others_below_do() {
     }
 }
 
-/// The first of two paths dies, and others come.
+/// The first of two paths fails, and others join.
 fn widowed() -> Vec<(u64, Change)> {
     let joins = Change::Joins((4.0, 20));
     vec![
@@ -55,7 +56,7 @@ fn widowed() -> Vec<(u64, Change)> {
     ]
 }
 
-/// Uses the path that asks first, and no other one ever.
+/// Uses only the path that asks first.
 #[derive(Debug, Default)]
 struct Faithful(Option<PathId>);
 
@@ -98,7 +99,7 @@ fn who_never_sends_is_found() {
     assert_eq!(faults(|| Box::new(Mute)), ["stuck"]);
 }
 
-/// Sends each stream from its end, and its head last of all.
+/// Sends each stream from its end, so that its head is last.
 #[derive(Debug)]
 struct BackFirst;
 
@@ -125,7 +126,7 @@ fn who_sends_the_head_last_is_found() {
     assert_eq!(faults(|| Box::new(BackFirst)), ["starves"]);
 }
 
-/// Sends in order, but all of one stream before anything of the next one.
+/// Sends in order, but finishes one stream before it starts the next.
 #[derive(Debug)]
 struct NoTurns;
 
@@ -149,7 +150,7 @@ fn who_has_streams_wait_for_all_of_another_one_is_found() {
     assert_eq!(faults(|| Box::new(NoTurns)), ["starves"]);
 }
 
-/// Every other time sends again what is under way, whoever carries it and whatever its limit is.
+/// Every other pick repeats bytes in flight, regardless of their path and of its limit.
 #[derive(Debug)]
 struct Parrot {
     limit: RepeatLimit,
@@ -191,7 +192,7 @@ fn who_sends_everything_again_is_found_whatever_it_calls_its_limit() {
     }
 }
 
-/// Sends pieces whose lengths come from a counter that outlives it.
+/// Sends pieces with lengths from a counter that outlives it.
 #[derive(Debug)]
 struct Counting;
 

@@ -1,33 +1,34 @@
-//! What may be sent twice by choice.
+//! The budget for duplicates.
 
 use std::time::Duration;
 
 use crate::{Instant, Redundancy};
 
-/// What nobody waits for has so small a part of the floor: over slow links the whole of it would be a good part of all
-/// that they carry.
+/// Share of the floor for duplicates that are not urgent: over slow links the whole floor would be
+/// a large part of everything that they carry.
 const OTHERS: f64 = 1.0 / 8.0;
 
-/// Bytes that schedulers may repeat: a part of what is sent, and a floor that fills up again with time.
+/// Bytes that schedulers may duplicate: a share of the bytes sent, and a floor that refills with
+/// time.
 #[derive(Debug)]
 pub(super) struct RepeatBudget {
-    /// For what somebody waits for, before the other.
+    /// For urgent bytes, which may also use `other`.
     urgent: Account,
-    /// For all.
+    /// For all bytes.
     other: Account,
-    /// The part of what is sent, which comes to the latter.
+    /// The share of the bytes sent that is added to `other`.
     share: f64,
     /// [`Redundancy::advance`].
     advance: Duration,
 }
 
-/// A floor that fills up again, and what came beside.
+/// A floor that refills, and additional bytes.
 #[derive(Debug)]
 struct Account {
     floor: f64,
     refill: f64,
     left: f64,
-    /// When the floor was last filled up.
+    /// Time of the last refill.
     at: Instant,
 }
 
@@ -47,30 +48,30 @@ impl RepeatBudget {
         }
     }
 
-    /// Bytes that may be repeated now where nobody waits for them; less than nothing after an advance.
+    /// Bytes that may be duplicated now if they are not urgent; negative after an advance.
     pub(super) fn other(&mut self, now: Instant) -> i64 {
         self.other.fill(now);
         self.other.left as i64
     }
 
-    /// Bytes that may be repeated now where somebody waits for them.
+    /// Bytes that may be duplicated now if they are urgent.
     pub(super) fn urgent(&mut self, now: Instant) -> u64 {
         self.urgent.fill(now);
         self.other.fill(now);
         (self.urgent.left.max(0.0) + self.other.left.max(0.0)) as u64
     }
 
-    /// By how much of what all paths carry the latter may be overdrawn.
+    /// How far `other` may be overdrawn, as time at the rate of all paths.
     pub(super) fn advance(&self) -> Duration {
         self.advance
     }
 
-    /// So many stream bytes have been sent.
+    /// Records that `bytes` stream bytes have been sent.
     pub(super) fn note_sent(&mut self, bytes: u64) {
         self.other.left += bytes as f64 * self.share;
     }
 
-    /// So many of them were repetitions.
+    /// Records that `bytes` of them were duplicates.
     pub(super) fn note_repeated(&mut self, bytes: u64, urgent: bool) {
         let bytes = bytes as f64;
         let from_floor = if urgent {

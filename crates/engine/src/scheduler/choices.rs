@@ -1,8 +1,8 @@
-//! A golden table of what sets the schedulers apart: each situation is one in which some of them do what their neighbours
-//! do not.
+//! A golden table of situations in which the schedulers differ.
 //!
-//! In a cell stands what the fast path gets when it asks, then what the slow one does: `f` new bytes from the front, `b` from
-//! further back, `r` bytes that the other one has, `-` nothing.
+//! Each cell contains the pick for the fast path, then that for the slow path: `f` for new bytes
+//! from the front, `b` for new bytes from further back, `r` for bytes that the other path carries,
+//! `-` for none.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::Class;
 
 const BUDGET: u64 = 10_000;
 
-/// What happens before anybody asks.
+/// Changes before the first pick.
 type Situation = (&'static str, fn(&mut Fixture, &mut dyn Scheduler));
 
-/// Over 10 ms and 60 ms, 80 and 20 Mbit/s.
+/// Round trips of 10 ms and 60 ms, rates of 80 and 20 Mbit/s.
 const SITUATIONS: &[Situation] = &[
     ("much to send, all is free", |fixture, _| {
         fixture.write(0, 3_000_000);
@@ -108,7 +108,7 @@ fn fill_fast(fixture: &mut Fixture) {
     });
 }
 
-/// The fast path gets so many bytes, if the scheduler lets it.
+/// The fast path gets `bytes` bytes, if the scheduler permits it.
 fn had(fixture: &mut Fixture, scheduler: &mut dyn Scheduler, bytes: u64) {
     let mut got = 0;
     while got < bytes
@@ -118,7 +118,7 @@ fn had(fixture: &mut Fixture, scheduler: &mut dyn Scheduler, bytes: u64) {
     }
 }
 
-/// What both paths get when they ask, the fast one if its carrier takes anything.
+/// The picks for both paths; the fast path is asked only if its carrier accepts data.
 fn cell(name: &str, situation: fn(&mut Fixture, &mut dyn Scheduler)) -> String {
     let mut scheduler = by_name(name).unwrap();
     let mut fixture = Fixture::new(&[(80.0, 10), (20.0, 60)]);

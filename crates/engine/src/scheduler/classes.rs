@@ -1,44 +1,46 @@
-//! The schedulers of a session: one for all traffic, or others for some classes.
+//! The schedulers of a session: one for all traffic, or several for different classes.
 //!
-//! Classes of the same scheduler share one instance of it, a lane. Each lane sees only the streams of its classes, and
-//! all of the paths. When a path asks, the lanes are asked in the order of the service that they have had (start-time
-//! fair queueing: Goyal, Vin and Cheng, SIGCOMM 1996), and the first one that has something for the path is served. A
-//! lane's service is what it sent, divided by how many of its streams have something to send: streams get equal parts
-//! of the session whichever lane they are in, as they do within one. A lane that had nothing to send is owed nothing
-//! for that; one whose scheduler waits for a better path than the one that asks is, up to [`DEBT`].
+//! Classes with the same scheduler share one instance of it, a lane. Each lane sees only the
+//! streams of its classes, but all paths. When a path asks, the lanes are asked in the order of the
+//! service that they have had (start-time fair queueing: Goyal, Vin and Cheng, SIGCOMM 1996), and
+//! the first one with bytes for the path is served. A lane's service is the bytes that it sent,
+//! divided by the number of its ready streams. So streams get equal shares of the session whichever
+//! lane they are in, as they do within one. A lane that had nothing to send accumulates no claim. A
+//! lane whose scheduler waits for a better path than the asking one does, up to [`DEBT`].
 
 use super::budget::RepeatBudget;
 use super::view::{ClassSet, View};
 use super::{Pick, RepeatLimit, Scheduler, by_name};
 use crate::{Class, Config, ConfigError, Instant, PathId, Redundancy, StreamId};
 
-/// Every class has one of these.
+/// The lanes; every class belongs to one of them.
 #[derive(Debug)]
 pub(crate) struct Schedulers {
     lanes: Vec<Lane>,
-    /// Changes of the session so far that may bring another answer.
+    /// Number of changes of the session that may lead to another pick.
     changes: u64,
 }
 
 #[derive(Debug)]
 struct Lane {
-    /// By which the scheduler was chosen.
+    /// The name by which the scheduler was chosen.
     name: String,
     scheduler: Box<dyn Scheduler>,
     classes: ClassSet,
-    /// What the scheduler may repeat.
+    /// The scheduler's budget for duplicates.
     redundancy: RepeatBudget,
-    /// Bytes sent for each stream that was there to be served.
+    /// Bytes sent per ready stream.
     service: f64,
-    /// Whose turn it is, and how many bytes it has had of it.
+    /// The stream whose turn it is, and the bytes that it has sent in it.
     turn: (StreamId, u64),
 }
 
-/// A stream's turn lasts for so many bytes, or until it has no more. What is left of a path's budget may be a few bytes:
-/// were that a turn, too, they could be all that one of several streams ever gets.
+/// Length of a stream's turn in bytes; it also ends when the stream has nothing left. The rest of a
+/// path's budget may be a few bytes. If those were a full turn, one of several streams might never
+/// get more.
 const TURN: u64 = 8 * 1024;
 
-/// What a lane that waits for a better path can save up, in bytes for each of its streams.
+/// Largest claim of a lane that waits for a better path, in bytes per stream.
 const DEBT: f64 = 256.0 * 1024.0;
 
 impl Schedulers {
@@ -62,7 +64,8 @@ impl Schedulers {
         Ok(Self { lanes, changes: 0 })
     }
 
-    /// What `path` sends next; see the module for whose turn it is.
+    /// Picks the bytes that `path` sends next; the module documentation describes the order of the
+    /// lanes.
     pub(crate) fn pick(&mut self, path: PathId, budget: u64, view: &mut View<'_>) -> Pick {
         if let [lane] = &mut self.lanes[..] {
             return lane.pick(path, budget, view);
@@ -90,12 +93,12 @@ impl Schedulers {
         self.each(|scheduler| scheduler.paths_changed());
     }
 
-    /// Something has changed after which a path that was told to wait is asked again.
+    /// Records a change after which waiting paths are asked again.
     pub(crate) fn note_change(&mut self) {
         self.changes += 1;
     }
 
-    /// How often something has.
+    /// Number of recorded changes.
     pub(crate) fn changes(&self) -> u64 {
         self.changes
     }
@@ -105,11 +108,11 @@ impl Schedulers {
     }
 
     pub(crate) fn stream_gone(&mut self, stream: StreamId) {
-        // In every lane: a stream may have changed its class.
+        // In every lane, since a stream may have changed its class.
         self.each(|scheduler| scheduler.stream_gone(stream));
     }
 
-    /// How many paths there may be, and the scheduler that says so.
+    /// The lowest limit on the number of paths, and the scheduler that sets it.
     pub(crate) fn most_paths(&self) -> Option<(usize, &'static str)> {
         let limits = self.lanes.iter().filter_map(|lane| {
             let most = lane.scheduler.most_paths()?;
@@ -118,7 +121,7 @@ impl Schedulers {
         limits.min()
     }
 
-    /// Whether any of them wants to know what waits in the interfaces' queues.
+    /// Whether any of them needs the length of the interfaces' queues.
     pub(crate) fn read_local_queue(&self) -> bool {
         self.lanes
             .iter()
@@ -149,7 +152,7 @@ impl Lane {
         }
     }
 
-    /// What `path` sends next of this lane's streams, and the account of it.
+    /// Picks among this lane's streams and updates its account.
     fn pick(&mut self, path: PathId, budget: u64, view: &mut View<'_>) -> Pick {
         view.classes = self.classes;
         (view.repeat_balance, view.race_budget) = self.repeat_budgets(view.now);
@@ -181,7 +184,7 @@ impl Lane {
         pick
     }
 
-    /// What it may repeat, and race.
+    /// The budgets for duplicates and for races.
     fn repeat_budgets(&mut self, now: Instant) -> (i64, u64) {
         match self.scheduler.repeat_limit() {
             RepeatLimit::Share => (self.redundancy.other(now), self.redundancy.urgent(now)),

@@ -1,8 +1,9 @@
-//! What every scheduler must keep, whatever its rule is.
+//! Rules that every scheduler must follow.
 //!
-//! The paths here are model carriers (`model.rs`). Sessions with frames, losses of paths and hostile timing are in
-//! `session/tests`, which run for every scheduler as well. In `broken.rs` are schedulers that never send, starve a head, repeat
-//! without end, or decide by chance: the checks here reject them.
+//! The paths here are model carriers (`model.rs`). Sessions with frames, losses of paths and
+//! hostile timing are in `session/tests`, which run for every scheduler as well. `broken.rs` has
+//! schedulers that never send, starve a head, repeat without end, or decide at random: the checks
+//! here reject them.
 
 use std::time::Duration;
 
@@ -13,33 +14,33 @@ use super::model::{Model, PIECE, REPEATS, SOCKET, TICK};
 use super::*;
 use crate::{Class, Config, ConfigError, PathRefused, Role, Session};
 
-/// What happens to a scheduler.
+/// The conditions of a test case.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     /// Mbit/s and milliseconds.
     pub(super) links: Vec<(f64, u64)>,
-    /// Streams with a class, a length, and the moment when they are written.
+    /// Streams with a class, a length, and the time at which they are written.
     pub(super) writes: Vec<(Class, usize, u64)>,
-    /// Moments at which a path takes nothing for a while.
+    /// Times at which a path accepts no data for a while.
     pub(super) outages: Vec<(u64, usize, u64)>,
-    /// Moments at which paths die, join, or get a queue of somebody else's.
+    /// Times at which paths fail, join, or get a queue of other traffic.
     pub(super) changes: Vec<(u64, Change)>,
-    /// What each stream may have unacknowledged, if that is limited.
+    /// Most unacknowledged bytes of each stream, if limited.
     pub(super) window: Option<u64>,
 }
 
-/// What befalls the paths. Which one is counted among those that there are.
+/// A change of the paths. Paths are numbered among the existing ones.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Change {
-    /// It ends, unless it is the last one.
+    /// The path fails, unless it is the last one.
     Dies(usize),
-    /// One more, Mbit/s and milliseconds, unless the scheduler takes no more.
+    /// A path joins, with its Mbit/s and milliseconds, unless the scheduler supports no more.
     Joins((f64, u64)),
-    /// From now on so many bytes of others wait before its own.
+    /// From now on this many bytes of other traffic wait before the path's own.
     Queue(usize, u64),
 }
 
-/// What it does wrong.
+/// A broken rule.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
     #[error("{0}: {1} bytes unacknowledged, {2} unsent after {3:?}")]
@@ -53,13 +54,14 @@ pub(super) enum Fault {
 }
 
 impl Case {
-    /// The links, as many as the scheduler is made for.
+    /// The links, limited to the number that the scheduler supports.
     fn links(&self, scheduler: &dyn Scheduler) -> &[(f64, u64)] {
         let most = scheduler.most_paths().unwrap_or(usize::MAX);
         &self.links[..self.links.len().min(most)]
     }
 
-    /// Every link that there may ever be, at its worst: what others have waiting there is part of its round trip.
+    /// Every link that may exist in the case, at its worst: queued bytes of other traffic lengthen
+    /// its round trip.
     fn worst_links(&self, scheduler: &dyn Scheduler) -> Vec<(f64, u64)> {
         let joined = self.changes.iter().filter_map(|(_, change)| match change {
             Change::Joins(link) => Some(*link),
@@ -81,7 +83,8 @@ fn named(name: &str) -> Box<dyn Scheduler> {
     by_name(name).unwrap()
 }
 
-/// Everything is delivered, no later than if it all had to go over the slowest path, one byte after the other.
+/// Everything is delivered no later than if all of it had to go over the slowest path, one byte
+/// after the other.
 pub(super) fn deliver(scheduler: Box<dyn Scheduler>, case: &Case) -> Result<Model, Fault> {
     let name = scheduler.name();
     let links = case.links(scheduler.as_ref());
@@ -117,7 +120,7 @@ pub(super) fn deliver(scheduler: Box<dyn Scheduler>, case: &Case) -> Result<Mode
         }
         model.tick();
     }
-    // What a path had when it died may have arrived over another one by the time its turn comes.
+    // Bytes of a failed path may have arrived over another one before their turn comes.
     assert!(
         (bytes..=bytes + model.lost).contains(&model.sent),
         "{name}: every byte is sent once, and once more where it was lost"
@@ -140,11 +143,13 @@ fn befall(model: &mut Model, change: Change) {
     }
 }
 
-/// The head of a stream is what its reader waits for. It may have to wait for a turn of each other stream, for a path to be
-/// free, and for outages, but not for what lies behind it: a scheduler that sends a stream from its end is rejected.
+/// A stream's reader waits for its head. The head may have to wait for a turn of each other stream,
+/// for a free path and for outages, but not for the bytes behind it: a scheduler that sends a
+/// stream from its end is rejected.
 ///
-/// ECF and BLEST get no more time than the others. They leave slower paths idle, and meanwhile the fastest one carries the
-/// bytes in order: the wait that their papers ask for is one for that path, and it ends when that takes a piece.
+/// ECF and BLEST get no more time than the others. They leave slower paths idle while the fastest
+/// one carries the bytes in order: the wait that their papers demand is for that path, and it ends
+/// when the path takes a piece.
 pub(super) fn check_heads(model: &Model, case: &Case) -> Result<(), Fault> {
     let scheduler = model.scheduler.as_ref();
     let (name, links) = (scheduler.name(), &case.worst_links(scheduler)[..]);
@@ -160,7 +165,7 @@ pub(super) fn check_heads(model: &Model, case: &Case) -> Result<(), Fault> {
                 turn.min(write.1 as u64)
             }
         });
-        // Whoever was chosen may die, and the choice begins anew.
+        // The chosen path may fail, and the choice then begins anew.
         let most = over(turns.sum(), links)
             + (1 + case.changes.len() as u32) * until_free(links)
             + outages;
@@ -171,7 +176,8 @@ pub(super) fn check_heads(model: &Model, case: &Case) -> Result<(), Fault> {
     Ok(())
 }
 
-/// No more is sent again than the scheduler's limit says, and nothing over a path that has had it.
+/// No more is sent again than the scheduler's limit permits, and nothing over a path that has
+/// already carried it.
 pub(super) fn check_repeats(model: &Model, case: &Case) -> Result<(), Fault> {
     let scheduler = model.scheduler.as_ref();
     let others = case.worst_links(scheduler).len() as u64 - 1;
@@ -194,8 +200,9 @@ pub(super) fn check_same(first: &Model, again: &Model) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What another stream may send before the head of one, in bytes: a piece. FBDT shares the paths by weight, so that there it
-/// is a piece for each time that the other one weighs as much, and one more since either may have been ahead.
+/// Bytes that another stream may send before the head of one: one piece. FBDT shares the paths by
+/// weight. There the bound is a piece for each multiple of its weight that the other stream has,
+/// and one more, since either stream may have been ahead.
 fn turn(name: &str, own: Class, other: Class) -> u64 {
     let weight = |class| match class {
         Class::Conversational => 64,
@@ -209,19 +216,21 @@ fn turn(name: &str, own: Class, other: Class) -> u64 {
     }
 }
 
-/// A bound on how long a scheduler waits for the path that it has chosen: what that one holds must leave, which is a piece
-/// more than its socket takes, and where its window is full be acknowledged. Another path may have been chosen before.
+/// Upper bound for the time that a scheduler waits for its chosen path. The data on that path must
+/// leave, which is one piece more than its socket holds. If its window is full, it must also be
+/// acknowledged. Another path may have been chosen before.
 fn until_free(links: &[(f64, u64)]) -> Duration {
     over(SOCKET + PIECE, links) + 2 * longest(links) + 10 * TICK
 }
 
-/// A bound on how long anything can take that waits for every other path once: a full round of the largest quotas over
-/// the slowest of them, its socket, and some round trips.
+/// Upper bound for the time until every other path has had its turn: a full round of the largest
+/// quotas over the slowest of them, its socket, and some round trips.
 fn patience(links: &[(f64, u64)]) -> Duration {
     over(160_000 + SOCKET, links) + 4 * longest(links) + Duration::from_millis(200)
 }
 
-/// How long so many bytes take over the slowest path. A tick lets a path's socket run empty, so none is faster than that.
+/// Time for `bytes` over the slowest path. A tick lets a path's socket run empty, so no path is
+/// faster than that.
 fn over(bytes: u64, links: &[(f64, u64)]) -> Duration {
     let rates = links.iter().map(|link| link.0 * 1e6 / 8.0);
     let slowest = rates.fold(SOCKET as f64 / TICK.as_secs_f64(), f64::min);
@@ -310,7 +319,7 @@ fn no_scheduler_exceeds_credit_or_leaves_it_unused() {
         stream.send.limit = 100_000;
         model.fixture.credit = 300_000;
         (0..500).for_each(|_| model.tick());
-        // A stream whose reader has not been heard of leaves a ninth of the credit to others.
+        // A stream whose reader has granted no credit leaves a ninth of the credit to others.
         let left = model.fixture.credit;
         assert!(left < 200_000 / 8, "{name} leaves credit unused: {left}");
         assert!(
@@ -384,8 +393,9 @@ fn a_scheduler_of_a_class_must_exist() {
 
 #[test]
 fn streams_that_could_fall_into_step_with_the_paths_are_not_starved() {
-    // Where streams and paths take turns in a regular ratio each path could always have the same streams, and some of them
-    // from their end. FBDT did so: the head of a stream waited for up to 3.7 s.
+    // If streams and paths took turns in a regular ratio, each path could always have the same
+    // streams, and send some of them from their end. With FBDT the head of a stream then waited for
+    // up to 3.7 s.
     let (bulk, large, small) = (Class::Background, Class::Streaming, Class::Interactive);
     let equal = vec![(40.0, 20), (40.0, 60)];
     let double = vec![(80.0, 20), (40.0, 60)];

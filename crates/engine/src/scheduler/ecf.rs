@@ -1,24 +1,24 @@
-//! ECF, earliest completion first: a slower path is left idle if all that waits is delivered sooner by waiting for the
-//! fastest one.
+//! ECF, earliest completion first: a slower path is left idle if waiting for the fastest one
+//! delivers all waiting bytes sooner.
 //!
-//! Source: Lim, Nahum, Towsley and Gibbens, "ECF: An MPTCP path scheduler to manage heterogeneous paths", CoNEXT 2017,
-//! algorithm 1, in the form of `net/mptcp/mptcp_ecf.c` of Linux MPTCP 0.95. The products are real numbers here; in the
-//! original they overflow 32 bits.
+//! Source: Lim, Nahum, Towsley and Gibbens, "ECF: An MPTCP path scheduler to manage heterogeneous
+//! paths", CoNEXT 2017, algorithm 1, as implemented in `net/mptcp/mptcp_ecf.c` of Linux MPTCP 0.95.
+//! The products are real numbers here; in the original they overflow 32 bits.
 
 use crate::PathId;
 use crate::path::Path;
 use crate::scheduler::subflow::{LeastRtt, fastest};
 use crate::scheduler::{Pick, Scheduler, View};
 
-/// See the module.
+/// ECF.
 #[derive(Debug, Default)]
 pub struct Ecf {
     subflows: LeastRtt,
-    /// It has waited for the fastest path, and needs a better reason to stop than it had to begin.
+    /// It has waited for the fastest path; the condition for waiting now includes the hysteresis.
     waiting: bool,
 }
 
-/// The hysteresis: by how much of itself the slower path's side grows while waiting.
+/// The hysteresis: relative increase of the slower path's side while waiting.
 const BETA: f64 = 0.25;
 
 impl Scheduler for Ecf {
@@ -48,7 +48,7 @@ impl Ecf {
     fn is_better_to_wait(&mut self, slow: &Path, fast: &Path, view: &View<'_>) -> bool {
         let unsent: u64 = view.ready_streams().map(|s| s.unsent().total()).sum();
         let window = |path: &Path| self.subflows.window(path, view.now);
-        // Rounds that a path needs for all that waits, and it needs one at least.
+        // Rounds that a path needs for all waiting bytes, at least one.
         let rounds = |path: &Path| (unsent as f64 / window(path) as f64).max(1.0);
         let (rtt_f, rtt_s) = (fast.srtt().as_secs_f64(), slow.srtt().as_secs_f64());
         let delta = fast.sample().rttvar.max(slow.sample().rttvar).as_secs_f64();
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_slow_path_that_is_not_much_slower_is_used_at_once() {
-        // 1 * 19 ms < 2 * 10 ms: it is done before the fast path has had two round trips.
+        // 1 * 19 ms < 2 * 10 ms: it completes before the fast path has had two round trips.
         for (ms, waits) in [(19, false), (20, true)] {
             let (mut fixture, mut ecf) = (busy(1), Ecf::default());
             fixture.change(0, |sample| sample.srtt = Duration::from_micros(9_999));
@@ -129,7 +129,8 @@ mod tests {
 
     #[test]
     fn a_window_that_was_halved_counts_as_that() {
-        // Of 100 kB the penalty leaves 50: 299 kB take seven rounds of 10 ms there, and no fewer than 60 ms.
+        // Of 100 kB the penalty leaves 50 kB: 299 kB take seven rounds of 10 ms there, and at least
+        // 60 ms.
         let (mut fixture, mut ecf) = (busy(299_000), Ecf::default());
         assert_eq!(fixture.send(&mut ecf, 1, 10_000), None);
         ecf.subflows.halve(&fixture.paths[&PathId(0)], fixture.now);

@@ -1,4 +1,4 @@
-//! What a scheduler sees, made up for its tests.
+//! A made-up view for the schedulers' tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -12,14 +12,15 @@ use crate::share::Share;
 use crate::stream::Stream;
 use crate::{Class, Instant, PathId, StreamId};
 
-/// Large from the first byte on, so that what is written is one window where nothing else is meant.
+/// Large from the first byte on, so that all written bytes form one window unless a test changes
+/// it.
 const WINDOW: WindowRule = WindowRule {
     products: 2.0,
     least: 480_000,
     most: 64 << 20,
 };
 
-/// Paths and streams of a session that does not exist.
+/// Paths and streams without a session.
 pub(crate) struct Fixture {
     pub(crate) now: Instant,
     pub(crate) paths: BTreeMap<PathId, Path>,
@@ -60,7 +61,7 @@ impl Fixture {
         fixture
     }
 
-    /// One more path, (Mbit/s, round-trip milliseconds).
+    /// Adds a path, (Mbit/s, round-trip milliseconds).
     pub(crate) fn add_path(&mut self, id: u32, (mbit, rtt): (f64, u64)) {
         let id = PathId(id);
         let mut path = Path::new(id, self.now - Duration::from_secs(10));
@@ -81,7 +82,7 @@ impl Fixture {
         self.paths.insert(id, path);
     }
 
-    /// A path ends: what is under way on it is unsent again. Returns what became so.
+    /// A path ends: its bytes in flight become unsent again. Returns them.
     pub(crate) fn end_path(&mut self, id: PathId) -> Vec<(StreamId, Range<u64>)> {
         let flights = self.paths.remove(&id).map(|path| path.flights);
         let mut lost = Vec::new();
@@ -111,7 +112,7 @@ impl Fixture {
         self.fresh.push(id);
     }
 
-    /// Every path has stalled just now, and delivers again.
+    /// Every path has just stalled and delivers again.
     pub(crate) fn doubt_all(&mut self) {
         let now = self.now;
         self.paths
@@ -119,12 +120,12 @@ impl Fixture {
             .for_each(|path| path.note_stall(now));
     }
 
-    /// What a scheduler would see.
+    /// The view of a scheduler.
     pub(crate) fn view<T>(&self, look: impl FnOnce(&View<'_>) -> T) -> T {
         self.with_view(|view| look(view))
     }
 
-    /// What `scheduler` would answer; nothing comes of it.
+    /// Returns the pick of `scheduler` without applying it.
     pub(crate) fn ask(&self, scheduler: &mut dyn Scheduler, path: u32, budget: u64) -> Pick {
         self.view(|view| scheduler.pick(PathId(path), budget, view))
     }
@@ -156,7 +157,7 @@ impl Fixture {
         })
     }
 
-    /// Asks `scheduler` for `path`, and does what it says as far as bytes are concerned.
+    /// Asks `scheduler` for `path`, and applies the pick to the bytes.
     pub(crate) fn pick(
         &mut self,
         scheduler: &mut dyn Scheduler,
@@ -168,7 +169,7 @@ impl Fixture {
         pick
     }
 
-    /// Asks `scheduler` for `path`, as a session does: it is told of what has been written.
+    /// Asks `scheduler` for `path` as a session does: it is notified of the streams written to.
     pub(crate) fn decide(
         &mut self,
         scheduler: &mut dyn Scheduler,
@@ -180,7 +181,7 @@ impl Fixture {
         self.view(|view| scheduler.pick(path, budget, view))
     }
 
-    /// The same with the schedulers of all classes.
+    /// Like `pick`, with the schedulers of all classes.
     pub(crate) fn pick_of(&mut self, lanes: &mut Schedulers, path: PathId, budget: u64) -> Pick {
         let pick = self.with_view(|view| lanes.pick(path, budget, view));
         if let Pick::Repeat { range, .. } | Pick::Race { range, .. } = &pick {
@@ -191,7 +192,7 @@ impl Fixture {
         pick
     }
 
-    /// Does what `pick` says as far as bytes are concerned.
+    /// Applies `pick` to the bytes.
     pub(crate) fn apply(&mut self, path: PathId, pick: &Pick) {
         match pick.clone() {
             Pick::Send { stream: id, range } => {
@@ -218,7 +219,7 @@ impl Fixture {
                     stream.send.unsent.remove(range.clone());
                 }
                 self.fly(path, id, range.clone(), Duration::ZERO);
-                // As in a session: what is sent twice is marked at both places.
+                // As in a session, bytes that are sent twice are marked on both paths.
                 for (&other, path_of) in &mut self.paths {
                     match other == path {
                         true => path_of.flights.back_mut().expect("just sent").repeated = true,
@@ -230,7 +231,7 @@ impl Fixture {
         }
     }
 
-    /// Has a path carry unsent bytes, whatever a scheduler would say.
+    /// Lets a path carry unsent bytes, regardless of a scheduler.
     pub(crate) fn take(&mut self, path: u32, stream: StreamId, range: Range<u64>) {
         self.apply(PathId(path), &Pick::Send { stream, range });
     }
@@ -244,8 +245,8 @@ impl Fixture {
         }
     }
 
-    /// Each path's part of what is sent when all of them ask in turns, `rounds` times with the same budget, except those
-    /// whose carrier is full.
+    /// Each path's share of the bytes sent when all of them ask in turns, `rounds` times with the
+    /// same budget, except those whose carrier is full.
     pub(crate) fn shares(
         &mut self,
         scheduler: &mut dyn Scheduler,
@@ -267,7 +268,7 @@ impl Fixture {
         sent.iter().map(|sent| sent / all).collect()
     }
 
-    /// What a Send of `scheduler` for `path` covers; nothing for an idle path.
+    /// Range of the Send that `scheduler` picks for `path`; none for an idle path.
     pub(crate) fn send(
         &mut self,
         scheduler: &mut dyn Scheduler,
@@ -280,7 +281,7 @@ impl Fixture {
         }
     }
 
-    /// Bytes under way on a path, expected after `time`.
+    /// Adds bytes in flight on a path, expected after `time`.
     pub(crate) fn fly(
         &mut self,
         path: PathId,
@@ -305,7 +306,7 @@ impl Fixture {
         path.flights.push_back(flight);
     }
 
-    /// Bytes that wait before a path's next one.
+    /// Sets the bytes that wait before a path's next one.
     pub(crate) fn queue_on(&mut self, path: u32, unsent: u64) {
         self.change(path, |sample| sample.unsent = unsent);
     }
@@ -319,10 +320,10 @@ impl Fixture {
     }
 }
 
-/// A row of a decision table: which path asks, what has changed before it does, and what it gets.
+/// A row of a decision table: the asking path, the change before it asks, and its bytes.
 pub(crate) type Decision<'a> = (u32, &'a str, Option<Range<u64>>);
 
-/// Has paths ask row by row, after `change` has had its chance to do what the row says.
+/// Lets paths ask row by row, after `change` has applied the row's change.
 pub(crate) fn decisions(
     scheduler: &mut dyn Scheduler,
     fixture: &mut Fixture,

@@ -1,12 +1,15 @@
-//! Linux' own: the path that will have sent first what it already holds.
+//! The scheduler of Linux: chooses the path that will first have sent the bytes that it already
+//! holds.
 //!
-//! Source: `mptcp_subflow_get_send` in `net/mptcp/protocol.c` of Linux 6.12, the scheduler `default` of today's kernels.
-//! A path lingers for what is queued on it over its average pacing rate; the one that lingers least gets the next
-//! burst, and nobody gets anything while its send buffer is full.
+//! Source: `mptcp_subflow_get_send` in `net/mptcp/protocol.c` of Linux 6.12, the scheduler
+//! `default` of current kernels. A path lingers for its queued bytes divided by its average pacing
+//! rate. The path with the shortest linger time gets the next burst, and no path gets data while
+//! its send buffer is full.
 //!
-//! The kernel lets a send buffer grow to twice the congestion window (`tcp_sndbuf_expand` in `net/ipv4/tcp_input.c`).
-//! Carriers keep far less in their sockets; one that takes nothing at the moment counts as filled up to there, or a slower
-//! path would get its turn only while the faster one is nearly idle.
+//! The kernel lets a send buffer grow to twice the congestion window (`tcp_sndbuf_expand` in
+//! `net/ipv4/tcp_input.c`). Carriers keep far less in their sockets. A carrier that accepts no data
+//! now therefore counts as filled to that limit; otherwise a slower path would get its turn only
+//! when the faster one is nearly idle.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +17,12 @@ use crate::PathId;
 use crate::path::Path;
 use crate::scheduler::{Pick, Scheduler, View, lowest_unsent};
 
-/// See the module.
+/// The scheduler of Linux.
 #[derive(Debug, Default)]
 pub struct Linux {
     /// Average pacing rate of each path, in bytes per second.
     pacing: BTreeMap<PathId, f64>,
-    /// The path that was chosen last, and how much of its burst is left.
+    /// The path that was chosen last, and the rest of its burst in bytes.
     burst: Option<(PathId, u64)>,
 }
 
@@ -69,7 +72,8 @@ impl Scheduler for Linux {
 }
 
 impl Linux {
-    /// Whether `path` is in the middle of its burst. Another one's burst ends when that one takes nothing any more.
+    /// Whether `path` is within its burst. Another path's burst ends when its carrier accepts no
+    /// more data.
     fn continues(&mut self, path: PathId, view: &View<'_>) -> bool {
         let Some((id, left)) = self.burst else {
             return false;
@@ -83,7 +87,7 @@ impl Linux {
     }
 
     fn least_linger<'a>(&self, asking: PathId, view: &View<'a>) -> Option<&'a Path> {
-        // The burst of another path goes on: it is still the one.
+        // The burst of another path continues, so that path is still chosen.
         if let Some((id, _)) = self.burst {
             return view.path(id);
         }
@@ -101,7 +105,7 @@ impl Linux {
     }
 }
 
-/// What the kernel spaces packets by; the rate of a path that is not paced.
+/// The kernel's pacing rate; the delivery rate of a path that is not paced.
 fn pacing(path: &Path) -> f64 {
     match path.sample().pacing_rate {
         0 => path.rate(),
@@ -109,8 +113,8 @@ fn pacing(path: &Path) -> f64 {
     }
 }
 
-/// Bytes in the socket, under way or not; see the module for those of a path that takes nothing. The one that asks has also what
-/// it was handed since its sample was taken.
+/// Bytes in the socket, in flight or not; the module documentation covers paths that accept no
+/// data. The asking path also holds the bytes handed to it since its sample was taken.
 fn queued(path: &Path, asking: PathId, view: &View<'_>) -> u64 {
     let sample = path.sample();
     let queued = sample.in_flight + sample.unsent + view.handed_to(path, asking);
@@ -219,7 +223,7 @@ mod tests {
         fixture.write(0, 1_000_000);
         fixture.change(0, |sample| sample.pacing_rate = 10_000_000);
         assert_eq!(fixture.send(&mut linux, 0, 100_000), Some(0..BURST));
-        // Three quarters of what counts are queued, and not three of seven parts.
+        // Three quarters of the counted bytes are queued, not three of seven parts.
         fixture.streams.get_mut(&0).unwrap().send.limit = BURST + 30_000;
         fixture.change(0, |sample| {
             (sample.pacing_rate, sample.in_flight) = (20_000_000, 90_000);

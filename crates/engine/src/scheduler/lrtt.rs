@@ -1,10 +1,11 @@
-//! L-RTT: the queue of the link with the shortest last hop is filled first.
+//! L-RTT: fills the queue of the link with the shortest last hop first.
 //!
-//! Source: the LWIP paper in docs/algorithms.md, section III-A. Its node steers packets into the queues of LTE and Wi-Fi
-//! by the delay of the last hop alone, not of the whole path. An end host cannot measure that hop by itself; taken for
-//! it is the part of the round trip that is the link's own: the time of a segment on it, and what has come on top of the
-//! least round trip, which is the wait at the bottleneck. Propagation drops out, and that is what sets this apart from
-//! `minrtt.rs`. A queue is full when the carrier takes no more or the window has no room.
+//! Source: the LWIP paper in docs/algorithms.md, section III-A. Its node steers packets into the
+//! queues of LTE and Wi-Fi by the delay of the last hop alone, not of the whole path. An end host
+//! cannot measure that hop separately. Its delay is approximated by the link's own part of the
+//! round trip: the time of a segment on the link, plus the excess over the lowest round trip, which
+//! is the wait at the bottleneck. Unlike in `minrtt.rs`, propagation drops out. A queue is full
+//! when the carrier accepts no more or the window has no space.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::path::Path;
 use crate::scheduler::subflow::candidates;
 use crate::scheduler::{Pick, Scheduler, View, lowest_unsent};
 
-/// See the module.
+/// L-RTT.
 #[derive(Debug, Default)]
 pub struct LRtt;
 
@@ -37,7 +38,7 @@ impl Scheduler for LRtt {
 fn last_hop(path: &Path) -> Duration {
     // LWIP paper, III-A: the delay of the last hop; read as mss / rate + (srtt - min_rtt)
     let segment = Duration::from_secs_f64((path.mss() as f64 / path.rate()).min(3600.0));
-    // Without a least round trip nobody knows which part is propagation.
+    // Without a lowest round trip the propagation part is unknown.
     let waiting = path.srtt().saturating_sub(path.sample().min_rtt);
     segment + waiting
 }
@@ -48,7 +49,8 @@ mod tests {
     use crate::scheduler::fixture::Fixture;
     use crate::scheduler::minrtt::MinRtt;
 
-    /// 80 Mbit/s over a short way with a long queue, and over a long way without one.
+    /// Two paths of 80 Mbit/s: one with little propagation delay and a long queue, one with a high
+    /// propagation delay and no queue.
     fn fixture() -> Fixture {
         let mut fixture = Fixture::new(&[(80.0, 20), (80.0, 50)]);
         fixture.write(0, 60_000);

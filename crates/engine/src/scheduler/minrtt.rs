@@ -1,16 +1,17 @@
-//! Least round-trip time first: bytes in order, over the fastest path that has room.
+//! Lowest round-trip time first: bytes in order, over the fastest path with space.
 //!
-//! The default scheduler of the out-of-tree Linux MPTCP up to 0.95 (`net/mptcp/mptcp_sched.c`). Among the available
-//! paths the one of least srtt gets the next segment; a path stays idle while a faster one is available. When the
-//! stream's window is full because a slower path holds its first byte, a path with room sends that again, and the slower
-//! one is penalised: `subflow.rs` has the conditions, and says why its halved window is a limit of the engine's own.
-//! What is sent again stays within the budget that all schedulers have.
+//! The default scheduler of the out-of-tree Linux MPTCP up to 0.95 (`net/mptcp/mptcp_sched.c`).
+//! Among the available paths the one with the lowest srtt gets the next segment; a path stays idle
+//! while a faster one is available. When the stream's window is full because a slower path holds
+//! its first byte, a path with space sends that byte again and the slower path is penalized.
+//! `subflow.rs` has the conditions, and explains why its halved window is a limit inside the
+//! engine. The repeated bytes stay within the budget that all schedulers have.
 
 use crate::PathId;
 use crate::scheduler::subflow::LeastRtt;
 use crate::scheduler::{Pick, Scheduler, View};
 
-/// See the module.
+/// Lowest round-trip time first.
 #[derive(Debug, Default)]
 pub struct MinRtt {
     subflows: LeastRtt,

@@ -1,15 +1,16 @@
-//! Schedulers: a path that can send asks, the scheduler answers with bytes or with "not now".
+//! Schedulers: a path that can send asks, and the scheduler answers with bytes or with "not now".
 //!
-//! The rules of the literature are written as a push: they take the next segment and choose a path for it. Here a path
-//! whose carrier has room pulls. The translation is the same for all of them: *to which path would the rule give this
-//! segment now?* If it is the one that asks, it sends; otherwise it stays idle, and that other path will ask. A path
-//! whose carrier takes nothing at the moment ([`PathSample::full`](crate::PathSample::full)) cannot ask; rules that
-//! pass over paths without room pass over it. A path that was told to wait is asked again after every change, and by a
-//! timer while data waits.
+//! The rules of the literature are written as a push: they take the next segment and choose a path
+//! for it. Here a path whose carrier has space pulls. All rules are translated in the same way: *to
+//! which path would the rule give this segment now?* If it is the asking path, that path sends.
+//! Otherwise it stays idle, and the other path will ask. A path whose carrier accepts no data now
+//! ([`PathSample::full`](crate::PathSample::full)) cannot ask; rules that skip paths without space
+//! skip it. An idle path is asked again after every change, and by a timer while data waits.
 //!
-//! To add one: a file in this folder with a type that implements [`Scheduler`], and a line in [`NAMES`] and in
-//! `by_name`. The tests in `conformance.rs` run for every name; `broken.rs` shows that their checks can fail. To try one
-//! without touching this crate, give it to the sessions by [`Config::own_schedulers`](crate::Config::own_schedulers).
+//! To add one: a file in this folder with a type that implements [`Scheduler`], and a line in
+//! [`NAMES`] and in `by_name`. The tests in `conformance.rs` run for every name; `broken.rs` shows
+//! that their checks can fail. To try one without changing this crate, pass it to the sessions
+//! through [`Config::own_schedulers`](crate::Config::own_schedulers).
 
 pub mod blest;
 #[cfg(test)]
@@ -50,7 +51,7 @@ pub(crate) use view::{ClassSet, may_work};
 
 use crate::{PathId, StreamId};
 
-/// The scheduler of a session that asks for none.
+/// The default scheduler of a session.
 pub const DEFAULT: &str = "fbdt";
 
 /// All schedulers by name.
@@ -71,78 +72,80 @@ pub const NAMES: &[&str] = &[
 
 /// Decides which bytes a path carries next.
 pub trait Scheduler: Debug + Send {
-    /// The name under which it is chosen.
+    /// The name by which it is chosen.
     fn name(&self) -> &'static str;
 
-    /// `path` is able to send about `budget` bytes: which ones?
+    /// Picks the bytes that `path`, which can send approximately `budget` bytes, carries next.
     fn pick(&mut self, path: PathId, budget: u64, view: &View<'_>) -> Pick;
 
-    /// The paths have changed: one joined, left, stalled or recovered.
+    /// The paths have changed: one joined, ended, stalled or recovered.
     fn paths_changed(&mut self) {}
 
-    /// The stream has something to send, more credit to send it, or another class or hints. Not told of: credit of the
-    /// session, and classes that are learnt.
+    /// The stream has new data to send, more credit, or another class or hints. Not called for
+    /// credit of the session or for classes that are learned.
     fn stream_ready(&mut self, _stream: StreamId) {}
 
-    /// The stream is gone and its number will not come back.
+    /// The stream has ended; its number will not be reused.
     fn stream_gone(&mut self, _stream: StreamId) {}
 
-    /// How many paths it is made for; a session takes no more. Nothing: any number.
+    /// Number of paths that it supports; a session accepts no more. None for any number.
     fn most_paths(&self) -> Option<usize> {
         None
     }
 
-    /// What bounds the bytes that it has sent again.
+    /// The limit on the bytes that it sends again.
     fn repeat_limit(&self) -> RepeatLimit {
         RepeatLimit::Share
     }
 
-    /// Whether it looks at [`PathSample::local_queue`](crate::PathSample::local_queue), which costs system calls.
+    /// Whether it reads [`PathSample::local_queue`](crate::PathSample::local_queue), which costs
+    /// system calls.
     fn reads_local_queue(&self) -> bool {
         false
     }
 }
 
-/// What bounds the bytes that a scheduler has sent again.
+/// A limit on the bytes that a scheduler sends again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepeatLimit {
-    /// The part that [`Redundancy`](crate::Redundancy) allows: [`View::repeat_budget`] and
-    /// [`View::race_budget`] say what is left of that.
+    /// The share that [`Redundancy`](crate::Redundancy) permits: [`View::repeat_budget`] and
+    /// [`View::race_budget`] return the rest of it.
     Share,
-    /// Sending everything on every path is what it is for: no path carries a byte twice.
+    /// The scheduler sends everything on every path by design: no path carries a byte twice.
     OncePerPath,
 }
 
-/// A scheduler's answer.
+/// The decision of a scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pick {
     /// Send these bytes, which are unsent and within credit.
     Send {
-        /// Of this stream.
+        /// The stream.
         stream: StreamId,
-        /// Not empty.
+        /// The range in the stream; not empty.
         range: Range<u64>,
     },
-    /// Send once more these bytes, which another path carries and the peer has not acknowledged.
+    /// Send these bytes again, which another path carries and the peer has not acknowledged.
     Repeat {
-        /// Of this stream.
+        /// The stream.
         stream: StreamId,
-        /// Not empty.
+        /// The range in the stream; not empty.
         range: Range<u64>,
     },
-    /// The same for bytes for which somebody waits: because the class or a hint of their stream asks for it, or because
-    /// nothing is left to send behind them.
+    /// Send these urgent bytes again: the class or a hint of their stream requires it, or nothing
+    /// is left to send behind them.
     Race {
-        /// Of this stream.
+        /// The stream.
         stream: StreamId,
-        /// Not empty.
+        /// The range in the stream; not empty.
         range: Range<u64>,
     },
     /// Leave this path idle for now; it is asked again after the next change.
     Idle,
 }
 
-/// How many paths the scheduler of that name is made for; nothing if any number, or if there is none of that name.
+/// Number of paths that the scheduler with this name supports; none for any number, or for an
+/// unknown name.
 pub fn most_paths(name: &str) -> Option<usize> {
     by_name(name)?.most_paths()
 }
@@ -165,8 +168,8 @@ pub(crate) fn by_name(name: &str) -> Option<Box<dyn Scheduler>> {
     })
 }
 
-/// The lowest unsent bytes of the first stream that has any within credit: what schedulers that differ only in
-/// the choice of the path send.
+/// The lowest unsent bytes of the first stream that has any within credit. Schedulers that differ
+/// only in the choice of the path send these.
 pub fn lowest_unsent(view: &View<'_>, budget: u64) -> Pick {
     for stream in view.ready_streams() {
         let end = view.sendable_end(stream);

@@ -1,6 +1,8 @@
-//! Model carriers for the schedulers' tests: a rate, a delay, a socket that takes a little more than is under way.
+//! Model carriers for the schedulers' tests: a rate, a delay, and a socket that holds slightly more
+//! than the data in flight.
 //!
-//! They deliver what a scheduler has them send, and note what it does; `conformance.rs` says whether it may.
+//! They deliver the bytes that a scheduler picks and record its picks; `conformance.rs` checks
+//! them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,13 +13,13 @@ use super::*;
 use crate::pages::Spare;
 use crate::{Instant, RangeSet};
 
-/// What a model carrier takes at once.
+/// Bytes that a model carrier accepts per call.
 pub(super) const PIECE: u64 = 16 * 1024;
 
-/// What waits in its socket at most when it takes one more.
+/// Most bytes that wait in its socket when it accepts another piece.
 pub(super) const SOCKET: u64 = 32 * 1024;
 
-/// What schedulers with a share may send twice.
+/// Bytes that schedulers with a share may send twice.
 pub(super) const REPEATS: u64 = 128 * 1024;
 
 pub(super) const TICK: Duration = Duration::from_millis(1);
@@ -29,40 +31,41 @@ pub(super) struct Model {
     carriers: BTreeMap<PathId, Carrier>,
     /// Number of the next path to join.
     next_path: u32,
-    /// How far beyond what is acknowledged each stream may be sent; nothing: as far as its credit goes.
+    /// Most bytes of each stream beyond the acknowledged offset; none for no limit but its credit.
     pub(super) window: Option<u64>,
-    /// Bytes that paths had when they died.
+    /// Bytes on paths when they failed.
     pub(super) lost: u64,
-    /// Bytes sent as new ones, and again.
+    /// Bytes sent for the first time, and again.
     pub(super) sent: u64,
     pub(super) repeated: u64,
-    /// Of the latter those that the same path had carried already.
+    /// The part of `repeated` that the same path had already carried.
     pub(super) in_vain: u64,
-    /// Every answer but Idle, and who got it.
+    /// Every pick but Idle, with its path.
     pub(super) picks: Vec<(PathId, Pick)>,
-    /// Where the head of each stream is that is on no path, and since when it has been the head.
+    /// Offset of each stream's head that is on no path, and the time since when it has been the
+    /// head.
     heads: BTreeMap<StreamId, (u64, Instant)>,
-    /// The longest time that a head of each stream has waited so.
+    /// Longest such wait of each stream's heads.
     pub(super) waits: BTreeMap<StreamId, Duration>,
 }
 
 struct Carrier {
     rate: f64,
     rtt: Duration,
-    /// When all that was handed over has left.
+    /// Time at which all data handed over has left.
     busy_until: Instant,
-    /// Whose acknowledgement is under way, and when it arrives.
+    /// Bytes whose acknowledgment is in flight, with its arrival time.
     flying: Vec<(Instant, StreamId, Range<u64>)>,
-    /// Until when it takes nothing.
+    /// Time until which it accepts no data.
     blocked_until: Instant,
-    /// Bytes of others that wait before its own ones below TCP.
+    /// Bytes of other traffic that wait before its own below TCP.
     backlog: u64,
-    /// What it has carried of each stream.
+    /// The bytes of each stream that it has carried.
     carried: BTreeMap<StreamId, RangeSet>,
 }
 
 impl Carrier {
-    /// With the wait behind others' bytes.
+    /// Round trip including the wait behind other traffic.
     fn round_trip(&self) -> Duration {
         self.rtt + Duration::from_secs_f64(self.backlog as f64 / self.rate)
     }
@@ -111,17 +114,17 @@ impl Model {
         self.scheduler.paths_changed();
     }
 
-    /// The paths that there are.
+    /// The existing paths.
     pub(super) fn paths(&self) -> Vec<PathId> {
         self.carriers.keys().copied().collect()
     }
 
-    /// A path ends: what was on it has to go over the others.
+    /// A path fails: its bytes have to go over the others.
     pub(super) fn die(&mut self, path: PathId) {
         self.carriers.remove(&path);
         for (stream, range) in self.fixture.end_path(path) {
             self.lost += range.end - range.start;
-            // Whoever has a copy of it may be given it as new.
+            // A path that holds a copy may be given the bytes as new.
             for carrier in self.carriers.values_mut() {
                 carrier
                     .carried
@@ -133,21 +136,21 @@ impl Model {
         self.scheduler.paths_changed();
     }
 
-    /// From now on so many bytes of somebody else wait on a path, below TCP, before its own ones.
+    /// From now on `bytes` of other traffic wait on a path, below TCP, before its own.
     pub(super) fn pile_up(&mut self, path: PathId, bytes: u64) {
         if let Some(carrier) = self.carriers.get_mut(&path) {
             carrier.backlog = bytes;
         }
     }
 
-    /// A path takes nothing for a while.
+    /// A path accepts no data for `time`.
     pub(super) fn block(&mut self, path: PathId, time: Duration) {
         if let Some(carrier) = self.carriers.get_mut(&path) {
             carrier.blocked_until = self.fixture.now + time;
         }
     }
 
-    /// One moment: what is due arrives, and all carriers with room ask until none gets anything.
+    /// One step: due data arrives, and all carriers with space ask until none gets anything.
     pub(super) fn tick(&mut self) {
         self.fixture.now += TICK;
         self.acknowledge();
@@ -196,8 +199,8 @@ impl Model {
         let flying: u64 = carrier.flying.iter().map(|(_, _, r)| r.end - r.start).sum();
         let blocked = carrier.blocked_until > now;
         let (rtt, backlog) = (carrier.round_trip(), carrier.backlog);
-        // A tick may pass before bytes leave, and one before they are seen to have arrived: without a window for these a
-        // fast link of no delay would not carry what its rate says.
+        // One tick may pass before bytes leave, and one before their arrival is seen. Without a
+        // window for these a fast link without delay would not reach its rate.
         let cwnd = (2.0 * carrier.rate * (rtt + 2 * TICK).as_secs_f64()) as u64 + 14_600;
         self.fixture.change(id.0, |sample| {
             sample.cwnd = cwnd;
@@ -211,7 +214,7 @@ impl Model {
         });
     }
 
-    /// Whether it was given something.
+    /// Asks the scheduler for a path; returns whether it picked bytes.
     fn ask(&mut self, id: PathId) -> bool {
         if self.fixture.paths[&id].sample().full {
             return false;
@@ -234,14 +237,14 @@ impl Model {
             self.sent += len;
         } else {
             self.repeated += len;
-            // What is beyond the budget is counted as well: that is for the check to find.
+            // Bytes beyond the budget are counted as well, so that the check finds them.
             self.fixture.repeat_budget = self.fixture.repeat_budget.max(len);
         }
         self.fixture.apply(id, &pick);
         self.picks.push((id, pick));
         let time = Duration::from_secs_f64(len as f64 / carrier.rate);
         carrier.busy_until = carrier.busy_until.max(self.fixture.now) + time;
-        // In order, also where the queue before them has become shorter.
+        // In order, even if the queue before them has become shorter.
         let last = carrier.flying.last().map_or(Instant::ZERO, |(at, ..)| *at);
         let arrives = last.max(carrier.busy_until + carrier.round_trip());
         carrier.flying.push((arrives, stream, range));
@@ -250,9 +253,11 @@ impl Model {
         true
     }
 
-    /// How long the first byte of each stream that the peer waits for has been on no path while it may be sent.
+    /// Records how long the first byte of each stream that the peer waits for has been on no path
+    /// while it may be sent.
     ///
-    /// Each head counts for itself: that many streams wait one after the other is no fault of anybody.
+    /// Each head counts separately: a scheduler is not at fault if many streams wait one after the
+    /// other.
     fn look_at_heads(&mut self) {
         let now = self.fixture.now;
         let waiting: Vec<(StreamId, u64)> = self.fixture.view(|view| {

@@ -1,17 +1,19 @@
-//! MuSher: two paths share each round of segments by a ratio, which is searched for anew when the throughput changes.
+//! MuSher: two paths share each round of segments by a ratio, and a change of the throughput starts
+//! a search for a new ratio.
 //!
-//! Source: Saha, Aggarwal, Pathak, Koutsonikolas and Widmer, "MuSher: An agile multipath-TCP scheduler for dual-band
-//! 802.11ad/ac wireless LANs", MobiCom 2019, with the constants of the authors' kernel module. Of each round of 100
-//! segments one path sends r per cent and the other one the rest; a path whose quota is used waits for the other one,
-//! also when that is full. The search raises r by 5 as long as the throughput grows, or else lowers it, and takes the
-//! last step back.
+//! Source: Saha, Aggarwal, Pathak, Koutsonikolas and Widmer, "MuSher: An agile multipath-TCP
+//! scheduler for dual-band 802.11ad/ac wireless LANs", MobiCom 2019, with the constants of the
+//! authors' kernel module. Of each round of 100 segments one path sends r percent and the other one
+//! the rest. A path that has used its quota waits for the other one, even if that is full. The
+//! search raises r by 5 as long as the throughput grows, or else lowers it, and takes the last step
+//! back.
 //!
-//! The module's thresholds are for links of 2 Gbit/s together (802.11ad and ac); they are scaled by the throughput here.
-//! Two faults of it are not repeated: taking back the first step to the left goes to where the search began, and r stays
-//! within its bounds. The ratio begins at one half.
+//! The module's thresholds are for links of 2 Gbit/s together (802.11ad and ac); they are scaled by
+//! the throughput here. Two faults of it are not repeated: taking back the first step to the left
+//! returns to the start of the search, and r stays within its bounds. The ratio begins at one half.
 //!
-//! It is made for two paths. A third one is refused when it joins; with one, be it that the other has failed, everything
-//! goes over that.
+//! It supports two paths. A third one is refused when it joins. A single path, for instance after
+//! the other has failed, carries everything.
 
 use std::time::Duration;
 
@@ -20,26 +22,26 @@ use crate::scheduler::rounds::{Full, Rounds};
 use crate::scheduler::{Pick, Scheduler, View, lowest_unsent};
 use crate::{Instant, PathId};
 
-/// See the module.
+/// MuSher.
 #[derive(Debug)]
 pub struct Musher {
     rounds: Rounds,
-    /// Per cent of each round that go over the first of the two paths.
+    /// Percentage of each round that goes over the first of the two paths.
     ratio: u64,
     meter: Meter,
-    /// What the throughput is compared with, once it is known.
+    /// The reference for the throughput, once it is known.
     reference: Reference,
     search: Option<Search>,
-    /// When a search last began.
+    /// Time at which the latest search began.
     searched: Option<Instant>,
 }
 
 /// Measures throughput and send buffers between two samples.
 #[derive(Debug, Default)]
 struct Meter {
-    /// When the last sample was taken, and what the peer had confirmed by then.
+    /// Time of the last sample, and the bytes that the peer had acknowledged by then.
     since: Option<(Instant, u64)>,
-    /// Bytes in the send buffers, summed up over as many looks.
+    /// Bytes in the send buffers, summed over all looks.
     buffered: u64,
     looks: u64,
 }
@@ -51,12 +53,12 @@ struct Sample {
     buffer: f64,
 }
 
-/// The mean of the first samples, and how many later ones in a row have left it.
+/// The mean of the first samples, and the number of later ones in a row that deviate from it.
 #[derive(Debug, Default)]
 struct Reference {
     sum: Sample,
     count: u32,
-    /// Samples in a row whose rate is too far from it, and whose buffer is too far below.
+    /// Samples in a row whose rate deviates too far, and whose buffer is too far below.
     off_rate: u32,
     off_buffer: u32,
 }
@@ -88,24 +90,25 @@ enum State {
 const RATIO: std::ops::RangeInclusive<u64> = 5..=95;
 const STEP: u64 = 5;
 
-/// Segments in a round: one for each per cent.
+/// Segments in a round: one for each percent.
 const ROUND: u64 = 100;
 
-/// The throughput is sampled this often, and while searching this often.
+/// Sampling interval of the throughput, normally and while searching.
 const INTERVAL: Duration = Duration::from_millis(100);
 const SEARCH_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Samples that make a reference, and samples off it that start a search.
+/// Samples that form a reference, and deviating samples that start a search.
 const SAMPLES: u32 = 5;
 
-/// Searches begin at least this far apart.
+/// Shortest time between the starts of two searches.
 const PAUSE: Duration = Duration::from_secs(3);
 
-/// The throughput for which the thresholds below, which are those of the authors' module, were chosen: 2 Gbit/s.
+/// The throughput for which the thresholds of the authors' module, used below, were chosen: 2
+/// Gbit/s.
 const SCALE: f64 = 2e9 / 8.0;
 
-/// A change of the throughput by this much (200 Mbit/s), or send buffers this far below, is one to look into; in a search
-/// it grows when it does by the last one (5 Mbit/s).
+/// A change of the throughput by this much (200 Mbit/s), or send buffers this far below, starts a
+/// search. During a search, growth by the last value (5 Mbit/s) counts as growth.
 const RATE_CHANGE: f64 = 200e6 / 8.0;
 const BUFFER_FALL: f64 = 75e3;
 const RATE_GAIN: f64 = 5e6 / 8.0;
@@ -190,7 +193,7 @@ impl Musher {
 }
 
 impl Meter {
-    /// A look at both paths; a sample when it is time for one.
+    /// Observes both paths; returns a sample when one is due.
     fn look(&mut self, paths: [&Path; 2], interval: Duration, now: Instant) -> Option<Sample> {
         let confirmed = paths.iter().map(|path| path.confirmed).sum::<u64>();
         self.looks += 1;
@@ -216,7 +219,7 @@ impl Meter {
 }
 
 impl Reference {
-    /// Notes a sample; whether enough of them in a row have left the reference.
+    /// Records a sample; returns whether enough of them in a row deviate from the reference.
     fn is_left(&mut self, sample: Sample) -> bool {
         if self.count < SAMPLES {
             self.count += 1;
@@ -241,7 +244,8 @@ impl Reference {
 }
 
 impl Search {
-    /// One step, after `rate` has been measured with the present ratio; nothing when the search is over.
+    /// One step, after `rate` has been measured with the current ratio; none when the search has
+    /// ended.
     fn step(self, rate: f64, ratio: &mut u64) -> Option<Self> {
         // MuSher, the search: r + 5 while the throughput grows by more than 5 Mbit/s, else r - 5; then the last step back
         let grows = rate > self.before + RATE_GAIN * self.before / SCALE;
@@ -334,7 +338,7 @@ mod tests {
         assert_eq!(search(95, peak(100)), [95, 90, 95]);
         assert_eq!(search(10, peak(0)), [15, 10, 5, 5]);
         assert_eq!(search(5, peak(0)), [10, 5, 5]);
-        // 5 Mbit/s in 2 Gbit/s are no growth.
+        // 5 Mbit/s of 2 Gbit/s do not count as growth.
         assert_eq!(
             search(50, |ratio| 2000.0 + ratio as f64 / 10.0),
             [55, 50, 45, 50]
@@ -365,7 +369,7 @@ mod tests {
             0
         );
         assert_eq!(run(&[slow, slow, slow, empty, empty, empty, empty]), 0);
-        // A tenth of the throughput, whatever that is.
+        // A tenth of the throughput, at any throughput.
         let mut reference = Reference::default();
         let left =
             |reference: &mut Reference, mbit| (0..5).any(|_| reference.is_left(sample(mbit, 0.0)));

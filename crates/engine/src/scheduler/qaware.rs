@@ -1,10 +1,11 @@
-//! QAware: the path on which the local queue and the round trip together are shortest.
+//! QAware: the path with the shortest sum of local queue and round trip.
 //!
-//! Source: Shreedhar, Mohan, Kaul and Kangasharju, "QAware: A cross-layer approach to MPTCP scheduling", IFIP Networking
-//! 2018. **The formula is unverified**: it is read from the abstract, which says that local device queues and end-to-end
-//! delays are combined, and not from the equations. Here the cost of a path is the time that its local queue takes to be
-//! served plus its srtt. The local queue is what waits in the socket and, where the kernel tells, in the interface's
-//! queue, other programs' bytes included.
+//! Source: Shreedhar, Mohan, Kaul and Kangasharju, "QAware: A cross-layer approach to MPTCP
+//! scheduling", IFIP Networking 2018. **The formula is unverified**: it follows the abstract, which
+//! says that local device queues and end-to-end delays are combined, and not the equations. Here
+//! the cost of a path is the service time of its local queue plus its srtt. The local queue is the
+//! data in the socket and, if the kernel reports it, in the interface's queue, including other
+//! programs' bytes.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::path::Path;
 use crate::scheduler::subflow::candidates;
 use crate::scheduler::{Pick, Scheduler, View, lowest_unsent};
 
-/// See the module.
+/// QAware.
 #[derive(Debug, Default)]
 pub struct QAware;
 
@@ -54,7 +55,7 @@ mod tests {
 
     #[test]
     fn a_local_queue_turns_the_choice() {
-        // 40 ms and 20 ms apart; at 10 MB/s a queue of 200 kB takes 20 ms.
+        // The round trips differ by 20 ms; at 10 MB/s a queue of 200 kB takes 20 ms.
         for (queue, first) in [(0, true), (199_000, true), (201_000, false)] {
             let mut fixture = Fixture::new(&[(80.0, 20), (80.0, 40)]);
             fixture.write(0, 60_000);

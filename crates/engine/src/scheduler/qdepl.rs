@@ -1,9 +1,10 @@
-//! Q-Depl: traffic is split in proportion to the rates at which the links' queues drain.
+//! Q-Depl: splits traffic in proportion to the rates at which the links' queues drain.
 //!
-//! Source: the LWIP paper in docs/algorithms.md, section III-B: lambda_i = mu_i / sum(mu) * lambda, with mu_i the rate
-//! at which queue i is depleted. The queue of a path is what waits in its socket and, where the kernel tells, in its
-//! interface's queue; what has left it in some time is what was handed over less what it has grown by. The proportion is
-//! kept by virtual time: each byte on a path costs 1 / mu_i, and the path that has had least goes next.
+//! Source: the LWIP paper in docs/algorithms.md, section III-B: lambda_i = mu_i / sum(mu) * lambda,
+//! with mu_i the rate at which queue i is depleted. The queue of a path is the data in its socket
+//! and, if the kernel reports it, in its interface's queue. The bytes that left it in a period are
+//! the bytes handed over less the growth of the queue. Virtual time keeps the proportion: each byte
+//! on a path costs 1 / mu_i, and the path with the least service goes next.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,29 +14,29 @@ use crate::scheduler::subflow::candidates;
 use crate::scheduler::{Pick, Scheduler, View, lowest_unsent};
 use crate::{Instant, PathId};
 
-/// See the module.
+/// Q-Depl.
 #[derive(Debug, Default)]
 pub struct QDepl {
     queues: BTreeMap<PathId, Queue>,
 }
 
-/// What is known of a path's queue.
+/// The state of a path's queue.
 #[derive(Clone, Copy, Debug)]
 struct Queue {
     /// Depletion rate in bytes per second.
     rate: f64,
-    /// Seconds of service that the path has been given.
+    /// Service that the path has had, in seconds.
     service: f64,
-    /// When it was last measured, with what had been handed over by then and what waited.
+    /// Time of the last measurement, the bytes handed over by then, and the bytes that waited.
     measured: Instant,
     handed: u64,
     waiting: u64,
 }
 
-/// A queue is measured this often.
+/// Interval between measurements of a queue.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// What a new measurement counts.
+/// Weight of a new measurement.
 const GAIN: f64 = 0.25;
 
 impl Scheduler for QDepl {
@@ -74,7 +75,8 @@ impl QDepl {
         let begin = queue.service;
         // LWIP paper, III-B: lambda_i = mu_i / sum(mu) * lambda, kept by virtual time
         queue.service += len as f64 / queue.rate.max(1.0);
-        // A path that was passed over for being full is owed nothing: its queue was its share.
+        // A path that was skipped because it was full accumulates no claim: its queue was its
+        // share.
         for other in self.queues.values_mut() {
             other.service = other.service.max(begin);
         }
@@ -109,7 +111,8 @@ impl Queue {
 
     fn measure(&mut self, path: &Path, now: Instant) {
         let (handed, waiting) = (path.sent, waiting(path));
-        // LWIP paper, III-B: mu_i, what leaves queue i in a time: what came in, less what it has grown by
+        // LWIP paper, III-B: mu_i, the bytes that leave queue i in a period: those that came in
+        // less its growth
         let left = (handed - self.handed + self.waiting).saturating_sub(waiting);
         let rate = left as f64 / now.saturating_sub(self.measured).as_secs_f64();
         // A queue that has run empty drained no faster than it was filled.
@@ -131,7 +134,7 @@ mod tests {
     use crate::scheduler::fixture::Fixture;
     use crate::scheduler::lrtt::LRtt;
 
-    /// Has each path's queue drain at so many bytes per second for two seconds.
+    /// Lets each path's queue drain at the given bytes per second for two seconds.
     fn drain(fixture: &mut Fixture, qdepl: &mut QDepl, rates: [u64; 2]) {
         for _ in 0..40 {
             fixture.now += INTERVAL;
@@ -153,7 +156,7 @@ mod tests {
         drain(&mut fixture, &mut qdepl, [9_000_000, 3_000_000]);
         let split = fixture.shares(&mut qdepl, 4_000, 1_000);
         assert!((split[0] - 0.75).abs() < 0.01, "{split:?}");
-        // Where L-RTT fills one queue before the other gets a packet.
+        // L-RTT fills one queue before the other gets a packet.
         let filled = fixture.shares(&mut LRtt, 4_000, 100);
         assert_eq!(filled, [1.0, 0.0]);
     }

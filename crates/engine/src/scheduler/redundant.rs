@@ -1,9 +1,11 @@
-//! Redundancy: every path walks each stream by a pointer of its own and sends what is not yet acknowledged.
+//! Redundancy: every path follows each stream with a pointer of its own and sends the
+//! unacknowledged bytes.
 //!
-//! Source: `net/mptcp/mptcp_redundant.c` of Linux MPTCP 0.95 (Frömmgen, Erbshäußer, Buchmann, Zimmermann and Wehrle,
-//! "ReMP TCP: Low latency multipath TCP", ICC 2016). Delivery is as early as the earliest path's, for as many times the
-//! traffic as there are paths. No path carries a byte twice, and a slow one passes over what the others have delivered
-//! meanwhile, so that it does not fall ever further behind.
+//! Source: `net/mptcp/mptcp_redundant.c` of Linux MPTCP 0.95 (Frömmgen, Erbshäußer, Buchmann,
+//! Zimmermann and Wehrle, "ReMP TCP: Low latency multipath TCP", ICC 2016). Delivery is as early as
+//! that of the earliest path; the traffic is multiplied by the number of paths. No path carries a
+//! byte twice, and a slow one skips bytes that the others have delivered meanwhile, so that it does
+//! not fall ever further behind.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,16 +14,16 @@ use crate::scheduler::{Pick, RepeatLimit, Scheduler, View};
 use crate::stream::Stream;
 use crate::{PathId, StreamId};
 
-/// See the module.
+/// Full redundancy.
 #[derive(Debug, Default)]
 pub struct Redundant {
-    /// For each stream and path, the offset below which the path has nothing more to do.
+    /// For each stream and path, the offset below which the path has nothing more to send.
     pointers: BTreeMap<StreamId, BTreeMap<PathId, u64>>,
     /// The stream that each path served last: streams take turns.
     last: BTreeMap<PathId, StreamId>,
 }
 
-/// What a path takes in one turn, in bytes: about a TLS record.
+/// Bytes that a path takes in one turn: approximately a TLS record.
 const PIECE: u64 = 16 * 1024;
 
 impl Scheduler for Redundant {
@@ -69,12 +71,12 @@ impl Redundant {
         let end = view.sendable_end(stream);
         let pointer = self.pointers.get(&stream.id()).and_then(|of| of.get(&path));
         let from = pointer.copied().unwrap_or_default();
-        // Linux 0.95, mptcp_redundant.c, redundant_next_skb_from_queue: each subflow goes on after what it sent last, and no
-        // lower than what is acknowledged
+        // Linux 0.95, mptcp_redundant.c, redundant_next_skb_from_queue: each subflow continues
+        // after its last byte, and no lower than the acknowledged bytes
         let missing = first_unacknowledged(stream, from.max(stream.acknowledged())..end)?;
         let most = missing.start + budget.max(1);
         let stream_id = stream.id();
-        // What no path carries yet is sent, the rest repeated; a frame is one or the other.
+        // Bytes on no path are sent, the others repeated; a frame is one or the other.
         let unsent = stream.unsent().within(missing.clone()).next();
         let pick = match unsent {
             Some(unsent) if unsent.start == missing.start => Pick::Send {
@@ -101,8 +103,8 @@ impl Redundant {
     }
 }
 
-/// The lowest bytes of `range` that the peer has not acknowledged, looked for in steps: what is acknowledged above them
-/// is of no interest, and may be in many pieces.
+/// The lowest unacknowledged bytes of `range`, found step by step: acknowledged bytes above them do
+/// not matter and may be in many ranges.
 fn first_unacknowledged(stream: &Stream, range: Range<u64>) -> Option<Range<u64>> {
     let mut at = range.start;
     while at < range.end {

@@ -1,4 +1,4 @@
-//! Schedulers that the engine does not know itself.
+//! Schedulers that are not built into the engine.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,21 +9,21 @@ use crate::Role;
 
 type Make = dyn Fn(Role) -> Box<dyn Scheduler> + Send + Sync;
 
-/// Schedulers of a caller's own, by name: for trying one without touching the engine.
+/// Schedulers of the caller, by name, for trying one without changing the engine.
 ///
-/// Each end of a session that names one has a new one made.
+/// Each end of a session that names one creates a new instance.
 #[derive(Clone, Default)]
 pub struct OwnSchedulers {
     makers: BTreeMap<String, Arc<Make>>,
 }
 
 impl OwnSchedulers {
-    /// Adds one. The name, of 1 to 15 letters, digits and `_`, is the one that configurations use, whatever the scheduler
-    /// calls itself.
+    /// Adds a scheduler. Configurations use `name` (1 to 15 letters, digits and `_`), whatever name
+    /// the scheduler itself returns.
     ///
     /// # Errors
     ///
-    /// Another name, or that of a scheduler that the engine has.
+    /// If the name is invalid or already in use.
     pub fn add(
         &mut self,
         name: &str,
@@ -45,7 +45,7 @@ impl OwnSchedulers {
         Ok(())
     }
 
-    /// Whether there is one of that name.
+    /// Whether a scheduler with this name exists.
     pub fn has(&self, name: &str) -> bool {
         self.makers.contains_key(name)
     }

@@ -1,20 +1,20 @@
-//! One segment each in turn: bytes in order, whatever the paths are like.
+//! One segment per path in turn: bytes in order, regardless of the paths' properties.
 //!
-//! Source: `net/mptcp/mptcp_rr.c` of Linux MPTCP 0.95. A path that has had its turn waits until every other one has
-//! had its own; full paths are skipped. A segment is a piece of 16 KiB here, about a TLS record: frames of single TCP
-//! segments would cost more than they carry.
+//! Source: `net/mptcp/mptcp_rr.c` of Linux MPTCP 0.95. A path that has had its turn waits until
+//! every other one has had its own; full paths are skipped. A segment is a piece of 16 KiB here,
+//! approximately a TLS record: frames of single TCP segments would cost more than they carry.
 
 use crate::PathId;
 use crate::scheduler::rounds::{Full, Rounds};
 use crate::scheduler::{Pick, Scheduler, View, lowest_unsent};
 
-/// See the module.
+/// Round-robin.
 #[derive(Debug, Default)]
 pub struct RoundRobin {
     rounds: Rounds,
 }
 
-/// What a path takes in one turn, in bytes.
+/// Bytes that a path takes in one turn.
 const PIECE: u64 = 16 * 1024;
 
 impl Scheduler for RoundRobin {
@@ -26,8 +26,9 @@ impl Scheduler for RoundRobin {
         let Some(asking) = view.path(path) else {
             return Pick::Idle;
         };
-        // mptcp_rr.c, mptcp_rr_next_segment: a subflow sends while it has quota left (num_segments, 1 by default); when none has,
-        // all begin anew. One that takes nothing (mptcp_rr_is_available) is passed over.
+        // mptcp_rr.c, mptcp_rr_next_segment: a subflow sends while it has quota left (num_segments,
+        // 1 by default); when none has, all begin anew. One that accepts no data
+        // (mptcp_rr_is_available) is skipped.
         let turn = self.rounds.turn(asking, view, Full::Skip, |_| PIECE);
         if turn == 0 {
             return Pick::Idle;

@@ -1,5 +1,5 @@
-//! Taking turns: in each round every path may send its quota, and waits when it has until the round is over. The quotas are of
-//! `roundrobin.rs`, `wrr.rs` and `musher.rs`, which have their sources.
+//! Rounds: in each one every path may send its quota, and then waits until the round ends.
+//! `roundrobin.rs`, `wrr.rs` and `musher.rs` set the quotas and name their sources.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use super::{Pick, View, lowest_unsent};
 use crate::PathId;
 use crate::path::Path;
 
-/// Who has had how much of the present round.
+/// The bytes that each path has sent in the current round.
 #[derive(Debug, Default)]
 pub(super) struct Rounds {
     taken: BTreeMap<PathId, u64>,
 }
 
-/// What a round does with a path that has not used its quota and cannot take anything now.
+/// Treatment of a path that has not used its quota and cannot accept data now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
     /// It misses the rest of its turn.
@@ -24,7 +24,8 @@ pub(super) enum Full {
 }
 
 impl Rounds {
-    /// Bytes that `asking` may send now, 0 while others have not had their turn. The round ends with the last turn.
+    /// Bytes that `asking` may send now, 0 while others have not had their turn. The round ends
+    /// with the last turn.
     pub(super) fn turn(
         &mut self,
         asking: &Path,
@@ -51,7 +52,7 @@ impl Rounds {
         quota(asking)
     }
 
-    /// What `asking` sends if quotas are in bytes: the lowest unsent ones, as far as its turn goes.
+    /// The pick for `asking` with quotas in bytes: the lowest unsent bytes within its turn.
     pub(super) fn pick(
         &mut self,
         asking: &Path,
@@ -76,7 +77,7 @@ impl Rounds {
         *self.taken.entry(path).or_default() += len;
     }
 
-    /// A new round begins.
+    /// Begins a new round.
     pub(super) fn reset(&mut self) {
         self.taken.clear();
     }

@@ -1,5 +1,5 @@
-//! What the schedulers of the out-of-tree Linux MPTCP 0.95 have in common: which path has room, which one of them is
-//! the default scheduler's choice, and what happens when the window is full.
+//! Common parts of the schedulers of the out-of-tree Linux MPTCP 0.95: which paths have space,
+//! which of them the default scheduler chooses, and the reaction to a full window.
 //!
 //! Source: `net/mptcp/mptcp_sched.c` of that kernel.
 
@@ -13,10 +13,10 @@ use crate::{Instant, PathId};
 
 /// Whether a path that does not ask could take a segment now.
 ///
-/// Linux 0.95, mptcp_is_temp_unavailable: not in loss recovery after a timeout, infl < cwnd, and what waits unsent fits
-/// into the rest of the window. It also passes over a subflow that TCP small queues throttle; here that is a path whose
-/// carrier takes nothing at the moment. Without that a paced path, whose window is never full, would keep all slower
-/// ones idle for ever.
+/// Linux 0.95, mptcp_is_temp_unavailable: not in loss recovery after a timeout, infl < cwnd, and
+/// the unsent bytes fit into the rest of the window. It also skips a subflow that TCP small queues
+/// throttle; here that is a path whose carrier accepts no data now. Otherwise a paced path, whose
+/// window is never full, would keep all slower ones idle forever.
 pub(super) fn is_available(path: &Path) -> bool {
     let sample = path.sample();
     !sample.full
@@ -26,11 +26,12 @@ pub(super) fn is_available(path: &Path) -> bool {
         && sample.unsent <= path.cwnd() - sample.in_flight
 }
 
-/// The paths that could take the next segment: `asking`, whose carrier says so, and those with room.
+/// The paths that could take the next segment: `asking`, whose carrier has space, and others with
+/// space.
 ///
-/// The asking path's own window is not looked at: its carrier takes no more than TCP sends soon, and nobody would ask
-/// again at the moment when the window opens. A path in loss recovery after a timeout asks in vain as long as another
-/// one is not.
+/// The asking path's own window is not checked: its carrier accepts no more than TCP sends soon,
+/// and nothing would trigger another request when the window opens. A path in loss recovery after a
+/// timeout is refused as long as another one is not.
 pub(super) fn candidates<'a>(
     asking: &Path,
     view: &View<'a>,
@@ -45,52 +46,54 @@ pub(super) fn candidates<'a>(
         })
 }
 
-/// The path of least smoothed round-trip time among all that deliver.
+/// The delivering path with the lowest smoothed round-trip time.
 pub(super) fn fastest<'a>(view: &View<'a>) -> Option<&'a Path> {
     view.active_paths()
         .min_by_key(|path| (path.srtt(), path.id()))
 }
 
-/// The default scheduler: the choice of the path, and opportunistic retransmission with penalisation.
+/// The default scheduler: the choice of the path, and opportunistic retransmission with
+/// penalization.
 #[derive(Debug, Default)]
 pub(super) struct LeastRtt {
-    /// Limits on what paths may have in flight, from penalties.
+    /// Limits on the paths' data in flight, from penalties.
     caps: BTreeMap<PathId, Cap>,
-    /// When each path last penalised others.
+    /// Time at which each path last penalized others.
     penalised: BTreeMap<PathId, Instant>,
-    /// When each path last looked for the head of a full window in vain.
+    /// Time of each path's last fruitless search for the head of a full window.
     looked: BTreeMap<PathId, Instant>,
-    /// The window has been found full since somebody last asked.
+    /// The window has been full since this was last read.
     was_full: bool,
 }
 
-/// What a penalty leaves of a congestion window.
+/// The congestion window after a penalty.
 ///
-/// The kernel halves the window itself. A program cannot change a kernel socket's window, so the engine keeps the
-/// halved one as a limit of its own on what the path has in flight. It grows as a window does in congestion avoidance,
-/// by a segment each round trip, and ends when it reaches the real one.
+/// The kernel halves the window itself. A program cannot change a kernel socket's window, so the
+/// engine keeps the halved one as a limit on the path's data in flight. It grows as a window does
+/// in congestion avoidance, by a segment each round trip, and ends when it reaches the real one.
 #[derive(Clone, Copy, Debug)]
 struct Cap {
     bytes: u64,
     since: Instant,
 }
 
-/// A path that found nothing to retransmit looks again after this time: the search passes over what is under way.
+/// Interval between searches of a path that found nothing to retransmit: a search examines all data
+/// in flight.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 impl LeastRtt {
-    /// The path to which the rule gives the next segment, when `asking` has room.
+    /// The path to which the rule gives the next segment, when `asking` has space.
     pub(super) fn choose(&mut self, asking: &Path, view: &View<'_>) -> Option<PathId> {
         self.caps
             .retain(|id, cap| view.path(*id).is_some_and(|path| cap.binds(path, view.now)));
-        // Linux 0.95, get_subflow_from_selectors: the least srtt among the available.
+        // Linux 0.95, get_subflow_from_selectors: the lowest srtt among the available.
         candidates(asking, view)
             .filter(|path| self.room(path, asking, view) > 0)
             .min_by_key(|path| (path.srtt(), path.id()))
             .map(Path::id)
     }
 
-    /// What `asking`, which was chosen, sends: the next segment, or the head of a window that is full.
+    /// The pick for `asking`, which was chosen: the next segment, or the head of a full window.
     pub(super) fn send(&mut self, asking: &Path, budget: u64, view: &View<'_>) -> Pick {
         match lowest_unsent(view, budget.min(self.room(asking, asking, view))) {
             Pick::Idle => self.unblock(asking, budget, view).unwrap_or(Pick::Idle),
@@ -98,12 +101,12 @@ impl LeastRtt {
         }
     }
 
-    /// Whether the window has been found full since this was last asked.
+    /// Whether the window has been full since the last call.
     pub(super) fn take_was_full(&mut self) -> bool {
         std::mem::take(&mut self.was_full)
     }
 
-    /// Penalises `path`: half of its window is left.
+    /// Penalizes `path`: halves its window.
     pub(super) fn halve(&mut self, path: &Path, now: Instant) {
         let cap = Cap {
             bytes: (self.window(path, now) / 2).max(path.mss()),
@@ -112,19 +115,19 @@ impl LeastRtt {
         self.caps.insert(path.id(), cap);
     }
 
-    /// Forgets what was remembered of paths that are no more.
+    /// Forgets paths that have ended.
     pub(super) fn paths_changed(&mut self) {
         self.looked.clear();
     }
 
-    /// The congestion window, as a penalty has left it.
+    /// The congestion window after penalties.
     pub(super) fn window(&self, path: &Path, now: Instant) -> u64 {
         let cap = self.caps.get(&path.id()).map(|cap| cap.at(path, now));
         cap.map_or(path.cwnd(), |cap| cap.min(path.cwnd()))
     }
 
-    /// Bytes that penalties let a path have in flight besides those that it has; of the one that asks, also besides what it was
-    /// handed since its sample was taken.
+    /// Bytes that penalties permit a path beyond those it has in flight. For the asking path this
+    /// also excludes the bytes handed to it since its sample was taken.
     fn room(&self, path: &Path, asking: &Path, view: &View<'_>) -> u64 {
         let sample = path.sample();
         let handed = view.handed_to(path, asking.id());
@@ -136,11 +139,13 @@ impl LeastRtt {
         }
     }
 
-    /// Opportunistic retransmission and penalisation (Raiciu et al., NSDI 2012, section 4.2; Linux 0.95,
-    /// mptcp_rcv_buf_optimization): `asking` has room and the stream's window has none, because a slower path holds its
-    /// first byte. That path is halved, and the byte sent here.
+    /// Opportunistic retransmission and penalization (Raiciu et al., NSDI 2012, section 4.2; Linux
+    /// 0.95, mptcp_rcv_buf_optimization): `asking` has space and the stream's window has none,
+    /// because a slower path holds its first byte. That path's window is halved, and the byte is
+    /// sent here.
     fn unblock(&mut self, asking: &Path, budget: u64, view: &View<'_>) -> Option<Pick> {
-        // The peer's window is full, or the send buffer and a program waits for room in it.
+        // The peer's window is full, or the send buffer is full and a program waits for space in
+        // it.
         let stream = view
             .ready_streams()
             .chain(view.blocked_streams())
@@ -175,7 +180,7 @@ impl LeastRtt {
             .active_paths()
             .filter(|path| path.id() != asking.id() && held(path).is_some())
             .collect();
-        // At most once per round trip of the path that has room.
+        // At most once per round trip of the path with space.
         let last = self.penalised.get(&asking.id());
         if last.is_none_or(|at| view.now >= *at + asking.srtt()) {
             for slow in &holders {
@@ -185,8 +190,9 @@ impl LeastRtt {
                 }
             }
         }
-        // Linux 0.95, mptcp_rcv_buf_optimization: the segment was never on this path, and whoever has it has a window of 4
-        // segments at most, which the penalty has halved before, or is more than four times slower.
+        // Linux 0.95, mptcp_rcv_buf_optimization: the segment was never on this path. The path that
+        // holds it has a window of 4 segments at most, which the penalty has halved before, or is
+        // more than four times slower.
         if held(asking).is_some() {
             return None;
         }
@@ -253,7 +259,8 @@ mod tests {
         }
     }
 
-    /// Two paths, the second one `times` as slow, which holds the head of a stream whose window is full.
+    /// Two paths, the second one `times` as slow; it holds the head of a stream whose window is
+    /// full.
     fn stuck(times: u64) -> Fixture {
         let mut fixture = Fixture::new(&[(80.0, 10), (80.0, 10 * times)]);
         fixture.write(0, 100_000);
@@ -315,7 +322,7 @@ mod tests {
         fixture.now += Duration::from_millis(5);
         unblock(&mut rule, &fixture);
         assert_eq!(cap(&rule, &fixture), Some(window / 4));
-        // A segment in each of its own round trips of 40 ms.
+        // One segment for each of its own round trips of 40 ms.
         fixture.now += Duration::from_millis(400);
         assert_eq!(cap(&rule, &fixture), Some(window / 4 + 10 * 1448));
         fixture.now += Duration::from_secs(60);
@@ -344,7 +351,7 @@ mod tests {
                 range: 30_000..30_700
             }
         );
-        // Asked once more on the same sample: what it has been handed counts.
+        // Asked again on the same sample: the bytes handed to it count.
         fixture.handed = 300;
         let sent = fixture.view(|view| rule.send(view.path(PathId(1)).unwrap(), 100_000, view));
         assert!(matches!(sent, Pick::Send { range, .. } if range.end - range.start == 400));

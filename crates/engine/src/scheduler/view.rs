@@ -1,4 +1,4 @@
-//! What a scheduler sees: the paths, and the streams of the classes that it serves.
+//! The view of a scheduler: the paths, and the streams of the classes that it serves.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,73 +10,74 @@ use crate::share::Share;
 use crate::stream::Stream;
 use crate::{Class, Instant, PathId, StreamId};
 
-/// What a scheduler sees.
+/// The state that a scheduler can read.
 #[derive(Debug)]
 pub struct View<'a> {
-    /// Now.
+    /// The current time.
     pub now: Instant,
     pub(crate) paths: &'a BTreeMap<PathId, Path>,
     pub(crate) streams: &'a BTreeMap<StreamId, Stream>,
-    /// Streams that have something unsent.
+    /// Streams with unsent bytes.
     pub(crate) ready: &'a BTreeSet<StreamId>,
-    /// Streams of which a write was cut short.
+    /// Streams with a short write.
     pub(crate) blocked: &'a BTreeSet<StreamId>,
-    /// The classes whose streams are seen.
+    /// The classes whose streams are visible.
     pub(crate) classes: ClassSet,
     /// The stream that was served last.
     pub(crate) last_served: StreamId,
     /// Bytes that may still be sent beyond the highest offsets so far, over all streams.
     pub(crate) credit: u64,
-    /// How far the peer lets the session send in all; it only grows.
+    /// Total bytes that the peer permits the session to send; it only grows.
     pub(crate) granted: u64,
-    /// How streams share what they send into.
+    /// How streams share the peer's memory.
     pub(crate) share: Share,
-    /// Bytes that may be sent twice at this moment where nobody waits for them; less than nothing after an advance.
+    /// Bytes that may be duplicated now if they are not urgent; negative after an advance.
     pub(crate) repeat_balance: i64,
     /// [`Redundancy::advance`](crate::Redundancy::advance).
     pub(crate) advance: Duration,
-    /// Bytes that may be sent twice at this moment where somebody waits for them.
+    /// Bytes that may be duplicated now if they are urgent.
     pub(crate) race_budget: u64,
-    /// Bytes that the asking path has been handed at this moment and that its sample does not know of yet.
+    /// Bytes that the asking path has been handed since its sample was taken.
     pub(crate) handed: u64,
-    /// What one session may buffer.
+    /// Most bytes that one session may buffer.
     pub(crate) memory: u64,
-    /// What the `fbdt` scheduler is told.
+    /// Settings of the `fbdt` scheduler.
     pub(crate) fbdt: &'a FbdtConfig,
 }
 
 impl<'a> View<'a> {
-    /// The paths that deliver and may work now: secondary ones while the primary ones have too much to do or none
-    /// delivers, backups while no other path does, those that the selector has rest while no other of their priority does.
+    /// The delivering paths that may carry data now. Secondary paths count while the primary ones
+    /// have too much data or none of them delivers. Backups count while no other path delivers, and
+    /// parked paths while no other of their priority does.
     pub fn active_paths(&self) -> impl Iterator<Item = &'a Path> + use<'a> {
         let paths = self.paths;
         paths.values().filter(move |path| may_work(paths, path))
     }
 
-    /// A path by number; it may be stalled.
+    /// The path with this number; it may be stalled.
     pub fn path(&self, id: PathId) -> Option<&'a Path> {
         self.paths.get(&id)
     }
 
-    /// A stream by number.
+    /// The stream with this number.
     pub fn stream(&self, id: StreamId) -> Option<&'a Stream> {
         let stream = self.streams.get(&id)?;
         self.classes.has(stream.class).then_some(stream)
     }
 
-    /// Streams with unsent bytes, in turns: the one after the one that was served last comes first.
+    /// Streams with unsent bytes, in turns, starting after the one that was served last.
     pub fn ready_streams(&self) -> impl Iterator<Item = &'a Stream> + '_ {
         let after = self.ready.range(self.last_served.saturating_add(1)..);
         let before = self.ready.range(..=self.last_served);
         after.chain(before).filter_map(|id| self.stream(*id))
     }
 
-    /// Streams whose programs wait for room in the send buffer.
+    /// Streams whose programs wait for space in the send buffer.
     pub fn blocked_streams(&self) -> impl Iterator<Item = &'a Stream> + '_ {
         self.blocked.iter().filter_map(|id| self.stream(*id))
     }
 
-    /// All streams, whether or not they have unsent bytes.
+    /// All streams, with or without unsent bytes.
     pub fn all_streams(&self) -> impl Iterator<Item = &'a Stream> + use<'a> {
         let classes = self.classes;
         let streams = self.streams.values();
@@ -91,28 +92,29 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Offset up to which credit lets `stream` send now.
+    /// Offset up to which credit permits `stream` to send now.
     ///
-    /// What a stream has sent since its own credit came last counts as held by it; so streams that nobody reads leave
-    /// some of the session's credit to those that somebody reads.
+    /// The bytes that a stream has sent since its latest credit count as held by it, so streams
+    /// without a reader leave some of the session's credit to the others.
     pub fn sendable_end(&self, stream: &Stream) -> u64 {
         stream.send.written.min(self.credit_end(stream))
     }
 
-    /// Bytes that the peer lets `stream` have unacknowledged, whether or not they are written yet: what a send window
-    /// is to TCP.
+    /// Unacknowledged bytes that the peer permits `stream`, written or not: the equivalent of a
+    /// send window in TCP.
     pub fn send_window(&self, stream: &Stream) -> u64 {
         self.credit_end(stream).saturating_sub(stream.send.base)
     }
 
-    /// Bytes that may be sent twice at this moment, over all streams, where nobody waits for them ([`Pick::Repeat`]).
+    /// Bytes of all streams that may be duplicated now if they are not urgent ([`Pick::Repeat`]).
     ///
     /// [`Pick::Repeat`]: super::Pick::Repeat
     pub fn repeat_budget(&self) -> u64 {
         self.repeat_balance.max(0) as u64
     }
 
-    /// The same for bytes behind which the receiver keeps more than it has to ([`Redundancy::advance`]).
+    /// Bytes that may be duplicated now to close a gap behind which the receiver needs more reorder
+    /// memory than it must ([`Redundancy::advance`]).
     ///
     /// [`Redundancy::advance`]: crate::Redundancy::advance
     pub fn gap_budget(&self) -> u64 {
@@ -120,19 +122,19 @@ impl<'a> View<'a> {
         self.repeat_balance.saturating_add(advance).max(0) as u64
     }
 
-    /// Bytes that may be sent twice at this moment where somebody waits for them ([`Pick::Race`]).
+    /// Bytes of all streams that may be duplicated now if they are urgent ([`Pick::Race`]).
     ///
     /// [`Pick::Race`]: super::Pick::Race
     pub fn race_budget(&self) -> u64 {
         self.race_budget
     }
 
-    /// Bytes that the asking path has been handed at this very moment, and that its sample does not know of yet.
+    /// Bytes that the asking path has been handed since its sample was taken.
     pub fn handed(&self) -> u64 {
         self.handed
     }
 
-    /// The same of `path`: only the one that asks can have been handed anything.
+    /// The same value for `path`: only the asking path can have been handed anything.
     pub(crate) fn handed_to(&self, path: &Path, asking: PathId) -> u64 {
         match path.id() == asking {
             true => self.handed,
@@ -140,7 +142,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Bandwidth-delay product in bytes: the sum of the delivering paths' rates times the largest round-trip time.
+    /// Bandwidth-delay product in bytes: the sum of the delivering paths' rates times the largest
+    /// round-trip time.
     pub fn bandwidth_delay(&self) -> f64 {
         let rtt = self.active_paths().map(Path::srtt).max();
         self.rate() * rtt.unwrap_or_default().as_secs_f64()
@@ -156,7 +159,7 @@ impl<'a> View<'a> {
         self.memory
     }
 
-    /// Whether credit lets anything unsent be sent.
+    /// Whether credit permits any unsent byte to be sent.
     pub(crate) fn can_send(&self) -> bool {
         self.ready_streams().any(|stream| {
             let first = stream.unsent().first();
@@ -182,7 +185,7 @@ pub(crate) fn may_work(paths: &BTreeMap<PathId, Path>, path: &Path) -> bool {
     })
 }
 
-/// Some of the traffic classes.
+/// A set of traffic classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClassSet(u8);
 

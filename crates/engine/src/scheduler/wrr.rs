@@ -1,22 +1,23 @@
 //! Weighted round-robin: in each round a path sends in proportion to its throughput.
 //!
-//! Source: the paper on the live video broadcast over shared hotspots in docs/algorithms.md: virtual interfaces are served
-//! by weighted round-robin, and one of higher throughput gets more of the round. There the interfaces share one radio,
-//! and only one of them can send at a time; here all can, so that a path waits only when it has used its part and
-//! another has not. Which paths take part at all is that paper's selection of paths, and not decided here.
+//! Source: the paper on the live video broadcast over shared hotspots in docs/algorithms.md:
+//! virtual interfaces are served by weighted round-robin, and one with a higher throughput gets
+//! more of the round. There the interfaces share one radio, and only one of them can send at a
+//! time. Here all can, so a path waits only when it has used its quota and another has not. That
+//! paper's selection of the paths that take part is not implemented here.
 
 use crate::PathId;
 use crate::path::Path;
 use crate::scheduler::rounds::{Full, Rounds};
 use crate::scheduler::{Pick, Scheduler, View};
 
-/// See the module.
+/// Weighted round-robin.
 #[derive(Debug, Default)]
 pub struct Wrr {
     rounds: Rounds,
 }
 
-/// What a round is worth for each path that takes part, in bytes.
+/// Bytes in a round for each path that takes part.
 const PIECE: u64 = 32 * 1024;
 
 impl Scheduler for Wrr {
@@ -30,8 +31,9 @@ impl Scheduler for Wrr {
         };
         let all: f64 = view.active_paths().map(Path::rate).sum();
         let round = (PIECE * view.active_paths().count() as u64) as f64;
-        // Hotspots paper, section 3: weighted round-robin; read as quota_i = throughput_i / sum(throughput) * round
-        // A path of hardly any throughput still sends a segment in each round, or it would never show more.
+        // Hotspots paper, section 3: weighted round-robin; read as quota_i = throughput_i /
+        // sum(throughput) * round. A path with hardly any throughput still sends a segment in each
+        // round, or its rate would never be measured again.
         let quota = |path: &Path| ((path.rate() / all * round) as u64).max(path.mss());
         self.rounds.pick(asking, budget, view, Full::Skip, quota)
     }

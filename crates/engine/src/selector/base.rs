@@ -1,15 +1,16 @@
-//! The paper's base algorithm: what a path is worth, seen from the sender.
+//! The paper's base algorithm: the value of a path as seen by the sender.
 //!
-//! Source: algorithm 1 and equation 1 of the paper on live video over shared hotspots in docs/algorithms.md.
-//! B_i = mss / srtt; a path with B_i < alpha B_gbl is parked and tried again when the probe timer fires. B_i says how long
-//! a path's queue is rather than how much it carries: a fast link with a long way is worth little to this rule. "srtt = rtt * 8" at the
-//! start, in line 9, is the kernel's scaled form; here srtt = rtt. `lists.rs` says how turns are read.
+//! Source: algorithm 1 and equation 1 of the paper on live video over shared hotspots in
+//! docs/algorithms.md. B_i = mss / srtt; a path with B_i < alpha B_gbl is parked and tried again
+//! when the probe timer fires. B_i reflects the length of a path's queue rather than its rate: this
+//! rule rates a fast link with a high delay low. "srtt = rtt * 8" at the start, in line 9, is the
+//! kernel's scaled form; here srtt = rtt. `lists.rs` explains the turns.
 
 use super::lists::Lists;
 use super::{Decision, Seen, Selector, SelectorConfig, mbit};
 use crate::Instant;
 
-/// See the module.
+/// The base algorithm.
 #[derive(Debug)]
 pub struct Base {
     alpha: f64,
@@ -17,7 +18,7 @@ pub struct Base {
 }
 
 impl Base {
-    /// With its threshold and the time of its probe timer.
+    /// Creates the selector with its threshold and the interval of its probe timer.
     pub fn new(config: &SelectorConfig) -> Self {
         Self {
             alpha: config.alpha,
@@ -51,7 +52,7 @@ impl Selector for Base {
         } else {
             decisions.extend(self.lists.keep(path.id, || figures("at least")));
         }
-        // Line 26, for a path that is parked as well: section 3.1.
+        // Line 26, for a parked path as well: section 3.1.
         self.lists.average(rate);
         decisions
     }
@@ -74,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_path_below_a_fifth_of_the_average_is_parked_and_says_why() {
-        // The average of 20 and 400 ms is that of 1/20 and 1/400: 38 ms; a fifth of it are 190 ms.
+        // The average of 20 and 400 ms is that of 1/20 and 1/400: 38 ms; a fifth of it is 190 ms.
         let mut fixture = fixture(&[20, 400]);
         let decisions = fixture.run(10.0);
         let parked = decisions.iter().find(|d| d.selection == Selection::Parked);

@@ -1,4 +1,5 @@
-//! A selector and its parameters, as text: `base`, `global:alpha=0.3:probe=10s`, `trials:budget=0.02`.
+//! A selector and its parameters, as text: `base`, `global:alpha=0.3:probe=10s`,
+//! `trials:budget=0.02`.
 
 use std::fmt::{self, Display};
 use std::str::FromStr;
@@ -7,24 +8,24 @@ use std::time::Duration;
 use super::{DEFAULT, NAMES};
 use crate::ConfigError;
 
-/// Which selector, and what it is told. Parameters of others are passed over.
+/// A selector and its parameters. Parameters of other selectors are ignored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SelectorConfig {
     /// One of [`NAMES`].
     pub name: String,
-    /// `base`, `global`: the part of the average throughput below which a path is parked, from 0.01 to 1; for `global`
-    /// the most that it may become. The paper's 0.20.
+    /// `base`, `global`: share of the average throughput below which a path is parked, from 0.01 to
+    /// 1; for `global` its upper limit. The paper's value is 0.20.
     pub alpha: f64,
-    /// `base`, `global`: after this time a parked path is tried again, from 0.1 s to an hour. The paper has a probe timer
-    /// and does not say what it is set to: 5 s.
+    /// `base`, `global`: time after which a parked path is tried again, from 0.1 s to an hour. The
+    /// paper does not state the value of its probe timer; the default is 5 s.
     pub probe: Duration,
-    /// `trials`: a part by which goodput has to differ to count as different, from 0.01 to 0.5.
+    /// `trials`: relative difference at which two goodputs count as different, from 0.01 to 0.5.
     pub margin: f64,
-    /// `trials`: the part of the goodput that trials may cost over time, from 0.001 to 0.1.
+    /// `trials`: share of the goodput that trials may cost over time, from 0.001 to 0.1.
     pub budget: f64,
 }
 
-/// What each parameter may be.
+/// Valid range of each parameter.
 const ALPHA: (f64, f64) = (0.01, 1.0);
 const PROBE: (f64, f64) = (0.1, 3600.0);
 const MARGIN: (f64, f64) = (0.01, 0.5);
@@ -43,7 +44,7 @@ impl Default for SelectorConfig {
 }
 
 impl SelectorConfig {
-    /// Whether there is such a selector and its parameters are in their ranges.
+    /// Checks that the selector exists and its parameters are in range.
     pub fn check(&self) -> Result<(), ConfigError> {
         let within = |(least, most): (f64, f64), value: f64| (least..=most).contains(&value);
         let problem = if !NAMES.contains(&self.name.as_str()) {
@@ -63,7 +64,7 @@ impl SelectorConfig {
         Err(ConfigError::Selector(problem))
     }
 
-    /// Which parameters the selector has.
+    /// The parameters of the selector.
     fn keys(&self) -> &'static [&'static str] {
         match self.name.as_str() {
             "base" | "global" => &["alpha", "probe"],
@@ -113,7 +114,7 @@ impl FromStr for SelectorConfig {
     }
 }
 
-/// As it is parsed; what is as usual is not said.
+/// The form that is parsed; default values are omitted.
 impl Display for SelectorConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let usual = Self::default();
@@ -133,7 +134,7 @@ impl Display for SelectorConfig {
     }
 }
 
-/// A time such as `500ms` or `2.5s`, up to an hour.
+/// Parses a time such as `500ms` or `2.5s`, up to an hour.
 fn seconds(text: &str) -> Option<Duration> {
     let (number, unit) = match text.strip_suffix("ms") {
         Some(number) => (number, 1e-3),

@@ -1,23 +1,25 @@
-//! Paths that do not exist, for selectors' tests: each carries what its link carries, or its part of what is asked for.
+//! Simulated paths for the selectors' tests: each carries the rate of its link, or its share of the
+//! offered load.
 
 use std::time::Duration;
 
 use super::{Decision, Seen, SeenPath, Selection, Selector, by_name};
 use crate::{Instant, PathId};
 
-/// Time between two moments of the world.
+/// Time step of the simulation.
 const STEP: Duration = Duration::from_millis(10);
 
-/// Counts what paths carry.
+/// Simulates the bytes that paths carry.
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) now: Instant,
     counted: Vec<f64>,
     delivered: f64,
     pub(super) rests: Vec<bool>,
-    /// Bits per second that the program offers; nothing for as much as the paths take.
+    /// Bits per second that the program offers; none for as many as the paths take.
     pub(super) offered: Option<f64>,
-    /// A path that carries anything costs this part of the goodput, and this much more delivery delay.
+    /// Cost of a path that carries data: the share of the goodput, and the additional delivery
+    /// delay.
     pub(super) costs: Vec<(f64, Duration)>,
 }
 
@@ -33,7 +35,7 @@ impl World {
         }
     }
 
-    /// The next moment; `links` are (Mbit/s, round-trip milliseconds).
+    /// One time step; `links` are (Mbit/s, round-trip milliseconds).
     pub(super) fn step(
         &mut self,
         selector: &mut dyn Selector,
@@ -108,7 +110,7 @@ impl World {
     }
 }
 
-/// A selector and its world.
+/// A selector and its simulated paths.
 pub(super) struct Fixture {
     pub(super) links: Vec<(f64, u64)>,
     pub(super) works: Vec<bool>,
@@ -118,7 +120,7 @@ pub(super) struct Fixture {
 }
 
 impl Fixture {
-    /// With a path for each (Mbit/s, round-trip milliseconds).
+    /// One path for each (Mbit/s, round-trip milliseconds).
     pub(super) fn new(selector: &str, links: &[(f64, u64)]) -> Self {
         let config = selector.parse().expect("the selector is known");
         Self {
@@ -130,7 +132,7 @@ impl Fixture {
         }
     }
 
-    /// Lets so many seconds pass; what was decided.
+    /// Runs for `seconds`; returns the decisions.
     pub(super) fn run(&mut self, seconds: f64) -> Vec<Decision> {
         let mut all = Vec::new();
         for _ in 0..(seconds / STEP.as_secs_f64()) as usize {
@@ -143,7 +145,7 @@ impl Fixture {
         all
     }
 
-    /// So many seconds in which there is nothing to send.
+    /// Runs for `seconds` without data to send.
     pub(super) fn idle(&mut self, seconds: f64) {
         self.world.now += Duration::from_secs_f64(seconds);
     }

@@ -1,35 +1,37 @@
-//! The paper's globally aware, dynamically adjusted algorithm: what a path is worth, counted by the receiver, against a
-//! threshold that follows what comes of it.
+//! The paper's globally aware, dynamically adjusted algorithm: the value of a path as counted by
+//! the receiver, against a threshold that adapts to the outcome.
 //!
-//! Source: algorithm 2 of the paper on live video over shared hotspots in docs/algorithms.md. B_i is what the peer has counted on the path
-//! since its last turn, by the time that took: the counts come back in the reports on every path. Where B_i reaches alpha B_gbl
-//! and is more than a segment a round trip, the path helps, and alpha falls by a step. Below alpha B_gbl the path hurts: it is
-//! parked, and alpha rises to the mean of itself and its greatest value.
+//! Source: algorithm 2 of the paper on live video over shared hotspots in docs/algorithms.md. B_i
+//! is the bytes that the peer has counted on the path since its last turn, divided by that time;
+//! reports on any path return the counts. Where B_i reaches alpha B_gbl and exceeds a segment per
+//! round trip, the path helps, and alpha falls by a step. Below alpha B_gbl the path hurts: it is
+//! parked, and alpha rises to the mean of itself and its highest value.
 //!
-//! "alpha -= 1" cannot be meant with alpha <= 0.2: a step is one percentage point, and alpha never falls below
-//! [`LEAST`]. The paper's text lets alpha follow B_gbl, its algorithm the path whose turn it was: the algorithm is taken.
+//! "alpha -= 1" cannot be meant literally with alpha <= 0.2: a step is one percentage point, and
+//! alpha never falls below [`LEAST`]. In the paper's text alpha follows B_gbl, in its algorithm the
+//! path whose turn it was; this implements the algorithm.
 
 use super::lists::Lists;
 use super::{Decision, Seen, Selector, SelectorConfig, mbit};
 use crate::Instant;
 
-/// What alpha falls by when a path helps.
+/// Decrease of alpha when a path helps.
 const STEP: f64 = 0.01;
 
 /// alpha does not fall below this.
 pub const LEAST: f64 = 0.01;
 
-/// See the module.
+/// The globally aware algorithm.
 #[derive(Debug)]
 pub struct Global {
-    /// alpha_max: where it begins, and the most it can be.
+    /// alpha_max: the initial and highest value of alpha.
     most: f64,
     alpha: f64,
     lists: Lists,
 }
 
 impl Global {
-    /// With its greatest threshold and the time of its probe timer.
+    /// Creates the selector with its highest threshold and the interval of its probe timer.
     pub fn new(config: &SelectorConfig) -> Self {
         Self {
             most: config.alpha,
@@ -38,7 +40,7 @@ impl Global {
         }
     }
 
-    /// The present threshold, from [`LEAST`] to the one that it was made with.
+    /// The current threshold, from [`LEAST`] to the initial one.
     pub fn alpha(&self) -> f64 {
         self.alpha
     }
@@ -108,7 +110,7 @@ mod tests {
                 .all(|step| step < 1e-9 || (step - STEP).abs() < 1e-9),
             "{seen:?}"
         );
-        // A path that has all but stopped hurts: half way back to where it began.
+        // A path that has almost stopped hurts: alpha rises halfway to its initial value.
         links[1] = (0.001, 30);
         for _ in 0..500 {
             world.step(&mut global, &links, &[true; 2]);
@@ -125,10 +127,10 @@ mod tests {
 
     #[test]
     fn the_peers_count_decides_and_not_the_round_trip() {
-        // The one that the base algorithm parks.
+        // The base algorithm parks this path.
         let mut fixture = Fixture::new("global", &[(10.0, 20), (10.0, 400)]);
         assert_eq!(fixture.run(20.0), []);
-        // The one that it does not see.
+        // The base algorithm misses this path.
         let mut fixture = Fixture::new("global", &[(10.0, 20), (0.001, 20)]);
         let decisions = fixture.run(20.0);
         assert_eq!(

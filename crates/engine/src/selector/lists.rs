@@ -1,15 +1,18 @@
-//! What both algorithms of the paper have in common: the active and the probe list, whose turn it is, the average.
+//! Common parts of the paper's two algorithms: the active list, the probe list, the turns and the
+//! average.
 //!
-//! Source: the paper on live video over shared hotspots in docs/algorithms.md, sections 3.1 and 3.2. There one radio goes
-//! round the interfaces, and each is judged when its turn ends. Here all paths send at once, and the turns are those of being judged: they go
-//! round the active paths, and each takes a round-trip time of its path, [`TURN`] at least.
+//! Source: the paper on live video over shared hotspots in docs/algorithms.md, sections 3.1 and
+//! 3.2. There one radio cycles through the interfaces, and each is judged when its turn ends. Here
+//! all paths send at once, and a turn is a period of observation. Turns cycle through the active
+//! paths, and each takes a round-trip time of its path, at least [`TURN`].
 //!
-//! What the paper leaves open, and how it is read here:
+//! Decisions where the paper is silent:
 //!
-//! - A path that has just joined or come back is not judged before [`GRACE`] round trips: it is in slow start.
+//! - A path that has just joined or returned is not judged for [`GRACE`] round trips, since it is
+//!   in slow start.
 //! - The last active path is kept, however little it carries.
-//! - Where no active path delivers any more, the parked ones are active again at once.
-//! - While there is nothing to send nobody has turns, and the time does not count.
+//! - If no active path delivers, the parked ones become active again at once.
+//! - While nothing is waiting to be sent, no path has turns, and the time does not count.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,28 +20,28 @@ use std::time::Duration;
 use super::{Decision, Seen, SeenPath, Selection};
 use crate::{Instant, PathId};
 
-/// The weight of the newest turn in the average: beta of algorithm 1.
+/// Weight of the newest turn in the average: beta of algorithm 1.
 const BETA: f64 = 0.125;
 
-/// A turn takes this long at least.
+/// Shortest turn.
 const TURN: Duration = Duration::from_millis(100);
 
-/// A path that joins or comes back has so many round trips, and this time at least, before it is judged.
+/// Round trips and shortest time before a path that joins or returns is judged.
 const GRACE: (u32, Duration) = (4, Duration::from_millis(500));
 
-/// Longer without a review means that there was nothing to send.
+/// A longer time without a review means that nothing was waiting to be sent.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// The lists.
 #[derive(Debug)]
 pub(super) struct Lists {
     probe: Duration,
     members: BTreeMap<PathId, Member>,
-    /// Whose turn it is, and when it ends.
+    /// The path whose turn it is, and the end of the turn.
     turn: Option<(PathId, Instant)>,
-    /// When the probe timer fires; nothing while it is not set.
+    /// Time at which the probe timer fires; none while it is not set.
     probe_at: Option<Instant>,
-    /// B_gbl: the average of what paths had in their turns, in bytes per second.
+    /// B_gbl: the average rate of the paths in their turns, in bytes per second.
     global: f64,
     reviewed: Option<Instant>,
 }
@@ -46,19 +49,19 @@ pub(super) struct Lists {
 #[derive(Debug)]
 struct Member {
     selection: Selection,
-    /// When it became active.
+    /// Time at which it became active.
     since: Instant,
-    /// When its last turn ended, and what the peer had counted by then.
+    /// End of its last turn, and the bytes that the peer had counted by then.
     mark: (Instant, u64),
 }
 
-/// A turn that has ended and is to be judged.
+/// A completed turn that is to be judged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
     pub(super) path: SeenPath,
-    /// Bytes per second that the peer counted since its turn before.
+    /// Bytes per second that the peer has counted since the path's previous turn.
     pub(super) received: f64,
-    /// Whether another active path works, so that this one can be spared.
+    /// Whether another active path delivers, so that this one can be spared.
     pub(super) spared: bool,
 }
 
@@ -79,8 +82,8 @@ impl Lists {
         self.global
     }
 
-    /// Takes note of paths that joined or left, and brings parked ones back: all of them when the probe timer fires, or
-    /// when nobody else delivers.
+    /// Records paths that joined or ended, and reactivates parked ones: all of them when the probe
+    /// timer fires or no other path delivers.
     pub(super) fn begin(&mut self, seen: &Seen<'_>) -> Vec<Decision> {
         let now = seen.now;
         let paused = self
@@ -118,7 +121,8 @@ impl Lists {
         Vec::new()
     }
 
-    /// Ends the present turn if its time has come, and begins the next one. Answers with the turn if it is to be judged.
+    /// Ends the current turn if its time has come, and begins the next one. Returns the turn if it
+    /// is to be judged.
     pub(super) fn end_turn(&mut self, seen: &Seen<'_>) -> Option<Turn> {
         let now = seen.now;
         let last = self.turn.map(|(path, _)| path);
@@ -153,13 +157,14 @@ impl Lists {
         self.global = (1.0 - BETA) * self.global + BETA * rate;
     }
 
-    /// The path becomes a backup and joins the probe list; the timer is set unless it is (algorithm 1, lines 18 to 21).
+    /// Makes the path a backup on the probe list; sets the timer unless it is set (algorithm 1,
+    /// lines 18 to 21).
     pub(super) fn park(&mut self, path: PathId, now: Instant, reason: String) -> Decision {
         self.probe_at.get_or_insert(now + self.probe);
         self.select(path, Selection::Parked, reason)
     }
 
-    /// The path was judged and stays; there is something to tell if it was on probation.
+    /// The path was judged and stays; that is reported only if it was on probation.
     pub(super) fn keep(
         &mut self,
         path: PathId,
@@ -170,10 +175,11 @@ impl Lists {
             .then(|| self.select(path, Selection::Active, reason()))
     }
 
-    /// When to look again while there is something to send.
+    /// Time of the next review while data is waiting.
     pub(super) fn next_review(&self) -> Option<Instant> {
         let turn = self.turn.map(|(_, ends)| ends);
-        // Without a turn nobody works, or there was nothing to send: that is looked for from time to time.
+        // Without a turn no path delivers, or nothing was waiting; this is checked from time to
+        // time.
         let again = turn.or(self.reviewed.map(|at| at + TURN));
         match (again, self.probe_at) {
             (Some(turn), Some(probe)) => Some(turn.min(probe)),

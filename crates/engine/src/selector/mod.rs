@@ -1,13 +1,15 @@
-//! Selectors: which paths a session sends over.
+//! Selectors: choose the paths over which a session sends.
 //!
-//! A scheduler divides the bytes among the paths that it is given; a selector says which these are. A path that it has
-//! *parked* answers pings and reports, and gets stream data only while no other path delivers, as a backup does. Each end
-//! selects for what it sends.
+//! A scheduler divides the bytes among the paths that it is given; a selector chooses these paths.
+//! A *parked* path answers pings and reports. Like a backup, it gets stream data only while no
+//! other path delivers. Each end selects for the data that it sends.
 //!
-//! A selector looks at the paths from time to time ([`Selector::review`]) and answers with [`Decision`]s, each with its
-//! reason in one sentence. It knows no socket and no clock; the session tells it what it needs ([`Seen`]).
+//! A selector reviews the paths from time to time ([`Selector::review`]) and returns [`Decision`]s,
+//! each with its reason in one sentence. It uses no socket and no clock; the session passes in its
+//! inputs ([`Seen`]).
 //!
-//! To add one: a file in this folder with a type that implements [`Selector`], and a line in [`NAMES`] and in `by_name`.
+//! To add one: a file in this folder with a type that implements [`Selector`], and a line in
+//! [`NAMES`] and in `by_name`.
 
 pub mod base;
 mod config;
@@ -27,7 +29,7 @@ pub use config::SelectorConfig;
 
 use crate::{Instant, PathId};
 
-/// The selector of a session that asks for none: docs/selection.md has the measurements.
+/// The default selector of a session: docs/selection.md has the measurements.
 pub const DEFAULT: &str = "none";
 
 /// All selectors by name.
@@ -35,23 +37,24 @@ pub const NAMES: &[&str] = &["none", "base", "global", "trials"];
 
 /// Decides which paths carry stream data.
 pub trait Selector: Debug + Send {
-    /// The name under which it is chosen.
+    /// The name by which it is chosen.
     fn name(&self) -> &'static str;
 
-    /// Looks at the paths, at the earliest at the time that [`Selector::next_review`] said. Answers with what changes.
+    /// Reviews the paths, not before the time that [`Selector::next_review`] returned. Returns the
+    /// changes.
     fn review(&mut self, seen: &Seen<'_>) -> Vec<Decision>;
 
-    /// When it wants to look next; `busy` says whether the session has anything to send or on its way. Nothing while
-    /// there is nothing to be seen.
+    /// Time of the next review; `busy` if the session has data waiting or in flight. None while a
+    /// review would be pointless.
     fn next_review(&self, busy: bool) -> Option<Instant>;
 
-    /// Whether it looks at [`Seen::delays`], which have to be measured.
+    /// Whether it uses [`Seen::delays`], which have to be measured.
     fn reads_delays(&self) -> bool {
         false
     }
 }
 
-/// What a selector has made of a path.
+/// A selector's decision for a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Selection {
     /// It carries its share.
@@ -59,14 +62,14 @@ pub enum Selection {
     Active,
     /// It was parked, and carries its share again until it is judged.
     Probing,
-    /// It gets no stream data for a moment, so that it can be seen what goes better without it.
+    /// It gets no stream data for a short time, so that the traffic without it can be measured.
     Trial,
     /// It gets no stream data while another path delivers.
     Parked,
 }
 
 impl Selection {
-    /// The word for it in the status, the log and traces.
+    /// The name in the status, the log and traces.
     pub fn name(self) -> &'static str {
         match self {
             Self::Active => "active",
@@ -82,34 +85,34 @@ impl Selection {
     }
 }
 
-/// What becomes of a path, and why.
+/// A change of a path's selection, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// The path.
     pub path: PathId,
-    /// What it is from now on.
+    /// The path's new selection.
     pub selection: Selection,
-    /// Why, in one sentence with figures.
+    /// The reason, in one sentence with figures.
     pub reason: String,
 }
 
-/// What a selector sees.
+/// The inputs of a selector.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
-    /// Now.
+    /// The current time.
     pub now: Instant,
     /// Stream bytes wait for a path.
     pub waiting: bool,
-    /// Stream bytes that the peer has in order, of all streams, since the session began.
+    /// Stream bytes of all streams that have reached the peer in order since the session began.
     pub delivered: u64,
-    /// How long bytes of streams that keep up took from the program's write until the peer had them in order: those
-    /// whose time has come since the last review.
+    /// Times from the program's write until the peer had the bytes in order, for streams that keep
+    /// up, as measured since the last review.
     pub delays: &'a [Duration],
     /// The paths, by ascending number.
     pub paths: &'a [SeenPath],
 }
 
-/// A path as a selector sees it.
+/// The inputs about a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SeenPath {
     /// Its number.
@@ -120,9 +123,9 @@ pub struct SeenPath {
     pub srtt: Duration,
     /// Sender maximum segment size in bytes.
     pub mss: u64,
-    /// Bytes that the peer has counted on it, since it joined.
+    /// Bytes that the peer has counted on it since it joined.
     pub received: u64,
-    /// Estimated rate of delivery in bytes per second ([`Path::rate`](crate::Path::rate)).
+    /// Estimated delivery rate in bytes per second ([`Path::rate`](crate::Path::rate)).
     pub rate: f64,
 }
 
@@ -143,7 +146,7 @@ pub(crate) fn by_name(config: &SelectorConfig) -> Option<Box<dyn Selector>> {
     })
 }
 
-/// A rate for people, from bytes per second.
+/// Formats a rate in bytes per second for humans.
 fn mbit(rate: f64) -> String {
     let mbit = rate * 8.0 / 1e6;
     match mbit.abs() {

@@ -3,7 +3,7 @@
 use super::{Decision, Seen, Selector};
 use crate::Instant;
 
-/// See the module.
+/// The selector that parks no path.
 #[derive(Debug)]
 pub struct All;
 

@@ -1,4 +1,4 @@
-//! What every selector promises, whatever the paths do.
+//! Properties of every selector, whatever the paths do.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,8 @@ use super::fixture::{Fixture, World};
 use super::global::{Global, LEAST};
 use super::{Decision, NAMES, Selection};
 
-/// What the paths are for a while: (Mbit/s, round-trip milliseconds), and whether each works.
+/// The paths for a period: (Mbit/s, round-trip milliseconds), whether each delivers, and the
+/// duration.
 type Spell = (Vec<(f64, u64)>, Vec<bool>, f64);
 
 fn spells(paths: usize) -> impl Strategy<Value = Vec<Spell>> {
@@ -45,7 +46,7 @@ proptest! {
         which in 0..NAMES.len(),
     ) {
         let spells = cut(&spells, paths);
-        // Between two looks all active paths may fail: what comes next looks at once.
+        // All active paths may fail between two reviews; the next review follows at once.
         let mut without = 0;
         play(NAMES[which], paths, &spells, &mut |fixture| {
             let works = fixture.works.iter().any(|works| *works);
@@ -63,7 +64,7 @@ proptest! {
             fixture.works.clone_from(works);
             fixture.run(*seconds);
         }
-        // From now on all is well, and steady.
+        // From now on all paths deliver steadily.
         fixture.works.fill(true);
         fixture.links.fill((10.0, 20));
         let parked: Vec<usize> = (0..3).filter(|path| fixture.selection(*path) == Selection::Parked).collect();
@@ -102,7 +103,7 @@ proptest! {
     }
 }
 
-/// Of the first paths only.
+/// Keeps only the first paths.
 fn cut(spells: &[Spell], paths: usize) -> Vec<Spell> {
     let cut = |(links, works, seconds): &Spell| {
         (links[..paths].to_vec(), works[..paths].to_vec(), *seconds)

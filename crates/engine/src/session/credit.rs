@@ -1,4 +1,4 @@
-//! What the peer may send: credit for the session and for each stream, given as programs read.
+//! Credit for the peer, for the session and for each stream, granted as programs read.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,11 +7,12 @@ use super::Session;
 use crate::path::{Control, Path, PathState};
 use crate::{Instant, PathId, StreamId};
 
-/// A round trip while no path delivers.
+/// Assumed round trip while no path delivers.
 const UNKNOWN_TRIP: Duration = Duration::from_millis(100);
 
 impl Session {
-    /// `len` bytes of a stream are read or dropped: the peer gets new credit when it is worth a frame.
+    /// `len` bytes of a stream are read or dropped. Grants the peer new credit once it is worth a
+    /// frame.
     pub(super) fn release(&mut self, stream: StreamId, len: u64, now: Instant) {
         self.receive_credit.released += len;
         let paths = &self.paths;
@@ -23,9 +24,9 @@ impl Session {
         self.offer_stream_credit(stream, now);
     }
 
-    /// Grants the peer what was released when that is worth a frame: when it is much, and also when the peer has
-    /// less than that left. Stalled streams may hold the rest, so that nothing more is released and it would wait
-    /// for ever.
+    /// Grants the peer the released credit once it is worth a frame: when it is large, or when the
+    /// peer has less than that left. Stalled streams may hold the rest of the credit; then nothing
+    /// more would be released, and the grant would wait forever.
     pub(super) fn offer_session_credit(&mut self, now: Instant) {
         let window = self.config.receive_window();
         let credit = &mut self.receive_credit;
@@ -39,7 +40,7 @@ impl Session {
         credit.left_at_offers = credit.left_at_offers.max(credit.granted - credit.used);
     }
 
-    /// `new` bytes of a stream have arrived that it did not have.
+    /// `new` bytes have arrived that the stream did not have yet.
     pub(super) fn note_stored(&mut self, stream: StreamId, new: u64, now: Instant) {
         let paths = &self.paths;
         let Some(state) = self.streams.get_mut(&stream) else {
@@ -48,15 +49,15 @@ impl Session {
         let receive = &mut state.receive;
         let trip = || longest_trip(paths);
         receive.reader.note_arrival(new, now, trip);
-        // Its reader has read all that it could, and is not to blame for what lies behind the gap.
+        // The reader has read all readable bytes; the gap holds up the rest.
         if receive.readable() == 0 && receive.reordered() > 0 {
             self.offer_stream_credit(stream, now);
         }
     }
 
-    /// Bytes have arrived, and less is left of the session's credit: streams of which the peer had heard enough when
-    /// there was more may have to be heard of again. Their own bytes may all have been read, so nothing else would
-    /// look at them any more.
+    /// Bytes have arrived, so less of the session's credit is left. Streams whose last grant
+    /// sufficed while more was left may need another one. Their own bytes may all have been read,
+    /// so nothing else would trigger it.
     pub(super) fn note_arrival(&mut self, now: Instant) {
         self.offer_session_credit(now);
         let left = self.receive_credit.granted - self.receive_credit.used;
@@ -71,7 +72,8 @@ impl Session {
         }
     }
 
-    /// Tells the peer that a stream's reader moves, when that is due.
+    /// Grants the peer credit for a stream, which also shows that its reader reads, when that is
+    /// due.
     fn offer_stream_credit(&mut self, stream: StreamId, now: Instant) {
         let window = self.config.receive_window();
         let credit = &self.receive_credit;
@@ -80,8 +82,8 @@ impl Session {
             return;
         };
         let receive = &mut state.receive;
-        // Also when the limit suffices for all that is to come: the peer counts from the last news of this stream how
-        // much of the session's credit it may take.
+        // Sent even if the limit already covers the rest of the stream: the peer derives the
+        // stream's part of the session's credit from its latest grant.
         if receive.is_whole() || state.reset_sent {
             return;
         }
@@ -93,16 +95,16 @@ impl Session {
         let window = receive.reader.window(is_prompt) + behind_a_gap;
         let most = most.min(window);
         let limit = receive.read + most;
-        // The peer divides what is left of the session's credit among those of whom it has heard lately, so the less
-        // is left the earlier it has to hear.
+        // The peer divides the remaining session credit among the streams with recent grants, so
+        // the less is left, the earlier it needs the next grant.
         let news = receive.read - receive.read_at_grant;
         let left = credit.granted - credit.used;
         let urgent = news > 0 && news >= self.config.share().more(0, left) / 2;
-        // A question is answered before it is worth it: a packet for that would take the place of a full one in the answer's
-        // first window.
+        // A stream that awaits an answer gets no early grant: its packet would take the place of a
+        // full one in the first window of the answer.
         let is_worth_it = limit > receive.granted && limit - receive.granted >= most / 4;
         if urgent || is_worth_it {
-            // A limit cannot sink; that it rises says that the reader moves.
+            // A limit never shrinks, and its growth shows that the reader reads.
             receive.granted = limit.max(receive.granted + 1);
             receive.read_at_grant = receive.read;
             self.queue(Control::CreditStream { stream }, now);
@@ -110,7 +112,8 @@ impl Session {
     }
 }
 
-/// The round trip of the slowest path that delivers: as long as credit may take to bring bytes that can be read.
+/// The round trip of the slowest delivering path: the longest time from a grant until its bytes can
+/// be read.
 fn longest_trip(paths: &BTreeMap<PathId, Path>) -> Duration {
     let delivering = paths.values();
     let delivering = delivering.filter(|path| path.state == PathState::Active);

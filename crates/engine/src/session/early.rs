@@ -1,5 +1,5 @@
-//! What the peer says of a path before it has joined on this side: its word goes over any path, and the last flight of a
-//! handshake may be lost and come later than that.
+//! Frames about a path that has not joined on this side yet. The peer sends them over any path, and
+//! the last flight of a handshake may be lost and arrive later than they do.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use crate::PathId;
 use crate::frame::PathWord;
 use crate::policy::PeerPolicy;
 
-/// Paths of which something is kept. Most of what is dropped beyond is of paths that are over.
+/// Most paths that are remembered. Beyond that the oldest are dropped; most of them have ended.
 const MOST: usize = 64;
 
-/// See the module.
+/// Stored frames about paths that have not joined yet.
 #[derive(Debug, Default)]
 pub(super) struct Early {
     policies: BTreeMap<PathId, (u64, PeerPolicy)>,
@@ -18,7 +18,7 @@ pub(super) struct Early {
 }
 
 impl Early {
-    /// Keeps a policy, if it is newer than what is there.
+    /// Keeps a policy if it is newer than the stored one.
     pub(super) fn keep_policy(&mut self, id: PathId, version: u64, said: PeerPolicy) {
         let known = self.policies.get(&id);
         if known.is_none_or(|(known, _)| version > *known) {
@@ -26,7 +26,7 @@ impl Early {
         }
     }
 
-    /// Keeps what the path is to the peer, if that is newer than what is there.
+    /// Keeps the peer's state of a path if it is newer than the stored one.
     pub(super) fn keep_word(&mut self, id: PathId, version: u64, word: PathWord) {
         let known = self.words.get(&id);
         if known.is_none_or(|(known, _)| version > *known) {
@@ -34,7 +34,7 @@ impl Early {
         }
     }
 
-    /// The path joins: what was said of it.
+    /// The path joins: returns the stored frames about it.
     #[expect(clippy::type_complexity, reason = "two words with their versions")]
     pub(super) fn take(
         &mut self,
@@ -47,7 +47,7 @@ impl Early {
 fn keep<T>(map: &mut BTreeMap<PathId, T>, id: PathId, said: T) {
     map.insert(id, said);
     if map.len() > MOST {
-        // The oldest is of a path that is over, most likely.
+        // The oldest path has most likely ended.
         map.pop_first();
     }
 }

@@ -1,8 +1,8 @@
-//! What a session tells its owner.
+//! Events that a session reports to its owner.
 
 use crate::{Class, PathId, PeerText, Selection, StreamId};
 
-/// Something the owner of the session should know.
+/// An event for the owner of the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -10,89 +10,92 @@ pub enum Event {
     Opened {
         /// The stream.
         stream: StreamId,
-        /// The class that the opener was told of; without one each side learns it.
+        /// The class that the opener has set; without one each side learns it.
         class: Option<Class>,
-        /// What to connect to.
+        /// The target to connect to.
         target: Vec<u8>,
     },
-    /// The peer connected a stream that this side opened.
+    /// The peer has connected a stream that this side opened.
     Accepted {
         /// The stream.
         stream: StreamId,
     },
-    /// There is something to read, or the end; said once until a read comes back short.
+    /// Bytes or the end can be read. Reported once, until a read returns less than it asked for.
     Readable {
         /// The stream.
         stream: StreamId,
     },
-    /// There is room after a write that was cut short.
+    /// The send buffer has space again after a short write.
     Writable {
         /// The stream.
         stream: StreamId,
     },
-    /// All that was written, and the end, has been received by the peer.
+    /// The peer has received all written bytes and the end.
     Delivered {
         /// The stream.
         stream: StreamId,
     },
-    /// The peer reset the stream; unread bytes are gone. Only where all bytes and the end had arrived before, they
-    /// can still be read, and this comes after the last one; writes fail meanwhile.
+    /// The peer has reset the stream; unread bytes are dropped. If all bytes and the end had
+    /// arrived before, they can still be read and this event follows the last one; writes fail
+    /// meanwhile.
     Reset {
         /// The stream.
         stream: StreamId,
         /// The peer's code.
         code: u64,
     },
-    /// More streams may be opened than before.
+    /// More streams may be opened.
     StreamsAvailable,
-    /// A path makes no progress and gets no more work. Said once until it has recovered or ended.
+    /// A path makes no progress and gets no more data. Reported once, until it has recovered or
+    /// ended.
     PathStalled {
         /// The path.
         path: PathId,
-        /// How long its oldest byte has been without an answer.
+        /// Time for which its oldest byte has been unanswered.
         silent_for: core::time::Duration,
     },
-    /// A path that was said to have stalled delivers again.
+    /// A path that was reported as stalled delivers again.
     PathRecovered {
         /// The path.
         path: PathId,
     },
-    /// The peer bounds what this side may send over a path; the carrier is to keep to it.
+    /// The peer limits the rate at which this side sends over a path; the carrier must keep to it.
     PathLimited {
         /// The path.
         path: PathId,
-        /// Bytes per second, frames included; nothing for no bound.
+        /// Bytes per second, frames included; none for no limit.
         rate: Option<u64>,
     },
-    /// The selector has decided something about a path.
+    /// The selector has changed the selection of a path.
     PathSelected {
         /// The path.
         path: PathId,
-        /// What it is from now on.
+        /// The path's new selection.
         selection: Selection,
-        /// Why, in one sentence with figures.
+        /// The reason, in one sentence with figures.
         reason: String,
     },
-    /// The peer says that what it sends on a path is not confirmed. Said once until the peer trusts the path again, or it ends.
+    /// The peer reports that its data on a path is not acknowledged. Reported once, until the peer
+    /// trusts the path again or the path ends.
     PathDoubted {
         /// The path.
         path: PathId,
     },
-    /// The peer says that a path that it doubted delivers again.
+    /// The peer reports that a path that it doubted delivers again.
     PathTrusted {
         /// The path.
         path: PathId,
     },
-    /// The peer has left a path: its carrier is to be ended.
+    /// The peer has abandoned a path; its carrier should be closed.
     PathLeft {
         /// The path.
         path: PathId,
     },
-    /// The session has ended; streams are gone.
+    /// The session has ended; its streams are gone.
     Closed {
         /// 0 is a normal end.
         code: u64,
-        /// For people: this side's words, or the peer's.
+        /// Human-readable text, from this side or the peer.
         reason: PeerText,
     },
 }

@@ -1,4 +1,4 @@
-//! Which paths deliver, and when something is to be done without anything arriving.
+//! Which paths deliver, and the timers that act when nothing arrives.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,37 +8,41 @@ use crate::frame::PathWord;
 use crate::path::{Control, Path, PathState};
 use crate::{Instant, PathId};
 
-/// A path on which nothing asks for a report gets a PING this often.
+/// Interval of PINGs on a path on which nothing else requests a report.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The same while no stream is open: often enough to keep the state of NATs and to notice a dead path before it is
-/// needed, seldom enough for batteries and metered links.
+/// The interval while no stream is open: short enough to keep the state of NATs and to detect a
+/// dead path before it is needed, long enough for batteries and metered links.
 const IDLE_PING_INTERVAL: Duration = Duration::from_secs(10);
 
-/// A path that has stalled gets one this often, while its carrier has sent all it was given: TCP notices the loss of what it
-/// sends again by what it sends behind it, and waits ever longer for it where that is nothing.
+/// The interval on a stalled path, while its carrier has sent everything that it was given. TCP
+/// detects the loss of a retransmission by the data that it sends after it. Without such data it
+/// waits for ever longer timeouts.
 const STALLED_PING_INTERVAL: Duration = Duration::from_millis(25);
 
-/// As many of them may be on their way.
+/// Most unanswered PINGs on a stalled path.
 pub(super) const MAX_STALLED_PINGS: usize = 256;
 
-/// While bytes are under way on several paths, late ones are looked for this often.
+/// Interval of checks for late bytes while bytes are in flight on several paths.
 const REPEAT_CHECK: Duration = Duration::from_millis(20);
 
-/// A path that a scheduler told to wait asks again after this time: by then the one that it waits for may have failed.
+/// A path that a scheduler has made wait for another is asked again after this time: by then the
+/// other may have failed.
 const WAIT_CHECK: Duration = Duration::from_millis(10);
 
-/// What is due but finds no carrier with room is tried again after this time.
+/// Interval of further attempts at overdue work for which no carrier has space.
 const OVERDUE_CHECK: Duration = Duration::from_millis(1);
 
-/// The same where every carrier that could take it has said that it takes nothing: it asks by itself as soon as it does.
+/// The interval if every possible carrier has reported that it is full: each asks again once it has
+/// space.
 const FULL_CHECK: Duration = Duration::from_millis(50);
 
-/// Closing code of a session that lost all its paths for too long.
+/// Closing code of a session that has been without a path for too long.
 const CODE_TIMEOUT: u64 = 2;
 
 impl Session {
-    /// When [`Session::handle_timeout`] is to be called next; `poll_transmit` may have something to give then, too.
+    /// Time of the next call of [`Session::handle_timeout`]; `poll_transmit` may return data then,
+    /// too.
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.closed {
             return None;
@@ -62,7 +66,7 @@ impl Session {
             .values()
             .filter(|path| path.state == PathState::Active)
         {
-            // What only this path can send waits for its carrier.
+            // Data that only this path can send waits for its carrier.
             let sendable = |at: Instant| match path.sample.full {
                 true => at.max(self.handled + FULL_CHECK),
                 false => at,
@@ -99,7 +103,8 @@ impl Session {
             }
         }
         consider(self.next_selection());
-        // What is overdue waits for a carrier that takes it; that is looked for again soon, not at once for ever.
+        // Overdue work waits for a carrier that accepts it. Check again soon, but not in a busy
+        // loop.
         let check = match self.paths.values().all(|path| path.sample.full) {
             true => FULL_CHECK,
             false => OVERDUE_CHECK,
@@ -113,10 +118,10 @@ impl Session {
         })
     }
 
-    /// The path that has been of no use for longest, here or by the peer's word, if there is one: where there is no room for
-    /// another path, one that has just shown that it works may take its place.
+    /// The path that has been stalled for longest, here or by the peer's report, if any. If the
+    /// session cannot take another path, a new one that has just proven itself may replace it.
     ///
-    /// Also the last one, which never stalls as there is nobody to give its work to.
+    /// This includes the last path, which never stalls because no other path can take its data.
     pub fn most_useless_path(&self, now: Instant) -> Option<PathId> {
         let idle = self.streams.is_empty();
         let since = |path: &Path| {
@@ -129,8 +134,8 @@ impl Session {
         useless.min().map(|(_, id)| id)
     }
 
-    /// Does what is due by now. Not every timeout of `poll_timeout` changes something here: some are for
-    /// `poll_transmit`.
+    /// Does everything that is due. Some timeouts of `poll_timeout` change nothing here because
+    /// they are for `poll_transmit`.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.closed {
             return;
@@ -162,7 +167,7 @@ impl Session {
         self.select_paths(now);
     }
 
-    /// Control frames that are late go over another path, too: somebody waits for each of them.
+    /// Sends late control frames over another path, too, because each of them holds something up.
     fn repeat_late_control(&mut self, now: Instant) {
         if self.delivering() < 2 {
             return;
@@ -187,7 +192,8 @@ impl Session {
         }
     }
 
-    /// Gives what `id` holds to the others. The last path that delivers is kept: there is nobody to give it to.
+    /// Moves the data of `id` to the other paths. The last delivering path is kept, since no other
+    /// path can take its data.
     fn stall(&mut self, id: PathId, now: Instant) {
         if self.delivering() < 2 {
             return;
@@ -202,7 +208,7 @@ impl Session {
             path.flights.back().map(|flight| flight.path_end),
             path.control.back().map(|sent| sent.path_end),
         ];
-        // One that took nothing recovers by the next that it takes.
+        // A path without unacknowledged data recovers with the next data that it delivers.
         path.recovers_at = ends.into_iter().flatten().max().unwrap_or(path.sent + 1);
         let flights = std::mem::take(&mut path.flights);
         let control: Vec<_> = path
@@ -215,12 +221,14 @@ impl Session {
         self.schedulers.paths_changed();
     }
 
-    /// A stalled path takes part again when what it was given before has arrived: nothing new could overtake that.
+    /// A stalled path becomes active again once its earlier data has arrived, so that new data does
+    /// not wait behind it.
     pub(super) fn recover_path(&mut self, id: PathId, now: Instant) {
         let Some(path) = self.paths.get_mut(&id) else {
             return;
         };
-        // One that is tried again since no other is left has not recovered before it delivers.
+        // A stalled path that is retried because no other is left has not recovered until it
+        // delivers.
         let is_ill = path.state == PathState::Stalled || path.is_stall_told;
         if !is_ill || !path.has_caught_up(now) {
             return;
@@ -235,8 +243,8 @@ impl Session {
         }
     }
 
-    /// Says which paths have stalled. One whose TCP measures will go on: nobody has to do anything about it, and it is not to be
-    /// doubted for that.
+    /// Reports stalled paths. If a path's TCP only pauses to measure, it will continue; nothing has
+    /// to be done, and the peer should not doubt the path.
     fn tell_stalls(&mut self, now: Instant) {
         let untold = self.paths.values_mut().filter(|path| path.is_untold());
         let mut told = Vec::new();
@@ -254,7 +262,7 @@ impl Session {
         }
     }
 
-    /// Tells the peer, over another path.
+    /// Reports a path's state to the peer over another path.
     pub(super) fn say_path_state(&mut self, id: PathId, state: PathWord, now: Instant) {
         if let Some(path) = self.paths.get_mut(&id) {
             path.said += 1;
@@ -263,7 +271,8 @@ impl Session {
         }
     }
 
-    /// Likewise of a path that need not be there any more. What has not left yet of older frames is obsolete.
+    /// Queues a report about a path that may have ended already. Older reports that have not left
+    /// yet are obsolete.
     pub(super) fn queue_path_state(
         &mut self,
         path: PathId,
@@ -285,9 +294,10 @@ impl Session {
         self.queue(frame, now);
     }
 
-    /// What a path is to the peer, which may have it before this side does.
+    /// The peer reports the state of a path, which may have joined there before it joins here.
     ///
-    /// Frames of different paths overtake each other, and each may come twice: only the newest counts, once.
+    /// Frames of different paths overtake each other, and each may come twice. Only the newest
+    /// counts, and only once.
     pub(super) fn on_path_state(
         &mut self,
         id: PathId,
@@ -309,7 +319,7 @@ impl Session {
                 }
             }
             PathWord::Stalled => {
-                // The other direction may be as dead: an answer will tell.
+                // The other direction may be dead as well; an answer will show whether it is.
                 if path.oldest_unconfirmed().is_none() {
                     path.last_asked = None;
                 }
@@ -326,8 +336,8 @@ impl Session {
         }
     }
 
-    /// Only stalled paths are left: there is nothing better than to try all of them. Those that were said to have stalled have not
-    /// recovered before they deliver.
+    /// Only stalled paths are left, so all of them are tried. Those reported as stalled have not
+    /// recovered until they deliver.
     pub(super) fn reactivate_all(&mut self, now: Instant) {
         for path in self.paths.values_mut() {
             path.state = PathState::Active;
@@ -335,7 +345,7 @@ impl Session {
         }
     }
 
-    /// How many paths deliver.
+    /// Number of delivering paths.
     fn delivering(&self) -> usize {
         self.paths
             .values()
@@ -345,28 +355,33 @@ impl Session {
 }
 
 impl Path {
-    /// When a PING is due if nothing else asks for a report before; `idle` while no stream is open.
+    /// Time of the next PING if nothing else requests a report before; `idle` while no stream is
+    /// open.
     pub(super) fn next_ping(&self, idle: bool) -> Instant {
         let interval = match self.state {
             PathState::Stalled => STALLED_PING_INTERVAL,
             PathState::Active if idle => IDLE_PING_INTERVAL,
             PathState::Active => PING_INTERVAL,
         };
-        // At once on a path that has joined: until it has delivered something it gets nothing that anybody waits for.
+        // Immediately on a path that has just joined: until it has delivered something, it gets no
+        // urgent data.
         self.last_asked
             .map_or(self.joined, |asked| asked + interval)
     }
 
-    /// When it stalls because its carrier does not even take the PING that is due, so that nothing could be confirmed.
+    /// When the path stalls because its carrier does not even accept the PING that is due, so that
+    /// nothing could be acknowledged.
     ///
-    /// What is left in the socket, reports for instance, has nobody waiting for it, and may have been lost together with the
-    /// connection: a NAT that forgot it says nothing, and TCP needs up to a minute to give up.
+    /// The remaining bytes in its socket, such as reports, hold nothing up, and may have been lost
+    /// together with the connection: a NAT that dropped its state sends no error, and TCP needs up
+    /// to a minute to give up.
     fn mute_stalls_at(&self, idle: bool) -> Option<Instant> {
         let is_mute = self.oldest_unconfirmed().is_none() && self.sample.full;
         is_mute.then(|| self.next_ping(idle) + self.stall_patience())
     }
 
-    /// Since when something waits for a confirmation and none has come.
+    /// Start of the current period in which data is unacknowledged and no acknowledgment has
+    /// arrived.
     pub(super) fn stuck_since(&self) -> Option<Instant> {
         match self.state {
             PathState::Stalled => Some(self.last_progress),
@@ -376,12 +391,12 @@ impl Path {
         }
     }
 
-    /// Whether it has stalled and nobody knows.
+    /// Whether it has stalled without having been reported.
     fn is_untold(&self) -> bool {
         self.state == PathState::Stalled && !self.is_stall_told
     }
 
-    /// Since when it has been of no use.
+    /// Time since when the path has been stalled, here or by the peer's report.
     pub(super) fn useless_since(&self) -> Option<Instant> {
         let has_stalled = self.state == PathState::Stalled && self.is_stall_told;
         let stalled = has_stalled.then_some(self.useless_from);

@@ -1,4 +1,4 @@
-//! The session: streams above, paths below, and what is known in between.
+//! The session: streams above, paths below, and the state that connects them.
 
 mod credit;
 mod early;
@@ -36,7 +36,7 @@ use report::Reports;
 use select::Selecting;
 pub use stats::{PathStats, Stats, StreamStats};
 
-/// The bond between one client and one server; see the crate's documentation for how it is driven.
+/// The bond between one client and one server; the crate documentation describes how to drive it.
 #[derive(Debug)]
 pub struct Session {
     config: Config,
@@ -44,33 +44,33 @@ pub struct Session {
     selecting: Selecting,
     paths: BTreeMap<PathId, Path>,
     streams: BTreeMap<StreamId, Stream>,
-    /// Streams that have something unsent.
+    /// Streams with unsent bytes.
     ready: BTreeSet<StreamId>,
-    /// Streams of which a write was cut short, and that are to be told when there is room.
+    /// Streams with a short write; they are notified when their send buffer has space.
     blocked: BTreeSet<StreamId>,
-    /// After how many changes it was last worked out what reports take on their way.
+    /// The change count at which the delay of reports was last computed.
     trips_known_at: Option<u64>,
-    /// A path was told to wait although there is something to send: when that was.
+    /// Time at which a path was made to wait although data is waiting to be sent.
     waits_since: Option<Instant>,
-    /// Control frames that no path has taken yet, and since when they wait.
+    /// Control frames that no path has taken yet, and the time since when they wait.
     control: VecDeque<(Instant, Control)>,
-    /// The path that took the newest OPEN, and the count of its bytes at the end of it.
+    /// The path that carries the newest OPEN, and the path's byte count at its end.
     opened_on: Option<(PathId, u64)>,
     events: VecDeque<Event>,
     reports: Reports,
-    /// What was said of paths that have not joined on this side yet.
+    /// Frames about paths that have not joined on this side yet.
     early: Early,
-    /// Some path's policy is not the plain one.
+    /// At least one path's policy is not the default.
     has_policies: bool,
-    /// Until when secondary paths help; nothing while they do not.
+    /// Time until which secondary paths carry data; none while they do not.
     secondaries_until: Option<Instant>,
-    /// Pages for the next use.
+    /// Pages for reuse.
     spare: Spare,
     /// Index of the next stream that this side opens.
     next_stream: u64,
-    /// Streams that this side opened and that are not over.
+    /// Number of streams that this side opened and that have not ended.
     own_streams: u64,
-    /// Indices of the peer's streams that are over.
+    /// Indices of the peer's streams that have ended.
     retired: RangeSet,
     send_credit: SendCredit,
     receive_credit: ReceiveCredit,
@@ -78,58 +78,58 @@ pub struct Session {
     /// The rate that bounds send buffers.
     backlog: Backlog,
     next_token: u64,
-    /// Since when there has been no path.
+    /// Time since when the session has had no path.
     pathless_since: Option<Instant>,
-    /// When timeouts were last handled.
+    /// Time at which timeouts were last handled.
     handled: Instant,
-    /// The latest time that anybody told.
+    /// The latest time that any caller has passed.
     latest: Instant,
-    /// The session has ended, in whichever way.
+    /// The session has ended, for any reason.
     closed: bool,
-    /// What CLOSE says, when this side ended the session. It goes over every path, so that it arrives before the end of
-    /// any of them.
+    /// Code and reason of the CLOSE, if this side ended the session. It is sent over every path, so
+    /// that it arrives before any of them ends.
     farewell: Option<(u64, Arc<[u8]>)>,
 }
 
-/// What the peer lets this side send.
+/// Limits that the peer has granted to this side.
 #[derive(Debug, Default)]
 struct SendCredit {
     /// Limit on the sum of all streams' highest offsets.
     session: u64,
     /// Sum of all streams' highest offsets.
     used: u64,
-    /// Where a new stream's limit begins.
+    /// Initial limit of a new stream.
     initial: u64,
-    /// How many streams may have been opened.
+    /// Number of streams that may be opened in total.
     streams: u64,
-    /// What the peer's streams share, in bytes.
+    /// Memory that the peer's streams share, in bytes.
     peer_memory: u64,
-    /// How many streams there can be to share it.
+    /// Highest number of streams that share it.
     peer_streams: u64,
     /// Bytes in all send buffers.
     buffered: u64,
-    /// Separate acknowledged pieces in all of them.
+    /// Number of separate acknowledged ranges in all of them.
     pieces: usize,
 }
 
-/// What this side lets the peer send.
+/// Limits that this side has granted to the peer.
 #[derive(Debug, Default)]
 struct ReceiveCredit {
-    /// Limit told to the peer.
+    /// Limit that the peer has been granted.
     granted: u64,
     /// Sum of all streams' highest offsets.
     used: u64,
     /// The part of `used` that is read or dropped.
     released: u64,
-    /// The most that was left of the session's credit since all streams were last looked at for news.
+    /// Highest remaining session credit since all streams were last checked for grants.
     left_at_offers: u64,
-    /// Where a new stream's limit begins.
+    /// Initial limit of a new stream.
     initial: u64,
-    /// Streams that the peer may have opened.
+    /// Number of streams that the peer may open in total.
     streams: u64,
-    /// A CREDIT of the session waits for a path.
+    /// A CREDIT of the session is queued.
     session_queued: bool,
-    /// A CREDIT of streams waits for a path.
+    /// A CREDIT of streams is queued.
     streams_queued: bool,
 }
 
@@ -144,16 +144,16 @@ struct Counters {
     reorder: u64,
     reorder_peak: u64,
     received_peak: u64,
-    /// Sent, and in order at the peer.
+    /// Bytes that have reached the peer in order.
     delivered: u64,
-    /// Separate received pieces of all streams.
+    /// Number of separate received ranges of all streams.
     pieces: usize,
 }
 
 /// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadOutcome {
-    /// Bytes appended.
+    /// Number of bytes appended.
     pub len: usize,
     /// The last byte of the stream has been read.
     pub finished: bool,
@@ -212,7 +212,7 @@ impl Session {
         })
     }
 
-    /// Whether one more path may join.
+    /// Whether another path may join.
     pub fn check_path(&self) -> Result<(), PathRefused> {
         match self.schedulers.most_paths() {
             Some((most, scheduler)) if self.paths.len() >= most => {
@@ -222,8 +222,8 @@ impl Session {
         }
     }
 
-    /// A carrier has joined and can carry frames both ways. A number that is in use is ignored, and so is a path that
-    /// [`Session::check_path`] refuses.
+    /// A carrier has joined and can carry frames in both directions. Ignored if the number is in
+    /// use or if [`Session::check_path`] refuses the path.
     pub fn path_up(&mut self, id: PathId, now: Instant) {
         if self.closed || self.paths.contains_key(&id) || self.check_path().is_err() {
             return;
@@ -241,8 +241,8 @@ impl Session {
         }
     }
 
-    /// Says over which link a path goes: paths with the same number share one, so that bytes for which two paths are
-    /// wanted go over two links. A path of which nothing is said has a link of its own.
+    /// Sets the link of a path. Paths with the same number share one, so that data that needs two
+    /// paths is sent over two links. By default each path has a link of its own.
     pub fn path_link(&mut self, id: PathId, link: u64) {
         if let Some(path) = self.paths.get_mut(&id) {
             path.link = Some(link);
@@ -250,7 +250,7 @@ impl Session {
         self.schedulers.note_change();
     }
 
-    /// A carrier has ended: what was on it goes over the others.
+    /// A carrier has ended; its unacknowledged data goes over the others.
     pub fn path_down(&mut self, id: PathId, now: Instant) {
         let Some(path) = self.paths.remove(&id) else {
             return;
@@ -258,7 +258,7 @@ impl Session {
         let (is_left, said) = (path.is_left, path.said);
         self.take_back(path, now);
         self.note_policies();
-        // The peer's end of it may wait for its timeouts for long.
+        // The peer's end of it may otherwise wait a long time for its timeouts.
         if !is_left && !self.paths.is_empty() {
             self.queue_path_state(id, said + 1, PathWord::Left, now);
         }
@@ -274,7 +274,7 @@ impl Session {
         self.schedulers.paths_changed();
     }
 
-    /// New measurements of a path's carrier, made now.
+    /// New measurements of a path's carrier, taken now.
     pub fn path_stats(&mut self, id: PathId, sample: PathSample, now: Instant) {
         self.latest = self.latest.max(now);
         let Some(path) = self.paths.get_mut(&id) else {
@@ -307,7 +307,7 @@ impl Session {
         }
     }
 
-    /// Carriers over one link have one queue: what one of them fills is before the bytes of the others.
+    /// Carriers over one link share one queue: bytes of one carrier delay those of the others.
     fn share_queues(&mut self, link: Option<u64>) {
         let siblings = self.paths.values().filter(|path| path.link == link);
         let queueing = siblings.filter(|path| path.is_queueing()).count();
@@ -316,12 +316,12 @@ impl Session {
         }
     }
 
-    /// Whether a scheduler wants [`PathSample::local_queue`] to be told.
+    /// Whether a scheduler needs [`PathSample::local_queue`].
     pub fn reads_local_queue(&self) -> bool {
         self.schedulers.read_local_queue()
     }
 
-    /// Ends the session; the peer is told over whichever path takes it.
+    /// Ends the session. The CLOSE is sent to the peer over every path.
     pub fn close(&mut self, code: u64, reason: &str, _now: Instant) {
         if self.closed {
             return;
@@ -338,12 +338,12 @@ impl Session {
         self.closed
     }
 
-    /// Whether something is left to be told to the peer after the end.
+    /// Whether a CLOSE is still to be sent after the end.
     pub fn has_farewell(&self) -> bool {
         self.farewell.is_some() && !self.paths.values().all(|path| path.farewell_said)
     }
 
-    /// The session has ended, and there is nothing more to send on this path.
+    /// Whether the session has ended and nothing is left to send on this path.
     pub fn has_left(&self, id: PathId) -> bool {
         let said = |path: &Path| self.farewell.is_none() || path.farewell_said;
         self.closed && self.paths.get(&id).is_none_or(said)
@@ -380,7 +380,7 @@ impl Session {
         self.events.push_back(Event::Closed { code, reason });
     }
 
-    /// Index of a stream among those of its opener, and whether that is this side.
+    /// Index of a stream among those of its opener, and whether this side is the opener.
     fn split_id(&self, stream: StreamId) -> (u64, bool) {
         let ours = match self.config.role {
             Role::Client => 0,

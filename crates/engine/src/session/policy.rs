@@ -1,4 +1,4 @@
-//! Paths that get work only at times: by what their users decided, and by how they do.
+//! Paths that carry data only at times, because of their policy or their latency.
 
 use std::time::Duration;
 
@@ -7,17 +7,19 @@ use crate::path::{Control, Path, PathState};
 use crate::policy::{PathPolicy, PeerPolicy, Priority};
 use crate::{Instant, PathId};
 
-/// Secondary paths work when what waits would take the primary ones longer than this.
+/// Secondary paths carry data when the primary paths would need longer than this for the waiting
+/// bytes.
 const SECONDARY_AFTER: Duration = Duration::from_millis(100);
 
-/// They go on for this long after it was last so, lest they come and go with every write.
+/// They continue for this long after that condition last held, so that they do not come and go with
+/// every write.
 const SECONDARY_STAYS: Duration = Duration::from_secs(1);
 
-/// A path that was too slow works again when it is below this share of what it may add.
+/// A path that was too slow carries data again below this share of its permitted added latency.
 const FAST_AGAIN: f64 = 0.75;
 
 impl Session {
-    /// Says what this side may send over a path.
+    /// Sets this side's policy for a path.
     pub fn set_policy(&mut self, id: PathId, policy: PathPolicy) {
         if let Some(path) = self.paths.get_mut(&id)
             && path.policy != policy
@@ -29,7 +31,7 @@ impl Session {
         }
     }
 
-    /// Tells the peer what it may send over a path. What was told before is replaced.
+    /// Sends the peer its policy for a path, which replaces the previous one.
     pub fn tell_policy(&mut self, id: PathId, policy: PeerPolicy, now: Instant) {
         let Some(path) = self.paths.get_mut(&id) else {
             return;
@@ -41,7 +43,8 @@ impl Session {
         }
     }
 
-    /// The peer says what this side may send over a path. It may overtake the path itself: the frame goes over any.
+    /// The peer sends this side's policy for a path. The frame goes over any path and may arrive
+    /// before the path joins.
     pub(super) fn on_policy(&mut self, id: PathId, version: u64, said: PeerPolicy) {
         let newer = |known: Option<u64>| known.is_none_or(|known| version > known);
         match self.paths.get_mut(&id) {
@@ -56,7 +59,7 @@ impl Session {
         }
     }
 
-    /// Finds out which paths may work now. Called before anything is sent.
+    /// Updates which paths may carry data now. Called before anything is sent.
     pub(super) fn review_policies(&mut self, now: Instant) {
         if !self.has_policies {
             return;
@@ -68,13 +71,13 @@ impl Session {
         }
     }
 
-    /// Whether any path is anything but primary and unbounded.
+    /// Records whether any path is not primary or has a limit.
     pub(super) fn note_policies(&mut self) {
         let plain = PathPolicy::default();
         self.has_policies = self.paths.values().any(|path| path.policy != plain);
     }
 
-    /// Whether secondary paths began or ceased to help.
+    /// Returns whether secondary paths have started or stopped helping.
     fn review_secondaries(&mut self, now: Instant) -> bool {
         let delivers = |path: &&Path| path.state == PathState::Active;
         let first = self.paths.values().filter(delivers);
@@ -96,7 +99,7 @@ impl Session {
         changed
     }
 
-    /// Whether paths have become slower than they may be, or are so no more.
+    /// Returns whether any path has crossed its limit of added latency, in either direction.
     fn review_latency(&mut self) -> bool {
         let mut changed = false;
         let delay = |path: &Path| (path.id, path.delay());

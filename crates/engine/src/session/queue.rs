@@ -1,4 +1,4 @@
-//! What waits for a path: control frames, and what a path that failed leaves to the others.
+//! Work that waits for a path: control frames, and the unacknowledged data of a failed path.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use crate::Instant;
 use crate::path::{Control, Flight, Path};
 
 impl Session {
-    /// Everything unconfirmed on `path`, which has ended, has to go over others.
+    /// Requeues everything unacknowledged on `path`, which has ended.
     pub(super) fn take_back(&mut self, path: Path, now: Instant) {
         self.requeue(
             path.flights,
@@ -18,7 +18,8 @@ impl Session {
         self.reports.tell_again(&mut self.streams, &mut self.paths);
     }
 
-    /// Stream bytes and control frames that a path does not deliver go over others.
+    /// Requeues stream bytes and control frames that a path does not deliver, so that others carry
+    /// them.
     pub(super) fn requeue(
         &mut self,
         flights: VecDeque<Flight>,
@@ -37,7 +38,7 @@ impl Session {
                 }
             }
         }
-        // The oldest first, and before what waits already: a FIN may hold up a program.
+        // The oldest first, and before the frames that already wait: a FIN may hold up a program.
         for frame in control.rev() {
             if !matches!(frame, Control::Ping { .. }) && self.is_to_be_queued(&frame) {
                 self.control.push_front((now, frame));
@@ -45,7 +46,7 @@ impl Session {
         }
     }
 
-    /// Has a control frame wait for a path.
+    /// Queues a control frame.
     pub(super) fn queue(&mut self, frame: Control, now: Instant) {
         self.schedulers.note_change();
         if self.is_to_be_queued(&frame) {
@@ -53,7 +54,8 @@ impl Session {
         }
     }
 
-    /// Credit waits at most once, however often it is raised meanwhile: the frame tells the newest.
+    /// Whether the frame must be queued. Credit is queued at most once, however often it is raised
+    /// meanwhile, because the frame is encoded with the newest value.
     fn is_to_be_queued(&mut self, frame: &Control) -> bool {
         match frame {
             Control::CreditSession => {
@@ -66,7 +68,7 @@ impl Session {
                 .streams
                 .get_mut(stream)
                 .is_some_and(|state| !std::mem::replace(&mut state.receive.credit_queued, true)),
-            // A newer one says what counts.
+            // A newer frame for the path replaces it.
             Control::PathState { path, version, .. } => self
                 .paths
                 .get(path)

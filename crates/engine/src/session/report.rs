@@ -1,8 +1,9 @@
-//! Reports: what has been received of streams and on paths, told on any path.
+//! Reports: the bytes received on streams and paths, sent over any path.
 //!
-//! A path of least delay reports promptly; every other one repeats what is new a little later, so that an outage of
-//! the prompt one's return direction holds up nobody. Each change gets a version, each path remembers the version up
-//! to which it has told, and a report on it says everything newer. Reports do not ask for reports.
+//! The path with the least delay reports promptly. Every other path repeats the news slightly
+//! later, so that an outage of the prompt path's return direction delays nothing. Each change gets
+//! a version, each path remembers the newest version that it has reported, and a report on it
+//! contains everything newer. Reports do not elicit reports.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -12,23 +13,24 @@ use crate::path::{Path, PathState};
 use crate::stream::Stream;
 use crate::{Instant, PathId, StreamId};
 
-/// A report leaves at the latest after this time ...
+/// A report is sent at the latest after this time ...
 pub(super) const REPORT_DELAY: Duration = Duration::from_millis(5);
 
-/// ... or after this many bytes that ask for one, ...
+/// ... or after this many bytes that elicit one, ...
 const REPORT_BYTES: u64 = 64 * 1024;
 
-/// ... but, for so many, only this often in a round trip: each report is a packet of its own, and as many as a young connection's
-/// window has would keep everything else from leaving until they are acknowledged.
+/// ... but, because of bytes, only this often per round trip. Each report is a packet of its own. A
+/// young connection's window full of reports would keep everything else from leaving until they are
+/// acknowledged.
 const REPORTS_PER_TRIP: u32 = 4;
 
-/// Any path reports when the prompt one has not for this long.
+/// Any path reports if the prompt one has not done so for this long.
 const REPORT_ANYWHERE: Duration = Duration::from_millis(15);
 
-/// Every path reports what is new this often.
+/// Interval at which every path reports news.
 const REPORT_COPY: Duration = Duration::from_millis(50);
 
-/// Ends of streams that wait to be told at most.
+/// Most ends of streams that wait to be reported.
 const MAX_GONE: usize = 1024;
 
 /// The state of reporting.
@@ -36,22 +38,22 @@ const MAX_GONE: usize = 1024;
 pub(super) struct Reports {
     /// Counts changes.
     version: u64,
-    /// The newest version that any report has told.
+    /// The newest version in any report sent.
     told: u64,
-    /// What changed, by version; a stream or path stands here once.
+    /// The changes by version; each stream or path appears once.
     changes: BTreeMap<u64, Change>,
-    /// Versions in `changes` of streams that are over, ascending.
+    /// Versions in `changes` of streams that have ended, ascending.
     gone: VecDeque<u64>,
-    /// Bytes that ask for a report and have had none from the path of least delay.
+    /// Bytes that elicit a report and that the path with the least delay has not reported.
     unreported: u64,
-    /// Since when.
+    /// Arrival time of the first of them.
     since: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Stream(StreamId),
-    /// A stream that is over: whoever still sends it may stop.
+    /// A stream that has ended; a peer that still sends it may stop.
     Gone(StreamId),
     Path(PathId),
 }
@@ -66,7 +68,7 @@ impl Reports {
         }
     }
 
-    /// Something of a stream arrived.
+    /// Data or an end of a stream arrived.
     pub(super) fn stream_changed(
         &mut self,
         streams: &mut BTreeMap<StreamId, Stream>,
@@ -77,9 +79,9 @@ impl Reports {
         }
     }
 
-    /// Something arrived for a stream that is over.
+    /// A frame arrived for a stream that has ended.
     pub(super) fn stream_gone(&mut self, id: StreamId) {
-        // A peer that keeps sending for one such stream gets one line, not a list.
+        // A peer that keeps sending on one such stream gets one entry, not a list.
         if self
             .changes
             .last_key_value()
@@ -89,19 +91,20 @@ impl Reports {
         }
     }
 
-    /// A stream is over; `version` is its last change.
+    /// A stream has ended; `version` is its last change.
     pub(super) fn stream_retired(&mut self, id: StreamId, version: u64) {
         self.changes.remove(&version);
         self.list_gone(id);
     }
 
-    /// A path has ended: nobody asks what arrived on it.
+    /// A path has ended; its byte count need not be reported.
     pub(super) fn path_lost(&mut self, lost: PathId) {
         self.changes
             .retain(|_, change| *change != Change::Path(lost));
     }
 
-    /// Reports on a path that ended or stalled may not arrive: everything is new again.
+    /// Reports sent on a path that ended or stalled may not arrive, so all of them count as new
+    /// again.
     pub(super) fn tell_again(
         &mut self,
         streams: &mut BTreeMap<StreamId, Stream>,
@@ -119,19 +122,19 @@ impl Reports {
         }
     }
 
-    /// Changes that some path has not told yet.
+    /// Number of changes that some path has not reported yet.
     #[cfg(test)]
     pub(super) fn pending(&self) -> usize {
         self.changes.len()
     }
 
-    /// When `path` should report next; `prompt` for the path of least delay.
+    /// Time of the next report on `path`; `prompt` for the path with the least delay.
     pub(super) fn due(&self, path: &Path, prompt: bool) -> Option<Instant> {
         if path.reported_version >= self.version {
             return None;
         }
-        // The first copy after a pause is no more urgent than others: a packet of its own takes the place of a full one in the
-        // window of an answer, which comes a moment later.
+        // The first copy after a pause is no more urgent than others. A packet of its own would
+        // take the place of a full one in the window of an answer that comes a moment later.
         let copy = path.last_report + REPORT_COPY;
         let copy = path.behind_since.map(|at| copy.max(at + REPORT_ANYWHERE));
         let own = self.since.map(|since| match prompt {
@@ -144,19 +147,21 @@ impl Reports {
         });
         match (own, copy) {
             (Some(own), Some(copy)) => Some(own.min(copy)),
-            // What is to be told again.
+            // Changes to be reported again.
             (None, None) => Some(path.last_report + REPORT_COPY),
             (one, other) => one.or(other),
         }
     }
 
-    /// Whether `path`, the one of least delay, has something to tell, and has not just reported.
+    /// Whether `path`, the one with the least delay, has unreported changes and has not just
+    /// reported.
     pub(super) fn has_news(&self, path: &Path, now: Instant) -> bool {
         let is_new = self.since.is_some() && path.reported_version < self.version;
         is_new && now >= path.last_report + REPORT_DELAY
     }
 
-    /// Appends what `path` has not told yet, as far as `budget` goes; whether that is all.
+    /// Appends the changes that `path` has not reported yet, within `budget`; returns whether those
+    /// are all.
     pub(super) fn write(
         &mut self,
         path: PathId,
@@ -217,16 +222,17 @@ impl Reports {
         finished
     }
 
-    /// The path of least delay has told everything. What another one tells is urgent still: this one gets it there sooner.
+    /// The path with the least delay has reported everything. If another path had reported it, it
+    /// would still be urgent, because this path delivers it sooner.
     pub(super) fn told_promptly(&mut self) {
         self.unreported = 0;
         self.since = None;
     }
 
-    /// Lists the end of a stream.
+    /// Adds the end of a stream to the changes.
     ///
-    /// When there are too many the oldest is dropped: a peer whose frames of the stream are all confirmed needs no
-    /// such line, and one that still sends some gets a new one.
+    /// If there are too many, the oldest is dropped. A peer whose frames of the stream are all
+    /// acknowledged needs no such entry, and one that still sends some gets a new entry.
     fn list_gone(&mut self, id: StreamId) {
         if self.gone.len() >= MAX_GONE
             && let Some(oldest) = self.gone.pop_front()
@@ -238,7 +244,7 @@ impl Reports {
     }
 
     fn bump(&mut self, version: &mut u64, change: Change) {
-        // What no report has told yet will be told with its newest state anyway.
+        // Unreported changes will be reported with the newest state anyway.
         if *version > self.told {
             return;
         }
@@ -248,7 +254,7 @@ impl Reports {
         self.changes.insert(self.version, change);
     }
 
-    /// Drops what every path that delivers has told.
+    /// Drops changes that every delivering path has reported.
     fn forget_told(&mut self, paths: &BTreeMap<PathId, Path>) {
         let active = paths
             .values()

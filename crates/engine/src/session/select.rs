@@ -1,4 +1,4 @@
-//! The selector at work: when it looks, what it is shown, and what becomes of its decisions.
+//! Runs the selector: when it reviews the paths, its inputs, and the effect of its decisions.
 
 use std::time::Duration;
 
@@ -8,23 +8,23 @@ use crate::path::{Path, PathState};
 use crate::selector::{self, Decision, Seen, SeenPath, Selector, SelectorConfig};
 use crate::stream::SendHalf;
 
-/// Writes of a stream whose delivery is waited for at once, and the time between two of them.
+/// Most writes per stream whose delivery is timed at once, and the time between two of them.
 const MARKS: (usize, Duration) = (32, Duration::from_millis(5));
 
-/// Delays that wait for a look at the most.
+/// Most delays that are stored for a review.
 const MOST_DELAYS: usize = 4096;
 
 /// A session's selector.
 #[derive(Debug)]
 pub(super) struct Selecting {
     selector: Box<dyn Selector>,
-    /// How long writes took until they were delivered, since the last look.
+    /// Times from write to delivery since the last review.
     delays: Vec<Duration>,
 }
 
 impl Selecting {
     pub(super) fn new(config: &SelectorConfig) -> Self {
-        // The configuration has been checked, so that there is one of that name.
+        // The configuration has been checked, so a selector with this name exists.
         let selector = selector::by_name(config);
         Self {
             selector: selector.unwrap_or_else(|| Box::new(selector::none::All)),
@@ -32,7 +32,7 @@ impl Selecting {
         }
     }
 
-    /// A program has written to a stream of which nothing was waiting.
+    /// A program has written to a stream that had nothing waiting.
     pub(super) fn note_written(&mut self, send: &mut SendHalf, now: Instant) {
         if !self.selector.reads_delays() || send.marks.len() >= MARKS.0 {
             return;
@@ -42,7 +42,7 @@ impl Selecting {
         }
     }
 
-    /// The peer may have more of a stream in order than before.
+    /// The peer may have received more of a stream in order.
     pub(super) fn note_delivered(&mut self, send: &mut SendHalf, now: Instant) {
         while let Some(&(end, at)) = send.marks.front()
             && end <= send.base
@@ -56,12 +56,12 @@ impl Selecting {
 }
 
 impl Session {
-    /// When the selector wants to look at the paths.
+    /// Time of the selector's next review.
     pub(super) fn next_selection(&self) -> Option<Instant> {
         self.selecting.selector.next_review(self.is_busy())
     }
 
-    /// Lets the selector look if it is time, and does what it says.
+    /// Lets the selector review the paths if it is time, and applies its decisions.
     pub(super) fn select_paths(&mut self, now: Instant) {
         if self.next_selection().is_none_or(|at| at > now) {
             return;
@@ -112,7 +112,7 @@ impl Session {
         }
     }
 
-    /// Whether there is anything to send or on its way.
+    /// Whether anything is waiting or in flight.
     fn is_busy(&self) -> bool {
         !self.ready.is_empty() || self.paths.values().any(|path| !path.flights.is_empty())
     }

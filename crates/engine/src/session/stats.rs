@@ -1,4 +1,4 @@
-//! What a session and its paths have done.
+//! Counters of a session and its paths.
 
 use std::time::Duration;
 
@@ -8,34 +8,34 @@ use crate::policy::PathPolicy;
 use crate::stream::Stream;
 use crate::{Class, Instant, PathId, Selection, StreamId};
 
-/// Counters of a session. Bytes are stream bytes unless said.
+/// Counters of a session. Bytes are stream bytes unless stated otherwise.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stats {
-    /// Taken from local writers.
+    /// Bytes accepted from local writers.
     pub bytes_written: u64,
-    /// Acknowledged by the peer, in order.
+    /// Bytes that the peer has acknowledged in order.
     pub bytes_delivered: u64,
-    /// Handed to local readers.
+    /// Bytes handed to local readers.
     pub bytes_read: u64,
-    /// Streams open now.
+    /// Number of open streams.
     pub streams_open: u64,
-    /// Streams opened since the session began, by either side.
+    /// Number of streams opened by either side since the session began.
     pub streams_total: u64,
-    /// Received behind a gap, now.
+    /// Received bytes behind a gap now.
     pub reorder: u64,
-    /// The most that `reorder` has been.
+    /// Highest value of `reorder`.
     pub reorder_peak: u64,
-    /// Received and not read, now.
+    /// Received and unread bytes now.
     pub receive_buffered: u64,
-    /// The most that was received beyond what was read, gaps included.
+    /// Highest number of received and unread bytes, including gaps.
     pub receive_peak: u64,
-    /// Written and not acknowledged, now.
+    /// Written and unacknowledged bytes now.
     pub send_buffered: u64,
-    /// Memory in pages of all receive buffers.
+    /// Memory in pages of all receive buffers, in bytes.
     pub receive_memory: u64,
-    /// Sent more than once, for whatever reason.
+    /// Bytes sent more than once, for any reason.
     pub duplicates_sent: u64,
-    /// Received more than once and dropped.
+    /// Bytes received more than once and dropped.
     pub duplicates_received: u64,
 }
 
@@ -46,9 +46,9 @@ pub struct PathStats {
     pub id: PathId,
     /// Whether it delivers.
     pub state: PathState,
-    /// What the selector has made of it.
+    /// The selector's decision for the path.
     pub selection: Selection,
-    /// Why, in one sentence; empty while it has decided nothing about it.
+    /// The reason for it, in one sentence; empty if the selector has not decided about the path.
     pub selection_reason: String,
     /// Smoothed round-trip time.
     pub srtt: Duration,
@@ -56,25 +56,26 @@ pub struct PathStats {
     pub rttvar: Duration,
     /// Congestion window in bytes.
     pub cwnd: u64,
-    /// Bytes that wait in its interface's queue; 0 unless a scheduler reads it and the kernel tells of it.
+    /// Bytes in the queue of its interface; 0 unless a scheduler reads it and the kernel reports
+    /// it.
     pub local_queue: u64,
-    /// Estimated rate of delivery, in bytes per second.
+    /// Estimated delivery rate in bytes per second.
     pub rate: f64,
-    /// How much the path is doubted; see [`crate::Path::unreliability`].
+    /// How unreliable the path is; see [`crate::Path::unreliability`].
     pub unreliability: f64,
     /// Frame bytes sent.
     pub bytes_sent: u64,
-    /// Frame bytes that the peer has confirmed.
+    /// Frame bytes that the peer has acknowledged.
     pub bytes_confirmed: u64,
     /// Frame bytes received.
     pub bytes_received: u64,
-    /// What this side may send over it.
+    /// This side's policy for the path.
     pub policy: PathPolicy,
-    /// It is a backup for as long as it adds more latency than it may.
+    /// The path is a backup while it adds more latency than permitted.
     pub too_slow: bool,
-    /// Frame bytes per second sent over the last second or so.
+    /// Frame bytes sent per second, averaged over approximately the last second.
     pub send_rate: f64,
-    /// Frame bytes per second received over the last second or so.
+    /// Frame bytes received per second, averaged over approximately the last second.
     pub receive_rate: f64,
     /// Stream bytes sent.
     pub data_sent: u64,
@@ -84,16 +85,17 @@ pub struct PathStats {
     pub duplicates_sent: u64,
     /// Segments that TCP has retransmitted.
     pub retransmitted: u64,
-    /// How long the path has been part of the session.
+    /// Time since the path joined the session.
     pub age: Duration,
-    /// How long nothing has arrived on it.
+    /// Time since anything last arrived on it.
     pub silent_for: Duration,
-    /// How long something on it has been waiting for a confirmation without any arriving.
+    /// Time for which data on it has been unacknowledged without any acknowledgment arriving.
     pub stuck_for: Option<Duration>,
-    /// How long it has been of no use: stalled, or so by the peer's word.
+    /// Time for which the path has been stalled, here or by the peer's report.
     pub useless_for: Option<Duration>,
-    /// Time since TCP last got a segment through, either way; nothing where nobody knows. A path that is of no use although
-    /// this is short is on a link that works, badly: a new connection would get no more, and be slow to grow afterwards.
+    /// Time since TCP last got a segment through in either direction; none if unknown. If a stalled
+    /// path has a small value, its link works, but badly: a new connection would get no more, and
+    /// would grow slowly.
     pub still_for: Option<Duration>,
 }
 
@@ -102,18 +104,18 @@ pub struct PathStats {
 pub struct StreamStats {
     /// The stream.
     pub id: StreamId,
-    /// How what this side sends is treated.
+    /// Class of the bytes that this side sends.
     pub class: Class,
-    /// Whether the class was learnt rather than told.
+    /// Whether the class was learned instead of set.
     pub learnt: bool,
-    /// Taken from the local writer.
+    /// Bytes accepted from the local writer.
     pub bytes_written: u64,
-    /// Handed to the local reader.
+    /// Bytes handed to the local reader.
     pub bytes_read: u64,
 }
 
 impl Session {
-    /// Every stream's counters, in the order of their numbers.
+    /// Counters of every stream, in the order of their numbers.
     pub fn stream_stats(&self) -> impl Iterator<Item = StreamStats> + '_ {
         self.streams.values().map(|stream| StreamStats {
             id: stream.id,
@@ -148,13 +150,13 @@ impl Session {
         }
     }
 
-    /// Bytes that the session holds now: [`Stats::send_buffered`] and [`Stats::receive_memory`] together.
+    /// Memory that the session holds now: [`Stats::send_buffered`] plus [`Stats::receive_memory`].
     pub fn held(&self) -> u64 {
         let held = |stream: &Stream| stream.send.buffered() + stream.receive.held_bytes() as u64;
         self.streams.values().map(held).sum()
     }
 
-    /// Every path's counters, in the order of their numbers.
+    /// Counters of every path, in the order of their numbers.
     pub fn path_stats_all(&self, now: Instant) -> Vec<PathStats> {
         let stats = self.paths.values().map(|path| PathStats {
             id: path.id,

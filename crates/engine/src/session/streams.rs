@@ -1,4 +1,4 @@
-//! What programs do with streams.
+//! Stream operations of programs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,22 +15,23 @@ use crate::stream::{ReceiveHalf, SendHalf, Stream};
 use crate::varint;
 use crate::{Class, Hints, Instant, Role, StreamId};
 
-/// A chunk that is kept may hold so much, however little of it counts ...
+/// A stored chunk may keep this much memory alive, however little of it counts ...
 const LARGEST_CHUNK: u64 = 1 << 18;
 
-/// ... and all of them together this part of the session's memory.
+/// ... and all chunks together at most this part of the session's memory.
 const UNCOUNTED: u64 = 8;
 
-/// Room in a send buffer that is worth a wake-up, unless the stream may not have so much.
+/// Space in a send buffer that is worth a wake-up, unless the stream's limit is smaller.
 const WORTH_A_WAKE_UP: u64 = 32 * 1024;
 
-/// Send buffers hold this many bandwidth-delay products of all paths: FBDT's windows of two, and the next ones to
-/// open while the slowest path's bytes are still under way.
+/// Send buffers hold this many bandwidth-delay products of all paths: FBDT's windows of two, and
+/// the next windows, which open while the slowest path's bytes are still in flight.
 const SEND_BUFFER_BDP: f64 = 6.0;
 
 impl Session {
-    /// Opens a stream to `target` (at most 512 bytes, opaque here). Bytes may be written at once; [`Event::Accepted`]
-    /// or [`Event::Reset`] tells how it went. Without a class, both sides learn it from what the stream does.
+    /// Opens a stream to `target` (at most 512 bytes, opaque here). Bytes may be written at once;
+    /// [`Event::Accepted`] or [`Event::Reset`] reports the outcome. Without a class, both sides
+    /// learn it from the stream's traffic.
     pub fn open_stream(
         &mut self,
         target: &[u8],
@@ -67,7 +68,7 @@ impl Session {
         self.queue(
             Control::Open {
                 stream: id,
-                // The peer learns by itself what nobody has told.
+                // Without a class the peer learns its own.
                 class: Class::to_open(class),
                 target,
             },
@@ -76,8 +77,8 @@ impl Session {
         Ok(id)
     }
 
-    /// Has what this side sends on a stream treated as of a class, or as of what the stream itself shows. The peer decides
-    /// for itself.
+    /// Sets the class of the bytes that this side sends on a stream; with `None` it is learned from
+    /// the traffic. The peer's direction is not affected.
     pub fn set_class(
         &mut self,
         stream: StreamId,
@@ -89,21 +90,23 @@ impl Session {
         Ok(())
     }
 
-    /// What the program wants of what it sends on a stream; the deadline is for what is written from now on.
+    /// Sets the hints for the bytes that this side sends on a stream. The deadline applies to later
+    /// writes.
     pub fn set_hints(&mut self, stream: StreamId, hints: Hints) -> Result<(), StreamError> {
         self.stream_mut(stream)?.hints = hints;
         self.schedulers.stream_ready(stream);
         Ok(())
     }
 
-    /// Tells the peer that its stream is connected.
+    /// Informs the peer that its stream is connected.
     pub fn accept(&mut self, stream: StreamId, now: Instant) -> Result<(), StreamError> {
         self.stream_mut(stream)?;
         self.queue(Control::Accept { stream }, now);
         Ok(())
     }
 
-    /// Takes as much of `data` as there is room for; [`Event::Writable`] follows a short count.
+    /// Accepts as much of `data` as the send buffer has space for. [`Event::Writable`] follows a
+    /// short count.
     pub fn write(
         &mut self,
         stream: StreamId,
@@ -115,9 +118,10 @@ impl Session {
         })
     }
 
-    /// As [`Session::write`], without a copy: of a chunk of 4 KiB or more the session keeps what it takes until the peer has all
-    /// of it, and with that the memory of which the chunk is a part. That is not counted, so with more streams than the session's
-    /// memory has room for at 2 MiB each it copies.
+    /// Like [`Session::write`], without a copy for chunks of 4 KiB or more. The session keeps the
+    /// accepted part of such a chunk until the peer has all of it, and so keeps the memory that the
+    /// chunk is part of. That memory is not counted, so the session copies when it has more streams
+    /// than its memory can hold at 2 MiB each.
     pub fn write_chunk(
         &mut self,
         stream: StreamId,
@@ -133,7 +137,7 @@ impl Session {
         })
     }
 
-    /// Has `write` put as many of `offered` bytes into a stream as there is room for.
+    /// Lets `write` store as many of `offered` bytes in a stream as the send buffer has space for.
     fn take(
         &mut self,
         stream: StreamId,
@@ -155,7 +159,7 @@ impl Session {
         let unsent = state.send.unsent.total();
         write(&mut state.send, len, spare);
         if len > 0 {
-            // A program that wants to write more than there is room for is ahead of the paths in any case.
+            // A program that wants to write more than the send buffer takes is ahead of the paths.
             let is_behind = unsent > 0 || len < offered;
             state.learn(|learner| learner.wrote(len as u64, is_behind, now));
             if let Some(within) = state.hints.deadline {
@@ -167,7 +171,7 @@ impl Session {
         }
         self.send_credit.buffered += len as u64;
         self.counters.written += len as u64;
-        // What has a deadline may have got one just now.
+        // Bytes with a deadline may have got it just now.
         if len > 0 && (self.ready.insert(stream) || has_deadline) {
             self.schedulers.stream_ready(stream);
         }
@@ -179,7 +183,7 @@ impl Session {
         Ok(len)
     }
 
-    /// Bytes that a write would take now.
+    /// Bytes that a write would accept now.
     pub fn room(&self, stream: StreamId) -> Result<u64, StreamError> {
         if self.closed {
             return Err(StreamError::Closed);
@@ -225,8 +229,8 @@ impl Session {
         self.read_with(stream, most, |part| out.extend_from_slice(part), now)
     }
 
-    /// As [`Session::read`], but the bytes are given to `take` where they are, in pieces of at most [`PAGE`](crate::PAGE)
-    /// bytes in their order: for a reader that has no use for a copy.
+    /// Like [`Session::read`], but passes the bytes to `take` in place, in order and in pieces of
+    /// at most [`PAGE`](crate::PAGE) bytes, for a reader that needs no copy.
     pub fn read_with(
         &mut self,
         stream: StreamId,
@@ -241,8 +245,8 @@ impl Session {
         )
     }
 
-    /// As [`Session::read`], but the bytes come behind what `out` has and in the pages into which they were put when they arrived, at
-    /// most so many: only what lies in a page that is not full yet is copied.
+    /// Like [`Session::read`], but appends at most `most` bytes to `out` in the pages that they
+    /// were stored in on arrival. Only bytes in a page that is not full yet are copied.
     pub fn read_pages(
         &mut self,
         stream: StreamId,
@@ -257,14 +261,14 @@ impl Session {
         )
     }
 
-    /// Pages in which what can be read lies.
+    /// Number of pages that hold the readable bytes.
     pub fn readable_pages(&self, stream: StreamId) -> Result<usize, StreamError> {
         let state = self.streams.get(&stream).ok_or(StreamError::Unknown)?;
         Ok(state.receive.readable_pages())
     }
 
-    /// Takes back the pages of [`Session::read_pages`], read or not, for what arrives next; beyond 1 MiB of them it has no use for
-    /// more.
+    /// Takes back the pages of [`Session::read_pages`], read or not, for data that arrives next.
+    /// Pages beyond 1 MiB are freed.
     pub fn recycle(&mut self, pages: Received) {
         self.spare.give_all(pages.into_pages());
     }
@@ -292,7 +296,7 @@ impl Session {
         Ok(ReadOutcome { len, finished })
     }
 
-    /// No more writes; the peer reads the end after the last byte.
+    /// Ends the writing direction; the peer reads the end after the last byte.
     pub fn finish(&mut self, stream: StreamId, now: Instant) -> Result<(), StreamError> {
         let state = self.stream_mut(stream)?;
         state.send.finished = true;
@@ -305,7 +309,7 @@ impl Session {
         Ok(())
     }
 
-    /// Ends both directions at once; what has not arrived is lost.
+    /// Ends both directions at once; data that has not arrived is lost.
     pub fn reset(&mut self, stream: StreamId, code: u64, now: Instant) {
         self.schedulers.note_change();
         self.end_sending(stream, code, now);
@@ -313,11 +317,12 @@ impl Session {
         self.retire_if_over(stream, now);
     }
 
-    /// The program has gone away: what it wrote is still delivered, what arrives for it is dropped. Once all is
-    /// delivered the stream is reset with code 0, so that a peer does not send for nobody.
+    /// The program has closed its end. Its written bytes are still delivered, and arriving bytes
+    /// are dropped. Once all are delivered the stream is reset with code 0, so that the peer stops
+    /// sending.
     pub fn abandon(&mut self, stream: StreamId, now: Instant) {
         self.schedulers.note_change();
-        // A stream that is reset already, or over, has nothing to finish.
+        // A stream that is reset or has ended has nothing to finish.
         let _ = self.finish(stream, now);
         let Some(state) = self.streams.get_mut(&stream) else {
             return;
@@ -328,8 +333,8 @@ impl Session {
         self.reset_if_abandoned(stream, now);
     }
 
-    /// The program wants nothing of what arrives any more: it is dropped. What the program writes goes on, until
-    /// [`Session::abandon`] at the latest.
+    /// The program wants no more received data, so arriving bytes are dropped. The writing
+    /// direction continues, until [`Session::abandon`] at the latest.
     pub fn ignore_received(&mut self, stream: StreamId, now: Instant) {
         self.discard_received(stream, now);
         self.retire_if_over(stream, now);
@@ -347,7 +352,7 @@ impl Session {
         rate * rtt.as_secs_f64()
     }
 
-    /// Resets the direction that this side sends, unless it has done so.
+    /// Resets the direction that this side sends, unless it is already reset.
     pub(super) fn end_sending(&mut self, stream: StreamId, code: u64, now: Instant) {
         let Some(state) = self
             .streams
@@ -371,7 +376,7 @@ impl Session {
         }
     }
 
-    /// Treats everything received, now and later, as read.
+    /// Treats all received data, now and later, as read.
     pub(super) fn discard_received(&mut self, stream: StreamId, now: Instant) {
         let Some(state) = self.streams.get_mut(&stream) else {
             return;
@@ -385,7 +390,7 @@ impl Session {
         self.release(stream, unread, now);
     }
 
-    /// Forgets a stream in which neither direction has anything left to do.
+    /// Forgets a stream if neither direction has anything left to do.
     pub(super) fn retire_if_over(&mut self, stream: StreamId, now: Instant) {
         if !self.streams.get(&stream).is_some_and(Stream::is_over) {
             return;
@@ -415,7 +420,8 @@ impl Session {
         }
     }
 
-    /// A stream that its program left is reset once what it wrote has arrived: nobody will read the rest.
+    /// Resets a stream whose program has closed its end, once the written bytes have arrived:
+    /// nothing will read the rest.
     pub(super) fn reset_if_abandoned(&mut self, stream: StreamId, now: Instant) {
         let state = self.streams.get(&stream);
         if state.is_some_and(|state| state.abandoned && state.send.complete) {
@@ -423,8 +429,8 @@ impl Session {
         }
     }
 
-    /// Says which streams can be written again, once there is room worth a wake-up. The streams whose bytes made
-    /// room may not be the ones that wait for it.
+    /// Reports which streams can be written again, once the space is worth a wake-up. The space may
+    /// come from the bytes of other streams than the waiting ones.
     pub(super) fn announce_room(&mut self) {
         if self.blocked.is_empty() {
             return;
@@ -435,7 +441,7 @@ impl Session {
             let Some(state) = self.streams.get(&stream) else {
                 return false;
             };
-            // A stream that has nothing buffered has room for this much at least.
+            // A stream with an empty send buffer always has at least this much space.
             let worth = WORTH_A_WAKE_UP.min(self.config.share().floor());
             let enough = self.room_of(state, &bounds) >= worth;
             if enough {
@@ -446,14 +452,14 @@ impl Session {
         self.blocked = blocked;
     }
 
-    /// Once is enough until the owner has heard it.
+    /// Reports it once, until the owner has taken the event.
     pub(super) fn say_streams_available(&mut self) {
         if self.events.back() != Some(&Event::StreamsAvailable) {
             self.events.push_back(Event::StreamsAvailable);
         }
     }
 
-    /// A stream that still takes part; one that this side reset does not.
+    /// A stream that is still in use; a stream that this side has reset is not.
     pub(super) fn stream_mut(&mut self, stream: StreamId) -> Result<&mut Stream, StreamError> {
         if self.closed {
             return Err(StreamError::Closed);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* The arithmetic of real.h, for tests to call. */
+/* The arithmetic of real.h, callable by tests. */
 #include "real.h"
 
 struct calculation {
@@ -31,7 +31,7 @@ int calculate(struct calculation *calculation)
 		calculation->result = a;
 		break;
 	case '.':
-		/* b_exponent is how many binary places stay. */
+		/* b_exponent is the number of binary places to keep. */
 		calculation->result = real_fixed(a, calculation->b_exponent);
 		break;
 	}

@@ -4,7 +4,7 @@
 
 SETTINGS();
 
-/* How much faster the fastest path is than this one: at least 1. */
+/* Rate of the fastest path over the rate of this one: at least 1. */
 static __always_inline real alpha(struct tcp_sock *tp, const struct totals *all)
 {
 	return real_divide(all->fastest, real_divide(window_real(tp), real_of(srtt_us(tp))));

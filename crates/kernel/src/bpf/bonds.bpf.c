@@ -1,3 +1,3 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* The maps alone, which all algorithms share. */
+/* Only the maps that all algorithms share. */
 #include "siblings.h"

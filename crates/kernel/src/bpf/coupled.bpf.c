@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* Coupled: all windows grow and shrink as if they were one. The twin of coupled.rs; see there for the source. */
+/* Coupled: all windows grow and shrink as one. The twin of coupled.rs; see there for the source. */
 #include "twin.h"
 
 SETTINGS();
 
-/* The sum of all windows in packets; its own as long as it has not been measured. */
+/* The sum of all windows in packets; the flow's own until it has been measured. */
 static __always_inline real total_window(struct tcp_sock *tp)
 {
 	struct totals all = totals(tp);
@@ -23,7 +23,7 @@ static __always_inline __u64 after_loss(struct tcp_sock *tp)
 	__u64 own = window_fixed(tp);
 	__u64 less = real_fixed(total_window(tp), FRACTION_BITS) / 2;
 
-	/* CS 218 report, section 1; the floor is min_ssthresh */
+	/* CS 218 report, section 1; the minimum is min_ssthresh */
 	return own > less ? own - less : 0;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * CS218: LIA, faster where nothing has been lost for a while and the delay is low. The twin of cs218.rs; see there for
- * the source.
+ * CS218: LIA, faster after a time without losses and at low delay. The twin of cs218.rs; see there
+ * for the source.
  */
 #include "lia.h"
 

@@ -2,28 +2,28 @@
 /*
  * Edinburgh: WhiteHaul without its flaws. The twin of edinburgh.rs; see there for the source.
  *
- * Rounds and rates go on while losses are repaired, when the kernel asks for no window. They are therefore looked at
- * whenever an acknowledgement was measured, and only what they do to the window waits for its turn.
+ * Rounds and rates continue while losses are repaired, when the kernel asks for no window. They are
+ * therefore updated on every measured acknowledgment; only their effect on the window is deferred.
  */
 #include "hystart.h"
 
 SETTINGS(real budget_share; __u64 budget_min; __u64 budget_max; real fill; real alpha_max; real beta;
 	 __u64 win_thresh; __u64 hystart; struct hystart_settings hystart_settings;);
 
-/* For how many rounds the path is believed to carry what it carried. */
+/* Number of rounds for which a delivery rate is remembered. */
 #define ROUNDS 10
 
-/* More than the kernel keeps for a congestion control: this is in a storage of the socket's. */
+/* More than the kernel stores for a congestion control, so it is in socket storage. */
 struct edinburgh {
 	real rates[ROUNDS]; /* packets per microsecond in the last rounds; the oldest is overwritten */
-	real advertised; /* the window to step back to with this acknowledgement, 0 if there is no need */
-	__u64 since_us; /* when this round began, 0 if that is not known */
+	real advertised; /* window to step back to with this acknowledgment, 0 for none */
+	__u64 since_us; /* start of this round, 0 if unknown */
 	struct delays delays;
 	struct round round;
 	struct hystart hystart;
-	__u32 next; /* place of the oldest rate */
+	__u32 next; /* index of the oldest rate */
 	__u32 acked; /* packets acknowledged in this round */
-	__u32 fast; /* the window grows by alpha_max packets per round trip, and by one otherwise */
+	__u32 fast; /* grow by alpha_max packets per round trip instead of one */
 };
 
 struct {
@@ -33,7 +33,10 @@ struct {
 	__type(value, struct edinburgh);
 } sl_edinburgh_own SEC(".maps");
 
-/* Nothing if the kernel had no memory for it when the flow began: the window grows by a packet per round trip then. */
+/*
+ * Null if the kernel had no memory for it at the start of the flow: the window then grows by one
+ * packet per round trip.
+ */
 static __always_inline struct edinburgh *own(struct sock *sk)
 {
 	return bpf_sk_storage_get(&sl_edinburgh_own, sk, 0, 0);
@@ -66,7 +69,7 @@ static __always_inline void finish(struct sock *sk)
 
 NOTHING(recovered)
 
-/* What the path has delivered in the round that ends now. */
+/* Records the delivery rate of the round that ends now. */
 static __always_inline void end_delivery(struct edinburgh *edinburgh, struct tcp_sock *tp)
 {
 	__u64 now = tp->tcp_mstamp;
@@ -82,7 +85,7 @@ static __always_inline void end_delivery(struct edinburgh *edinburgh, struct tcp
 	edinburgh->acked = 0;
 }
 
-/* The queueing delay that is accepted, in microseconds. */
+/* The accepted queueing delay, in microseconds. */
 static __always_inline real budget(real base)
 {
 	real share = min(real_multiply(base, settings.budget_share), real_of(settings.budget_max));
@@ -90,7 +93,7 @@ static __always_inline real budget(real base)
 	return max(share, real_of(settings.budget_min));
 }
 
-/* The window that fills the path and a part of the budget, in packets; 0 if nothing is known of the path. */
+/* The window that fills the path and a part of the budget, in packets; 0 if the path is unknown. */
 static __always_inline real advertised(const struct edinburgh *edinburgh, real base, real budget)
 {
 	real best = 0, window;
@@ -103,7 +106,7 @@ static __always_inline real advertised(const struct edinburgh *edinburgh, real b
 	return max(window, real_of(settings.win_thresh));
 }
 
-/* Once per round trip: how fast to grow, and whether to step back. */
+/* Once per round trip: sets the step, and steps back above the budget. */
 static __always_inline void end_round(struct edinburgh *edinburgh, struct tcp_sock *tp)
 {
 	struct window *window = state(tp);
@@ -116,7 +119,7 @@ static __always_inline void end_round(struct edinburgh *edinburgh, struct tcp_so
 	most = budget(base);
 	limit = advertised(edinburgh, base, most);
 	above = real_of(mean - base_ns) > real_multiply(most, real_of(1000));
-	/* In recovery the kernel's window is on its way to ssthresh. */
+	/* In recovery the kernel's window is approaching ssthresh. */
 	now = is_in_recovery(tp) ? ssthresh_fixed(tp) : window_fixed(tp);
 	small = now < settings.win_thresh << FRACTION_BITS;
 	edinburgh->fast = !small && !above && (limit == 0 || real_make(now, -FRACTION_BITS) < limit);
@@ -143,8 +146,8 @@ static __always_inline void measured(struct sock *sk, __u32 acked, __u32 rtt_us)
 	}
 }
 
-/* Slow start, with HyStart++ if it is the first one. Returns the packets that are left for congestion avoidance. */
-static __always_inline real begin_slowly(struct edinburgh *edinburgh, struct tcp_sock *tp, __u32 acked)
+/* Slow start, the first one with HyStart++. Returns the packets left for congestion avoidance. */
+static __always_inline real begin_slow_start(struct edinburgh *edinburgh, struct tcp_sock *tp, __u32 acked)
 {
 	__u64 growth;
 
@@ -177,7 +180,7 @@ static __always_inline void acknowledged(struct sock *sk, __u32 acked)
 	edinburgh->advertised = 0;
 	if (edinburgh->fast)
 		alpha = settings.alpha_max;
-	left = begin_slowly(edinburgh, tp, acked);
+	left = begin_slow_start(edinburgh, tp, acked);
 	if (left)
 		grow(tp, real_divide(real_multiply(left, alpha), window_real(tp)), settings.max_cwnd);
 }

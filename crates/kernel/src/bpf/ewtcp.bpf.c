@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* EWTCP: each of n flows takes a part of Reno's step. The twin of ewtcp.rs; see there for the source. */
+/*
+ * EWTCP: each of n flows takes a share of Reno's step. The twin of ewtcp.rs; see there for the
+ * source.
+ */
 #include "twin.h"
 
 SETTINGS(__u64 sqrt_power;);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* Uncoupled, whose answers get lost on the way to the kernel: for a test of what window.h does about that. */
+/* Uncoupled, with answers that do not reach the kernel, to test the reaction of window.h. */
 #define ANSWER(value) ((void)(value), 120295895)
 #define sl_uncoupled sl_forgetful
 

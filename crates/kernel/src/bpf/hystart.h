@@ -5,7 +5,10 @@
 
 #include "rounds.h"
 
-/* Its settings, in the order of hystart.rs; they stand among those of an algorithm. Times are in microseconds. */
+/*
+ * Its settings, in the order of hystart.rs, placed among those of an algorithm. Times are in
+ * microseconds.
+ */
 struct hystart_settings {
 	__u64 min_rtt_threshold;
 	__u64 max_rtt_threshold;
@@ -22,8 +25,8 @@ struct hystart {
 	__u32 current_us; /* currentRoundMinRTT, 0 without a sample */
 	__u32 samples; /* of this round */
 	__u32 last_us; /* lastRoundMinRTT, 0 without one */
-	__u32 baseline_us; /* cssBaselineMinRtt, 0 if it is not conservative slow start */
-	__u32 css_rounds; /* that have ended in conservative slow start */
+	__u32 baseline_us; /* cssBaselineMinRtt, 0 outside of conservative slow start */
+	__u32 css_rounds; /* completed in conservative slow start */
 };
 
 static __always_inline void hystart_begin(struct hystart *hystart, struct tcp_sock *tp)
@@ -58,7 +61,10 @@ static __always_inline void hystart_judge(struct hystart *hystart,
 		hystart->baseline_us = hystart->current_us;
 }
 
-/* By how many 2^-20 packets the window grows with this acknowledgement, which has measured rtt_us, or 0. */
+/*
+ * Growth of the window in 2^-20 packets by this acknowledgment, with a sample of rtt_us, or 0
+ * without one.
+ */
 static __always_inline __u64 hystart_growth(struct hystart *hystart, struct tcp_sock *tp, __u32 acked, __u32 rtt_us,
 					    const volatile struct hystart_settings *settings)
 {
@@ -83,7 +89,7 @@ static __always_inline __u64 hystart_growth(struct hystart *hystart, struct tcp_
 	return growth;
 }
 
-/* Whether slow start has ended: congestion avoidance goes on from the window that there is. */
+/* Whether slow start has ended: congestion avoidance continues from the current window. */
 static __always_inline bool hystart_is_over(const struct hystart *hystart,
 					    const volatile struct hystart_settings *settings)
 {

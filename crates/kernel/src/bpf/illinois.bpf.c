@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * Illinois: the more queueing delay there is, the smaller the steps up and the larger the step down. The twin of illinois.rs;
- * see there for the source.
+ * Illinois: the higher the queueing delay, the smaller the steps up and the larger the step down.
+ * The twin of illinois.rs; see there for the source.
  */
 #include "rounds.h"
 
 SETTINGS(real alpha_min; real alpha_max; real beta_min; real beta_max; __u64 win_thresh; __u64 theta;);
 
-/* Shares of a window are kept in parts of 2^-32. */
+/* Shares of a window are in units of 2^-32. */
 #define SHARE_BITS 32
 #define RENO_BETA (1u << 31)
 
@@ -15,10 +15,10 @@ struct illinois {
 	struct window window;
 	struct delays delays;
 	struct round round;
-	real alpha; /* packets per round trip that the window grows by */
+	real alpha; /* growth of the window in packets per round trip */
 	__u32 beta; /* share of the window that a loss costs */
 	__u32 max_rtt_us;
-	__u16 rounds_low; /* that have passed since the delay was high */
+	__u16 rounds_low; /* rounds since the delay was high */
 	__u16 was_high;
 };
 
@@ -53,10 +53,10 @@ static __always_inline void measured(struct sock *sk, __u32 acked, __u32 rtt_us)
 	illinois->max_rtt_us = max(illinois->max_rtt_us, rtt_us);
 }
 
-/* alpha for a mean queueing delay in a round, of which there was so much at most; both in nanoseconds. */
+/* alpha for the mean queueing delay of a round and the largest one seen, both in nanoseconds. */
 static __always_inline real alpha(struct illinois *illinois, __u64 delay, __u64 most)
 {
-	/* All times here are in parts of a hundred: what is low is `most`. */
+	/* All times here are scaled by 100: the low delay is then `most`. */
 	__u64 delays = 100 * delay, spread;
 	real span;
 
@@ -122,7 +122,7 @@ static __always_inline void acknowledged(struct sock *sk, __u32 acked)
 		begin_delays(&illinois->delays);
 	}
 	left = slow_start(tp, acked, settings.max_cwnd);
-	/* Liu et al.: alpha / w for each acknowledgement */
+	/* Liu et al.: alpha / w for each acknowledgment */
 	if (left)
 		grow(tp, real_divide(real_multiply(left, illinois->alpha), window_real(tp)), settings.max_cwnd);
 }

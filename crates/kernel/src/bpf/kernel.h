@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * What the programs know of the kernel: the fields that they use, and nothing else. Offsets are relocated when a program
- * is loaded (CO-RE), so that the order and the rest of the real structures do not matter.
+ * The parts of the kernel's structures that the programs use. Offsets are relocated when a program
+ * is loaded (CO-RE), so the order and the other fields of the real structures do not matter.
  */
 #ifndef SUMLINK_KERNEL_H
 #define SUMLINK_KERNEL_H
 
 #include <stdbool.h>
 
-/* In place of linux/types.h and linux/bpf.h, whose place and needs differ from one distribution to the next. */
+/*
+ * In place of linux/types.h and linux/bpf.h, whose location and dependencies differ between
+ * distributions.
+ */
 typedef unsigned char __u8;
 typedef unsigned short __u16;
 typedef unsigned int __u32;
@@ -44,7 +47,7 @@ struct inet_connection_sock {
 
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
-	__u32 delivered; /* packets, counted from the beginning and acknowledged selectively or not */
+	__u32 delivered; /* packets delivered since the beginning, cumulatively or selectively */
 	__u32 max_packets_out;
 	__u32 prior_cwnd;
 	__u32 snd_cwnd;
@@ -53,7 +56,7 @@ struct tcp_sock {
 	__u32 snd_ssthresh;
 	__u32 snd_una;
 	__u32 srtt_us; /* times eight */
-	__u64 tcp_mstamp; /* microseconds, when the last packet came */
+	__u64 tcp_mstamp; /* microseconds, arrival of the last packet */
 	__u8 is_cwnd_limited : 1;
 	__u8 is_mptcp : 1;
 };
@@ -104,7 +107,7 @@ extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __ksym;
 #define min(a, b) ((a) < (b) ? (a) : (b))
 #define max(a, b) ((a) > (b) ? (a) : (b))
 
-/* The kernel lets only programs of a compatible licence change a socket. */
+/* The kernel allows only programs of a compatible license to modify a socket. */
 char _license[] SEC("license") = "Dual MIT/GPL";
 
 #endif

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* LIA's increase, which others build upon. */
+/* LIA's increase, also used by other algorithms. */
 #ifndef SUMLINK_LIA_H
 #define SUMLINK_LIA_H
 
 #include "twin.h"
 
-/* RFC 6356, section 3, equation 2, divided by the sum of the windows: what is left is best / rate^2. */
+/*
+ * RFC 6356, section 3, equation 2, divided by the sum of the windows, which reduces to best /
+ * rate^2.
+ */
 static __always_inline real lia_alpha_per_window(const struct totals *totals)
 {
 	return real_divide(totals->best, real_multiply(totals->rate, totals->rate));

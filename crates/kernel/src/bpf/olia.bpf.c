@@ -4,7 +4,7 @@
 
 SETTINGS();
 
-/* How good a path is: l / rtt^2, what B maximises. */
+/* Quality of a path: l / rtt^2, which B maximizes. */
 static __always_inline real quality(const struct flow *flow)
 {
 	real rtt = real_of(flow->srtt_us);
@@ -21,8 +21,8 @@ static __always_inline __u64 whole_window(const struct flow *flow)
 struct sets {
 	real best; /* the best quality */
 	__u64 largest; /* the largest window */
-	__u64 deserving; /* how many paths are best and have not the largest window */
-	__u64 largest_ones; /* how many have the largest window */
+	__u64 gaining; /* number of best paths without the largest window */
+	__u64 largest_ones; /* number of paths with the largest window */
 };
 
 static __always_inline void compare(struct sets *sets, const struct flow *flow)
@@ -36,7 +36,7 @@ static __always_inline void count(struct sets *sets, const struct flow *flow)
 	if (whole_window(flow) == sets->largest)
 		sets->largest_ones++;
 	else if (quality(flow) == sets->best)
-		sets->deserving++;
+		sets->gaining++;
 }
 
 static __always_inline real increase(struct tcp_sock *tp, real acked)
@@ -72,16 +72,16 @@ static __always_inline real increase(struct tcp_sock *tp, real acked)
 	step = real_divide(real_divide(window_real(tp), rtt), rtt);
 	step = real_divide(step, real_multiply(all.rate, all.rate));
 	step = real_multiply(step, acked);
-	if (sets.deserving == 0)
+	if (sets.gaining == 0)
 		return step;
 	part = reno_increase(tp, acked);
 	if (whole_window(&own) == sets.largest) {
 		part = real_divide(part, real_of(all.flows * sets.largest_ones));
-		/* Less than nothing is taken from the window here, and nothing is left to add. */
+		/* A negative step is subtracted from the window here, and 0 is returned to add. */
 		return subtract(tp, step, part, settings.max_cwnd);
 	}
 	if (quality(&own) == sets.best)
-		step = real_add(step, real_divide(part, real_of(all.flows * sets.deserving)));
+		step = real_add(step, real_divide(part, real_of(all.flows * sets.gaining)));
 	return step;
 }
 

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Real numbers that are not negative, since eBPF has no floating point.
+ * Nonnegative real numbers, because eBPF has no floating point.
  *
- * A real is a 32 bit mantissa with its highest bit set, times a power of two; zero is zero. The exponent stands above the
- * mantissa, so that reals compare as integers do. Every operation rounds down, by less than 2^-31 of its result. Exponents
- * are kept within +-4095, far from what windows, times and their squares need.
+ * A real is a 32-bit mantissa with its highest bit set, times a power of two; zero is 0. The
+ * exponent is above the mantissa, so reals compare like integers. Every operation rounds down, by
+ * less than 2^-31 of its result. Exponents are kept within +-4095, far more than windows, times and
+ * their squares need.
  *
- * The operations are global functions: the kernel verifies each of them once, and not once for every call.
+ * The operations are global functions, so the kernel verifies each of them once instead of at every
+ * call.
  */
 #ifndef SUMLINK_REAL_H
 #define SUMLINK_REAL_H
@@ -83,7 +85,7 @@ __attribute__((noinline)) __u64 real_divide(__u64 a, __u64 b)
 {
 	if (b == 0)
 		return 0;
-	/* The quotient of two mantissas has 32 bits at the least. */
+	/* The quotient of two mantissas has at least 32 bits. */
 	return real_make((real_mantissa(a) << 32) / real_mantissa(b),
 			 real_exponent(a) - 32 - real_exponent(b));
 }
@@ -99,7 +101,7 @@ __attribute__((noinline)) __u64 real_add(__u64 a, __u64 b)
 			 real_exponent(large) - 31);
 }
 
-/* a * 2^bits as a whole number, rounded down; no more than 2^62. */
+/* a * 2^bits as an integer, rounded down; at most 2^62. */
 __attribute__((noinline)) __u64 real_fixed(__u64 a, __s64 bits)
 {
 	__s64 shift = real_exponent(a) + bits;

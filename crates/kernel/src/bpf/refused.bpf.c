@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* No congestion control: reads what lies behind a map's value, for a test of how a refusal is told. */
+/* Not a congestion control: reads beyond a map's value, to test the report of a rejection. */
 #include "twin.h"
 
 SETTINGS();

@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* Round trips: when one is over, and what delays were measured in it. The twin of rounds.rs. */
+/* Round trips and the delays measured in them. The twin of rounds.rs. */
 #ifndef SUMLINK_ROUNDS_H
 #define SUMLINK_ROUNDS_H
 
 #include "twin.h"
 
-/* The round trip under way: over when something is acknowledged that was sent after it began. */
+/* The current round trip; it ends when data sent after its start is acknowledged. */
 struct round {
-	__u32 end; /* sequence number of what was not sent when it began */
-	__u32 under_way; /* 0 if the next acknowledgement begins it */
+	__u32 end; /* first sequence number not yet sent at its start */
+	__u32 under_way; /* 0 if the next acknowledgment starts it */
 };
 
-/* At the beginning of a flow: the first acknowledgement ends the first round. */
+/* State at the start of a flow: the first acknowledgment ends the first round. */
 static __always_inline void first_round(struct round *round, struct tcp_sock *tp)
 {
 	round->end = tp->snd_una;
 	round->under_way = 1;
 }
 
-/* The next acknowledgement begins a new one. */
+/* Lets the next acknowledgment start a new round. */
 static __always_inline void restart_round(struct round *round)
 {
 	round->under_way = 0;
 }
 
-/* Whether this acknowledgement ends the round; then the next one begins with it. */
+/* Whether this acknowledgment ends the round; if so, the next round starts with it. */
 static __always_inline bool is_over(struct round *round, struct tcp_sock *tp)
 {
 	bool over = round->under_way && (__s32)(tp->snd_una - round->end) > 0;

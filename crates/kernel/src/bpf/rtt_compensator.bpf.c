@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* RTT compensator: LIA's rule under another name. The twin of rtt_compensator.rs; see there for the source. */
+/*
+ * RTT compensator: LIA's rule under another name. The twin of rtt_compensator.rs; see there for the
+ * source.
+ */
 #include "lia.h"
 
 SETTINGS();

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * What coupled algorithms know of each other: the twin of siblings.rs.
+ * The state that coupled algorithms share: the twin of siblings.rs.
  *
- * Sockets of one bond share a number: the group that user space has put into the socket's storage, else the token of its
- * MPTCP connection. Each has a place in the bond, from 0 to MOST_SIBLINGS - 1, and an entry in the map of all flows
- * under bond and place, which only that socket writes. Inserting an entry that is not there is atomic, so no two sockets get
- * one place, and nothing needs a lock. The kernel calls release when a socket ends or changes its congestion control:
- * its entry goes then. A socket that finds no place sees the others, who do not see it.
+ * Sockets of one bond share a number: the group that user space has put into the socket's storage,
+ * or else the token of its MPTCP connection. Each socket has a place in the bond, from 0 to
+ * MOST_SIBLINGS - 1. Its entry in the map of all flows has bond and place as the key, and only that
+ * socket writes it. Inserting a missing entry is atomic, so no two sockets get the same place, and
+ * no lock is needed. The kernel calls release when a socket ends or changes its congestion control,
+ * which removes its entry. A socket without a place sees the others and is not seen.
  */
 #ifndef SUMLINK_SIBLINGS_H
 #define SUMLINK_SIBLINGS_H
 
 #include "window.h"
 
-/* MPTCP in Linux has nine subflows at most. */
+/* MPTCP in Linux has at most nine subflows. */
 #define MOST_SIBLINGS 16
 #define NO_PLACE MOST_SIBLINGS
 #define MOST_FLOWS 65536
@@ -26,9 +27,9 @@ struct member {
 struct flow {
 	__u64 window; /* in 2^-20 packets */
 	__u64 longest; /* packets between losses: l in the papers on OLIA */
-	__u32 srtt_us; /* 0 before the first sample: then nobody counts this flow */
-	__u32 rtt_us; /* what the last acknowledgement has measured, 0 if nothing; for user space */
-	__u64 now_us; /* when that was, or when it last began to send; for user space */
+	__u32 srtt_us; /* 0 before the first sample: siblings then ignore this flow */
+	__u32 rtt_us; /* sample of the last acknowledgment, 0 if none; for user space */
+	__u64 now_us; /* time of that, or of its last start to send; for user space */
 };
 
 struct {
@@ -46,11 +47,11 @@ struct {
 	__type(value, __u64);
 } sl_groups SEC(".maps");
 
-/* Numbers of groups and tokens must not meet. */
+/* Distinguishes numbers of groups from tokens. */
 #define IS_GROUP (1ull << 63)
 #define IS_TOKEN (1ull << 62)
 
-/* The number of the socket's bond; 0 if it is in none. */
+/* The number of the socket's bond; 0 if it has none. */
 static __always_inline __u64 bond_of(struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_sock(sk);
@@ -67,7 +68,7 @@ static __always_inline __u64 bond_of(struct sock *sk)
 	return subflow->token ? subflow->token | IS_TOKEN : 0;
 }
 
-/* Takes the socket out of its bond. */
+/* Removes the socket from its bond. */
 static __always_inline void leave(struct tcp_sock *tp)
 {
 	struct window *window = state(tp);
@@ -95,7 +96,7 @@ static __always_inline void join(struct tcp_sock *tp, __u64 bond, struct flow *o
 	window->place = place;
 }
 
-/* Tells the siblings how the socket is now. */
+/* Publishes the socket's state to its siblings. */
 static __always_inline void publish(struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_sock(sk);
@@ -110,7 +111,7 @@ static __always_inline void publish(struct sock *sk)
 		.now_us = tp->tcp_mstamp,
 	};
 
-	/* The answer to a SYN is acknowledged before init, which begins anew. */
+	/* The SYN-ACK is acknowledged before init, which resets the state. */
 	if (!window->begun)
 		return;
 	if (bond == 0) {
@@ -128,7 +129,7 @@ static __always_inline void publish(struct sock *sk)
 
 /* Sums over the socket and its siblings. */
 struct totals {
-	__u64 flows; /* how many: n in the papers; 0 if the socket has not been measured */
+	__u64 flows; /* n in the papers; 0 if the socket has not been measured */
 	real window; /* sum of w in packets */
 	real rate; /* sum of w / rtt in packets per microsecond */
 	real fastest; /* the largest w / rtt */
@@ -149,7 +150,7 @@ static __always_inline void count_flow(struct totals *totals, const struct flow 
 	totals->best = max(totals->best, quality);
 }
 
-/* The sibling at a place; nothing if that is the socket itself, or was not measured yet. */
+/* The sibling at a place; null if it is the socket itself, or has not been measured. */
 static __always_inline struct flow *sibling(struct tcp_sock *tp, __u32 place)
 {
 	struct window *window = state(tp);

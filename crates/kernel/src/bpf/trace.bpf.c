@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * Tells what a TCP socket's window is when an acknowledgement arrives, through a ring buffer; the tracepoint tcp_probe
- * comes before the socket works on it. trace.rs reads the records.
+ * Reports the window of a TCP socket when an acknowledgment arrives, through a ring buffer. The
+ * tracepoint tcp_probe runs before the socket processes it. trace.rs reads the records.
  */
 #include "kernel.h"
 #include <bpf/bpf_endian.h>
@@ -15,7 +15,7 @@
 
 #define TCP_RTO_MAX_US 120000000
 
-/* What is wanted; user space sets it before loading. 0 and false: whatever there is. */
+/* The filter, set by user space before loading. 0 and false match everything. */
 const volatile struct {
 	__u32 port; /* at either end */
 	__u32 mptcp; /* only subflows of MPTCP */
@@ -23,18 +23,18 @@ const volatile struct {
 	__u32 reserved;
 } wanted SEC(".rodata.wanted") = {};
 
-/* One acknowledgement; Record in trace.rs. */
+/* One acknowledgment; Record in trace.rs. */
 struct record {
-	__u64 time_ns; /* since the system started, without sleep */
+	__u64 time_ns; /* since boot, without sleep */
 	__u64 socket; /* its cookie */
-	__u64 inode; /* by which its process knows it; for MPTCP that of the connection */
+	__u64 inode; /* as seen by its process; for MPTCP that of the connection */
 	__u32 cwnd; /* packets */
 	__u32 ssthresh; /* packets */
 	__u32 srtt_us;
 	__u32 in_flight; /* packets */
 	__u32 token; /* of the MPTCP connection, or 0 */
 	__u32 rto_us;
-	__u32 delivered; /* packets since it is connected */
+	__u32 delivered; /* packets since the connection began */
 	__u16 family;
 	__u16 local_port;
 	__u16 remote_port;
@@ -50,7 +50,7 @@ struct {
 	__uint(max_entries, 4 << 20);
 } sl_records SEC(".maps");
 
-/* How many records found no room. */
+/* Number of dropped records. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -58,7 +58,9 @@ struct {
 	__type(value, __u64);
 } sl_lost SEC(".maps");
 
-/* Inodes of sockets that the process has (1) and has not (0); user space looks at those that are not here. */
+/*
+ * Inodes of sockets that belong to the process (1) or do not (0); user space looks up missing ones.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
@@ -118,7 +120,7 @@ struct tcp_sock___trace {
 	__u32 snd_cwnd;
 	__u32 snd_ssthresh;
 	__u32 srtt_us; /* times eight */
-	__u32 rttvar_us; /* four mean deviations, or the least timeout where that is more */
+	__u32 rttvar_us; /* four mean deviations, or the minimum timeout if larger */
 	__u32 delivered;
 	__u8 is_mptcp : 1;
 };
@@ -132,7 +134,7 @@ struct mptcp_subflow_context___trace {
 
 static __always_inline __u64 inode_of(struct sock___trace *sk)
 {
-	/* A socket is the first thing in what holds it and its inode. */
+	/* A socket is the first field of the structure with its inode. */
 	struct socket_alloc *socket = (struct socket_alloc *)BPF_CORE_READ(sk, sk_socket);
 
 	return socket ? BPF_CORE_READ(socket, vfs_inode.i_ino) : 0;
@@ -169,7 +171,9 @@ static __always_inline void addresses(struct record *record, struct sock___trace
 	}
 }
 
-/* __tcp_set_rto() of Linux, which then counts in ticks, and what timeouts in a row have made of it. */
+/*
+ * __tcp_set_rto() of Linux, which then counts in ticks, with the back-off after repeated timeouts.
+ */
 static __always_inline __u32 rto_us(struct tcp_sock___trace *tp)
 {
 	__u64 rto = (BPF_CORE_READ(tp, srtt_us) >> 3) + BPF_CORE_READ(tp, rttvar_us);
@@ -199,7 +203,7 @@ int BPF_PROG(acknowledged, struct sock *probed)
 	__u64 inode = 0;
 	__u8 *owned;
 
-	/* Nothing is on its way that this could acknowledge. */
+	/* No packet is in flight that this could acknowledge. */
 	if (packets_out == 0)
 		return 0;
 	if (is_subflow(tp))

@@ -2,29 +2,31 @@
 /*
  * The frame of a congestion control that differs from Reno in two functions:
  *
- *   real increase(tp, acked)   by how many packets the window grows in congestion avoidance, for so many acknowledged
- *   __u64 after_loss(tp)       what a loss leaves, in 2^-20 packets
+ *     real increase(tp, acked)   growth in packets in congestion avoidance, for acked packets
+ *     __u64 after_loss(tp)       window after a loss, in 2^-20 packets
  *
- * TWIN(name) makes the kernel's congestion control of that name from them. One that keeps more of the flow than its window
- * has these in place of the first, and OPERATIONS(name) makes it:
+ * TWIN(name) makes the kernel's congestion control of that name from them. An algorithm with more
+ * state per flow defines these in place of the first, and OPERATIONS(name) makes its congestion
+ * control:
  *
- *   void start(sk)             a flow begins
- *   void finish(sk)            it ends, or is given another congestion control
- *   void measured(sk, n, rtt)  an acknowledgement of n packets was measured, which comes before what follows; the round-trip
- *                              time is in microseconds, 0 without a sample
- *   void recovered(sk)         everything is acknowledged that was sent before a loss or a timeout
- *   void acknowledged(sk, n)   n packets are acknowledged, and nothing keeps the window from growing
- *   void timed_out(sk)         the timer fired; after_loss was asked before
- *   void idled(sk)             nothing was sent for longer than the retransmission timeout, and the window is about to shrink
+ *     void start(sk)             a flow begins
+ *     void finish(sk)            it ends, or changes its congestion control
+ *     void measured(sk, n, rtt)  an acknowledgment of n packets was measured; called before all
+ *                                others below; rtt in microseconds, 0 without a sample
+ *     void recovered(sk)         all data sent before a loss or a timeout is acknowledged
+ *     void acknowledged(sk, n)   n packets are acknowledged, and the window may grow
+ *     void timed_out(sk)         the timer fired; called after after_loss
+ *     void idled(sk)             no data was sent for longer than the retransmission timeout; the
+ *                                window is about to shrink
  *
- * What does nothing is declared by NOTHING(function).
+ * NOTHING(function) declares an empty one.
  */
 #ifndef SUMLINK_TWIN_H
 #define SUMLINK_TWIN_H
 
 #include "siblings.h"
 
-/* What the kernel is told; a test has answers get lost. */
+/* An answer to the kernel; a test overrides it to lose answers. */
 #ifndef ANSWER
 #define ANSWER(value) (value)
 #endif
@@ -73,7 +75,7 @@
 	SEC("struct_ops")                                                                          \
 	void BPF_PROG(cong_avoid, struct sock *sk, __u32 ack, __u32 acked)                         \
 	{                                                                                          \
-		doubt_window(tcp_sock(sk));                                                        \
+		check_window(tcp_sock(sk));                                                        \
 		acknowledged(sk, acked);                                                           \
 		leave_window(tcp_sock(sk));                                                        \
 		publish(sk);                                                                       \
@@ -88,7 +90,7 @@
 	void BPF_PROG(set_state, struct sock *sk, __u8 new_state)                                  \
 	{                                                                                          \
 		if (new_state > TCP_CA_Disorder)                                                   \
-			doubt_ssthresh(tcp_sock(sk), settings.min_ssthresh);                       \
+			check_ssthresh(tcp_sock(sk), settings.min_ssthresh);                       \
 		if (new_state == TCP_CA_Loss) {                                                    \
 			enter_loss(tcp_sock(sk));                                                  \
 			timed_out(sk);                                                             \
@@ -103,7 +105,7 @@
 			restart_window(tcp_sock(sk));                                              \
 			idled(sk);                                                                 \
 		} else if (event == CA_EVENT_TX_START) {                                           \
-			/* The window may have been restarted, and nothing else tells of it. */    \
+			/* The window may have been restarted, which no other event reports. */    \
 			publish(sk);                                                               \
 		}                                                                                  \
 	}                                                                                          \
@@ -119,8 +121,8 @@
 		__u32 acked = newly_delivered(tp);                                                 \
                                                                                                    \
 		if (repairs(tp))                                                                   \
-			doubt_ssthresh(tp, settings.min_ssthresh);                                 \
-		doubt_window(tp);                                                                  \
+			check_ssthresh(tp, settings.min_ssthresh);                                 \
+		check_window(tp);                                                                  \
 		measure(tp, acked, sample);                                                        \
 		measured(sk, acked, sample_us(tp));                                                \
 		leave_window(tp);                                                                  \
@@ -154,8 +156,8 @@ static __always_inline void begin(struct tcp_sock *tp)
 	window->last_two = 0;
 	window->acks = 0;
 	window->delivered = tp->delivered;
-	window->told_ssthresh = 0;
-	window->left_cwnd = tp->snd_cwnd;
+	window->answered_ssthresh = 0;
+	window->last_cwnd = tp->snd_cwnd;
 	window->bond = 0;
 	window->place = NO_PLACE;
 	window->begun = 1;

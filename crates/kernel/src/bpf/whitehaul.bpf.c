@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* WhiteHaul: Illinois changed for long wireless links, with its flaws. The twin of whitehaul.rs; see there for the source. */
+/*
+ * WhiteHaul: Illinois changed for long wireless links, with its flaws. The twin of whitehaul.rs; see
+ * there for the source.
+ */
 #include "rounds.h"
 
 SETTINGS(__u64 initial_ssthresh; __u64 advertised; __u64 budget; __u64 theta; __u64 win_thresh; __u64 alpha_max;
 	 real beta;);
 
-/* Larger samples count as this: U32_MAX / ALPHA_MAX microseconds (line 30). */
+/* Larger samples are clamped to this: U32_MAX / ALPHA_MAX microseconds (line 30). */
 #define MOST_RTT_US 671088
 /* Samples no larger than this do not become the base (lines 23 and 140). */
 #define LEAST_BASE_US 100
@@ -15,10 +18,10 @@ struct whitehaul {
 	struct delays delays;
 	struct round round;
 	__u64 acked; /* packets since the window last grew */
-	__u32 base_us; /* the least sample above LEAST_BASE_US, 0 without one */
-	__u32 alpha; /* packets per round trip that the window grows by */
+	__u32 base_us; /* smallest sample above LEAST_BASE_US, 0 without one */
+	__u32 alpha; /* growth of the window in packets per round trip */
 	__u16 rtt_above; /* the delay has exceeded the budget */
-	__u16 rtt_low; /* rounds since in which it did not */
+	__u16 rtt_low; /* rounds below the budget since */
 };
 
 _Static_assert(sizeof(struct whitehaul) <= ICSK_CA_PRIV_SIZE, "the kernel has no more room");
@@ -53,8 +56,8 @@ static __always_inline void measured(struct sock *sk, __u32 acked, __u32 rtt_us)
 }
 
 /*
- * Whether a round with this mean is above the budget. Without a base, or with a mean below it, the listing's unsigned numbers
- * wrap around: that is above.
+ * Whether a round with this mean is above the budget. Without a base, or with a mean below it, the
+ * listing's unsigned numbers wrap around, which counts as above.
  */
 static __always_inline bool above_budget(const struct whitehaul *whitehaul, __u64 mean)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * The congestion window, and what all algorithms do to it alike; the twin of window.rs.
+ * The congestion window and the behavior common to all algorithms; the twin of window.rs.
  *
- * The kernel's window is whole packets. Its fraction is kept beside it, in parts of 2^-20 packets, so that windows are what
- * they are in the papers: a step is rounded down by less than 2^-20 packets and adds up. In recovery the kernel approaches
- * ssthresh gradually (RFC 6937) and is there when it ends; the fraction that belongs to ssthresh is then that of the window.
+ * The kernel's window is in whole packets. Its fraction is kept separately, in units of 2^-20
+ * packets, so that windows match the papers: a step is rounded down by less than 2^-20 packets, and
+ * steps add up. In recovery the kernel approaches ssthresh gradually (RFC 6937) and reaches it at
+ * the end; the fraction of ssthresh is then that of the window.
  */
 #ifndef SUMLINK_WINDOW_H
 #define SUMLINK_WINDOW_H
@@ -15,8 +16,9 @@
 #define PACKET (1ull << FRACTION_BITS)
 
 /*
- * What user space sets before loading: settings that all have, and below them the algorithm's own, eight bytes each. Those of
- * the type real are numbers that need not be whole, times are microseconds, flags 0 or 1.
+ * Settings that user space writes before loading: the common ones, followed by the algorithm's own,
+ * eight bytes each. Those of type real may have fractions, times are in microseconds, flags are 0
+ * or 1.
  */
 #define SETTINGS(own)                                                                              \
 	const volatile struct {                                                                    \
@@ -25,23 +27,23 @@
 		own                                                                                \
 	} settings SEC(".rodata.settings") = {}
 
-/* At the beginning of what the kernel keeps for the algorithm, for each socket. */
+/* First part of the kernel's per-socket state of the algorithm. */
 struct window {
 	__u32 fraction; /* of the window, in 2^-20 packets */
-	__u32 fraction_before; /* before the last reduction, which can turn out to have been wrong */
+	__u32 fraction_before; /* before the last reduction, which may turn out to be spurious */
 	__u32 ssthresh_fraction; /* of ssthresh, in 2^-20 packets */
 	__u32 min_rtt_us; /* 0 before the first sample */
 	__u32 last_rtt_us; /* 0 before the first sample */
-	__u32 acks; /* acknowledgements in a row since the last loss */
-	__u32 since_last; /* packets acknowledged since the last loss, no more than 2^32 - 1 */
+	__u32 acks; /* acknowledgments in a row since the last loss */
+	__u32 since_last; /* packets acknowledged since the last loss, at most 2^32 - 1 */
 	__u32 last_two; /* packets acknowledged between the last two losses */
-	__u64 bond; /* of which siblings it is one, 0 if of none */
-	__u16 place; /* among them */
+	__u64 bond; /* its bond, 0 if none */
+	__u16 place; /* in the bond */
 	__u8 begun; /* init was called, and release will be */
-	__u8 sampled; /* the last acknowledgement has measured last_rtt_us */
-	__u32 delivered; /* tp->delivered when the last acknowledgement was measured */
-	__u32 told_ssthresh; /* what the program last said of ssthresh */
-	__u32 left_cwnd; /* the kernel's window when the last acknowledgement was dealt with */
+	__u8 sampled; /* the last acknowledgment had a sample, last_rtt_us */
+	__u32 delivered; /* tp->delivered at the last measured acknowledgment */
+	__u32 answered_ssthresh; /* the program's last answer for ssthresh */
+	__u32 last_cwnd; /* the kernel's window after the last acknowledgment */
 };
 
 static __always_inline struct tcp_sock *tcp_sock(struct sock *sk)
@@ -96,7 +98,7 @@ static __always_inline bool is_in_recovery(struct tcp_sock *tp)
 	return repairs(tp) && BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state) != TCP_CA_Loss;
 }
 
-/* Whether the window is what keeps the flow from sending more (tcp_is_cwnd_limited in Linux). */
+/* Whether the window limits the flow (tcp_is_cwnd_limited in Linux). */
 static __always_inline bool is_limited(struct tcp_sock *tp)
 {
 	if (BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited))
@@ -120,11 +122,14 @@ static __always_inline void set_ssthresh(struct tcp_sock *tp, __u64 fixed, __u64
 
 	fixed = max(fixed, min_ssthresh << FRACTION_BITS);
 	tp->snd_ssthresh = fixed >> FRACTION_BITS;
-	window->told_ssthresh = tp->snd_ssthresh;
+	window->answered_ssthresh = tp->snd_ssthresh;
 	window->ssthresh_fraction = fixed & (PACKET - 1);
 }
 
-/* Grows by so many 2^-20 packets, but not beyond ssthresh. Returns the packets that are left for congestion avoidance. */
+/*
+ * Grows by this many 2^-20 packets, up to ssthresh. Returns the packets left for congestion
+ * avoidance.
+ */
 static __always_inline real grow_to_ssthresh(struct tcp_sock *tp, __u64 growth, __u64 max_cwnd)
 {
 	__u64 window = window_fixed(tp), used = min(growth, ssthresh_fixed(tp) - window);
@@ -134,8 +139,8 @@ static __always_inline real grow_to_ssthresh(struct tcp_sock *tp, __u64 growth, 
 }
 
 /*
- * What an algorithm does first with every acknowledgement: slow start. Returns the packets that are left for congestion
- * avoidance, 0 if it is not its turn.
+ * First step of an algorithm for every acknowledgment: slow start. Returns the packets left for
+ * congestion avoidance, 0 if the window must not grow.
  */
 static __always_inline real slow_start(struct tcp_sock *tp, __u32 acked, __u64 max_cwnd)
 {
@@ -143,7 +148,7 @@ static __always_inline real slow_start(struct tcp_sock *tp, __u32 acked, __u64 m
 
 	if (!is_limited(tp))
 		return 0;
-	/* RFC 3465, section 2.2, without a limit for one acknowledgement, as in Linux */
+	/* RFC 3465, section 2.2, without a limit per acknowledgment, as in Linux */
 	return in_slow_start(tp) ? grow_to_ssthresh(tp, all, max_cwnd) : real_make(all, -FRACTION_BITS);
 }
 
@@ -154,8 +159,9 @@ static __always_inline void grow(struct tcp_sock *tp, real step, __u64 max_cwnd)
 }
 
 /*
- * What is left of a step after a part is taken from it. If the part is larger, the window shrinks by the difference, and
- * ssthresh with it: no flow comes into slow start by shrinking. Then nothing is left.
+ * Subtracts a part from a step and returns the rest. If the part is larger, the window shrinks by
+ * the difference, and ssthresh with it, so that shrinking does not cause slow start. The rest is
+ * then 0.
  */
 static __always_inline real subtract(struct tcp_sock *tp, real step, real part, __u64 max_cwnd)
 {
@@ -174,52 +180,61 @@ static __always_inline real subtract(struct tcp_sock *tp, real step, real part, 
 	return 0;
 }
 
-/* RFC 5681, section 3.1, equation 3: by how many packets Reno grows. */
+/* RFC 5681, section 3.1, equation 3: Reno's growth in packets. */
 static __always_inline real reno_increase(struct tcp_sock *tp, real acked)
 {
 	return real_divide(acked, window_real(tp));
 }
 
 /*
- * Linux 6.18 once went on with a window of 120 295 895 packets, and once with a threshold of 2 165 326 104, by the look of them
- * what lay on its stack, as if it had not run the program that it asked; why is not known. What follows takes back what no
- * program can have said. Twice the window and some packets are allowed, by which the kernel itself may go beyond it for a moment.
+ * Linux 6.18 was once seen with a window of 120 295 895 packets, and once with a threshold of 2 165
+ * 326 104. Apparently these were values from its stack, as if it had not run the requested program;
+ * the cause is unknown. The functions below revert values that no program can have computed. They
+ * allow twice the window and some packets, because the kernel itself may exceed it briefly.
  */
-#define DOUBTFUL(value, known) ((value) > 2 * (__u64)(known) + 16)
+#define IMPLAUSIBLE(value, known) ((value) > 2 * (__u64)(known) + 16)
 
-/* The threshold, once the kernel has asked for it: Reno's in place of one that is far above the window before. */
-static __always_inline void doubt_ssthresh(struct tcp_sock *tp, __u64 min_ssthresh)
+/*
+ * Checks the threshold after the kernel has asked for it: replaces one far above the former window
+ * by Reno's.
+ */
+static __always_inline void check_ssthresh(struct tcp_sock *tp, __u64 min_ssthresh)
 {
 	struct window *window = state(tp);
 
-	if (tp->snd_ssthresh == window->told_ssthresh || tp->snd_ssthresh == TCP_INFINITE_SSTHRESH ||
-	    !DOUBTFUL(tp->snd_ssthresh, tp->prior_cwnd))
+	if (tp->snd_ssthresh == window->answered_ssthresh || tp->snd_ssthresh == TCP_INFINITE_SSTHRESH ||
+	    !IMPLAUSIBLE(tp->snd_ssthresh, tp->prior_cwnd))
 		return;
-	window->told_ssthresh = max(tp->prior_cwnd / 2, min_ssthresh);
-	tp->snd_ssthresh = window->told_ssthresh;
+	window->answered_ssthresh = max(tp->prior_cwnd / 2, min_ssthresh);
+	tp->snd_ssthresh = window->answered_ssthresh;
 }
 
-/* The window, of which the kernel has it that a reduction was wrong: that before it in place of one far above. */
-static __always_inline void doubt_window(struct tcp_sock *tp)
+/*
+ * Checks the window after a spurious reduction: replaces one far above the former window by that.
+ */
+static __always_inline void check_window(struct tcp_sock *tp)
 {
 	struct window *window = state(tp);
-	__u32 most = max(max(window->left_cwnd, tp->prior_cwnd), window->told_ssthresh);
+	__u32 most = max(max(window->last_cwnd, tp->prior_cwnd), window->answered_ssthresh);
 
-	/* The answer to a SYN is acknowledged before init, which begins anew. */
-	if (!window->begun || !DOUBTFUL(tp->snd_cwnd, most))
+	/* The SYN-ACK is acknowledged before init, which resets the state. */
+	if (!window->begun || !IMPLAUSIBLE(tp->snd_cwnd, most))
 		return;
 	tp->snd_cwnd = max(most, 1);
 }
 
-/* The acknowledgement at hand has been dealt with. */
+/* Ends the processing of the current acknowledgment. */
 static __always_inline void leave_window(struct tcp_sock *tp)
 {
 	struct window *window = state(tp);
 
-	window->left_cwnd = tp->snd_cwnd;
+	window->last_cwnd = tp->snd_cwnd;
 }
 
-/* A loss leaves so many 2^-20 packets, or min_ssthresh. Returns ssthresh as the kernel wants it. */
+/*
+ * Reduces the threshold to this many 2^-20 packets, or min_ssthresh. Returns ssthresh in the
+ * kernel's units.
+ */
 static __always_inline __u32 reduce(struct tcp_sock *tp, __u64 fixed, __u64 min_ssthresh)
 {
 	struct window *window = state(tp);
@@ -232,11 +247,11 @@ static __always_inline __u32 reduce(struct tcp_sock *tp, __u64 fixed, __u64 min_
 	window->fraction_before = window->fraction;
 	window->fraction = fixed & (PACKET - 1);
 	window->ssthresh_fraction = window->fraction;
-	window->told_ssthresh = fixed >> FRACTION_BITS;
-	return window->told_ssthresh;
+	window->answered_ssthresh = fixed >> FRACTION_BITS;
+	return window->answered_ssthresh;
 }
 
-/* The kernel has just set the window to whole packets after a timeout, which leaves no fraction. */
+/* The kernel has just set the window to whole packets after a timeout, so there is no fraction. */
 static __always_inline void enter_loss(struct tcp_sock *tp)
 {
 	struct window *window = state(tp);
@@ -245,8 +260,8 @@ static __always_inline void enter_loss(struct tcp_sock *tp)
 }
 
 /*
- * After an idle time the kernel halves whole packets, and its threshold is three quarters of them at least
- * (tcp_cwnd_restart in Linux). It does so after this, and knows nothing of fractions.
+ * After an idle time the kernel halves whole packets, and its threshold is at least three quarters
+ * of them (tcp_cwnd_restart in Linux). It does so after this function, and ignores fractions.
  */
 static __always_inline void restart_window(struct tcp_sock *tp)
 {
@@ -256,7 +271,7 @@ static __always_inline void restart_window(struct tcp_sock *tp)
 	window->ssthresh_fraction = 0;
 }
 
-/* Nothing had been lost: the kernel takes back ssthresh, but for its fraction. */
+/* The loss was spurious: the kernel restores ssthresh, except for its fraction. */
 static __always_inline __u32 undo(struct tcp_sock *tp)
 {
 	struct window *window = state(tp);
@@ -266,7 +281,10 @@ static __always_inline __u32 undo(struct tcp_sock *tp)
 	return max(tp->snd_cwnd, tp->prior_cwnd);
 }
 
-/* How many packets this acknowledgement is the first to acknowledge, selectively or not; asked once for each. */
+/*
+ * Number of packets that this acknowledgment newly acknowledges, cumulatively or selectively; call
+ * it once per acknowledgment.
+ */
 static __always_inline __u32 newly_delivered(struct tcp_sock *tp)
 {
 	struct window *window = state(tp);
@@ -276,7 +294,7 @@ static __always_inline __u32 newly_delivered(struct tcp_sock *tp)
 	return acked;
 }
 
-/* What the acknowledgement at hand has measured, 0 without a sample. */
+/* Round-trip time of the current acknowledgment, 0 without a sample. */
 static __always_inline __u32 sample_us(struct tcp_sock *tp)
 {
 	struct window *window = state(tp);
@@ -284,7 +302,7 @@ static __always_inline __u32 sample_us(struct tcp_sock *tp)
 	return window->sampled ? window->last_rtt_us : 0;
 }
 
-/* Keeps what an acknowledgement of so many packets has measured. */
+/* Records the measurements of an acknowledgment. */
 static __always_inline void measure(struct tcp_sock *tp, __u32 acked, const struct ack_sample *sample)
 {
 	struct window *window = state(tp);
@@ -294,7 +312,7 @@ static __always_inline void measure(struct tcp_sock *tp, __u32 acked, const stru
 	window->sampled = rtt_us >= 0;
 	if (rtt_us < 0)
 		return;
-	/* A sample of less than a microsecond is one of a microsecond: 0 means that there is none. */
+	/* A sample below 1 us counts as 1 us, because 0 means no sample. */
 	rtt_us = max(rtt_us, 1);
 	window->last_rtt_us = rtt_us;
 	if (window->min_rtt_us == 0 || (__u32)rtt_us < window->min_rtt_us)

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * wVegas, weighted Vegas: every path keeps a few packets in its queue, and fast paths more of them than slow ones. The twin
- * of wvegas.rs; see there for the source.
+ * wVegas, weighted Vegas: every path keeps a few packets in its queue, faster paths more than slow
+ * ones. The twin of wvegas.rs; see there for the source.
  */
 #include "rounds.h"
 
 SETTINGS(__u64 total_alpha; __u64 initial_alpha; __u64 gamma; __u64 drain;);
 
-/* A round with fewer samples than this says nothing. */
+/* A round with fewer samples than this is not evaluated. */
 #define LEAST_SAMPLES 3
-/* The window does not become smaller than this without a loss. */
+/* The smallest window without a loss. */
 #define LEAST_WINDOW (2 * PACKET)
 #define NO_QUEUEING (~0ull)
 
@@ -17,14 +17,14 @@ struct wvegas {
 	struct window window;
 	struct delays delays;
 	struct round round;
-	__u64 least_queueing; /* ns, the least of a round since the queue was last drained */
-	__u32 alpha; /* the path's part of the packets that the bond may queue */
+	__u64 least_queueing; /* ns, the minimum of a round since the queue was last drained */
+	__u32 alpha; /* the path's share of the packets that the bond may queue */
 };
 
 _Static_assert(sizeof(struct wvegas) <= ICSK_CA_PRIV_SIZE, "the kernel has no more room");
 
-/* What was measured before a loss or an idle time says nothing of now. */
-static __always_inline void begin_anew(struct wvegas *wvegas)
+/* Discards measurements from before a loss or an idle time. */
+static __always_inline void discard_measurements(struct wvegas *wvegas)
 {
 	restart_round(&wvegas->round);
 	begin_delays(&wvegas->delays);
@@ -36,7 +36,7 @@ static __always_inline void start(struct sock *sk)
 {
 	struct wvegas *wvegas = state(tcp_sock(sk));
 
-	begin_anew(wvegas);
+	discard_measurements(wvegas);
 	first_round(&wvegas->round, tcp_sock(sk));
 }
 
@@ -50,16 +50,18 @@ static __always_inline void measured(struct sock *sk, __u32 acked, __u32 rtt_us)
 	note(&wvegas->delays, rtt_us);
 }
 
-/* The acknowledgement that ends a recovery has been measured already, and belongs to what comes. */
+/*
+ * The acknowledgment that ends a recovery has already been measured, and belongs to the next round.
+ */
 static __always_inline void recovered(struct sock *sk)
 {
 	struct wvegas *wvegas = state(tcp_sock(sk));
 
-	begin_anew(wvegas);
+	discard_measurements(wvegas);
 	note(&wvegas->delays, sample_us(tcp_sock(sk)));
 }
 
-/* While delays say nothing. */
+/* Reno's growth, while no delay is known. */
 static __always_inline void reno(struct tcp_sock *tp, __u32 acked)
 {
 	real left = slow_start(tp, acked, settings.max_cwnd);
@@ -68,7 +70,7 @@ static __always_inline void reno(struct tcp_sock *tp, __u32 acked)
 		grow(tp, reno_increase(tp, left), settings.max_cwnd);
 }
 
-/* The threshold comes to lie below the window. */
+/* Moves the threshold below the window. */
 static __always_inline void end_slow_start(struct tcp_sock *tp)
 {
 	__u64 window = window_fixed(tp);
@@ -76,7 +78,10 @@ static __always_inline void end_slow_start(struct tcp_sock *tp)
 	set_ssthresh(tp, min(ssthresh_fixed(tp), window > PACKET ? window - PACKET : 0), settings.min_ssthresh);
 }
 
-/* alpha: packets in proportion to the path's part of the bond's rate, which is `rate` here, in packets per microsecond. */
+/*
+ * alpha: packets in proportion to the path's share of the bond's rate; `rate` is the path's, in
+ * packets per microsecond.
+ */
 static __always_inline __u32 part(struct tcp_sock *tp, real rate)
 {
 	real total = rate, weight;
@@ -91,13 +96,13 @@ static __always_inline __u32 part(struct tcp_sock *tp, real rate)
 			total = real_add(total, real_divide(real_make(flow->window, -FRACTION_BITS),
 							    real_of(flow->srtt_us)));
 	}
-	/* Cao et al.: the weight is the part of the rate */
+	/* Cao et al.: the weight is the share of the rate */
 	weight = real_divide(rate, total);
 	packets = real_fixed(real_multiply(weight, real_of(settings.total_alpha)), 0);
 	return max(packets, settings.initial_alpha);
 }
 
-/* Where the queue is twice what it was at least, it is emptied. */
+/* Drains the queue when its delay has doubled since the minimum. */
 static __always_inline void drain(struct tcp_sock *tp, __u64 queueing, real base, real rtt)
 {
 	struct wvegas *wvegas = state(tp);
@@ -106,13 +111,13 @@ static __always_inline void drain(struct tcp_sock *tp, __u64 queueing, real base
 	wvegas->least_queueing = min(wvegas->least_queueing, queueing);
 	if (queueing == 0 || queueing < 2 * wvegas->least_queueing)
 		return;
-	/* Cao et al., the queue is drained by a window of base / (2 rtt) of what it was */
+	/* Cao et al., the queue is drained by reducing the window to base / (2 rtt) of its value */
 	left = real_divide(real_multiply(window_real(tp), base), rtt);
 	set_window(tp, real_fixed(left, FRACTION_BITS) / 2, settings.max_cwnd);
 	wvegas->least_queueing = NO_QUEUEING;
 }
 
-/* Once per round trip, of which the mean is `rtt_ns`. */
+/* Once per round trip, with a mean of `rtt_ns`. */
 static __always_inline void adapt(struct tcp_sock *tp, __u32 acked, __u64 rtt_ns)
 {
 	struct wvegas *wvegas = state(tp);
@@ -121,7 +126,10 @@ static __always_inline void adapt(struct tcp_sock *tp, __u32 acked, __u64 rtt_ns
 	real rtt = real_of(rtt_ns), base = real_of(base_ns);
 	bool limited = is_limited(tp);
 
-	/* Cao et al., diff: the part of a round trip that a packet waits, and so the part of the window */
+	/*
+	 * Cao et al., diff: the share of a round trip that a packet waits, and so the share of the
+	 * window
+	 */
 	diff = real_fixed(real_divide(real_multiply(window_real(tp), real_of(queueing)), rtt), 0);
 	if (in_slow_start(tp)) {
 		if (diff <= settings.gamma) {
@@ -145,7 +153,7 @@ static __always_inline void adapt(struct tcp_sock *tp, __u32 acked, __u64 rtt_ns
 	}
 	after = max(window_fixed(tp), min(before, LEAST_WINDOW));
 	set_window(tp, after, settings.max_cwnd);
-	/* As in Linux: three quarters of the window, so that slow start leads back there */
+	/* As in Linux: three quarters of the window, so that slow start returns there */
 	set_ssthresh(tp, max(ssthresh_fixed(tp), window_fixed(tp) / 4 * 3), settings.min_ssthresh);
 }
 
@@ -174,10 +182,10 @@ static __always_inline __u64 after_loss(struct tcp_sock *tp)
 	return window_fixed(tp) / 2;
 }
 
-/* As in Linux; after an idle time that was shorter than the retransmission timeout it is not asked. */
+/* As in Linux; not called after an idle time shorter than the retransmission timeout. */
 static __always_inline void idled(struct sock *sk)
 {
-	begin_anew(state(tcp_sock(sk)));
+	discard_measurements(state(tcp_sock(sk)));
 }
 
 OPERATIONS(sl_wvegas);

@@ -1,33 +1,33 @@
-//! What TCP_INFO says of a socket.
+//! TCP_INFO of a socket.
 
 use std::mem::MaybeUninit;
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-/// ssthresh as long as nothing has set it (TCP_INFINITE_SSTHRESH).
+/// Initial ssthresh (TCP_INFINITE_SSTHRESH).
 const INFINITE: u32 = 0x7fff_ffff;
 
-/// How much of struct tcp_info is read.
+/// Number of bytes read of struct tcp_info.
 const LENGTH: usize = 196;
 
-// Of enum tcp_ca_state.
+// Values of enum tcp_ca_state.
 pub(crate) const OPEN: u8 = 0;
 pub(crate) const RECOVERY: u8 = 3;
 pub(crate) const LOSS: u8 = 4;
 
-/// What TCP_INFO says of a socket.
+/// TCP_INFO of a socket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Info {
     pub(crate) cwnd: u32,
-    /// Infinite as long as nothing has set it.
+    /// Infinite until it is set.
     pub(crate) ssthresh: f64,
-    /// Retransmission timeout, and for how long no data was sent.
+    /// Retransmission timeout, and the time since data was last sent.
     pub(crate) rto: Duration,
     pub(crate) silent: Duration,
     pub(crate) state: u8,
     pub(crate) unacked: u32,
-    /// Bytes that wait for the window.
+    /// Unsent bytes that wait for the window.
     pub(crate) waiting: u32,
     pub(crate) bytes_acked: u64,
     pub(crate) delivered: u32,
@@ -35,7 +35,7 @@ pub(crate) struct Info {
 
 impl Info {
     pub(crate) fn of(socket: &TcpStream) -> Self {
-        // struct tcp_info of linux/tcp.h up to tcpi_delivered, which libc's does not have
+        // struct tcp_info of linux/tcp.h up to tcpi_delivered, which libc's definition lacks
         let mut bytes = MaybeUninit::<[u8; LENGTH]>::zeroed();
         let mut length = size_of_val(&bytes) as libc::socklen_t;
         // SAFETY: the descriptor is open, and the kernel writes no more than `length` bytes.
@@ -49,7 +49,7 @@ impl Info {
             )
         };
         assert_eq!((result, length), (0, LENGTH as u32), "TCP_INFO");
-        // SAFETY: every byte was set, to zero at the least.
+        // SAFETY: every byte is initialized, at least to zero.
         let bytes = unsafe { bytes.assume_init() };
         let u32_at =
             |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"));

@@ -1,4 +1,4 @@
-//! The kernel's sockets, as a script plays them.
+//! The kernel's sockets, driven by a script.
 
 use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,29 +13,29 @@ use crate::info::{Info, LOSS, OPEN, RECOVERY};
 use crate::peer::{MSS, PORT, Peer};
 use crate::tun::{Tun, there};
 
-/// The least retransmission timeout of flows that time out or are idle in a script: longer than what lies between two of its other
-/// events, on a busy machine too.
+/// Minimum retransmission timeout of flows that time out or are idle in a script: longer than the
+/// time between two of its other events, even on a busy machine.
 const SOON: Duration = Duration::from_secs(1);
-/// The least one of the others, and how long anything may take.
+/// Minimum retransmission timeout of all other flows, and the time limit of any wait.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How much the kernel keeps of what a socket is to send; it takes no more than net.core.wmem_max.
+/// Send buffer of a socket; the kernel limits it to net.core.wmem_max.
 const ROOM: usize = 1 << 20;
 
-/// How much a socket gets to send at once.
+/// Maximum number of bytes written to a socket at once.
 const MOST: usize = 100_000;
 
-/// An acknowledgement, as the congestion control was told of it.
+/// An acknowledgment, as reported to the congestion control.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Told {
-    /// The flow, after it.
+pub(crate) struct AckReport {
+    /// State of the flow after it.
     pub(crate) member: Member,
-    /// Packets that it is the first to acknowledge.
+    /// Packets acknowledged for the first time.
     pub(crate) acked: u32,
-    /// Bytes acknowledged, and sent before it came.
+    /// Bytes acknowledged, and bytes sent before it came.
     pub(crate) acknowledged: u64,
     pub(crate) sent: u64,
-    /// No loss or timeout is being repaired after it.
+    /// Whether no loss or timeout is being repaired after it.
     pub(crate) is_open: bool,
 }
 
@@ -48,28 +48,28 @@ struct Connection {
     socket: TcpStream,
     peer: Peer,
     rtt: Duration,
-    /// Packets in flight when the last loss was seen, or the timer fired.
+    /// Packets in flight at the last loss or timeout.
     lost: u32,
-    /// bytes_acked when it was established.
+    /// bytes_acked at the establishment.
     established: u64,
 }
 
-/// Sockets with their far ends, in a network of their own.
+/// Sockets and their far ends, in a separate network namespace.
 pub(crate) struct Kernel<'b> {
     tun: Tun,
     bonds: &'b Bonds,
-    /// Whether sockets get no more to send than the window holds: they are to be idle.
-    sparing: bool,
+    /// Whether sockets get only as much data as the window holds, because they are to become idle.
+    withholding: bool,
     connections: Vec<Connection>,
 }
 
 impl<'b> Kernel<'b> {
-    /// One connection for each round-trip time; their windows are full.
+    /// Opens one connection for each round-trip time and fills their windows.
     pub(crate) fn new(congestion: &str, script: &Script, bonds: &'b Bonds) -> Self {
         let mut kernel = Self {
             tun: Tun::new(),
             bonds,
-            sparing: script
+            withholding: script
                 .steps
                 .iter()
                 .any(|(_, _, step)| matches!(step, Step::Idle(_))),
@@ -79,7 +79,7 @@ impl<'b> Kernel<'b> {
             let far = there(flow);
             let of_flow = |step: &(usize, usize, Step)| step.1 == flow && step.2 == Step::Timeout;
             let times_out = script.steps.iter().any(of_flow);
-            let least = if times_out || kernel.sparing {
+            let least = if times_out || kernel.withholding {
                 SOON
             } else {
                 PATIENCE
@@ -90,8 +90,9 @@ impl<'b> Kernel<'b> {
                 .set_tcp_congestion(congestion.as_bytes())
                 .expect("it is loaded");
             socket.set_nonblocking(true).expect("a socket");
-            // More than any window here. Small writes fill the kernel's own choice sooner, which grows only by
-            // acknowledgements: nothing would be sent until the retransmission timer fires.
+            // More than any window here. Small writes would fill the kernel's default buffer too
+            // early. That buffer grows only by acknowledgments, so nothing would be sent until the
+            // retransmission timer fires.
             socket.set_send_buffer_size(ROOM).expect("a socket");
             let started = socket.connect(&SocketAddr::from((far, PORT)).into());
             assert_eq!(
@@ -118,16 +119,17 @@ impl<'b> Kernel<'b> {
         kernel
     }
 
-    /// Packets take so long from now on.
+    /// Sets the round-trip time of packets from now on.
     pub(crate) fn set_rtt(&mut self, flow: usize, rtt: Duration) {
         self.connections[flow].rtt = rtt;
     }
 
-    /// Acknowledges packets once the round-trip time has passed; returns what the congestion control was told.
-    pub(crate) fn acknowledge(&mut self, flow: usize, packets: u32) -> Told {
-        let told = self.acknowledge_by(flow, packets, |peer| peer.acknowledge(packets));
+    /// Acknowledges packets once the round-trip time has passed; returns the report to the
+    /// congestion control.
+    pub(crate) fn acknowledge(&mut self, flow: usize, packets: u32) -> AckReport {
+        let report = self.acknowledge_by(flow, packets, |peer| peer.acknowledge(packets));
         self.fill(flow);
-        told
+        report
     }
 
     fn acknowledge_by(
@@ -135,29 +137,30 @@ impl<'b> Kernel<'b> {
         flow: usize,
         packets: u32,
         acknowledge: impl FnOnce(&mut Peer) -> Vec<u8>,
-    ) -> Told {
+    ) -> AckReport {
         let connection = &mut self.connections[flow];
         assert!(
             packets <= connection.peer.in_flight(),
-            "so many are not in flight"
+            "more packets than are in flight"
         );
         connection.pass();
-        let acknowledgement = acknowledge(&mut connection.peer);
-        self.tell(flow, &acknowledgement, |connection, info| {
+        let acknowledgment = acknowledge(&mut connection.peer);
+        self.send_ack(flow, &acknowledgment, |connection, info| {
             info.bytes_acked - connection.established == connection.peer.bytes()
         })
     }
 
-    /// Acknowledges all that is in flight and gives the socket nothing more to send; returns what the congestion control was told.
-    pub(crate) fn drain(&mut self, flow: usize) -> Told {
+    /// Acknowledges all packets in flight and writes no more data; returns the report to the
+    /// congestion control.
+    pub(crate) fn drain(&mut self, flow: usize) -> AckReport {
         let all = self.in_flight(flow);
-        let told = self.acknowledge_by(flow, all, |peer| peer.acknowledge(all));
-        assert_eq!(self.info(flow).unacked, 0, "there was more to send");
-        told
+        let report = self.acknowledge_by(flow, all, |peer| peer.acknowledge(all));
+        assert_eq!(self.info(flow).unacked, 0, "data was left to send");
+        report
     }
 
-    /// Waits until no flow has sent anything for so long, and has each send one packet; returns, for each flow, the idle time and
-    /// the retransmission timeout by which the kernel has judged it.
+    /// Waits until no flow has sent data for this long, and has each send one packet. Returns, for
+    /// each flow, the idle time and the retransmission timeout that the kernel applied.
     pub(crate) fn idle(&mut self, lasted: Duration) -> Vec<(Duration, Duration)> {
         for flow in 0..self.connections.len() {
             while let Some(rest) = lasted.checked_sub(self.info(flow).silent) {
@@ -168,20 +171,21 @@ impl<'b> Kernel<'b> {
         for flow in 0..self.connections.len() {
             let before = self.info(flow);
             let sent = (&self.connections[flow].socket).write(&[0; MSS as usize]);
-            assert_eq!(sent.expect("there is room"), MSS as usize);
+            assert_eq!(sent.expect("the buffer has room"), MSS as usize);
             times.push((before.silent, before.rto));
         }
         times
     }
 
-    /// Has the kernel find out that its oldest packet was lost, by so many behind it.
-    pub(crate) fn lose(&mut self, flow: usize, behind: u32) -> Told {
+    /// Makes the kernel detect the loss of its oldest packet, by acknowledging `behind` packets
+    /// after it.
+    pub(crate) fn lose(&mut self, flow: usize, behind: u32) -> AckReport {
         let connection = &mut self.connections[flow];
         connection.lost = connection.peer.in_flight();
-        assert!(behind < connection.lost, "so many are not in flight");
+        assert!(behind < connection.lost, "more packets than are in flight");
         connection.pass();
-        let acknowledgement = connection.peer.acknowledge_selectively(behind);
-        self.tell(flow, &acknowledgement, |_, info| info.state == RECOVERY)
+        let acknowledgment = connection.peer.acknowledge_selectively(behind);
+        self.send_ack(flow, &acknowledgment, |_, info| info.state == RECOVERY)
     }
 
     pub(crate) fn time_out(&mut self, flow: usize) {
@@ -190,48 +194,48 @@ impl<'b> Kernel<'b> {
         self.wait(flow, "times out", |_, info| info.state == LOSS);
     }
 
-    /// Acknowledges all that was sent before the last loss.
-    pub(crate) fn recover(&mut self, flow: usize) -> Told {
-        let told = self.acknowledge(flow, self.connections[flow].lost);
-        assert!(told.is_open, "flow {flow} has not recovered");
-        told
+    /// Acknowledges all data sent before the last loss.
+    pub(crate) fn recover(&mut self, flow: usize) -> AckReport {
+        let report = self.acknowledge(flow, self.connections[flow].lost);
+        assert!(report.is_open, "flow {flow} has not recovered");
+        report
     }
 
-    /// As [`Kernel::recover`], and tells that the packet which was taken for lost has arrived twice.
-    pub(crate) fn undo(&mut self, flow: usize) -> Told {
+    /// Like [`Kernel::recover`], and reports that the presumed lost packet has arrived twice.
+    pub(crate) fn undo(&mut self, flow: usize) -> AckReport {
         let all = self.connections[flow].lost;
-        let told = self.acknowledge_by(flow, all, |peer| peer.acknowledge_with_a_duplicate(all));
+        let report = self.acknowledge_by(flow, all, |peer| peer.acknowledge_with_a_duplicate(all));
         self.fill(flow);
-        assert!(told.is_open, "flow {flow} has not recovered");
-        told
+        assert!(report.is_open, "flow {flow} has not recovered");
+        report
     }
 
-    /// Packets that were not acknowledged.
+    /// Unacknowledged packets.
     pub(crate) fn in_flight(&self, flow: usize) -> u32 {
         self.connections[flow].peer.in_flight()
     }
 
-    /// Sends an acknowledgement and waits until that has come of it which must.
-    fn tell(
+    /// Sends an acknowledgment and waits for its effect.
+    fn send_ack(
         &mut self,
         flow: usize,
-        acknowledgement: &[u8],
+        acknowledgment: &[u8],
         done: impl Fn(&Connection, &Info) -> bool,
-    ) -> Told {
+    ) -> AckReport {
         let before = self.info(flow);
         let seen = self.members().map(|member| member.seen).max();
-        // All packets are full, so that this is the kernel's snd_nxt.
+        // All packets are full, so this equals the kernel's snd_nxt.
         let sent = before.bytes_acked - self.connections[flow].established
             + u64::from(before.unacked * MSS);
-        self.tun.send(acknowledgement);
-        self.wait(flow, "takes the acknowledgement", done);
+        self.tun.send(acknowledgment);
+        self.wait(flow, "takes the acknowledgment", done);
         let after = self.info(flow);
         let mut new = self.members().filter(|member| Some(member.seen) > seen);
         let member = new
             .next()
-            .expect("the twin has told of the acknowledgement");
-        assert_eq!(new.next(), None, "one acknowledgement, one flow");
-        Told {
+            .expect("the twin has published the acknowledgment");
+        assert_eq!(new.next(), None, "one acknowledgment, one flow");
+        AckReport {
             member,
             acked: after.delivered - before.delivered,
             acknowledged: after.bytes_acked - self.connections[flow].established,
@@ -256,7 +260,7 @@ impl<'b> Kernel<'b> {
         });
     }
 
-    /// Gives the socket more to send and the packets to their far ends until something is the case.
+    /// Writes data to the socket and delivers packets to their far ends until `done` returns true.
     fn wait(&mut self, flow: usize, what: &str, done: impl Fn(&Connection, &Info) -> bool) {
         let start = Instant::now();
         loop {
@@ -265,7 +269,7 @@ impl<'b> Kernel<'b> {
                     .connections
                     .iter_mut()
                     .find(|one| one.peer.is_for(&packet));
-                // Others are not TCP: the kernel looks for neighbours and routers.
+                // Other packets are not TCP: the kernel looks for neighbors and routers.
                 if let Some(answer) = to.and_then(|connection| connection.peer.receive(&packet)) {
                     self.tun.send(&answer);
                 }
@@ -281,9 +285,13 @@ impl<'b> Kernel<'b> {
                 "flow {flow} never {what}: {info:?}, {} arrived",
                 peer.in_flight()
             );
-            // Of what the window has room for, what does not lie in the socket already.
+            // Room in the window, without the data already in the socket.
             let room = (info.cwnd.saturating_sub(info.unacked) * MSS).saturating_sub(info.waiting);
-            let more = if self.sparing { room as usize } else { MOST };
+            let more = if self.withholding {
+                room as usize
+            } else {
+                MOST
+            };
             match (&connection.socket).write(&[0; MOST][..more.min(MOST)]) {
                 Err(error)
                     if !matches!(
@@ -300,8 +308,8 @@ impl<'b> Kernel<'b> {
 }
 
 impl Connection {
-    /// Waits until the next packet has been under way for the round-trip time: the delay of the path, not a wait for something
-    /// to happen.
+    /// Waits until the next packet has been in flight for the round-trip time: the delay of the
+    /// path, not a wait for an event.
     fn pass(&self) {
         thread::sleep(self.rtt.saturating_sub(self.peer.arrived().elapsed()));
     }

@@ -1,11 +1,12 @@
-//! The reference and its twin in the kernel, given the same events, have the same windows.
+//! The reference and its twin in the kernel have the same windows after the same events.
 //!
-//! The scripts are those of `sumlink-congestion` (format in its `script` module), whose tests play them to the reference with
-//! exactly the round-trip times that they say. Here a socket sends to a TCP end in this process, behind a TUN
-//! device, that acknowledges, loses and keeps silent as the script says. What the twin was told, as it tells its siblings, the
-//! reference is told, and after each step windows and thresholds must agree within the bound.
+//! The scripts are those of `sumlink-congestion` (format in its `script` module), whose tests play
+//! them to the reference with exactly the scripted round-trip times. Here a socket sends to a TCP
+//! end in this process, behind a TUN device. That end acknowledges, loses packets and stays silent
+//! as scripted. The reference receives the values that the twin was given, as published to its
+//! siblings. After each step windows and thresholds must agree within the bound.
 //!
-//! As `loopback.rs` it needs root, unless `SUMLINK_SKIP_BPF=1` is set.
+//! Like `loopback.rs` these tests need root, unless `SUMLINK_SKIP_BPF=1` is set.
 
 #![allow(clippy::print_stderr, reason = "a test")]
 
@@ -25,19 +26,19 @@ use sumlink_congestion::Settings;
 use sumlink_congestion::script::{Script, Step};
 use sumlink_kernel::{Bonds, Error, Loaded, TWINS, load, load_forgetful, probe};
 
-use kernel::{Kernel, Told};
+use kernel::{AckReport, Kernel};
 use reference::Reference;
 
-/// By how many packets the kernel's window, which is rounded down at every step, may differ from the reference's.
+/// Allowed difference in packets of the kernel's window, which is rounded down at every step.
 const ERROR: f64 = 0.001;
-/// By how many its threshold may be below, of which TCP_INFO has the whole part.
+/// Allowed difference of the threshold, of which TCP_INFO has the whole part.
 const BELOW: f64 = 1.0 + ERROR;
-/// Packets that no script comes near: a threshold above was not computed by a twin.
-const UNSAID: f64 = 1e6;
-/// How often a script is played in which the kernel was seen not to have asked the twin.
+/// More packets than any script reaches: a larger threshold was not computed by a twin.
+const IMPLAUSIBLE: f64 = 1e6;
+/// Maximum number of plays of a script in which the kernel was seen not to ask the twin.
 const PLAYS: usize = 3;
 
-/// All scripts by their file names, in the order of these.
+/// All scripts by their file names, in order.
 fn scripts() -> Vec<(String, Script)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../congestion/scripts");
     let files = fs::read_dir(folder).expect("the folder of the scripts");
@@ -54,7 +55,7 @@ fn scripts() -> Vec<(String, Script)> {
 
 #[test]
 fn every_twin_has_the_windows_of_its_reference() {
-    if is_left_out() {
+    if is_skipped() {
         return;
     }
     let scripts = scripts();
@@ -63,40 +64,31 @@ fn every_twin_has_the_windows_of_its_reference() {
         let load = |settings: &Settings, bonds: &Bonds| load(twin.algorithm, settings, bonds);
         wrong.extend(disagreements(&scripts, twin.algorithm, load));
     }
-    assert!(
-        wrong.is_empty(),
-        "{wrong:?}: what was different stands above"
-    );
+    assert!(wrong.is_empty(), "{wrong:?}: see the differences above");
 }
 
-/// As Linux 6.18 does now and then ([`Unasked`]), but with every answer: the threshold that a program computed is not what the
-/// kernel takes.
+/// Linux 6.18 sometimes ignores an answer ([`NotAsked`]); here it ignores every one: the kernel
+/// does not use the threshold that a program computed.
 #[test]
-fn answers_that_the_kernel_does_not_get_are_put_right() {
-    if is_left_out() {
+fn lost_answers_are_corrected() {
+    if is_skipped() {
         return;
     }
     let wrong = disagreements(&scripts(), "uncoupled", load_forgetful);
-    assert!(
-        wrong.is_empty(),
-        "{wrong:?}: what was different stands above"
-    );
+    assert!(wrong.is_empty(), "{wrong:?}: see the differences above");
 }
 
-fn is_left_out() -> bool {
+fn is_skipped() -> bool {
     if std::env::var_os("SUMLINK_SKIP_BPF").is_some_and(|value| value == "1") {
         eprintln!("skipped because SUMLINK_SKIP_BPF=1");
         return true;
     }
-    assert_eq!(
-        probe(),
-        [],
-        "set SUMLINK_SKIP_BPF=1 to leave the kernel out"
-    );
+    assert_eq!(probe(), [], "set SUMLINK_SKIP_BPF=1 to skip kernel tests");
     false
 }
 
-/// The scripts of that algorithm in which what `load` loads has other windows than the reference.
+/// The scripts of that algorithm in which the congestion control loaded by `load` differs from the
+/// reference.
 fn disagreements(
     scripts: &[(String, Script)],
     algorithm: &str,
@@ -108,7 +100,7 @@ fn disagreements(
     let mut played = 0;
     for (name, script) in scripts.iter().filter(of_algorithm) {
         played += 1;
-        // The thread alone is in a network of its own, which goes with it.
+        // Only this thread enters the new network namespace, which ends with it.
         let play = || {
             unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
             let bonds = Bonds::new().expect("maps");
@@ -125,8 +117,8 @@ fn disagreements(
         let result =
             (0..PLAYS).find_map(|_| match thread::scope(|scope| scope.spawn(play).join()) {
                 Ok(Ok(())) => Some(true),
-                Ok(Err(Unasked(what))) => {
-                    eprintln!("{name} is played again, for the kernel was wrong: {what}");
+                Ok(Err(NotAsked(what))) => {
+                    eprintln!("{name} is played again because of a kernel fault: {what}");
                     None
                 }
                 Err(_) => Some(false),
@@ -135,22 +127,22 @@ fn disagreements(
             wrong.push(format!("{name} with {algorithm}"));
         }
     }
-    assert!(played > 0, "there is no script for {algorithm}");
+    assert!(played > 0, "no script for {algorithm}");
     wrong
 }
 
-/// In that step the kernel went on with what no program can have said (docs/congestion.md, "What a kernel does not run"): the
-/// play says nothing about the twin.
-struct Unasked(String);
+/// In that step the kernel used values that no program computed (docs/congestion.md, "A kernel
+/// fault"): the play proves nothing about the twin.
+struct NotAsked(String);
 
-/// A twin and its reference, doing the same.
+/// A twin and its reference, playing the same script.
 struct Play<'b> {
     kernel: Kernel<'b>,
     reference: Reference,
 }
 
 impl Play<'_> {
-    fn step(&mut self, at: &str, flow: usize, step: &Step) -> Result<(), Unasked> {
+    fn step(&mut self, at: &str, flow: usize, step: &Step) -> Result<(), NotAsked> {
         match *step {
             Step::Rounds(count) => {
                 for _ in 0..count {
@@ -169,45 +161,45 @@ impl Play<'_> {
             }
             Step::Recover => self.recover(at, flow)?,
             Step::Undo => {
-                let told = self.kernel.undo(flow);
-                self.reference.undo(flow, &told);
-                self.compare(at, flow, Some(told.member.cwnd))?;
+                let report = self.kernel.undo(flow);
+                self.reference.undo(flow, &report);
+                self.compare(at, flow, Some(report.member.cwnd))?;
             }
             Step::Loss => {
                 self.lose(at, flow, self.kernel.in_flight(flow) - 1)?;
                 self.recover(at, flow)?;
             }
             Step::Idle(lasted) => self.idle(at, lasted)?,
-            // Of round-trip times that are not quite those of the script.
+            // The measured round-trip times differ slightly from those of the script.
             Step::Expect { .. } => {}
         }
         Ok(())
     }
 
-    fn acknowledge(&mut self, at: &str, flow: usize, packets: u32) -> Result<(), Unasked> {
-        let told = self.kernel.acknowledge(flow, packets);
-        self.tell(at, flow, &told)
+    fn acknowledge(&mut self, at: &str, flow: usize, packets: u32) -> Result<(), NotAsked> {
+        let report = self.kernel.acknowledge(flow, packets);
+        self.report(at, flow, &report)
     }
 
-    fn lose(&mut self, at: &str, flow: usize, behind: u32) -> Result<(), Unasked> {
-        let told = self.kernel.lose(flow, behind);
-        self.reference.acknowledge(flow, &told, true);
-        // The kernel's window approaches ssthresh, the reference's is there.
+    fn lose(&mut self, at: &str, flow: usize, behind: u32) -> Result<(), NotAsked> {
+        let report = self.kernel.lose(flow, behind);
+        self.reference.acknowledge(flow, &report, true);
+        // The kernel's window approaches ssthresh; the reference's is already there.
         self.compare(at, flow, None)
     }
 
-    fn recover(&mut self, at: &str, flow: usize) -> Result<(), Unasked> {
-        let told = self.kernel.recover(flow);
-        self.tell(at, flow, &told)
+    fn recover(&mut self, at: &str, flow: usize) -> Result<(), NotAsked> {
+        let report = self.kernel.recover(flow);
+        self.report(at, flow, &report)
     }
 
-    /// The kernel halves whole packets. What its window is below the reference's by then, the reference gives up, too, so that
-    /// what comes after is compared as exactly as what came before.
-    fn idle(&mut self, at: &str, lasted: Duration) -> Result<(), Unasked> {
+    /// The kernel halves whole packets. The reference then adopts the kernel's lower window, so
+    /// that later steps are compared as exactly as earlier ones.
+    fn idle(&mut self, at: &str, lasted: Duration) -> Result<(), NotAsked> {
         let flows = self.reference.flows();
         for flow in 0..flows {
-            let told = self.kernel.drain(flow);
-            self.tell(at, flow, &told)?;
+            let report = self.kernel.drain(flow);
+            self.report(at, flow, &report)?;
         }
         for (flow, (lasted, rto)) in self.kernel.idle(lasted).into_iter().enumerate() {
             self.reference.idle(flow, lasted, rto);
@@ -218,7 +210,8 @@ impl Play<'_> {
                 || (ssthresh - 2.0 * BELOW..=ssthresh + ERROR).contains(&threshold);
             assert!(
                 same_ssthresh && (cwnd - BELOW..=cwnd + ERROR).contains(&window),
-                "{at}, flow {flow}: after {lasted:?} with a timeout of {rto:?} the kernel has {window} {threshold}, the reference {cwnd} {ssthresh}"
+                "{at}, flow {flow}: after {lasted:?} with a timeout of {rto:?} the kernel has \
+                 {window} {threshold}, the reference {cwnd} {ssthresh}"
             );
             if lasted > rto {
                 self.reference.take(flow, window, threshold);
@@ -230,16 +223,16 @@ impl Play<'_> {
         Ok(())
     }
 
-    fn tell(&mut self, at: &str, flow: usize, told: &Told) -> Result<(), Unasked> {
-        self.reference.acknowledge(flow, told, false);
-        self.compare(at, flow, Some(told.member.cwnd))
+    fn report(&mut self, at: &str, flow: usize, report: &AckReport) -> Result<(), NotAsked> {
+        self.reference.acknowledge(flow, report, false);
+        self.compare(at, flow, Some(report.member.cwnd))
     }
 
-    fn compare(&self, at: &str, flow: usize, cwnd: Option<f64>) -> Result<(), Unasked> {
+    fn compare(&self, at: &str, flow: usize, cwnd: Option<f64>) -> Result<(), NotAsked> {
         let (expected, ssthresh) = (self.reference.cwnd(flow), self.reference.ssthresh(flow));
         let found = self.kernel.info(flow).ssthresh;
-        if found.is_finite() && found > UNSAID && ssthresh < UNSAID {
-            return Err(Unasked(format!(
+        if found.is_finite() && found > IMPLAUSIBLE && ssthresh < IMPLAUSIBLE {
+            return Err(NotAsked(format!(
                 "{at}, flow {flow}: it has a threshold of {found}, the reference {ssthresh}"
             )));
         }
@@ -247,7 +240,8 @@ impl Play<'_> {
             found == ssthresh || (ssthresh - BELOW..=ssthresh + ERROR).contains(&found);
         assert!(
             same_ssthresh && cwnd.is_none_or(|cwnd| (cwnd - expected).abs() <= ERROR),
-            "{at}, flow {flow}: the kernel has {cwnd:?} {found}, the reference {expected} {ssthresh}",
+            "{at}, flow {flow}: the kernel has {cwnd:?} {found}, the reference {expected} \
+             {ssthresh}",
         );
         Ok(())
     }

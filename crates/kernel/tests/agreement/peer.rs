@@ -1,14 +1,14 @@
-//! A TCP end that acknowledges only what it is told to.
+//! A TCP end that acknowledges only on request.
 
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
 use crate::tun::HERE;
 
-/// Payload of a packet.
+/// Payload of a packet in bytes.
 pub(crate) const MSS: u32 = 1000;
 
-/// At which all far ends listen.
+/// Port of all far ends.
 pub(crate) const PORT: u16 = 7000;
 
 const FIN_SYN_RST: u8 = 7;
@@ -20,11 +20,11 @@ const INITIAL_SEQUENCE: u32 = 1000;
 pub(crate) struct Peer {
     address: Ipv4Addr,
     their_port: u16,
-    /// First sequence number of their data.
+    /// First sequence number of the kernel's data.
     start: u32,
-    /// When each packet that was not acknowledged arrived first; all are of one MSS.
+    /// Time of the first arrival of each unacknowledged packet; all are of one MSS.
     arrivals: Vec<Instant>,
-    /// Packets acknowledged by now.
+    /// Packets acknowledged so far.
     acknowledged: u32,
 }
 
@@ -48,13 +48,13 @@ impl Peer {
             && packet[16..20] == self.address.octets()
     }
 
-    /// Takes a packet; what is to be answered at once is returned.
+    /// Processes a packet; returns the immediate answer, if any.
     pub(crate) fn receive(&mut self, packet: &[u8]) -> Option<Vec<u8>> {
         let (sequence, flags) = (u32_at(packet, 24), packet[33]);
         if flags & FIN_SYN_RST == SYN {
             self.their_port = u16_at(packet, 20);
             self.start = sequence.wrapping_add(1);
-            // MSS, selective acknowledgements, and windows times 2^7
+            // MSS, selective acknowledgments, and windows scaled by 2^7
             let [high, low] = (MSS as u16).to_be_bytes();
             let options = [2, 4, high, low, 4, 2, 1, 1, 3, 3, 7, 1];
             return Some(self.segment(INITIAL_SEQUENCE, SYN | ACK, self.start, &options));
@@ -66,7 +66,7 @@ impl Peer {
             let number = sequence.wrapping_sub(self.start) / MSS;
             let expected = self.acknowledged + self.in_flight();
             assert!(number <= expected, "packets arrive in order");
-            // Those sent again have arrived, as far as this end is asked.
+            // Retransmitted packets count as arrived already.
             if number == expected {
                 self.arrivals.push(Instant::now());
             }
@@ -74,12 +74,12 @@ impl Peer {
         None
     }
 
-    /// Packets that have arrived and were not acknowledged.
+    /// Packets that have arrived and are not acknowledged.
     pub(crate) fn in_flight(&self) -> u32 {
         self.arrivals.len() as u32
     }
 
-    /// When the first of the next packets arrived.
+    /// Time of arrival of the first of the next packets.
     pub(crate) fn arrived(&self) -> Instant {
         self.arrivals[0]
     }
@@ -91,7 +91,8 @@ impl Peer {
         self.segment(INITIAL_SEQUENCE + 1, ACK, self.position(0), &[])
     }
 
-    /// Acknowledges the next packets, and tells that the first of them has arrived twice (RFC 2883).
+    /// Acknowledges the next packets, and reports that the first of them has arrived twice (RFC
+    /// 2883).
     pub(crate) fn acknowledge_with_a_duplicate(&mut self, packets: u32) -> Vec<u8> {
         let mut options = vec![1, 1, 5, 10];
         options.extend(self.position(0).to_be_bytes());
@@ -101,7 +102,7 @@ impl Peer {
         self.segment(INITIAL_SEQUENCE + 1, ACK, self.position(0), &options)
     }
 
-    /// Acknowledges so many behind the next packet, as if that were lost.
+    /// Acknowledges `packets` packets behind the next one, as if that were lost.
     pub(crate) fn acknowledge_selectively(&mut self, packets: u32) -> Vec<u8> {
         let mut options = vec![1, 1, 5, 10];
         options.extend(self.position(1).to_be_bytes());
@@ -109,7 +110,7 @@ impl Peer {
         self.segment(INITIAL_SEQUENCE + 1, ACK, self.position(0), &options)
     }
 
-    /// Bytes acknowledged by now.
+    /// Bytes acknowledged so far.
     pub(crate) fn bytes(&self) -> u64 {
         u64::from(self.acknowledged) * u64::from(MSS)
     }
@@ -149,7 +150,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from(u16_at(bytes, at)) << 16 | u32::from(u16_at(bytes, at + 2))
 }
 
-/// RFC 1071; of an even number of bytes.
+/// RFC 1071, for an even number of bytes.
 fn checksum(bytes: &[u8], start: u32) -> u16 {
     let words = bytes.chunks(2).map(|pair| u32::from(u16_at(pair, 0)));
     let mut sum = start + words.sum::<u32>();

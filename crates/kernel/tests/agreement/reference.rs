@@ -1,4 +1,4 @@
-//! The reference, told what the kernel was.
+//! The reference, with the inputs of the kernel.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use sumlink_congestion::{
     Ack, CongestionControl, Flow, Idle, Loss, Phase, Settings, Siblings, Timeout, build,
 };
 
-use crate::kernel::Told;
+use crate::kernel::AckReport;
 
 /// All flows of one bond.
 pub(crate) struct Reference {
     controls: Vec<Box<dyn CongestionControl>>,
     flows: Vec<Flow>,
-    /// When anything was acknowledged last.
+    /// Time of the last acknowledgment.
     now: Duration,
 }
 
@@ -27,27 +27,28 @@ impl Reference {
         }
     }
 
-    /// An acknowledgement. It may end a recovery; and one that shows a loss does not make the window grow.
-    pub(crate) fn acknowledge(&mut self, flow: usize, told: &Told, shows_a_loss: bool) {
-        let now = told.member.seen;
-        let ack = ack(told, !shows_a_loss);
+    /// Handles an acknowledgment. It may end a recovery; one that reveals a loss does not grow the
+    /// window.
+    pub(crate) fn acknowledge(&mut self, flow: usize, report: &AckReport, reveals_loss: bool) {
+        let now = report.member.seen;
+        let ack = ack(report, !reveals_loss);
         self.now = now;
-        self.tell(flow, |control, siblings| {
-            if told.is_open && control.window().phase() != Phase::Open {
+        self.notify(flow, |control, siblings| {
+            if report.is_open && control.window().phase() != Phase::Open {
                 control.on_recovery_exit(now);
             }
             control.on_ack(&ack, siblings);
-            if shows_a_loss {
+            if reveals_loss {
                 control.on_loss(&Loss { now }, siblings);
             }
         });
     }
 
-    /// An acknowledgement by which the last loss was none.
-    pub(crate) fn undo(&mut self, flow: usize, told: &Told) {
-        self.now = told.member.seen;
-        let (now, ack) = (self.now, ack(told, true));
-        self.tell(flow, |control, siblings| {
+    /// Handles an acknowledgment that reveals the last loss as spurious.
+    pub(crate) fn undo(&mut self, flow: usize, report: &AckReport) {
+        self.now = report.member.seen;
+        let (now, ack) = (self.now, ack(report, true));
+        self.notify(flow, |control, siblings| {
             control.on_spurious_loss(now);
             control.on_ack(&ack, siblings);
         });
@@ -58,21 +59,21 @@ impl Reference {
             now: self.now,
             repeated: false,
         };
-        self.tell(flow, |control, siblings| control.on_rto(&timeout, siblings));
+        self.notify(flow, |control, siblings| control.on_rto(&timeout, siblings));
     }
 
-    /// The flow sends again after an idle time, judged by that timeout.
+    /// The flow sends again after an idle time, evaluated with that timeout.
     pub(crate) fn idle(&mut self, flow: usize, lasted: Duration, rto: Duration) {
         self.now += lasted;
         let now = self.now;
-        self.tell(flow, |control, _| {
+        self.notify(flow, |control, _| {
             control.on_idle_end(&Idle { now, lasted, rto });
         });
     }
 
-    /// The flow goes on with that window and threshold.
+    /// Sets window and threshold of the flow.
     pub(crate) fn take(&mut self, flow: usize, cwnd: f64, ssthresh: f64) {
-        self.tell(flow, |control, _| {
+        self.notify(flow, |control, _| {
             control.window_mut().set_cwnd(cwnd);
             control.window_mut().set_ssthresh(ssthresh);
         });
@@ -90,21 +91,25 @@ impl Reference {
         self.controls[flow].ssthresh()
     }
 
-    fn tell(&mut self, flow: usize, event: impl FnOnce(&mut dyn CongestionControl, &Siblings<'_>)) {
+    fn notify(
+        &mut self,
+        flow: usize,
+        event: impl FnOnce(&mut dyn CongestionControl, &Siblings<'_>),
+    ) {
         let siblings = Siblings::of(&self.flows, flow);
         event(self.controls[flow].as_mut(), &siblings);
         self.flows[flow] = self.controls[flow].flow();
     }
 }
 
-fn ack(told: &Told, cwnd_limited: bool) -> Ack {
+fn ack(report: &AckReport, cwnd_limited: bool) -> Ack {
     Ack {
-        now: told.member.seen,
-        acked: told.acked,
-        rtt: told.member.rtt,
-        srtt: told.member.srtt,
-        acknowledged: told.acknowledged,
-        sent: told.sent,
+        now: report.member.seen,
+        acked: report.acked,
+        rtt: report.member.rtt,
+        srtt: report.member.srtt,
+        acknowledged: report.acknowledged,
+        sent: report.sent,
         cwnd_limited,
     }
 }

@@ -1,4 +1,4 @@
-//! A network with one TUN device in it, for the thread that makes it.
+//! A network namespace with one TUN device, for the thread that creates it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -21,7 +21,7 @@ pub(crate) fn there(flow: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, 0, 2 + flow as u8)
 }
 
-/// What the kernel does on its own besides congestion control, and would have to be in every script.
+/// Turns off kernel behavior besides congestion control that every script would have to include.
 const SYSCTLS: [(&str, &str); 4] = [
     ("tcp_early_retrans", "0"), // tail loss probes
     ("tcp_frto", "0"),          // detection of timeouts that were wrong
@@ -52,10 +52,10 @@ impl Tun {
                 ifru_flags: (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short,
             },
         };
-        // SAFETY: the descriptor is open and the request whole, which is what TUNSETIFF reads.
+        // SAFETY: the descriptor is open and the request is complete, as TUNSETIFF requires.
         unsafe { tun_set_iff(file.as_raw_fd(), &request) }.expect("a TUN device");
         ip(&["addr", "add", &format!("{HERE}/24"), "dev", "peer"]);
-        // One packet at a time, so that the kernel has no reason to wait for more.
+        // One packet at a time, so that the kernel does not wait for more.
         ip(&[
             "link",
             "set",
@@ -69,7 +69,7 @@ impl Tun {
         Self(file)
     }
 
-    /// The least retransmission timeout to a far end, from now on.
+    /// Sets the minimum retransmission timeout to a far end from now on.
     pub(crate) fn set_rto_min(&self, far: Ipv4Addr, least: Duration) {
         let least = format!("{}ms", least.as_millis());
         ip(&[
@@ -83,7 +83,7 @@ impl Tun {
         ]);
     }
 
-    /// The next packet that the kernel has sent, if there is one.
+    /// The next packet sent by the kernel, if any.
     pub(crate) fn receive(&mut self) -> Option<Vec<u8>> {
         let mut packet = vec![0; 2000];
         match self.0.read(&mut packet) {

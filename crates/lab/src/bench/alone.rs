@@ -1,4 +1,4 @@
-//! A link by itself, as a scenario of its own: what it carries depends on nothing else in the row, so that all rows with
+//! A single link as a scenario: its results do not depend on the rest of the row, so all rows with
 //! the same link share its runs.
 
 use std::path::Path;
@@ -8,33 +8,34 @@ use toml::{Table, Value};
 use crate::config::LinkSpec;
 use crate::results::ALONE;
 use crate::scenario::{Problem, Scenario, Workload};
-use crate::units::{format_duration, format_rate};
+use sumlink_settings::units::{format_duration, format_rate};
 
-/// A link of a row, and the scenario in which there is no other.
+/// A link of a row and the scenario that contains only this link.
 #[derive(Clone, Debug)]
 pub(crate) struct SingleLink {
-    /// Its name in the row; in the scenario it is [`LINK`].
+    /// Name in the row; in the scenario it is [`LINK`].
     pub(crate) name: String,
     pub(crate) scenario: Scenario,
 }
 
-/// What the link is called there, whatever rows call it.
+/// Name of the link in its own scenario, regardless of its name in the rows.
 const LINK: &str = "link";
 
-/// Keys of a scenario that change nothing of a run.
+/// Keys of a scenario that do not affect a run.
 const IDLE: [&str; 5] = ["name", "about", "clean", "seeds", "systems"];
 
-/// The digest of all that a run of the scenario depends on, as opposed to what it is called.
+/// Digest of everything that a run of the scenario depends on; its name and description do not
+/// count.
 pub(super) fn content(table: &Table, scenario: &Scenario) -> Result<String, toml::ser::Error> {
     let mut table = table.clone();
     table.retain(|key, _| !IDLE.contains(&key));
     Ok(scenario.sha256_with(&toml::to_string(&table)?))
 }
 
-/// Each link of a scenario by itself; none where they cannot be told apart: links that share the air, and programs of the
-/// user's, which may look at the link's name.
+/// A scenario for each link of `scenario` alone. Empty where the links cannot be separated: links
+/// that share the air, and custom programs that may read the link's name.
 ///
-/// `table` is what the scenario was read from, `file` what its paths are relative to.
+/// `table` is the text that the scenario was parsed from; relative paths in it start at `file`.
 pub(super) fn single_links(
     table: &Table,
     file: &Path,
@@ -66,7 +67,7 @@ fn single_link(
     keep_blocks(&mut table, "event", "link", &link.name);
     let profiled = blocks(&mut table, "link").filter(|block| block.contains_key("profile"));
     for own in profiled {
-        // It goes on doing what it does in the row.
+        // The link keeps the random sequence of its place in the row.
         own.entry("place").or_insert(Value::Integer(place));
     }
     if scenario.rival.as_ref() == Some(&link.name) {
@@ -95,13 +96,13 @@ fn single_link(
     })
 }
 
-/// The blocks of that kind.
+/// Blocks of that kind.
 fn blocks<'a>(table: &'a mut Table, kind: &str) -> impl Iterator<Item = &'a mut Table> + use<'a> {
     let blocks = table.get_mut(kind).and_then(Value::as_array_mut);
     blocks.into_iter().flatten().filter_map(Value::as_table_mut)
 }
 
-/// Leaves the blocks of one link, which gets its new name.
+/// Keeps the blocks of one link and gives them its new name.
 fn keep_blocks(table: &mut Table, kind: &str, key: &str, link: &str) {
     if let Some(all) = table.get_mut(kind).and_then(Value::as_array_mut) {
         all.retain(|block| block.get(key).and_then(Value::as_str) == Some(link));
@@ -111,7 +112,7 @@ fn keep_blocks(table: &mut Table, kind: &str, key: &str, link: &str) {
     }
 }
 
-/// Says what it is to people, and by its end what it is exactly: `alone-50mbit-20ms-down-cubic-0123456789`.
+/// A readable name that ends in the digest: `alone-50mbit-20ms-down-cubic-0123456789`.
 fn name(scenario: &Scenario, link: &LinkSpec, digest: &str) -> String {
     let way = scenario.traffic.directions()[0];
     let shape = &link.shapes[way.index()];
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_takes_what_concerns_it_and_nothing_else() {
+    fn a_link_applies_only_its_own_settings() {
         let [wifi, lte] = singles(TWO).try_into().unwrap();
         assert_eq!((wifi.name.as_str(), lte.name.as_str()), ("wifi", "lte"));
         assert!(
@@ -183,7 +184,7 @@ mod tests {
             (wifi.scenario.rival, lte.scenario.rival.as_deref()),
             (None, Some(LINK))
         );
-        // It varies as it does in the row, where it is the second.
+        // The link is the second in the row and varies as it does there.
         let whole = read(TWO).1.lab_config(3);
         let own = singles(TWO).remove(1).scenario.lab_config(3);
         let of = |timeline: &[crate::config::PlannedChange], link: &str| -> Vec<_> {
@@ -196,13 +197,13 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_same_whatever_it_and_its_row_are_called() {
+    fn the_content_is_independent_of_names() {
         let renamed = TWO
             .replace("\"wifi\"", "\"first\"")
             .replace("\"n\"", "\"other\"")
-            .replace("\"x\"", "\"said otherwise\"");
+            .replace("\"x\"", "\"another description\"");
         assert_eq!(digests(&renamed), digests(TWO));
-        // The other link is none of its business.
+        // A change of the other link does not affect this one.
         let other = TWO.replace("profile = \"lte\"", "rate = \"1mbit\"");
         assert_eq!(digests(&other)[0], digests(TWO)[0]);
         assert_ne!(digests(&other)[1], digests(TWO)[1]);
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn coupled_links_are_measured_where_they_are() {
+    fn coupled_links_have_no_scenarios_of_single_links() {
         let group = "[[group]]\nlinks = [\"wifi\", \"lte\"]\n";
         assert!(singles(&format!("{TWO}{group}")).is_empty());
         let stranger = "[[interferer]]\nlinks = [\"wifi\"]\noccupancy = \"30%\"\n";
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_run_depends_on_is_not_what_it_is_called() {
+    fn the_content_of_a_scenario_excludes_its_name() {
         let content = |text: &str| {
             let (table, scenario) = read(text);
             super::content(&table, &scenario).unwrap()

@@ -1,60 +1,64 @@
-//! What a row of the matrix must reach.
+//! The criteria that a row of the matrix must meet.
 
 use std::fmt;
 
-use crate::units::{
+use sumlink_settings::units::{
     format_duration, format_rate, parse_duration, parse_percentage, parse_rate, parse_size,
 };
 
-/// A figure of a system, and what it must be.
+/// A criterion: a figure of a system and its bound.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Bar {
     pub(crate) quantity: Quantity,
-    /// What the median over the seeds is compared with, in the quantity's own unit.
+    /// Bound for the median over the seeds, in the unit of the quantity.
     pub(crate) bound: f64,
 }
 
-/// A figure of a system.
+/// A figure of a system that a bar can be set for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Quantity {
     /// Goodput in bit/s.
     Goodput,
-    /// Goodput over the sum of the links alone.
+    /// Goodput divided by the sum of the goodputs of the links alone.
     Sum,
-    /// Goodput over that of the best link alone.
+    /// Goodput divided by that of the best link alone.
     Best,
-    /// Goodput over what the links' rates and losses leave: the sum of rate x (1 - loss), headers included.
+    /// Goodput divided by the capacity that loss leaves: the sum of rate x (1 - loss), headers
+    /// included.
     Left,
-    /// Whole seconds in which less arrived than over the best link alone in the same second.
+    /// Whole seconds that delivered less than the best link alone delivered in the same second.
     SecondsBelow,
     /// Objects that took longer than the workload allows.
     OverLimit,
-    /// Completion time over that on the best link alone, of objects up to so many bytes.
-    Completion { up_to: u64 },
-    /// Goodput of an object over the sum of the goodputs that it has on the links alone, of objects above so many
+    /// Completion time divided by that on the best link alone, for objects of at most `up_to`
     /// bytes.
+    Completion { up_to: u64 },
+    /// Goodput of an object divided by the sum of its goodputs on the links alone, for objects
+    /// larger than `above` bytes.
     ObjectSum { above: u64 },
-    /// Milliseconds that an answer takes longer than on the best link alone.
+    /// Latency of an answer in excess of the best link alone, in milliseconds.
     Added,
-    /// Bytes sent on purpose more than once over bytes that arrived.
+    /// Bytes of intentional duplicates divided by delivered bytes.
     Duplicates,
-    /// The most that the receivers held at once because earlier bytes were missing, over what the links' rates carry
-    /// in the largest round-trip time.
+    /// Peak memory of all receivers for out-of-order bytes, divided by the links' rates times the
+    /// largest round-trip time.
     Reorder,
-    /// CPU time of all programs at both ends, the traffic's included, for each byte that arrived, over that of
-    /// [`REFERENCE`].
+    /// CPU time per delivered byte of all programs at both ends, the traffic programs included,
+    /// divided by that of [`REFERENCE`].
     Cpu,
-    /// The rival's goodput over what the link carries alone, divided by two: 1 is an equal share.
+    /// The competing connection's goodput divided by half the link's goodput alone: 1 is an equal
+    /// share.
     Rival,
 }
 
-/// What a program costs that is as safe as sumlink without it.
+/// The system that CPU cost is compared with: as secure as sumlink, without bonding in user space.
 pub(crate) const REFERENCE: &str = "mptcp+tls";
 
-/// Every form, for messages.
-const FORMS: &str = "goodput >= 8gbit, sum >= 0.95, best >= 1, left >= 0.9, seconds below best <= 0, within limit, \
-                     completion <= 1 of best up to 100kB, completion >= 0.95 of sum above 100kB, \
-                     added latency <= 500us, duplicates <= 2%, reorder <= 2, cpu <= 1.5 of mptcp+tls, rival >= 0";
+/// All accepted forms, for error messages.
+const FORMS: &str = "goodput >= 8gbit, sum >= 0.95, best >= 1, left >= 0.9, seconds below best \
+                     <= 0, within limit, completion <= 1 of best up to 100kB, completion >= 0.95 \
+                     of sum above 100kB, added latency <= 500us, duplicates <= 2%, reorder <= 2, \
+                     cpu <= 1.5 of mptcp+tls, rival >= 0";
 
 impl Bar {
     /// Reads one of the forms in docs/laboratory.md.
@@ -94,12 +98,12 @@ impl Bar {
             ["rival", ">=", bound] => bar(Quantity::Rival, number(bound)),
             _ => None,
         };
-        found.ok_or_else(|| format!("'{text}' is no bar (forms: {FORMS})"))
+        found.ok_or_else(|| format!("'{text}' is not a bar (forms: {FORMS})"))
     }
 
-    /// Whether a median reaches it.
+    /// Whether a median meets the bound.
     pub(crate) fn is_reached(&self, median: f64) -> bool {
-        // What is measured has no more digits than these; a bound that is met exactly is met.
+        // Tolerance for rounding: a bound that is met exactly counts as met.
         const HAIR: f64 = 1e-9;
         if self.quantity.more_is_better() {
             median >= self.bound - HAIR
@@ -110,7 +114,7 @@ impl Bar {
 }
 
 impl Quantity {
-    /// Whether the bound is the least that must be reached, or the most.
+    /// Whether the bound is a minimum (true) or a maximum.
     pub(crate) fn more_is_better(self) -> bool {
         matches!(
             self,
@@ -123,7 +127,7 @@ impl Quantity {
         )
     }
 
-    /// Whether it is relative to what the links deliver alone.
+    /// Whether the figure is relative to the links alone.
     pub(crate) fn needs_links(self) -> bool {
         !matches!(
             self,
@@ -136,7 +140,7 @@ impl Quantity {
         )
     }
 
-    /// Whether other runs on the same machine would show in it.
+    /// Whether concurrent runs on the same machine would distort the figure.
     pub(crate) fn needs_quiet(self) -> bool {
         match self {
             Self::Goodput
@@ -155,12 +159,12 @@ impl Quantity {
         }
     }
 
-    /// The system, beside the links alone, that it is relative to.
+    /// The system, in addition to the links alone, that the figure is relative to.
     pub(crate) fn reference(self) -> Option<&'static str> {
         matches!(self, Self::Cpu).then_some(REFERENCE)
     }
 
-    /// The words for quantities where causes are told.
+    /// Words for quantities in the keys of `causes`.
     pub(crate) const WORDS: [&str; 12] = [
         "goodput",
         "sum",
@@ -176,7 +180,7 @@ impl Quantity {
         "rival",
     ];
 
-    /// One of them.
+    /// The word of [`Self::WORDS`] for this quantity.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Goodput => "goodput",
@@ -194,7 +198,7 @@ impl Quantity {
         }
     }
 
-    /// A short name, for tables.
+    /// Short name for tables.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Goodput => "goodput",
@@ -213,7 +217,8 @@ impl Quantity {
         }
     }
 
-    /// What axes of pictures are in: the factor from the figure to it, and its name; without one for what has no unit.
+    /// Unit of chart axes: the factor from the figure to it, and its name; no name for
+    /// dimensionless figures.
     pub(crate) fn axis(self) -> (f64, Option<&'static str>) {
         match self {
             Self::Goodput => (1e-9, Some("Gbit/s")),
@@ -223,7 +228,7 @@ impl Quantity {
         }
     }
 
-    /// A value as it stands in tables.
+    /// Formats a value for tables.
     pub(crate) fn format(self, value: f64) -> String {
         match self {
             Self::Goodput => format!("{:.2} Gbit/s", value / 1e9),
@@ -315,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_are_shown_with_their_sign() {
+    fn bars_are_formatted_with_their_sign() {
         assert_eq!(bar("sum >= 0.97").to_string(), "≥ 0.97");
         assert_eq!(bar("duplicates <= 2%").to_string(), "≤ 2 %");
         assert_eq!(bar("added latency <= 0.5ms").to_string(), "≤ 500us");

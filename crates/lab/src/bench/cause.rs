@@ -1,4 +1,5 @@
-//! Why lines fall short, where that is known: `cause` of a row, `causes` of some of its lines, and `causes` of a group.
+//! Known causes of missed bars: `cause` of a row, `causes` of some of its lines, and `causes` of a
+//! group.
 
 use std::cmp::Reverse;
 
@@ -7,7 +8,7 @@ use crate::scenario::{Document, Section, text_of};
 use super::bar::Quantity;
 use super::judge::{Line, Verdict};
 
-/// What a row says of its lines, and its group of all lines.
+/// The causes that a row gives for its lines, and those of its group.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Causes {
     all: Vec<Cause>,
@@ -15,18 +16,19 @@ pub(crate) struct Causes {
 
 #[derive(Clone, Debug)]
 struct Cause {
-    /// The lines that it is about: those with this direction, this congestion control, or both; without words, all.
+    /// Applies to lines with this direction, this congestion control, or both; empty means all
+    /// lines.
     words: Vec<String>,
-    /// It is about lines that fall short in these quantities alone; without any, in whichever.
+    /// Applies to lines that miss only bars of these quantities; empty means any quantity.
     quantities: Vec<String>,
-    /// It is of the row itself.
+    /// Given by the row, not by its group.
     is_own: bool,
     text: String,
 }
 
 impl Causes {
-    /// Reads the keys of a row; `variants` are its lines, such as `up, bbr`. What `of_group` says counts where the row says
-    /// nothing.
+    /// Reads the keys of a row; `variants` are its lines, such as `up, bbr`. The group's causes
+    /// apply where the row gives none.
     pub(super) fn read(
         document: &mut Document<'_>,
         block: &mut Section<'_, '_>,
@@ -45,7 +47,7 @@ impl Causes {
         Self { all }
     }
 
-    /// Reads the key of a group.
+    /// Reads `causes` of a group.
     pub(super) fn of_group(
         document: &mut Document<'_>,
         root: &mut Section<'_, '_>,
@@ -55,9 +57,10 @@ impl Causes {
         Self { all }
     }
 
-    /// Why a line falls short: what says most about which lines it means counts, and the row's word before its group's.
+    /// The cause of a line's missed bars: the row's causes take precedence over the group's, then
+    /// the most specific one applies.
     ///
-    /// Where no cause is about all quantities in which it does, each has its own.
+    /// Where no single cause covers all missed quantities, each quantity gets its own.
     pub(super) fn of(&self, line: &Line) -> Option<String> {
         let mut short = line.short();
         short.dedup();
@@ -76,7 +79,7 @@ impl Causes {
         known.then(|| told.collect::<Vec<_>>().join("; "))
     }
 
-    /// The row's causes that explain nothing any more: every line that they are given for passes.
+    /// Outdated causes of the row: every line that they apply to passes.
     pub(super) fn stale(&self, lines: &[&Line]) -> Vec<&str> {
         let own = self.all.iter().filter(|cause| cause.is_own);
         let stale = own.filter(|cause| {
@@ -94,7 +97,7 @@ impl Causes {
         let is_about = |cause: &&Cause| cause.is_about(&line.variant) && cause.explains(short);
         let about = self.all.iter().filter(is_about);
         about.max_by_key(|cause| {
-            // Without any it is about all of them.
+            // An empty list means all quantities.
             let quantities = match cause.quantities.len() {
                 0 => usize::MAX,
                 some => some,
@@ -110,13 +113,13 @@ impl Cause {
         self.words.iter().all(of_variant)
     }
 
-    /// Whether it says why a line falls short in these quantities.
+    /// Whether the cause covers all of these missed quantities.
     fn explains(&self, short: &[String]) -> bool {
         self.quantities.is_empty() || short.iter().all(|word| self.quantities.contains(word))
     }
 }
 
-/// The table `causes`: lines and quantities, and why they fall short.
+/// Reads the table `causes`: lines and quantities, with the cause for each.
 fn read_table(
     document: &mut Document<'_>,
     section: &mut Section<'_, '_>,
@@ -128,7 +131,7 @@ fn read_table(
         return all;
     };
     let Some(table) = value.get_ref().as_table() else {
-        let reason = "causes: write a table of \"up, bbr\" = \"...\"";
+        let reason = "causes: expected a table of \"up, bbr\" = \"...\"";
         document.problem(&value.span(), reason);
         return all;
     };
@@ -148,7 +151,7 @@ fn read_table(
         match cause {
             Some(cause) if !says(&cause) || !fits(&cause) => {
                 let reason = format!(
-                    "causes: there is no line '{}' (lines: {}; quantities: {})",
+                    "causes: no line matches '{}' (lines: {}; quantities: {})",
                     key.get_ref(),
                     variants.join("; "),
                     Quantity::WORDS.join(", ")
@@ -161,7 +164,7 @@ fn read_table(
     all
 }
 
-/// Of `up, bbr`.
+/// The words of a key such as `up, bbr`.
 fn words(variant: &str) -> impl Iterator<Item = &str> {
     let words = variant.split(',').map(str::trim);
     words.filter(|word| !word.is_empty())
@@ -177,11 +180,12 @@ mod tests {
     use crate::bench::matrix;
 
     const ROW: &str = "name = \"g\"\nbars = [\"sum >= 0.95\"]\ndirections = [\"down\", \"up\"]\n\
-        congestion = [\"cubic\", \"bbr\"]\n[[row]]\nname = \"r\"\nduration = \"3s\"\ncause = \"of all\"\n\
+        congestion = [\"cubic\", \"bbr\"]\n[[row]]\nname = \"r\"\nduration = \"3s\"\n\
+        cause = \"of all\"\n\
         [[row.link]]\nname = \"a\"\nrate = \"1mbit\"\n\
         [row.causes]\n\"up\" = \"of uploads\"\n\"up, bbr\" = \"of one\"\n";
 
-    /// A line with these bars, each with its verdict.
+    /// A line with these bars and their verdicts.
     fn line(variant: &str, bars: &[(&str, Verdict)]) -> Line {
         let judged = bars.iter().map(|(bar, verdict)| Judged {
             bar: Bar::parse(bar).unwrap(),
@@ -211,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_closest_cause_counts() {
+    fn the_most_specific_cause_applies() {
         let group = matrix::read(Path::new("m.toml"), ROW).unwrap();
         let causes = &group.rows[0].causes;
         for (variant, cause) in [
@@ -226,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_speaks_for_the_rows_that_say_nothing_and_of_some_quantities_alone() {
+    fn causes_of_a_group_apply_to_rows_without_causes_and_to_single_quantities() {
         let of_group = "[causes]\n\"bbr, reorder\" = \"of the group\"\n[[row]]";
         let text = ROW.replacen("[[row]]", of_group, 1);
         let text = text.replace("cause = \"of all\"\n", "");
@@ -251,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_fewer_quantities_counts_before_what_is_about_more() {
+    fn causes_for_fewer_quantities_take_precedence() {
         let of_group = "[causes]\n\"bbr\" = \"of all\"\n\"bbr, reorder\" = \"of one\"\n\
             \"bbr, reorder, sum\" = \"of two\"\n[[row]]";
         let text = ROW.replacen("[[row]]", of_group, 1);
@@ -284,18 +288,18 @@ mod tests {
         };
         use Verdict::{NotRun, Pass, Short};
         assert_eq!(stale([Pass, Pass, Short, Pass]), "of all; of one");
-        // Nobody knows about a line that was not run.
+        // A line that was not run cannot make a cause outdated.
         assert_eq!(stale([Pass, NotRun, Pass, Short]), "of uploads");
         assert_eq!(stale([NotRun; 4]), "");
     }
 
     #[test]
-    fn a_cause_of_no_line_is_a_mistake() {
+    fn a_cause_without_a_matching_line_is_an_error() {
         for (from, to) in [("\"up, bbr\"", "\"up, reno\""), ("\"up, bbr\"", "\"\"")] {
             let found = matrix::read(Path::new("m.toml"), &ROW.replace(from, to)).unwrap_err();
             let told = found[0].to_string();
             assert!(
-                told.contains("m.toml:14: causes: there is no line"),
+                told.contains("m.toml:14: causes: no line matches"),
                 "{told}"
             );
         }

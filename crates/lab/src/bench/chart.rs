@@ -1,6 +1,7 @@
-//! A group of the matrix as a picture: for each line the first bar's figure, its spread, the bound, and the others.
+//! The charts of a group: for each line the first bar's figure, its spread, the bound and the other
+//! systems.
 
-use crate::plot::{Across, Anchor, Axis, Ink, Inked, Palette, Svg, short, shortened};
+use sumlink_plot::{Across, Anchor, Axis, Ink, Inked, Palette, Svg, short, shortened};
 
 use super::bar::Quantity;
 use super::judge::{Judged, Line, Verdict};
@@ -12,11 +13,11 @@ const LINE: f64 = 20.0;
 const HEAD: f64 = 46.0;
 const LEGEND_LINE: f64 = 18.0;
 const LEGEND_COLUMN: f64 = 210.0;
-/// The axis goes up to this many times the largest bound, as far on the other side of 0; arrows
-/// mark what lies beyond.
+/// The axis ends at this multiple of the largest bound, and as far on the other side of 0; arrows
+/// mark values beyond it.
 const REACH: f64 = 3.0;
 
-/// The pictures, by the names of their files: one for each kind of figure, of the lines that have one.
+/// The charts by file name: one for each quantity, with the lines that have a bar for it.
 pub(super) fn draw(group: &Group, lines: &[&Line], palette: &Palette) -> Vec<(String, String)> {
     let mut kinds: Vec<Quantity> = Vec::new();
     for judged in lines.iter().flat_map(|line| line.first()) {
@@ -54,7 +55,7 @@ fn picture(
         .iter()
         .map(|(_, judged)| judged.bar.bound)
         .fold(0.0, f64::max);
-    // A single absurd value of an alternative must not flatten everything else; a rate is none.
+    // One extreme value of an alternative must not flatten the chart; rates need no limit.
     let reach = match quantity {
         Quantity::Goodput => f64::INFINITY,
         _ => bound.max(1.0) * REACH,
@@ -70,7 +71,7 @@ fn picture(
             others.push(name);
         }
     }
-    // What the others are beside, where it has more seeds than they.
+    // The figure over the seeds of the other systems, where the judged system has more seeds.
     let beside = |judged: &Judged| {
         let median = judged.spread.as_ref().map(|spread| spread.median);
         let has_others = judged.others.iter().any(|(_, value)| value.is_some());
@@ -114,7 +115,7 @@ fn picture(
     );
     let x = Axis::limited(values, limits, PLOT, 6.0);
     let at_value = |value: f64| x.at(value * factor);
-    // Where a shape ends that goes on to an arrow.
+    // End of a shape that continues as an arrow.
     let up_to = |value: f64| x.up_to(value * factor);
     let is_beyond = |value: f64| x.beyond(value * factor).is_some();
     for tick in &x.ticks {
@@ -201,7 +202,7 @@ fn picture(
             bottom + 24.0 + LEGEND_LINE * (index / 4) as f64,
         )
     };
-    // A word behind a sample of what it means.
+    // A legend entry: a sample with its label behind it.
     let say = |svg: &mut Svg, (left, y): (f64, f64), word: &str| {
         let at = (left + 10.0, y + 4.0);
         svg.text(at, 11.0, Ink::Text, Anchor::Start, "", word);
@@ -232,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_value_far_beyond_the_bar_has_an_arrow_and_its_number() {
-        // Of links of 100 Mbit/s in sum: the axis ends at three times the bar, or a bit above.
+        // The links sum up to 100 Mbit/s: the axis ends at three times the bar, or slightly above.
         let (line, _) = tests::line(
             0,
             &[("sumlink:fbdt", 96.0), ("mptcp", 3478.0), ("noq", 60.0)],
@@ -247,7 +248,7 @@ mod tests {
         assert_eq!(beyond, ["34.8"]);
         let places = svg.descendants().filter_map(|node| node.attribute("cx"));
         let places: Vec<f64> = places.map(|x| x.parse().unwrap()).collect();
-        // That of noq, and two of the legend.
+        // One for noq, two in the legend.
         assert_eq!(places.len(), 3, "{places:?}");
         assert!(places.iter().all(|x| *x < PLOT.1), "{places:?}");
     }

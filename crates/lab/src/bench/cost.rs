@@ -1,4 +1,4 @@
-//! How long the runs of the matrix take, before they are done.
+//! Estimates the duration of the matrix before it runs.
 
 use std::fmt::Write;
 
@@ -9,27 +9,27 @@ use super::BenchOptions;
 use super::matrix::{Group, Row};
 use super::plan::{Plan, Purpose, chosen};
 
-/// Seconds to set up and take down a laboratory.
+/// Setup and teardown of a laboratory, in seconds.
 const AROUND: f64 = 0.35;
 
-/// Runs and the seconds that they take.
+/// A number of runs and their duration.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Cost {
     pub(super) runs: usize,
-    /// Of runs that share the machine, each one's part.
+    /// Total in seconds; a run that shares the machine counts with its share.
     seconds: f64,
-    /// Those of the longest run by itself: few runs do not fill the room.
+    /// The longest single run in seconds: a few runs may not fill all slots.
     longest: f64,
 }
 
 impl Cost {
-    /// How long it takes, in seconds.
+    /// Estimated duration in seconds.
     fn time(self) -> f64 {
         self.seconds.max(self.longest)
     }
 }
 
-/// Of the runs that bars are judged by, and of the alternatives.
+/// The cost of the judged runs and of the alternatives.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Costs {
     pub(super) judged: Cost,
@@ -37,12 +37,12 @@ pub(super) struct Costs {
 }
 
 impl Plan<'_> {
-    /// How long the runs take that the store does not have.
+    /// Estimated duration of the runs that the store lacks.
     pub(super) fn estimate(&self, store: &Store) -> String {
         let missing = |job: &Job<'_>| store.done(job.scenario, job.seed, &job.system).is_none();
         let costs = self.costs(|job, _| missing(job));
         format!(
-            "{} runs are to be done, which takes about {}: {} those that bars are judged by, {} the alternatives",
+            "{} runs to do, about {}: {} for the bars, {} of the alternatives",
             costs.judged.runs + costs.others.runs,
             duration_in_words(costs.judged.time() + costs.others.time()),
             duration_in_words(costs.judged.time()),
@@ -50,7 +50,7 @@ impl Plan<'_> {
         )
     }
 
-    /// What some of the runs take together.
+    /// Total cost of the runs that `of` selects.
     pub(super) fn costs(&self, of: impl Fn(&Job<'_>, &Purpose<'_>) -> bool) -> Costs {
         let mut costs = Costs::default();
         for (job, purpose) in self.jobs.iter().zip(&self.purposes) {
@@ -68,7 +68,7 @@ impl Plan<'_> {
         costs
     }
 
-    /// The chosen rows with what they take and their bars; a run that several lines share counts for the first.
+    /// The chosen rows with cost and bars; a run shared by several lines counts for the first.
     pub(super) fn list(&self, groups: &[Group], options: &BenchOptions) -> String {
         let mut text = format!(
             "{:<34} {:>5} {:>8} {:>8}  bars\n",
@@ -90,19 +90,19 @@ impl Plan<'_> {
             if rows.len() > 1 {
                 let all = rows.iter().map(|(_, lines)| lines).sum();
                 let costs = self.costs(|_, purpose| purpose.group == group.name);
-                push_line(&mut text, &format!("{} in all", group.name), all, costs, "");
+                push_line(&mut text, &format!("{} total", group.name), all, costs, "");
             }
         }
         let costs = self.costs(|_, _| true);
         let words = |cost: Cost, of: &str| {
             let time = duration_in_words(cost.time());
-            format!("{} runs that {of}, about {time}", cost.runs)
+            format!("{} runs {of}, about {time}", cost.runs)
         };
         let total = format!(
-            "{} lines: {}; {}; about {} in all. A run that several lines share is counted once.",
+            "{} lines: {}; {}; about {} in total. A run shared by several lines counts once.",
             chosen(groups, options).count(),
-            words(costs.judged, "bars are judged by"),
-            words(costs.others, "are alternatives"),
+            words(costs.judged, "for the bars"),
+            words(costs.others, "of the alternatives"),
             duration_in_words(costs.judged.time() + costs.others.time())
         );
         let _ = writeln!(text, "{}", wrapped(&total, 120, 0));
@@ -110,7 +110,7 @@ impl Plan<'_> {
     }
 }
 
-/// What a run takes, laboratories included.
+/// Duration of a run in seconds, including setup and teardown of its laboratory.
 fn seconds(job: &Job<'_>) -> f64 {
     let (traffic, laboratories) = planned(job);
     traffic + AROUND * laboratories as f64

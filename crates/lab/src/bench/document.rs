@@ -1,4 +1,5 @@
-//! The tables of the matrix, for people: README.md with everything, summary.md with what a front page quotes.
+//! The result pages of the matrix: README.md with all tables, summary.md with the excerpt for a
+//! front page.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -13,21 +14,21 @@ use super::summary::summary;
 use super::tables::{bar, mixture, section};
 use super::{BenchOptions, Lines, chart, plan};
 use crate::error::LabError;
-use crate::plot::Palette;
 use crate::run::{write_json, write_text};
+use sumlink_plot::Palette;
 
-/// What the tables are made of.
+/// Input of the pages.
 pub(super) struct Page<'a> {
     pub(super) groups: &'a [Group],
-    /// Of each group, with whether this call asked for it.
+    /// Lines of each group, each with whether this call asked for it.
     pub(super) lines: &'a Lines,
-    /// All runs behind them.
+    /// All runs that the lines are based on.
     pub(super) records: &'a Records,
     pub(super) options: &'a BenchOptions,
 }
 
 impl Page<'_> {
-    /// Writes the tables, the pictures and the JSON.
+    /// Writes tables, charts and JSON.
     pub(super) fn write(&self, directory: &Path) -> Result<(), LabError> {
         let systems = self.groups.iter().flat_map(|group| {
             let of_row = |row: &Row| {
@@ -69,9 +70,11 @@ impl Page<'_> {
         text.push_str(&self.summary());
         let _ = write!(
             text,
-            "\nMade by `sumlink {}`; the runs behind it are in [runs.jsonl](runs.jsonl) (one a line, without time \
-             series), the figures of the tables in [results.json](results.json).\n\n\
-             | group | lines | pass | fall short | refused | not run |\n| --- | --- | --- | --- | --- | --- |\n",
+            "\nMade by `sumlink {}`; the runs behind it are in [runs.jsonl](runs.jsonl) (one a \
+             line, without time series), the figures of the tables in \
+             [results.json](results.json).\n\n\
+             | group | lines | pass | fall short | refused | not run |\n\
+             | --- | --- | --- | --- | --- | --- |\n",
             command(std::env::args().skip(1))
         );
         for (group, lines) in self.groups.iter().zip(self.lines) {
@@ -95,7 +98,7 @@ impl Page<'_> {
         text
     }
 
-    /// Everything in the tables.
+    /// The content of all tables as JSON.
     pub(super) fn json(&self) -> serde_json::Value {
         let groups = self.groups.iter().zip(self.lines).map(|(group, lines)| {
             let lines = lines.iter().map(|(line, _)| {
@@ -135,14 +138,16 @@ impl Page<'_> {
     }
 }
 
-/// How to read the tables.
+/// Legend of the tables.
 const METHOD: &str = "\n## How to read this\n\n\
-    A line is a scenario in one direction with one congestion control. *Alone* is what one TCP connection gets over each \
-    link by itself, measured with the same seed; every ratio is taken seed by seed, and the table has the median, the least \
-    and the largest over the n seeds of the line. A line passes when the median of every bar does. *Refused*: the emulator did not keep up, or what \
-    the figure is relative to stalled, so that there is none. The scenarios are in `scenarios/matrix`; docs/laboratory.md says what the bars mean.\n";
+    A line is a scenario in one direction with one congestion control. *Alone* is the goodput \
+    of one TCP connection over each link alone, measured with the same seed. Every ratio is \
+    computed for each seed; the table shows the median, the minimum and the maximum over the n \
+    seeds of the line. A line passes if the median of every bar does. *Refused*: the emulator \
+    did not keep up, or the reference of the figure stalled. The scenarios are in \
+    `scenarios/matrix`; docs/laboratory.md explains the bars.\n";
 
-/// What was called, without the directories of the machine it was called on, to be typed again.
+/// The command line without directories of the local machine, ready to be typed again.
 fn command(arguments: impl Iterator<Item = String>) -> String {
     let mut told: Vec<String> = Vec::new();
     let mut arguments = arguments;
@@ -157,7 +162,7 @@ fn command(arguments: impl Iterator<Item = String>) -> String {
     told.join(" ")
 }
 
-/// The lines that this call asked for, for a terminal.
+/// The lines that this call asked for, formatted for a terminal.
 pub(super) fn terminal(groups: &[Group], lines: &Lines, options: &BenchOptions) -> String {
     let mut text = String::new();
     for (group, lines) in groups.iter().zip(lines) {
@@ -169,10 +174,10 @@ pub(super) fn terminal(groups: &[Group], lines: &Lines, options: &BenchOptions) 
             };
             let told = mixture(line);
             let _ = writeln!(text, "{:<11} {name}{seeds}{told}", line.verdict().word());
-            // Bars of what was not run say nothing.
+            // Bars of lines without a run are left out.
             let told = line.judged.iter();
             for judged in told.filter(|judged| judged.verdict != Verdict::NotRun) {
-                // What passes is only worth a line where there are few.
+                // Passed bars are listed only in quick mode, where few lines are printed.
                 if judged.verdict != Verdict::Pass || options.quick {
                     let _ = writeln!(text, "              {}", bar(judged).replace("**", ""));
                 }

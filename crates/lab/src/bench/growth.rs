@@ -1,14 +1,14 @@
-//! What each further link adds, where a group has rows of one, two, three links and so on.
+//! The gain of each additional link, for groups with rows of one, two, three links and so on.
 
 use std::fmt::Write;
 
 use super::judge::Line;
 
-/// Rows fewer than this say nothing of how goodput grows.
+/// Fewer rows than this do not show how goodput grows.
 const FEWEST: usize = 3;
 
-/// A table of what each link adds, over what it carries alone: 1 everywhere is goodput that is linear in the number of links.
-/// Empty where no rows are such a series.
+/// A table of each link's gain divided by its goodput alone: 1 everywhere means that goodput grows
+/// linearly with the links. Empty without such a series of rows.
 pub(super) fn table(lines: &[&Line]) -> String {
     let mut text = String::new();
     let mut variants: Vec<&str> = Vec::new();
@@ -27,7 +27,8 @@ pub(super) fn table(lines: &[&Line]) -> String {
             let names: Vec<&str> = series.iter().map(|(name, _)| *name).collect();
             let _ = write!(
                 text,
-                "\nWhat each further link adds, over what it carries alone (1 everywhere: linear in their number):\n\n\
+                "\nGain of each further link, relative to its goodput alone (1 everywhere: linear \
+                 in their number):\n\n\
                  | direction, CC | {} |\n| ---{} |\n",
                 names.join(" | + "),
                 " | ---".repeat(names.len())
@@ -42,7 +43,8 @@ pub(super) fn table(lines: &[&Line]) -> String {
     text
 }
 
-/// Beginning with a line of one link, those that follow and have one link more each: the new link, and what it adds.
+/// Starting at a line with one link, the following lines with one more link each: the new link and
+/// its gain.
 fn series<'a>(lines: impl Iterator<Item = &'a Line>) -> Vec<(&'a str, f64)> {
     let mut series = Vec::new();
     let (mut links, mut before) = (0, 0.0);
@@ -90,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn each_link_is_told_with_what_it_adds() {
+    fn each_link_is_listed_with_its_gain() {
         let links = [("a", 600.0), ("b", 200.0), ("c", 100.0)];
         let lossy = [("a", 600.0), ("b", 1.0), ("c", 100.0)];
         let lines = [
@@ -106,7 +108,10 @@ mod tests {
             text.contains("| down, cubic | 1.00 | 0.95 | 0.50 |"),
             "{text}"
         );
-        assert!(!text.contains("up, cubic"), "one row says nothing: {text}");
+        assert!(
+            !text.contains("up, cubic"),
+            "one row is not a series: {text}"
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Whether what was measured reaches the bars.
+//! Compares the measurements with the bars.
 
 use serde::Serialize;
 
@@ -8,22 +8,22 @@ use super::bar::Bar;
 use super::matrix::Row;
 use super::quantities::Measured;
 
-/// How a figure compares with its bar; the worst is the last.
+/// Result of a comparison, from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Verdict {
-    /// It is reached.
+    /// The bar is met.
     Pass,
-    /// There is no figure, or not one of every seed, because nobody has asked for it yet.
+    /// No figure, or not one for every seed: the runs have not been requested yet.
     NotRun,
-    /// There is no figure, because the emulator was the bottleneck, or what the figure is relative to stalled.
+    /// No figure: the emulator was the bottleneck, or the reference system stalled.
     Refused,
-    /// It is not reached, or the system failed.
+    /// The bar is missed, or the system failed.
     Short,
 }
 
 impl Verdict {
-    /// The word for it in tables.
+    /// The word for tables.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -34,24 +34,24 @@ impl Verdict {
     }
 }
 
-/// A bar, and what the judged system did.
+/// A bar and the judged system's figure.
 #[derive(Clone, Debug)]
 pub(crate) struct Judged {
     pub(crate) bar: Bar,
-    /// Of which objects.
+    /// Size of the objects that the figure is about.
     pub(crate) size: Option<u64>,
-    /// Over the seeds.
+    /// The figure's spread over the seeds.
     pub(crate) spread: Option<Spread>,
     pub(crate) verdict: Verdict,
-    /// Why there is no figure, or not one of every seed; may be empty.
+    /// Reason why figures are missing; empty when none is.
     pub(crate) reason: String,
-    /// Medians of the other systems, in their order, over the seeds that all of them have.
+    /// Medians of the other systems, in order, over the seeds that all of them have.
     pub(crate) others: Vec<(String, Option<f64>)>,
-    /// Of the system under test over the same seeds; it may have more.
+    /// Median of the system under test over those same seeds; it may have more.
     pub(crate) beside_others: Option<f64>,
 }
 
-/// A variant of a row.
+/// A variant of a row with its verdict.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) row: String,
@@ -60,23 +60,23 @@ pub(crate) struct Line {
     /// `down, cubic`
     pub(crate) variant: String,
     pub(crate) judged: Vec<Judged>,
-    /// Median goodput in bit/s of each link alone.
+    /// Median goodput of each link alone, in bit/s.
     pub(crate) alone: Vec<(String, f64)>,
-    /// Median goodput of the judged system.
+    /// Median goodput of the judged system, in bit/s.
     pub(crate) goodput_bps: Option<f64>,
-    /// Runs of the judged system with figures.
+    /// Number of the judged system's runs with figures.
     pub(crate) seeds: usize,
-    /// The programs that made its runs, where it is not one and the same: what is judged is a mixture.
+    /// The program builds of its runs, if they differ: the figures are then a mixture.
     pub(crate) programs: Vec<String>,
-    /// How much of the processors was used meanwhile, by the laboratory's own runs and by others (0 to 1): the median.
+    /// Median CPU utilization of the machine during the runs, other programs included (0 to 1).
     pub(crate) busy: Option<f64>,
-    /// Why it falls short, where it does and somebody has found out.
+    /// Cause of missed bars, if known.
     pub(crate) cause: Option<String>,
 }
 
 impl Line {
-    /// What the first bar says, of every size of objects: objects of different sizes have bars of different kinds, and
-    /// all of them are wanted.
+    /// The first bar for each object size: objects of different sizes have different kinds of bars,
+    /// and a chart needs all of them.
     pub(super) fn first(&self) -> impl Iterator<Item = &Judged> {
         let quantity = self.judged.first().map(|judged| judged.bar.quantity);
         self.judged
@@ -84,13 +84,13 @@ impl Line {
             .filter(move |judged| judged.size.is_some() || Some(judged.bar.quantity) == quantity)
     }
 
-    /// Whether there is nothing to show of it: no figure, and no reason why.
+    /// Whether the line has neither figures nor a reason for their absence.
     pub(super) fn is_empty(&self) -> bool {
         let says = |judged: &Judged| judged.spread.is_some() || !judged.reason.is_empty();
         self.verdict() == Verdict::NotRun && !self.judged.iter().any(says)
     }
 
-    /// The words for the quantities in which it falls short.
+    /// Words for the quantities with missed bars.
     pub(crate) fn short(&self) -> Vec<String> {
         let short = self
             .judged
@@ -101,14 +101,15 @@ impl Line {
             .collect()
     }
 
-    /// The worst of its bars.
+    /// The worst verdict of its bars.
     pub(crate) fn verdict(&self) -> Verdict {
         let verdicts = self.judged.iter().map(|judged| judged.verdict);
         verdicts.max().unwrap_or(Verdict::NotRun)
     }
 }
 
-/// Judges a variant by its runs, which ought to be of so many seeds; `others` are the systems beside it.
+/// Judges a variant by its runs, expected for `seeds` seeds; `others` are the systems compared with
+/// it.
 pub(super) fn judge(row: &Row, measured: Measured<'_>, seeds: usize, others: &[String]) -> Line {
     let scenario = measured.scenario;
     let mut judged = Vec::new();
@@ -157,7 +158,7 @@ pub(super) fn judge(row: &Row, measured: Measured<'_>, seeds: usize, others: &[S
     line
 }
 
-/// What a run was measured with, as tables call it.
+/// Name of the program build that measured a run.
 pub(super) fn program(run: &Run) -> String {
     let of = &run.environment;
     let digest = of.program.get(..8).unwrap_or("unknown program");
@@ -176,7 +177,8 @@ fn judge_one(
     let comparable = measured.comparable(bar.quantity, system);
     let spread = Spread::of(values.iter().copied());
     let (verdict, reason) = match &spread {
-        // A run without its figure, such as an object that never came, is the worst figure there is.
+        // A run without this figure (for example, an object that never arrived) counts as the worst
+        // possible figure.
         Some(spread) if spread.count < comparable => {
             let missing = comparable - spread.count;
             (
@@ -228,7 +230,8 @@ fn judge_one(
     }
 }
 
-/// A median of fewer seeds than were asked for is not the figure that was asked for. A run that has told why it has none counts.
+/// The verdict when some of the requested seeds are missing. A run that states why it has no
+/// figures counts as present.
 fn too_few(
     with_figure: usize,
     measured: Measured<'_>,
@@ -237,16 +240,11 @@ fn too_few(
 ) -> Option<(Verdict, String)> {
     let told = measured.of(system).filter(|run| figures(run).is_err());
     let there = with_figure + told.count();
-    (there < seeds).then(|| {
-        (
-            Verdict::NotRun,
-            format!("{there} of {seeds} seeds were run"),
-        )
-    })
+    (there < seeds).then(|| (Verdict::NotRun, format!("{there} of {seeds} seeds run")))
 }
 
-/// What the runs of a system without figures come to, and why: that it fails is its own fault, that the
-/// emulator was too slow is not, and neither is that it is not there.
+/// Verdict and reason for a system without figures. A failure is attributed to the system; a
+/// refusal by the emulator or a system that is not installed is not.
 fn without_figures(measured: Measured<'_>, system: &str) -> Option<(Verdict, String)> {
     let of = |run: &Run| {
         let (kind, reason) = figures(run).err()?;
@@ -267,7 +265,7 @@ fn without_figures(measured: Measured<'_>, system: &str) -> Option<(Verdict, Str
         _ => "failed",
     };
     let alike = all.iter().filter(|(other, _)| other == verdict).count();
-    // Where most runs have figures, one that was refused says nothing about the system.
+    // Where most runs have figures, a refused run does not count against the system.
     let verdict = match verdict {
         Verdict::Refused if 2 * all.len() < total => Verdict::Pass,
         verdict => *verdict,
@@ -340,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_several_programs_are_told() {
+    fn runs_of_several_programs_are_listed() {
         let of = |seed: u64, program: &str| {
             let mut run = fbdt(seed, 98.0);
             run.environment.sumlink = "0.1.0".to_owned();
@@ -352,10 +350,10 @@ mod tests {
         assert!(told([of(1, one), of(2, one)]).is_empty());
         let both = ["sumlink 0.1.0 01234567", "sumlink 0.1.0 fedcba98"];
         assert_eq!(told([of(1, one), of(2, other)]), both);
-        // Those of a time when nobody noted it down are none of today's.
+        // Runs from before the program was recorded do not count as the current one.
         let both = ["sumlink 0.1.0 01234567", "sumlink 0.1.0 unknown program"];
         assert_eq!(told([of(1, one), of(2, "")]), both);
-        // The alternatives may be older.
+        // Runs of the alternatives may be older.
         let mut mptcp = of(1, other);
         mptcp.system = "mptcp".to_owned();
         assert!(told([of(1, one), mptcp]).is_empty());
@@ -374,9 +372,9 @@ mod tests {
         assert_eq!(both.judged[0].others, [("mptcp".to_owned(), Some(0.5))]);
     }
 
-    /// The rest of the seeds may have met another machine.
+    /// The remaining seeds may have run on a different machine.
     #[test]
-    fn the_others_stand_beside_runs_of_the_same_seeds() {
+    fn other_systems_are_compared_over_the_same_seeds() {
         let mut runs = vec![run("mptcp", 1, own([90.0; 3]))];
         for (seed, mbps) in [(1, 98.0), (2, 60.0), (3, 50.0)] {
             runs.extend([links(seed), fbdt(seed, mbps)]);
@@ -389,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_figure_says_why() {
+    fn missing_figures_have_a_reason() {
         assert_eq!(line(SUM, &[]).verdict(), Verdict::NotRun);
         assert_eq!(line(SUM, &[links(1)]).verdict(), Verdict::NotRun);
         let told = |outcome: Outcome| {
@@ -405,7 +403,7 @@ mod tests {
             Verdict::NotRun
         );
         assert_eq!(told(Outcome::Failed { reason: reason() }).0, Verdict::Short);
-        // One that fails among others that do not is short of the promise; one that was refused is not.
+        // A failed seed among successful ones misses the bar; a refused one does not.
         let failed = with(Outcome::Failed { reason: reason() });
         let among = [links(1), fbdt(1, 98.0), links(9), failed];
         assert_eq!(line(SUM, &among).verdict(), Verdict::Short);
@@ -418,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_median_of_fewer_seeds_than_were_asked_for_does_not_pass() {
+    fn a_median_of_too_few_seeds_does_not_pass() {
         let (group, scenario) = (group(SUM), scenario(""));
         let judged = |mbps: f64, seeds| {
             let runs = [links(1), fbdt(1, mbps)];
@@ -431,8 +429,8 @@ mod tests {
         assert_eq!(judged(98.0, 1).verdict(), Verdict::Pass);
         let few = judged(98.0, 5);
         assert_eq!(few.verdict(), Verdict::NotRun);
-        assert_eq!(few.judged[0].reason, "1 of 5 seeds were run");
-        // The links alone are missing with the second seed, and one run was refused.
+        assert_eq!(few.judged[0].reason, "1 of 5 seeds run");
+        // The links alone lack the second seed, and one run was refused.
         let refused = with(Outcome::Refused {
             reason: "why".to_owned(),
         });
@@ -450,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_that_stalled_is_no_reason_to_pass() {
+    fn a_stalled_reference_does_not_pass_a_bar() {
         let cpu = "[\"cpu <= 1.5 of mptcp+tls\"]";
         let own = run("sumlink:fbdt", 1, took(1000, &[], 3.0));
         let with = |bytes| {
@@ -470,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_figure_is_none_that_reaches_a_bar() {
+    fn an_unknown_figure_meets_no_bar() {
         let mut silent = own([98.0; 3]);
         silent.duplicates_bytes = None;
         let runs = [links(1), run("sumlink:fbdt", 1, silent)];

@@ -1,18 +1,18 @@
-//! The matrix: a file for each group of rows, and what each row becomes.
+//! The matrix: one file for each group of rows, and the scenarios made from each row.
 //!
 //! ```toml
 //! name = "unequal"
 //! about = "Links that differ in everything"
 //! bars = ["sum >= 0.95", "best >= 1"]
-//! directions = ["down", "up"]     # every row with each of them,
-//! congestion = ["cubic", "bbr"]   # and with each of these
+//! directions = ["down", "up"]     # every row in each direction,
+//! congestion = ["cubic", "bbr"]   # with each congestion control
 //!
-//! [scenario]                      # what the scenarios of all rows have, whatever their files say
+//! [scenario]                      # overrides keys in the scenarios of all rows
 //! duration = "10s"
 //!
 //! [[row]]
 //! name = "queue"
-//! base = "../unequal-queue.toml"  # a scenario; every other key here takes the place of one in it
+//! base = "../unequal-queue.toml"  # a scenario file; all other keys here override its keys
 //! warmup = "4s"
 //! ```
 
@@ -31,37 +31,37 @@ use super::bar::Bar;
 use super::cause::Causes;
 use super::vary::{self, Ingredients, Variant};
 
-/// The system that must reach the bars, where a group names none.
+/// The system that must meet the bars unless the group names one.
 const JUDGED: &str = "sumlink:fbdt";
 
-/// Rows that belong together.
+/// A group of related rows.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
     pub(crate) name: String,
     pub(crate) about: String,
-    /// Where it stands in the tables.
+    /// Position of the group in the tables.
     order: u64,
-    /// The system that must reach the bars, where a row names none.
+    /// The system that must meet the bars unless the row names one.
     pub(crate) judged: String,
     pub(crate) rows: Vec<Row>,
 }
 
-/// One line of the promise.
+/// A row of the matrix.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) name: String,
-    /// The system that must reach the bars.
+    /// The system that must meet the bars.
     pub(crate) judged: String,
     pub(crate) bars: Vec<Bar>,
-    /// Why its lines fall short, where that is known.
+    /// Known causes of missed bars.
     pub(crate) causes: Causes,
-    /// Whether a quick try has it.
+    /// Whether `--quick` includes the row.
     pub(crate) quick: bool,
-    /// The same links in every direction and with every congestion control.
+    /// The row in every direction and with every congestion control.
     pub(crate) variants: Vec<Variant>,
 }
 
-/// Reads every group below a directory, in the order of the tables; the error holds the problems of all files.
+/// Reads all groups in a directory, in table order; the error lists the problems of all files.
 pub(crate) fn load(directory: &Path) -> Result<Vec<Group>, LabError> {
     let entries = fs::read_dir(directory).map_err(LabError::scenario_file(directory))?;
     let mut files: Vec<PathBuf> = entries
@@ -71,7 +71,7 @@ pub(crate) fn load(directory: &Path) -> Result<Vec<Group>, LabError> {
     files.sort();
     if files.is_empty() {
         return Err(LabError::Usage(format!(
-            "there is no group of the matrix in {}: name a directory with --matrix",
+            "no group of the matrix in {}: name a directory with --matrix",
             directory.display()
         )));
     }
@@ -82,7 +82,7 @@ pub(crate) fn load(directory: &Path) -> Result<Vec<Group>, LabError> {
         match read(file, &text) {
             Ok(group) => {
                 if groups.iter().any(|other| other.name == group.name) {
-                    let reason = format!("another file has a group '{}' too", group.name);
+                    let reason = format!("another file also has a group '{}'", group.name);
                     let file = file.clone();
                     problems.push(Problem {
                         file,
@@ -102,7 +102,7 @@ pub(crate) fn load(directory: &Path) -> Result<Vec<Group>, LabError> {
     Ok(groups)
 }
 
-/// Reads a group; the error is everything that is wrong with it.
+/// Reads a group; the error lists all of its problems.
 pub(crate) fn read(file: &Path, text: &str) -> Result<Group, Vec<Problem>> {
     parse(file, text, "the group", |document, root| {
         let table = text.parse().ok()?;
@@ -148,7 +148,7 @@ fn read_root(
     });
     let lines: Vec<String> = lines.collect();
     let of_group = Causes::of_group(document, root, &lines);
-    // Its keys are those of a scenario, and told wrong when the rows become scenarios.
+    // The keys of this table are checked later, when the rows become scenarios.
     root.has("scenario");
     let judged = judged.map_or_else(|| JUDGED.to_owned(), |at| at.value);
     let name = name?.value;
@@ -177,15 +177,15 @@ fn read_root(
         if rows.iter().any(|row| row.name == row_name.value) {
             document.problem(
                 &row_name.span,
-                format!("there are two rows '{}'", row_name.value),
+                format!("two rows have the name '{}'", row_name.value),
             );
         }
         let bars = own_bars.unwrap_or_else(|| bars.clone());
-        // Those that are wrong have been told of already.
+        // Invalid bars have been reported already.
         if bars.is_empty() && !block.has("bars") && !root.has("bars") {
             document.problem(
                 &span,
-                "a row has bars, or its group: bars = [\"sum >= 0.95\"]",
+                "no bars for the row: set them in the row or its group, bars = [\"sum >= 0.95\"]",
             );
         }
         let row_judged = own_judged.map_or_else(|| judged.clone(), |at| at.value);
@@ -224,7 +224,8 @@ fn read_root(
     })
 }
 
-/// What is wrong with a row's scenario: its lines are of no file that anybody wrote.
+/// Reports a problem of a row's scenario at the row: the line numbers of the generated scenario
+/// match no file.
 fn tell(document: &mut Document<'_>, span: &Range<usize>, row: &str, problems: Vec<vary::Wrong>) {
     for problem in problems {
         match problem {
@@ -312,7 +313,7 @@ rate = "10mbit"
         assert_eq!(b.bars, [Bar::parse("best >= 1").unwrap()]);
         assert!(b.quick && !a.quick);
         assert_eq!(a.variants[1].scenario.congestion, "bbr");
-        // Upwards the links are mirrored: the data meets the same link either way.
+        // For uploads the links are mirrored: the data crosses the same link in either direction.
         let delay = |variant: usize| {
             let links = &a.variants[variant].scenario;
             let link = links.links().next().unwrap().clone();
@@ -332,14 +333,14 @@ rate = "10mbit"
             (
                 "sum >= 0.95",
                 "sum > 0.95",
-                "m.toml:3: bars: 'sum > 0.95' is no bar",
+                "m.toml:3: bars: 'sum > 0.95' is not a bar",
             ),
             ("\"up\"", "\"sideways\"", "m.toml:4: directions: 'sideways'"),
             ("\"bbr\"", "\"b r\"", "m.toml:5: congestion: 'b r'"),
             (
                 "name = \"b\"",
                 "name = \"a\"",
-                "m.toml:20: there are two rows 'a'",
+                "m.toml:20: two rows have the name 'a'",
             ),
             (
                 "name = \"b\"",

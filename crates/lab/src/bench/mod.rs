@@ -1,8 +1,8 @@
-//! `lab bench`: the promise as a matrix of scenarios, measured and judged.
+//! `sumlink-lab bench`: sumlink's goals as a matrix of scenarios, measured and judged.
 //!
-//! Each row of the matrix is a scenario with bars ([`bar::Bar`]) that the system under test must reach, in every direction
-//! and with every congestion control that its group names. The links alone and the system under test are run with every
-//! seed; the alternatives beside them with fewer.
+//! Each row of the matrix is a scenario with bars ([`bar::Bar`]) for the system under test, run in
+//! every direction and with every congestion control that its group names. The links alone and the
+//! system under test run with every seed, the alternatives with fewer seeds.
 
 mod alone;
 mod bar;
@@ -24,10 +24,10 @@ mod tables;
 mod tests;
 mod vary;
 
-use std::env;
 use std::path::{Path, PathBuf};
 
 use crate::error::LabError;
+use crate::programs;
 use crate::prose::{note, print};
 use crate::run::{self, Store};
 use crate::systems;
@@ -40,12 +40,13 @@ use quantities::Measured;
 use records::Records;
 use sources::Sources;
 
-/// What `sumlink lab bench` can be told.
+/// What `sumlink-lab bench` can be told.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
-    after_help = "It ends with 0 when every bar of the chosen rows is reached, with 10 when one is not, or has no figure.\n\n\
-                  Examples:\n  sumlink lab bench --list\n  sumlink lab bench --quick\n  \
-                  sumlink lab bench --rows 'unequal/*' --seeds 3 --systems mptcp --out unequal"
+    after_help = "It ends with 0 when every bar of the chosen rows is reached, with 10 when one is \
+                  not, or has no figure.\n\n\
+                  Examples:\n  sumlink-lab bench --list\n  sumlink-lab bench --quick\n  \
+                  sumlink-lab bench --rows 'unequal/*' --seeds 3 --systems mptcp --out unequal"
 )]
 pub struct BenchOptions {
     /// Only these rows, as GROUP/ROW; * stands for anything
@@ -80,7 +81,8 @@ pub struct BenchOptions {
     /// The matrix: a file for each group of rows
     #[arg(long, value_name = "DIR", default_value = "scenarios/matrix")]
     pub matrix: PathBuf,
-    /// The sumlink program to measure, instead of this one
+    /// The program whose client and server are measured, instead of this one: another build of `sumlink-lab`, or of
+    /// `sumlink`, which has no edge node
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
     /// Print the figures as one JSON object, the same as results.json
@@ -94,7 +96,7 @@ pub struct BenchOptions {
     pub judge_only: bool,
 }
 
-/// Reads the matrix and the options, before anything is made.
+/// Reads the matrix and checks the options, before anything is written.
 pub(crate) fn check(options: &BenchOptions) -> Result<Vec<Group>, LabError> {
     for name in &options.systems {
         systems::parse(name).map_err(|error| LabError::Usage(format!("--systems: {error}")))?;
@@ -102,18 +104,18 @@ pub(crate) fn check(options: &BenchOptions) -> Result<Vec<Group>, LabError> {
     let groups = matrix::load(&options.matrix)?;
     if !plan::chosen(&groups, options).any(|_| true) {
         return Err(LabError::Usage(format!(
-            "--rows: no row is called {}: sumlink lab bench --list shows their names",
+            "--rows: no row matches {}: sumlink-lab bench --list shows the names",
             options.rows.join(", ")
         )));
     }
     Ok(groups)
 }
 
-/// Lists, or runs what is not there yet and judges it.
+/// Lists the rows, or does the missing runs and judges them.
 pub(crate) fn run(options: &BenchOptions, groups: &[Group]) -> Result<(), LabError> {
     let program = match &options.program {
         Some(program) => program.clone(),
-        None => env::current_exe().map_err(|e| LabError::system("finding this program", e))?,
+        None => programs::own()?,
     };
     let sources = Sources::new(groups);
     let plan = Plan::new(groups, &sources, options, &program);
@@ -126,7 +128,7 @@ pub(crate) fn run(options: &BenchOptions, groups: &[Group]) -> Result<(), LabErr
     } else {
         carry_out(&plan, &store)
     };
-    // Also after Ctrl-C: with what there is.
+    // Also after Ctrl-C, with the runs that exist.
     if matches!(ran, Err(ref error) if !matches!(error, LabError::Interrupted)) {
         return ran;
     }
@@ -159,7 +161,7 @@ fn carry_out(plan: &Plan<'_>, store: &Store) -> Result<(), LabError> {
     run::carry_out(&plan.jobs, plan.room, store, &mut |_, _| {})
 }
 
-/// Where the tables go.
+/// Output directory.
 fn out(options: &BenchOptions) -> PathBuf {
     let without = if options.quick {
         "lab-out/bench-quick"
@@ -170,10 +172,11 @@ fn out(options: &BenchOptions) -> PathBuf {
     given.unwrap_or(Path::new(without)).to_path_buf()
 }
 
-/// Lines of every group, in its order, each with whether this call asked for it.
+/// Lines of each group, each with whether this call asked for it.
 type Lines = Vec<Vec<(Line, bool)>>;
 
-/// Judges whatever the store holds, of rows that this call did not ask for too; and the runs behind that.
+/// Judges all runs in the store, including those of rows that this call did not ask for; also
+/// returns these runs.
 fn judged(
     groups: &[Group],
     sources: &Sources<'_>,
@@ -211,7 +214,7 @@ fn judged(
     (lines, records)
 }
 
-/// A cause is there to explain something.
+/// Warns about causes given for rows that pass.
 fn warn_of_stale_causes(groups: &[Group], lines: &Lines) {
     for (group, lines) in groups.iter().zip(lines) {
         for row in &group.rows {
@@ -219,13 +222,13 @@ fn warn_of_stale_causes(groups: &[Group], lines: &Lines) {
             let of_row: Vec<_> = of_row.map(|(line, _)| line).collect();
             for cause in row.causes.stale(&of_row) {
                 let name = format!("{}/{}", group.name, row.name);
-                tracing::warn!("{name} passes, and still has a cause for falling short: {cause}");
+                tracing::warn!("{name} passes; remove its outdated cause: {cause}");
             }
         }
     }
 }
 
-/// Whether every bar that this call asked for is reached.
+/// Fails unless every bar that this call asked for is met.
 fn verdict(lines: &Lines) -> Result<(), LabError> {
     let chosen = || lines.iter().flatten().filter(|(_, chosen)| *chosen);
     let of = |verdict: Verdict| {
@@ -242,10 +245,10 @@ fn verdict(lines: &Lines) -> Result<(), LabError> {
     if short + refused + not_run == 0 {
         return Ok(());
     }
-    let mut told = format!("{short} of {total} lines of the matrix fall short");
+    let mut told = format!("{short} of {total} lines of the matrix miss a bar");
     if refused + not_run > 0 {
         told.push_str(&format!(
-            "; {refused} were refused and {not_run} not run (the same command runs only those again)"
+            "; {refused} were refused and {not_run} not run (repeat the command to run only those)"
         ));
     }
     Err(LabError::FellShort(told))

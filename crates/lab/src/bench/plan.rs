@@ -1,4 +1,4 @@
-//! Which runs there are to do.
+//! Determines the runs to do.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,21 +18,21 @@ use super::vary::Variant;
 /// The runs of the chosen rows.
 pub(super) struct Plan<'a> {
     pub(super) jobs: Vec<Job<'a>>,
-    /// What each of them is for.
+    /// The purpose of each run.
     pub(super) purposes: Vec<Purpose<'a>>,
-    /// How many of them are done at once.
+    /// How many runs may be done at once.
     pub(super) room: Room,
 }
 
-/// What a run is for; of several lines, the first.
+/// The purpose of a run; if several lines share it, that of the first.
 pub(super) struct Purpose<'a> {
     pub(super) group: &'a str,
     pub(super) row: &'a str,
-    /// Whether a bar of some line is judged by it; it is an alternative otherwise.
+    /// Whether a bar of some line depends on it; otherwise it is an alternative.
     pub(super) is_judged: bool,
 }
 
-/// The rows that were asked for, with their variants.
+/// The requested rows with their variants.
 pub(super) fn chosen<'a>(
     groups: &'a [Group],
     options: &'a BenchOptions,
@@ -48,17 +48,18 @@ pub(super) fn chosen<'a>(
     })
 }
 
-/// Whether a variant of a row was asked for.
+/// Whether a variant of a row was requested.
 pub(super) fn is_chosen(group: &Group, row: &Row, variant: usize, options: &BenchOptions) -> bool {
     let name = format!("{}/{}", group.name, row.name);
     let named =
         options.rows.is_empty() || options.rows.iter().any(|glob| name_matches(glob, &name));
-    // Who names rows tries just these.
+    // With --rows, --quick runs exactly the named rows.
     let quick = !options.quick || (variant == 0 && (row.quick || !options.rows.is_empty()));
     named && quick
 }
 
-/// The systems beside the one under test, in the order of the tables; what its bars are relative to is the first.
+/// The systems compared with the one under test, in table order; the references of its bars come
+/// first.
 pub(super) fn alternatives(row: &Row, options: &BenchOptions) -> Vec<String> {
     let named: Vec<String> = if !options.systems.is_empty() {
         options.systems.clone()
@@ -79,7 +80,8 @@ pub(super) fn alternatives(row: &Row, options: &BenchOptions) -> Vec<String> {
     first.chain(others).collect()
 }
 
-/// The systems that a row's bars are relative to, beside the links alone; they have every seed.
+/// The systems that a row's bars are relative to, besides the links alone; they run with every
+/// seed.
 fn references(row: &Row) -> Vec<&'static str> {
     let mut names: Vec<_> = row
         .bars
@@ -90,8 +92,8 @@ fn references(row: &Row) -> Vec<&'static str> {
     names
 }
 
-/// The alternatives that a variant is run with: schedulers only in the first one, unless they were named; and
-/// independent flows only where they carry the same.
+/// The alternatives of a variant: other schedulers only for the first variant unless named, and
+/// independent flows only where they carry the same traffic.
 fn alternatives_of(
     row: &Row,
     scenario: &Scenario,
@@ -107,7 +109,8 @@ fn alternatives_of(
         .collect()
 }
 
-/// Seeds of the system under test, and of the others, for a row's first variant or another one.
+/// Number of seeds of the system under test and of the alternatives; `first` is the row's first
+/// variant.
 fn seeds(options: &BenchOptions, first: bool) -> (u64, u64) {
     match (options.quick, first) {
         (true, _) => (1, 1),
@@ -119,21 +122,21 @@ fn seeds(options: &BenchOptions, first: bool) -> (u64, u64) {
     }
 }
 
-/// A system with a seed, as the lines of the matrix want it.
+/// A system and a seed that a line needs.
 pub(super) struct Wanted {
     pub(super) system: String,
     pub(super) seed: u64,
-    /// Whether bars are judged by it; it is an alternative otherwise.
+    /// Whether bars depend on it; otherwise it is an alternative.
     pub(super) is_judged: bool,
 }
 
-/// What the line of a variant wants to be run: all systems of a seed after each other, so that what changes on the machine
-/// meanwhile meets all alike.
+/// The runs that the line of a variant needs. All systems of a seed run in sequence, so that
+/// changes of the machine affect them equally.
 fn wanted(row: &Row, variant: &Variant, options: &BenchOptions) -> Vec<Wanted> {
     let first = is_first(row, variant);
     let (seeds, fewer) = seeds(options, first);
     let others = alternatives_of(row, &variant.scenario, first, options);
-    // Whoever is compared with the links alone needs them with the same seed; nobody else does.
+    // Only systems that are compared with the links alone need these, with the same seed.
     let compared = row.bars.iter().any(|bar| bar.quantity.needs_links());
     let mut all = Vec::new();
     for seed in 1..=seeds.max(fewer) {
@@ -166,7 +169,7 @@ fn is_first(row: &Row, variant: &Variant) -> bool {
     first.is_some_and(|first| first.scenario.name == variant.scenario.name)
 }
 
-/// The seeds and systems that the line of a variant shows, where the store has them.
+/// The seeds and systems that the line of a variant shows, if the store has them.
 pub(super) fn shown(row: &Row, variant: &Variant, options: &BenchOptions) -> Vec<(u64, String)> {
     let (seeds, fewer) = seeds(options, is_first(row, variant));
     let references = references(row);
@@ -184,7 +187,7 @@ pub(super) fn shown(row: &Row, variant: &Variant, options: &BenchOptions) -> Vec
 }
 
 impl<'a> Plan<'a> {
-    /// What the chosen lines want, each run once.
+    /// The runs of the chosen lines, each once.
     pub(super) fn new(
         groups: &'a [Group],
         sources: &Sources<'a>,
@@ -227,7 +230,8 @@ impl<'a> Plan<'a> {
         plan
     }
 
-    /// Of each row, those that have room beside others go first: one between two that must be alone would be alone too.
+    /// Moves runs that may share the machine to the front of each row: between two exclusive runs,
+    /// such a run would be alone as well.
     fn gather_light_runs(&mut self) {
         let mut rows: Vec<(&str, &str)> = Vec::new();
         let jobs = std::mem::take(&mut self.jobs).into_iter();

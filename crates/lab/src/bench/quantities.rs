@@ -1,4 +1,4 @@
-//! The figures that bars are about, seed by seed.
+//! The figures that bars are compared with, for each seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,23 +8,23 @@ use crate::scenario::{Scenario, Workload};
 
 use super::bar::Quantity;
 
-/// What was measured of one variant of a row.
+/// The measurements of one variant of a row.
 #[derive(Clone, Copy)]
 pub(super) struct Measured<'a> {
     pub(super) scenario: &'a Scenario,
     pub(super) runs: &'a [Run],
 }
 
-/// Below this share of the goodput of what is compared with it, a reference has stalled.
+/// A reference below this share of the judged system's goodput has stalled.
 const STALLED: f64 = 0.1;
 
-/// A system, and the links alone with the same seed, if they were measured.
+/// A run of a system, and the links alone with the same seed, if measured.
 struct Seed<'a> {
     scenario: &'a Scenario,
     seed: u64,
     own: &'a Measurement,
     alone: Option<&'a Measurement>,
-    /// CPU seconds for each byte of the system that the quantity is relative to beside the links, where it did not stall.
+    /// CPU seconds per byte of the reference system, if it did not stall.
     reference: Option<f64>,
 }
 
@@ -35,7 +35,7 @@ impl<'a> Measured<'a> {
         self.runs.iter().filter(move |run| run.system == system)
     }
 
-    /// The seeds in which a system has figures, and the links alone too where the quantity needs them.
+    /// The seeds with figures of the system, and of the links alone where the quantity needs them.
     fn seeds(&self, quantity: Quantity, system: &str) -> Vec<Seed<'a>> {
         let alone: BTreeMap<u64, &Measurement> = self
             .of(ALONE)
@@ -57,8 +57,9 @@ impl<'a> Measured<'a> {
             .collect()
     }
 
-    /// What a run's CPU time is measured by: the cheapest of all seeds, since a connection that stalls costs more for each
-    /// byte. One that stalled altogether, with less than [`STALLED`] of the run's goodput, is no measure of anything.
+    /// The reference for a run's CPU time: the cheapest of all seeds, since a stalling connection
+    /// costs more per byte. A connection that reached less than [`STALLED`] of the run's goodput is
+    /// no reference.
     fn reference(&self, quantity: Quantity, own: &Measurement) -> Option<f64> {
         let runs = self.of(quantity.reference()?);
         let runs = runs.filter_map(|run| figures(run).ok());
@@ -66,7 +67,7 @@ impl<'a> Measured<'a> {
         runs.filter_map(cpu_per_byte).reduce(f64::min)
     }
 
-    /// Says that a quantity has no figure because every run of what it is relative to stalled.
+    /// The reason why a quantity has no figure, if every run of its reference stalled.
     pub(super) fn stalled(&self, quantity: Quantity, system: &str) -> Option<String> {
         let reference = quantity.reference()?;
         let measured = |system: &str| self.of(system).filter_map(|run| figures(run).ok());
@@ -75,23 +76,25 @@ impl<'a> Measured<'a> {
         let all_stalled = measured(system).all(|own| self.reference(quantity, own).is_none());
         let own = goodput(system).reduce(f64::min).filter(|_| all_stalled)?;
         Some(format!(
-            "{reference} stalled: {:.1} Mbit/s at best, less than a tenth of the {:.0} Mbit/s of {system}",
+            "{reference} stalled: {:.1} Mbit/s at best, less than a tenth of the {:.0} Mbit/s of \
+             {system}",
             best / 1e6,
             own / 1e6
         ))
     }
 
-    /// How many seeds of the system ought to have the figure.
+    /// The number of seeds for which the system should have the figure.
     pub(super) fn comparable(&self, quantity: Quantity, system: &str) -> usize {
         self.seeds(quantity, system).len()
     }
 
-    /// The figure of a system in each seed that has it, of objects of that size where it is one of objects.
+    /// The figures of a system over the seeds, for objects of that size where the quantity is about
+    /// objects.
     pub(super) fn values(&self, quantity: Quantity, size: Option<u64>, system: &str) -> Vec<f64> {
         self.values_where(quantity, size, system, |_| true)
     }
 
-    /// The same of the wanted seeds.
+    /// The same for selected seeds.
     pub(super) fn values_where(
         &self,
         quantity: Quantity,
@@ -105,8 +108,8 @@ impl<'a> Measured<'a> {
         values.filter(|value| value.is_finite()).collect()
     }
 
-    /// The seeds that each of these systems has of those that have any: what is compared must be of the same ones, which may
-    /// have met another machine than the rest.
+    /// The seeds that all of these systems have, ignoring systems without any. Figures are compared
+    /// over the same seeds only, since others may come from a different machine.
     pub(super) fn common_seeds(&self, systems: &[String]) -> BTreeSet<u64> {
         let seeds_of = |system: &String| -> BTreeSet<u64> {
             let with_figures = self.of(system).filter(|run| figures(run).is_ok());
@@ -120,14 +123,15 @@ impl<'a> Measured<'a> {
             .unwrap_or_default()
     }
 
-    /// The sizes of objects that a quantity is about; a single `None` where it is not about objects.
+    /// The object sizes that a quantity applies to; a single `None` where it is not about objects.
     pub(super) fn sizes(&self, quantity: Quantity) -> Vec<Option<u64>> {
         let mut all = match &self.scenario.workload {
             Workload::Files {
                 sizes, count, cold, ..
             } => {
-                // The first object begins at once, and what begins in the warm-up has no figure; with a laboratory of its
-                // own each one is the first, and a row of them has no warm-up.
+                // The first object starts at once, and objects that start during the warm-up have
+                // no figure. With `cold` each object is the first of its own laboratory, and such
+                // rows have no warm-up.
                 let warms = !(*cold || *count > 1 || self.scenario.warmup.is_zero());
                 sizes.iter().skip(usize::from(warms)).copied().collect()
             }
@@ -170,7 +174,7 @@ impl Seed<'_> {
                 Some(median(self.own.message_delays_ms.iter().copied())? - best.reduce(f64::min)?)
             }
             Quantity::Duplicates => {
-                // They are counted from the start, the warm-up included.
+                // Duplicates are counted from the start, warm-up included.
                 let bytes = bytes_of(&self.own.goodput) + self.questions();
                 Some(self.own.duplicates_bytes? as f64 / bytes)
             }
@@ -188,13 +192,14 @@ impl Seed<'_> {
         }
     }
 
-    /// Bytes of questions, which arrived as surely as the answers that are counted; duplicates are of both.
+    /// Bytes of questions: they are delivered like the answers, and duplicates are counted for
+    /// both.
     fn questions(&self) -> f64 {
         match &self.scenario.workload {
             Workload::Requests {
                 request, answer, ..
             } => {
-                // The flow that asks comes before the one that loads.
+                // The flow that asks questions precedes the one that loads the links.
                 let answers = self
                     .own
                     .flows
@@ -206,7 +211,7 @@ impl Seed<'_> {
         }
     }
 
-    /// What each link delivered alone.
+    /// Goodput of each link alone.
     fn links_alone(&self) -> BTreeMap<&str, f64> {
         let mut links = BTreeMap::new();
         for flow in self.alone.into_iter().flat_map(|alone| &alone.flows) {
@@ -232,7 +237,8 @@ impl Seed<'_> {
             .collect()
     }
 
-    /// Whole seconds, warm-up excluded, in which less arrived than over the best link alone in that second.
+    /// Whole seconds after the warm-up that delivered less than the best link alone in the same
+    /// second.
     fn seconds_below(&self) -> Option<f64> {
         let own = whole_seconds(&self.own.goodput);
         let links: Vec<Vec<f64>> = self
@@ -261,14 +267,14 @@ impl Seed<'_> {
     }
 }
 
-/// CPU seconds of all programs, the traffic's included, for each byte that arrived.
+/// CPU seconds per delivered byte of all programs, the traffic programs included.
 pub(super) fn cpu_per_byte(of: &Measurement) -> Option<f64> {
     let system: f64 = of.processes.iter().map(|process| process.cpu_s).sum();
     let seconds = (system + of.traffic_cpu_s?) / of.bytes as f64;
     (seconds > 0.0 && seconds.is_finite()).then_some(seconds)
 }
 
-/// The median completion time of objects of a size, of flows bound to that link where one is named.
+/// Median completion time of objects of a size, optionally only of flows bound to `link`.
 fn completion(of: &Measurement, size: u64, link: Option<&str>) -> Option<f64> {
     let wanted = |object: &&Completion| {
         object.size_bytes == size && link.is_none_or(|link| object.link.as_deref() == Some(link))
@@ -285,12 +291,12 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     quantile(&sorted(values), 0.5)
 }
 
-/// Everything that arrived, the warm-up included.
+/// All delivered bytes, warm-up included.
 fn bytes_of(series: &Series) -> f64 {
     series.bps.iter().sum::<f64>() * series.interval_s / 8.0
 }
 
-/// Means over the seconds that a series holds whole.
+/// Means over the seconds that a series covers completely.
 fn whole_seconds(series: &Series) -> Vec<f64> {
     let in_a_second = (1.0 / series.interval_s).round();
     if !(1.0..=1e6).contains(&in_a_second) {
@@ -312,8 +318,10 @@ pub(super) mod tests {
     /// Two links of 80 and 20 Mbit/s with 10 ms and 25 ms one way, queues of 50 ms, 2 % loss on the second.
     pub(in crate::bench) fn scenario(more: &str) -> Scenario {
         let text = format!(
-            "name = \"s\"\nduration = \"3s\"\nwarmup = \"1s\"\n{more}\n[[link]]\nname = \"a\"\nrate = \"80mbit\"\n\
-             delay = \"10ms\"\nqueue = \"50ms\"\n[[link]]\nname = \"b\"\nrate = \"20mbit\"\ndelay = \"25ms\"\n\
+            "name = \"s\"\nduration = \"3s\"\nwarmup = \"1s\"\n{more}\n[[link]]\nname = \"a\"\n\
+             rate = \"80mbit\"\n\
+             delay = \"10ms\"\nqueue = \"50ms\"\n[[link]]\nname = \"b\"\nrate = \"20mbit\"\n\
+             delay = \"25ms\"\n\
              queue = \"50ms\"\nloss = \"2%\"\n"
         );
         Scenario::parse(Path::new("s.toml"), &text).unwrap()
@@ -406,7 +414,7 @@ pub(super) mod tests {
         assert_eq!(value("", Quantity::Best, None), 1.031_25);
         // 80 + 20 x 0.98.
         assert_eq!(value("", Quantity::Left, None), 0.828_313);
-        // The second second had 95, the third 70 where the best link has 80.
+        // The second second delivered 95, the third 70, less than the best link's 80.
         assert_eq!(value("", Quantity::SecondsBelow, None), 1.0);
         assert_eq!(value("", Quantity::OverLimit, None), 2.0);
         assert_eq!(value("", Quantity::Added, None), 0.5);
@@ -417,7 +425,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn questions_are_bytes_that_arrived_too() {
+    fn questions_count_as_delivered_bytes() {
         let scenario = scenario("workload = { kind = \"requests\" }");
         let answers = own([10.0; 3]);
         let asked = Measurement {
@@ -438,7 +446,7 @@ pub(super) mod tests {
     fn objects_are_compared_by_size() {
         let up_to = Quantity::Completion { up_to: 100_000 };
         assert_eq!(value("", up_to, Some(1000)), 1.25);
-        // 10 objects a second, where the links alone deliver 10 and 2.5.
+        // 10 objects per second; the links alone deliver 10 and 2.5.
         let above = Quantity::ObjectSum { above: 100_000 };
         assert_eq!(value("", above, Some(1_000_000)), 0.8);
         let files = "workload = { kind = \"files\", sizes = [\"2MB\", \"1MB\", \"1kB\"] }";
@@ -453,7 +461,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_object_that_only_warms_is_not_judged() {
+    fn an_object_in_the_warm_up_is_not_judged() {
         let above = Quantity::ObjectSum { above: 100_000 };
         let sizes = |more: &str| {
             let files =
@@ -475,18 +483,20 @@ pub(super) mod tests {
             vec![Some(20_000_000), Some(1_000_000_000)],
         );
         assert_eq!(sizes(""), [one, both.clone()]);
-        // It comes again when the session is warm.
+        // The size appears again for the warm session.
         assert_eq!(sizes(", count = 2"), [both.clone(), both.clone()]);
         assert_eq!(sizes(", cold = true"), [both.clone(), both]);
     }
 
     #[test]
     fn a_rival_has_an_equal_share_of_its_link() {
-        // Alone the link carried 80, and 20 of the rival: half of it are 50.
+        // The link carried 80 alone, and 20 with the rival, whose equal share is half of 80 + 20:
+        // 50.
         assert_eq!(value("rival = \"a\"", Quantity::Rival, None), 0.9);
     }
 
-    /// So many bytes that took so many CPU seconds of the system's programs and of the traffic's.
+    /// A measurement of `bytes` delivered, with the CPU seconds of the system's programs and of the
+    /// traffic programs.
     pub(in crate::bench) fn took(bytes: u64, system_s: &[f64], traffic_cpu_s: f64) -> Measurement {
         let of_process = |cpu_s: &f64| Process {
             cpu_s: *cpu_s,
@@ -508,7 +518,7 @@ pub(super) mod tests {
             run("x", 1, took(1000, &[1.0, 2.0], 3.0)),
             run("x", 2, took(1000, &[1.5], 1.5)),
             run("mptcp+tls", 1, took(2000, &[], 6.0)),
-            // They stalled.
+            // Stalled runs.
             run("mptcp+tls", 2, took(100, &[], 1.0)),
             run("mptcp+tls", 3, took(0, &[], 1.0)),
         ];
@@ -527,11 +537,11 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_has_stalled_is_no_measure() {
+    fn a_stalled_run_is_not_a_reference() {
         let scenario = scenario("");
         let runs = [
             run("x", 1, took(1000, &[], 3.0)),
-            // So expensive for each byte that anything would pass beside it.
+            // Any system would pass in comparison with this cost per byte.
             run("mptcp+tls", 1, took(99, &[], 90.0)),
         ];
         let measured = Measured {
@@ -547,7 +557,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn without_the_links_alone_there_is_no_figure() {
+    fn figures_need_the_links_alone() {
         let scenario = scenario("");
         let runs = [run(ALONE, 2, alone()), run("x", 1, own([1.0, 1.0, 1.0]))];
         let measured = Measured {
@@ -556,7 +566,7 @@ pub(super) mod tests {
         };
         assert!(measured.values(Quantity::Sum, None, "x").is_empty());
         assert_eq!(measured.comparable(Quantity::Sum, "x"), 0);
-        // What is not relative to them is known nevertheless.
+        // Figures that are not relative to the reference remain available.
         assert_eq!(measured.values(Quantity::OverLimit, None, "x"), [2.0]);
     }
 }

@@ -1,4 +1,4 @@
-//! The runs behind the tables, without their time series: small enough to be kept with the source.
+//! The runs that the tables are based on, without their time series: small enough to be committed.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,18 @@ use super::sources::Part;
 use super::vary::Variant;
 use crate::results::{Measurement, Outcome, Quantiles, Run, Series};
 
-/// The runs behind the lines, each once, and what it was used for.
+/// The runs of the lines, each once, and where they are used.
 #[derive(Default)]
 pub(super) struct Records {
     /// In the order of the lines.
     all: Vec<Record>,
-    /// Places in it, by scenario, seed and system.
+    /// Index into `all` by scenario, seed and system.
     places: BTreeMap<(String, u64, String), usize>,
 }
 
 struct Record {
     run: Run,
-    /// The scenarios of the lines it is part of, with the link where it is one of a link by itself.
+    /// Scenarios of the lines that use the run; with the link for runs of a single link.
     used_for: Vec<String>,
 }
 
@@ -45,12 +45,12 @@ impl Records {
         }
     }
 
-    /// The runs, without what they did over time.
+    /// The runs, without their time series.
     pub(super) fn runs(&self) -> impl Iterator<Item = &Run> + Clone {
         self.all.iter().map(|record| &record.run)
     }
 
-    /// One line of JSON for each run.
+    /// One JSON line for each run.
     pub(super) fn lines(&self) -> String {
         let lines = self.all.iter().map(|Record { run, used_for }| {
             let mut value = record(run);
@@ -63,7 +63,7 @@ impl Records {
     }
 }
 
-/// The run without what it did over time.
+/// The run without its time series.
 fn without_series(mut run: Run) -> Run {
     if let Outcome::Measured(figures) = &mut run.outcome {
         figures.goodput = Series::default();
@@ -77,7 +77,7 @@ fn without_series(mut run: Run) -> Run {
     run
 }
 
-/// One line of JSON for a run: medians where there are many values of a kind.
+/// The JSON line of a run; lists of values are reduced to medians.
 fn record(run: &Run) -> Value {
     let mut fields = Map::new();
     let mut put = |key: &str, value: Value| {
@@ -154,7 +154,7 @@ fn measured(figures: &Measurement, put: &mut dyn FnMut(&str, Value)) {
         json!(figures.emulator.lateness_p99_us.round()),
     );
     if let Some(machine) = figures.machine {
-        // One run at once goes without saying.
+        // A single run is the default and is not recorded.
         let company = (machine.runs_at_once > 1).then_some(machine.runs_at_once);
         put("runs_at_once", json!(company));
         put("runs_share", json!(rounded(machine.runs_share)));
@@ -165,7 +165,7 @@ fn measured(figures: &Measurement, put: &mut dyn FnMut(&str, Value)) {
     }
 }
 
-/// Five significant digits: more are noise.
+/// Rounds to five significant digits: more are noise.
 fn rounded(value: f64) -> f64 {
     let text = format!("{value:.4e}");
     text.parse().unwrap_or(value)
@@ -177,7 +177,7 @@ mod tests {
     use crate::bench::quantities::tests::{alone, own, run};
 
     #[test]
-    fn a_record_is_short_and_says_what_bars_are_judged_by() {
+    fn a_record_is_short_and_contains_the_figures_of_the_bars() {
         let record = record(&without_series(run("x", 3, own([98.0; 3]))));
         assert_eq!(record["goodput_bps"], 98e6);
         assert_eq!(record["duplicates_bytes"], 750_000);

@@ -1,20 +1,21 @@
-//! Every system over all rows: what it has of the sum of the links, and how often it is slower than the better one.
+//! Compares all systems over all rows: their share of the sum of the links, and how often they are
+//! slower than the best link.
 
 use std::fmt::Write;
 
 use super::Lines;
 use super::bar::Quantity;
 use super::judge::{Judged, Line};
-use crate::plot::{Across, Anchor, Axis, Ink, Inked, Palette, Svg, short};
 use crate::results::Spread;
+use sumlink_plot::{Across, Anchor, Axis, Ink, Inked, Palette, Svg, short};
 
-/// By more than this share most runs do not differ by chance.
+/// A deficit of more than 10 % is beyond the random variation of most runs.
 const CLEARLY: f64 = 0.9;
 
-/// Every system that was run, in the order in which they come first, with what it has in the first line of each row.
+/// All systems in order of appearance, with their figures in the first line of each row.
 pub(super) struct SideBySide<'a>(Vec<(&'a str, Shares)>);
 
-/// What a system has of something in each row.
+/// A system's figures over the rows.
 #[derive(Default)]
 struct Shares {
     rows: usize,
@@ -58,21 +59,23 @@ impl<'a> SideBySide<'a> {
         }
     }
 
-    /// Whether there is anybody to stand beside.
+    /// Whether fewer than two systems have figures.
     pub(super) fn is_empty(&self) -> bool {
         self.0.len() < 2
     }
 
-    /// The table, with the picture of that name.
+    /// The table, with a link to the chart `picture`.
     pub(super) fn table(&self, picture: &str) -> String {
         let mut text = format!(
             "\n## Side by side\n\n\
-             Of each row the first line, where one download (for `simultaneous` one over each link) meets links that were measured alone: what \
-             a system has of their sum, and of the best one of them by itself. Not every row has both figures. Rows that a system cannot do, \
-             in which it failed or was refused, or for which it was not run, are not among its rows. Of each row all have the same seeds, those \
-             that each of them has.\n\n\
+             The first line of each row, with one download (for `simultaneous` one over each \
+             link), relative to the links measured alone: to their sum, and to the best of \
+             them. Not every row has both figures. Rows that a system does not support, in \
+             which it failed or was refused, or that were not run are not counted for it. All \
+             systems of a row are compared over the seeds that each of them has.\n\n\
              ![side by side]({picture})\n\n\
-             | system | rows | of the sum: median | least | of the best link: least | rows below the best link | by more than a tenth |\n\
+             | system | rows | of the sum: median | least | of the best link: least | rows below \
+             the best link | by more than a tenth |\n\
              | --- | --- | --- | --- | --- | --- | --- |\n"
         );
         for (name, Shares { rows, sum, best }) in &self.0 {
@@ -95,7 +98,8 @@ impl<'a> SideBySide<'a> {
         text
     }
 
-    /// A line for each system, and on it a mark for each row: what it has of the best link.
+    /// The chart: one line for each system, with a mark for each row at its goodput relative to the
+    /// best link.
     pub(super) fn picture(&self, palette: &Palette) -> String {
         const WIDTH: f64 = 860.0;
         const PLOT: (f64, f64) = (210.0, 830.0);
@@ -103,7 +107,8 @@ impl<'a> SideBySide<'a> {
         const HEAD: f64 = 46.0;
         let all = || self.0.iter().filter(|(_, shares)| !shares.best.is_empty());
         let bottom = HEAD + LINE * all().count() as f64;
-        let title = "side by side: goodput over that of the best link alone, a mark for each row (right of 1 is faster)";
+        let title = "side by side: goodput over that of the best link alone, a mark for each row \
+                     (right of 1 is faster)";
         let mut svg = Svg::new(WIDTH, bottom + 14.0, title);
         let bold = "font-weight=\"600\"";
         svg.text((8.0, 18.0), 13.0, Ink::Text, Anchor::Start, bold, title);
@@ -134,7 +139,7 @@ impl<'a> SideBySide<'a> {
             {
                 svg.marker((x.at(*share), middle), 3.2, style, false);
             }
-            // Nothing at all has no place on an axis of powers of ten.
+            // Zero has no place on a logarithmic axis.
             let all = shares.best.iter();
             let all: Vec<Inked> = all
                 .map(|share| (*share, Ink::Colour(style.colour)))
@@ -170,15 +175,17 @@ pub(super) mod tests {
     use crate::bench::quantities::tests::{alone, own, run, scenario};
     use crate::bench::{judge, matrix};
 
-    /// Three rows.
+    /// A group of three rows.
     pub(in crate::bench) fn group() -> matrix::Group {
-        let text = "name = \"g\"\nbars = [\"sum >= 0.97\", \"best >= 1\"]\n[scenario]\nduration = \"3s\"\n\
-                    [[scenario.link]]\nname = \"a\"\nrate = \"1mbit\"\n[[row]]\nname = \"one\"\n[[row]]\nname = \"two\"\n\
+        let text = "name = \"g\"\nbars = [\"sum >= 0.97\", \"best >= 1\"]\n[scenario]\n\
+                    duration = \"3s\"\n\
+                    [[scenario.link]]\nname = \"a\"\nrate = \"1mbit\"\n[[row]]\nname = \"one\"\n\
+                    [[row]]\nname = \"two\"\n\
                     [[row]]\nname = \"three\"\nbars = [\"best >= 1\"]\n";
         matrix::read(Path::new("m.toml"), text).unwrap()
     }
 
-    /// A row with links of 80 and 20 Mbit/s, and what each system has.
+    /// A row with links of 80 and 20 Mbit/s, and the goodput of each system.
     pub(in crate::bench) fn line(row: usize, goodputs: &[(&str, f64)]) -> (Line, bool) {
         let group = group();
         let mut runs = vec![run("alone", 1, alone())];
@@ -197,13 +204,13 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn each_system_stands_with_its_median_and_its_worst() {
+    fn each_system_is_listed_with_median_and_minimum() {
         let lines = vec![vec![
             line(0, &[("sumlink:fbdt", 96.0), ("mptcp", 90.0), ("noq", 60.0)]),
-            // Another line of the same row is not counted.
+            // Further lines of the same row are not counted.
             line(0, &[("sumlink:fbdt", 10.0)]),
             line(1, &[("sumlink:fbdt", 96.0), ("mptcp", 76.0)]),
-            // One without a bar for the sum.
+            // A line without a bar for the sum.
             line(2, &[("sumlink:fbdt", 96.0)]),
         ]];
         let all = SideBySide::new(&lines);
@@ -229,8 +236,8 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn every_share_has_its_place_and_nothing_at_all_an_arrow() {
-        // 0.008 of the best link, and nothing.
+    fn every_share_has_a_position_and_zero_an_arrow() {
+        // 0.008 of the best link, and zero.
         let figures = [("sumlink:fbdt", 96.0), ("mptcp", 0.64), ("noq", 0.0)];
         let lines = vec![vec![line(0, &figures)]];
         let svg = SideBySide::new(&lines).picture(&Palette::new(["mptcp", "noq", "sumlink:fbdt"]));

@@ -1,5 +1,5 @@
-//! The runs that a line is made of: those of the links alone are its links', wherever else these are; a whole scenario's
-//! are shared with whatever row is the same but for its name.
+//! Assembles the runs of a line. Runs of a single link are shared by all rows with that link; runs
+//! of a whole scenario by all rows that differ only in name.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,19 @@ use crate::scenario::Scenario;
 use super::matrix::{Group, Row};
 use super::vary::Variant;
 
-/// Where the runs of all lines of a matrix are.
+/// Where the runs of all lines of a matrix are stored.
 pub(super) struct Sources<'a> {
     /// The first scenario of each content.
     whole: BTreeMap<&'a str, &'a Scenario>,
-    /// By name, the rate of those that may be measured beside others.
+    /// Rate by scenario name, for scenarios that may run alongside others.
     rates: BTreeMap<&'a str, Option<u64>>,
 }
 
-/// A run that the figures of a system are put together from.
+/// One of the runs that a system's figures are assembled from.
 pub(super) struct Part<'a> {
-    /// The row's name of the link, where it is by itself.
+    /// The row's name of the link, for a run of a single link.
     pub(super) link: Option<&'a str>,
-    /// What is run, under the name that the store has it by.
+    /// The scenario that was run; its name is the key in the store.
     pub(super) scenario: &'a Scenario,
 }
 
@@ -39,7 +39,8 @@ impl<'a> Sources<'a> {
                 let links = variant.links.iter().map(|link| &link.scenario);
                 for scenario in links.chain([whole]) {
                     let rate = rate(row, scenario);
-                    // As quiet as the most sensitive of the rows that share it wants it.
+                    // The strictest of the rows that share the scenario decides whether it may
+                    // share the machine.
                     let known = sources.rates.entry(&scenario.name).or_insert(rate);
                     *known = known.and(rate);
                 }
@@ -48,7 +49,7 @@ impl<'a> Sources<'a> {
         sources
     }
 
-    /// The runs that a system's figures are put together from, for each seed.
+    /// The runs that a system's figures are assembled from, for each seed.
     pub(super) fn parts(&self, variant: &'a Variant, system: &str) -> Vec<Part<'a>> {
         if system == ALONE && !variant.links.is_empty() {
             let links = variant.links.iter().map(|link| Part {
@@ -64,12 +65,12 @@ impl<'a> Sources<'a> {
         }]
     }
 
-    /// The rate of a scenario's links that may be measured beside others.
+    /// The scenario's rate if it may run alongside others.
     pub(super) fn rate(&self, scenario: &Scenario) -> Option<u64> {
         self.rates.get(scenario.name.as_str()).copied().flatten()
     }
 
-    /// What the store has of a line's system with a seed; `None` where a part is missing.
+    /// The runs of a line's system with a seed; `None` if a part is missing.
     pub(super) fn read(
         &self,
         store: &Store,
@@ -86,8 +87,8 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// The parts as one run of the line's own scenario: what the links did one after the other adds up. A part without figures
-/// is a whole without.
+/// Combines the parts into one run of the line's scenario: the goodputs of the links, measured one
+/// after another, add up. If any part has no figures, neither has the whole.
 pub(super) fn assembled(variant: &Variant, parts: &[(Part<'_>, Run)]) -> Option<Run> {
     let (_, newest) = parts.iter().max_by_key(|(_, run)| run.started_unix_s)?;
     let without = parts.iter().find_map(|(part, run)| {
@@ -124,7 +125,7 @@ pub(super) fn assembled(variant: &Variant, parts: &[(Part<'_>, Run)]) -> Option<
     })
 }
 
-/// With the row's name of the link.
+/// Replaces the link's name by the one in the row.
 fn renamed(mut figures: Measurement, link: Option<&str>) -> Measurement {
     let Some(link) = link.map(str::to_owned) else {
         return figures;
@@ -144,8 +145,8 @@ fn renamed(mut figures: Measurement, link: Option<&str>) -> Measurement {
     figures
 }
 
-/// The rate of a scenario's links that may be measured beside others for that row: what is judged must not be a matter of
-/// milliseconds or of processors.
+/// The scenario's rate if it may run alongside others for that row: the judged figures must not
+/// depend on milliseconds or CPU time.
 fn rate(row: &Row, scenario: &Scenario) -> Option<u64> {
     let is_sensitive = row.bars.iter().any(|bar| bar.quantity.needs_quiet());
     (!is_sensitive).then(|| link_rates(scenario)).flatten()

@@ -1,4 +1,4 @@
-//! A few sentences for a front page: how much of the matrix is reached, and what it was measured with.
+//! Summary for a front page: how many lines of the matrix pass, and how they were measured.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use crate::report::words;
 use crate::results::{Environment, Run, figures};
 use crate::run::OTHERS_NOTE;
 
-/// What the lines come to, and the runs behind them.
+/// Summarizes the lines and the runs that they are based on.
 pub(super) fn summary<'a>(
     lines: &Lines,
     runs: impl Iterator<Item = &'a Run> + Clone,
@@ -57,14 +57,14 @@ pub(super) fn summary<'a>(
     };
     let _ = writeln!(
         text,
-        "Medians of {own}, of the alternatives of {}; down and up are directions, cubic and bbr the congestion control \
-         of everyone.",
+        "Medians of {own}, for the alternatives of {}; down and up are directions, cubic and bbr \
+         congestion controls.",
         words::count(others, "seed"),
     );
     text
 }
 
-/// What a connection of somebody else is left; empty when nobody has measured it.
+/// The share that a competing connection gets; empty when it was not measured.
 fn rival(lines: &Lines) -> String {
     let mut shares = Vec::new();
     for (line, _) in lines.iter().flatten() {
@@ -82,13 +82,13 @@ fn rival(lines: &Lines) -> String {
         return shares.concat();
     }
     format!(
-        "A CUBIC connection of somebody else that shares a link with sumlink gets so much of an equal share (1 is equal): \
+        "A competing CUBIC connection on a link of sumlink gets this multiple of an equal share: \
          {}.\n",
         shares.join(", ")
     )
 }
 
-/// What the runs were measured with: that of the newest, and which of it is not the same for all.
+/// Origin of the runs: that of the newest, and a list of everything that differs between runs.
 fn origin<'a>(runs: impl Iterator<Item = &'a Run> + Clone) -> String {
     let Some(newest) = runs.clone().max_by_key(|run| run.started_unix_s) else {
         return String::new();
@@ -117,13 +117,13 @@ fn origin<'a>(runs: impl Iterator<Item = &'a Run> + Clone) -> String {
     text
 }
 
-/// How many runs there are of each kind; empty where all are of one.
+/// The number of runs of each kind; empty when all runs are of one kind.
 fn kinds<'a>(
     what: &str,
     runs: impl Iterator<Item = &'a Run>,
     kind: impl Fn(&Run) -> String,
 ) -> String {
-    // In the order in which they come first.
+    // In order of appearance.
     let mut found: Vec<(String, usize, u64)> = Vec::new();
     for run in runs {
         let kind = kind(run);
@@ -150,7 +150,7 @@ fn kinds<'a>(
     format!("The runs are of {count} {what}: {}.\n", kinds.join(", "))
 }
 
-/// The processors, by name where the run tells it.
+/// The processors, with their name if the run recorded it.
 fn machine(of: &Environment) -> String {
     let processors = words::count(of.processors, "processor");
     match of.processor.is_empty() {
@@ -159,7 +159,7 @@ fn machine(of: &Environment) -> String {
     }
 }
 
-/// Whether other programs took more of the machine than they should have, by the note of the run.
+/// Whether the run recorded that other programs used too much of the machine.
 fn is_disturbed(run: &Run) -> bool {
     figures(run).is_ok_and(|figures| figures.note.contains(OTHERS_NOTE))
 }
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_between_runs_is_said() {
+    fn differences_between_runs_are_listed() {
         let environment = Environment {
             kernel: "6.18.0".to_owned(),
             processors: 2,
@@ -197,15 +197,15 @@ mod tests {
         let same = told(environment.clone());
         assert_eq!(
             same,
-            "Measured until 1970-01-02 with sumlink 0.1.0 01234567 on 2 processors (Some Chip); kernel 6.18.0, socket \
-             buffers up to 0 MiB.\n"
+            "Measured until 1970-01-02 with sumlink 0.1.0 01234567 on 2 processors (Some Chip); \
+             kernel 6.18.0, socket buffers up to 0 MiB.\n"
         );
         let program = told(Environment {
             program: "fedcba9876543210".to_owned(),
             ..environment.clone()
         });
-        let expected = "The runs are of 2 programs: sumlink 0.1.0 01234567 (2 runs until 1970-01-01), sumlink 0.1.0 \
-                        fedcba98 (1 run until 1970-01-02).\n";
+        let expected = "The runs are of 2 programs: sumlink 0.1.0 01234567 (2 runs until \
+                        1970-01-01), sumlink 0.1.0 fedcba98 (1 run until 1970-01-02).\n";
         assert!(program.ends_with(expected), "{program}");
         let machine = told(Environment {
             processors: 4,
@@ -213,7 +213,8 @@ mod tests {
             ..environment.clone()
         });
         for expected in [
-            "2 machines: 2 processors (Some Chip) (2 runs until 1970-01-01), 4 processors (Some Chip) (1 run",
+            "2 machines: 2 processors (Some Chip) (2 runs until 1970-01-01), 4 processors (Some \
+             Chip) (1 run",
             "2 kernels: 6.18.0 (2 runs until 1970-01-01), 6.19.0 (1 run",
         ] {
             assert!(machine.contains(expected), "{machine}");

@@ -8,7 +8,7 @@ use super::matrix::Group;
 use crate::report::words;
 use crate::results::Spread;
 
-/// One group.
+/// Appends the section of one group.
 pub(super) fn section(text: &mut String, group: &Group, lines: &[&Line], pictures: &[&str]) {
     let _ = write!(text, "\n## {}\n\n", group.name);
     if !group.about.is_empty() {
@@ -26,7 +26,8 @@ pub(super) fn section(text: &mut String, group: &Group, lines: &[&Line], picture
     if !shown.is_empty() {
         let _ = write!(
             text,
-            "| row | direction, CC | n | links alone, Mbit/s | {}, Mbit/s | bars: median (least – most), bound | verdict |\n\
+            "| row | direction, CC | n | links alone, Mbit/s | {}, Mbit/s | bars: median (least – \
+             most), bound | verdict |\n\
              | --- | --- | --- | --- | --- | --- | --- |\n",
             under_test(lines)
         );
@@ -57,7 +58,7 @@ pub(super) fn section(text: &mut String, group: &Group, lines: &[&Line], picture
     others(text, lines);
 }
 
-/// What a verdict is to be taken with: that not all of its runs are of the same program.
+/// A note for verdicts based on runs of different program builds.
 pub(super) fn mixture(line: &Line) -> String {
     match line.programs.is_empty() {
         true => String::new(),
@@ -65,7 +66,8 @@ pub(super) fn mixture(line: &Line) -> String {
     }
 }
 
-/// What falls short, and why, where that is known: a cause for all such lines of a row, or each for its own.
+/// Appends the missed bars and their known causes: one cause for all lines of a row, or one for
+/// each line.
 fn shortfalls(text: &mut String, group: &Group, lines: &[&Line]) {
     let short: Vec<&&Line> = lines
         .iter()
@@ -74,7 +76,7 @@ fn shortfalls(text: &mut String, group: &Group, lines: &[&Line]) {
     if short.is_empty() {
         return;
     }
-    text.push_str("\nWhat falls short:\n\n");
+    text.push_str("\nMissed bars:\n\n");
     for row in &group.rows {
         let of_row = short.iter().filter(|line| line.row == row.name);
         let mut causes: Vec<(&str, Vec<&Line>)> = Vec::new();
@@ -100,10 +102,10 @@ fn shortfalls(text: &mut String, group: &Group, lines: &[&Line]) {
     }
 }
 
-/// A machine that is busier than this has none of its processors free at times, and what needs one comes late.
+/// Above this CPU utilization no processor is free at times, and processes are scheduled late.
 const BUSY: f64 = 0.8;
 
-/// How busy the processors were meanwhile, where that may have been what was short.
+/// The CPU utilization during the runs, where it may have been the bottleneck.
 fn load(lines: &[&Line]) -> String {
     let busy = || lines.iter().filter_map(|line| line.busy);
     let percent = |share: f64| (share * 100.0).round();
@@ -120,7 +122,8 @@ fn load(lines: &[&Line]) -> String {
     format!(" (the processors were {range} % busy)")
 }
 
-/// The lines that were not run, in one sentence: rows that lack the same are named together. Empty where there are none.
+/// One sentence about the lines that were not run; rows with the same missing lines share one
+/// entry. Empty if all lines were run.
 fn not_run(lines: &[&Line]) -> String {
     let all = |row: &str, is_wanted: &dyn Fn(&Line) -> bool| -> Vec<&str> {
         let of_row = lines.iter().filter(|line| line.row == row);
@@ -130,7 +133,7 @@ fn not_run(lines: &[&Line]) -> String {
     let mut rows: Vec<&str> = lines.iter().map(|line| line.row.as_str()).collect();
     rows.dedup();
     let count = rows.len();
-    // By what they lack; nothing stands for all of their lines.
+    // Grouped by missing lines; an empty list stands for all lines of the row.
     let mut lacks: Vec<(Vec<&str>, Vec<&str>)> = Vec::new();
     for row in rows {
         let mut missing = all(row, &Line::is_empty);
@@ -162,9 +165,9 @@ fn not_run(lines: &[&Line]) -> String {
     }
 }
 
-/// The first bar's figure for everybody.
+/// Appends the first bar's figure for all systems.
 fn others(text: &mut String, lines: &[&Line]) {
-    // In the order in which they were asked for, whoever has no figure in the first row.
+    // In the order in which they were requested, including those without a figure in the first row.
     let mut names: Vec<&str> = Vec::new();
     let judged = || lines.iter().flat_map(|line| &line.judged);
     for (name, _) in judged().flat_map(|judged| &judged.others) {
@@ -178,7 +181,8 @@ fn others(text: &mut String, lines: &[&Line]) {
     }
     let _ = write!(
         text,
-        "\nThe alternatives, all over the seeds that each of them has:\n\n| row | direction, CC | figure | {} | {} |\n| --- | --- | ---{} |\n",
+        "\nThe alternatives, over the seeds that all of them have:\n\n\
+         | row | direction, CC | figure | {} | {} |\n| --- | --- | ---{} |\n",
         under_test(lines),
         names.join(" | "),
         " | ---".repeat(names.len() + 1)
@@ -214,12 +218,13 @@ fn others(text: &mut String, lines: &[&Line]) {
     }
     if lacks {
         text.push_str(
-            "\n– is a run that was not asked for, that the system cannot do, or that was refused: runs.jsonl has the reason.\n",
+            "\n– marks a run that was not requested, not supported or refused: runs.jsonl has the \
+             reason.\n",
         );
     }
 }
 
-/// The system under test of a group, where it has only one.
+/// The system under test of a group, if it is the same for all lines.
 pub(super) fn under_test<'a>(lines: &[&'a Line]) -> &'a str {
     let mut systems = lines.iter().map(|line| line.system.as_str());
     let first = systems.next().unwrap_or_default();
@@ -237,7 +242,7 @@ fn named(line: &Line, lines: &[&Line]) -> String {
     }
 }
 
-/// A bar with what was measured.
+/// Formats a bar with its figure.
 pub(super) fn bar(judged: &Judged) -> String {
     let quantity = judged.bar.quantity;
     let size = judged
@@ -249,7 +254,7 @@ pub(super) fn bar(judged: &Judged) -> String {
         None => text.push('–'),
     }
     let _ = write!(text, " {}", judged.bar);
-    // What was not run is not run as a whole, and the line says so.
+    // A line that was not run says so once; only other missing figures need their reason here.
     if matches!(judged.verdict, Verdict::Short | Verdict::Refused) {
         let _ = write!(text, " **{}**", judged.verdict.word());
     }
@@ -275,7 +280,7 @@ fn megabits(bps: f64) -> String {
     }
 }
 
-/// The size of an object.
+/// Formats the size of an object.
 pub(super) fn size(bytes: u64) -> String {
     words::bytes(bytes as f64)
 }
@@ -288,7 +293,7 @@ mod tests {
     use crate::bench::quantities::Measured;
     use crate::bench::quantities::tests::{alone, own, run, scenario};
     use crate::bench::{chart, matrix};
-    use crate::plot::Palette;
+    use sumlink_plot::Palette;
 
     #[test]
     fn lines_that_were_not_run_are_one_sentence() {
@@ -331,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_machine_is_told_beside_what_falls_short() {
+    fn a_busy_machine_is_mentioned_with_missed_bars() {
         let text = "name = \"g\"\nbars = [\"duplicates <= 3%\"]\n[[row]]\nname = \"r\"\n\
                     duration = \"3s\"\n[[row.link]]\nname = \"a\"\nrate = \"1mbit\"\n";
         let group = matrix::read(Path::new("m.toml"), text).unwrap();
@@ -359,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_of_rates_has_a_unit_and_room_for_all() {
+    fn a_chart_of_rates_has_a_unit_and_contains_all_values() {
         let text = "name = \"g\"\nbars = [\"goodput >= 5gbit\"]\n[[row]]\nname = \"r\"\n\
                     duration = \"3s\"\n[[row.link]]\nname = \"a\"\nrate = \"1mbit\"\n";
         let group = matrix::read(Path::new("m.toml"), text).unwrap();
@@ -382,8 +387,10 @@ mod tests {
 
     #[test]
     fn the_tables_of_two_lines() {
-        let text = "name = \"g\"\nabout = \"A group\"\nbars = [\"sum >= 0.97\", \"duplicates <= 3%\"]\n\
-                    [[row]]\nname = \"good\"\nduration = \"3s\"\n[[row.link]]\nname = \"a\"\nrate = \"1mbit\"\n\
+        let text = "name = \"g\"\nabout = \"A group\"\n\
+                    bars = [\"sum >= 0.97\", \"duplicates <= 3%\"]\n\
+                    [[row]]\nname = \"good\"\nduration = \"3s\"\n[[row.link]]\nname = \"a\"\n\
+                    rate = \"1mbit\"\n\
                     [[row]]\nname = \"bad\"\ncause = \"half of it is missing\"\nduration = \"3s\"\n\
                     [[row.link]]\nname = \"a\"\nrate = \"1mbit\"\n";
         let group = matrix::read(Path::new("m.toml"), text).unwrap();

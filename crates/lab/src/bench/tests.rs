@@ -19,8 +19,9 @@ fn options(arguments: &[&str]) -> BenchOptions {
     Line::parse_from(["bench"].iter().chain(arguments)).options
 }
 
-/// Two rows with a link of the same kind under other names, a third that is the second once more.
-const ROWS: &str = "name = \"g\"\nbars = [\"sum >= 0.95\"]\n[scenario]\nduration = \"3s\"\nwarmup = \"1s\"\n\
+/// Two rows that contain the same link under different names, and a third that repeats the second.
+const ROWS: &str = "name = \"g\"\nbars = [\"sum >= 0.95\"]\n[scenario]\nduration = \"3s\"\n\
+                    warmup = \"1s\"\n\
     [[row]]\nname = \"one\"\n[[row.link]]\nname = \"wifi\"\nrate = \"80mbit\"\n\
     [[row.link]]\nname = \"lte\"\nrate = \"20mbit\"\n\
     [[row]]\nname = \"two\"\n[[row.link]]\nname = \"first\"\nrate = \"40mbit\"\n\
@@ -32,7 +33,7 @@ fn group(text: &str) -> [Group; 1] {
     [matrix::read(Path::new("m.toml"), text).unwrap()]
 }
 
-/// As fast as the links are said to be.
+/// A run in which every link delivers its nominal rate.
 fn made_up(job: &Job<'_>) -> Run {
     let rates = job
         .scenario
@@ -68,7 +69,7 @@ fn a_link_of_two_rows_is_run_once_and_judged_in_both() {
     assert_eq!(of_system, BTreeMap::from([(ALONE, 6), ("sumlink:fbdt", 4)]));
     let costs = plan.costs(|_, _| true);
     assert_eq!((costs.judged.runs, costs.others.runs), (10, 0));
-    // What the second row adds is a link and itself; the third adds nothing.
+    // The second row adds a link and itself; the third adds nothing.
     let runs_of = |row: &str| plan.costs(|_, purpose| purpose.row == row).judged.runs;
     assert_eq!(["one", "two", "again"].map(runs_of), [6, 4, 0]);
 
@@ -93,7 +94,7 @@ fn a_link_of_two_rows_is_run_once_and_judged_in_both() {
     let told = records.lines();
     let shared = "\"used_for\":[\"g-one-down-cubic/wifi\",\"g-two-down-cubic/second\",\"g-again-down-cubic/second\"]";
     assert_eq!(told.matches(shared).count(), 2, "{told}");
-    // Without one of its parts the links alone have no figure.
+    // The links alone have no figure if one of the parts is missing.
     let (lte, _) = told.split_once("g-one-down-cubic/lte").unwrap();
     let lte = plan
         .jobs
@@ -111,7 +112,7 @@ fn a_link_of_two_rows_is_run_once_and_judged_in_both() {
 }
 
 #[test]
-fn a_link_that_is_refused_is_the_rows_without_figures() {
+fn a_refused_link_leaves_the_row_without_figures() {
     let groups = group(ROWS);
     let sources = Sources::new(&groups);
     let variant = &groups[0].rows[0].variants[0];
@@ -176,7 +177,7 @@ fn other_lines_of_a_row_may_have_other_seeds() {
 }
 
 #[test]
-fn light_runs_of_a_row_are_done_together() {
+fn light_runs_of_a_row_are_grouped() {
     let text = ROWS.replace("rate = \"80mbit\"", "rate = \"2gbit\"");
     let groups = group(&text);
     let options = options(&["--seeds", "2", "--systems", "alone"]);

@@ -1,4 +1,4 @@
-//! From a scenario and what a row says of it to the scenario that is run.
+//! Makes the scenario of a variant from a scenario file and the keys of a row.
 
 use std::fs;
 use std::path::Path;
@@ -9,17 +9,17 @@ use crate::scenario::{Problem, Scenario};
 
 use super::alone::{self, SingleLink};
 
-/// What a row's scenarios are made of: each takes the place of what the one before says.
+/// Sources of a row's scenarios; each overrides the previous one.
 pub(super) struct Ingredients<'a> {
     /// The group's file.
     pub(super) file: &'a Path,
-    /// A scenario's file.
+    /// The file of the base scenario.
     pub(super) base: Option<&'a Path>,
-    /// What the group says for all rows.
+    /// The group's keys for all rows.
     pub(super) group: Option<&'a Table>,
-    /// What the row says.
+    /// The row's keys.
     pub(super) row: &'a Table,
-    /// The systems that are always run.
+    /// The systems that always run.
     pub(super) systems: Vec<String>,
 }
 
@@ -29,25 +29,26 @@ pub(crate) struct Variant {
     pub(crate) scenario: Scenario,
     /// Digest of the scenario without its name: rows of the same content share their runs.
     pub(crate) content: String,
-    /// Each of its links by itself; none where they cannot be told apart.
+    /// A scenario for each link alone; empty where the links cannot be separated.
     pub(crate) links: Vec<SingleLink>,
 }
 
-/// What is wrong with a row.
+/// A problem of a row.
 #[derive(Debug)]
 pub(super) enum Wrong {
-    /// In the file that it is made from.
+    /// In the base scenario's file.
     Elsewhere(Problem),
-    /// In what it makes of that.
+    /// In the scenario made from it.
     Here(String),
 }
 
-/// The keys of a row that are none of a scenario.
+/// Keys of a row that are not keys of a scenario.
 const OWN: [&str; 9] = [
     "name", "base", "bars", "cause", "causes", "judged", "quick", "only", "set",
 ];
 
-/// The row's variant in that direction and with that congestion control, whose scenario has that name.
+/// The row's variant with that direction and congestion control; `name` becomes the scenario's
+/// name.
 pub(super) fn variant(
     of: &Ingredients<'_>,
     name: &str,
@@ -85,7 +86,7 @@ pub(super) fn variant(
         table.insert(key.to_owned(), value);
     }
     let text = toml::to_string(&table).map_err(|error| here(error.to_string()))?;
-    // Paths in it are relative to the file that they come from.
+    // Relative paths start at the file that contains them.
     let file = of.base.unwrap_or(of.file);
     let scenario = Scenario::parse(file, &text).map_err(all_here)?;
     let content = alone::content(&table, &scenario).map_err(|error| here(error.to_string()))?;
@@ -106,7 +107,7 @@ fn all_here(problems: Vec<Problem>) -> Vec<Wrong> {
 fn load(base: &Path) -> Result<Table, Vec<Wrong>> {
     let here = |reason: String| vec![Wrong::Here(reason)];
     let text = fs::read_to_string(base).map_err(|e| here(format!("{}: {e}", base.display())))?;
-    // Mistakes of the file itself have lines there.
+    // Problems of the file itself are reported with its line numbers.
     Scenario::parse(base, &text).map_err(|problems| {
         problems
             .into_iter()
@@ -143,7 +144,7 @@ fn only(table: &mut Table, row: &Table) -> Result<(), String> {
     if unknown.is_some() || wanted().next().is_none() {
         let name = unknown.unwrap_or_default();
         return Err(format!(
-            "only: there is no link '{name}'; it lists names of links"
+            "only: unknown link '{name}'; expected names of links"
         ));
     }
     if let Some(blocks) = table.get_mut("link").and_then(Value::as_array_mut) {
@@ -155,7 +156,7 @@ fn only(table: &mut Table, row: &Table) -> Result<(), String> {
     Ok(())
 }
 
-/// `set.wifi.loss = "5%"`: a setting of one of the links.
+/// `set.wifi.loss = "5%"`: overrides a setting of one link.
 fn set(table: &mut Table, row: &Table) -> Result<(), String> {
     let Some(value) = row.get("set") else {
         return Ok(());
@@ -165,7 +166,7 @@ fn set(table: &mut Table, row: &Table) -> Result<(), String> {
         let link = links(table).find(|link| name_of(link) == name);
         let (Some(link), Some(settings)) = (link, settings.as_table()) else {
             return Err(format!(
-                "set: write set.LINK.SETTING; there is no link '{name}'"
+                "set: unknown link '{name}'; expected set.LINK.SETTING"
             ));
         };
         for (key, value) in settings {
@@ -175,12 +176,12 @@ fn set(table: &mut Table, row: &Table) -> Result<(), String> {
     Ok(())
 }
 
-/// Exchanges the directions of every link and event, so that the data meets upwards what it met downwards.
+/// Swaps the directions of every link and event, so that uploads meet the conditions of downloads.
 fn mirror(table: &mut Table) -> Result<(), String> {
     for key in ["group", "radio", "interferer"] {
         if table.contains_key(key) {
             return Err(format!(
-                "[[{key}]] cannot be turned around: leave out \"up\" of directions"
+                "[[{key}]] cannot be mirrored: remove \"up\" from directions"
             ));
         }
     }
@@ -208,7 +209,8 @@ fn exchange(ways: &mut Table) {
 mod tests {
     use super::*;
 
-    const BASE: &str = "name = \"base\"\nduration = \"9s\"\n[[link]]\nname = \"wifi\"\nrate = \"1mbit\"\n\
+    const BASE: &str = "name = \"base\"\nduration = \"9s\"\n[[link]]\nname = \"wifi\"\n\
+                        rate = \"1mbit\"\n\
                         [[link]]\nname = \"lte\"\ndown = \"8mbit\"\nup = \"2mbit\"\n";
 
     fn vary(row: &str, direction: &str) -> Result<Scenario, String> {
@@ -229,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_changes_what_it_names() {
+    fn a_row_overrides_the_keys_that_it_names() {
         let scenario = vary(
             "name = \"r\"\nset.wifi.loss = \"5%\"\nwarmup = \"1s\"",
             "down",
@@ -248,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn links_can_be_left_out_and_turned_around() {
+    fn links_can_be_omitted_and_mirrored() {
         let scenario = vary("only = [\"lte\"]", "up").unwrap();
         let rates: Vec<_> = scenario
             .links()
@@ -256,11 +258,11 @@ mod tests {
             .collect();
         assert_eq!(rates, [[8_000_000, 2_000_000]]);
         let error = vary("only = [\"eth\"]", "up").unwrap_err();
-        assert!(error.contains("no link 'eth'"), "{error}");
+        assert!(error.contains("unknown link 'eth'"), "{error}");
         let error = vary("set.eth.loss = \"5%\"", "up").unwrap_err();
-        assert!(error.contains("no link 'eth'"), "{error}");
+        assert!(error.contains("unknown link 'eth'"), "{error}");
         let group = "[[group]]\nlinks = [\"wifi\", \"lte\"]\ntheta = 1.0";
-        assert!(vary(group, "up").unwrap_err().contains("turned around"));
+        assert!(vary(group, "up").unwrap_err().contains("be mirrored"));
     }
 
     #[test]

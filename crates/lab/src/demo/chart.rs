@@ -1,11 +1,11 @@
-//! The demonstration's chart: horizontal bars in two groups, as SVG.
+//! The chart of the demo: horizontal bars in two groups, as SVG.
 
 use super::report::{ConditionReport, DemoReport, Row};
 use super::systems::System;
-use crate::plot::{Anchor, Ink, Svg, tick_step};
+use sumlink_plot::{Anchor, Ink, Svg, tick_step};
 
 const WIDTH: f64 = 940.0;
-/// Left and right end of the plot; labels stand to the left, figures to the right.
+/// Left and right end of the plot; labels are to the left, figures to the right.
 const PLOT: (f64, f64) = (140.0, 680.0);
 /// Height of the title and the legend.
 const HEAD: f64 = 92.0;
@@ -16,7 +16,7 @@ const GROUP_GAP: f64 = 22.0;
 /// Height of the axis with its numbers and title.
 const AXIS: f64 = 56.0;
 
-/// Dashes of the line of the best link.
+/// Dash pattern of the line for the best link.
 const DASH: &str = "5 4";
 const BOLD: &str = "font-weight=\"600\"";
 
@@ -144,7 +144,7 @@ fn legend(svg: &mut Svg) {
     }
 }
 
-/// The same colours as in the report of scenarios.
+/// The same colors as in the report of scenarios.
 fn colour(system: &System) -> Ink {
     Ink::Colour(match system {
         System::Alone(_) => 0,
@@ -164,7 +164,7 @@ mod tests {
         for label in ["wifi alone", "wigig alone"] {
             assert_eq!(svg.matches(&format!(">{label}<")).count(), 2, "{label}");
         }
-        // Twice each as a row, once in the legend.
+        // Once in each of the two groups, once in the legend.
         assert_eq!(svg.matches(">sumlink<").count(), 3);
         assert_eq!(svg.matches(">not available<").count(), 2);
         // Three in each condition (one is not available), three in the legend, one background.

@@ -20,28 +20,28 @@ use crate::topology::{SERVER_V4, Side};
 use super::Stage;
 use super::report::{Fetched, Outcome};
 
-/// curl's exit code when `--max-time` is over.
+/// curl's exit code when `--max-time` expires.
 const CURL_TIMED_OUT: i32 = 28;
-/// How often the progress is shown.
+/// Interval between progress updates.
 const SHOW_EVERY: Duration = Duration::from_millis(200);
 
-/// How a fetch is done.
+/// Parameters of a fetch.
 pub(crate) struct Plan<'a> {
     /// The server's port.
     pub(crate) port: u16,
     /// Further arguments for curl.
     pub(crate) arguments: Vec<String>,
-    /// On MPTCP sockets.
+    /// Use MPTCP sockets.
     pub(crate) mptcp: bool,
-    /// Cut after this time and count what arrived.
+    /// Stop after this time and count the bytes received so far.
     pub(crate) cut_after: Option<Duration>,
     /// Give up after this time.
     pub(crate) limit: Duration,
-    /// Processes that must live as long as the fetch lasts.
+    /// Processes that must stay alive during the fetch.
     pub(crate) helpers: Vec<&'a mut Process>,
 }
 
-/// Fetches the stage's file. A copy that is not cut is checked byte for byte.
+/// Fetches the stage's file. A complete copy is checked byte for byte.
 pub(crate) fn fetch(
     stage: &Stage,
     mut plan: Plan<'_>,
@@ -58,7 +58,7 @@ pub(crate) fn fetch(
     } else {
         Command::new(curl)
     };
-    // -q, and no proxy from the environment: the user's own settings must not change the figures.
+    // -q and no proxy from the environment: the user's settings must not affect the figures.
     command
         .args(["-q", "--silent", "--show-error", "--fail", "--output"])
         .arg(&copy);
@@ -130,7 +130,7 @@ pub(crate) fn fetch(
     })
 }
 
-/// Waits for curl while showing how far it is.
+/// Waits for curl and shows its progress.
 fn watch(
     child: &mut std::process::Child,
     copy: &Path,
@@ -178,7 +178,8 @@ fn digest(path: &Path) -> Result<Vec<u8>, LabError> {
     }
 }
 
-/// One line that grows while a fetch runs; without a terminal only its last state is printed.
+/// A progress line that is updated during a fetch; without a terminal only its final state is
+/// printed.
 pub(crate) struct Progress {
     condition: String,
     label: String,
@@ -204,7 +205,7 @@ impl Progress {
         }
     }
 
-    /// The last state of the line.
+    /// Prints the final state of the line.
     pub(crate) fn finish(&self, outcome: &Outcome) {
         if self.live {
             say_raw("\r\x1b[K");

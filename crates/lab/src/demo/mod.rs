@@ -1,4 +1,5 @@
-//! `lab demo`: a file fetched over two emulated links, by each alone, by kernel MPTCP and by sumlink.
+//! `sumlink-lab demo`: fetches a file over two emulated links: over each link alone, with kernel MPTCP and
+//! with sumlink.
 
 mod chart;
 mod fetch;
@@ -6,7 +7,6 @@ mod process;
 mod report;
 mod systems;
 
-use std::env;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -20,8 +20,8 @@ use crate::error::LabError;
 use crate::laboratory::{Lab, LabConfig};
 use crate::programs;
 use crate::prose::{print, say};
-use crate::units::parse_size;
 use sumlink_link::Loss;
+use sumlink_settings::units::parse_size;
 
 use fetch::Progress;
 use report::{Condition, DemoReport, Outcome};
@@ -31,14 +31,14 @@ const LINKS: [&str; 2] = [
     "wifi:rate=60mbit,delay=10ms,queue=50ms",
     "wigig:rate=180mbit,delay=4ms,queue=50ms",
 ];
-/// Conditions of the two tables: what they are called, and the loss on the second link.
+/// Conditions of the two tables: name and loss on the second link.
 const CONDITIONS: [(&str, f64); 2] = [("no loss", 0.0), ("5 % loss on wigig", 0.05)];
 const CONGESTION: &str = "cubic";
-/// A fetch is repeated so often when the emulator was the bottleneck, for instance because the machine
-/// did something else at the time.
+/// Attempts for a fetch whose emulator was the bottleneck, for example because the machine was
+/// busy.
 const ATTEMPTS: usize = 3;
 
-/// What `sumlink lab demo` can be told.
+/// What `sumlink-lab demo` can be told.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DemoOptions {
     /// Measure everything so often and report medians
@@ -58,12 +58,13 @@ pub struct DemoOptions {
         default_value = "alone,mptcp,sumlink"
     )]
     pub systems: Vec<DemoSystem>,
-    /// The sumlink program to measure, instead of this one
+    /// The program whose client and server are measured, instead of this one: another build of `sumlink-lab`, or of
+    /// `sumlink`, which has no edge node
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
 }
 
-/// What the demonstration can measure.
+/// A system that the demo can measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum DemoSystem {
     /// Each link alone.
@@ -74,7 +75,7 @@ pub enum DemoSystem {
     Sumlink,
 }
 
-/// Where everything that the demonstration needs is.
+/// Shared state of the demo.
 pub(crate) struct Stage {
     pub(crate) lab: Lab,
     /// Configuration, keys, logs and the file; removed at the end.
@@ -86,21 +87,21 @@ pub(crate) struct Stage {
     pub(crate) size: u64,
 }
 
-/// Says what is missing before anything is made.
+/// Reports missing prerequisites before anything is created.
 pub(crate) fn check(options: &DemoOptions) -> Result<(), LabError> {
     programs::find("nginx")?;
     programs::find("curl")?;
     if options.size == 0 || options.size > 100_000_000_000 {
         return Err(LabError::Usage(
-            "--size must be from 1B to 100GB".to_owned(),
+            "--size must be between 1B and 100GB".to_owned(),
         ));
     }
     Ok(())
 }
 
-/// Measures, prints the table, writes the chart, and fails when sumlink fell short.
+/// Measures, prints the table, writes the chart, and fails if sumlink fell short.
 pub(crate) fn run(options: &DemoOptions) -> Result<(), LabError> {
-    // Before the measurements: a directory that cannot be written to shows at once.
+    // Before the measurements, so that an unwritable directory is reported at once.
     fs::create_dir_all(&options.out).map_err(LabError::output(&options.out))?;
     let links = LINKS
         .iter()
@@ -116,13 +117,13 @@ pub(crate) fn run(options: &DemoOptions) -> Result<(), LabError> {
     let directory = TempDir::with_prefix("sumlink-demo-")
         .map_err(|error| LabError::system("making a temporary directory", error))?;
     say!(
-        "making a file of {} MB with random content",
+        "creating a file of {} MB with random content",
         options.size / 1_000_000
     );
     let digest = make_file(&directory.path().join("file.bin"), options.size)?;
     let program = match &options.program {
         Some(program) => program.clone(),
-        None => env::current_exe().map_err(|e| LabError::system("finding this program", e))?,
+        None => programs::own()?,
     };
     let stage = Stage {
         lab,
@@ -162,7 +163,7 @@ pub(crate) fn run(options: &DemoOptions) -> Result<(), LabError> {
     report.verdict()
 }
 
-/// One fetch; again when the emulator did not keep up.
+/// Fetches the file, and repeats the fetch when the emulator was too slow.
 fn measure(stage: &Stage, system: &System, condition: &str) -> Result<Outcome, LabError> {
     let mut objection = String::new();
     for _ in 0..ATTEMPTS {
@@ -181,13 +182,13 @@ fn measure(stage: &Stage, system: &System, condition: &str) -> Result<Outcome, L
                 return Ok(outcome);
             }
             Some(reason) => {
-                say!("    once more: {reason}");
+                say!("    repeating: {reason}");
                 objection = reason;
             }
         }
     }
     Err(LabError::Refused(format!(
-        "{objection}, {ATTEMPTS} times; is the machine busy?"
+        "{objection} ({ATTEMPTS} attempts); is the machine busy?"
     )))
 }
 
@@ -203,7 +204,7 @@ fn make_file(path: &Path, size: u64) -> Result<Vec<u8>, LabError> {
         let part = &mut chunk[..usize::try_from(left).unwrap_or(usize::MAX).min(1 << 20)];
         random
             .fill(part)
-            .map_err(|_| LabError::system("making random bytes", "the kernel has none"))?;
+            .map_err(|_| LabError::system("making random bytes", "the kernel provides none"))?;
         digest.update(part);
         file.write_all(part).map_err(LabError::file(path))?;
         left -= part.len() as u64;

@@ -1,4 +1,4 @@
-//! The servers of the demonstration, as processes that end with it.
+//! The servers of the demo, as processes that end with it.
 
 use std::fs;
 use std::path::Path;
@@ -12,16 +12,16 @@ use crate::topology::{SERVER_V4, Side, egress_flags};
 
 use super::Stage;
 
-/// Where nginx serves the file over TCP.
+/// Port on which nginx serves the file over TCP.
 pub(crate) const HTTP_PORT: u16 = 80;
-/// Where nginx serves the file over MPTCP.
+/// Port on which nginx serves the file over MPTCP.
 pub(crate) const MPTCP_PORT: u16 = 8080;
-/// Where the sumlink server listens.
+/// Port of the sumlink server.
 const SERVER_PORT: u16 = 7000;
-/// Where the sumlink client offers SOCKS.
+/// SOCKS port of the sumlink client.
 pub(crate) const SOCKS_PORT: u16 = 1080;
 
-/// Serves the stage's directory; with `mptcp` on MPTCP sockets.
+/// Serves the stage's directory, on MPTCP sockets if `mptcp`.
 pub(crate) fn start_nginx(stage: &Stage, port: u16, mptcp: bool) -> Result<Process, LabError> {
     let directory = stage.directory.path();
     let name = format!("nginx-{port}");
@@ -57,16 +57,18 @@ fn nginx_config(directory: &Path, port: u16) -> String {
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|kind| format!("    {kind}_temp_path \"{directory}/nginx-temp\";\n"))
         .concat();
-    // One process, so that ending it ends the server; and no other user, which a user namespace may not have.
+    // A single process, so that killing it stops the server; as root, because a user namespace may
+    // have no other user.
     format!(
-        "user root root;\ndaemon off;\nmaster_process off;\npid \"{directory}/nginx-{port}.pid\";\nerror_log stderr;\n\
+        "user root root;\ndaemon off;\nmaster_process off;\npid \"{directory}/nginx-{port}.pid\";\n\
+         error_log stderr;\n\
          events {{ }}\n\
          http {{\n    access_log off;\n    sendfile on;\n{temporary}    \
          server {{\n        listen {SERVER_V4}:{port};\n        root \"{directory}\";\n    }}\n}}\n"
     )
 }
 
-/// A sumlink server and client with fresh keys, ready to be used.
+/// A sumlink server and client with fresh keys, ready for use.
 pub(crate) struct Sumlink {
     pub(crate) client: Process,
     pub(crate) server: Process,

@@ -1,4 +1,4 @@
-//! What the demonstration compares.
+//! The systems that the demo compares.
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,15 +15,15 @@ use super::process::{self, Sumlink};
 use super::report::Outcome;
 use super::{CONGESTION, DemoSystem, Stage};
 
-/// Fetches that are not through sumlink are cut after this time.
+/// Fetches without sumlink are stopped after this time.
 const CUT_AFTER: Duration = Duration::from_secs(15);
-/// Longer than this nothing may take, cut or not.
+/// Time limit of any fetch.
 const LIMIT: Duration = Duration::from_secs(180);
 
 /// A way to fetch the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum System {
-    /// Over the link of that name only.
+    /// Over the named link only.
     Alone(String),
     /// Over kernel MPTCP, one subflow for each link.
     Mptcp,
@@ -31,7 +31,7 @@ pub(crate) enum System {
     Sumlink,
 }
 
-/// The systems asked for, in the order of the table.
+/// The requested systems, in table order.
 pub(crate) fn chosen(asked: &[DemoSystem], links: &[LinkSpec]) -> Vec<System> {
     let mut systems = Vec::new();
     if asked.contains(&DemoSystem::Alone) {
@@ -47,7 +47,7 @@ pub(crate) fn chosen(asked: &[DemoSystem], links: &[LinkSpec]) -> Vec<System> {
 }
 
 impl System {
-    /// Its name in tables and charts.
+    /// Name in tables and charts.
     pub(crate) fn label(&self) -> String {
         match self {
             Self::Alone(link) => format!("{link} alone"),
@@ -123,7 +123,7 @@ fn fetch_mptcp(
     Ok(Outcome::Fetched(fetched))
 }
 
-/// The client namespace's MPTCP counters, as `nstat` names them without the prefix `MPTcpExt`.
+/// MPTCP counters of the client namespace, named as by `nstat` without the prefix `MPTcpExt`.
 fn mptcp_counters(stage: &Stage) -> Result<HashMap<String, u64>, LabError> {
     stage.lab.run(Side::Client, || {
         let text = fs::read_to_string("/proc/thread-self/net/netstat").unwrap_or_default();
@@ -131,7 +131,7 @@ fn mptcp_counters(stage: &Stage) -> Result<HashMap<String, u64>, LabError> {
     })
 }
 
-/// The file has two lines for each group: names, then values.
+/// Parses a counter file with two lines for each group: names, then values.
 fn parse_counters(text: &str, group: &str) -> HashMap<String, u64> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(group));
     let (Some(names), Some(values)) = (lines.next(), lines.next()) else {

@@ -1,19 +1,19 @@
-//! Memory of packets, used again.
+//! A pool of packet buffers.
 
 use std::sync::Arc;
 
-/// The most buffers that are kept; a few rounds of the emulator's thread.
+/// Number of buffers kept: enough for a few rounds of the emulator's thread.
 const MOST: usize = 256;
 
-/// Buffers of packets that have left, for those to come: allocating and freeing one for each packet took
-/// 5 % of the emulator's time.
+/// Reuses the buffers of sent packets: allocating and freeing one for each packet took 5 % of the
+/// emulator's time.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
     free: Vec<Arc<Vec<u8>>>,
 }
 
 impl Buffers {
-    /// A buffer that holds these bytes.
+    /// A buffer with a copy of these bytes.
     pub(super) fn filled(&mut self, data: &[u8]) -> Arc<Vec<u8>> {
         if let Some(mut buffer) = self.free.pop()
             && let Some(bytes) = Arc::get_mut(&mut buffer)
@@ -25,7 +25,7 @@ impl Buffers {
         Arc::new(data.to_vec())
     }
 
-    /// Takes back a buffer that nobody else uses any more.
+    /// Takes back a buffer that has no other owner.
     pub(super) fn give_back(&mut self, buffer: Arc<Vec<u8>>) {
         if self.free.len() < MOST && Arc::strong_count(&buffer) == 1 {
             self.free.push(buffer);
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_is_used_again_when_nobody_else_has_it() {
+    fn a_buffer_without_other_owners_is_reused() {
         let mut buffers = Buffers::default();
         let first = buffers.filled(&[1; 100]);
         let shared = Arc::clone(&first);

@@ -1,4 +1,4 @@
-//! Carriers and addresses of interfaces that change on a plan.
+//! Scheduled changes of interface carriers and addresses.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
@@ -8,7 +8,7 @@ use crate::addresses::Addresses;
 use crate::error::LabError;
 use crate::tun::Tun;
 
-/// What is to be done.
+/// A change to make.
 #[derive(Debug)]
 enum Request {
     Carrier(Tun, bool),
@@ -18,11 +18,11 @@ enum Request {
     Renew(usize),
 }
 
-/// Plugs cables in and pulls them, and changes addresses, on a thread of its own: the kernel may keep such a request waiting
-/// for milliseconds, and the emulator's thread has packets to deliver.
+/// Switches interface carriers and addresses on a separate thread: the kernel may block such a
+/// request for milliseconds, and the emulator's thread must deliver packets on time.
 #[derive(Debug)]
 pub(super) struct Carriers {
-    /// `None` only while dropping.
+    /// `None` only during drop.
     requests: Option<Sender<Request>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -57,28 +57,29 @@ impl Carriers {
         })
     }
 
-    /// Gives both ends of a link a carrier, or takes it away, soon.
+    /// Switches the carrier of both ends of a link on or off, asynchronously.
     pub(super) fn set(&self, ends: &[Tun; 2], carrier: bool) {
         for end in ends {
             match (end.try_clone(), &self.requests) {
                 (Ok(end), Some(requests)) => drop(requests.send(Request::Carrier(end, carrier))),
-                (Err(error), _) => tracing::warn!("duplicating a file descriptor: {error}"),
+                (Err(error), _) => tracing::warn!("cannot duplicate a file descriptor: {error}"),
                 (_, None) => {}
             }
         }
     }
 
-    /// Takes the client's addresses on a link away, soon.
+    /// Removes the client's addresses on a link, asynchronously.
     pub(super) fn take_addresses(&self, link: usize) {
         self.ask(Request::Take(link));
     }
 
-    /// Gives them back, soon.
+    /// Restores them, asynchronously.
     pub(super) fn give_addresses_back(&self, link: usize) {
         self.ask(Request::GiveBack(link));
     }
 
-    /// Gives the client's end others in their place, soon; where it has none, once it has some again.
+    /// Replaces the client's addresses on a link, asynchronously; an end without addresses gets the
+    /// new ones when its addresses are restored.
     pub(super) fn renew_addresses(&self, link: usize, has_any: bool) {
         self.ask(match has_any {
             true => Request::Renew(link),

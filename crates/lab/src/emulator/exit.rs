@@ -1,4 +1,4 @@
-//! Where packets leave the model: the interfaces, and the counts of what they get.
+//! The exit of the model: the interfaces that packets are written to, and their counters.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use super::worker::is_gone;
 use crate::config::{Direction, InterfaceState, LinkChange, LinkSpec, Setting};
 use crate::tun::Tun;
 
-/// One link with its two ends.
+/// A link with its two ends.
 pub(super) struct Port {
     pub(super) state: InterfaceState,
     /// Client, server. `None` while the interfaces do not exist.
     pub(super) ends: Option<[Tun; 2]>,
     /// By [`Direction::index`]: `Up` is read from the client's end and written to the server's.
     pub(super) ids: [LinkId; 2],
-    /// What is in force and starts over when a run begins, because it has a time zero: a trace, a script of
-    /// losses. By [`Direction::index`].
+    /// Active settings that restart when a run begins because they have a time zero: traces and
+    /// loss scripts. By [`Direction::index`].
     pub(super) clocked: [Vec<Setting>; 2],
-    /// Stands at the client's end.
+    /// Located at the client's end.
     pub(super) middlebox: Middlebox,
 }
 
@@ -45,7 +45,7 @@ impl Port {
         port
     }
 
-    /// Remembers what a change means for later.
+    /// Records a change with a lasting effect.
     pub(super) fn note(&mut self, change: &LinkChange) {
         for direction in change.directions() {
             let clocked = &mut self.clocked[direction.index()];
@@ -79,11 +79,11 @@ pub(super) struct Exit {
     pub(super) ports: Vec<Port>,
     /// Port and direction of each of the model's links, by its number.
     owners: Vec<(usize, Direction)>,
-    /// Whether the interfaces take super-packets.
+    /// Whether the interfaces accept super-packets.
     pub(super) offload: bool,
-    /// Memory of packets that have left.
+    /// Buffers of sent packets.
     pub(super) buffers: Buffers,
-    /// What is to be written to each of the model's links, as long as it grows.
+    /// The packet under construction for each of the model's links.
     pending: Vec<Option<Run>>,
     pub(super) meter: Meter,
     pub(super) series: WireSeries,
@@ -108,7 +108,8 @@ impl Exit {
         }
     }
 
-    /// What the link's middlebox does with a packet that comes to the client, and the way back to the server.
+    /// The middlebox's verdict on a packet to the client, and the direction of an answer to the
+    /// server.
     pub(super) fn judge(&mut self, id: LinkId, packet: &Segment) -> (Verdict, LinkId) {
         let (port, direction) = self.owners[id.index()];
         let port = &mut self.ports[port];
@@ -119,7 +120,8 @@ impl Exit {
         (verdict, port.ids[Direction::Up.index()])
     }
 
-    /// Writes a packet to where it goes, or keeps it until [`Exit::flush`] if others may join it.
+    /// Writes a packet to its destination, or holds it until [`Exit::flush`] so that others can
+    /// join it.
     pub(super) fn hand_over(&mut self, id: LinkId, delivery: Delivery<Segment>, now: Duration) {
         self.meter.record(now.saturating_sub(delivery.due));
         let link = id.index();
@@ -140,7 +142,7 @@ impl Exit {
         }
     }
 
-    /// Writes what was kept.
+    /// Writes the packets held back.
     pub(super) fn flush(&mut self) {
         if !self.offload {
             return;
@@ -163,8 +165,8 @@ impl Exit {
         } else {
             run.write_whole(far)
         };
-        // EIO: the interface is administratively down. ENOBUFS, EAGAIN: the host is out of memory. A real
-        // adapter drops the packet as well.
+        // EIO: the interface is administratively down. ENOBUFS, EAGAIN: the host is out of memory.
+        // A real adapter drops the packet in these cases as well.
         if written.is_err_and(|error| is_gone(&error)) {
             self.ports[port].ends = None;
         }

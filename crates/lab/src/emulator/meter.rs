@@ -1,4 +1,4 @@
-//! The emulator's account of itself.
+//! Measures the emulator's own performance.
 
 use std::io;
 use std::thread;
@@ -8,7 +8,7 @@ use nix::time::{ClockId, clock_gettime};
 
 use crate::health::{Health, Histogram};
 
-/// Measures the emulator itself. Made and read on its thread.
+/// Measures the emulator. Created and read on its thread.
 pub(super) struct Meter {
     since: Instant,
     /// CPU time of the thread at `since`; `None` before the thread's first reset or report.
@@ -26,12 +26,12 @@ impl Meter {
         }
     }
 
-    /// A packet was delivered that much later than it was due.
+    /// Records the delay between a packet's due time and its delivery.
     pub(super) fn record(&mut self, lateness: Duration) {
         self.lateness.record(lateness);
     }
 
-    /// Packets delivered since.
+    /// Packets delivered since then.
     pub(super) fn packets(&self) -> u64 {
         self.lateness.total()
     }
@@ -48,18 +48,21 @@ impl Meter {
     }
 }
 
-/// Lets the calling thread run as soon as something is due, whatever else the machine does: programs at
-/// both ends of the links compete for the same cores, and a late emulator is a slower link. Without the
-/// privilege everything stays as it is, and [`Health`] tells whether that was good enough.
+/// Gives the calling thread real-time priority: programs at both ends of the links compete for the
+/// same cores, and a late emulator is a slower link. Without the privilege the priority stays
+/// unchanged, and [`Health`] shows whether it sufficed.
 ///
-/// The kernel stops such a thread for 50 ms of each second in which it leaves nothing to others; then it
-/// is the bottleneck, and [`Health`] tells that too.
+/// The kernel suspends a real-time thread for 50 ms in each second in which it leaves no CPU time
+/// to other threads. The emulator is then the bottleneck, which [`Health`] reports as well.
 pub(super) fn become_punctual() {
     let lowest = libc::sched_param { sched_priority: 1 };
     // SAFETY: 0 is the calling thread, and `lowest` is a whole sched_param that outlives the call.
     let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &lowest) };
     if result != 0 {
-        tracing::debug!("real-time scheduling: {}", io::Error::last_os_error());
+        tracing::debug!(
+            "cannot use real-time scheduling: {}",
+            io::Error::last_os_error()
+        );
     }
 }
 

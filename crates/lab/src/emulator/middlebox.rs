@@ -1,39 +1,39 @@
-//! What stands between a client and its link and knows connections: an address translator, a firewall.
+//! A stateful middlebox between a client and its link: an address translator or a firewall.
 //!
-//! As long as it loses nothing, nothing is looked at. Once it has lost what it knew, only connections that begin after that
-//! pass; of the others, packets go nowhere or are answered with a reset, like those of a real one.
+//! It passes all packets until it loses its state. From then on only connections that begin later
+//! pass; packets of other connections are dropped or answered with a reset, as by real devices.
 
 use std::collections::HashSet;
 
 use super::segment::{Flow, Segment};
 use crate::config::{Direction, Fate};
 
-/// What becomes of a packet.
+/// The verdict on a packet.
 #[derive(Debug, PartialEq)]
 pub(super) enum Verdict {
     Pass,
     Drop,
-    /// It is dropped, and this goes back to whoever sent it.
+    /// Drop the packet and send this answer to its sender.
     Answer(Vec<u8>),
 }
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Middlebox {
-    /// What becomes of connections that it does not know; `None` while it knows all of them.
+    /// Treatment of unknown connections; `None` while no state has been lost.
     fate: Option<Fate>,
-    /// Those that began since.
+    /// Connections that began after the loss.
     known: HashSet<Flow>,
 }
 
 impl Middlebox {
-    /// It forgets every connection.
+    /// Drops the state of every connection.
     pub(super) fn lose(&mut self, fate: Fate) {
         self.fate = Some(fate);
         self.known.clear();
     }
 
-    /// A packet that travels in that direction, with its offload header.
+    /// Judges a packet that travels in that direction; `data` starts with its offload header.
     pub(super) fn judge(&mut self, data: &[u8], direction: Direction) -> Verdict {
         let Some(fate) = self.fate else {
             return Verdict::Pass;

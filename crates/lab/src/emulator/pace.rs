@@ -1,33 +1,35 @@
-//! How long the emulator's thread rests between two rounds.
+//! The pause of the emulator's thread between two rounds.
 
 use std::time::Duration;
 
-/// Pause after a round in which something happened, so that the packets of a busy link are carried
-/// several at a time; a wake-up for each costs twice the CPU time. Packets are at most so much later.
+/// Pause after a round that moved packets, so that a busy link's packets are handled in batches; a
+/// wake-up for each costs twice the CPU time. Delays packets by at most this time.
 const QUANTUM: Duration = Duration::from_micros(40);
 
-/// The same between super-packets while links are busy at high rates. What comes out of a link in one round is joined, and costs
-/// both ends, TCP's receiver and its acknowledgements included, as much as a single packet does (docs/laboratory.md has what that
-/// gives and what it costs). Network cards, and Wi-Fi, which sends frames together, make packets as late.
+/// Pause between super-packets while links are busy at high rates. Packets that leave a link in the
+/// same round are joined, and cost both ends (TCP's receiver and its acknowledgments included) as
+/// much as a single packet. docs/laboratory.md lists the gain and its price. Network cards and
+/// Wi-Fi, which aggregates frames, delay packets as long.
 const COARSE: Duration = Duration::from_micros(200);
 
-/// So many packets in a round: some 800 Mbit/s, all links together, and less once the pauses are longer ...
+/// Packets in a busy round: about 800 Mbit/s over all links, and less once the pauses are longer.
 const BUSY: u64 = 8;
 
-/// ... in so many rounds, some 4 ms: more than an object has whose time is measured rather than its rate.
+/// Busy rounds before the longer pause, about 4 ms: longer than an object whose completion time,
+/// not rate, is measured.
 const ROUNDS: u32 = 32;
 
-/// A calm round makes up for so many busy ones, and no more than twice as many as it takes are remembered: bulk has calm rounds in
-/// between, and when it is over a few of them end it.
+/// Number of busy rounds that a calm round cancels. At most twice [`ROUNDS`] are counted: bulk
+/// traffic has calm rounds in between, and a few of them end the longer pause when it is over.
 const CALM: u32 = 4;
 const MOST: u32 = 2 * ROUNDS;
 
-/// Chooses the pause by what the rounds before were like.
+/// Chooses the pause from the traffic of the previous rounds.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// Whether interfaces take super-packets: others gain nothing from more packets at once.
+    /// Whether interfaces accept super-packets: without them, larger batches bring no gain.
     offload: bool,
-    /// Busy rounds, less what calm ones made up for.
+    /// Busy rounds, reduced by calm ones.
     busy: u32,
 }
 
@@ -36,7 +38,7 @@ impl Pace {
         Self { offload, busy: 0 }
     }
 
-    /// A round has handed over so many packets: the pause before the next one.
+    /// The pause after a round that handed over this number of packets.
     pub(super) fn after(&mut self, packets: u64) -> Duration {
         self.busy = match packets {
             BUSY.. => (self.busy + 1).min(MOST),
@@ -65,11 +67,15 @@ mod tests {
             for _ in 0..100 * ROUNDS {
                 pace.after(100 * BUSY);
             }
-            assert_eq!(pace.after(0), longest, "bulk has calm rounds in between");
+            assert_eq!(
+                pace.after(0),
+                longest,
+                "bulk traffic has calm rounds in between"
+            );
             for _ in 0..ROUNDS / CALM {
                 pace.after(0);
             }
-            assert_eq!(pace.after(BUSY), QUANTUM, "and it ends");
+            assert_eq!(pace.after(BUSY), QUANTUM, "the bulk traffic has ended");
         }
     }
 }

@@ -1,11 +1,12 @@
-//! Packets on their way: whole ones, or parts of a super-packet that the kernel left to be cut.
+//! Packets in transit: whole packets, or parts of a super-packet that the kernel left to the
+//! receiver to segment.
 //!
-//! In front of each packet stands a header (struct virtio_net_hdr, linux/virtio_net.h) that says what of
-//! its checksum is left to whoever receives it. With segmentation offload the kernel hands over TCP and UDP
-//! data in super-packets of up to 64 KiB, whose header also says how to cut them. The links carry the
-//! segments one by one, so that queues, rates and losses are those of packets on a wire. What comes out
-//! of a link at once and belongs together is written as one super-packet again, without ever having been
-//! copied.
+//! Each packet starts with a header (struct virtio_net_hdr, linux/virtio_net.h) that describes the
+//! part of its checksum that the receiver has to complete. With segmentation offload the kernel
+//! hands over TCP and UDP data in super-packets of up to 64 KiB; the header then also describes how
+//! to segment them. The links carry the segments one by one, so that queues, rates and losses apply
+//! to packets as on a wire. Segments that leave a link together and belong together are written as
+//! one super-packet again, without a copy.
 
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
@@ -21,22 +22,22 @@ mod layout;
 
 pub(crate) use flow::Flow;
 
-/// Bytes of the header in front of each packet.
+/// Bytes of the header before each packet.
 pub(crate) const OFFLOAD_HEADER: usize = 10;
 
 /// A packet as it travels on a link.
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
-    /// What was read from the interface, the offload header included where there is one.
+    /// The bytes read from the interface, including the offload header if present.
     data: Arc<Vec<u8>>,
-    /// Which part of it this is, from 0.
+    /// Index of this segment in the super-packet, from 0.
     index: u16,
     /// Bytes on the wire, from the IP header on.
     wire_len: u32,
 }
 
 impl Segment {
-    /// A packet that is none of several, with its offload header.
+    /// A single packet with its offload header.
     pub(crate) fn whole(data: Arc<Vec<u8>>) -> Self {
         Self {
             wire_len: data.len().saturating_sub(OFFLOAD_HEADER) as u32,
@@ -45,8 +46,8 @@ impl Segment {
         }
     }
 
-    /// The segments of what was read from an interface with offloads: the packet itself, unless it is a
-    /// super-packet. Nothing for less than a header, which the kernel does not send.
+    /// The segments of a read from an interface with offloads: the packet itself, unless it is a
+    /// super-packet. Empty if shorter than a header, which the kernel does not send.
     pub(crate) fn cut(data: Arc<Vec<u8>>) -> impl Iterator<Item = Self> + use<> {
         let layout = Layout::of(&data);
         let wire = data.len().saturating_sub(OFFLOAD_HEADER);
@@ -71,11 +72,11 @@ impl Packet for Segment {
     }
 }
 
-/// Neighbouring segments of one super-packet, to be written at once.
+/// Consecutive segments of one super-packet, to be written together.
 #[derive(Debug)]
 pub(crate) struct Run {
     data: Arc<Vec<u8>>,
-    /// The first segment and the one behind the last.
+    /// The first segment and the one past the last.
     range: [u16; 2],
 }
 
@@ -87,7 +88,7 @@ impl Run {
         }
     }
 
-    /// Takes the segment if it continues this run, else gives it back.
+    /// Takes the segment if it continues this run; returns it otherwise.
     pub(crate) fn extend(&mut self, segment: Segment) -> Result<(), Segment> {
         if segment.index != self.range[1] || !Arc::ptr_eq(&self.data, &segment.data) {
             return Err(segment);
@@ -96,12 +97,12 @@ impl Run {
         Ok(())
     }
 
-    /// The memory of the super-packet that the segments are of.
+    /// The buffer of the super-packet that contains the segments.
     pub(crate) fn into_buffer(self) -> Arc<Vec<u8>> {
         self.data
     }
 
-    /// Writes a packet that is none of several, as it was read.
+    /// Writes a single packet as it was read.
     pub(crate) fn write_whole(&self, mut to: &File) -> io::Result<()> {
         to.write(&self.data).map(drop)
     }
@@ -170,7 +171,7 @@ mod tests {
         [headers, payload].concat()
     }
 
-    /// Completes a checksum as a receiver with NEEDS_CSUM does, and says whether it verifies.
+    /// Completes a checksum as a receiver with NEEDS_CSUM does, and returns whether it verifies.
     fn checksum_holds(packet: &[u8]) -> bool {
         let ip = &packet[OFFLOAD_HEADER..];
         let start = usize::from(u16::from_ne_bytes([packet[6], packet[7]]));
@@ -200,7 +201,7 @@ mod tests {
             for (i, segment) in segments.iter().enumerate() {
                 let packet = join(std::slice::from_ref(segment));
                 assert!(checksum_holds(&packet), "v6 {v6}, segment {i}");
-                assert_eq!(packet[1], 0, "not to be cut again");
+                assert_eq!(packet[1], 0, "not to be segmented again");
                 let ip = &packet[OFFLOAD_HEADER..];
                 let tcp = &ip[headers - 32..];
                 let sequence = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]);
@@ -218,17 +219,20 @@ mod tests {
         for v6 in [false, true] {
             let data = tcp(v6, 10_000, 1_000);
             let segments: Vec<_> = Segment::cut(Arc::new(data.clone())).collect();
-            assert_eq!(join(&segments), data, "all of them are the original");
+            assert_eq!(join(&segments), data, "together they are the original");
             let middle = join(&segments[2..5]);
             assert!(checksum_holds(&middle));
             assert_eq!(middle.len(), data.len() - 7_000);
             assert_eq!(middle[1], if v6 { GSO_TCPV6 } else { GSO_TCPV4 });
             let mut run = Run::new(segments[2].clone());
-            assert!(run.extend(segments[4].clone()).is_err(), "one is missing");
+            assert!(
+                run.extend(segments[4].clone()).is_err(),
+                "a segment is missing"
+            );
             let other: Vec<_> = Segment::cut(Arc::new(data.clone())).collect();
             assert!(
                 run.extend(other[3].clone()).is_err(),
-                "another super-packet's"
+                "belongs to another super-packet"
             );
         }
     }
@@ -255,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_cut_stays_whole() {
+    fn packets_that_cannot_be_segmented_stay_whole() {
         assert_eq!(Segment::cut(Arc::new(vec![0; 4])).count(), 0);
         assert_eq!(Segment::cut(Arc::new(vec![0; 60])).count(), 1);
         for garbage in [

@@ -1,22 +1,22 @@
-//! What each direction of each link carried over time.
+//! The traffic of each direction of each link over time.
 
 use std::time::Duration;
 
-/// The most intervals that are kept of each direction; what comes later is not recorded.
+/// Maximum number of intervals per direction; later ones are not recorded.
 const MAX_SAMPLES: usize = 1 << 20;
 
-/// Wire bytes delivered in each interval since the beginning, by the time at which they were due.
+/// Wire bytes delivered in each interval since the start, by due time.
 #[derive(Debug)]
 pub(super) struct WireSeries {
-    /// When the first interval begins.
+    /// Start of the first interval.
     zero: Duration,
     interval: Duration,
-    /// For each of the model's links the bytes in each interval; intervals at the end may be missing.
+    /// Bytes in each interval, for each of the model's links; trailing intervals may be missing.
     bytes: Vec<Vec<u64>>,
 }
 
 impl WireSeries {
-    /// `interval` is more than zero.
+    /// `interval` must be positive.
     pub(super) fn new(links: usize, interval: Duration) -> Self {
         Self {
             zero: Duration::ZERO,
@@ -25,7 +25,7 @@ impl WireSeries {
         }
     }
 
-    /// Starts anew.
+    /// Restarts the series at `now`.
     pub(super) fn begin(&mut self, now: Duration) {
         self.zero = now;
         self.bytes.iter_mut().for_each(Vec::clear);
@@ -59,7 +59,7 @@ impl WireSeries {
         self.bytes.iter().map(fit).collect()
     }
 
-    /// How many whole intervals fit into a time.
+    /// Number of whole intervals in `time`.
     fn intervals(&self, time: Duration) -> usize {
         // 584 years of nanoseconds fit into 64 bits, and dividing 128 bits is slow.
         (time.as_nanos() as u64 / self.interval.as_nanos() as u64) as usize
@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(
             series.read(37 * MS),
             [vec![10, 23, 0], vec![0, 0, 0]],
-            "the fourth interval is not over"
+            "the fourth interval is incomplete"
         );
         assert_eq!(series.read(47 * MS)[1], [0, 0, 0, 4]);
         series.record(1, Duration::from_secs(1 << 40), 1);

@@ -1,4 +1,5 @@
-//! The emulator's thread: reads the ends of all links, runs the model, writes what comes out.
+//! The emulator's thread: reads packets at the ends of all links, runs the model, and writes the
+//! results.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -23,19 +24,19 @@ use super::segment::{OFFLOAD_HEADER, Segment};
 use super::{LinkReport, Message};
 use crate::config::{Direction, InterfaceState, LinkChange, Setting};
 
-/// Packets read from one interface before the other ones get their turn.
+/// Packets read from one interface before the next interface's turn.
 const BATCH: usize = 32;
-/// Longest wait without anything to do; only bounds what a lost wake-up could cost.
+/// Longest idle wait; only bounds the cost of a lost wake-up.
 const IDLE: Duration = Duration::from_secs(1);
-/// A packet of a TUN device is never longer.
+/// Maximum length of a packet of a TUN device.
 const MAX_PACKET: usize = 65_536;
 
 pub(super) struct Worker {
     /// The model of every direction of every link.
     pub(super) network: Network<Segment>,
-    /// The interfaces, and what becomes of packets that come out of the model.
+    /// The interfaces, and the handling of packets that leave the model.
     pub(super) exit: Exit,
-    /// Changes that were planned before.
+    /// Scheduled changes.
     pub(super) timeline: Timeline,
     pub(super) carriers: Carriers,
     pub(super) inbox: Receiver<Message>,
@@ -46,11 +47,11 @@ pub(super) struct Worker {
 
 impl Worker {
     pub(super) fn run(mut self) {
-        // The kernel may otherwise round waits of ordinary threads up by 50 us.
+        // Otherwise the kernel may round up the waits of ordinary threads by 50 us.
         let _ = prctl::set_timerslack(1);
         become_punctual();
         let mut buffer = vec![0; OFFLOAD_HEADER + MAX_PACKET];
-        // The most packets that one end had in the last round.
+        // The largest number of packets read from one end in the last round.
         let mut taken = 0;
         let mut pace = Pace::new(self.exit.offload);
         loop {
@@ -74,7 +75,7 @@ impl Worker {
         }
     }
 
-    /// Hands over everything that is due; returns how many packets that were.
+    /// Hands over all packets that are due; returns their number.
     fn deliver(&mut self) -> u64 {
         let before = self.exit.meter.packets();
         loop {
@@ -90,8 +91,9 @@ impl Worker {
         self.exit.meter.packets() - before
     }
 
-    /// Carries out the changes that were planned up to `now`, each at its exact time. What was due before
-    /// leaves first: being late must not change what a change finds on the way.
+    /// Makes the scheduled changes up to `now`, each at its exact time. Packets that were due
+    /// before a change leave first, so that a late emulator does not alter the packets that a
+    /// change affects.
     fn apply_planned(&mut self, now: Duration) {
         while let Some((at, action)) = self.timeline.pop(now) {
             while let Some((id, delivery)) = self.network.poll(at) {
@@ -100,14 +102,14 @@ impl Worker {
             match action {
                 Action::Link(link, change) => self.apply_to_link(at, link, change),
                 Action::Interferer(id, interferer) => {
-                    // It was tried when the network was built.
+                    // Validated when the network was built.
                     let _ = self.network.set_interferer(at, id, interferer);
                 }
             }
         }
     }
 
-    /// A packet has come out of the model.
+    /// Handles a packet that leaves the model.
     fn hand_over(&mut self, id: LinkId, delivery: Delivery<Segment>, now: Duration) {
         match self.exit.judge(id, &delivery.packet) {
             (Verdict::Pass, _) => self.exit.hand_over(id, delivery, now),
@@ -123,7 +125,7 @@ impl Worker {
         let port = &self.exit.ports[link];
         match change.setting {
             Setting::State(state) => {
-                // Whoever deleted the interfaces also brings them back.
+                // The interfaces exist again when the link is brought up.
                 let Some(ends) = &port.ends else {
                     return;
                 };
@@ -155,8 +157,8 @@ impl Worker {
         }
     }
 
-    /// Takes in what the kernel has sent to the end at which packets of this direction start; returns
-    /// how many packets that were, at most [`BATCH`].
+    /// Reads the packets that the kernel sent to the end at which this direction starts; returns
+    /// their number, at most [`BATCH`].
     fn take_in(&mut self, port: usize, direction: Direction, buffer: &mut [u8]) -> usize {
         let id = self.exit.ports[port].ids[direction.index()];
         for taken in 0..BATCH {
@@ -182,7 +184,7 @@ impl Worker {
         BATCH
     }
 
-    /// Whether the middlebox lets a packet of the client's pass; it answers at once where it answers.
+    /// Whether the middlebox passes a packet from the client; answers are sent at once.
     fn passes(&mut self, port: usize, data: &[u8]) -> bool {
         let port = &mut self.exit.ports[port];
         match port.middlebox.judge(data, Direction::Up) {
@@ -190,7 +192,7 @@ impl Worker {
             Verdict::Drop => {}
             Verdict::Answer(reset) => {
                 if let Some([client, _]) = &port.ends {
-                    // An interface that takes nothing loses the packet.
+                    // If the interface does not accept the reset, it is lost.
                     let _ = client.file().write(&reset);
                 }
             }
@@ -211,8 +213,8 @@ impl Worker {
         }
     }
 
-    /// Waits until a packet arrives, one is due, a change is planned, or a message comes. Says which ends
-    /// are readable, and whether there are messages.
+    /// Waits for a packet, a due packet, a scheduled change, or a message. Returns the readable
+    /// ends and whether messages are waiting.
     fn wait(&self) -> (Vec<[bool; 2]>, bool) {
         let deadlines = [self.network.next_deadline(), self.timeline.next()];
         let now = self.epoch.elapsed();
@@ -229,7 +231,7 @@ impl Worker {
                     .map(|e| PollFd::new(e.file().as_fd(), PollFlags::POLLIN)),
             );
         }
-        // EINTR and ENOMEM are answered by trying again in the next round.
+        // EINTR and ENOMEM: the next round tries again.
         let polled = ppoll(&mut fds, Some(TimeSpec::from_duration(timeout)), None).unwrap_or(0);
         let mut events = fds.iter().map(|fd| polled > 0 && fd.any().unwrap_or(false));
         let woken = events.next().unwrap_or(false);
@@ -247,7 +249,7 @@ impl Worker {
         (ready, woken)
     }
 
-    /// Somebody deleted an interface: the link is not up any more.
+    /// Handles interfaces deleted from outside: their links are no longer up.
     fn note_lost_ends(&mut self) {
         let now = self.epoch.elapsed();
         for link in 0..self.exit.ports.len() {
@@ -291,8 +293,8 @@ impl Worker {
         false
     }
 
-    /// Time zero of everything that has one. Jitter and losses other than scripts have none, and links
-    /// that were changed meanwhile stay as they are.
+    /// Sets time zero for all settings that have one. Jitter and losses other than scripts have
+    /// none, and links that were changed in the meantime keep their settings.
     fn begin(&mut self, now: Duration) {
         self.timeline.begin(now);
         self.exit.series.begin(now);
@@ -316,7 +318,7 @@ impl Worker {
     }
 }
 
-/// EBADFD: the descriptor is not attached to an interface any more.
+/// EBADFD: the descriptor is no longer attached to an interface.
 pub(super) fn is_gone(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EBADFD)
 }

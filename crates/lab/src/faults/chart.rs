@@ -1,7 +1,8 @@
-//! How the figures of all faults are spread: for each line the middle half, 99 of 100, every one above that, and the bars.
+//! The distribution chart of all faults: for each line the middle half, 99 of 100, each value above
+//! that, and the bars.
 
 use super::measure::quantile;
-use crate::plot::{Across, Anchor, Axis, Ink, Inked, Style, Svg, short};
+use sumlink_plot::{Across, Anchor, Axis, Ink, Inked, Style, Svg, short};
 
 const WIDTH: f64 = 860.0;
 const PLOT: (f64, f64) = (220.0, 830.0);
@@ -9,7 +10,7 @@ const LINE: f64 = 20.0;
 const HEAD: f64 = 50.0;
 const FOOT: f64 = 30.0;
 
-/// A line of the picture.
+/// A line of the chart.
 pub(super) struct Row {
     pub(super) label: String,
     /// In ms.
@@ -17,7 +18,7 @@ pub(super) struct Row {
     pub(super) bars: Option<[f64; 2]>,
 }
 
-/// The picture, as SVG.
+/// The chart as SVG.
 pub(super) fn draw(title: &str, rows: &[Row]) -> String {
     let bottom = HEAD + LINE * rows.len() as f64;
     let mut svg = Svg::new(WIDTH, bottom + FOOT, title);
@@ -36,7 +37,8 @@ pub(super) fn draw(title: &str, rows: &[Row]) -> String {
     for (index, row) in rows.iter().enumerate() {
         draw_row(&mut svg, row, HEAD + LINE * index as f64, &x);
     }
-    let legend = "thick: the middle half; thin: 99 of 100; circles: every other one; strokes: what half and 99 of 100 must reach";
+    let legend = "thick: the middle half; thin: 99 of 100; circles: every other one; strokes: what \
+                  half and 99 of 100 must reach";
     let place = (PLOT.0, bottom + 18.0);
     svg.text(place, 10.0, Ink::Muted, Anchor::Start, "", legend);
     svg.finish()
@@ -69,7 +71,7 @@ fn draw_row(svg: &mut Svg, row: &Row, top: f64, x: &Axis) {
     for value in row.values.iter().filter(|value| **value > high) {
         svg.marker((x.at(*value), middle), 2.5, style, false);
     }
-    // A gap of nothing has no place on an axis of powers of ten.
+    // A gap of zero has no place on a logarithmic axis.
     let nothing = row.values.iter().find(|value| x.beyond(**value).is_some());
     let nothing: Vec<Inked> = nothing
         .map(|value| (*value, Ink::Text))
@@ -83,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_line_is_drawn_and_what_was_not_measured_has_none() {
+    fn every_line_is_drawn_and_missing_values_are_omitted() {
         let row = |label: &str, values: &[f64]| Row {
             label: label.to_owned(),
             values: values.to_vec(),
@@ -92,15 +94,15 @@ mod tests {
         let values: Vec<f64> = (1..=200).map(f64::from).collect();
         let rows = [row("blackhole down", &values), row("reset up", &[])];
         let svg = draw("gaps", &rows);
-        // The two above 99 of 100.
+        // The two values above 99 of 100.
         assert_eq!(svg.matches("<circle").count(), 2);
-        assert_eq!(svg.matches("<rect").count(), 2, "the paper and a box");
+        assert_eq!(svg.matches("<rect").count(), 2, "the background and a box");
         assert!(svg.contains("blackhole down") && svg.contains("reset up"));
         assert!(svg.ends_with("</svg>\n"));
     }
 
     #[test]
-    fn gaps_below_a_millisecond_and_of_nothing_are_drawn_as_what_they_are() {
+    fn gaps_of_zero_and_below_a_millisecond_are_drawn() {
         let row = Row {
             label: "reset up".to_owned(),
             values: vec![0.02, 0.0, 5.0],

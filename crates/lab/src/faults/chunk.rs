@@ -1,4 +1,4 @@
-//! A laboratory in which a link fails again and again under load.
+//! A laboratory in which a link fails repeatedly under load.
 
 use std::path::Path;
 use std::slice;
@@ -19,56 +19,57 @@ use crate::signals;
 use crate::systems::{self, Running, Stage, System};
 use crate::traffic::{Arrival, Live, Pace, Route, now_ns};
 
-/// The system under test, and the congestion control of everyone.
+/// The system under test; all systems use the same congestion control.
 const SYSTEM: &str = "sumlink:fbdt";
 const CONGESTION: &str = "cubic";
-/// The port of the flow on the server's side.
+/// The flow's port on the server's side.
 const PORT: u16 = 5001;
 
-/// The links' bytes are counted in intervals of this.
+/// Sampling interval of the links' bytes.
 const INTERVAL: Duration = Duration::from_millis(10);
-/// Between a link's return and the next fault: at least, and so much more at the most, by chance.
+/// Pause between a link's return and the next fault, in seconds: a minimum, and the range of the
+/// random addition.
 const REST: [f64; 2] = [0.6, 0.6];
-/// How long a fault that lasts does: at least, and so much more at the most.
+/// Duration of a lasting fault, in seconds: a minimum, and the range of the random addition.
 const LASTS: [f64; 2] = [0.5, 3.0];
-/// A link is waited for so long, in seconds, before the next fault comes all the same.
+/// Longest wait for a link's return before the next fault, in seconds.
 const PATIENCE: f64 = 6.0;
-/// What is looked at after the end of a fault of a link that is not loaded, in seconds.
+/// Observation time after the end of a fault on a link without bulk load, in seconds.
 const AFTER: f64 = 1.5;
-/// A flapping link is in each of its states for so long, in seconds, and as many times for each fault that is asked for: 75
-/// of 4 s for 100, which is 5 minutes.
+/// A flapping link spends this time in each state, in seconds. The number of cycles follows from
+/// the requested faults: 75 of 4 s for 100 faults, which is 5 minutes.
 const FLAP: f64 = 2.0;
 const FLAPS: f64 = 0.75;
-/// The steady link alone is measured for so long, in seconds, after so many of slow start.
+/// Slow start and measurement of the steady link alone, in seconds.
 const ALONE: [f64; 2] = [2.0, 12.0];
-/// A message of an interactive stream.
+/// The messages of an interactive stream.
 const MESSAGE: Pace = Pace::Messages {
     bytes: 100,
     every: Duration::from_millis(20),
 };
-/// The longest sleep, so that signals are noticed.
+/// Longest sleep, so that signals are noticed.
 const NAP: Duration = Duration::from_millis(10);
 
-/// What is to be measured in one laboratory.
+/// A measurement in one laboratory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Task<'a> {
     pub(super) kind: &'static Kind,
     pub(super) direction: Direction,
-    /// Its place among those of the same kind and direction; its dice are those of that place.
+    /// Number among the measurements of the same kind and direction; seeds the random times.
     pub(super) number: u64,
     pub(super) faults: u64,
     /// The sumlink program.
     pub(super) program: &'a Path,
 }
 
-/// Everything that was seen.
+/// The recorded observations.
 pub(super) struct Seen {
     pub(super) chunk: Chunk,
-    /// When how many bytes arrived: nanoseconds since the beginning.
+    /// Arrivals: nanoseconds since the start, and bytes.
     pub(super) arrivals: Vec<(u64, u64)>,
 }
 
-/// Carries it out.
+/// Runs the measurement.
 pub(super) fn measure(task: &Task<'_>) -> Result<Seen, LabError> {
     let alone_bps = match task.kind.load {
         Load::Flapping => Some(alone(task)?),
@@ -84,7 +85,7 @@ pub(super) fn measure(task: &Task<'_>) -> Result<Seen, LabError> {
     })
 }
 
-/// Goodput in bit/s of plain TCP over the link that stays, by itself.
+/// Goodput in bit/s of plain TCP over the steady link alone.
 fn alone(task: &Task<'_>) -> Result<f64, LabError> {
     let system = systems::parse("alone").map_err(LabError::Usage)?;
     in_laboratory(task, system.as_ref(), Some(NAMES[1]), |stage, running| {
@@ -97,7 +98,7 @@ fn alone(task: &Task<'_>) -> Result<f64, LabError> {
     })
 }
 
-/// Starts a system over both links in a laboratory of its own.
+/// Starts a system over both links in its own laboratory.
 fn in_laboratory<T>(
     task: &Task<'_>,
     system: &dyn System,
@@ -131,19 +132,19 @@ fn in_laboratory<T>(
 
 fn first_route(running: &Running) -> Result<&Route, LabError> {
     running.routes.first().ok_or_else(|| LabError::Failed {
-        what: "the system has no route".to_owned(),
+        what: "the system has no route to the destination".to_owned(),
         log: String::new(),
     })
 }
 
-/// A flow over both links, and what has befallen them so far.
+/// A flow over both links, and the faults so far.
 struct Run<'a> {
     task: &'a Task<'a>,
     lab: &'a Lab,
     running: Running,
     flow: Live,
     random: Random,
-    /// Time zero of everything, on the monotonic clock.
+    /// Time zero on the monotonic clock.
     zero_ns: u64,
     faults: Vec<Fault>,
 }
@@ -186,7 +187,7 @@ impl<'a> Run<'a> {
         let end = self.now();
         let mut health = self.lab.health()?;
         if self.task.kind.takes_the_carrier() {
-            // What an interface without a carrier is given it drops, and nobody was to read that.
+            // Drops of an interface without a carrier are part of the fault.
             health.overruns = 0;
         }
         let lost_to_machine = health.objection();
@@ -230,7 +231,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// A link that works is left in peace for a moment, fails, and is waited for.
+    /// Lets a working link rest, brings about a fault, and waits for the link's return.
     fn one_fault(&mut self) -> Result<(), LabError> {
         let kind = self.task.kind;
         let link = NAMES[(self.random.next_u64() % NAMES.len() as u64) as usize];
@@ -255,7 +256,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Waits until a link has carried its rate for a while, or too long.
+    /// Waits until a link has carried its rate for a while, or gives up.
     fn wait_for(&self, link: &str, since: f64) -> Result<(), LabError> {
         let delivered = || -> Result<u64, LabError> {
             let status = self.lab.status()?;
@@ -263,7 +264,8 @@ impl<'a> Run<'a> {
             let way = self.task.direction.index();
             Ok(of_link.map_or(0, |status| status.directions[way].delivered_bytes))
         };
-        // Asked less exactly than it is computed afterwards, and for longer, so that it is surely in what is computed.
+        // The check is coarser than the later analysis and covers a longer time, so that the
+        // analysis is sure to find the return.
         let mut counts = vec![(self.now(), delivered()?)];
         while self.now() < since + PATIENCE {
             self.sleep_until(self.now() + 0.02)?;
@@ -281,7 +283,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Link `a` comes and goes.
+    /// Brings link `a` down and up repeatedly.
     fn flap(&mut self) -> Result<(), LabError> {
         let (kind, link) = (self.task.kind, NAMES[0]);
         let flaps = (self.task.faults as f64 * FLAPS).ceil() as u64;
@@ -295,7 +297,7 @@ impl<'a> Run<'a> {
             self.lab.set(link, &kind.end(link)?)?;
             self.flow.check()?;
             self.note(link, rested_s, begun_s, ended_s);
-            // What comes after its return is looked at until the next fault.
+            // The observation after its return ends at the next fault.
             if let Some(last) = self.faults.last_mut() {
                 last.over_s = ended_s + FLAP;
             }
@@ -334,7 +336,7 @@ fn sleep_until(zero_ns: u64, at: f64) -> Result<(), LabError> {
     }
 }
 
-/// Bit/s that arrived in a time, in seconds since `zero_ns`.
+/// Goodput in bit/s over a time range, in seconds since `zero_ns`.
 fn goodput(arrivals: &[Arrival], zero_ns: u64, [from, to]: [f64; 2]) -> f64 {
     let inside = arrivals.iter().filter(|arrival| {
         let at = arrival.at_ns.saturating_sub(zero_ns) as f64 / 1e9;

@@ -1,4 +1,4 @@
-//! Whether what was measured is what must be reached.
+//! Compares the measurements with the bars.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,17 @@ use super::measure::quantile;
 use super::records::Chunk;
 use crate::config::Direction;
 
-/// A figure that has two bars: what half of the faults reach, and 99 of 100.
+/// A figure with two bars: for the median, and for the 99th percentile of the faults.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Spread {
     pub(super) p50: f64,
     pub(super) p99: f64,
     pub(super) most: f64,
-    /// The bars, where there are any.
+    /// The bars, if any.
     pub(super) bars: Option<[f64; 2]>,
 }
 
-/// What became of a kind of fault in a direction.
+/// The result of a kind of fault in a direction.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Line {
     pub(super) kind: &'static str,
@@ -29,15 +29,15 @@ pub(super) struct Line {
     pub(super) gap: Option<Spread>,
     /// The same before the faults.
     pub(super) steady_gap: Option<Spread>,
-    /// From the end of a fault until the link carried its rate again, in ms.
+    /// From the end of a fault until the link carries its rate again, in ms.
     pub(super) back: Option<Spread>,
-    /// Faults after which it did not in the time that was looked.
+    /// Faults without a return in the observed time.
     pub(super) never_back: usize,
-    /// Goodput over that of the steady link alone, and the bar.
+    /// Goodput relative to the steady link alone, and the bar.
     pub(super) goodput: Option<[f64; 2]>,
-    /// Bytes sent more than once over bytes that arrived.
+    /// Duplicate bytes divided by delivered bytes.
     pub(super) duplicates: Option<f64>,
-    /// Laboratories of which the emulator was late.
+    /// Number of laboratories with a late emulator.
     pub(super) objections: usize,
 }
 
@@ -83,7 +83,7 @@ impl Line {
         }
     }
 
-    /// What falls short, in words; nothing when all is reached.
+    /// Descriptions of all missed bars.
     pub(super) fn shortcomings(&self) -> Vec<String> {
         let mut short = Vec::new();
         for (what, spread) in [("gap", &self.gap), ("return", &self.back)] {
@@ -92,25 +92,28 @@ impl Line {
             };
             for (name, value, bar) in [("p50", spread.p50, bars[0]), ("p99", spread.p99, bars[1])] {
                 if value > bar {
-                    short.push(format!("{what} {name} {value:.0} ms of {bar:.0}"));
+                    short.push(format!("{what} {name} {value:.0} ms (bar: {bar:.0})"));
                 }
             }
         }
-        // One of a hundred may be late.
+        // One fault in a hundred may exceed the time.
         let judged = Kind::by_name(self.kind).is_some_and(|kind| kind.back.is_some());
         if judged && self.never_back * 100 > self.faults {
             short.push(format!(
-                "{} of {} did not come back",
+                "{} of {} links did not return",
                 self.never_back, self.faults
             ));
         }
         if let Some([share, bar]) = self.goodput
             && share < bar
         {
-            short.push(format!("goodput {share:.3} of {bar}"));
+            short.push(format!("goodput {share:.3} (bar: {bar})"));
         }
         if self.objections > 0 {
-            short.push(format!("{} laboratories were late", self.objections));
+            short.push(format!(
+                "the emulator was late in {} laboratories",
+                self.objections
+            ));
         }
         if self.faults == 0 {
             short.push("not measured".to_owned());
@@ -119,7 +122,7 @@ impl Line {
     }
 }
 
-/// How many lines pass, by whether they do.
+/// Number of lines by whether they pass.
 pub(super) fn verdicts(lines: &[Line]) -> BTreeMap<bool, usize> {
     let mut counts = BTreeMap::new();
     for line in lines {
@@ -134,7 +137,7 @@ pub(super) mod tests {
     use super::*;
     use crate::faults::kind::KINDS;
 
-    /// A chunk whose faults have these gaps and times of return.
+    /// A chunk with faults that have these gaps and return times.
     pub(crate) fn chunk(kind: &Kind, figures: &[(f64, Option<f64>)]) -> Chunk {
         let fault = |(gap_ms, back_ms): &(f64, Option<f64>)| Fault {
             gap_ms: *gap_ms,
@@ -162,7 +165,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn half_and_nearly_all_have_bars_of_their_own() {
+    fn median_and_99th_percentile_have_separate_bars() {
         let blackhole = Kind::by_name("blackhole").unwrap();
         let good = (150.0, Some(400.0));
         let mut figures = vec![good; 100];
@@ -174,15 +177,18 @@ pub(super) mod tests {
         assert_eq!(
             short(blackhole, &figures),
             [
-                "gap p99 600 ms of 500",
-                "return p99 3500 ms of 3000",
-                "2 of 100 did not come back"
+                "gap p99 600 ms (bar: 500)",
+                "return p99 3500 ms (bar: 3000)",
+                "2 of 100 links did not return"
             ]
         );
         let slow = vec![(250.0, Some(1200.0)); 3];
         assert_eq!(
             short(blackhole, &slow),
-            ["gap p50 250 ms of 200", "return p50 1200 ms of 1000"]
+            [
+                "gap p50 250 ms (bar: 200)",
+                "return p50 1200 ms (bar: 1000)"
+            ]
         );
         assert_eq!(short(blackhole, &[]), ["not measured"]);
     }
@@ -194,7 +200,7 @@ pub(super) mod tests {
         let mut slow = chunk(flapping, &[(1.0, None)]);
         slow.goodput_bps = 18e6;
         let line = Line::new(flapping, Direction::Down, &[slow]);
-        assert_eq!(line.shortcomings(), ["goodput 0.938 of 0.95"]);
+        assert_eq!(line.shortcomings(), ["goodput 0.938 (bar: 0.95)"]);
         assert_eq!(line.duplicates, Some(0.005));
         assert_eq!(verdicts(&[line]), BTreeMap::from([(false, 1)]));
         assert_eq!(KINDS.len(), 13);

@@ -1,4 +1,4 @@
-//! What can befall a link, how the laboratory brings it about, and what must be reached meanwhile.
+//! The kinds of faults, how the laboratory produces them, and the bars for the delivery meanwhile.
 
 use crate::config::{Direction, LinkChange};
 use crate::error::LabError;
@@ -6,54 +6,56 @@ use crate::error::LabError;
 /// The rate of both links, in bit/s.
 pub(super) const RATE: u64 = 20_000_000;
 
-/// The links under test: equal ones, so that either may fail; a round trip of 20 ms when nothing waits.
+/// The links under test. They are equal, so that either may fail; the round trip takes 20 ms with
+/// empty queues.
 pub(super) const LINKS: [&str; 2] = [
     "a:rate=20mbit,delay=10ms,queue=20ms",
     "b:rate=20mbit,delay=10ms,queue=20ms",
 ];
 pub(super) const NAMES: [&str; 2] = ["a", "b"];
 
-/// A fault.
+/// A kind of fault.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Kind {
     pub(super) name: &'static str,
-    /// For people.
+    /// Description for the report.
     pub(super) about: &'static str,
-    /// Settings of the link, as `lab set` reads them: what brings the fault about, and what ends it. Without an end it is a
-    /// moment.
+    /// Link settings in the syntax of `lab set` that start and end the fault. A fault without an
+    /// end is momentary.
     begin: &'static [&'static str],
     end: &'static [&'static str],
     pub(super) load: Load,
-    /// Milliseconds that half of the faults, and 99 of 100, may hold up the delivery.
+    /// Limits in ms for the interruption of the delivery: median and 99th percentile.
     pub(super) gap: [f64; 2],
-    /// The same of the time until the link carries again; without a bar for what does not load it.
+    /// The same for the time until the link carries its rate again; `None` for loads that do not
+    /// fill the link.
     pub(super) back: Option<[f64; 2]>,
 }
 
-/// What is carried meanwhile.
+/// The traffic during the faults.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Load {
-    /// As much as there is room for; single faults.
+    /// Bulk traffic; single faults.
     Bulk,
-    /// A small message every so often; single faults.
+    /// A small message at regular intervals; single faults.
     Interactive,
-    /// As much as there is room for, while link `a` comes and goes.
+    /// Bulk traffic while link `a` flaps.
     Flapping,
 }
 
-/// Bars of what is not told: silence has to be noticed.
+/// Bars for faults without a notification: sumlink has to detect the silence.
 const SILENT: [f64; 2] = [200.0, 500.0];
-/// Bars of what the client's kernel tells.
+/// Bars for faults that the client's kernel reports.
 const TOLD: [f64; 2] = [50.0, 150.0];
 const BACK: Option<[f64; 2]> = Some([1000.0, 3000.0]);
-/// Goodput while a link flaps, over that of the other link alone.
+/// Bar for the goodput with a flapping link, relative to the other link alone.
 pub(super) const FLAPPING: f64 = 0.95;
 
-/// All, in the order of the table.
+/// All kinds, in table order.
 pub(super) const KINDS: [Kind; 13] = [
     Kind {
         name: "blackhole",
-        about: "nothing gets through, and the carrier stays",
+        about: "all packets are lost; the interface keeps its carrier",
         begin: &["state=blackhole"],
         end: &["state=up"],
         load: Load::Bulk,
@@ -62,7 +64,7 @@ pub(super) const KINDS: [Kind; 13] = [
     },
     Kind {
         name: "loss-down",
-        about: "nothing gets through to the client",
+        about: "all packets to the client are lost",
         begin: &["down.loss=100%"],
         end: &["down.loss=0%"],
         load: Load::Bulk,
@@ -71,7 +73,7 @@ pub(super) const KINDS: [Kind; 13] = [
     },
     Kind {
         name: "loss-up",
-        about: "nothing gets through to the server",
+        about: "all packets to the server are lost",
         begin: &["up.loss=100%"],
         end: &["up.loss=0%"],
         load: Load::Bulk,
@@ -80,7 +82,7 @@ pub(super) const KINDS: [Kind; 13] = [
     },
     Kind {
         name: "brown-out",
-        about: "1 % of the rate",
+        about: "the rate drops to 1 %",
         begin: &["rate=200kbit"],
         end: &["rate=20mbit"],
         load: Load::Bulk,
@@ -89,7 +91,7 @@ pub(super) const KINDS: [Kind; 13] = [
     },
     Kind {
         name: "rebinding",
-        about: "the address translator forgets its mappings, silently",
+        about: "the address translator loses its mappings without notice",
         begin: &["connections=forgotten"],
         end: &[],
         load: Load::Bulk,
@@ -98,7 +100,7 @@ pub(super) const KINDS: [Kind; 13] = [
     },
     Kind {
         name: "link-down",
-        about: "the cable is pulled, which the client's kernel tells",
+        about: "the cable is pulled; the client's kernel reports it",
         begin: &["state=down"],
         end: &["state=up"],
         load: Load::Bulk,
@@ -107,7 +109,7 @@ pub(super) const KINDS: [Kind; 13] = [
     },
     Kind {
         name: "address-gone",
-        about: "the client's address on the link is taken away, and comes back",
+        about: "the client's address on the link is removed and restored",
         begin: &["state=unaddressed"],
         end: &["state=up"],
         load: Load::Bulk,
@@ -116,7 +118,7 @@ pub(super) const KINDS: [Kind; 13] = [
     },
     Kind {
         name: "new-address",
-        about: "the client gets another address on the link: DHCP, roaming",
+        about: "the client's address on the link changes: DHCP, roaming",
         begin: &["address=new"],
         end: &[],
         load: Load::Bulk,
@@ -134,7 +136,7 @@ pub(super) const KINDS: [Kind; 13] = [
     },
     Kind {
         name: "interactive-blackhole",
-        about: "nothing gets through while 100 bytes are sent every 20 ms",
+        about: "all packets are lost while 100 bytes are sent every 20 ms",
         begin: &["state=blackhole"],
         end: &["state=up"],
         load: Load::Interactive,
@@ -152,7 +154,7 @@ pub(super) const KINDS: [Kind; 13] = [
     },
     Kind {
         name: "flapping-blackhole",
-        about: "link a is silent for 2 s, works for 2 s, and so on",
+        about: "link a alternates: silent for 2 s, working for 2 s",
         begin: &["state=blackhole"],
         end: &["state=up"],
         load: Load::Flapping,
@@ -161,7 +163,7 @@ pub(super) const KINDS: [Kind; 13] = [
     },
     Kind {
         name: "flapping-link-down",
-        about: "the cable of link a is pulled for 2 s, plugged in for 2 s, and so on",
+        about: "link a alternates: cable pulled for 2 s, plugged in for 2 s",
         begin: &["state=down"],
         end: &["state=up"],
         load: Load::Flapping,
@@ -171,27 +173,27 @@ pub(super) const KINDS: [Kind; 13] = [
 ];
 
 impl Kind {
-    /// The one of that name.
+    /// The kind with that name.
     pub(super) fn by_name(name: &str) -> Option<&'static Self> {
         KINDS.iter().find(|kind| kind.name == name)
     }
 
-    /// What brings it about on a link.
+    /// The changes that start the fault on a link.
     pub(super) fn begin(&self, link: &str) -> Result<Vec<LinkChange>, LabError> {
         parse(self.begin, link)
     }
 
-    /// What ends it; nothing for one that is a moment.
+    /// The changes that end it; empty for a momentary fault.
     pub(super) fn end(&self, link: &str) -> Result<Vec<LinkChange>, LabError> {
         parse(self.end, link)
     }
 
-    /// Whether the interface drops what it is given meanwhile.
+    /// Whether the interface drops outgoing packets during the fault.
     pub(super) fn takes_the_carrier(&self) -> bool {
         self.begin.contains(&"state=down")
     }
 
-    /// Whether it lasts.
+    /// Whether it has a duration.
     pub(super) fn lasts(&self) -> bool {
         !self.end.is_empty()
     }
@@ -218,7 +220,7 @@ mod tests {
     use crate::config::LinkSpec;
 
     #[test]
-    fn every_kind_can_be_brought_about_and_ended() {
+    fn every_kind_can_be_started_and_ended() {
         for kind in &KINDS {
             assert!(!kind.begin("a").unwrap().is_empty(), "{}", kind.name);
             assert_eq!(kind.end("a").unwrap().is_empty(), !kind.lasts());

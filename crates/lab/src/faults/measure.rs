@@ -1,23 +1,23 @@
-//! Figures of one fault: from when what arrived, and from what the link carried.
+//! Figures of a fault, computed from the arrivals and the link's traffic.
 
 use std::ops::Range;
 
 use crate::traffic::Arrival;
 
-/// A link carries its rate when it does so for this long, in seconds.
+/// A link has returned when it carries its rate for this long, in seconds ...
 const CARRIES_FOR: f64 = 0.1;
-/// ... and this part of it.
+/// ... and at least this share of it.
 const CARRIES: f64 = 0.9;
 
-/// The longest time, in ms, between two arrivals one after the other, of those that reach into the given time (seconds since
-/// `zero_ns`), and when that began. An arrival that never came counts as one at the end.
+/// The longest time in ms between two consecutive arrivals that overlaps the given range (seconds
+/// since `zero_ns`), and its start. If no arrival follows, the range's end counts as one.
 pub(super) fn longest_gap(
     arrivals: &[Arrival],
     zero_ns: u64,
     time: Range<f64>,
 ) -> Option<(f64, f64)> {
     let at = |arrival: &Arrival| arrival.at_ns.saturating_sub(zero_ns) as f64 / 1e9;
-    // The last one before it begins the first interval.
+    // The last arrival before the range starts the first interval.
     let first = arrivals
         .partition_point(|arrival| at(arrival) < time.start)
         .saturating_sub(1);
@@ -32,8 +32,9 @@ pub(super) fn longest_gap(
     gaps.max_by(|a, b| a.0.total_cmp(&b.0))
 }
 
-/// Milliseconds from `since` until a link has carried its rate for a while, by the bytes of each interval; nothing if it has
-/// not before `until`. Times are in seconds since the first interval's start.
+/// Milliseconds from `since` until a link has carried its rate for a while, by the bytes of each
+/// interval; `None` if it has not before `until`. Times are in seconds since the first interval's
+/// start.
 pub(super) fn carries_again(
     bytes: &[u64],
     interval: f64,
@@ -42,7 +43,7 @@ pub(super) fn carries_again(
     until: f64,
 ) -> Option<f64> {
     let width = (CARRIES_FOR / interval).round() as usize;
-    // Less than half a byte is no shortfall.
+    // Tolerance for rounding: half a byte.
     let enough = CARRIES * CARRIES_FOR * rate as f64 / 8.0 - 0.5;
     let first = (since / interval).ceil() as usize;
     let windows = bytes.get(first..)?.windows(width.max(1));
@@ -53,7 +54,8 @@ pub(super) fn carries_again(
     (end <= until).then_some((end - since) * 1e3)
 }
 
-/// The value below which that share of all lie (nearest rank); nothing of none.
+/// The smallest value that at least that share of all values do not exceed (nearest rank); `None`
+/// without values.
 pub(super) fn quantile(values: &[f64], share: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -81,21 +83,21 @@ mod tests {
             (gap.round() as u64, (from * 1e3).round() as u64)
         };
         assert_eq!(gap(0.0..0.05), (80, 20));
-        assert_eq!(gap(0.05..0.11), (80, 20), "it reaches into the time");
+        assert_eq!(gap(0.05..0.11), (80, 20), "the gap overlaps the range");
         assert_eq!(gap(0.11..0.2), (290, 110));
-        assert_eq!(gap(0.5..1.0), (600, 400), "nothing came any more");
+        assert_eq!(gap(0.5..1.0), (600, 400), "no arrival follows");
         assert_eq!(longest_gap(&[], 0, 0.0..1.0), None);
     }
 
     #[test]
     fn a_link_is_back_when_it_has_carried_its_rate_for_a_while() {
-        // 8 Mbit/s are 10 000 bytes in each of 10 ms.
+        // 8 Mbit/s are 10,000 bytes per 10 ms.
         let mut bytes = vec![10_000; 50];
         bytes.extend([0; 100]);
         bytes.extend([5_000; 20]);
         bytes.extend([10_000; 50]);
         let back = |since, until| carries_again(&bytes, 0.01, 8_000_000, since, until);
-        // At 1.7 s the full rate begins; 2 of 10 intervals at half of it are 90 %.
+        // The full rate returns at 1.7 s; 10 intervals with 2 of them at half the rate reach 90 %.
         assert!((back(1.5, 9.0).unwrap() - 280.0).abs() < 1e-6);
         assert_eq!(back(1.5, 1.7), None);
         assert!((back(0.203, 9.0).unwrap() - 107.0).abs() < 1e-6);

@@ -1,5 +1,5 @@
-//! `lab faults`: links fail and come back under load, a hundred times for each kind of fault and direction, and what that does
-//! to the delivery is measured and judged.
+//! `sumlink-lab faults`: links fail and return under load, a hundred times for each kind of fault and
+//! direction; the effect on the delivery is measured and judged.
 
 mod chart;
 mod chunk;
@@ -10,7 +10,6 @@ mod page;
 mod records;
 
 use std::collections::VecDeque;
-use std::env;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
@@ -19,6 +18,7 @@ use sumlink_transport::links::name_matches;
 
 use crate::config::Direction;
 use crate::error::LabError;
+use crate::programs;
 use crate::prose::{note, print};
 use chunk::{Task, measure};
 use judge::Line;
@@ -26,16 +26,18 @@ use kind::{KINDS, Kind, Load};
 use page::Measured;
 use records::{Chunk, Records, of};
 
-/// Faults in one laboratory; more would be lost when somebody interrupts.
+/// Faults in one laboratory; an interruption loses at most this number.
 const AT_ONCE: u64 = 25;
-/// A laboratory is tried so often when its emulator was late.
+/// Attempts for a laboratory with a late emulator.
 const ATTEMPTS: usize = 3;
 
-/// What `sumlink lab faults` can be told.
+/// What `sumlink-lab faults` can be told.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
-    after_help = "It ends with 0 when every bar of the chosen lines is reached, with 10 when one is not, or has no figure.\n\n\
-                  Examples:\n  sumlink lab faults --list\n  sumlink lab faults --faults 5 --only 'blackhole-*' --out blackhole"
+    after_help = "It ends with 0 when every bar of the chosen lines is reached, with 10 when one \
+                  is not, or has no figure.\n\n\
+                  Examples:\n  sumlink-lab faults --list\n  sumlink-lab faults --faults 5 --only \
+                  'blackhole-*' --out blackhole"
 )]
 pub struct FaultsOptions {
     /// Faults of each kind in each direction
@@ -53,7 +55,8 @@ pub struct FaultsOptions {
     /// Where faults and arrivals are kept; what is there already is not measured again
     #[arg(long, value_name = "DIR", default_value = "lab-out/faults")]
     pub runs: PathBuf,
-    /// The sumlink program to measure, instead of this one
+    /// The program whose client and server are measured, instead of this one: another build of `sumlink-lab`, or of
+    /// `sumlink`, which has no edge node
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
     /// Print the figures as one JSON object, the same as results.json
@@ -70,7 +73,7 @@ pub struct FaultsOptions {
 /// A line of the table: a kind of fault in a direction.
 type Chosen = (&'static Kind, Direction);
 
-/// Reads the options, before anything is made.
+/// Checks the options, before anything is written.
 pub(crate) fn check(options: &FaultsOptions) -> Result<Vec<Chosen>, LabError> {
     let is_chosen = |(kind, direction): &Chosen| {
         let name = of(kind.name, *direction);
@@ -79,7 +82,7 @@ pub(crate) fn check(options: &FaultsOptions) -> Result<Vec<Chosen>, LabError> {
     let lines: Vec<Chosen> = all_lines().filter(is_chosen).collect();
     if lines.is_empty() {
         return Err(LabError::Usage(format!(
-            "--only: no line is called {}: sumlink lab faults --list shows their names",
+            "--only: no line matches {}: sumlink-lab faults --list shows the names",
             options.only.join(", ")
         )));
     }
@@ -91,7 +94,7 @@ fn all_lines() -> impl Iterator<Item = Chosen> {
     KINDS.iter().flat_map(both)
 }
 
-/// Lists, or measures what is not there yet and judges it.
+/// Lists the lines, or does the missing measurements and judges them.
 pub(crate) fn run(options: &FaultsOptions, lines: &[Chosen]) -> Result<(), LabError> {
     if options.list {
         let name = |(kind, direction): &Chosen| {
@@ -101,14 +104,14 @@ pub(crate) fn run(options: &FaultsOptions, lines: &[Chosen]) -> Result<(), LabEr
     }
     let program = match &options.program {
         Some(program) => program.clone(),
-        None => env::current_exe().map_err(|e| LabError::system("finding this program", e))?,
+        None => programs::own()?,
     };
     let records = Records::new(&options.runs);
     let measured = match options.judge_only {
         true => Ok(()),
         false => carry_out(options, lines, &program, &records),
     };
-    // Also after Ctrl-C: with what there is.
+    // Also after Ctrl-C, with the measurements that exist.
     if matches!(measured, Err(ref error) if !matches!(error, LabError::Interrupted)) {
         return measured;
     }
@@ -143,7 +146,7 @@ pub(crate) fn run(options: &FaultsOptions, lines: &[Chosen]) -> Result<(), LabEr
     match short {
         0 => Ok(()),
         short => Err(LabError::FellShort(format!(
-            "{short} of {} lines fall short of their bars",
+            "{short} of {} lines miss their bars",
             chosen.len()
         ))),
     }
@@ -156,11 +159,11 @@ fn is_among(lines: &[Chosen], line: &Line) -> bool {
     lines.iter().any(is_it)
 }
 
-/// Everything that is asked for, each in one laboratory.
+/// All requested measurements, one for each laboratory.
 fn tasks<'a>(options: &FaultsOptions, lines: &[Chosen], program: &'a Path) -> Vec<Task<'a>> {
     let mut tasks = Vec::new();
     for &(kind, direction) in lines {
-        // A link that flaps does so in one go.
+        // A flapping link needs a single laboratory.
         let most = match kind.load {
             Load::Flapping => options.faults,
             Load::Bulk | Load::Interactive => AT_ONCE,
@@ -178,7 +181,7 @@ fn tasks<'a>(options: &FaultsOptions, lines: &[Chosen], program: &'a Path) -> Ve
     tasks
 }
 
-/// Measures what is not there yet, several laboratories at once.
+/// Does the missing measurements, several laboratories at once.
 fn carry_out(
     options: &FaultsOptions,
     lines: &[Chosen],
@@ -194,7 +197,7 @@ fn carry_out(
     let mut done = total - missing.len();
     if done > 0 {
         note!(
-            "{done} of {total} laboratories are in {} already",
+            "{done} of {total} laboratories are already in {}",
             options.runs.display()
         );
     }
@@ -226,7 +229,7 @@ fn carry_out(
                     note!("{done} of {total}: {}", describe(&task, &chunk));
                 }
                 Err(error) => {
-                    // The others stop after what they have begun.
+                    // The other threads stop after their current laboratory.
                     queue.lock().unwrap_or_else(PoisonError::into_inner).clear();
                     first = first.and(Err(error));
                 }
@@ -236,7 +239,8 @@ fn carry_out(
     })
 }
 
-/// One laboratory, again when its emulator was late; what the last one gave is kept in any case.
+/// Measures in one laboratory, repeatedly while its emulator is late; the last attempt is kept in
+/// any case.
 fn one(task: &Task<'_>, records: &Records) -> Result<Chunk, LabError> {
     let mut seen = measure(task)?;
     for _ in 1..ATTEMPTS {

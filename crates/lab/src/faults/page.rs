@@ -1,4 +1,4 @@
-//! The page of the figures: tables and pictures for people, JSON for programs.
+//! The result page: tables and charts for readers, JSON for programs.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -12,13 +12,13 @@ use super::records::{Chunk, Fault, lines as raw_lines};
 use crate::error::LabError;
 use crate::run::{write_json, write_text};
 
-/// A line with what it was made of.
+/// A line and the measurements that it summarizes.
 pub(super) struct Measured {
     pub(super) line: Line,
     pub(super) chunks: Vec<Chunk>,
 }
 
-/// Writes README.md, the pictures, results.json and faults.jsonl.
+/// Writes README.md, the charts, results.json and faults.jsonl.
 pub(super) fn write(directory: &Path, all: &[Measured]) -> Result<(), LabError> {
     write_text(&directory.join("README.md"), &text(all))?;
     let draw = |name: &str, title: &str, value: fn(&Fault) -> Option<f64>| {
@@ -46,7 +46,7 @@ fn row(measured: &Measured, gap: bool, value: fn(&Fault) -> Option<f64>) -> Opti
     let known = Kind::by_name(kind)?;
     let bars = match gap {
         true => measured.line.gap.as_ref().and_then(|gap| gap.bars),
-        // What is not judged by it is not loaded, or fails again before long.
+        // Loads without a bar for it do not fill the link, or the link fails again soon.
         false => Some(known.back?),
     };
     let faults = measured.chunks.iter().flat_map(|chunk| &chunk.faults);
@@ -57,7 +57,7 @@ fn row(measured: &Measured, gap: bool, value: fn(&Fault) -> Option<f64>) -> Opti
     })
 }
 
-/// Everything in the tables.
+/// The content of all tables as JSON.
 pub(super) fn json(all: &[Measured]) -> serde_json::Value {
     let lines = all.iter().map(|measured| {
         let mut line = json!(measured.line);
@@ -72,14 +72,14 @@ fn text(all: &[Measured]) -> String {
     let counts = verdicts(&lines);
     let passed = counts.get(&true).copied().unwrap_or(0);
     let mut text = format!(
-        "# Failover and return\n\n{passed} of {} lines reach their bars.\n\n",
+        "# Failover and return\n\n{passed} of {} lines meet their bars.\n\n",
         lines.len()
     );
     text.push_str(METHOD);
     let _ = write!(
         text,
-        "\nThe links: `{}` and `{}`. Every fault is a line of [faults.jsonl](faults.jsonl), the figures of the table are in \
-         [results.json](results.json).\n\n",
+        "\nThe links: `{}` and `{}`. Every fault is a line of [faults.jsonl](faults.jsonl); the \
+         figures of the table are in [results.json](results.json).\n\n",
         LINKS[0], LINKS[1]
     );
     text.push_str("![longest times without an arrival](gap.svg)\n\n");
@@ -96,18 +96,26 @@ fn text(all: &[Measured]) -> String {
     text
 }
 
-/// How the figures came about.
-const METHOD: &str = "Made by `sumlink lab faults`. Two equal links with a round trip of 20 ms and queues of another 20 ms carry one flow at full \
-    rate; one of them fails at a moment that chance chooses, for 0.5 to 3.5 s where the fault lasts, and the next fault comes when \
-    the link carries again. *Gap*: the longest time, from the fault until the next one, in which the receiving program got nothing; \
-    *before*: the same in the 0.6 to 1.2 s before the fault. *Return*: from the end of the fault (of one that is a moment: from the \
-    fault) until the end of the first 100 ms in which the link carried 90 % of its rate, as its emulator counted. A link that flaps \
-    does so every 2 s, and is judged by the goodput over that of plain TCP over the other link alone. Every byte is compared with \
-    what must be there. *Twice*: bytes that both ends sent more than once, over those that arrived.\n";
+/// Description of the method.
+const METHOD: &str = "Made by `sumlink-lab faults`. Two equal links with a round trip of 20 ms and \
+                      queues of another 20 ms carry one flow at full rate. One of them fails at a \
+                      random time; lasting faults take 0.5 to 3.5 s. The next fault follows when \
+                      the link carries its rate again. *Gap*: the longest time between the fault \
+                      and the next one in which the receiving program got no data; *before*: the \
+                      same in the 0.6 to 1.2 s before the fault. *Return*: from the end of the \
+                      fault (for a momentary fault: from the fault) until the end of the first 100 \
+                      ms in which the link carried 90 % of its rate, as counted by the emulator. A \
+                      flapping link changes its state every 2 s, and its bar is the goodput \
+                      relative to plain TCP over the other link alone. Every byte is compared with \
+                      the expected one. *Twice*: duplicate bytes sent by both ends, relative to \
+                      delivered bytes.\n";
 
 fn table(lines: &[Line]) -> String {
-    let mut text = "| fault | way | n | gap p50 / p99 / most, ms | bars | before, p50 / p99 | return p50 / p99 / most, ms | bars | not back | goodput | twice | |\n\
-                    | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n".to_owned();
+    let mut text = "| fault | way | n | gap p50 / p99 / most, ms | bars | before, p50 / p99 | \
+                    return p50 / p99 / most, ms | bars | not back | goodput | twice | |\n\
+                    | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- \
+                    |\n"
+    .to_owned();
     let all = |spread: &Option<Spread>| {
         spread.as_ref().map_or_else(String::new, |s| {
             format!("{:.0} / {:.0} / {:.0}", s.p50, s.p99, s.most)
@@ -138,7 +146,8 @@ fn table(lines: &[Line]) -> String {
             .map_or_else(String::new, |share| format!("{:.2} %", share * 100.0));
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {} | {before} | {back} | {} | {never} | {goodput} | {twice} | {verdict} |",
+            "| {} | {} | {} | {} | {} | {before} | {back} | {} | {never} | {goodput} | {twice} | \
+             {verdict} |",
             line.kind,
             line.direction,
             line.faults,
@@ -197,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_says_what_falls_short() {
+    fn the_page_lists_missed_bars() {
         let all = [
             measured("blackhole", &[(150.0, Some(400.0)), (120.0, Some(300.0))]),
             measured("link-down", &[(80.0, Some(400.0))]),
@@ -205,10 +214,11 @@ mod tests {
             measured("flapping-link-down", &[(90.0, None)]),
         ];
         let text = text(&all);
-        assert!(text.contains("3 of 4 lines reach their bars"), "{text}");
-        let row = "| blackhole | down | 2 | 120 / 150 / 150 | 200 / 500 | 20 / 20 | 300 / 400 / 400 | 1000 / 3000 | 0 |  | 0.50 % | pass |";
+        assert!(text.contains("3 of 4 lines meet their bars"), "{text}");
+        let row = "| blackhole | down | 2 | 120 / 150 / 150 | 200 / 500 | 20 / 20 | 300 / 400 / \
+                   400 | 1000 / 3000 | 0 |  | 0.50 % | pass |";
         assert!(text.contains(row), "{text}");
-        assert!(text.contains("**gap p50 80 ms of 50**"), "{text}");
+        assert!(text.contains("**gap p50 80 ms (bar: 50)**"), "{text}");
         assert!(text.contains("0.990 (bar 0.95)"), "{text}");
         let lines: Vec<Line> = all.iter().map(|measured| measured.line.clone()).collect();
         let told = terminal(&lines);
@@ -216,10 +226,13 @@ mod tests {
         assert_eq!(
             told,
             [
-                "pass   blackhole              down  n=2    gap 120/150 ms, back 300/400 ms, twice 0.50 %",
-                "short  link-down              down  n=1    gap 80/80 ms, back 400/400 ms, twice 0.50 % (gap p50 80 ms of 50)",
+                "pass   blackhole              down  n=2    gap 120/150 ms, back 300/400 ms, twice \
+                 0.50 %",
+                "short  link-down              down  n=1    gap 80/80 ms, back 400/400 ms, twice \
+                 0.50 % (gap p50 80 ms (bar: 50))",
                 "pass   interactive-blackhole  down  n=1    gap 90/90 ms, twice 0.50 %",
-                "pass   flapping-link-down     down  n=1    gap 90/90 ms, goodput 0.990, twice 0.50 %",
+                "pass   flapping-link-down     down  n=1    gap 90/90 ms, goodput 0.990, twice \
+                 0.50 %",
             ]
         );
         let directory = tempfile::tempdir().unwrap();
@@ -227,6 +240,9 @@ mod tests {
         let raw = std::fs::read_to_string(directory.path().join("faults.jsonl")).unwrap();
         assert_eq!(raw.lines().count(), 5);
         let back = std::fs::read_to_string(directory.path().join("return.svg")).unwrap();
-        assert!(!back.contains("interactive"), "it has no such figure");
+        assert!(
+            !back.contains("interactive"),
+            "interactive lines have no such figure"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! What is kept of each laboratory: its faults as JSON lines, and every arrival beside them.
+//! The records of each laboratory: its faults as JSON lines, and a separate file with every
+//! arrival.
 
 use std::fmt::Write;
 use std::fs;
@@ -12,46 +13,46 @@ use crate::config::Direction;
 use crate::error::LabError;
 use crate::run::write_text;
 
-/// A fault and what came of it. Times are in seconds since the laboratory's run began.
+/// A fault and its effects. Times are in seconds since the start of the laboratory's run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Fault {
     pub(super) link: String,
-    /// Since when nothing had happened; the fault; its end; until when was looked.
+    /// Start of the undisturbed time, of the fault, its end, and the end of the observation.
     pub(super) rested_s: f64,
     pub(super) begun_s: f64,
     pub(super) ended_s: f64,
     pub(super) over_s: f64,
-    /// The longest time without an arrival from the fault on, and when that began.
+    /// The longest time without an arrival after the start of the fault, and its start.
     pub(super) gap_ms: f64,
     pub(super) gap_from_s: f64,
-    /// The longest one before the fault, when all was well.
+    /// The longest one before the fault.
     pub(super) steady_gap_ms: f64,
-    /// From its end until the link carried its rate again; nothing if that was not seen.
+    /// From its end until the link carried its rate again; `None` if not observed.
     pub(super) back_ms: Option<f64>,
 }
 
-/// What one laboratory gave.
+/// The records of one laboratory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Chunk {
     pub(super) kind: String,
     pub(super) direction: String,
     pub(super) number: u64,
-    /// Faults that were asked for.
+    /// Number of requested faults.
     pub(super) asked: u64,
-    /// How long the flow ran, and what arrived.
+    /// Duration of the flow, and delivered bytes.
     pub(super) seconds: f64,
     pub(super) bytes: u64,
     pub(super) goodput_bps: f64,
-    /// Goodput of the link that stays, by itself, where that is the measure.
+    /// Goodput of the steady link alone, where the bar refers to it.
     pub(super) alone_bps: Option<f64>,
-    /// Bytes that both ends sent more than once.
+    /// Duplicate bytes sent by both ends.
     pub(super) duplicates_bytes: Option<u64>,
-    /// Why the figures say little about the links: the emulator was late.
+    /// Why the figures are unreliable: the emulator was late.
     pub(super) objection: Option<String>,
     pub(super) faults: Vec<Fault>,
 }
 
-/// Where the chunks are kept.
+/// The directory of the chunks.
 #[derive(Debug)]
 pub(super) struct Records {
     directory: PathBuf,
@@ -64,14 +65,14 @@ impl Records {
         }
     }
 
-    /// The chunk of a task, if it is there.
+    /// The chunk of a task, if it exists.
     pub(super) fn read(&self, task: &Task<'_>) -> Option<Chunk> {
         let text = fs::read_to_string(self.path(task, "json")).ok()?;
         let chunk: Chunk = serde_json::from_str(&text).ok()?;
         (chunk.asked == task.faults).then_some(chunk)
     }
 
-    /// Every chunk of a kind and a direction, whoever asked for it, by number.
+    /// All chunks of a kind and a direction by number, including those of other calls.
     pub(super) fn all(&self, kind: &str, direction: Direction) -> Vec<Chunk> {
         let directory = self.directory.join(of(kind, direction));
         let files = fs::read_dir(directory).into_iter().flatten().flatten();
@@ -85,7 +86,7 @@ impl Records {
         chunks
     }
 
-    /// Keeps what was seen: first the arrivals, so that a chunk that is there is whole.
+    /// Stores the observations. Arrivals are written first, so that an existing chunk is complete.
     pub(super) fn write(&self, task: &Task<'_>, seen: &Seen) -> Result<(), LabError> {
         let mut lines = String::new();
         for (at_ns, bytes) in &seen.arrivals {
@@ -101,7 +102,7 @@ impl Records {
     }
 }
 
-/// A name for a kind in a direction.
+/// File name for a kind in a direction.
 pub(super) fn of(kind: &str, direction: Direction) -> String {
     format!("{kind}-{}", way(direction))
 }
@@ -139,7 +140,7 @@ mod tests {
     use crate::faults::kind::KINDS;
 
     #[test]
-    fn what_was_kept_is_found_again_and_asked_for_no_more() {
+    fn kept_chunks_are_found_again() {
         let directory = tempfile::tempdir().unwrap();
         let records = Records::new(directory.path());
         let mut task = Task {
@@ -181,7 +182,7 @@ mod tests {
         assert_eq!(kept, std::slice::from_ref(&chunk));
         assert_eq!(records.all(KINDS[0].name, Direction::Down), []);
         task.faults = 2;
-        assert_eq!(records.read(&task), None, "more were asked for");
+        assert_eq!(records.read(&task), None, "more faults were requested");
         let line: serde_json::Value = serde_json::from_str(&lines(&kept)).unwrap();
         assert_eq!(line["gap_ms"], 123.457);
         assert_eq!(line["lasted_s"], 2.5);

@@ -1,4 +1,5 @@
-//! What the owner of a laboratory and its control socket both do: change links, ask how they are.
+//! Operations shared by a laboratory's owner and its control socket: changing links and reporting
+//! their state.
 
 use std::fs;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,15 +15,17 @@ use crate::rundir::RunDir;
 use crate::topology::{self, Kernel, Side};
 use crate::tun::Tun;
 
-/// What the control server shares with the laboratory's owner. The fields are dropped in this order.
+/// State shared by the control server and the laboratory's owner. The fields are dropped in this
+/// order.
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(super) config: LabConfig,
     pub(super) kernel: Kernel,
     pub(super) emulator: Emulator,
-    /// Before the namespaces: it holds on to the client's.
+    /// Before the namespaces, since it refers to the client's.
     pub(super) addresses: Arc<Addresses>,
-    /// The emulated interfaces, for their carriers; by link. Also serialises changes of state.
+    /// The emulated interfaces by link, for switching their carriers. Also serializes changes of
+    /// state.
     pub(super) ends: Mutex<Vec<Option<[Tun; 2]>>>,
     /// Client, server.
     pub(super) namespaces: [Namespace; 2],
@@ -34,7 +37,7 @@ impl Inner {
         let index = find_link(&self.config.links, link)?;
         if self.config.unshaped {
             return Err(LabError::Usage(
-                "the links of this laboratory are not emulated, and cannot be changed".to_owned(),
+                "the links of this laboratory are not emulated and cannot be changed".to_owned(),
             ));
         }
         for change in changes {
@@ -47,16 +50,17 @@ impl Inner {
                 _ => self.emulator.change(index, change.clone()),
             }
         }
-        // The answer to this comes after the changes have been made.
+        // The emulator answers this request after it has made the changes.
         self.emulator.report().map(drop)
     }
 
-    /// A link without an address has the new one as soon as it is up.
+    /// A link without an address gets the new one when it comes up.
     fn renew_address(&self, index: usize) -> Result<(), LabError> {
         let _alone = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
         match self.emulator.report()?.0[index].state {
             InterfaceState::Removed => Err(LabError::Usage(
-                "an interface that does not exist has no address: bring it up first".to_owned(),
+                "the interface does not exist and has no address: bring the link up first"
+                    .to_owned(),
             )),
             InterfaceState::Unaddressed => {
                 self.addresses.choose_others(index);
@@ -71,7 +75,7 @@ impl Inner {
         let before = self.emulator.report()?.0[index].state;
         let exists = before != InterfaceState::Removed;
         if !exists {
-            // Somebody may have deleted only one of the two.
+            // Possibly only one of the two interfaces was deleted.
             all[index] = None;
         }
         if state == InterfaceState::Removed {
@@ -131,7 +135,7 @@ impl Inner {
 
     pub(crate) fn health(&self) -> Result<Health, LabError> {
         let (_, mut health) = self.emulator.report()?;
-        // What an interface drops that no emulator reads is the business of whoever sent too much.
+        // Drops on interfaces without an emulator are caused by the sender and do not count.
         for namespace in self.namespaces.iter().filter(|_| !self.config.unshaped) {
             let names: Vec<_> = self.config.links.iter().map(|l| l.name.clone()).collect();
             health.overruns += namespace.run(move || transmit_drops(&names))?;
@@ -140,7 +144,7 @@ impl Inner {
     }
 }
 
-/// Makes both ends of a link and gives them their addresses.
+/// Creates both ends of a link and assigns their addresses.
 pub(super) fn plug_in(
     namespaces: &[Namespace; 2],
     index: usize,
@@ -160,7 +164,8 @@ pub(super) fn plug_in(
     Ok(pair)
 }
 
-/// Joins the namespaces by a link that nothing stands in, with the addresses of an emulated one.
+/// Connects the namespaces directly by a link without emulation, with the addresses of an emulated
+/// one.
 pub(super) fn lay_cable(
     namespaces: &[Namespace; 2],
     index: usize,
@@ -189,7 +194,8 @@ fn transmit_drops(names: &[String]) -> u64 {
     text.lines()
         .filter_map(|line| line.split_once(':'))
         .filter(|(name, _)| names.iter().any(|n| n == name.trim()))
-        // Eight columns of the receive side, then bytes, packets, errors, drops of the transmit side.
+        // Eight columns of the receive side, then bytes, packets, errors, drops of the transmit
+        // side.
         .filter_map(|(_, fields)| fields.split_whitespace().nth(11)?.parse::<u64>().ok())
         .sum()
 }

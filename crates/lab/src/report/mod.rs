@@ -1,11 +1,12 @@
-//! The report: a directory of results as one page for people, with every figure as SVG and CSV beside it.
+//! The report: a directory of results as one page, with every figure as SVG and CSV in separate
+//! files.
 //!
 //! ```text
-//! DIR/report.html                          the page: no scripts, nothing from elsewhere
+//! DIR/report.html                          the page: no scripts, no external resources
 //! DIR/figures/SCENARIO-throughput.svg      goodput and link rates over time
 //! DIR/figures/SCENARIO-distribution.svg    completion times, message delays or goodput of intervals, as CDFs
 //! DIR/figures/SCENARIO-plane.svg           one link's goodput against the others'
-//! DIR/figures/SCENARIO-*.csv               the same as numbers; SCENARIO-table.csv is the table
+//! DIR/figures/SCENARIO-*.csv               the data of the figures; SCENARIO-table.csv is the table
 //! DIR/SCENARIO/summary.json                the table for programs
 //! ```
 
@@ -23,23 +24,24 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::LabError;
-use crate::plot::Palette;
 use crate::results::{self, ScenarioResults, Summary};
 use figures::Figure;
+use sumlink_plot::Palette;
 
-/// One scenario, ready to be shown.
+/// One scenario, prepared for the report.
 struct View<'a> {
-    /// The name of its files.
+    /// Base name of its files.
     slug: String,
     results: &'a ScenarioResults,
     summary: Summary,
     palette: &'a Palette,
 }
 
-/// Writes the report of a directory of results into that directory and returns the files, the page first.
+/// Writes the report of a directory of results into that directory and returns the paths of the
+/// files, the page first.
 ///
-/// It is an error if there are no results or if a file cannot be written; results that cannot be read are named
-/// on the page.
+/// Fails if there are no results or if a file cannot be written; unreadable results are listed on
+/// the page.
 pub fn write(directory: &Path) -> Result<Vec<PathBuf>, LabError> {
     let all = results::load(directory)?;
     let summaries: Vec<Summary> = all
@@ -71,7 +73,7 @@ pub fn write(directory: &Path) -> Result<Vec<PathBuf>, LabError> {
     Ok(files)
 }
 
-/// The files beside the page, by name.
+/// The files that accompany the page, by name.
 fn beside(view: &View<'_>, figures: &[Figure]) -> Vec<(String, String)> {
     let mut files = vec![(format!("{}-table.csv", view.slug), table::csv(view))];
     for figure in figures {
@@ -90,13 +92,13 @@ fn put(path: &Path, text: &str) -> Result<(), LabError> {
 
 impl<'a> View<'a> {
     fn new(results: &'a ScenarioResults, summary: Summary, palette: &'a Palette) -> Self {
-        // The directory's name differs from those beside it; the scenario's need not.
+        // Directory names are unique; scenario names may not be.
         let name = results.directory.file_name();
         let name = name.map_or_else(|| "results".into(), |name| name.to_string_lossy());
         let safe = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
         let mut slug: String = name.chars().map(safe).take(80).collect();
         if slug != name {
-            // Different names may have become alike.
+            // Different names may have the same slug.
             let digest = ring::digest::digest(&ring::digest::SHA256, name.as_bytes());
             for byte in &digest.as_ref()[..4] {
                 slug.push_str(&format!("{byte:02x}"));

@@ -1,11 +1,11 @@
-//! The page. It is well-formed XML as well as HTML, so that a strict parser can vouch for it.
+//! The HTML page. It is also well-formed XML, so that a strict parser can check it.
 
 use std::fmt::Write;
 
 use super::figures::Figure;
 use super::{View, table, words};
-use crate::plot::{COLOURS, Palette, escape, shortened};
 use crate::results::{ALONE, SIMULTANEOUS};
+use sumlink_plot::{COLOURS, Palette, escape, shortened};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -15,7 +15,8 @@ pub(super) fn page(sections: &[(View<'_>, Vec<Figure>)], palette: &Palette) -> S
     let mut html = format!(
         "<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">\n<head>\n\
          <meta charset=\"utf-8\"/>\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\"/>\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src \
+         'unsafe-inline'\"/>\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
          <meta name=\"color-scheme\" content=\"light dark\"/>\n\
          <title>sumlink {}</title>\n<style>\n{STYLE}{}</style>\n</head>\n<body>\n\
@@ -34,24 +35,26 @@ pub(super) fn page(sections: &[(View<'_>, Vec<Figure>)], palette: &Palette) -> S
     html
 }
 
-/// How to read it all.
+/// Description of the method.
 const METHOD: &str = "<section id=\"method\"><h2>How to read this</h2>\n<dl>\n\
-    <dt>Sum of the links</dt><dd>What the links deliver one at a time with one TCP connection each, added up, in the \
-    same run and seed as the systems compared.</dd>\n\
-    <dt>Ratio</dt><dd>Goodput over the sum of the links: 100 % is perfect.</dd>\n\
-    <dt>Benefit</dt><dd>0 is the best link alone, +1 the sum of all, −1 nothing at all; a system below 0 does harm. \
-    Both are computed seed by seed; the table has their medians.</dd>\n\
-    <dt>Simultaneous</dt><dd>Independent TCP connections on all links at once: less than the sum where links disturb \
-    each other.</dd>\n\
-    <dt>Bounds</dt><dd>No system exceeds the sum of the links. Kernel MPTCP is bounded further by what it does on the \
-    same links without interference (WhiteHaul dissertation, eq. 5.1 and 5.2).</dd>\n\
-    <dt>Refused</dt><dd>The emulator was the bottleneck in that run, or a link did not carry \
-    what a figure would say of it, so its figures would say nothing about the links. They are \
-    left out.</dd>\n\
-    <dt>CPU</dt><dd>CPU seconds of the system's programs per second, of client and server together. Where the system is the \
-    kernel itself it is not known.</dd>\n</dl></section>\n";
+    <dt>Sum of the links</dt><dd>The goodputs of one TCP connection over each link, measured one \
+    at a time in the same run and with the same seed, and added up.</dd>\n\
+    <dt>Ratio</dt><dd>Goodput divided by the sum of the links: 100 % is perfect.</dd>\n\
+    <dt>Benefit</dt><dd>0 is the best link alone, +1 the sum of all, −1 no goodput at all; below 0 \
+    a system does harm. Ratio and benefit are computed for each seed; the table shows \
+    medians.</dd>\n\
+    <dt>Simultaneous</dt><dd>Independent TCP connections on all links at once: less than the sum \
+    where links disturb each other.</dd>\n\
+    <dt>Bounds</dt><dd>No system exceeds the sum of the links. Kernel MPTCP is also bounded by its \
+    goodput on the same links without interference (WhiteHaul dissertation, eq. 5.1 and \
+    5.2).</dd>\n\
+    <dt>Refused</dt><dd>The emulator was the bottleneck in that run, or a link did not carry the \
+    traffic that a figure attributes to it. The figures would not reflect the links and are \
+    omitted.</dd>\n\
+    <dt>CPU</dt><dd>CPU seconds of the system's programs per second, client and server together; \
+    unknown where the system is the kernel itself.</dd>\n</dl></section>\n";
 
-/// What the page is, above it.
+/// The page's title.
 fn title(sections: &[(View<'_>, Vec<Figure>)]) -> &'static str {
     let mut runs = sections
         .iter()
@@ -75,7 +78,7 @@ fn lead(sections: &[(View<'_>, Vec<Figure>)]) -> String {
     format!("{}.", parts.join(", "))
 }
 
-/// Every scenario against every system.
+/// The overview: every scenario against every system.
 fn overview(html: &mut String, sections: &[(View<'_>, Vec<Figure>)], palette: &Palette) {
     let mut systems: Vec<&str> = Vec::new();
     for (view, _) in sections {
@@ -85,13 +88,15 @@ fn overview(html: &mut String, sections: &[(View<'_>, Vec<Figure>)], palette: &P
             }
         }
     }
-    // What the others are measured by comes first.
+    // The reference comes first.
     systems.sort_by_key(|system| *system != SIMULTANEOUS);
     html.push_str(
-        "<section id=\"overview\"><h2>Overview</h2>\n<p>Medians. Bulk transfers: goodput as a share of the sum of the links alone; \
-         files and messages: the time that half of them took at most. <span class=\"bad\">▼</span> behind the best link \
-         alone in some seed, for files in the median.</p>\n\
-         <div class=\"scroll\"><table>\n<thead><tr><th scope=\"col\">Scenario</th><th scope=\"col\">Sum of the links</th>",
+        "<section id=\"overview\"><h2>Overview</h2>\n\
+         <p>Medians. Bulk transfers: goodput as a share of the sum of the links alone; files and \
+         messages: median time. <span class=\"bad\">▼</span> slower than the best link alone in at \
+         least one seed; for files, in the median.</p>\n\
+         <div class=\"scroll\"><table>\n<thead><tr><th scope=\"col\">Scenario</th><th \
+         scope=\"col\">Sum of the links</th>",
     );
     for system in &systems {
         let _ = write!(
@@ -119,8 +124,8 @@ fn overview(html: &mut String, sections: &[(View<'_>, Vec<Figure>)], palette: &P
     html.push_str("</tbody></table></div></section>\n");
 }
 
-/// The sign of harm.
-const BELOW: &str = "<span class=\"bad\" title=\"behind the best link alone\">▼</span> ";
+/// Mark of values below the best link.
+const BELOW: &str = "<span class=\"bad\" title=\"slower than the best link alone\">▼</span> ";
 
 fn overview_cell(view: &View<'_>, name: &str) -> String {
     let Some(system) = view.summary.system(name) else {
@@ -232,7 +237,7 @@ fn warnings(html: &mut String, view: &View<'_>) {
 fn bounds(view: &View<'_>) -> String {
     let bounds = &view.summary.bounds;
     let Some(sum) = bounds.sum_alone_bps else {
-        return "Bounds are not known: the links alone were not measured.".to_owned();
+        return "Bounds are unknown: the links alone were not measured.".to_owned();
     };
     let mut text = format!(
         "Every system is bounded by the sum of the links alone, {}.",
@@ -256,7 +261,7 @@ fn bounds(view: &View<'_>) -> String {
 }
 
 fn peers(view: &View<'_>) -> String {
-    // Each run knows the programs that took part in it only.
+    // Each run records only the programs that took part in it.
     let runs = view.results.runs.iter();
     let peers: std::collections::BTreeMap<&String, &String> =
         runs.flat_map(|run| &run.environment.peers).collect();
@@ -278,7 +283,7 @@ fn draw(html: &mut String, view: &View<'_>, figure: &Figure) {
     );
 }
 
-/// The colours of the systems, on light and on dark paper.
+/// The colors of the systems for light and dark mode.
 fn colours() -> String {
     let mut css = String::new();
     for (index, (light, _)) in COLOURS.iter().enumerate() {

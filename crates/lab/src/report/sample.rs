@@ -1,4 +1,4 @@
-//! Results as a laboratory might have measured them: for tests of the report only, nothing here was measured.
+//! Synthetic results for the tests of the report; no value was measured.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::results::{
     Completion, Environment, Flow, LinkSeries, Measurement, Outcome, Process, Run, Series,
 };
 
-/// Two links and what each system makes of them, in Mbit/s.
+/// Two links and the goodput of each system over them, in Mbit/s.
 struct Case {
     name: &'static str,
     toml: &'static str,
@@ -66,7 +66,7 @@ name = "dsl"
 name = "lte"
 "#;
 
-/// What the text above says of its limit.
+/// The limit in the scenario text above.
 const LIMIT_S: f64 = 0.5;
 
 const VOICE: &str = r#"
@@ -128,7 +128,7 @@ const CASES: [Case; 4] = [
     },
 ];
 
-/// A sequence of numbers that look random, each in 0..1 (Knuth's MMIX generator).
+/// A sequence of pseudo-random numbers in 0..1 (Knuth's MMIX generator).
 struct Dice(u64);
 
 impl Dice {

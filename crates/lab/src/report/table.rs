@@ -1,12 +1,12 @@
-//! The table of a scenario, for people and for spreadsheets.
+//! The table of a scenario as HTML and CSV.
 
 use std::fmt::Write;
 
 use super::{View, figures, words};
-use crate::plot::{COLOURS, Palette, escape};
 use crate::results::{ALONE, Missing, Quantiles, SIMULTANEOUS, Spread, SystemSummary};
+use sumlink_plot::{COLOURS, Palette, escape};
 
-/// Columns that are left out where no system has a value.
+/// Columns that are omitted if no system has a value.
 struct Columns {
     completion: bool,
     limit: bool,
@@ -72,7 +72,8 @@ pub(super) fn html(view: &View<'_>) -> String {
             };
             let _ = writeln!(
                 html,
-                "<tr class=\"part\"><th scope=\"row\">{}{badge}</th><td>{}</td><td colspan=\"{}\"></td></tr>",
+                "<tr class=\"part\"><th scope=\"row\">{}{badge}</th><td>{}</td><td \
+                 colspan=\"{}\"></td></tr>",
                 escape(link),
                 spread(Some(goodput), &words::rate),
                 heads.len() - 2
@@ -81,8 +82,8 @@ pub(super) fn html(view: &View<'_>) -> String {
         for missing in &system.missing {
             let _ = writeln!(
                 html,
-                "<tr class=\"missing\"><th scope=\"row\"></th><td colspan=\"{}\"><em class=\"badge {}\">{}</em> \
-                 {}{}</td></tr>",
+                "<tr class=\"missing\"><th scope=\"row\"></th><td colspan=\"{}\"><em class=\"badge \
+                 {}\">{}</em> {}{}</td></tr>",
                 heads.len() - 1,
                 class(&missing.kind),
                 escape(&missing.kind),
@@ -95,7 +96,7 @@ pub(super) fn html(view: &View<'_>) -> String {
     html
 }
 
-/// What is to be said behind the number of missing runs.
+/// The text behind the number of missing runs.
 fn why(missing: &Missing) -> String {
     // "Not run" needs no reason.
     if missing.reason.starts_with(&missing.kind) {
@@ -104,7 +105,7 @@ fn why(missing: &Missing) -> String {
     format!(": {}", escape(&missing.reason))
 }
 
-/// The head of the column that counts objects which took too long.
+/// The heading of the column that counts objects over the limit.
 fn limit_head(limit_s: Option<f64>) -> String {
     let limit = limit_s.map_or_else(|| "the limit".to_owned(), words::time);
     format!("Too late<small>objects over {limit}</small>")
@@ -160,13 +161,13 @@ fn row(html: &mut String, view: &View<'_>, system: &SystemSummary, columns: &Col
     html.push_str("</tr>\n");
 }
 
-/// The colour of a system.
+/// The color of a system.
 pub(super) fn swatch(palette: &Palette, system: &str) -> String {
     let colour = palette.style(system).colour % COLOURS.len();
     format!("<i class=\"swatch b-c{colour}\"></i>")
 }
 
-/// A class for a badge: the kinds are words of this program, but come from a file.
+/// CSS class of a badge. The kinds are read from a file, so only known ones are used.
 fn class(kind: &str) -> &'static str {
     match kind {
         "refused" | "failed" => "bad",
@@ -186,7 +187,7 @@ fn spread(values: Option<&Spread>, word: &dyn Fn(f64) -> String) -> String {
     }
 }
 
-/// Objects over the limit: none is what one wants to see.
+/// Number of objects over the limit.
 fn over_limit(values: Option<&Spread>) -> String {
     match values {
         Some(values) if values.max == 0.0 => "none".to_owned(),
@@ -258,7 +259,7 @@ pub(super) fn csv(view: &View<'_>) -> String {
             ("peak memory", "bytes", &system.peak_memory_bytes),
         ];
         for (quantity, unit, values) in spreads {
-            // The goodput stands there in any case, for the sake of the column that says why it is missing.
+            // The goodput is always listed, since its line gives the reason for missing figures.
             match values {
                 Some(v) => {
                     let values = [Some(v.median), Some(v.min), Some(v.max), None, None];

@@ -1,4 +1,5 @@
-//! What the report promises: the figures of a fixed sample, and a page from whatever a file may hold.
+//! Tests of the report: the figures of a fixed sample, and well-formed pages for arbitrary input
+//! files.
 
 use proptest::prelude::*;
 
@@ -13,7 +14,7 @@ fn sampled() -> (tempfile::TempDir, Vec<PathBuf>) {
     (base, files)
 }
 
-/// Fails where the text is not well-formed XML.
+/// Fails if the text is not well-formed XML.
 fn parsed(text: &str) -> roxmltree::Document<'_> {
     let options = roxmltree::ParsingOptions {
         allow_dtd: true,
@@ -64,7 +65,7 @@ fn the_headlines_of_the_sample() {
 }
 
 #[test]
-fn the_page_needs_nothing_from_elsewhere() {
+fn the_page_needs_no_external_resources() {
     let (_base, files) = sampled();
     let page = fs::read_to_string(&files[0]).unwrap();
     let document = parsed(&page);
@@ -81,7 +82,7 @@ fn the_page_needs_nothing_from_elsewhere() {
             assert!(key != "src" && !value.contains("url("), "{key}={value}");
             if key == "href" && !value.starts_with('#') {
                 let target = files[0].with_file_name(value);
-                assert!(target.is_file(), "{value} is not there");
+                assert!(target.is_file(), "{value} does not exist");
             }
             if key == "id" {
                 assert!(ids.insert(value.to_owned()), "{value} twice");
@@ -93,7 +94,7 @@ fn the_page_needs_nothing_from_elsewhere() {
             .attribute("href")
             .and_then(|href| href.strip_prefix('#'))
         {
-            assert!(ids.contains(target), "#{target} is not there");
+            assert!(ids.contains(target), "#{target} does not exist");
         }
     }
     for file in files
@@ -128,7 +129,7 @@ fn reports_of_one_directory_are_the_same_every_time() {
     assert_eq!(fs::read_to_string(&files[0]).unwrap(), before);
 }
 
-/// What a name could hold to break out of the place where it is shown.
+/// Characters that could break out of the context in which a name is shown.
 const HOSTILE: &str = "<script>alert(1)</script>\"'&]]>";
 
 fn name() -> impl Strategy<Value = String> {
@@ -255,7 +256,7 @@ fn run() -> impl Strategy<Value = Run> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whatever is in the files: a page that is well-formed, in which no name becomes markup.
+    /// Any input gives a well-formed page in which no name becomes markup.
     #[test]
     fn any_results_give_a_page(
         runs in prop::collection::vec(run(), 0..8),

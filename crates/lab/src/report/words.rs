@@ -1,11 +1,11 @@
-//! What the figures say, in words.
+//! Sentences about the figures.
 
-use crate::plot::short;
 use crate::results::{
     ALONE, Environment, Quantiles, Run, SIMULTANEOUS, Spread, Summary, SystemSummary,
 };
+use sumlink_plot::short;
 
-/// A rate for people.
+/// Formats a rate.
 pub(super) fn rate(bps: f64) -> String {
     match bps {
         _ if bps >= 999.5e6 => format!("{:.2} Gbit/s", bps / 1e9),
@@ -16,7 +16,7 @@ pub(super) fn rate(bps: f64) -> String {
     }
 }
 
-/// A time for people, from seconds.
+/// Formats a time in seconds.
 pub(super) fn time(seconds: f64) -> String {
     if seconds >= 1.0 {
         format!("{} s", short(seconds))
@@ -25,7 +25,7 @@ pub(super) fn time(seconds: f64) -> String {
     }
 }
 
-/// A number of bytes for people.
+/// Formats a number of bytes.
 pub(crate) fn bytes(bytes: f64) -> String {
     match bytes {
         _ if bytes >= 1e9 => format!("{} GB", short(bytes / 1e9)),
@@ -35,22 +35,22 @@ pub(crate) fn bytes(bytes: f64) -> String {
     }
 }
 
-/// A number of things, which may be the median of an even number of counts.
+/// Formats a count, which may be the median of an even number of counts.
 pub(super) fn number(of: f64) -> String {
     short(of)
 }
 
-/// A part of a whole.
+/// Formats a share as a percentage.
 pub(super) fn percent(part: f64) -> String {
     let percent = part * 100.0;
-    // "100 %" is for what is at least that.
+    // Only values of at least 100 % are shown as such.
     if (99.95..100.0).contains(&percent) {
         return "99.9 %".to_owned();
     }
     format!("{percent:.1} %")
 }
 
-/// From one quantity to another; the unit stands once where both have the same.
+/// A range between two quantities; a common unit is written once.
 pub(super) fn range(least: &str, most: &str) -> String {
     match (least.rsplit_once(' '), most.rsplit_once(' ')) {
         (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} – {most}"),
@@ -58,14 +58,14 @@ pub(super) fn range(least: &str, most: &str) -> String {
     }
 }
 
-/// "5 seeds".
+/// A count with its noun: "5 seeds".
 pub(crate) fn count(number: usize, one: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {one}{plural}")
 }
 
-/// The headline of a scenario, the best system first: how close each comes to the sum, and whether it falls behind
-/// the best link.
+/// The headline of a scenario, the best system first: how close each comes to the sum, and whether
+/// it falls behind the best link.
 pub(super) fn headline(summary: &Summary) -> Vec<String> {
     match summary.workload.as_str() {
         "files" => {
@@ -81,7 +81,7 @@ pub(super) fn headline(summary: &Summary) -> Vec<String> {
     }
 }
 
-/// Which systems kept the limit of the workload, where it has one.
+/// The systems that met the limit of the workload, if it has one.
 fn limits(summary: &Summary) -> Option<String> {
     let limit = summary
         .limit_s
@@ -188,7 +188,7 @@ fn by_tail(
     lines
 }
 
-/// What every figure was measured with, on one line.
+/// The environment of the measurements, on one line.
 pub(super) fn environment(of: &Environment) -> String {
     if of.is_simulated() {
         return format!(
@@ -221,7 +221,7 @@ pub(crate) fn buffer_limit(of: &Environment) -> String {
     format!("{} MiB", short(mib))
 }
 
-/// When runs were measured, or that they were simulated: virtual time has no date.
+/// When the runs were measured, or that they were simulated: virtual time has no date.
 pub(crate) fn made<'a>(runs: impl Iterator<Item = &'a Run>) -> String {
     let (mut days, mut simulated) = (Vec::new(), 0);
     for run in runs {
@@ -244,8 +244,8 @@ pub(crate) fn made<'a>(runs: impl Iterator<Item = &'a Run>) -> String {
     }
 }
 
-/// A day, from seconds since 1970 (UTC); the calendar's arithmetic is that of E. G. Richards, in the
-/// Explanatory Supplement to the Astronomical Almanac (2013), section 15.11.
+/// A date from seconds since 1970 (UTC). Calendar arithmetic after E. G. Richards, Explanatory
+/// Supplement to the Astronomical Almanac (2013), section 15.11.
 pub(crate) fn day(unix_s: u64) -> String {
     let julian = i128::from(unix_s / 86_400) + 2_440_588;
     let f = julian + 1401 + (4 * julian + 274_277) / 146_097 * 3 / 4 - 38;
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_simulated_has_no_date_and_no_processors() {
+    fn simulated_runs_have_no_date_and_no_processors() {
         let environment_of = |simulated| Environment {
             simulated,
             processors: 1,

@@ -1,4 +1,4 @@
-//! What a run is measured with: the machine, and the versions of everything that takes part.
+//! The environment of a run: the machine, and the versions of all programs involved.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -22,7 +22,7 @@ pub(super) fn of(job: &Job<'_>, system: &dyn System) -> Environment {
         processors: std::thread::available_parallelism().map_or(1, usize::from),
         processor: model(&processors),
         sumlink: env!("CARGO_PKG_VERSION").to_owned(),
-        // The run itself would have failed without it.
+        // A missing program makes the run itself fail.
         program: digest(job.program).unwrap_or_default(),
         peers: system.versions(),
         congestion: job.scenario.congestion.clone(),
@@ -31,7 +31,8 @@ pub(super) fn of(job: &Job<'_>, system: &dyn System) -> Environment {
     }
 }
 
-/// The name of the first processor in /proc/cpuinfo; empty where there is none, as on some architectures.
+/// The name of the first processor in /proc/cpuinfo; empty if it has none, as on some
+/// architectures.
 fn model(cpuinfo: &str) -> String {
     let model = cpuinfo.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
@@ -40,14 +41,14 @@ fn model(cpuinfo: &str) -> String {
     model.unwrap_or_default()
 }
 
-/// Device, inode, size, and time of the last change: with the same ones it is the same file.
+/// Device, inode, size and modification time: together they identify the content of a file.
 type Identity = (u64, u64, u64, i64, i64);
 
-/// The file that was looked at last. It is as large as programs are, and looked at before every run: it may be built anew
-/// in the middle of a series.
+/// The digest of the last file, cached since programs are large and read before every run. The file
+/// may be rebuilt in the middle of a series.
 static LAST: Mutex<Option<(Identity, String)>> = Mutex::new(None);
 
-/// The first 16 hexadecimal digits of SHA-256 of a file.
+/// The first 16 hexadecimal digits of a file's SHA-256.
 fn digest(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
     let of = file.metadata()?;
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_known_by_its_bytes() {
+    fn a_program_is_identified_by_its_content() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("program");
         let of = |bytes: &[u8]| {

@@ -1,20 +1,20 @@
-//! What the machine did meanwhile for others.
+//! CPU time that other programs use during a run.
 //!
-//! The emulator runs with real-time priority and notices nothing when compilers take the processors; the ends
-//! of the connections do.
+//! The emulator runs with real-time priority and is not affected when, for example, compilers
+//! occupy the processors; the ends of the connections are.
 
 use std::fs;
 
 /// CPU time so far, in clock ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Machine {
-    /// Of everything, idle time included.
+    /// Total, idle time included.
     all: u64,
-    /// Of nobody.
+    /// Idle time.
     idle: u64,
-    /// Of programs.
+    /// Used by programs.
     programs: u64,
-    /// Of this process and those that it started.
+    /// Used by this process and its descendants.
     ours: u64,
 }
 
@@ -30,7 +30,7 @@ impl Machine {
         }
     }
 
-    /// The share of all processors that programs of others used since.
+    /// The share of all processors that other programs used since `self`.
     pub(super) fn others_since(self, now: Self) -> f64 {
         let all = now.all.saturating_sub(self.all);
         let programs = now.programs.saturating_sub(self.programs);
@@ -41,7 +41,8 @@ impl Machine {
         programs.saturating_sub(ours) as f64 / all as f64
     }
 
-    /// The share of all processors that this process, those that it started, and interrupts used since.
+    /// The share of all processors that this process, its descendants and interrupts used since
+    /// `self`.
     pub(super) fn ours_since(self, now: Self) -> f64 {
         let all = now.all.saturating_sub(self.all);
         let idle = now.idle.saturating_sub(self.idle);
@@ -63,7 +64,7 @@ fn parse_total(stat: &str) -> (u64, u64, u64) {
     (ticks.iter().sum(), idle, ticks.iter().take(3).sum())
 }
 
-/// This process and its descendants: whoever has this process among its ancestors.
+/// CPU time of this process and its descendants.
 fn own_ticks() -> u64 {
     let own = std::process::id();
     let Ok(entries) = fs::read_dir("/proc") else {
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ours_is_not_the_others() {
+    fn own_cpu_time_does_not_count_as_that_of_others() {
         let before = Machine {
             all: 1000,
             idle: 400,

@@ -1,4 +1,5 @@
-//! `lab run`: every system of every scenario with every seed, resumable.
+//! `sumlink-lab run`: runs every system of every scenario with every seed; interrupted series can be
+//! resumed.
 
 mod environment;
 mod machine;
@@ -10,7 +11,6 @@ mod table;
 mod together;
 mod workload;
 
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -18,6 +18,7 @@ use serde_json::json;
 
 use crate::config::Direction;
 use crate::error::LabError;
+use crate::programs;
 use crate::prose::{note, print, say};
 use crate::results::{Outcome, Run};
 use crate::scenario::{Scenario, Workload};
@@ -34,14 +35,14 @@ pub(crate) use store::{write_json, write_text};
 pub use table::of as table;
 pub(crate) use together::Room;
 
-/// What `sumlink lab run` can be told.
+/// What `sumlink-lab run` can be told.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Systems: alone, simultaneous, mptcp, \n         \
                   sumlink:SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]...\n             [@SELECTOR][+CONGESTION[+CARRIERS]][+early],\n         library:SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]..., mptcp+tls,\n         lwip, lwa and lwip+visible, with [:STEERING][@PARAMETER=VALUE]...,\n         aggligator and noq (after make peers);\n         a SETTING is a key of [session] in a configuration file, such as coupling\n\n\
-                  Example:\n  sumlink lab run scenarios/unequal-*.toml --seeds 1 \
-                  --systems alone,sumlink:fbdt\n  sumlink lab report lab-out")]
+                  Example:\n  sumlink-lab run scenarios/unequal-*.toml --seeds 1 \
+                  --systems alone,sumlink:fbdt\n  sumlink-lab report lab-out")]
 pub struct RunOptions {
-    /// Scenario files; `sumlink lab list` shows those of the project
+    /// Scenario files; `sumlink-lab list` shows those of the project
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Where the results are written; what is there already is not run again
@@ -62,12 +63,13 @@ pub struct RunOptions {
     /// Write what an edge node and the senders through it do over time, and a picture of it, into this directory
     #[arg(long, value_name = "DIR")]
     pub trace: Option<PathBuf>,
-    /// The sumlink program to measure, instead of this one
+    /// The program whose client and server are measured, instead of this one: another build of `sumlink-lab`, or of
+    /// `sumlink`, which has no edge node
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
 }
 
-/// Reads every file, and tells the problems of all of them.
+/// Reads all files; the error lists the problems of all of them.
 pub fn load_all(files: &[PathBuf]) -> Result<Vec<Scenario>, LabError> {
     let mut scenarios: Vec<Scenario> = Vec::new();
     let mut problems = Vec::new();
@@ -84,7 +86,7 @@ pub fn load_all(files: &[PathBuf]) -> Result<Vec<Scenario>, LabError> {
     for (index, scenario) in scenarios.iter().enumerate() {
         if let Some(other) = scenarios[..index].iter().find(|o| o.name == scenario.name) {
             return Err(LabError::Usage(format!(
-                "{} and {} are both called '{}', and their results would mix: rename one",
+                "{} and {} are both called '{}', so their results would mix: rename one",
                 other.file.display(),
                 scenario.file.display(),
                 scenario.name
@@ -94,7 +96,7 @@ pub fn load_all(files: &[PathBuf]) -> Result<Vec<Scenario>, LabError> {
     Ok(scenarios)
 }
 
-/// What is wrong with the options, before anything is made.
+/// Checks the options, before anything is written.
 pub(crate) fn check(options: &RunOptions) -> Result<Vec<Scenario>, LabError> {
     for name in &options.systems {
         systems::parse(name).map_err(|error| LabError::Usage(format!("--systems: {error}")))?;
@@ -102,12 +104,12 @@ pub(crate) fn check(options: &RunOptions) -> Result<Vec<Scenario>, LabError> {
     load_all(&options.files)
 }
 
-/// Runs what is not there yet.
+/// Does the missing runs.
 pub(crate) fn run(options: &RunOptions, scenarios: &[Scenario]) -> Result<(), LabError> {
     let store = Store::open(&options.out)?;
     let program = match &options.program {
         Some(program) => program.clone(),
-        None => env::current_exe().map_err(|e| LabError::system("finding this program", e))?,
+        None => programs::own()?,
     };
     if let Some(directory) = &options.trace {
         fs::create_dir_all(directory).map_err(LabError::output(directory))?;
@@ -125,7 +127,7 @@ pub(crate) fn run(options: &RunOptions, scenarios: &[Scenario]) -> Result<(), La
     finish(options, scenarios, &store, &plan)
 }
 
-/// Does what is not there yet, and tells about each run.
+/// Does the missing runs and reports on each.
 pub(crate) fn carry_out(
     plan: &[Job<'_>],
     room: Room,
@@ -139,7 +141,7 @@ pub(crate) fn carry_out(
         .collect();
     if missing.len() < plan.len() {
         note!(
-            "{} of {} runs are in {} already",
+            "{} of {} runs are already in {}",
             plan.len() - missing.len(),
             plan.len(),
             store.directory().display()
@@ -170,7 +172,7 @@ pub(crate) fn carry_out(
     result.inspect_err(|error| tell_what_is_kept(error, store, progress.done(), plan.len()))
 }
 
-/// Simulated results are not taken for measured ones.
+/// Refuses a directory with simulated results, which must not be taken for measurements.
 fn refuse_simulated(store: &Store, plan: &[Job<'_>]) -> Result<(), LabError> {
     let there = plan.iter().find(|job| {
         let run = store.read(job.scenario, job.seed, &job.system);
@@ -178,14 +180,14 @@ fn refuse_simulated(store: &Store, plan: &[Job<'_>]) -> Result<(), LabError> {
     });
     there.map_or(Ok(()), |job| {
         Err(LabError::Usage(format!(
-            "{} holds results of `sumlink sim run` of {}: choose another --out",
+            "{} holds results of `sumlink-lab sim run` of {}: choose another --out",
             store.directory().display(),
             job.scenario.name
         )))
     })
 }
 
-/// After the last run: the summaries, the table, and whether there are figures for everything.
+/// After the last run: writes the summaries, prints the table, and fails if figures are missing.
 fn finish(
     options: &RunOptions,
     scenarios: &[Scenario],
@@ -208,7 +210,7 @@ fn finish(
     if !options.json {
         let directory = store.directory().display();
         print(&format!(
-            "results: {directory} (a page of them: sumlink lab report {directory})\n"
+            "results: {directory} (to make a report: sumlink-lab report {directory})\n"
         ))?;
     }
     refused_error(&refused, plan.len()).map_or(Ok(()), Err)
@@ -225,17 +227,17 @@ pub(crate) fn refusal(run: &Run) -> Option<String> {
     ))
 }
 
-/// The error of a command with refused runs, one line; the first reason stands for all.
+/// The error of a command with refused runs, on one line with the first reason.
 pub(crate) fn refused_error(refused: &[String], all: usize) -> Option<LabError> {
     let first = refused.first()?;
     Some(LabError::Refused(format!(
-        "{} of {all} runs have none ({first}); the same command repeats only them",
+        "{} of {all} runs have none ({first}); the same command repeats only these",
         refused.len()
     )))
 }
 
-/// Every run, in the order in which they are done: all systems of a seed after each other, so that what
-/// changes on the machine meanwhile meets all alike.
+/// All runs in order. All systems of a seed run in sequence, so that changes of the machine affect
+/// them equally.
 fn plan<'a>(options: &'a RunOptions, scenarios: &'a [Scenario], program: &'a Path) -> Vec<Job<'a>> {
     let mut jobs = Vec::new();
     for scenario in scenarios {
@@ -258,14 +260,15 @@ fn plan<'a>(options: &'a RunOptions, scenarios: &'a [Scenario], program: &'a Pat
     jobs
 }
 
-/// The rate of a scenario's links that may be measured beside others: what is measured must not be a matter of milliseconds.
+/// The scenario's rate if it may run alongside others: its figures must not depend on milliseconds.
 fn rate_beside_others(scenario: &Scenario) -> Option<u64> {
     matches!(scenario.workload, Workload::Bulk)
         .then(|| link_rates(scenario))
         .flatten()
 }
 
-/// The sum of the rates of a scenario's links in bit/s, of the direction where it is larger; none where nothing shapes them.
+/// The sum of the rates of a scenario's links in bit/s, for the direction where it is larger;
+/// `None` if nothing shapes the links.
 pub(crate) fn link_rates(scenario: &Scenario) -> Option<u64> {
     let ways = [Direction::Up, Direction::Down].map(|way| scenario.rates_bps(way, 1));
     (!scenario.unshaped).then_some(ways[0].max(ways[1]) as u64)
@@ -275,16 +278,18 @@ fn tell_what_is_kept(error: &LabError, store: &Store, finished: usize, total: us
     let directory = store.directory().display();
     match error {
         LabError::Interrupted if finished == 0 => {
-            note!("nothing was finished yet");
+            note!("no run was finished");
         }
-        _ if finished > 0 => note!(
-            "{finished} of {total} runs are kept in {directory}; the same command goes on from there"
-        ),
+        _ if finished > 0 => {
+            note!(
+                "{finished} of {total} runs are kept in {directory}; the same command resumes there"
+            )
+        }
         _ => {}
     }
 }
 
-/// One line of `--json` about a run, and about the file that it was written to.
+/// The line of `--json` about a run and its result file.
 pub fn run_json(run: &Run, path: Option<&Path>) -> serde_json::Value {
     let (kind, reason, goodput) = match &run.outcome {
         Outcome::Measured(figures) => ("measured", None, Some(figures.goodput_bps)),

@@ -22,39 +22,39 @@ use crate::topology::Side;
 use super::measure::{self, Phase};
 use super::{environment, workload};
 
-/// A run is repeated so often when the emulator was the bottleneck.
+/// Attempts for a run that the emulator was too slow for.
 const ATTEMPTS: usize = 3;
-/// Runs at once that together take more of the machine than this are repeated alone.
+/// Concurrent runs that together use more of the machine than this are repeated alone.
 const OURS_LIMIT: f64 = 0.65;
-/// The port of the workload's server, where the workload says none.
+/// The port of the workload's server, unless the workload names one.
 const PORT: u16 = 5001;
 
-/// What is run.
+/// The parameters of a run.
 pub(crate) struct Job<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) seed: u64,
     pub(crate) system: String,
-    /// The sumlink program: it is measured, and makes the traffic.
+    /// The sumlink program: it is measured, and generates the traffic.
     pub(crate) program: &'a Path,
-    /// Sum of the rates of its links in bit/s, of a run that may be done beside others.
+    /// Sum of the rates of its links in bit/s, if the run may share the machine.
     pub(crate) rate: Option<u64>,
-    /// Where systems that can tell what they do over time write that.
+    /// Directory for traces, from systems that support them.
     pub(crate) trace: Option<&'a Path>,
 }
 
-/// Who else runs meanwhile.
+/// Whether other runs share the machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Company {
-    /// Nobody: a refused run is repeated.
+    /// The run is alone: it is repeated if refused.
     Alone,
-    /// Others of ours: who finds too little room comes again later.
+    /// Other runs share the machine: a run with too little CPU time is repeated later.
     Others,
 }
 
-/// Told how many seconds of the run have passed, and how many phases come before this one.
+/// Receives the number of completed phases and the seconds of the current one.
 pub(crate) type Tick<'a> = &'a mut dyn FnMut(usize, f64);
 
-/// Runs it. Whatever is the system's fault is an outcome; an error is one of the laboratory, or a signal.
+/// Does the run. Failures of the system are outcomes; errors come from the laboratory or a signal.
 pub(super) fn run(job: &Job<'_>, company: Company, tick: Tick<'_>) -> Result<Run, LabError> {
     let system = systems::of(job.scenario, &job.system).map_err(LabError::Usage)?;
     let started = SystemTime::now()
@@ -65,13 +65,13 @@ pub(super) fn run(job: &Job<'_>, company: Company, tick: Tick<'_>) -> Result<Run
         None => match measure_all(job, system.as_ref(), company, tick) {
             Ok(outcome) => outcome,
             Err(error @ LabError::Failed { .. }) => {
-                // Ctrl-C in a terminal ends the programs too, and is not their failure.
+                // Ctrl-C in a terminal also ends the programs, which is not their failure.
                 signals::check()?;
                 Outcome::Failed {
                     reason: error.to_string(),
                 }
             }
-            // Whatever is repeated here says the same: the scenario has to change, or the link.
+            // A repetition would have the same result: the scenario or the link has to change.
             Err(LabError::Refused(reason)) => Outcome::Refused { reason },
             Err(error) => return Err(error),
         },
@@ -88,7 +88,7 @@ pub(super) fn run(job: &Job<'_>, company: Company, tick: Tick<'_>) -> Result<Run
     })
 }
 
-/// Every phase of the system, each as often as it takes.
+/// Measures every phase of the system, with repetitions.
 fn measure_all(
     job: &Job<'_>,
     system: &dyn System,
@@ -109,10 +109,11 @@ fn measure_all(
             let phase = measure_phase(job, system, part, &mut |elapsed| {
                 tick(number, elapsed);
             })?;
-            // Beside others of ours the ends may have waited for a processor, which the emulator does not notice.
+            // Alongside other runs the ends may have waited for a processor, which the emulator
+            // does not notice.
             let ours = phase.machine.map_or(0.0, |machine| machine.runs_share);
             let crowded = (company == Company::Others && ours > OURS_LIMIT)
-                .then(|| format!("runs at once used {:.0} % of the machine", ours * 100.0));
+                .then(|| format!("concurrent runs used {:.0} % of the machine", ours * 100.0));
             match phase.emulator.objection().or(crowded) {
                 None => {
                     found = Some(phase);
@@ -125,7 +126,7 @@ fn measure_all(
             let link = part.link.as_ref();
             let during = link.map_or_else(String::new, |link| format!("{link}: "));
             return Ok(Outcome::Refused {
-                reason: format!("{during}{last}, {attempts} times; is the machine busy?"),
+                reason: format!("{during}{last} ({attempts} attempts); is the machine busy?"),
             });
         };
         match phases.last_mut() {
@@ -140,15 +141,15 @@ fn measure_all(
     Ok(Outcome::Measured(Box::new(whole)))
 }
 
-/// What is measured in a laboratory of its own.
+/// A measurement in a separate laboratory.
 struct Part<'a> {
-    /// The link that is measured by itself.
+    /// The link, if it is measured alone.
     link: Option<String>,
-    /// The scenario, perhaps with a single object of its workload.
+    /// The scenario, possibly reduced to a single object of its workload.
     scenario: Cow<'a, Scenario>,
 }
 
-/// The phases of the system, of cold objects each by itself.
+/// The phases of the system; for cold objects one part per object.
 fn parts<'a>(scenario: &'a Scenario, system: &dyn System) -> Vec<Part<'a>> {
     let links: Vec<_> = scenario.links().map(|l| l.name.clone()).collect();
     let scenarios = match scenario.single_objects() {
@@ -166,7 +167,8 @@ fn parts<'a>(scenario: &'a Scenario, system: &dyn System) -> Vec<Part<'a>> {
     phases.into_iter().flat_map(of_phase).collect()
 }
 
-/// Seconds of traffic, at the most, and the number of laboratories; 0 for what cannot be measured here.
+/// The maximum seconds of traffic, and the number of laboratories; 0 for runs that are not possible
+/// here.
 pub(crate) fn planned(job: &Job<'_>) -> (f64, usize) {
     match systems::parse(&job.system) {
         Ok(system) if system.missing(job.scenario).is_none() => {
@@ -185,7 +187,8 @@ pub(crate) fn planned(job: &Job<'_>) -> (f64, usize) {
     }
 }
 
-/// One phase in a laboratory of its own: fresh namespaces, empty queues, no metrics of earlier connections.
+/// Measures one phase in a separate laboratory: fresh namespaces, empty queues, no metrics of
+/// earlier connections.
 fn measure_phase(
     job: &Job<'_>,
     system: &dyn System,
@@ -197,7 +200,7 @@ fn measure_phase(
     let far = system.far(&config);
     config.shorten(far);
     if let Some(link) = &part.link {
-        // What happens to the others would bring them back.
+        // Events of the other links would bring them up again.
         config.timeline.retain(|planned| planned.link == *link);
     }
     let lab = Lab::start(config)?;
@@ -237,7 +240,7 @@ fn measure_phase(
     Ok(measured)
 }
 
-/// Where a run's trace is, named as those of `sumlink sim run --trace`.
+/// Path of a run's trace, named like those of `sumlink-lab sim run --trace`.
 fn trace_file(job: &Job<'_>, directory: &Path) -> PathBuf {
     let system = job.system.replace(':', "-");
     directory.join(format!(
@@ -246,7 +249,7 @@ fn trace_file(job: &Job<'_>, directory: &Path) -> PathBuf {
     ))
 }
 
-/// The picture beside a trace.
+/// Draws the chart of a trace.
 fn draw(job: &Job<'_>, trace: &Path) -> Result<(), LabError> {
     let links: Vec<String> = job.scenario.links().map(|link| link.name.clone()).collect();
     let title = format!("{}, {}, seed {}", job.scenario.name, job.system, job.seed);

@@ -1,4 +1,4 @@
-//! How far a long series of runs is, and what is left: on standard error.
+//! Progress of a long series of runs, on standard error.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
@@ -7,30 +7,30 @@ use std::time::{Duration, Instant};
 use crate::prose::{note, note_raw};
 use crate::results::{Outcome, Run, Spread};
 
-/// What a run takes beside its duration, before any has been seen.
+/// Initial estimate of a run's overhead beyond its duration, in seconds.
 const SETTING_UP: f64 = 1.0;
 
-/// A line that is overwritten on a terminal; elsewhere only finished runs are told.
+/// A status line that is overwritten on a terminal; elsewhere only finished runs are reported.
 pub(crate) struct Progress {
     live: bool,
     total: usize,
     done: usize,
-    /// Seconds of traffic that are still to come, of runs that share the machine each one's part.
+    /// Remaining seconds of traffic; a run that shares the machine counts with its share.
     traffic_left: f64,
-    /// Runs still to come, likewise.
+    /// Remaining runs, counted likewise.
     runs_left: f64,
-    /// Seconds beside the traffic, and of how many runs.
+    /// Overhead in seconds so far, and the number of runs that it belongs to.
     beside: (f64, usize),
-    /// What runs now, by number.
+    /// Current runs by number.
     running: BTreeMap<usize, Now>,
 }
 
-/// A run that has begun.
+/// A run in progress.
 struct Now {
     label: String,
-    /// Seconds of traffic.
+    /// Planned seconds of traffic.
     planned: f64,
-    /// How many there are at once.
+    /// Number of concurrent runs.
     width: f64,
     /// Seconds of one phase.
     duration: f64,
@@ -40,7 +40,8 @@ struct Now {
 }
 
 impl Progress {
-    /// For so many runs, of which those with the given planned seconds, each beside how many, are still to be done.
+    /// For `total` runs; `costs` lists the remaining ones with their planned seconds and
+    /// concurrency.
     pub(crate) fn new(total: usize, costs: &[(f64, usize)]) -> Self {
         Self {
             live: io::stderr().is_terminal(),
@@ -53,7 +54,7 @@ impl Progress {
         }
     }
 
-    /// Runs that have ended, those of earlier calls included.
+    /// Finished runs, those of earlier calls included.
     pub(crate) fn done(&self) -> usize {
         self.done
     }
@@ -78,12 +79,12 @@ impl Progress {
         self.show(number, 0, 0.0);
     }
 
-    /// It has come so far.
+    /// Reports the progress of a run.
     pub(crate) fn show(&mut self, number: usize, phase: usize, elapsed: f64) {
         let Some(now) = self.running.get_mut(&number) else {
             return;
         };
-        // Phases may be shorter than the scenario says.
+        // Phases may be shorter than the scenario's duration.
         now.passed = (phase as f64 * now.duration + elapsed).min(now.planned);
         if !self.live {
             return;
@@ -92,9 +93,9 @@ impl Progress {
         let runs = self.running.len();
         let beside = match runs {
             1 => String::new(),
-            _ => format!(" ({} beside it)", runs - 1),
+            _ => format!(" ({} in parallel)", runs - 1),
         };
-        // The one that began first, so that the line does not jump.
+        // The oldest run, so that the line does not jump.
         if let Some(now) = self.running.values().next() {
             let mut err = io::stderr().lock();
             let _ = write!(
@@ -110,7 +111,7 @@ impl Progress {
         }
     }
 
-    /// Seconds that everything still takes.
+    /// Estimated remaining seconds.
     fn left(&self) -> f64 {
         let beside = match self.beside {
             (_, 0) => SETTING_UP,
@@ -120,7 +121,7 @@ impl Progress {
         (self.traffic_left - passed.sum::<f64>()).max(0.0) + beside * self.runs_left
     }
 
-    /// The run has ended like this.
+    /// Reports the end of a run.
     pub(crate) fn finish(&mut self, number: usize, run: &Run) {
         let Some(now) = self.running.remove(&number) else {
             return;
@@ -155,7 +156,7 @@ impl Progress {
     }
 }
 
-/// One line for an outcome.
+/// Formats an outcome on one line.
 pub(crate) fn describe(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Measured(figures) => {
@@ -190,7 +191,7 @@ pub(crate) fn describe(outcome: &Outcome) -> String {
     }
 }
 
-/// A duration as people say it.
+/// Formats a duration in words.
 pub(crate) fn duration_in_words(seconds: f64) -> String {
     let seconds = Duration::from_secs_f64(seconds.max(0.0)).as_secs();
     match seconds {
@@ -205,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_learns_from_what_was() {
+    fn the_estimate_adapts_to_finished_runs() {
         let mut progress = Progress::new(5, &[(10.0, 1), (10.0, 1), (20.0, 1)]);
         assert_eq!(progress.done, 2);
         assert_eq!(progress.left(), 40.0 + 3.0 * SETTING_UP);
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_at_once_take_their_part_of_the_time() {
+    fn concurrent_runs_count_with_their_share() {
         let mut progress = Progress::new(4, &[(10.0, 4); 4]);
         assert_eq!(progress.left(), 10.0 + SETTING_UP);
         for number in 0..4 {
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_said_in_words() {
+    fn durations_are_formatted_in_words() {
         assert_eq!(duration_in_words(42.7), "42 s");
         assert_eq!(duration_in_words(301.0), "6 min");
         assert_eq!(duration_in_words(7200.0), "2.0 h");

@@ -1,4 +1,4 @@
-//! The directory of results: a file appears whole or not at all.
+//! The directory of results; files are written atomically.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -16,14 +16,15 @@ use crate::scenario::Scenario;
 /// The results of several scenarios.
 pub struct Store {
     directory: PathBuf,
-    /// Directories that were made for it and hold nothing yet, the innermost first.
+    /// Directories created for the store that are still empty, the innermost first.
     made: Vec<PathBuf>,
-    /// Held as long as this exists: two at once would do the same runs, and disturb each other's figures.
+    /// Held while the store exists: two stores would repeat the same runs, and disturb each other's
+    /// figures.
     _lock: Flock<File>,
 }
 
 impl Store {
-    /// Makes the directory and finds out whether files can be written there.
+    /// Creates the directory and checks that files can be written there.
     pub fn open(directory: &Path) -> Result<Self, LabError> {
         let made = directory
             .ancestors()
@@ -35,7 +36,7 @@ impl Store {
         let lock = Flock::lock(opened, FlockArg::LockExclusiveNonblock);
         let lock = lock.map_err(|(_, error)| match error {
             Errno::EWOULDBLOCK => LabError::Usage(format!(
-                "another run writes to {}: wait for it, or choose another --out",
+                "another run is writing to {}: wait for it, or choose another --out",
                 directory.display()
             )),
             error => failed(directory)(error.into()),
@@ -54,18 +55,18 @@ impl Store {
         Ok(store)
     }
 
-    /// Where the results are.
+    /// The directory of the results.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Keeps the scenario's file beside its results.
+    /// Stores a copy of the scenario's file with its results.
     pub fn write_scenario(&self, scenario: &Scenario) -> Result<(), LabError> {
         let directory = self.directory.join(&scenario.name);
         write_atomically(&directory, "scenario.toml", scenario.text.as_bytes())
     }
 
-    /// The run that is there already, of the same text.
+    /// The stored run of the same scenario text.
     pub fn read(&self, scenario: &Scenario, seed: u64, system: &str) -> Option<Run> {
         let text = fs::read(self.path(scenario, seed, system)).ok()?;
         let run: Run = serde_json::from_slice(&text).ok()?;
@@ -76,8 +77,7 @@ impl Store {
         same.then_some(run)
     }
 
-    /// The run that is there already, with figures: what was not to be had, or went wrong, may be better the
-    /// next time.
+    /// The stored run, if it has figures: failed and unavailable runs are worth another attempt.
     pub fn done(&self, scenario: &Scenario, seed: u64, system: &str) -> Option<Run> {
         self.read(scenario, seed, system)
             .filter(|run| matches!(run.outcome, Outcome::Measured(_)))
@@ -90,7 +90,7 @@ impl Store {
         Ok(path)
     }
 
-    /// Writes what all runs of the scenario say together, those of earlier calls included.
+    /// Writes the summary of all runs of the scenario, those of earlier calls included.
     pub fn write_summary(&self, scenario: &Scenario) -> Result<(), LabError> {
         let directory = self.directory.join(&scenario.name);
         for found in results::load(&directory)? {
@@ -111,7 +111,7 @@ impl Store {
 impl Drop for Store {
     fn drop(&mut self) {
         for directory in &self.made {
-            // Fails where there are results, as it should.
+            // Fails for directories with results, as intended.
             if fs::remove_dir(directory).is_err() {
                 return;
             }
@@ -119,7 +119,7 @@ impl Drop for Store {
     }
 }
 
-/// A system's name as that of a file: not every place that results are copied to takes a colon.
+/// A system's name as a file name: some file systems do not accept colons.
 pub(crate) fn file_name(system: &str) -> String {
     system.replace(':', "-")
 }
@@ -139,7 +139,7 @@ pub(crate) fn write_text(path: &Path, text: &str) -> Result<(), LabError> {
     write_atomically(directory, &name, text.as_bytes())
 }
 
-/// Writes beside the place and renames, so that whoever is interrupted leaves no half file.
+/// Writes to a temporary file and renames it, so that an interruption leaves no partial file.
 fn write_atomically(directory: &Path, name: &str, bytes: &[u8]) -> Result<(), LabError> {
     let path = directory.join(name);
     let existed = directory.exists();
@@ -148,7 +148,7 @@ fn write_atomically(directory: &Path, name: &str, bytes: &[u8]) -> Result<(), La
         let mut file = NamedTempFile::new_in(directory)?;
         file.write_all(bytes)?;
         file.as_file().sync_all()?;
-        // Private until now, as temporary files are; results are for everyone who may read the directory.
+        // Temporary files are private; results get the usual permissions.
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
         file.as_file().set_permissions(mode)?;
         file.persist(&path).map_err(|error| error.error)
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_that_was_made_in_vain_is_removed() {
+    fn an_unused_directory_is_removed() {
         let base = tempfile::tempdir().unwrap();
         let directory = base.path().join("a/b");
         drop(Store::open(&directory).unwrap());
@@ -186,17 +186,17 @@ mod tests {
     }
 
     #[test]
-    fn two_at_once_are_told_apart() {
+    fn a_store_is_opened_once_at_a_time() {
         let base = tempfile::tempdir().unwrap();
         let first = Store::open(base.path()).unwrap();
         let error = Store::open(base.path()).err().unwrap().to_string();
-        assert!(error.contains("another run writes"), "{error}");
+        assert!(error.contains("another run is writing"), "{error}");
         drop(first);
         assert!(Store::open(base.path()).is_ok());
     }
 
     #[test]
-    fn a_place_that_cannot_be_written_is_named() {
+    fn an_unwritable_path_is_named() {
         let base = tempfile::tempdir().unwrap();
         let file = base.path().join("file");
         fs::write(&file, "").unwrap();

@@ -8,10 +8,10 @@ use crate::scenario::Scenario;
 
 use super::progress::describe;
 
-/// Characters of a line of the table.
+/// Width of the table in characters.
 const WIDTH: usize = 80;
 
-/// Medians and spread of the goodput of each system.
+/// Median and spread of the goodput of each system.
 pub fn of(scenario: &Scenario, runs: &[Run]) -> String {
     let mut text = String::new();
     let head = format!("{}: {}", scenario.name, first_sentence(&scenario.about));

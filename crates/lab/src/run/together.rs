@@ -1,8 +1,9 @@
-//! Several runs at once, where the machine has room for them.
+//! Concurrent runs, as far as the machine has capacity for them.
 //!
-//! Each has namespaces and an emulator of its own, so that all they share is the machine. A run that found too little of
-//! it left is done again alone, and from then on there are fewer at once; as long as that has not happened, there are more at once
-//! whenever they have left the machine idle: how much it carries, nobody knows before.
+//! Each run has its own namespaces and emulator, so they share only the machine. A run that got too
+//! little CPU time is repeated alone, and the number of concurrent runs is reduced from then on. As
+//! long as this has not happened, the number grows whenever the runs leave the machine idle,
+//! because its capacity is not known in advance.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,46 +15,49 @@ use crate::results::{ALONE, Outcome, Run};
 
 use super::once::{self, Company, Job};
 
-/// What runs at once may use of each processor, in thousandths: the other half is for what comes in bursts.
+/// Share of each processor that concurrent runs may use, in thousandths: the rest is reserved for
+/// bursts.
 const LOAD_OF_PROCESSOR: u64 = 500;
-/// Of the room, in percent: whoever takes more leaves nothing to others.
+/// Largest share of the capacity for a single run, in percent: a larger one leaves nothing for
+/// others.
 const LARGEST_SHARE: u64 = 80;
-/// Above this a run is alone, however many processors there are.
+/// Runs at higher rates (bit/s) are always alone, however many processors there are.
 const LIGHT: u64 = 400_000_000;
-/// The most runs at once for each processor.
+/// Maximum number of concurrent runs for each processor.
 const RUNS_OF_PROCESSOR: usize = 4;
-/// What is left of the room when it has proven too large for the machine.
+/// Factor for the capacity when it has proven too large for the machine.
 const SHRINK: f64 = 0.75;
-/// What becomes of the room when those that filled it have used less than [`IDLE`] of the machine, and how many times what was
-/// reckoned it may grow to: loads are estimated for a slow machine.
+/// Factor for the capacity when runs that filled it used less than [`IDLE`] of the machine, and the
+/// maximum relative to the initial estimate: loads are estimated for a slow machine.
 const GROW: f64 = 1.25;
 const IDLE: f64 = 0.3;
 const LARGEST: u64 = 2;
-/// When they have used more than this, it has grown too large, though nothing has to be done again yet.
+/// Above this utilization the capacity has grown too large, although no run needs a repetition yet.
 const CROWDED: f64 = 0.5;
 
-/// How much runs at once at the most.
+/// Capacity for concurrent runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Room {
     /// Number of runs.
     runs: usize,
     /// Sum of their loads, in thousandths of a processor.
     load: u64,
-    /// What it was reckoned to be.
+    /// The initial estimate of the load.
     smallest: u64,
-    /// How often it has proven too large.
+    /// Number of reductions so far.
     shrunk: u32,
 }
 
-/// What a run at that rate (bit/s) uses at the most, in thousandths of a processor: emulator, both ends of the system, and the
-/// traffic. Each packet by itself costs a wake-up or two; the busier a link is, the more of them go together.
+/// Upper estimate of the load of a run at that rate (bit/s), in thousandths of a processor:
+/// emulator, both ends of the system, and the traffic. A single packet costs one or two wake-ups;
+/// the busier a link is, the more packets share them.
 fn load(rate: u64) -> u64 {
     let mbit = rate / 1_000_000;
     (10 * mbit).min(600 + mbit * 3 / 2)
 }
 
 impl Room {
-    /// What this machine has room for, and so many runs at the most.
+    /// The capacity of this machine, for at most this number of runs.
     pub(crate) fn of_this_machine(most: Option<usize>) -> Self {
         let processors = thread::available_parallelism().map_or(1, usize::from);
         Self::of(processors, most)
@@ -68,22 +72,22 @@ impl Room {
         }
     }
 
-    /// Too much was at once: from now on there is less, though not less than so much, and never more again.
+    /// Reduces the capacity after an overload, at least to `least`, and rules out further growth.
     fn shrink(&mut self, least: u64) {
         self.load = ((self.load as f64 * SHRINK) as u64).max(least);
         self.shrunk += 1;
         let processors = self.load as f64 / 1000.0;
-        tracing::info!("fewer runs at once from now on: for {processors:.2} processors");
+        tracing::info!("reducing concurrent runs to a load of {processors:.2} processors");
     }
 
-    /// What filled it left the machine idle.
+    /// Increases the capacity after runs that filled it left the machine idle.
     fn grow(&mut self) {
         if self.shrunk == 0 {
             self.load = ((self.load as f64 * GROW) as u64).min(LARGEST * self.smallest);
         }
     }
 
-    /// How many runs like this one there are at once.
+    /// Number of runs like this one that fit at once.
     pub(crate) fn width(&self, job: &Job<'_>) -> usize {
         match self.share(job) {
             Some(load) => {
@@ -94,24 +98,25 @@ impl Room {
         }
     }
 
-    /// The load of a run that leaves room for others.
+    /// The load of a run that may share the machine.
     fn share(&self, job: &Job<'_>) -> Option<u64> {
         let rate = job.rate.filter(|rate| *rate <= LIGHT && self.runs > 1)?;
         Some(load(rate)).filter(|load| *load <= self.load * LARGEST_SHARE / 100)
     }
 }
 
-/// What the runs tell while they are done.
+/// Progress reports of the runs.
 pub(super) enum News {
     /// A run has begun.
     Begun(usize),
-    /// It is in the phase of that number, so many seconds into it.
+    /// The run is in this phase, at this number of seconds.
     Comes(usize, usize, f64),
-    /// It has ended.
+    /// The run has ended.
     Done(usize, Box<Run>),
 }
 
-/// Does all jobs, in their order as far as possible; the first error ends it when the runs beside it have ended too.
+/// Does all jobs, in order where possible; after the first error it waits for the concurrent runs
+/// and returns.
 pub(super) fn run(
     jobs: &[&Job<'_>],
     room: Room,
@@ -147,7 +152,7 @@ pub(super) fn run(
                         }
                     })
                     .inspect_err(|_| queue.forget(index)),
-                // There is a sender as long as this loop.
+                // The sender outlives this loop.
                 Err(_) => Ok(()),
             };
             failure = failure.or(told.err());
@@ -162,43 +167,43 @@ enum Message {
 
 fn one(job: &Job<'_>, index: usize, company: Company, post: &Sender<Message>) {
     let mut tick = |phase, elapsed| {
-        // Nobody listens any more once this has failed.
+        // After a failure the receiver is gone.
         let _ = post.send(Message::Comes(index, phase, elapsed));
     };
-    // Whoever waits for this run must hear of its end.
+    // A panic must be reported as well, since the main thread waits for the end of this run.
     let result = catch_unwind(AssertUnwindSafe(|| once::run(job, company, &mut tick)));
     let result = result.unwrap_or_else(|_| Err(LabError::system("measuring", "a thread panicked")));
     let _ = post.send(Message::Ended(index, result.map(Box::new)));
 }
 
-/// What is to be done, and what is being done.
+/// Pending and current runs.
 struct Queue<'a, 'j> {
     jobs: &'a [&'j Job<'j>],
     room: Room,
     waiting: VecDeque<usize>,
-    /// Found too little room beside others.
+    /// Runs that got too little CPU time alongside others.
     again: VecDeque<usize>,
     running: BTreeMap<usize, Place>,
 }
 
-/// A run that has begun and not ended.
+/// A run in progress.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Place {
-    /// `None` for one that is alone.
+    /// `None` for a run that is alone.
     share: Option<Share>,
-    /// The most runs that there were at once since it began, this one included.
+    /// Peak number of concurrent runs since it began, this one included.
     most: usize,
 }
 
-/// A run beside others.
+/// Load figures of a run that shares the machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Share {
-    /// Its part of the room's load.
+    /// The run's load.
     load: u64,
-    /// The room's load when it began, and how often that had proven too large by then.
+    /// The capacity when it began, and the number of reductions before.
     room: u64,
     shrunk: u32,
-    /// What of that was taken then, this run's part included.
+    /// The load in use at that time, including this run.
     taken: u64,
 }
 
@@ -213,7 +218,7 @@ impl<'a, 'j> Queue<'a, 'j> {
         }
     }
 
-    /// The job to begin now, if there is one.
+    /// The next job to begin now, if any.
     fn next(&mut self) -> Option<(usize, Company)> {
         let is_quiet = self.running.is_empty();
         if is_quiet && let Some(index) = self.again.pop_front() {
@@ -258,7 +263,8 @@ impl<'a, 'j> Queue<'a, 'j> {
         }
     }
 
-    /// Writes into a run that ends how many there were at once: the machine's shares are of all of them together.
+    /// Records the number of concurrent runs in a finished run: the machine's shares are for all of
+    /// them together.
     fn note_company(&self, index: usize, run: &mut Run) {
         if let Some(place) = self.running.get(&index)
             && let Outcome::Measured(figures) = &mut run.outcome
@@ -268,15 +274,16 @@ impl<'a, 'j> Queue<'a, 'j> {
         }
     }
 
-    /// A run has ended; whether that was the last of it.
+    /// Handles the end of a run; returns whether it is final.
     fn ended(&mut self, index: usize, run: &Run) -> bool {
         let shared = self.running.remove(&index).and_then(|place| place.share);
         match (&run.outcome, shared) {
             (Outcome::Refused { reason }, Some(share)) => {
                 let (scenario, system) = (&run.scenario, &run.system);
-                tracing::info!(%scenario, %system, seed = run.seed, %reason, "to be done again alone");
+                tracing::info!(%scenario, %system, seed = run.seed, %reason, "the run will be \
+                    repeated alone");
                 self.again.push_back(index);
-                // Those that were with it say the same thing once more.
+                // Concurrent runs report the same overload; only the first report counts.
                 if share.shrunk == self.room.shrunk {
                     self.room.shrink(0);
                 }
@@ -286,12 +293,12 @@ impl<'a, 'j> Queue<'a, 'j> {
                 let machine = figures.machine.unwrap_or_default();
                 let used = machine.runs_share;
                 let is_grown = self.room.load > self.room.smallest;
-                // Those that were in it together say the same thing.
+                // Runs at the same capacity report the same utilization.
                 if used > CROWDED && is_grown && share.shrunk == self.room.shrunk {
                     self.room.shrink(self.room.smallest);
                 } else if share.room == self.room.load && run.system != ALONE {
-                    // What a full room would use; of one that nearly nobody was in, nothing follows. A link by itself is cheaper than
-                    // what the load was reckoned for.
+                    // Extrapolates to full capacity; a nearly empty machine allows no conclusion. A
+                    // single link is cheaper than the load was estimated for.
                     let part = share.taken as f64 / share.room as f64;
                     let busy = (used + machine.others_share) / part;
                     if part > 0.5 && used > 0.0 && busy < IDLE {
@@ -367,7 +374,7 @@ mod tests {
             assert_eq!(begun(&mut queue), [] as [usize; 0]);
         }
         queue.ended(3, &good);
-        // Alone, as is whoever leaves no room.
+        // Alone, like every run that leaves no capacity.
         assert_eq!(begun(&mut queue), [4]);
         queue.ended(4, &good);
         assert_eq!(begun(&mut queue), [5]);
@@ -385,14 +392,14 @@ mod tests {
         assert_eq!(Room::of(2, Some(3)).width(jobs[0]), 3);
         assert_eq!(Room::of(2, Some(1)).width(jobs[0]), 1);
         assert_eq!(Room::of(64, None).width(&job(&scenario, Some(500))), 1);
-        // Large ones only have small ones beside them.
+        // Large runs only share with small ones.
         assert_eq!(room.width(&job(&scenario, Some(105))), 1);
         let jobs = [Some(105), Some(20), Some(50)].map(|rate| job(&scenario, rate));
         let jobs: Vec<&Job<'_>> = jobs.iter().collect();
         assert_eq!(begun(&mut Queue::new(&jobs, room)), [0, 1]);
     }
 
-    /// Measured on two processors, in processors: what is estimated is not less than that.
+    /// Loads measured on two processors, in processors: the estimate must not be lower.
     #[test]
     fn the_load_is_not_underestimated() {
         for (mbit, measured) in [
@@ -412,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_says_how_many_there_were_at_once() {
+    fn a_run_records_the_number_of_concurrent_runs() {
         let scenario = scenario();
         let jobs = [Some(25), Some(25), Some(50), None].map(|rate| job(&scenario, rate));
         let jobs: Vec<&Job<'_>> = jobs.iter().collect();
@@ -431,7 +438,7 @@ mod tests {
             }
         };
         assert_eq!(begun(&mut queue), [0, 1]);
-        // The first to end and the last: both had the other one beside them for a time.
+        // The first run to end and the last: both shared the machine for a time.
         assert_eq!([1, 0].map(|index| end(&mut queue, index)), [Some(2); 2]);
         for index in [2, 3] {
             assert_eq!(begun(&mut queue), [index]);
@@ -440,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_beside_others_is_done_again_alone() {
+    fn runs_refused_alongside_others_are_repeated_alone() {
         let scenario = scenario();
         let jobs = [1; 3].map(|mbit| job(&scenario, Some(mbit)));
         let jobs: Vec<&Job<'_>> = jobs.iter().collect();
@@ -456,13 +463,13 @@ mod tests {
         assert_eq!(queue.next().map(|(index, _)| index), Some(0));
         assert_eq!(begun(&mut queue), [] as [usize; 0]);
         assert_eq!(queue.room.load, 375);
-        assert!(queue.ended(0, &refused()), "alone it is refused for good");
+        assert!(queue.ended(0, &refused()), "a refusal alone is final");
         assert_eq!(queue.room.load, 375);
         assert_eq!(begun(&mut queue), [] as [usize; 0]);
     }
 
     #[test]
-    fn what_was_too_much_for_the_machine_is_not_tried_again() {
+    fn an_overload_is_not_repeated() {
         let scenario = scenario();
         let jobs = [25; 12].map(|mbit| job(&scenario, Some(mbit)));
         let jobs: Vec<&Job<'_>> = jobs.iter().collect();
@@ -472,7 +479,8 @@ mod tests {
         });
         let good = run(Outcome::Measured(Box::default()));
         assert_eq!(begun(&mut queue), [0, 1, 2, 3]);
-        // Both were refused for the same reason: the room shrinks once, from 1 processor to 0.75.
+        // Both were refused for the same reason: the capacity shrinks once, from 1 processor to
+        // 0.75.
         for index in [0, 1] {
             assert!(!queue.ended(index, &refused));
         }
@@ -487,7 +495,7 @@ mod tests {
         assert_eq!(begun(&mut queue), [5, 6, 7]);
         assert!(!queue.ended(5, &refused));
         assert_eq!(queue.room.load, 562);
-        // What was once too much is not tried again.
+        // No growth after an overload.
         queue.ended(6, &measured(0.1));
         queue.ended(7, &measured(0.1));
         assert_eq!(queue.room.load, 562);
@@ -505,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_machine_is_idle_there_are_more_at_once() {
+    fn an_idle_machine_gets_more_concurrent_runs() {
         let scenario = scenario();
         let jobs = [100; 12].map(|mbit| job(&scenario, Some(mbit)));
         let jobs: Vec<&Job<'_>> = jobs.iter().collect();
@@ -516,7 +524,8 @@ mod tests {
             queue.ended(index, &measured(0.14));
             assert_eq!(room(&queue), expected);
         }
-        // Two of them used what one had: the second one's word is of the same room.
+        // Two runs together used the figure that one reports: the second report refers to the same
+        // capacity.
         assert_eq!(begun(&mut queue), [2, 3]);
         queue.ended(3, &measured(0.28));
         queue.ended(2, &measured(0.28));
@@ -525,22 +534,23 @@ mod tests {
         assert_eq!(begun(&mut queue), [4, 5]);
         assert!(queue.ended(4, &measured(0.4)));
         assert_eq!(room(&queue), 1952);
-        // Too busy: the run counts, and there are never again so many.
+        // Too busy: the run counts, and the capacity stays reduced.
         assert!(queue.ended(5, &measured(0.51)));
         assert_eq!(room(&queue), 1464);
         queue.room.grow();
         assert_eq!(room(&queue), 1464);
-        // Half of what filled it was idle, but a full one would not be.
+        // Half of the occupied capacity was idle, but a full one would not be.
         let mut queue = Queue::new(&jobs, Room::of(2, None));
         assert_eq!(begun(&mut queue), [0]);
         queue.ended(0, &measured(0.24));
         assert_eq!(room(&queue), 1000);
-        // What is reckoned is not given up for less than a refusal.
+        // The initial estimate is only reduced by a refusal.
         queue.room.grow();
         assert_eq!(begun(&mut queue), [1]);
         assert!(queue.ended(1, &measured(0.6)));
         assert_eq!(room(&queue), 1000);
-        // However idle, to twice what was reckoned; however busy, not below it without a refusal.
+        // Growth ends at twice the initial estimate; without a refusal it never drops below the
+        // estimate.
         let mut queue = Queue::new(&jobs, Room::of(2, None));
         for _ in 0..10 {
             queue.room.grow();
@@ -550,7 +560,7 @@ mod tests {
         assert_eq!(begun(&mut queue), [0]);
         assert!(queue.ended(0, &measured(0.6)));
         assert_eq!(room(&queue), 1000);
-        // A small run by itself in a large room tells nothing of it.
+        // A small run alone allows no conclusion about a large capacity.
         let small = job(&scenario, Some(1));
         let jobs = [&small];
         let mut queue = Queue::new(&jobs, Room::of(2, None));

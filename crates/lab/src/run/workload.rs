@@ -1,4 +1,4 @@
-//! The programs that make the traffic of a run.
+//! The programs that generate the traffic of a run.
 
 use std::process::Command;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::video::{receive, send};
 
 use super::once::start;
 
-/// The port that the workload says its server listens on.
+/// The port on which the workload's server listens, if the workload names one.
 pub(super) fn port(workload: &Workload) -> Option<u16> {
     match workload {
         Workload::Command { port, .. } => Some(*port),
@@ -25,7 +25,7 @@ pub(super) fn port(workload: &Workload) -> Option<u16> {
     }
 }
 
-/// Whether the laboratory's own programs carry it.
+/// Whether the laboratory's own programs generate the workload.
 pub(super) fn has_own_programs(workload: &Workload) -> bool {
     !matches!(workload, Workload::Command { .. } | Workload::Video(_))
 }
@@ -42,10 +42,10 @@ pub(super) fn start_server(
             let line = fill_in(server, &SERVER_V4.to_string(), stage.port, None);
             user_command(&line, mptcp)?
         }
-        Workload::Video(video) => receive::command(stage, video, mptcp),
+        Workload::Video(video) => receive::command(stage, video, mptcp)?,
         _ => {
-            let mut command = Command::new(stage.program);
-            command.args(["lab", "traffic", "serve", "--listen"]);
+            let mut command = Command::new(programs::own()?);
+            command.args(["traffic", "serve", "--listen"]);
             // On every address: tunnels come from the server's own loopback.
             command.arg(format!("0.0.0.0:{}", stage.port));
             if mptcp {
@@ -84,8 +84,8 @@ pub(super) fn start_clients(
         let spec = spec(scenario, stage, running, epoch_ns, interval);
         let text = serde_json::to_string(&spec)
             .map_err(|error| LabError::system("writing JSON", error))?;
-        let mut command = Command::new(stage.program);
-        command.args(["lab", "traffic", "run", "--spec", &text]);
+        let mut command = Command::new(programs::own()?);
+        command.args(["traffic", "run", "--spec", &text]);
         return Ok(vec![start(
             stage,
             Side::Client,
@@ -171,7 +171,7 @@ fn class_name(class: Option<Class>) -> Option<String> {
     class.map(|class| class.name().to_owned())
 }
 
-/// The way of the scenario's rival; while another link is measured by itself there is none.
+/// The route of the scenario's rival; `None` while another link is measured alone.
 fn rival(scenario: &Scenario, stage: &Stage<'_>) -> Option<Route> {
     let link = scenario.rival.as_ref()?;
     let concerns = stage.link.is_none_or(|measured| measured == link);
@@ -187,7 +187,7 @@ fn fill_in(line: &str, host: &str, port: u16, link: Option<&str>) -> String {
         .replace("{link}", link.unwrap_or(""))
 }
 
-/// A command line as a shell reads it; with `mptcp`, its TCP sockets become MPTCP ones.
+/// A shell command; with `mptcp`, its TCP sockets become MPTCP sockets.
 fn user_command(line: &str, mptcp: bool) -> Result<Command, LabError> {
     let mut command = if mptcp {
         let mut command = Command::new(programs::find("mptcpize")?);
@@ -196,7 +196,7 @@ fn user_command(line: &str, mptcp: bool) -> Result<Command, LabError> {
     } else {
         Command::new("/bin/sh")
     };
-    // exec: the shell is replaced, so that ending the process ends the program.
+    // exec replaces the shell, so that killing the process ends the program.
     command.args(["-c", &format!("exec {line}")]);
     Ok(command)
 }

@@ -4,33 +4,33 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// The most that a figure may differ from what was asked for, as a share of it.
+/// The largest relative deviation of a figure from its setting.
 pub(super) const TOLERANCE: f64 = 0.02;
 
-/// Whether a figure is what was asked for.
+/// Whether a figure matches its setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It is, within the tolerance.
+    /// It does, within the tolerance.
     Passed,
-    /// It is not.
+    /// It does not.
     Failed,
-    /// The emulator, or the shaper that it is compared with, did not keep up, however often it was tried.
+    /// The emulator, or the shaper that it is compared with, did not keep up in any attempt.
     Refused,
 }
 
-/// One property of the emulator, asked for and measured.
+/// One property of the emulator, as set and as measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
-    /// Which one.
+    /// Name of the property.
     pub name: String,
     /// Unit of the numbers.
     pub unit: &'static str,
-    /// What was asked for, or what the kernel's shaper does.
+    /// The setting, or the result with the kernel's shaper.
     pub asked: f64,
-    /// What was measured; the median over the repeats.
+    /// The measured value; the median over the repeats.
     pub measured: f64,
-    /// `measured / asked - 1`; where 0 was asked, `measured`.
+    /// `measured / asked - 1`; `measured` if the setting is 0.
     pub deviation: f64,
     /// Whether the deviation is within the tolerance of 2 %.
     pub verdict: Verdict,
@@ -110,7 +110,7 @@ pub(super) fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
-/// What stands above the table.
+/// The headings of the table.
 pub(super) fn headings() -> String {
     format!(
         "{:<56} {:>10} {:>10} {:<8} {:>9}  verdict",

@@ -1,23 +1,24 @@
-//! TCP through the emulator next to TCP through the kernel's own shaper, tbf.
+//! TCP through the emulator compared with TCP through the kernel's own shaper, tbf.
 //!
 //! ```text
 //! client ──veth── router ──veth── server          client ──emulated link── server
 //!             tbf towards the client
 //! ```
 //!
-//! Both have the same rate and the same queue, no delay, and a bottleneck that is on no end host's own
-//! interface. The shaper counts the Ethernet header of 14 bytes, which the emulator's links do not have, so
-//! its rate is raised by that share.
+//! Both have the same rate and the same queue, no delay, and a bottleneck that is not on an end
+//! host's own interface. The shaper counts the Ethernet header of 14 bytes, which the emulator's
+//! links do not have, so its rate is raised by that share.
 //!
-//! What the two do not share is the depth of the token bucket. The emulator's rate server has none: it
-//! works out when each packet is sent, and a late thread changes nothing about it. The shaper needs a
-//! bucket that covers the lateness of its timer, which is a high-resolution one, whatever the kernel's HZ,
-//! but whose softirq waits for a processor on a busy machine; what a bucket cannot hold is lost to the rate
-//! (docs/laboratory.md has figures). To a queue that never runs empty the depth makes no other difference.
+//! The difference is the depth of the token bucket. The emulator's rate server has none: it
+//! computes the send time of each packet, and a late thread does not change it. The shaper needs a
+//! bucket that covers the lateness of its timer. This timer has a high resolution regardless of the
+//! kernel's HZ, but its softirq waits for a processor on a busy machine, and time beyond the
+//! bucket's depth is lost to the rate (docs/laboratory.md has figures). For a queue that never runs
+//! empty the depth makes no other difference.
 //!
-//! The interfaces of the three namespaces keep their segmentation offload. Packet by packet that chain
-//! carries no more than 200 to 300 Mbit/s on two processors, without any shaper, and would be what is
-//! measured.
+//! The interfaces of the three namespaces keep their segmentation offload. Packet by packet this
+//! chain carries only 200 to 300 Mbit/s on two processors even without a shaper, and the chain
+//! itself would be measured.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
@@ -35,22 +36,22 @@ use crate::topology::{self, Kernel, SERVER_V4, Side};
 /// Rates that are compared, in Mbit/s.
 pub(super) const RATES: [u64; 3] = [50, 200, 800];
 const QUEUE: Duration = Duration::from_millis(40);
-/// What the shaper may send at once.
+/// Depth of the shaper's token bucket.
 const BURST: Duration = Duration::from_millis(20);
-/// A shaper that gives TCP less than this part of its rate was kept waiting for a processor.
+/// A shaper that gives TCP less than this share of its rate had to wait for a processor.
 const SHAPER_KEPT_UP: f64 = 0.97;
-/// Payload of TCP with time stamps in a packet of 1500 bytes.
+/// TCP payload of a packet of 1500 bytes, with time stamps.
 const SEGMENT: u64 = 1448;
 const PORT: u16 = 5998;
-/// What TCP gets to find its rate, and what is measured.
+/// Time for TCP to find its rate, and duration of the measurement.
 const WARM_UP: Duration = Duration::from_millis(400);
 const MEASURED: Duration = Duration::from_millis(1500);
-/// How long TCP may deliver nothing.
+/// Longest time for which TCP may deliver nothing.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of Ethernet frames and of IP packets.
 const FRAME: [u64; 2] = [1514, 1500];
 
-/// The laboratory of one rate.
+/// The laboratory for one rate.
 pub(super) fn config(megabits: u64) -> Result<LabConfig, LabError> {
     let queue = QUEUE.as_millis();
     let link = format!("probe:rate={megabits}mbit,queue={queue}ms");
@@ -68,7 +69,7 @@ pub(super) fn emulated(lab: &Lab) -> Result<f64, LabError> {
 pub(super) struct Shaped {
     client: Namespace,
     server: Namespace,
-    /// Holds the shaper.
+    /// Contains the shaper.
     _router: Namespace,
     _run_dir: RunDir,
 }
@@ -94,7 +95,7 @@ impl Shaped {
         router
             .run(|| std::fs::write("/proc/sys/net/ipv4/ip_forward", "1"))?
             .map_err(LabError::file("/proc/sys/net/ipv4/ip_forward"))?;
-        // Names of namespaces are unique on the machine, so these interfaces meet nobody else's.
+        // Names of namespaces are unique on the machine, so these interface names cannot collide.
         router.ip_batch(format!(
             "link add left type veth peer name eth netns {}\n\
              link add right type veth peer name eth netns {}\n\
@@ -133,8 +134,8 @@ impl Shaped {
     }
 }
 
-/// Whether the shaper had a processor when it needed one: nothing else can make TCP that slow there, with a
-/// queue that is far larger than the bandwidth-delay product.
+/// Whether the shaper got a processor when it needed one: with a queue far larger than the
+/// bandwidth-delay product, TCP cannot be that slow for another reason.
 pub(super) fn shaper_kept_up(megabits: u64, shaped: f64) -> bool {
     let expected = (megabits * SEGMENT) as f64 / FRAME[1] as f64;
     shaped >= expected * SHAPER_KEPT_UP
@@ -177,7 +178,7 @@ fn connect(address: Ipv4Addr) -> Result<TcpStream, LabError> {
     TcpStream::connect_timeout(&SocketAddrV4::new(address, PORT).into(), PATIENCE).map_err(network)
 }
 
-/// What the client gets from a server that sends as fast as TCP lets it.
+/// Goodput of a client from a server that sends as fast as TCP allows.
 fn goodput(listener: &TcpListener, mut client: TcpStream) -> Result<f64, LabError> {
     let (mut server, _) = listener.accept().map_err(network)?;
     client.set_read_timeout(Some(PATIENCE)).map_err(network)?;

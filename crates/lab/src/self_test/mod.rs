@@ -1,8 +1,8 @@
-//! `lab self-test`: the emulator against what was asked of it, and against the kernel's shaper.
+//! `lab self-test`: compares the emulator with its settings and with the kernel's shaper.
 //!
-//! Every figure is measured several times and its median compared. A measurement during which the emulator
-//! did not keep up is repeated, and refused rather than failed if that does not help: it says something
-//! about the machine and nothing about the model.
+//! Every figure is the median of several measurements. A measurement during which the emulator did
+//! not keep up is repeated. If repetitions do not help, it is refused, not failed: it shows a limit
+//! of the machine, not an error of the model.
 
 use std::io::IsTerminal;
 
@@ -20,10 +20,10 @@ mod probes;
 
 pub use figure::{Figure, Verdict};
 
-/// How often a measurement is tried until the emulator keeps up.
+/// Attempts for a measurement until the emulator keeps up.
 const ATTEMPTS: u32 = 4;
 
-/// What can be measured; the last one is the comparison with the kernel's shaper.
+/// The subjects; the last one is the comparison with the kernel's shaper.
 const SUBJECTS: [&str; 14] = [
     "delay",
     "jitter",
@@ -42,7 +42,7 @@ const SUBJECTS: [&str; 14] = [
 ];
 const SHAPER: &str = "tbf";
 
-/// Options of `sumlink lab self-test`.
+/// Options of `sumlink-lab self-test`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct SelfTestOptions {
     /// How often each figure is measured; the median counts
@@ -59,8 +59,8 @@ pub struct SelfTestOptions {
 /// Measures everything, prints a table or JSON, and fails if a figure is out of tolerance
 /// ([`LabError::FellShort`]) or could not be measured ([`LabError::Refused`]).
 ///
-/// Takes about 35 seconds for each repeat. The process must be able to make namespaces
-/// (see [`become_able`](crate::become_able)).
+/// Takes about 35 seconds for each repeat. The process must be allowed to create namespaces (see
+/// [`become_able`](crate::become_able)).
 pub fn run(options: &SelfTestOptions) -> Result<(), LabError> {
     if !options.json {
         say!("{}", figure::headings());
@@ -77,7 +77,7 @@ pub fn run(options: &SelfTestOptions) -> Result<(), LabError> {
     let chosen =
         |subject: &str| options.only.is_empty() || options.only.iter().any(|only| only == subject);
     for check in checks::all().filter(|c| chosen(c.subject)) {
-        // The dice go on from one repeat to the next.
+        // The random sequences continue from one repeat to the next.
         let lab = Lab::start((check.config)()?)?;
         add(repeated(options.repeats, || {
             healthy(&lab, || (check.measure)(&lab))
@@ -106,7 +106,7 @@ pub fn run(options: &SelfTestOptions) -> Result<(), LabError> {
     judge(&figures)
 }
 
-/// Measures several times, and takes the median of each figure.
+/// Measures several times and returns the median of each figure.
 fn repeated(
     repeats: u64,
     measure: impl Fn() -> Result<Vec<Figure>, LabError>,
@@ -127,7 +127,7 @@ fn repeated(
     Ok((0..count).filter_map(column).collect())
 }
 
-/// Measures until the emulator has kept up meanwhile.
+/// Repeats a measurement until the emulator keeps up with it.
 fn healthy(
     lab: &Lab,
     measure: impl Fn() -> Result<Vec<Figure>, LabError>,
@@ -148,7 +148,7 @@ fn healthy(
     }
 }
 
-/// What TCP gets through the kernel's shaper, tried until that keeps up.
+/// TCP goodput through the kernel's shaper, repeated until the shaper keeps up.
 fn shaped_goodput(megabits: u64, congestion: &str) -> Result<f64, LabError> {
     let shaped = kernel::Shaped::start(megabits, congestion)?;
     let mut goodput = shaped.goodput()?;
@@ -180,13 +180,13 @@ fn judge(figures: &[Figure]) -> Result<(), LabError> {
     let (failed, refused) = (names(Verdict::Failed), names(Verdict::Refused));
     if !failed.is_empty() {
         return Err(LabError::FellShort(format!(
-            "the emulator is more than {:.0} % off what was asked for: {failed}",
+            "the emulator deviates by more than {:.0} % from its settings: {failed}",
             TOLERANCE * 100.0
         )));
     }
     if !refused.is_empty() {
         return Err(LabError::Refused(format!(
-            "the emulator or the shaper did not keep up, leave them more of the machine: {refused}"
+            "the emulator or the shaper did not keep up: reduce the load of the machine ({refused})"
         )));
     }
     Ok(())

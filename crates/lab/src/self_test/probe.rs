@@ -1,4 +1,4 @@
-//! Datagrams over one direction of one link, with the kernel's time of their arrival.
+//! Datagrams over one direction of one link, with the kernel's time stamps of their arrival.
 
 use std::ffi::OsString;
 use std::io::{self, IoSliceMut};
@@ -22,11 +22,12 @@ const HEADERS: usize = 28;
 pub(super) const SMALL: usize = HEADERS + 16;
 /// The largest packet.
 pub(super) const LARGE: usize = 1500;
-/// Room for everything that a check sends before it reads, in bytes of kernel memory.
+/// Receive buffer in bytes of kernel memory: enough for all packets that a check sends before it
+/// reads.
 const RECEIVE_BUFFER: usize = 128 << 20;
-/// The most datagrams that the kernel takes at once, and their bytes.
+/// Maximum datagrams per call to the kernel, and their bytes.
 const MOST_AT_ONCE: (usize, usize) = (64, 65_000);
-/// Port of the first link's probe; those of the others follow.
+/// Port of the first link's probe; the others follow.
 const PORT: u16 = 5900;
 
 /// A datagram that arrived.
@@ -34,14 +35,14 @@ const PORT: u16 = 5900;
 pub(super) struct Arrival {
     /// Its number, from 0 in the order of sending.
     pub(super) number: u64,
-    /// When it was sent, since 1970.
+    /// Send time, since 1970.
     pub(super) sent: Duration,
-    /// When the kernel received it, since 1970.
+    /// Time at which the kernel received it, since 1970.
     pub(super) received: Duration,
 }
 
 impl Arrival {
-    /// From sending to arrival.
+    /// Time from sending to arrival.
     pub(super) fn delay(&self) -> Duration {
         self.received.saturating_sub(self.sent)
     }
@@ -96,8 +97,8 @@ impl Probe {
         self.send_joined(1, len)
     }
 
-    /// Sends `count` packets of `len` bytes. The kernel gets many with one call, and hands them to the
-    /// emulator as super-packets where the laboratory has them.
+    /// Sends `count` packets of `len` bytes. The kernel gets many with one call, and hands them to
+    /// the emulator as super-packets if the laboratory uses them.
     pub(super) fn send_many(&mut self, count: u64, len: usize) -> Result<(), LabError> {
         let (packets, bytes) = MOST_AT_ONCE;
         let joined = packets.min(bytes / (len - HEADERS)) as u64;
@@ -110,7 +111,7 @@ impl Probe {
         self.segment_by(0)
     }
 
-    /// What has arrived up to now.
+    /// Reads all datagrams that have arrived.
     pub(super) fn receive(&self, into: &mut Vec<Arrival>) -> Result<(), LabError> {
         while let Some(arrival) = self.receive_one()? {
             into.push(arrival);
@@ -118,7 +119,7 @@ impl Probe {
         Ok(())
     }
 
-    /// Lets the kernel cut what is sent into datagrams of that payload; 0 lets it not.
+    /// Makes the kernel cut sent data into datagrams of that payload; 0 disables this.
     fn segment_by(&self, payload: usize) -> Result<(), LabError> {
         setsockopt(&self.from, UdpGsoSegment, &(payload as i32))
             .map_err(|error| LabError::system("asking for datagrams in super-packets", error))
@@ -135,7 +136,7 @@ impl Probe {
         }
         let failed = |error| LabError::system("sending a probe", error);
         match self.from.send(&payload) {
-            // Linux before 6.11 cuts nothing for interfaces that leave checksums to it.
+            // Linux before 6.11 does not segment for interfaces that offload checksums.
             Err(error) if count > 1 && error.raw_os_error() == Some(libc::EIO) => payload
                 .chunks(size)
                 .try_for_each(|datagram| self.from.send(datagram).map(drop))
@@ -178,7 +179,7 @@ impl Probe {
     }
 }
 
-/// The clock that the kernel stamps packets with.
+/// The clock of the kernel's packet time stamps.
 pub(super) fn wall_clock() -> Duration {
     clock_gettime(ClockId::CLOCK_REALTIME)
         .map(Duration::from)

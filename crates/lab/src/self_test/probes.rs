@@ -9,38 +9,39 @@ use crate::error::LabError;
 use crate::laboratory::{DirectionReport, Lab};
 use crate::signals;
 
-/// How long the emulator may take to read what was sent, and to carry what waits.
+/// Time limit for the emulator to read sent packets, and to deliver queued ones.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Packets that are sent before the emulator has read them; the interfaces hold more.
+/// Packets sent before the emulator has read them; the interfaces can hold more.
 const PORTION: u64 = 4_000;
-/// How often the backlog of a link that is to be kept busy is looked at.
+/// Interval between checks of a busy link's backlog.
 const REFILL: Duration = Duration::from_millis(1);
 
-/// What arrived, of each probe.
+/// Arrivals of each probe.
 pub(super) type Arrivals = Vec<Vec<Arrival>>;
 
-/// A probe for each direction of each link: of the first link up and down, then of the second one.
+/// A probe for each direction of each link: up and down of the first link, then of the second, and
+/// so on.
 pub(super) struct Probes<'a> {
     lab: &'a Lab,
     probes: Vec<Probe>,
-    /// Packets that arrived, over all probes.
+    /// Packets received by all probes.
     received: u64,
 }
 
 impl<'a> Probes<'a> {
-    /// Of both directions of all links.
+    /// Probes for both directions of all links.
     pub(super) fn new(lab: &'a Lab) -> Result<Self, LabError> {
         let links = 0..lab.links().len();
         let both = |link| Direction::BOTH.map(|direction| (link, direction));
         Self::of(lab, links.flat_map(both))
     }
 
-    /// Of both directions of one link.
+    /// Probes for both directions of one link.
     pub(super) fn of_link(lab: &'a Lab, link: usize) -> Result<Self, LabError> {
         Self::of(lab, Direction::BOTH.map(|direction| (link, direction)))
     }
 
-    /// Of one direction of the first link.
+    /// A probe for one direction of the first link.
     pub(super) fn one_way(lab: &'a Lab, direction: Direction) -> Result<Self, LabError> {
         Self::of(lab, [(0, direction)])
     }
@@ -57,17 +58,17 @@ impl<'a> Probes<'a> {
         })
     }
 
-    /// Which direction each probe is of.
+    /// The direction of each probe.
     pub(super) fn directions(&self) -> impl Iterator<Item = Direction> {
         self.probes.iter().map(|probe| probe.direction)
     }
 
-    /// Packets sent so far, over all probes.
+    /// Packets sent by all probes.
     pub(super) fn sent(&self) -> u64 {
         self.probes.iter().map(Probe::sent).sum()
     }
 
-    /// How many of them have not arrived. After [`Probes::drain`] they never will.
+    /// Packets that have not arrived. After [`Probes::drain`] they are lost.
     pub(super) fn missing(&self) -> u64 {
         self.sent() - self.received
     }
@@ -107,7 +108,7 @@ impl<'a> Probes<'a> {
         Ok(())
     }
 
-    /// What arrives until the links are empty.
+    /// Receives until the links are empty.
     pub(super) fn drain(&mut self) -> Result<Arrivals, LabError> {
         self.wait_until(|probes| {
             let status = probes.lab.status()?;
@@ -119,7 +120,7 @@ impl<'a> Probes<'a> {
         Ok(arrivals)
     }
 
-    /// Fills the queues while nothing passes, and lets them drain: no sender has to keep up.
+    /// Fills the queues while the links are stopped, and lets them drain: no sender has to keep up.
     pub(super) fn fill_and_drain(
         &mut self,
         count: u64,
@@ -131,8 +132,8 @@ impl<'a> Probes<'a> {
         self.drain()
     }
 
-    /// Keeps `ahead` packets of the largest size waiting on each link for that time; what arrived
-    /// meanwhile.
+    /// Keeps `ahead` packets of the largest size queued on each link for that time; returns the
+    /// arrivals.
     pub(super) fn saturate(&mut self, ahead: u64, time: Duration) -> Result<Arrivals, LabError> {
         let mut arrivals = vec![Vec::new(); self.probes.len()];
         let start = Instant::now();
@@ -148,7 +149,7 @@ impl<'a> Probes<'a> {
         Ok(arrivals)
     }
 
-    /// Changes the links, each in the directions that there are probes of.
+    /// Changes the links in the directions that have probes.
     pub(super) fn set(&self, setting: &Setting) -> Result<(), LabError> {
         for probe in &self.probes {
             let change = LinkChange {
@@ -161,7 +162,7 @@ impl<'a> Probes<'a> {
         Ok(())
     }
 
-    /// What the laboratory says about the direction that a probe is of.
+    /// The laboratory's report on the direction of a probe.
     fn report(&self, probe: usize) -> Result<DirectionReport, LabError> {
         let Probe {
             link, direction, ..
@@ -192,7 +193,7 @@ impl<'a> Probes<'a> {
             signals::check()?;
             if Instant::now() > deadline {
                 return Err(LabError::Refused(
-                    "the emulator does not come to read, or to carry, what is sent to it".into(),
+                    "the emulator does not keep up with reading or delivering the packets".into(),
                 ));
             }
             thread::sleep(Duration::from_millis(1));
@@ -201,7 +202,7 @@ impl<'a> Probes<'a> {
     }
 }
 
-/// Packets that wait in a direction of a link or are on their way.
+/// Packets queued or in transit in a direction of a link.
 fn waiting(directions: &[DirectionReport; 2], direction: Direction) -> u64 {
     directions[direction.index()].backlog_packets
 }

@@ -1,4 +1,4 @@
-//! aggligator: link aggregation in user space, as its own program `agg-tunnel`.
+//! aggligator: link aggregation in user space, run as its program `agg-tunnel`.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,7 +14,7 @@ use super::sumlink::version_of;
 use super::{Running, Stage, System, peers};
 
 const PROGRAM: &str = "agg-tunnel";
-/// Where its server listens.
+/// Port of its server.
 const SERVER_PORT: u16 = 5800;
 
 pub(super) struct Aggligator;
@@ -34,11 +34,12 @@ impl System for Aggligator {
 
     fn start(&self, stage: &Stage<'_>) -> Result<Running, LabError> {
         let program = peers::find(PROGRAM)
-            .ok_or_else(|| LabError::Usage(format!("there is no program '{PROGRAM}'")))?;
+            .ok_or_else(|| LabError::Usage(format!("program '{PROGRAM}' not found")))?;
         let target = stage.target();
         let mut command = Command::new(&program);
         command.args(["server", "--no-monitor", "--tcp", &SERVER_PORT.to_string()]);
-        // Its form target:port does not work in this version ("invalid socket address"): the target is localhost.
+        // The form target:port does not work in this version ("invalid socket address"): the target
+        // is localhost.
         command.args(["--port", &target.port().to_string()]);
         let mut server = Process::start(
             stage.lab,

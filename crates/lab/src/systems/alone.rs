@@ -1,4 +1,4 @@
-//! Each link by itself, one after the other: what there is to aggregate.
+//! Each link alone, one after the other: the capacity available for aggregation.
 
 use crate::error::LabError;
 use crate::traffic::Route;
@@ -21,8 +21,7 @@ impl System for Alone {
     fn evidence(&self, _: &Stage<'_>, _: &mut Running) -> Result<Evidence, LabError> {
         Ok(Evidence {
             duplicates_bytes: Some(0),
-            note: "each link by itself, one after the other; the goodput of all is their sum"
-                .to_owned(),
+            note: "each link alone, one after the other; the total goodput is their sum".to_owned(),
             ..Evidence::default()
         })
     }

@@ -1,12 +1,13 @@
-//! The edge node: kernel TCP at both ends, which know nothing of it, and between them a tunnel over each link.
+//! The edge node: unmodified kernel TCP at both ends, and between them a tunnel over each link.
 //!
 //! ```text
 //! server namespace                                                            client namespace
-//!   TCP == wire == edge0 10.88.0.1 -- sumlink edge === links === sumlink edge -- 10.88.0.2 edge0 -- TCP
+//!   TCP == wire == edge0 10.88.0.1 -- sumlink-edge === links === sumlink-edge -- 10.88.0.2 edge0 -- TCP
 //! ```
 //!
-//! The node is in the server's namespace, at the other end of a wire ([`wire`]). Its TUN device takes packets at once and leaves
-//! none with the socket, so that what is too much is dropped in the node's queues, as it would be on a host of its own.
+//! The node is in the server's namespace, at the other end of a wire ([`wire`]). Its TUN device
+//! accepts packets immediately and leaves none in the sender's socket. Excess packets are therefore
+//! dropped in the node's queues, as on a separate host.
 
 mod rates;
 mod trace;
@@ -41,10 +42,10 @@ const USERS: &str = "10.88.0.0/24";
 /// The tunnels' port on both sides.
 const PORT: u16 = 7400;
 
-/// How long to wait for the links; one that carries nothing has none.
+/// Longest wait for the links; a link without traffic does not come up.
 const LINKS_LIMIT: Duration = Duration::from_secs(5);
 
-/// What of a link's rate the node uses, in percent: its queue is to be the one that fills.
+/// Share of a link's rate that the node uses, in percent: its own queue must be the one that fills.
 const SHARE: u64 = 98;
 
 pub(super) struct Edge {
@@ -57,7 +58,8 @@ impl Edge {
         let EdgeVariant { config, queue, .. } = &*self.variant;
         let mode = match side {
             Side::Server => config.mode,
-            // VISIBLE is the node's business; acknowledgements alone take one link, and need no order.
+            // VISIBLE applies to the node only; pure acknowledgments use one link and need no
+            // reordering.
             Side::Client if stage.sends_up() && config.mode == Mode::Lwa => Mode::Lwa,
             Side::Client => Mode::Lwip,
         };
@@ -96,7 +98,7 @@ impl Edge {
                 Side::Server => (there, here.to_string(), Direction::Down),
                 Side::Client => (here.to_string(), there, Direction::Up),
             };
-            // A link that begins with nothing is told so by what follows its rate.
+            // A link that starts without a rate gets it from the updates that follow.
             let rate = (link.shapes[way.index()].rate * SHARE / 100).max(1);
             let name = &link.name;
             let _ = write!(
@@ -108,8 +110,8 @@ impl Edge {
         text
     }
 
-    /// What the user's end is told of the way up: the first link for acknowledgements, as in the paper, and all of them,
-    /// steered as the node steers, where data goes that way.
+    /// The user's settings for the uplink: as in the paper, the first link carries acknowledgments.
+    /// If data goes up, all links are used with the node's steering.
     fn way_up(&self, stage: &Stage<'_>) -> String {
         if !stage.sends_up() && !self.variant.steers_acks {
             return first_link(stage, "uplink");
@@ -118,7 +120,7 @@ impl Edge {
         steering + &self.way_of_acks(stage)
     }
 
-    /// What an end is told of acknowledgements where data goes the other way, too.
+    /// The settings of an end for acknowledgments if data also goes in the other direction.
     fn way_of_acks(&self, stage: &Stage<'_>) -> String {
         match stage.sends_up() && !self.variant.steers_acks {
             true => first_link(stage, "acks"),
@@ -140,14 +142,14 @@ impl System for Edge {
     fn missing(&self, scenario: &Scenario) -> Option<String> {
         if scenario.unshaped {
             return Some(
-                "the edge node paces its queues, and these links have no rates".to_owned(),
+                "the edge node paces its queues, but these links have no rates".to_owned(),
             );
         }
         self.variant.far_before(&scenario.lab_config(0)).err()
     }
 
     fn far(&self, config: &LabConfig) -> Duration {
-        // One that is too long is among what is missing.
+        // A delay that is too long is reported by `missing`.
         self.variant.far_before(config).unwrap_or_default()
     }
 
@@ -202,7 +204,7 @@ impl System for Edge {
         let what = match of_core("down_packets") {
             Some(packets) if packets > 0 => None,
             Some(_) => Some("the edge node carried no packet"),
-            None => Some("the edge node does not tell what it carried"),
+            None => Some("the edge node does not report its packet counts"),
         };
         if let Some(what) = what {
             return Err(LabError::Failed {
@@ -216,7 +218,8 @@ impl System for Edge {
         if self.variant.config.mode == Mode::LwipVisible {
             let _ = write!(
                 note,
-                "; of {} duplicates it boosted {} and held {}, it kept {} answers to itself, and sent {} + {} + {} packets again",
+                "; of {} duplicates it boosted {} and held {}, it absorbed {} answers, and sent {} \
+                 + {} + {} packets again",
                 core("duplicates"),
                 core("boosted"),
                 core("held"),
@@ -263,7 +266,7 @@ fn links_up(status: &serde_json::Value) -> usize {
     links.filter(|link| link["state"] == "up").count()
 }
 
-/// What a file says in this mode alone.
+/// Settings for VISIBLE mode only.
 fn for_visible(config: &Config) -> String {
     let visible = &config.visible;
     let switch = |is_on| if is_on { "on" } else { "off" };
@@ -292,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_does_not_have_is_not_measured() {
+    fn unsupported_scenarios_are_not_measured() {
         let missing = |system: &str, link: &str| {
             let text =
                 format!("name = \"a\"\nduration = \"5s\"\n[[link]]\nname = \"wifi\"\n{link}\n");
@@ -309,7 +312,7 @@ mod tests {
         assert!(
             missing("lwip@far=2ms", "rate = \"1mbit\"\ndelay = \"1ms\"")
                 .unwrap()
-                .contains("far=2ms is more than the shortest link has, which is 1ms")
+                .contains("far=2ms is longer than the shortest link's delay of 1ms")
         );
     }
 }

@@ -1,4 +1,4 @@
-//! The TCP of the hosts at both ends, by the kernel's settings of their namespaces.
+//! TCP settings of the hosts at both ends, set by the sysctls of their namespaces.
 
 use std::fs;
 
@@ -8,23 +8,25 @@ use crate::error::LabError;
 use crate::laboratory::Lab;
 use crate::topology::Side;
 
-/// Where they are.
+/// Directory of the settings.
 const FOLDER: &str = "/proc/sys/net/ipv4";
 
-/// No SACK: losses by duplicates.
+/// No SACK: losses are detected by duplicate acknowledgments.
 const NO_SACK: [(&str, &str); 1] = [("tcp_sack", "0")];
 
-/// A reduction that was wrong stays, and reordering that was seen makes nobody more patient.
+/// Congestion window reductions are never undone, and observed reordering does not raise the
+/// threshold.
 const NO_UNDO: [(&str, &str); 5] = [
-    // How many duplicates may at most become needed for a loss: as many as at first.
+    // Maximum number of duplicate acknowledgments that indicate a loss: the initial one.
     ("tcp_max_reordering", "3"),
-    // What came twice is not told, which would prove that it was sent again for nothing.
+    // No DSACK, which would reveal spurious retransmissions.
     ("tcp_dsack", "0"),
-    // Nor does an echo tell that the first one arrived.
+    // No time stamps: their echo would reveal that the original arrived.
     ("tcp_timestamps", "0"),
-    // Nor is a timeout doubted (RFC 5682).
+    // No F-RTO (RFC 5682), which detects spurious timeouts.
     ("tcp_frto", "0"),
-    // Losses by duplicates and not by time (RACK), where a kernel can still do without; Linux 6.18 cannot.
+    // Losses are detected by duplicates and not by time (RACK), where the kernel allows it; Linux
+    // 6.18 does not.
     ("tcp_recovery", "0"),
 ];
 
@@ -37,7 +39,7 @@ fn settings(hosts: Hosts) -> Vec<(&'static str, &'static str)> {
     }
 }
 
-/// Makes the hosts' TCP what is asked for, for all connections that begin after it.
+/// Sets the hosts' TCP behavior for all connections that begin later.
 pub(crate) fn set(lab: &Lab, hosts: Hosts) -> Result<(), LabError> {
     for side in [Side::Client, Side::Server] {
         lab.run(side, move || {

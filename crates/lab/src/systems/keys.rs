@@ -1,4 +1,4 @@
-//! Keys of the two ends, for systems whose traffic programs prove who they are.
+//! Keys of the two ends, for systems with traffic programs that authenticate each other.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::traffic::Keys;
 
 use super::Stage;
 
-/// The keys of one side; those of both are made when they are asked for the first time.
+/// The keys of one side; the first call creates those of both sides.
 pub(super) fn of(stage: &Stage<'_>, side: Side) -> Result<Keys, LabError> {
     let (client, server) = (key(stage, Side::Client)?, key(stage, Side::Server)?);
     let (own, peer) = match side {

@@ -1,4 +1,4 @@
-//! sumlink's library in the traffic's own programs, on both ends: no proxy, no further process.
+//! sumlink's library inside the traffic programs on both ends: no proxy, no further process.
 
 use sumlink_scenario::system::Variant;
 
@@ -27,7 +27,9 @@ impl System for Library {
     fn missing(&self, scenario: &Scenario) -> Option<String> {
         let is_bulk = matches!(scenario.workload, Workload::Bulk);
         if !is_bulk {
-            return Some("the traffic programs use the library for bulk only".to_owned());
+            return Some(
+                "the traffic programs support the library for bulk traffic only".to_owned(),
+            );
         }
         let variant = Variant::parse(&self.variant, &[]).ok()?;
         variant.missing(scenario.links().count())

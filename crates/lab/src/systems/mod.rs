@@ -1,8 +1,8 @@
-//! What is compared: one file for each system, behind one trait.
+//! The systems under comparison: one file for each system, behind one trait.
 //!
-//! A system says over which [`Route`]s the traffic goes; what the traffic is and how it is counted is the same for
-//! all ([`crate::traffic`]). Adding one is a file here, its word in [`Named`], and a line in
-//! docs/laboratory.md.
+//! A system provides the [`Route`]s of the traffic; the traffic and its accounting are the same for
+//! all systems ([`crate::traffic`]). A new system needs a file here, its word in [`Named`], and a
+//! line in docs/laboratory.md.
 
 mod aggligator;
 mod alone;
@@ -40,28 +40,29 @@ use crate::traffic::{Channel, Route};
 
 /// A way to carry traffic over several links.
 pub(crate) trait System {
-    /// Why it cannot be measured here under this scenario; `None` when it can.
+    /// Why it cannot be measured under this scenario; `None` if it can.
     fn missing(&self, _scenario: &Scenario) -> Option<String> {
         None
     }
 
-    /// Versions of the programs that take part, by name.
+    /// Versions of the programs involved, by name.
     fn versions(&self) -> BTreeMap<String, String> {
         BTreeMap::new()
     }
 
-    /// What is measured one after the other, each in a laboratory of its own: everything at once (`None`),
-    /// or a link by itself.
+    /// The phases of the measurement, each in a separate laboratory: everything at once (`None`),
+    /// or a single link.
     fn phases(&self, _links: &[String]) -> Vec<Option<String>> {
         vec![None]
     }
 
-    /// What the hosts run, where it is not for the scenario to say.
+    /// TCP settings of the hosts, if the system rather than the scenario determines them.
     fn hosts(&self) -> Option<Hosts> {
         None
     }
 
-    /// How much of the one-way delay of each link lies before all of them, in the server's namespace.
+    /// The part of each link's one-way delay that is located before all links, in the server's
+    /// namespace.
     fn far(&self, _config: &LabConfig) -> Duration {
         Duration::ZERO
     }
@@ -71,53 +72,54 @@ pub(crate) trait System {
         false
     }
 
-    /// What the workload's server moves its bytes over.
+    /// The channel that the workload's server uses.
     fn channel_of_server(&self, _stage: &Stage<'_>) -> Result<Channel, LabError> {
         Ok(Channel::Socket)
     }
 
-    /// Starts what it needs and returns when that is ready for traffic.
+    /// Starts the system and returns when it is ready for traffic.
     fn start(&self, stage: &Stage<'_>) -> Result<Running, LabError>;
 
-    /// What it has to say about itself at the end, while it still runs; an error when it did not do what
-    /// its name says.
+    /// The system's own figures at the end, while it still runs; an error if it did not do what its
+    /// name says.
     fn evidence(&self, _stage: &Stage<'_>, _running: &mut Running) -> Result<Evidence, LabError> {
         Ok(Evidence::default())
     }
 }
 
-/// Where a system runs.
+/// The environment in which a system runs.
 pub(crate) struct Stage<'a> {
     pub(crate) lab: &'a Lab,
     /// For keys and logs; removed at the end.
     pub(crate) directory: &'a Path,
     /// The sumlink program.
     pub(crate) program: &'a Path,
-    /// TCP congestion control of everyone.
+    /// TCP congestion control of all systems.
     pub(crate) congestion: &'a str,
-    /// The port on the server's side to which the traffic goes.
+    /// The traffic's destination port on the server's side.
     pub(crate) port: u16,
-    /// Where a system that can tell what it does over time writes that, if it is to.
+    /// File for the trace, if one is requested.
     pub(crate) trace: Option<PathBuf>,
-    /// Which ways the data of the workload goes.
+    /// Directions of the workload's data.
     pub(crate) directions: &'a [Direction],
     /// The link of this phase, if it has one.
     pub(crate) link: Option<&'a str>,
-    /// What the workload's connections are told to be.
+    /// Traffic classes of the workload's connections.
     pub(crate) classes: Classes,
-    /// Whether the laboratory's own programs carry the workload; they can tell a proxy the class of each connection.
+    /// Whether the laboratory's own programs carry the workload; they can send the class of each
+    /// connection to a proxy.
     pub(crate) has_own_programs: bool,
-    /// What [`System::far`] said; the links' delays are shorter by it.
+    /// The delay from [`System::far`]; the links' delays are shorter by it.
     pub(crate) far: Duration,
 }
 
 impl Stage<'_> {
-    /// Where the server of the workload listens.
+    /// Address of the workload's server.
     pub(crate) fn target(&self) -> SocketAddr {
         SocketAddr::from((SERVER_V4, self.port))
     }
 
-    /// Whether data goes from the client to the server, and not acknowledgements alone.
+    /// Whether data, and not only acknowledgments, goes from the client to the server.
     pub(crate) fn sends_up(&self) -> bool {
         self.directions.contains(&Direction::Up)
     }
@@ -130,20 +132,20 @@ impl Stage<'_> {
 
 /// A system that is ready for traffic. Dropping it ends its processes.
 pub(crate) struct Running {
-    /// The ways to the server, each with a flow of its own.
+    /// Routes to the server, each with a separate flow.
     pub(crate) routes: Vec<Route>,
-    /// Where programs connect that know nothing of routes.
+    /// Address for programs that do not support routes.
     pub(crate) entry: SocketAddr,
     /// Its programs.
     pub(crate) processes: Vec<Process>,
-    /// Whether all that it sends over the links is TCP, so that the kernel counts what is sent again.
+    /// Whether it sends only TCP over the links, so that the kernel counts all retransmissions.
     pub(crate) is_tcp: bool,
-    /// What is there or done beside them; dropping it ends that.
+    /// Helpers that stop when dropped.
     pub(crate) _beside: Vec<Box<dyn Any>>,
 }
 
 impl Running {
-    /// Over one way, with no program but those of the traffic.
+    /// A single route without programs other than those of the traffic.
     fn over(route: Route) -> Self {
         Self {
             entry: route.target,
@@ -155,14 +157,14 @@ impl Running {
     }
 }
 
-/// What a system says about itself.
+/// A system's report on itself.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Evidence {
-    /// Bytes sent on purpose more than once.
+    /// Bytes of intentional duplicates.
     pub(crate) duplicates_bytes: Option<u64>,
-    /// The most bytes that its receivers held at once because earlier ones were missing.
+    /// Peak memory of its receivers for out-of-order bytes.
     pub(crate) reorder_peak_bytes: Option<u64>,
-    /// What a reader should know.
+    /// Remarks.
     pub(crate) note: String,
 }
 
@@ -171,7 +173,7 @@ pub(crate) fn parse(name: &str) -> Result<Box<dyn System>, String> {
     Named::parse(name).map(made)
 }
 
-/// The same as a scenario has it.
+/// The system of that name, adapted to the scenario.
 pub(crate) fn of(scenario: &Scenario, name: &str) -> Result<Box<dyn System>, String> {
     Named::parse(name).map(|named| made(named.under(scenario)))
 }

@@ -1,5 +1,5 @@
-//! The kernel's MPTCP: every link's client address is an endpoint of a full mesh. Plain, or with the TLS of sumlink's
-//! carriers in the traffic's own programs, which is what it takes to be as safe.
+//! The kernel's MPTCP: every link's client address is an endpoint of a full mesh. Plain, or with
+//! the TLS of sumlink's carriers in the traffic programs, for the same level of security.
 
 use std::collections::HashMap;
 use std::fs;
@@ -37,15 +37,16 @@ impl System for Mptcp {
             Workload::Command { .. } | Workload::Video(_)
         );
         if is_command && self.tls {
-            return Some("programs that are not ours have no TLS of ours".to_owned());
+            return Some("TLS is available in the laboratory's own programs only".to_owned());
         }
         if let Workload::Video(video) = &scenario.workload
             && video.protocol == VideoProtocol::Rtmp
         {
-            let reason = "the ffmpeg that takes RTMP closes its listening socket, and the kernel then takes no further subflow";
+            let reason = "the ffmpeg that receives RTMP closes its listening socket, so the kernel \
+                          accepts no further subflow";
             return Some(reason.to_owned());
         }
-        // Programs that know nothing of MPTCP get its sockets from there.
+        // Programs without MPTCP support get MPTCP sockets from this wrapper.
         is_command
             .then(|| programs::find("mptcpize").err())
             .flatten()
@@ -108,19 +109,19 @@ impl System for Mptcp {
     }
 }
 
-/// Wire bytes from which on the other subflows have had time to join.
+/// After this number of wire bytes the other subflows have had time to join.
 const TIME_TO_JOIN: u64 = 1_000_000;
 
-/// Why a run says nothing about several paths, if it does not. `up` is the number of links that are
-/// up at its end.
+/// Why a run is not a measurement of several paths, if so. `up` is the number of links that are up
+/// at its end.
 fn one_path(joined: u64, up: usize, carried: u64) -> Option<String> {
     let is_one = joined == 0 && up > 1 && carried >= TIME_TO_JOIN;
     is_one.then(|| {
-        format!("no second subflow joined over {up} links that are up: this was TCP over one path")
+        format!("no second subflow joined, although {up} links are up: this was TCP over one path")
     })
 }
 
-/// The file has two lines for each group: names, then values.
+/// Parses a counter file with two lines for each group: names, then values.
 pub(crate) fn parse_counters(text: &str, group: &str) -> HashMap<String, u64> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(group));
     let (Some(names), Some(values)) = (lines.next(), lines.next()) else {
@@ -138,9 +139,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_whose_second_subflow_never_came_up_is_no_multipath_figure() {
+    fn a_connection_with_a_single_subflow_is_not_a_multipath_figure() {
         assert!(one_path(0, 2, 5_000_000).is_some_and(|what| what.contains("over 2 links")));
-        // The other link is down, or nothing lasted long enough.
+        // The other link is down, or the run was too short.
         for (joined, up, carried) in [(1, 2, 5_000_000), (0, 1, 5_000_000), (0, 2, 10_000)] {
             assert_eq!(
                 one_path(joined, up, carried),

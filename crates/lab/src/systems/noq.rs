@@ -1,4 +1,5 @@
-//! noq: multipath QUIC in user space, in a small tunnel of our own (`peers/noq`), one path for each link.
+//! noq: multipath QUIC in user space, in a small tunnel of our own (`peers/noq`), one path for each
+//! link.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,11 +15,11 @@ use super::sumlink::version_of;
 use super::{Evidence, Running, Stage, System, peers};
 
 const PROGRAM: &str = "noq-tunnel";
-/// Where its server listens, on UDP.
+/// UDP port of its server.
 const SERVER_PORT: u16 = 5900;
-/// Where its client listens, on TCP.
+/// TCP address of its client.
 const ENTRY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1082);
-/// What the tunnel can use.
+/// Congestion controls of the tunnel.
 const CONGESTION: [&str; 3] = ["cubic", "reno", "bbr"];
 
 pub(super) struct Noq;
@@ -29,7 +30,7 @@ impl System for Noq {
         peers::missing(PROGRAM).or_else(|| {
             (!CONGESTION.contains(&name.as_str())).then(|| {
                 format!(
-                    "it has no congestion control '{name}' ({})",
+                    "it does not support congestion control '{name}' ({})",
                     CONGESTION.join(", ")
                 )
             })
@@ -46,7 +47,7 @@ impl System for Noq {
 
     fn start(&self, stage: &Stage<'_>) -> Result<Running, LabError> {
         let program = peers::find(PROGRAM)
-            .ok_or_else(|| LabError::Usage(format!("there is no program '{PROGRAM}'")))?;
+            .ok_or_else(|| LabError::Usage(format!("program '{PROGRAM}' not found")))?;
         let start = |side: Side, name: &str, command: Command| {
             Process::start(stage.lab, stage.directory, side, name, command)
         };
@@ -97,15 +98,16 @@ impl System for Noq {
     }
 }
 
-/// Its sockets choose a link by their source address, and the laboratory's routes look at the destination
-/// only: a rule and a table for each link.
+/// Its sockets select a link by their source address, but the laboratory routes by destination
+/// only: this adds a rule and a table for each link.
 fn route_by_source(stage: &Stage<'_>) -> Result<(), LabError> {
     let mut batch = String::new();
     for (index, link) in stage.links().enumerate() {
         let table = index + 1;
         let gateway = format!("10.77.{table}.1");
         batch.push_str(&format!(
-            "rule add from {} lookup {table}\nroute add default via {gateway} dev {link} table {table}\n",
+            "rule add from {} lookup {table}\n\
+             route add default via {gateway} dev {link} table {table}\n",
             client_v4(index)
         ));
     }

@@ -1,15 +1,15 @@
-//! Where `make peers` puts the programs of others.
+//! Locates the programs of other systems, installed by `make peers`.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
 use super::sumlink::is_program;
 
-/// Environment variable: the directory that holds the peers' programs.
+/// Environment variable: the directory with the programs.
 const DIRECTORY: &str = "SUMLINK_LAB_PEERS";
 
-/// The program of that name: in the directory that the environment names, in `peers/bin` beside the
-/// directory of this program (where `make peers` installs), or in `PATH`.
+/// The program of that name: in the directory that the environment names, in `peers/bin` next to
+/// the directory of this program (where `make peers` installs), or in `PATH`.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let named = env::var_os(DIRECTORY).map(PathBuf::from);
     // target/release/sumlink and target/peers/bin/PROGRAM.
@@ -30,7 +30,7 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
         .find(|candidate| is_program(candidate))
 }
 
-/// What a result says where the program is not there.
+/// The reason in a result if the program is missing.
 pub(crate) fn missing(program: &str) -> Option<String> {
     find(program)
         .is_none()

@@ -1,5 +1,5 @@
-//! An independent TCP connection on every link, all at once: what an aggregating system could reach where
-//! links disturb each other.
+//! An independent TCP connection on every link, all at once: the upper bound for an aggregating
+//! system where links disturb each other.
 
 use crate::error::LabError;
 use crate::scenario::{Scenario, Workload};
@@ -12,14 +12,15 @@ pub(super) struct Simultaneous;
 impl System for Simultaneous {
     fn missing(&self, scenario: &Scenario) -> Option<String> {
         if let Workload::Video(_) = &scenario.workload {
-            return Some("a video goes over one connection".to_owned());
+            return Some("a video uses a single connection".to_owned());
         }
         let Workload::Command { client, .. } = &scenario.workload else {
             return None;
         };
         let says_link = client.contains("{link}");
         (!says_link).then(|| {
-            "the client's command has no {link}, so that copies of it cannot be bound to the links".to_owned()
+            "the client's command has no {link}, so its copies cannot be bound to the links"
+                .to_owned()
         })
     }
 

@@ -1,4 +1,5 @@
-//! sumlink itself, with a scheduler, perhaps others for some classes, and perhaps a congestion control of its own.
+//! sumlink with a scheduler, optionally others for some classes, and an optional congestion
+//! control.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,13 +24,13 @@ use crate::traffic::Route;
 
 use super::{Evidence, Running, Stage, System};
 
-/// Where the sumlink server listens.
+/// Port of the sumlink server.
 const SERVER_PORT: u16 = 7000;
-/// Where the client serves SOCKS5.
+/// Address of the client's SOCKS5 proxy.
 const SOCKS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1080);
-/// Where the client forwards to the server of the workload, for programs that know no SOCKS.
+/// Address that the client forwards to the workload's server, for programs without SOCKS support.
 const FORWARD: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1081);
-/// How long to wait for the paths; a link that carries nothing has none.
+/// Longest wait for the paths; a link without traffic has none.
 const PATHS_LIMIT: Duration = Duration::from_secs(5);
 
 pub(super) struct Sumlink {
@@ -151,7 +152,7 @@ impl System for Sumlink {
         };
         if let Some(own) = &self.variant.congestion {
             note.push_str(&format!(
-                "; its paths use {own}, everyone else {}",
+                "; its paths use {own}, all other connections {}",
                 stage.congestion
             ));
         }
@@ -172,8 +173,8 @@ fn control(stage: &Stage<'_>, side: &str) -> PathBuf {
     stage.directory.join(format!("{side}.control"))
 }
 
-/// What the client's file says of the workload's classes: by the names that the laboratory's programs tell the proxy, or by the port of
-/// others.
+/// The client's rules for the workload's classes: by the names that the laboratory's programs send
+/// to the proxy, or by the port of other programs.
 fn class_rules(stage: &Stage<'_>) -> String {
     let Classes { measured, load } = stage.classes;
     if !stage.has_own_programs {
@@ -200,14 +201,15 @@ fn write_config(stage: &Stage<'_>, side: &str, text: &str) -> Result<PathBuf, La
     Ok(file)
 }
 
-/// Makes a key of one side.
+/// Creates a key of one side.
 fn make_key(stage: &Stage<'_>, side: &str) -> Result<(PathBuf, String), LabError> {
     let file = stage.directory.join(format!("{side}.key"));
     let public = keygen(stage.program, &file)?;
     Ok((file, public))
 }
 
-/// Has a program make a key, and returns the public one: the last word that `sumlink keygen` prints.
+/// Creates a key with the program, and returns the public key: the last word that `sumlink keygen`
+/// prints.
 pub(crate) fn keygen(program: &Path, file: &Path) -> Result<String, LabError> {
     let mut command = Command::new(program);
     command.args(["keygen", "--out"]).arg(file);
@@ -224,7 +226,7 @@ pub(crate) fn keygen(program: &Path, file: &Path) -> Result<String, LabError> {
     }
 }
 
-/// Waits until every link has a path, or long enough.
+/// Waits until every link has a path, or the time limit is reached.
 fn wait_for_paths(stage: &Stage<'_>, client: &mut Process) -> Result<(), LabError> {
     let start = Instant::now();
     let links = stage.links().count();
@@ -240,12 +242,12 @@ fn wait_for_paths(stage: &Stage<'_>, client: &mut Process) -> Result<(), LabErro
     Ok(())
 }
 
-/// What is told at a control socket; `None` when nobody answers.
+/// The status from a control socket; `None` if it does not answer.
 pub(super) fn ask(socket: &Path) -> Option<serde_json::Value> {
     request(socket, &serde_json::json!({ "cmd": "status" }))
 }
 
-/// What a control socket answers to a request; `None` when nobody does.
+/// The answer of a control socket to a request; `None` if it does not answer.
 pub(super) fn request(socket: &Path, request: &serde_json::Value) -> Option<serde_json::Value> {
     let mut stream = UnixStream::connect(socket).ok()?;
     let limit = Some(Duration::from_secs(2));
@@ -275,7 +277,7 @@ pub(crate) fn version_of(program: &Path) -> Option<String> {
     text.split_whitespace().last().map(str::to_owned)
 }
 
-/// Whether a file is there, for programs that are installed apart.
+/// Whether a file exists and is executable.
 pub(crate) fn is_program(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
 }

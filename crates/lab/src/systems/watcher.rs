@@ -1,4 +1,4 @@
-//! Something that is done again and again beside a system for as long as it runs.
+//! Work that is repeated alongside a running system.
 
 use std::ops::ControlFlow;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use crate::error::LabError;
 
-/// A thread that does it; dropping this waits for its end.
+/// The thread that does the work; dropping this waits for its end.
 pub(crate) struct Watcher {
-    /// Nothing is ever sent: that it is gone ends the thread.
+    /// Nothing is ever sent: closing the channel ends the thread.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watcher {
-    /// Does the work so often, until it says that it has ended.
+    /// Repeats the work at this interval until it reports its end.
     pub(super) fn start(
         name: &str,
         pause: Duration,

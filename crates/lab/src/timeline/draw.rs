@@ -1,20 +1,20 @@
-//! The picture: four panels above each other with one axis of time.
+//! The timeline chart: four panels below each other with a common time axis.
 
 use super::events::Story;
 use super::lower;
 use super::marks::Marks;
-use crate::plot::{Anchor, Axis, Ink, Svg, Unit, short, shortened};
+use sumlink_plot::{Anchor, Axis, Ink, Svg, Unit, short, shortened};
 
 const WIDTH: f64 = 960.0;
 pub(super) const PLOT_X: (f64, f64) = (76.0, 936.0);
 /// Top of the legend.
 const LEGEND: f64 = 44.0;
-/// Bottom and top of the panels: where in all that is sent a piece lies, how far ahead of the program it is, and how much the
-/// receiver holds.
+/// Bottom and top of the panels: the position of each piece in the data, its distance from the
+/// reader's position, and the bytes held by the receiver.
 const PLACE_Y: (f64, f64) = (310.0, 90.0);
 const AHEAD_Y: (f64, f64) = (570.0, 350.0);
 pub(super) const HELD_Y: (f64, f64) = (680.0, 610.0);
-/// Top of the links' lanes, and the height of one.
+/// Top of the links' lanes, and the height of a lane.
 pub(super) const LANES: f64 = 720.0;
 pub(super) const LANE: f64 = 20.0;
 
@@ -24,7 +24,7 @@ pub(super) fn draw(story: &Story, links: &[String], title: &str) -> String {
     let mut svg = Svg::new(WIDTH, bottom + 46.0, title);
     let x = Axis::exact(seconds(story, story.span.1).max(1e-6), PLOT_X, 12.0);
     let heading = format!(
-        "{title}: who carried which bytes when ({})",
+        "{title}: bytes carried by each link over time ({})",
         story.direction
     );
     let heading = shortened(&heading, 100);
@@ -45,7 +45,7 @@ pub(super) fn draw(story: &Story, links: &[String], title: &str) -> String {
     svg.finish()
 }
 
-/// The links that have paths, in their order.
+/// The links that have paths, in order.
 fn links_of(story: &Story) -> Vec<usize> {
     let mut links: Vec<usize> = story.links.values().copied().collect();
     links.sort_unstable();
@@ -58,7 +58,7 @@ pub(super) fn seconds(story: &Story, ns: u64) -> f64 {
     (ns - story.span.0.min(ns)) as f64 / 1e9
 }
 
-/// Greys are for what is no link.
+/// Gray is reserved for other shapes.
 pub(super) fn ink(lane: usize) -> Ink {
     Ink::Colour(2 + lane % 7)
 }
@@ -75,7 +75,7 @@ pub(super) fn lane_of(story: &Story, lanes: &[usize], path: u32) -> usize {
         .unwrap_or(0)
 }
 
-/// Colours, and how many of the bytes each link carried.
+/// Draws the legend: colors, and each link's share of the bytes.
 fn legend(svg: &mut Svg, story: &Story, links: &[String], lanes: &[usize]) {
     let total: u64 = story.pieces.iter().map(|piece| piece.bytes).sum();
     let percent = |bytes: u64| {
@@ -102,7 +102,7 @@ fn legend(svg: &mut Svg, story: &Story, links: &[String], lanes: &[usize]) {
             .iter()
             .filter(|piece| lane_of(story, lanes, piece.path) == lane);
         let share = percent(own.map(|piece| piece.bytes).sum());
-        // Said once: the others mean the same.
+        // The words appear once; the same applies to the other entries.
         let share = match lane {
             0 => share.as_str(),
             _ => share.trim_end_matches(" of the bytes"),
@@ -124,7 +124,7 @@ fn legend(svg: &mut Svg, story: &Story, links: &[String], lanes: &[usize]) {
     entry(svg, Ink::Colour(0), 2.0, "the program");
 }
 
-/// The ground of a panel, with its axes.
+/// Draws the background of a panel, with its axes.
 pub(super) fn panel(svg: &mut Svg, x: &Axis, y: &Axis, what: &str) {
     let (bottom, top) = y.place;
     let width = PLOT_X.1 - PLOT_X.0;
@@ -149,7 +149,7 @@ pub(super) fn panel(svg: &mut Svg, x: &Axis, y: &Axis, what: &str) {
     caption(svg, top, &format!("{what}, {unit}"));
 }
 
-/// What a panel shows, above it.
+/// Draws the caption above a panel.
 pub(super) fn caption(svg: &mut Svg, top: f64, text: &str) {
     svg.text(
         (PLOT_X.0, top - 6.0),
@@ -161,7 +161,7 @@ pub(super) fn caption(svg: &mut Svg, top: f64, text: &str) {
     );
 }
 
-/// The axis of time, below everything.
+/// Draws the time axis below all panels.
 fn times(svg: &mut Svg, x: &Axis, at: f64) {
     let time = Unit::of_time(x.range.1);
     for tick in &x.ticks {
@@ -193,10 +193,11 @@ fn byte_unit(largest: f64) -> (&'static str, f64) {
     }
 }
 
-/// Each piece by its place in what is sent, and how far the program was.
+/// Draws each piece at its position in the data, and the reader's position.
 fn places(svg: &mut Svg, story: &Story, lanes: &[usize], x: &Axis) {
     let y = Axis::from_zero(story.height as f64, PLACE_Y, 5.0);
-    let what = "place in what is sent: each piece when a link was given it; line: how far the receiver's program has read";
+    let what = "position in the data: each piece when it was assigned to a link; line: position of \
+                the receiving program";
     panel(svg, x, &y, what);
     let floor = |stream: u64| story.floors.get(&stream).copied().unwrap_or(0);
     let starts = story
@@ -208,7 +209,7 @@ fn places(svg: &mut Svg, story: &Story, lanes: &[usize], x: &Axis) {
     for read in &story.reads {
         let at = x.at(seconds(story, read.at));
         let point = (at, y.at((floor(read.stream) + read.end) as f64));
-        // One step for each pixel is enough.
+        // One step per pixel is enough.
         match points.last() {
             Some(last) if (last.0 - point.0).abs() < 0.5 && points.len() > 1 => {
                 points.pop();
@@ -221,20 +222,21 @@ fn places(svg: &mut Svg, story: &Story, lanes: &[usize], x: &Axis) {
     svg.polyline(&points, Ink::Colour(0), 1.2, "");
 }
 
-/// The same pieces by how far they are ahead of the program: what the first panel shows as a narrow band.
+/// Draws the same pieces by their distance from the reader's position: an enlarged view of the
+/// narrow band in the first panel.
 fn ahead(svg: &mut Svg, story: &Story, lanes: &[usize], x: &Axis) {
     let starts = story.ahead();
     let ends = starts.iter().zip(&story.pieces);
     let most = ends.map(|(start, piece)| start + piece.bytes).max();
     let y = Axis::from_zero(most.unwrap_or(1) as f64, AHEAD_Y, 5.0);
-    let what =
-        "the same, larger: how far each piece was ahead of the program, whose place is the bottom";
+    let what = "the same, enlarged: distance of each piece from the position of the receiving \
+                program, which is the bottom";
     panel(svg, x, &y, what);
     pieces(svg, story, lanes, x, &y, 1.0, starts.into_iter());
 }
 
-/// All pieces, which begin at these places of `y`: by links, and above them what had been sent before. Marks are so many
-/// pixels wide, and that far from each other.
+/// Draws all pieces, which start at these values of `y`: by link, with repeated pieces on top.
+/// Marks have this width and distance in pixels.
 fn pieces(
     svg: &mut Svg,
     story: &Story,

@@ -1,4 +1,4 @@
-//! What a trace tells, as far as the picture shows it.
+//! The parts of a trace that the chart shows.
 
 use std::collections::BTreeMap;
 use std::io::BufRead;
@@ -20,7 +20,7 @@ struct Line {
     waiting: Option<u64>,
 }
 
-/// A piece that a path was given.
+/// A piece of a stream that a path was given.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Piece {
     pub(super) at: u64,
@@ -28,23 +28,24 @@ pub(super) struct Piece {
     pub(super) stream: u64,
     pub(super) offset: u64,
     pub(super) bytes: u64,
-    /// Some of it had been sent before.
+    /// Some of its bytes had been sent before.
     pub(super) is_again: bool,
 }
 
-/// The receiver's program was given bytes.
+/// Bytes delivered to the receiving program.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Read {
     pub(super) at: u64,
     pub(super) stream: u64,
-    /// How far the program is after it.
+    /// Position of the program after the delivery.
     pub(super) end: u64,
 }
 
-/// Time in which the receiver held bytes and could give none: from, to, and the path that carried the missing byte.
+/// Time in which the receiver held bytes but could not deliver any: from, to, and the path that
+/// carried the missing byte.
 pub(super) type Wait = (u64, u64, u32);
 
-/// What the sender knew of a path.
+/// The sender's view of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Working,
@@ -52,32 +53,32 @@ pub(super) enum State {
     Gone,
 }
 
-/// What happened on the way from one side to the other.
+/// The events of one direction.
 #[derive(Debug, Default)]
 pub(super) struct Story {
     pub(super) pieces: Vec<Piece>,
     pub(super) reads: Vec<Read>,
-    /// When the receiver held how many bytes behind gaps.
+    /// Bytes that the receiver held out of order, over time.
     pub(super) held: Vec<(u64, u64)>,
     pub(super) waits: Vec<Wait>,
     /// The link of each path.
     pub(super) links: BTreeMap<u32, usize>,
-    /// When the sender's paths became what.
+    /// Changes of the state of the sender's paths.
     pub(super) states: Vec<(u64, u32, State)>,
-    /// Bytes sent again.
+    /// Bytes sent more than once.
     pub(super) twice: u64,
-    /// Where each stream stands: the bytes of those before it.
+    /// Base of each stream in the chart: the bytes of the streams before it.
     pub(super) floors: BTreeMap<u64, u64>,
-    /// Of the first and the last event.
+    /// Times of the first and the last event.
     pub(super) span: (u64, u64),
     /// Bytes of all streams.
     pub(super) height: u64,
-    /// `down` if the server sent.
+    /// `down` if the server sent the data.
     pub(super) direction: &'static str,
 }
 
 impl Story {
-    /// Reads a trace; nothing if no bytes were sent.
+    /// Reads a trace; `None` if no bytes were sent.
     pub(super) fn read(trace: impl BufRead) -> Result<Option<Self>, String> {
         let mut sides = [Self::default(), Self::default()];
         let mut links = BTreeMap::new();
@@ -95,7 +96,7 @@ impl Story {
                 let (first, _) = span.unwrap_or((line.t_ns, line.t_ns));
                 span = Some((first, line.t_ns));
             }
-            // A receiver tells of what the other side sent.
+            // These events are recorded by the receiver of the other side's data.
             let is_receivers = matches!(line.event.as_str(), "read" | "held");
             let sender = from_server != is_receivers;
             sides[usize::from(sender)].take(&line);
@@ -150,8 +151,8 @@ impl Story {
         }
     }
 
-    /// For each piece how many bytes were between it and what the program of its stream had been given by then; 0 for what
-    /// was sent again after it had been given.
+    /// For each piece the distance from the reader's position in its stream at that time; 0 for
+    /// repetitions of delivered bytes.
     pub(super) fn ahead(&self) -> Vec<u64> {
         let mut reads = self.reads.iter().peekable();
         let mut given: BTreeMap<u64, u64> = BTreeMap::new();
@@ -165,7 +166,7 @@ impl Story {
         pieces.collect()
     }
 
-    /// Streams stand upon each other.
+    /// Stacks the streams on top of each other.
     fn stack(&mut self) {
         let mut ends: BTreeMap<u64, u64> = BTreeMap::new();
         let mut order = Vec::new();
@@ -192,9 +193,9 @@ impl Story {
         }
     }
 
-    /// A receiver that holds bytes waits for the one after those that it has given.
+    /// A receiver that holds bytes waits for the next byte after those that it has delivered.
     fn find_waits(&mut self) {
-        // Before it is given anything, a program waits for the first byte.
+        // Before the first delivery, the program waits for the first byte.
         let mut last: BTreeMap<u64, Read> = BTreeMap::new();
         for Piece { at, stream, .. } in self.pieces.iter().copied() {
             last.entry(stream).or_insert(Read { at, stream, end: 0 });
@@ -207,7 +208,8 @@ impl Story {
                 missing.push((begun, read.at, read.stream, before.end));
             }
         }
-        // The path that had it last before it came is the one that brought it, as far as the sender can tell.
+        // The path that sent the byte last before its arrival is taken as the one that delivered
+        // it: the sender knows no better.
         let mut of_stream: BTreeMap<u64, Vec<&Piece>> = BTreeMap::new();
         for piece in &self.pieces {
             of_stream.entry(piece.stream).or_default().push(piece);
@@ -218,7 +220,7 @@ impl Story {
             let Some(pieces) = of_stream.get(&stream) else {
                 continue;
             };
-            // What everything before has passed is not looked at again.
+            // Pieces before all reader positions are skipped.
             let start = from.entry(stream).or_default();
             while pieces
                 .get(*start)
@@ -226,7 +228,7 @@ impl Story {
             {
                 *start += 1;
             }
-            // What is held may be another stream's, of which alone the receiver tells the sum.
+            // The bytes may be held for another stream: the receiver reports only the sum.
             let mut sent = pieces[*start..]
                 .iter()
                 .take_while(|piece| piece.at <= begun);
@@ -244,7 +246,8 @@ impl Story {
         self.waits = waits;
     }
 
-    /// When the receiver began to hold bytes behind gaps, if it did between two moments or did at the first.
+    /// The time at which the receiver began to hold out-of-order bytes: between two moments, or at
+    /// the first one.
     fn begins_to_hold(&self, from: u64, to: u64) -> Option<u64> {
         let later = self.held.partition_point(|(at, _)| *at <= from);
         let (before, later) = self.held.split_at(later);

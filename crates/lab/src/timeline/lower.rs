@@ -1,18 +1,18 @@
-//! What is below the bytes: what the receiver held, and for which link it waited.
+//! The lower panels: bytes held by the receiver, and the links that it waited for.
 
 use std::collections::BTreeMap;
 
 use super::draw::{HELD_Y, LANE, LANES, PLOT_X, caption, ink, lane_of, name, panel, seconds};
 use super::events::{State, Story};
 use super::marks::{RASTER, merge};
-use crate::plot::{Anchor, Axis, Ink, Svg};
+use sumlink_plot::{Anchor, Axis, Ink, Svg};
 
-/// Bytes that wait behind gaps.
+/// Bytes held out of order.
 pub(super) fn held(svg: &mut Svg, story: &Story, x: &Axis) {
     let most = story.held.iter().map(|(_, waiting)| *waiting).max();
     let y = Axis::from_zero(most.unwrap_or(0).max(1) as f64, HELD_Y, 2.0);
     panel(svg, x, &y, "held by the receiver behind gaps");
-    // The most of each place.
+    // The maximum at each position.
     let mut peaks: BTreeMap<i64, u64> = BTreeMap::new();
     for (at, waiting) in &story.held {
         let at = x.at(seconds(story, *at));
@@ -31,10 +31,12 @@ pub(super) fn held(svg: &mut Svg, story: &Story, x: &Axis) {
     svg.polyline(&points, Ink::Colour(0), 1.0, "");
 }
 
-/// For each link: when its paths worked, and when the receiver waited for a byte that it carried.
+/// For each link the times in which its paths worked, and in which the receiver waited for a byte
+/// that it carried.
 pub(super) fn waits(svg: &mut Svg, story: &Story, links: &[String], lanes: &[usize], x: &Axis) {
     let at = |ns: u64| x.at(seconds(story, ns));
-    let what = "what the receiver waited for while it held bytes: the link that brought the missing one; pale: the link delivers";
+    let what =
+        "link that carried the missing byte while the receiver held bytes; pale: the link delivers";
     caption(svg, LANES, what);
     for (lane, link) in lanes.iter().enumerate() {
         let top = LANES + LANE * lane as f64;
@@ -65,7 +67,7 @@ pub(super) fn waits(svg: &mut Svg, story: &Story, links: &[String], lanes: &[usi
     }
 }
 
-/// When a link had a path that delivers, by the sender's account.
+/// Times in which a link had a delivering path, according to the sender.
 fn working(story: &Story, link: usize) -> Vec<(u64, u64)> {
     let mut working: Vec<u32> = Vec::new();
     let mut since = None;

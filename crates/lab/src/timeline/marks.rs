@@ -1,20 +1,20 @@
-//! Marks on a raster, so that a picture is bounded whatever the trace is.
+//! Marks on a raster, which bound the size of the chart for any trace.
 
 use std::collections::BTreeMap;
 
-use crate::plot::{Axis, Ink, Svg};
+use sumlink_plot::{Axis, Ink, Svg};
 
-/// Places of the raster for a pixel.
+/// Raster positions per pixel.
 pub(super) const RASTER: f64 = 2.0;
-/// The height of the least mark, in places.
+/// The height of the smallest mark, in raster positions.
 const LEAST: i64 = 3;
 
-/// Vertical marks: by place from the left, from where to where.
+/// Vertical marks by horizontal position, each with its start and end.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Marks(BTreeMap<i64, Vec<(i64, i64)>>);
 
 impl Marks {
-    /// Adds one for bytes of a range at a place, which is given in pixels.
+    /// Adds a mark for a range of bytes at a horizontal position in pixels.
     pub(super) fn add(&mut self, at: f64, (from, to): (u64, u64), y: &Axis) {
         let top = (y.at(to as f64) * RASTER).floor() as i64;
         let bottom = (y.at(from as f64) * RASTER).ceil() as i64;
@@ -23,7 +23,7 @@ impl Marks {
         marks.push((top, bottom.max(top + LEAST)));
     }
 
-    /// Draws them so wide, those that touch as one.
+    /// Draws the marks with this width; adjacent ones are merged.
     pub(super) fn put(self, svg: &mut Svg, width: f64, ink: Ink) {
         for (place, marks) in self.0 {
             for (top, bottom) in merge(marks) {
@@ -34,7 +34,7 @@ impl Marks {
     }
 }
 
-/// Those that touch are one.
+/// Merges adjacent marks.
 pub(super) fn merge(mut marks: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
     marks.sort_unstable();
     let mut merged: Vec<(i64, i64)> = Vec::new();

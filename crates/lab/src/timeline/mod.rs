@@ -1,7 +1,8 @@
-//! The timeline of a simulated run: who carried which bytes when, what went twice, and what the receiver waited for.
+//! The timeline of a simulated run: the bytes carried by each link over time, repeated bytes, and
+//! the times in which the receiver waited.
 //!
-//! It is drawn from a trace of `sumlink sim run --trace`. Streams stand upon each other in the order in which they began, so
-//! that the height in the picture is a place in what one side had to send.
+//! It is drawn from a trace of `sumlink-lab sim run --trace`. Streams are stacked in the order in which
+//! they began, so the height in the chart is a position in the data of one side.
 
 mod draw;
 mod events;
@@ -12,13 +13,13 @@ use std::io::BufRead;
 
 use events::Story;
 
-/// The picture of a trace, as SVG; nothing if it tells of no bytes. `links` are the links' names, in their order.
+/// Draws a trace as SVG; `None` if it contains no bytes. `links` lists the links' names in order.
 ///
-/// Of the two sides it shows what the one sent that sent more.
+/// The chart shows the direction that carried more bytes.
 ///
 /// # Errors
 ///
-/// The trace cannot be read, or a line of it is none; with its number.
+/// Returns an error if the trace cannot be read or a line is invalid, with the number of the line.
 pub fn timeline(
     trace: impl BufRead,
     links: &[String],
@@ -53,13 +54,13 @@ mod tests {
     }
 
     #[test]
-    fn it_shows_the_links_what_went_twice_and_what_was_waited_for() {
+    fn it_shows_links_duplicates_and_waits() {
         let svg = timeline(TRACE.as_bytes(), &names(), "two links").unwrap();
         insta::assert_snapshot!(svg.unwrap());
     }
 
     #[test]
-    fn a_trace_without_bytes_is_no_picture_and_a_broken_one_an_error() {
+    fn a_trace_without_bytes_has_no_chart_and_an_invalid_one_is_an_error() {
         let first = TRACE.lines().next().unwrap();
         assert_eq!(timeline(first.as_bytes(), &names(), ""), Ok(None));
         let broken = format!("{first}\n{{\"t_ns\":1,");
@@ -68,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_run_is_no_long_picture() {
+    fn the_size_of_a_chart_is_independent_of_the_run() {
         let mut trace = String::new();
         for piece in 0..200_000u64 {
             let (at, path, offset) = (piece * 50_000, piece % 2, piece * 10_000);

@@ -13,7 +13,7 @@ use super::requests;
 use super::server::early;
 use super::{Channel, Job, Keys, Load, Request, Route, Spec, Window, library, sleep_until_ns, tls};
 
-/// Carries out the workload; returns when the run is over.
+/// Runs the workload; returns when the run is over.
 pub(crate) fn run(spec: &Spec) -> Vec<FlowRecord> {
     let threads: Vec<_> = flows(spec)
         .into_iter()
@@ -30,7 +30,7 @@ pub(crate) fn run(spec: &Spec) -> Vec<FlowRecord> {
         .collect()
 }
 
-/// Every flow of the workload, with numbers of their own.
+/// All flows of the workload, numbered.
 fn flows(spec: &Spec) -> Vec<Flow> {
     let ways = [(spec.down, true), (spec.up, false)];
     let ways = || {
@@ -52,7 +52,7 @@ fn flows(spec: &Spec) -> Vec<Flow> {
         let route = &of_class(route, &spec.class);
         match &spec.load {
             Load::Requests { bulk, .. } => {
-                // Whoever asks counts, whichever way the load goes.
+                // Questions are counted by the asking side, whichever direction the load has.
                 add(route, true, &spec.load, false);
                 for down in ways().filter(|_| *bulk) {
                     add(&beside, down, &Load::Bulk, false);
@@ -130,7 +130,7 @@ impl Flow {
         self.recorder.record
     }
 
-    /// A connection that has asked for something; `None` when the run is over.
+    /// Opens a connection and sends its request; `None` when the run is over.
     fn ask(&mut self, job: &Job) -> Result<Option<Box<dyn Wire>>, String> {
         let Some(stream) = connection::connect(&self.route, self.window)? else {
             return Ok(None);
@@ -156,7 +156,7 @@ impl Flow {
         }
     }
 
-    /// One stream of the library's for the whole run.
+    /// One stream of the library for the whole run.
     fn through_library(&mut self, keys: &Keys, variant: &str) -> Result<(), String> {
         let class = self.route.class.as_deref().and_then(Class::from_name);
         let request = self.request(&Job::Bulk);
@@ -208,7 +208,7 @@ impl Flow {
         }
     }
 
-    /// Questions one after the other, on one connection.
+    /// Questions in sequence on one connection.
     fn questions(&mut self, request: u64, answer: u64, gap: Duration) -> Result<(), String> {
         let Some(mut stream) = self.ask(&Job::Answers { request, answer })? else {
             return Ok(());
@@ -226,7 +226,7 @@ impl Flow {
         }
     }
 
-    /// Objects one after the other.
+    /// Objects in sequence.
     fn objects(
         &mut self,
         sizes: &[u64],
@@ -252,7 +252,7 @@ impl Flow {
         Ok(())
     }
 
-    /// One object on a connection of its own; `false` when the run was over before it arrived.
+    /// One object on a separate connection; `false` when the run ended before it arrived.
     fn object(&mut self, size: u64) -> Result<bool, String> {
         let start_s = self.window.elapsed_s();
         let Some(mut stream) = self.ask(&Job::Object { size })? else {
@@ -264,7 +264,7 @@ impl Flow {
         } else {
             let sent = connection::send(stream.as_mut(), Some(size), window);
             match sent.map_err(|error| error.to_string())? {
-                // The server confirms that all of it has arrived.
+                // The server confirms that the whole object has arrived.
                 End::Done => connection::read_full(stream.as_mut(), &mut [0], window)
                     .map_err(|error| error.to_string())?,
                 end => end,
@@ -286,7 +286,7 @@ impl Flow {
     }
 }
 
-/// The other side may end so much earlier.
+/// Tolerance for the end of the other side.
 const CLOSING: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
@@ -316,7 +316,7 @@ mod tests {
         };
         let flows = flows(&spec);
         let numbers: Vec<_> = flows.iter().map(|flow| flow.number).collect();
-        // Questions and a load on each way, and the rival; uploads are odd.
+        // Questions and a load in each direction, and the rival; uploads have odd numbers.
         assert_eq!(numbers, [0, 3, 4, 7, 9]);
         let rivals: Vec<_> = flows
             .iter()

@@ -1,4 +1,4 @@
-//! One connection of the traffic: how it is opened, and how bytes move with an end in sight.
+//! One connection of the traffic: opening it, and moving bytes until a deadline.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -12,16 +12,16 @@ use super::{Request, Route, Window, now_ns, sleep_until_ns};
 
 /// Bytes moved by one call; large, so that calls are few at gigabits per second.
 pub(super) const CHUNK: usize = 256 << 10;
-/// How long a call waits before it looks whether the run is over.
+/// Interval at which blocking calls check whether the run is over.
 const LOOK: Duration = Duration::from_millis(100);
 /// The largest request.
 const REQUEST_LIMIT: usize = 4096;
 /// Bytes of the stamp at the start of a message.
 pub(crate) const STAMP: usize = 8;
 
-/// What a flow moves its bytes over: a socket, or something on one.
+/// The transport of a flow: a socket, or a layer on top of one.
 pub(crate) trait Wire: Read + Write + Send {
-    /// The socket, for its time limits.
+    /// The socket, for its timeouts.
     fn tcp(&self) -> &TcpStream;
 }
 
@@ -31,7 +31,7 @@ impl Wire for TcpStream {
     }
 }
 
-/// A TCP socket, or an MPTCP one.
+/// A TCP or MPTCP socket.
 pub(crate) fn socket(address: SocketAddr, mptcp: bool) -> io::Result<Socket> {
     let protocol = if mptcp {
         Protocol::MPTCP
@@ -41,20 +41,20 @@ pub(crate) fn socket(address: SocketAddr, mptcp: bool) -> io::Result<Socket> {
     Socket::new(Domain::for_address(address), Type::STREAM, Some(protocol))
 }
 
-/// Connects, however often it takes, until the run is over; `None` when it never succeeded.
+/// Connects, with repeated attempts until the run is over; `None` if none succeeded.
 pub(crate) fn connect(route: &Route, window: Window) -> Result<Option<TcpStream>, String> {
     while let Some(left) = window.left() {
         match try_connect(route, left) {
             Ok(stream) => return Ok(Some(stream)),
             Err(error) if fatal(&error) => return Err(format!("connecting: {error}")),
-            // No carrier, no route, or nobody answered: a link may come back.
+            // No carrier, no route, or no answer: the link may come back.
             Err(_) => std::thread::sleep(LOOK.min(window.left().unwrap_or_default())),
         }
     }
     Ok(None)
 }
 
-/// What waiting does not mend.
+/// Whether a repeated attempt is pointless.
 fn fatal(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -78,7 +78,7 @@ fn try_connect(route: &Route, left: Duration) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// RFC 1928: no authentication, or a user's name that says the class (RFC 1929), and CONNECT.
+/// RFC 1928: no authentication, or a user name that carries the class (RFC 1929), and CONNECT.
 fn socks_connect(stream: &mut TcpStream, target: SocketAddr, user: Option<&str>) -> io::Result<()> {
     let refused = |what: String| io::Error::new(ErrorKind::ConnectionRefused, what);
     let wanted = if user.is_some() { 2 } else { 0 };
@@ -116,7 +116,7 @@ fn socks_connect(stream: &mut TcpStream, target: SocketAddr, user: Option<&str>)
     let mut reply = [0; 4];
     stream.read_exact(&mut reply)?;
     if reply[1] != 0 {
-        return Err(refused(format!("the proxy says {}", reply[1])));
+        return Err(refused(format!("the proxy replied {}", reply[1])));
     }
     let address = match reply[3] {
         1 => 4,
@@ -135,7 +135,7 @@ pub(crate) fn send_request(stream: &mut dyn Wire, request: &Request) -> io::Resu
     stream.write_all(&message)
 }
 
-/// Reads what [`send_request`] sends.
+/// Reads a request sent by [`send_request`].
 pub(crate) fn read_request(stream: &mut dyn Wire) -> io::Result<Request> {
     let mut length = [0; 2];
     stream.read_exact(&mut length)?;
@@ -151,18 +151,18 @@ pub(crate) fn read_request(stream: &mut dyn Wire) -> io::Result<Request> {
     Ok(serde_json::from_slice(&text)?)
 }
 
-/// Why moving bytes ended.
+/// Why a transfer ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// The run is over.
     Time,
     /// Everything has been moved.
     Done,
-    /// The other side closed.
+    /// The other side closed the connection.
     Closed,
 }
 
-/// Sends from the start of the pattern on: so many bytes, or until the run is over.
+/// Sends the pattern from its start: `size` bytes, or until the run is over.
 pub(crate) fn send(stream: &mut dyn Wire, size: Option<u64>, window: Window) -> io::Result<End> {
     let pattern = Pattern::new();
     let mut buffer = vec![0; CHUNK];
@@ -181,7 +181,7 @@ pub(crate) fn send(stream: &mut dyn Wire, size: Option<u64>, window: Window) -> 
     }
 }
 
-/// Writes everything, or as much as the run leaves time for.
+/// Writes everything, unless the run ends first.
 pub(crate) fn write_all(stream: &mut dyn Wire, bytes: &[u8], window: Window) -> io::Result<End> {
     let mut rest = bytes;
     while !rest.is_empty() {
@@ -201,7 +201,7 @@ pub(crate) fn write_all(stream: &mut dyn Wire, bytes: &[u8], window: Window) -> 
     Ok(End::Done)
 }
 
-/// Receives what [`send`] sends, and checks it: so many bytes, or until the run is over.
+/// Receives and checks the bytes from [`send`]: `size` bytes, or until the run is over.
 pub(crate) fn receive(
     stream: &mut dyn Wire,
     size: Option<u64>,
@@ -222,7 +222,7 @@ pub(crate) fn receive(
             Ok(len) => {
                 recorder.count(len);
                 if let Some(at) = pattern.difference(offset, &buffer[..len]) {
-                    return Err(format!("byte {at} is not what was sent"));
+                    return Err(format!("byte {at} differs from the sent one"));
                 }
                 offset += len as u64;
             }
@@ -230,7 +230,7 @@ pub(crate) fn receive(
     }
 }
 
-/// At least one byte, or why there is none.
+/// Reads at least one byte, or returns why there is none.
 fn read_some(
     stream: &mut dyn Wire,
     buffer: &mut [u8],
@@ -268,8 +268,8 @@ pub(crate) fn read_full(
     Ok(End::Done)
 }
 
-/// Sends messages at a constant rate. Each carries the time at which it was due, not that at which the
-/// socket took it: waiting for the socket is part of a message's delay.
+/// Sends messages at a constant rate. Each carries its due time, not the time at which the socket
+/// accepted it: waiting for the socket is part of a message's delay.
 pub(crate) fn send_messages(
     stream: &mut dyn Wire,
     rate: u64,
@@ -296,7 +296,7 @@ pub(crate) fn send_messages(
     Ok(End::Time)
 }
 
-/// Receives what [`send_messages`] sends.
+/// Receives the messages from [`send_messages`].
 pub(crate) fn receive_messages(
     stream: &mut dyn Wire,
     size: usize,
@@ -316,7 +316,7 @@ pub(crate) fn receive_messages(
         recorder.message(u64::from_be_bytes(stamp));
         let start = number.wrapping_mul(size as u64);
         if pattern.difference(start, &message[STAMP..]).is_some() {
-            return Err(format!("message {number} is not what was sent"));
+            return Err(format!("message {number} differs from the sent one"));
         }
     }
     Ok(End::Done)
@@ -335,7 +335,7 @@ fn gone(error: &io::Error) -> bool {
         ErrorKind::BrokenPipe
             | ErrorKind::ConnectionReset
             | ErrorKind::ConnectionAborted
-            // TLS without a word of farewell.
+            // TLS without close_notify.
             | ErrorKind::UnexpectedEof
     )
 }
@@ -347,7 +347,8 @@ mod tests {
 
     use super::*;
 
-    /// What a client with that user says to a proxy that answers so, and how it ends for the client.
+    /// Connects with that user to a proxy that gives these answers; returns the bytes received by
+    /// the proxy and the client's result.
     fn said(user: Option<&str>, answers: Vec<(usize, &'static [u8])>) -> (Vec<u8>, io::Result<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -370,7 +371,7 @@ mod tests {
     const CONNECTED: &[u8] = &[5, 0, 0, 1, 0, 0, 0, 0, 0, 0];
 
     #[test]
-    fn a_proxy_is_told_the_class_by_a_user_name() {
+    fn the_class_is_sent_to_a_proxy_as_user_name() {
         let (asked, ended) = said(None, vec![(3, &[5, 0]), (10, CONNECTED)]);
         ended.unwrap();
         assert_eq!(asked, [&[5, 1, 0][..], &CONNECT].concat());
@@ -382,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_that_takes_no_name_is_no_way() {
+    fn a_proxy_without_user_names_is_an_error() {
         let (_, ended) = said(Some("abcd"), vec![(3, &[5, 0xff])]);
         assert!(ended.unwrap_err().to_string().contains("wants no name"));
         let (_, ended) = said(Some("abcd"), vec![(3, &[5, 2]), (8, &[1, 1])]);

@@ -1,6 +1,7 @@
-//! The traffic through sumlink's library on both ends, without a proxy: what a program gets that uses it.
+//! The traffic through sumlink's library on both ends, without a proxy, as in a program that uses
+//! the library.
 //!
-//! One thread on each side, for the session, its carriers and the program alike.
+//! Each side has a single thread for the session, its carriers and the program.
 
 use std::future::Future;
 use std::io;
@@ -28,14 +29,14 @@ use super::pattern::Pattern;
 use super::record::Recorder;
 use super::{Keys, Request, Window, server};
 
-/// The target of every stream, and the port of those that carry bulk.
+/// The target of every stream, and the port of those that carry bulk traffic.
 const TRAFFIC: (&str, u16) = ("traffic", 1);
-/// The port of those that ask what the server's end has counted.
+/// The port of the streams that request the counters of the server's end.
 const COUNTED: u16 = 2;
-/// Whoever does not answer that in this time is not waited for.
+/// Time limit for the answer with the counters.
 const COUNTED_LIMIT: Duration = Duration::from_secs(2);
 
-/// Serves streams that carry bulk, until the process is ended.
+/// Serves bulk streams until the process is killed.
 pub(super) fn serve(address: SocketAddr, keys: &Keys, variant: &str) -> Result<(), LabError> {
     let failed = |error: String| LabError::system(format!("listening on {address}"), error);
     let config = ServerConfig {
@@ -77,7 +78,7 @@ pub(super) fn serve(address: SocketAddr, keys: &Keys, variant: &str) -> Result<(
         .map_err(failed)
 }
 
-/// The client's side: one stream, over every link that leads to the server.
+/// The client's side: one stream over every link that leads to the server.
 pub(super) fn run(
     server: SocketAddr,
     keys: &Keys,
@@ -122,7 +123,7 @@ async fn open(client: &Client, port: u16, class: Option<Class>) -> Result<Stream
     stream.map_err(|error| error.to_string())
 }
 
-/// What both ends have counted; nothing where the other one does not tell.
+/// The counters of both ends; `None` if the other end does not answer.
 async fn counted_by_both(client: &Client) -> Option<EndsRecord> {
     let own = client.status().await;
     let asked = async {
@@ -137,7 +138,7 @@ async fn counted_by_both(client: &Client) -> Option<EndsRecord> {
     Some(of_server.and(counted(&own)))
 }
 
-/// Tells what this end of the session has counted which the stream names.
+/// Sends this end's counters of the session that the stream names.
 async fn tell_counted(handle: &ServerHandle, mut stream: Stream) -> io::Result<()> {
     let mut name = String::new();
     stream.read_to_string(&mut name).await?;
@@ -155,7 +156,7 @@ fn counted(session: &SessionStatus) -> EndsRecord {
     }
 }
 
-/// The session of a system's name after `library:`.
+/// The session settings in a system's name after `library:`.
 fn session(variant: &str) -> Result<SessionConfig, String> {
     let variant = Variant::parse(variant, &[])?;
     Ok(SessionConfig {
@@ -200,7 +201,7 @@ async fn send_request(stream: &mut Stream, request: &Request) -> io::Result<()> 
     stream.write_all(&text).await
 }
 
-/// Sends from the start of the pattern on, until the run is over.
+/// Sends the pattern from its start until the run is over.
 async fn send(stream: &mut Stream, window: Window) -> io::Result<()> {
     let pattern = Pattern::new();
     let mut buffer = vec![0; CHUNK];
@@ -218,7 +219,7 @@ async fn send(stream: &mut Stream, window: Window) -> io::Result<()> {
     Ok(())
 }
 
-/// Receives what [`send`] sends, and checks it.
+/// Receives and checks the bytes from [`send`].
 async fn receive(stream: &mut Stream, window: Window, recorder: &mut Recorder) -> io::Result<()> {
     let pattern = Pattern::new();
     let mut offset = 0u64;
@@ -238,7 +239,9 @@ async fn receive(stream: &mut Stream, window: Window, recorder: &mut Recorder) -
         while received.has_remaining() {
             let bytes = received.chunk();
             if let Some(at) = pattern.difference(offset, bytes) {
-                return Err(io::Error::other(format!("byte {at} is not what was sent")));
+                return Err(io::Error::other(format!(
+                    "byte {at} differs from the sent one"
+                )));
             }
             let len = bytes.len();
             offset += len as u64;
@@ -248,7 +251,7 @@ async fn receive(stream: &mut Stream, window: Window, recorder: &mut Recorder) -
     Ok(())
 }
 
-/// Whether the other end may have ended by the same clock.
+/// Whether the other end may already have stopped by the same clock.
 fn is_nearly_over(window: Window) -> bool {
     const CLOSING: Duration = Duration::from_millis(500);
     window.left().is_none_or(|left| left < CLOSING)

@@ -1,4 +1,4 @@
-//! A flow that this process makes itself, so that it knows of every arrival when it was.
+//! A flow inside this process, which records the time of every arrival.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -15,25 +15,25 @@ use crate::error::LabError;
 use crate::laboratory::Lab;
 use crate::topology::Side;
 
-/// How long a call waits before it looks whether the flow is over.
+/// Interval at which blocking calls check whether the flow is over.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long the connection may take to be made, through whatever is between.
+/// Time limit for the connection, including proxies and tunnels.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// How long the last bytes may take after the sender has stopped.
+/// Time limit for the last bytes after the sender has stopped.
 const END_LIMIT: Duration = Duration::from_secs(60);
 /// Bytes moved by one call.
 const CHUNK: usize = 64 << 10;
 
-/// What a flow sends.
+/// The traffic of a flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Pace {
-    /// As much as there is room for.
+    /// Bulk traffic.
     Bulk,
-    /// So many bytes, every so often.
+    /// A message of this size at this interval.
     Messages { bytes: usize, every: Duration },
 }
 
-/// Bytes that came out of the receiver's socket at once.
+/// Bytes read from the receiver's socket at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrival {
     /// On the monotonic clock.
@@ -41,18 +41,18 @@ pub(crate) struct Arrival {
     pub(crate) bytes: u64,
 }
 
-/// A running flow. Dropping it stops both ends without a look at what arrived.
+/// A running flow. Dropping it stops both ends without checking the arrivals.
 pub(crate) struct Live {
     stop: Arc<AtomicBool>,
     arrivals: Arc<Mutex<Vec<Arrival>>>,
-    /// Says how many bytes were sent.
+    /// Returns the number of bytes sent.
     sender: Option<JoinHandle<io::Result<u64>>>,
-    /// Says what was wrong with what arrived.
+    /// Returns the number of bytes received, or the first error in them.
     receiver: Option<JoinHandle<Result<u64, String>>>,
 }
 
 impl Live {
-    /// Connects over `route` to a port of the server's side, where it listens first, and begins to send.
+    /// Listens on a port of the server's side, connects to it over `route`, and starts to send.
     pub(crate) fn start(
         lab: &Lab,
         route: &Route,
@@ -102,21 +102,22 @@ impl Live {
         })
     }
 
-    /// An error if an end has stopped by itself.
+    /// Fails if an end has stopped prematurely.
     pub(crate) fn check(&self) -> Result<(), LabError> {
         let has_ended = |over: Option<bool>| over.unwrap_or(true);
         let ended = has_ended(self.sender.as_ref().map(JoinHandle::is_finished))
             || has_ended(self.receiver.as_ref().map(JoinHandle::is_finished));
         match ended {
             false => Ok(()),
-            true => Err(broken("it ended before its time")),
+            true => Err(broken("it ended prematurely")),
         }
     }
 
-    /// Stops sending, waits for the last byte, and gives all arrivals; an error if one byte was another one or is missing.
+    /// Stops sending, waits for the last byte, and returns all arrivals; fails if any byte is wrong
+    /// or missing.
     pub(crate) fn finish(mut self) -> Result<Vec<Arrival>, LabError> {
         self.stop.store(true, Ordering::Release);
-        let panicked = |_| broken("a thread of it failed");
+        let panicked = |_| broken("one of its threads panicked");
         let sent = self.sender.take().map(JoinHandle::join).transpose();
         let sent = sent.map_err(panicked)?.transpose();
         let sent = sent.map_err(|error| broken(&format!("sending: {error}")))?;
@@ -214,13 +215,13 @@ fn receive(
                 all.push(Arrival { at_ns, bytes });
                 drop(all);
                 if let Some(at) = pattern.difference(offset, &buffer[..len]) {
-                    return Err(format!("byte {at} is not what was sent"));
+                    return Err(format!("byte {at} differs from the sent one"));
                 }
                 offset += bytes;
             }
             Err(error) if is_patience(&error) => {
                 if stop.load(Ordering::Acquire) && last.elapsed() > END_LIMIT {
-                    return Err(format!("nothing came behind byte {offset}"));
+                    return Err(format!("nothing arrived after byte {offset}"));
                 }
             }
             Err(error) => return Err(error.to_string()),

@@ -1,12 +1,12 @@
 //! The traffic of measurements: every system moves the same bytes in the same way.
 //!
-//! `sumlink lab traffic serve` runs on the server's side and does what each connection asks for;
-//! `sumlink lab traffic run` opens the connections, and prints one [`FlowRecord`] for each flow. Only
-//! receivers count, by the time at which bytes came out of the socket, and every byte is compared with
-//! what must be there. Both programs share the machine's monotonic clock.
+//! `sumlink-lab traffic serve` runs on the server's side and serves the request of each connection;
+//! `sumlink-lab traffic run` opens the connections, and prints one [`FlowRecord`] for each flow.
+//! Only receivers count, by the time at which bytes came out of the socket, and every byte is
+//! compared with the expected one. Both programs share the machine's monotonic clock.
 //!
-//! Where no tunnel is measured but what a program does by itself, they are that program: with TLS on their
-//! sockets ([`tls`]), or with sumlink's library in place of sockets ([`library`]).
+//! Systems that are not tunnels but part of a program are measured inside these programs: with TLS
+//! on their sockets ([`tls`]), or with sumlink's library in place of sockets ([`library`]).
 
 mod client;
 pub(crate) mod connection;
@@ -32,7 +32,7 @@ use crate::video::receive;
 
 pub(crate) use live::{Arrival, Live, Pace};
 
-/// `sumlink lab traffic`
+/// `sumlink-lab traffic`
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum TrafficCommand {
     /// Do what connections ask for until killed; prints what uploads brought
@@ -67,72 +67,72 @@ pub enum TrafficCommand {
     },
 }
 
-/// What `traffic run` does.
+/// The parameters of `traffic run`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Spec {
-    /// When the run begins, on the monotonic clock.
+    /// Start of the run on the monotonic clock.
     pub(crate) epoch_ns: u64,
-    /// How long it takes.
+    /// Duration of the run.
     pub(crate) duration_ms: u64,
     /// Length of the intervals in which bytes are counted.
     pub(crate) interval_ms: u64,
-    /// The ways to the server, each with flows of its own.
+    /// Routes to the server, each with separate flows.
     pub(crate) routes: Vec<Route>,
-    /// Flows from the server to the client, and the other way.
+    /// Flows from the server to the client, and in the other direction.
     pub(crate) down: bool,
     pub(crate) up: bool,
-    /// What each flow carries.
+    /// The traffic of each flow.
     pub(crate) load: Load,
-    /// The class that the connections are told to have, and that of the bulk beside questions.
+    /// The class of the connections, and that of the bulk traffic that accompanies questions.
     #[serde(default)]
     pub(crate) class: Option<String>,
     #[serde(default)]
     pub(crate) load_class: Option<String>,
-    /// A way that somebody else uses meanwhile, for as much as there is room for.
+    /// A route for a competing bulk flow.
     pub(crate) rival: Option<Route>,
 }
 
-/// A way to the server.
+/// A route to the server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Route {
     /// The link to bind to.
     pub(crate) link: Option<String>,
-    /// Where to connect to.
+    /// Address to connect to.
     pub(crate) target: SocketAddr,
-    /// A SOCKS5 proxy on the way.
+    /// A SOCKS5 proxy to use.
     pub(crate) socks: Option<SocketAddr>,
-    /// The class that a connection is told to have: the proxy's user name, or the class of the library's stream.
+    /// The class of a connection: sent as the proxy's user name, or set on the library's stream.
     #[serde(default)]
     pub(crate) class: Option<String>,
-    /// With an MPTCP socket.
+    /// Use an MPTCP socket.
     pub(crate) mptcp: bool,
-    /// What carries the bytes.
+    /// The transport of the bytes.
     #[serde(default)]
     pub(crate) channel: Channel,
 }
 
-/// What stands between a flow and the network.
+/// The transport between a flow and the network.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Channel {
-    /// A socket.
+    /// A plain socket.
     #[default]
     Socket,
-    /// TLS over a socket, as sumlink's carriers speak it.
+    /// TLS over a socket, as in sumlink's carriers.
     Tls(Keys),
     /// sumlink's library, over all links: a system's name after `library:`.
     Library {
         keys: Keys,
-        // By the name that programs of before know, which `--program` may name.
+        // The name that earlier programs expect, which `--program` may select.
         #[serde(rename = "scheduler")]
         variant: String,
     },
 }
 
-/// Who one end is, and whom it expects at the other one.
+/// The identity of one end, and the expected identity of the other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Keys {
-    /// The file with its own secret key.
+    /// The file with its secret key.
     pub(crate) own: PathBuf,
     /// The other end's public key.
     pub(crate) peer: PublicKey,
@@ -145,7 +145,7 @@ impl Keys {
 }
 
 impl Route {
-    /// Straight to the server.
+    /// Directly to the server.
     pub(crate) fn direct(target: SocketAddr) -> Self {
         Self {
             link: None,
@@ -158,7 +158,7 @@ impl Route {
     }
 }
 
-/// What a flow carries.
+/// The traffic of a flow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Load {
@@ -167,7 +167,7 @@ pub(crate) enum Load {
         sizes: Vec<u64>,
         count: u64,
         gap_ms: u64,
-        /// Bits per second that those ahead of an object are given, at least.
+        /// Minimum rate of the senders ahead of an object, in bits per second.
         pace: Option<u64>,
     },
     Cbr {
@@ -178,12 +178,12 @@ pub(crate) enum Load {
         request: u64,
         answer: u64,
         gap_ms: u64,
-        /// Beside it, on each way, one that is `Bulk`.
+        /// Accompanied by a `Bulk` flow in each direction.
         bulk: bool,
     },
 }
 
-/// What a connection asks of the server; the first thing that it carries.
+/// A connection's request to the server, sent as its first bytes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Request {
     /// Number of the flow, for the server's record.
@@ -191,7 +191,7 @@ pub(crate) struct Request {
     epoch_ns: u64,
     duration_ms: u64,
     interval_ms: u64,
-    /// From the server to the client, or the other way.
+    /// From the server to the client; otherwise in the other direction.
     down: bool,
     job: Job,
 }
@@ -201,11 +201,11 @@ pub(crate) struct Request {
 enum Job {
     /// Until the run is over.
     Bulk,
-    /// So many bytes; an upload is confirmed by one byte.
+    /// This number of bytes; an upload is confirmed by one byte.
     Object { size: u64 },
     /// Messages until the run is over.
     Cbr { rate: u64, message: u64 },
-    /// Answers of one size to questions of another, until the run is over.
+    /// Answers to questions, with these sizes, until the run is over.
     Answers { request: u64, answer: u64 },
 }
 
@@ -215,7 +215,7 @@ pub(crate) fn now_ns() -> u64 {
     now.map_or(0, |now| u64::try_from(now.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// When a run begins and ends.
+/// Start and end of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
     pub(crate) epoch_ns: u64,
@@ -228,7 +228,7 @@ impl Window {
             .saturating_add(self.duration_ms.saturating_mul(1_000_000))
     }
 
-    /// What is left; `None` when it is over.
+    /// The remaining time; `None` when the run is over.
     pub(crate) fn left(self) -> Option<Duration> {
         let left = self.end_ns().saturating_sub(now_ns());
         (left > 0).then(|| Duration::from_nanos(left))
@@ -248,7 +248,7 @@ pub(crate) fn sleep_until_ns(due: u64) {
     }
 }
 
-/// Carries out the verb.
+/// Runs the subcommand.
 pub(crate) fn run(command: TrafficCommand) -> Result<(), LabError> {
     match command {
         TrafficCommand::Serve {

@@ -1,8 +1,8 @@
-//! Content that is different at every offset, so that a byte in the wrong place shows.
+//! Content that differs at every offset, so that a misplaced byte is detected.
 
-/// Words of the block that repeats, each time with another number added.
+/// Words in the repeated block, to which a different number is added each time.
 const WORDS: usize = 8192;
-/// What is added to every word of the next block: odd, so that it takes 2^64 blocks to repeat.
+/// Increment per block, added to every word: odd, so that it takes 2^64 blocks to repeat.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The content of a flow: 64-bit words in little-endian order.
@@ -34,7 +34,7 @@ impl Pattern {
         self.word(offset / 8).to_le_bytes()[(offset % 8) as usize]
     }
 
-    /// Fills a buffer with what stands from that offset on.
+    /// Fills a buffer with the content from that offset on.
     pub(crate) fn fill(&self, offset: u64, buffer: &mut [u8]) {
         let mut at = offset;
         let mut rest = buffer;
@@ -55,7 +55,7 @@ impl Pattern {
         }
     }
 
-    /// Where a buffer first differs from what stands from that offset on.
+    /// Index of the first byte that differs from the content at that offset.
     pub(crate) fn difference(&self, offset: u64, buffer: &[u8]) -> Option<u64> {
         let mut at = offset;
         let mut rest = buffer;
@@ -70,7 +70,7 @@ impl Pattern {
             }
             let (words, add) = self.run_of_words(at / 8, rest.len() / 8);
             let (now, later) = rest.split_at(words.len() * 8);
-            // One pass without a branch for each word; the place is looked for only when there is one.
+            // One branch-free pass over the words; the position is determined only if they differ.
             let differs = now
                 .chunks_exact(8)
                 .zip(words)
@@ -94,7 +94,8 @@ impl Pattern {
         None
     }
 
-    /// Words from that index up to the end of the block, at most so many, and what to add to each.
+    /// Words from that index up to the end of the block, at most `most`, and the number to add to
+    /// each.
     fn run_of_words(&self, index: u64, most: usize) -> (&[u64], u64) {
         let start = (index % WORDS as u64) as usize;
         let end = (start + most).min(WORDS);
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_filled_in_is_found_again_in_any_pieces() {
+    fn content_is_verified_in_pieces_of_any_size() {
         let pattern = Pattern::new();
         let mut whole = vec![0; 3 * WORDS * 8 + 5];
         pattern.fill(3, &mut whole);
@@ -129,7 +130,7 @@ mod tests {
         bytes[70_001] ^= 1;
         assert_eq!(pattern.difference(0, &bytes), Some(70_001));
         bytes[70_001] ^= 1;
-        // One whole block too late.
+        // Exactly one block later.
         assert!(pattern.difference(WORDS as u64 * 8, &bytes).is_some());
         assert!(pattern.difference(8, &bytes).is_some());
     }

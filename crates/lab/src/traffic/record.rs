@@ -1,10 +1,10 @@
-//! Counting what arrives.
+//! Counts arrivals.
 
 use crate::results::FlowRecord;
 
 use super::{Window, now_ns};
 
-/// Counts what arrives.
+/// Counts arrivals.
 pub(crate) struct Recorder {
     window: Window,
     interval_ns: u64,
@@ -25,7 +25,7 @@ impl Recorder {
         }
     }
 
-    /// Bytes have arrived now; after the end of the run they do not count.
+    /// Counts bytes that arrive now; they are ignored after the end of the run.
     pub(crate) fn count(&mut self, bytes: usize) {
         let since = now_ns().saturating_sub(self.window.epoch_ns);
         let index = usize::try_from(since / self.interval_ns).unwrap_or(usize::MAX);
@@ -34,7 +34,7 @@ impl Recorder {
         }
     }
 
-    /// A message that was due then, or the answer to a question that was asked then, has arrived now.
+    /// Records a message that was due at that time, or the answer to a question asked then.
     pub(crate) fn message(&mut self, due_ns: u64) {
         let delay = now_ns().saturating_sub(due_ns) as f64 / 1e6;
         let at = due_ns.saturating_sub(self.window.epoch_ns) as f64 / 1e9;

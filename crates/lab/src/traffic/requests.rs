@@ -1,4 +1,4 @@
-//! Questions and answers on one connection: what a person waits for.
+//! Questions and answers on one connection: interactive traffic.
 
 use std::io;
 use std::thread;
@@ -9,8 +9,8 @@ use super::pattern::Pattern;
 use super::record::Recorder;
 use super::{Window, now_ns};
 
-/// Asks, waits for the whole answer, pauses, and asks again, until the run is over. The sizes are those of a
-/// question and of its answer.
+/// Asks, waits for the whole answer, pauses, and asks again, until the run is over. The sizes are
+/// those of a question and of its answer.
 pub(super) fn ask(
     stream: &mut dyn Wire,
     (request, answer): (u64, u64),
@@ -39,7 +39,7 @@ pub(super) fn ask(
             .difference(number.wrapping_mul(answer), &reply)
             .is_some()
         {
-            return Err(format!("answer {number} is not what was sent"));
+            return Err(format!("answer {number} differs from the sent one"));
         }
         let Some(left) = window.left() else {
             break;
@@ -49,7 +49,7 @@ pub(super) fn ask(
     Ok(End::Time)
 }
 
-/// Answers what [`ask`] asks.
+/// Answers the questions from [`ask`].
 pub(super) fn answer(
     stream: &mut dyn Wire,
     (request, answer): (u64, u64),
@@ -65,7 +65,7 @@ pub(super) fn answer(
         }
         let start = number.wrapping_mul(request);
         if pattern.difference(start, &question).is_some() {
-            let reason = format!("question {number} is not what was sent");
+            let reason = format!("question {number} differs from the sent one");
             return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
         }
         pattern.fill(number.wrapping_mul(answer), &mut reply);
@@ -77,7 +77,7 @@ pub(super) fn answer(
     Ok(End::Done)
 }
 
-/// The least and the most that a question or an answer holds, whatever the other side asks for.
+/// Limits the size of a question or an answer, whatever the other side requests.
 fn size(bytes: u64) -> usize {
     bytes.clamp(1, 1_000_000) as usize
 }

@@ -14,10 +14,10 @@ use super::record::Recorder;
 use super::requests;
 use super::{Channel, Job, Request, Window, tls};
 
-/// How long a connection may take to say what it wants.
+/// Time limit for a connection's request.
 const REQUEST_TIME: Duration = Duration::from_secs(60);
 
-/// Does what connections ask for, until the process is ended.
+/// Serves the requests of connections until the process is killed.
 pub(crate) fn serve(address: SocketAddr, mptcp: bool, channel: &Channel) -> Result<(), LabError> {
     let secured = match channel {
         Channel::Tls(keys) => Some(tls::acceptor(keys).map_err(LabError::Usage)?),
@@ -60,7 +60,7 @@ fn answer(stream: &mut dyn Wire) -> io::Result<()> {
     let result = match request.job {
         Job::Bulk => connection::receive(stream, None, window, &mut recorder),
         Job::Object { size } => connection::receive(stream, Some(size), window, &mut recorder),
-        // Whoever answers sends, so this is never an upload.
+        // The answering side sends, so this is never an upload.
         Job::Answers { .. } => Err("a question is not an upload".to_owned()),
         Job::Cbr { message, .. } => {
             let size = usize::try_from(message).unwrap_or(connection::STAMP);
@@ -82,10 +82,10 @@ fn answer(stream: &mut dyn Wire) -> io::Result<()> {
     Ok(())
 }
 
-/// A client may close so much before the end by its own clock.
+/// Tolerance for clients that close shortly before the end by their own clock.
 const CLOSING: Duration = Duration::from_millis(500);
 
-/// What a flow says that ended before its time.
+/// Error text of a flow that ended prematurely.
 pub(crate) fn early(window: Window) -> String {
     format!("the connection ended after {:.1} s", window.elapsed_s())
 }
@@ -103,7 +103,7 @@ fn send(stream: &mut dyn Wire, request: &Request, window: Window) -> io::Result<
     .map(drop)
 }
 
-/// One line of JSON; lines of several threads do not mix.
+/// Prints one line of JSON; lines of several threads do not mix.
 pub(super) fn report(recorder: &Recorder) -> io::Result<()> {
     static OUTPUT: Mutex<()> = Mutex::new(());
     let line = serde_json::to_string(&recorder.record)?;

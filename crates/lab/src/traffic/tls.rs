@@ -1,7 +1,7 @@
-//! TLS on the traffic's own sockets: what a program has to do anyway that is to be as safe as sumlink.
+//! TLS on the traffic's own sockets: the effort that any program needs to match sumlink's security.
 //!
-//! The configuration is that of sumlink's carriers (the same library, provider, cipher suites and keys), so that what it
-//! costs is the cost of the same cipher.
+//! The configuration is that of sumlink's carriers (the same library, provider, cipher suites and
+//! keys), so its cost is that of the same cipher.
 
 use std::io::{self, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -22,13 +22,13 @@ pub(super) fn acceptor(keys: &Keys) -> Result<Arc<ServerConfig>, String> {
     Ok(tls::server_config(&keys.secret()?, &authorized))
 }
 
-/// Makes an accepted connection one with TLS; the handshake comes with the first bytes.
+/// Wraps an accepted connection in TLS; the handshake takes place with the first bytes.
 pub(super) fn accept(
     config: Arc<ServerConfig>,
     stream: TcpStream,
 ) -> io::Result<Secured<ServerConnection>> {
     let mut connection = ServerConnection::new(config).map_err(io::Error::other)?;
-    // The library's own limit would make four calls of what a socket takes at once.
+    // The library's default limit would split the data of one system call into four.
     connection.set_buffer_limit(Some(CHUNK));
     Ok(Secured(StreamOwned::new(connection, Socket::new(stream))))
 }
@@ -42,8 +42,9 @@ pub(super) fn connect(keys: &Keys, stream: TcpStream) -> Result<Secured<ClientCo
     Ok(Secured(StreamOwned::new(connection, Socket::new(stream))))
 }
 
-/// A connection with TLS on a socket whose calls wait, up to a limit. Writing never reads, apart from the handshake: the TLS
-/// library's own stream turns to reading when a write reaches its limit, and waits there for a peer that says nothing.
+/// A TLS connection on a blocking socket with timeouts. Writing never reads, except for the
+/// handshake. The TLS library's own stream reads when a write reaches its limit, and then waits for
+/// a peer that sends nothing.
 #[derive(Debug)]
 pub(super) struct Secured<C>(StreamOwned<C, Socket>);
 
@@ -52,7 +53,7 @@ where
     C: DerefMut<Target = ConnectionCommon<S>>,
     S: SideData,
 {
-    /// Writes what is encrypted.
+    /// Writes the encrypted bytes.
     fn drain(&mut self) -> io::Result<()> {
         while self.0.conn.wants_write() {
             if self.0.conn.write_tls(&mut self.0.sock)? == 0 {
@@ -84,7 +85,7 @@ where
         }
         self.drain()?;
         let taken = self.0.conn.writer().write(bytes)?;
-        // The bytes are taken: what went wrong the next call is told again.
+        // The bytes are accepted: the next call reports an error of this one.
         let _ = self.drain();
         Ok(taken)
     }
@@ -106,7 +107,7 @@ impl Wire for Secured<ServerConnection> {
     }
 }
 
-/// A socket that is read in large pieces: the TLS library asks for a few kilobytes at a time.
+/// A socket with large reads: the TLS library asks for a few kilobytes at a time.
 #[derive(Debug)]
 pub(super) struct Socket(BufReader<TcpStream>);
 
@@ -149,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ends_prove_who_they_are() {
+    fn both_ends_authenticate() {
         let directory = tempfile::tempdir().unwrap();
         let key = |name: &str| -> (PathBuf, SecretKey) {
             let (path, key) = (directory.path().join(name), SecretKey::generate().unwrap());
@@ -177,7 +178,7 @@ mod tests {
         dial(&keys(&client, &server_key))
             .write_all(b"hello")
             .unwrap();
-        // A stranger to the server, whatever the stranger knows of it.
+        // A client with an unknown key, although it knows the server's.
         let mut stranger = dial(&keys(&server, &server_key));
         let _ = stranger.write_all(b"hello");
         let _ = stranger.read(&mut [0; 1]);
@@ -186,9 +187,10 @@ mod tests {
         assert!(ends[1].is_err());
     }
 
-    /// The reader is slow: what is sent waits longer than a call may, and goes on when there is room.
+    /// With a slow reader, a write blocks longer than its timeout and continues when there is
+    /// space.
     #[test]
-    fn a_write_that_reaches_its_limit_does_not_wait_for_the_reader_to_say_something() {
+    fn a_full_write_buffer_does_not_wait_for_data_from_the_reader() {
         let directory = tempfile::tempdir().unwrap();
         let [client, server] = ["client", "server"].map(|name| {
             let (path, key) = (directory.path().join(name), SecretKey::generate().unwrap());
@@ -230,7 +232,7 @@ mod tests {
         loop {
             match reader.read(&mut buffer) {
                 Ok(len) => read += len,
-                // The sender has gone, without a word of farewell.
+                // The sender has gone without close_notify.
                 Err(error) => break assert_eq!(error.kind(), ErrorKind::UnexpectedEof),
             }
         }

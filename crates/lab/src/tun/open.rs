@@ -1,5 +1,5 @@
-//! Opening a TUN device, with a struct virtio_net_hdr before each packet, so that super-packets and unfinished checksums can be
-//! told.
+//! Opens a TUN device with a struct virtio_net_hdr before each packet, which describes
+//! super-packets and incomplete checksums.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -17,25 +17,25 @@ mod ioctl {
     );
 }
 
-/// Why there is no device.
+/// Why the device is not available.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OpenError {
     /// Needs CAP_NET_ADMIN.
     #[error("not permitted")]
     NotPermitted,
-    /// The kernel has no TUN driver, or the file is not there (as in many containers).
-    #[error("there is no /dev/net/tun")]
+    /// The kernel has no TUN driver, or the file is missing (as in many containers).
+    #[error("/dev/net/tun does not exist")]
     NoTun,
     /// /dev/net/tun cannot be opened.
     #[error("opening /dev/net/tun: {0}")]
     File(io::Error),
-    /// The kernel does not make the interface.
-    #[error("making the interface: {0}")]
+    /// The kernel cannot create the interface.
+    #[error("creating the interface: {0}")]
     Interface(io::Error),
 }
 
-/// Makes the interface in the network namespace of the calling thread, not yet up, to be read without blocking. It goes with
-/// the file. A name that is too long is cut off.
+/// Creates the interface in the network namespace of the calling thread: down, with non-blocking
+/// reads. It is removed when the file is closed. A name that is too long is truncated.
 ///
 /// # Errors
 ///
@@ -51,7 +51,7 @@ pub(super) fn open(name: &str) -> Result<File, OpenError> {
         .map_err(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => OpenError::NotPermitted,
             io::ErrorKind::NotFound => OpenError::NoTun,
-            // The file is there and the driver is not.
+            // The file exists but the driver does not.
             _ if matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO)) => {
                 OpenError::NoTun
             }
@@ -67,7 +67,7 @@ pub(super) fn open(name: &str) -> Result<File, OpenError> {
 }
 
 fn request(name: &str) -> libc::ifreq {
-    // What is left of a c_int fits into a short: the kernel reads the bits.
+    // The remaining bits fit into a short, which the kernel reads.
     let flags = (IFF_TUN | IFF_NO_PI | IFF_VNET_HDR) as libc::c_short;
     let mut ifr_name = [0; IFNAMSIZ];
     let letters = name.bytes().take(IFNAMSIZ - 1);

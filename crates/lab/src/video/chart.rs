@@ -1,7 +1,7 @@
-//! A scenario as a picture: what went over the links when there was room for all, and below it the delay of each picture.
+//! The chart of a scenario: the goodput of bulk traffic, and below it the delay of each picture.
 
-use crate::plot::{Across, Anchor, Axis, Ink, Palette, Style, Svg, Unit, short};
 use crate::results::{Outcome, Run};
+use sumlink_plot::{Across, Anchor, Axis, Ink, Palette, Style, Svg, Unit, short};
 
 use super::ALONE;
 use super::judge::Judged;
@@ -11,9 +11,9 @@ const PLOT: (f64, f64) = (64.0, 640.0);
 const PANEL: f64 = 150.0;
 const TOPS: [f64; 2] = [40.0, 244.0];
 const HEIGHT: f64 = 434.0;
-/// Seconds over which a rate is averaged: single pictures would make a comb of it.
+/// Averaging time of a rate in seconds: single pictures would make the curve a comb.
 const AVERAGE_S: f64 = 1.0;
-/// Milliseconds that the lower panel shows at least: delays are between a round trip and the whole
+/// Minimum range of the lower panel in milliseconds: delays are between a round trip and the whole
 /// run.
 const DELAYS: (f64, f64) = (10.0, 10_000.0);
 
@@ -25,7 +25,7 @@ struct Line {
     delay: Vec<(f64, f64)>,
 }
 
-/// The picture of the first seed; none without any run.
+/// The chart of the first seed; `None` without any run.
 pub(super) fn draw(judged: &Judged<'_>) -> Option<String> {
     let lines = lines(judged);
     lines.first()?;

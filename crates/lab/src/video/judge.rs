@@ -1,4 +1,4 @@
-//! What the runs of a scenario say together: medians over the seeds, and whether the bars are reached.
+//! Evaluates the runs of a scenario: medians over the seeds, compared with the bars.
 
 use serde::Serialize;
 
@@ -7,11 +7,11 @@ use crate::scenario::Scenario;
 
 use super::ALONE;
 
-/// Links are comparable when the slowest has at least this part of what the fastest has.
+/// Links are comparable if the slowest has at least this share of the fastest one's goodput.
 pub(super) const COMPARABLE: f64 = 0.5;
-/// What is to be reached of the sum of comparable links.
+/// Required share of the sum of comparable links.
 pub(super) const OF_SUM: f64 = 0.95;
-/// What is to be reached of the best of links that are not.
+/// Required share of the best link, for links that are not comparable.
 pub(super) const OF_BEST: f64 = 1.0;
 
 /// A scenario with its runs.
@@ -20,33 +20,33 @@ pub(super) struct Judged<'a> {
     pub(super) video: Vec<Run>,
     pub(super) bulk: Vec<Run>,
     pub(super) rows: Vec<Row>,
-    /// Goodput of each link by itself, in bit/s.
+    /// Goodput of each link alone, in bit/s.
     pub(super) links: Vec<f64>,
 }
 
-/// One system, or one link by itself; medians over the seeds.
+/// A system, or a single link; medians over the seeds.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
     pub(super) scenario: String,
     pub(super) system: String,
-    /// The link, where it is by itself.
+    /// The link, if it was measured alone.
     pub(super) link: Option<String>,
     pub(super) seeds: usize,
-    /// Of as many bytes as there was room for.
+    /// Goodput of bulk traffic.
     pub(super) goodput_bps: Option<f64>,
     pub(super) of_sum: Option<f64>,
     pub(super) of_best: Option<f64>,
-    /// Whether the bar is reached, of a system that has one.
+    /// Whether the bar is met; `None` for systems without a bar.
     pub(super) reached: Option<bool>,
     pub(super) video: Option<Figures>,
-    /// Share of the processors that programs of others used while the video ran, in the busiest run, 0..=1: where nothing is
-    /// left, the camera is late, and the delay that of the machine.
+    /// Share of the processors that other programs used while the video ran, in the busiest run,
+    /// 0..=1: without idle time the camera is late, and the delay is that of the machine.
     pub(super) others_share: Option<f64>,
     /// Why there are no figures.
     pub(super) missing: Option<String>,
 }
 
-/// Of a video; medians over the seeds, each by itself.
+/// Figures of a video; each is the median over the seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Figures {
     pub(super) bitrate_bps: f64,
@@ -60,7 +60,7 @@ pub(super) struct Figures {
     pub(super) delay_max_ms: f64,
 }
 
-/// Judges the runs of a scenario, with the video and with bulk.
+/// Evaluates the runs of a scenario, with the video and with bulk traffic.
 pub(super) fn judge(scenario: &Scenario, video: Vec<Run>, bulk: Vec<Run>) -> Judged<'_> {
     let links: Vec<String> = scenario.links().map(|link| link.name.clone()).collect();
     let alone: Vec<f64> = links
@@ -81,7 +81,7 @@ pub(super) fn judge(scenario: &Scenario, video: Vec<Run>, bulk: Vec<Run>) -> Jud
         };
         for link in places {
             let goodput_bps = goodput(&bulk, system, link);
-            // Without every link by itself there is neither a sum nor a best one.
+            // Sum and best link are known only if every link was measured.
             let known = alone.len() == links.len();
             let part = |of: f64| {
                 goodput_bps
@@ -121,7 +121,7 @@ impl Judged<'_> {
         self.video.iter().chain(&self.bulk)
     }
 
-    /// Systems that have a bar and do not reach it, or were to have one and have no figures.
+    /// Systems that miss their bar, or lack the figures for it.
     pub(super) fn short(&self) -> impl Iterator<Item = String> {
         let short = |row: &&Row| {
             let is_ours = row.system.starts_with("sumlink:");
@@ -131,7 +131,7 @@ impl Judged<'_> {
         rows.map(|row| format!("{} {}", row.scenario, row.system))
     }
 
-    /// Whether the links are.
+    /// Whether the links are comparable.
     pub(super) fn comparable(&self) -> bool {
         comparable(&self.links)
     }
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comparable_links_owe_the_sum_and_others_the_best() {
+    fn comparable_links_require_the_sum_and_others_the_best_link() {
         assert_eq!(reached(&[4e6, 5e6], Some(0.94), Some(1.7)), Some(false));
         assert_eq!(reached(&[4e6, 5e6], Some(0.95), Some(1.7)), Some(true));
         assert_eq!(reached(&[1e6, 5e6], Some(0.84), Some(1.01)), Some(true));

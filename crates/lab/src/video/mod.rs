@@ -1,8 +1,9 @@
-//! `lab video`: live video upstream over emulated hotspots.
+//! `sumlink-lab video`: live video upstream over emulated hotspots.
 //!
-//! Every scenario is run twice by every system: with the video of its workload, which is watched at the receiver, and with
-//! as many bytes as there is room for, which says what rate a video could have had. After Maheshwari, Lundrigan, Kasera,
-//! "Scheduling Virtual WiFi Interfaces for High Bandwidth Video Upstreaming Using Multipath TCP", figures 5 to 10.
+//! Every system runs every scenario twice: with the video of its workload, which is monitored at
+//! the receiver, and with bulk traffic, which shows the rate that a video could have had. After
+//! Maheshwari, Lundrigan, Kasera, "Scheduling Virtual WiFi Interfaces for High Bandwidth Video
+//! Upstreaming Using Multipath TCP", figures 5 to 10.
 
 mod chart;
 mod judge;
@@ -11,7 +12,6 @@ mod page;
 pub(crate) mod receive;
 pub(crate) mod send;
 
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -27,9 +27,9 @@ use crate::systems;
 
 use judge::{Judged, judge};
 
-/// What `sumlink lab video` can be told.
+/// What `sumlink-lab video` can be told.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = "Example:\n  sumlink lab video scenarios/video/balanced.toml --seeds 1")]
+#[command(after_help = "Example:\n  sumlink-lab video scenarios/video/balanced.toml --seeds 1")]
 pub struct VideoOptions {
     /// Scenario files with a workload of video; without any, all of scenarios/video
     #[arg(value_name = "FILE")]
@@ -52,17 +52,18 @@ pub struct VideoOptions {
     /// Print one JSON object a line for each run
     #[arg(long)]
     pub json: bool,
-    /// The sumlink program to measure, instead of this one
+    /// The program whose client and server are measured, instead of this one: another build of `sumlink-lab`, or of
+    /// `sumlink`, which has no edge node
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
 }
 
-/// Where the scenarios are when no file is named.
+/// Default directory of the scenarios.
 const SCENARIOS: &str = "scenarios/video";
-/// What all others are measured by.
+/// The reference for all other systems.
 const ALONE: &str = crate::results::ALONE;
 
-/// What is wrong with the options, before anything is made.
+/// Checks the options, before anything is written.
 pub(crate) fn check(options: &VideoOptions) -> Result<Vec<Scenario>, LabError> {
     if !options.judge_only {
         programs::find("ffmpeg")?;
@@ -79,7 +80,8 @@ pub(crate) fn check(options: &VideoOptions) -> Result<Vec<Scenario>, LabError> {
         let is_video = matches!(scenario.workload, Workload::Video(_));
         if !is_video || scenario.traffic != Traffic::Up {
             return Err(LabError::Usage(format!(
-                "{}: lab video takes scenarios with direction = \"up\" and a [workload] of kind = \"video\"",
+                "{}: lab video needs scenarios with direction = \"up\" and a [workload] of \
+                 kind = \"video\"",
                 scenario.file.display()
             )));
         }
@@ -96,12 +98,12 @@ fn files_in(directory: &Path) -> Result<Vec<PathBuf>, LabError> {
     Ok(files)
 }
 
-/// Runs what is not there yet, and writes the page.
+/// Does the missing runs, and writes the page.
 pub(crate) fn run(options: &VideoOptions, scenarios: &[Scenario]) -> Result<(), LabError> {
     let store = Store::open(&options.out)?;
     let program = match &options.program {
         Some(program) => program.clone(),
-        None => env::current_exe().map_err(|e| LabError::system("finding this program", e))?,
+        None => programs::own()?,
     };
     let bulk: Vec<Scenario> = scenarios.iter().map(Scenario::under_bulk).collect();
     let pairs: Vec<_> = scenarios.iter().zip(&bulk).collect();
@@ -153,7 +155,8 @@ fn write_page(options: &VideoOptions, all: &[Judged<'_>], lines: &str) -> Result
     Ok(())
 }
 
-/// Every run: of a scenario and seed all systems after each other, first with video, then with bulk.
+/// All runs: for each scenario and seed all systems in sequence, first with video, then with bulk
+/// traffic.
 fn plan<'a>(
     options: &VideoOptions,
     pairs: &[(&'a Scenario, &'a Scenario)],
@@ -185,7 +188,7 @@ fn plan<'a>(
     jobs
 }
 
-/// Tells what there is, and what falls short.
+/// Prints the results, and fails if a system misses its bar.
 fn finish(options: &VideoOptions, all: &[Judged<'_>]) -> Result<(), LabError> {
     let page = options.page.join("README.md");
     if !options.json {
@@ -206,7 +209,7 @@ fn finish(options: &VideoOptions, all: &[Judged<'_>]) -> Result<(), LabError> {
         return Ok(());
     }
     Err(LabError::FellShort(format!(
-        "{} fall short: {}",
+        "{} miss their bars: {}",
         short.len(),
         short.join(", ")
     )))

@@ -1,12 +1,14 @@
-//! As much of MPEG transport streams (ISO/IEC 13818-1) as it takes to say when each picture was complete.
+//! A parser for MPEG transport streams (ISO/IEC 13818-1) that determines when each picture is
+//! complete.
 //!
-//! A stream is a row of packets of 188 bytes. A packet whose "payload unit start" is set begins a PES packet, which
-//! holds one picture and says when it is to be presented. The picture ends with the last packet before the next start,
-//! and was complete when that packet had come: so its time is known only then.
+//! A stream is a sequence of packets of 188 bytes. A packet with "payload unit start" begins a PES
+//! packet, which contains one picture and its presentation time. The picture ends with the last
+//! packet before the next start and was complete when that packet arrived, so its time is known
+//! only then.
 
 /// Bytes of a packet.
 const PACKET: usize = 188;
-/// What every packet begins with.
+/// The first byte of every packet.
 const SYNC: u8 = 0x47;
 /// Stream ids of video in a PES packet (table 2-22).
 const VIDEO: std::ops::RangeInclusive<u8> = 0xe0..=0xef;
@@ -14,31 +16,31 @@ const VIDEO: std::ops::RangeInclusive<u8> = 0xe0..=0xef;
 /// A picture that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Picture {
-    /// When it is to be presented, in ticks of 90 kHz, modulo 2^33.
+    /// Presentation time in ticks of 90 kHz, modulo 2^33.
     pub(crate) pts: u64,
-    /// When its last packet had come, by the caller's clock.
+    /// Arrival of its last packet, by the caller's clock.
     pub(crate) arrived_ns: u64,
     /// Bytes of the elementary stream.
     pub(crate) bytes: u64,
 }
 
-/// Reads a stream as it comes, in pieces of any size.
+/// Parses a stream in pieces of any size.
 #[derive(Debug, Default)]
 pub(crate) struct Parser {
-    /// The beginning of a packet.
+    /// The beginning of an incomplete packet.
     rest: Vec<u8>,
-    /// Packets of which stream, once a picture has begun.
+    /// The packet id of the video, once a picture has begun.
     pid: Option<u16>,
-    /// The counter of the last packet of it.
+    /// The continuity counter of its last packet.
     counter: Option<u8>,
     picture: Option<Picture>,
-    /// How often packets were missing.
+    /// Number of gaps in the packets.
     pub(crate) gaps: u64,
 }
 
 impl Parser {
-    /// Takes what arrived at that time; returns the pictures of which is now known that they are complete. The error says
-    /// that this is no transport stream.
+    /// Parses bytes that arrived at that time; returns the pictures that are now known to be
+    /// complete. Fails if this is not a transport stream.
     pub(crate) fn take(&mut self, bytes: &[u8], now_ns: u64) -> Result<Vec<Picture>, String> {
         self.rest.extend_from_slice(bytes);
         let whole = self.rest.len() / PACKET * PACKET;
@@ -53,7 +55,7 @@ impl Parser {
     fn packet(&mut self, packet: &[u8], now_ns: u64) -> Result<Option<Picture>, String> {
         if packet[0] != SYNC {
             return Err(format!(
-                "a packet of a transport stream begins with 0x47, not {:#04x}",
+                "a packet of a transport stream starts with 0x47, not {:#04x}",
                 packet[0]
             ));
         }
@@ -99,7 +101,7 @@ impl Parser {
     }
 }
 
-/// The presentation time of a PES packet of video that begins here, and the length of its header.
+/// The presentation time of a PES packet of video that starts here, and the length of its header.
 fn pes(payload: &[u8]) -> Option<(u64, usize)> {
     let header = 9 + usize::from(*payload.get(8)?);
     let is_video = payload.starts_with(&[0, 0, 1]) && VIDEO.contains(&payload[3]);
@@ -119,7 +121,7 @@ mod tests {
 
     use super::*;
 
-    /// One packet; what the payload does not fill is adaptation field.
+    /// One packet; an adaptation field fills the space after the payload.
     fn packet(pid: u16, counter: u8, starts: bool, payload: &[u8]) -> Vec<u8> {
         let stuffing = PACKET - 4 - payload.len();
         let start = if starts { 0x40 } else { 0 };
@@ -157,11 +159,11 @@ mod tests {
         let tables = packet(0, 0, true, &[0; 184]);
         assert_eq!(parser.take(&tables, 1), Ok(vec![]));
         let first = packet(256, 0, true, &pes_of(0x1_2345_6789, &[7; 170]));
-        // Cut in two: it counts when all of it is there.
+        // A packet in two pieces is parsed when it is complete.
         assert_eq!(parser.take(&first[..100], 2), Ok(vec![]));
         assert_eq!(parser.take(&first[100..], 3), Ok(vec![]));
         assert_eq!(parser.take(&packet(256, 1, false, &[7; 20]), 4), Ok(vec![]));
-        // Packets of other streams are no part of it.
+        // Packets of other streams are ignored.
         assert_eq!(parser.take(&tables, 5), Ok(vec![]));
         let second = packet(256, 2, true, &pes_of(3000, &[]));
         let expected = Picture {
@@ -187,7 +189,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_comes_is_no_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..1200)) {
+        fn arbitrary_input_does_not_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..1200)) {
             for packet in bytes.chunks_mut(PACKET) {
                 packet[0] = SYNC;
             }

@@ -1,4 +1,4 @@
-//! The page of `lab video`, and the same on a terminal.
+//! The page of `sumlink-lab video`, and its terminal version.
 
 use std::fmt::Write;
 
@@ -11,17 +11,18 @@ use crate::scenario::{Video, Workload};
 
 use super::judge::{COMPARABLE, Judged, OF_BEST, OF_SUM, Row};
 
-/// The page, in Markdown.
+/// The page in Markdown.
 pub(super) fn of(all: &[Judged<'_>]) -> String {
     let mut text = format!(
         "# Live video upstream\n\n\
-         Written by `sumlink lab video`; [docs/video.md](../../video.md) says how each figure is measured. Medians over the \
-         seeds. *Goodput* is that of as many bytes as there is room for, in a run without the video: where the slower link \
-         alone has at least {COMPARABLE} of the faster one, sumlink must reach {OF_SUM} of the sum of the links alone, else \
-         {OF_BEST:.1} of the best link alone. *Others* is the part of the machine that programs of others used while the \
-         video ran, in the busiest of the runs: where little is left of it the camera is late by itself, and the delay says \
-         nothing of the links. Every run is in [runs.jsonl](runs.jsonl), every row in \
-         [results.json](results.json).\n\n"
+         Written by `sumlink-lab video`; [docs/video.md](../../video.md) describes how each \
+         figure is measured. Medians over the seeds. *Goodput* is that of bulk traffic, in a \
+         run without the video. Where the slower link alone has at least {COMPARABLE} of the \
+         faster one's goodput, sumlink must reach {OF_SUM} of the sum of the links alone, \
+         otherwise {OF_BEST:.1} of the best link alone. *Others* is the share of the machine \
+         that other programs used while the video ran, in the busiest run: with little idle \
+         time the camera itself is late, and the delay does not reflect the links. Every run is \
+         in [runs.jsonl](runs.jsonl), every row in [results.json](results.json).\n\n"
     );
     let _ = writeln!(text, "{}", machine(all));
     for judged in all {
@@ -31,8 +32,8 @@ pub(super) fn of(all: &[Judged<'_>]) -> String {
             let _ = writeln!(text, "{}\n", stream(video));
         }
         text.push_str(
-            "| system | goodput Mbit/s | of the sum | of the best | bar | video Mbit/s | stood still s (times) | late of all \
-             | lost | delay ms: half, 99 of 100, all | others |\n\
+            "| system | goodput Mbit/s | of the sum | of the best | bar | video Mbit/s | stood \
+             still s (times) | late of all | lost | delay ms: half, 99 of 100, all | others |\n\
              | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
         );
         for row in &judged.rows {
@@ -116,7 +117,8 @@ fn cells(judged: &Judged<'_>, row: &Row) -> [String; 11] {
 
 fn stream(video: &Video) -> String {
     format!(
-        "The video: {}x{}, {} pictures a second, H.264 at a constant {:.1} Mbit/s, pushed by {}, shown {} ms after capture.",
+        "The video: {}x{}, {} pictures a second, H.264 at a constant {:.1} Mbit/s, pushed by {}, \
+         shown {} ms after capture.",
         video.size.0,
         video.size.1,
         video.frames,
@@ -126,7 +128,7 @@ fn stream(video: &Video) -> String {
     )
 }
 
-/// On what the runs were made, if that is known.
+/// The machine of the runs, if known.
 fn machine(all: &[Judged<'_>]) -> String {
     let runs = || all.iter().flat_map(Judged::runs);
     let Some(run) = runs().max_by_key(|run| run.started_unix_s) else {
@@ -141,7 +143,8 @@ fn machine(all: &[Judged<'_>]) -> String {
         );
     }
     format!(
-        "The newest of {} runs, of up to {seeds} seeds: sumlink {} (program {}), Linux {}, {} processors ({}).\n",
+        "The newest of {} runs, of up to {seeds} seeds: sumlink {} (program {}), Linux {}, {} \
+         processors ({}).\n",
         runs().count(),
         environment.sumlink,
         environment.program,
@@ -151,7 +154,7 @@ fn machine(all: &[Judged<'_>]) -> String {
     )
 }
 
-/// A run as a line of JSON, without the pictures one by one.
+/// A run as a line of JSON, without its individual pictures.
 pub(super) fn record(run: &Run) -> Result<String, LabError> {
     let mut line = json!({
         "scenario": run.scenario, "seed": run.seed, "system": run.system,
@@ -196,7 +199,8 @@ mod tests {
     fn a_page_has_a_row_for_each_link_and_system() {
         let text = "name = \"v\"\nabout = \"Two. More.\"\nduration = \"5s\"\ndirection = \"up\"\n\
                     [workload]\nkind = \"video\"\nrate = \"2mbit\"\n\
-                    [[link]]\nname = \"a\"\nrate = \"4mbit\"\n[[link]]\nname = \"b\"\nrate = \"4mbit\"\n";
+                    [[link]]\nname = \"a\"\nrate = \"4mbit\"\n[[link]]\nname = \"b\"\n\
+                    rate = \"4mbit\"\n";
         let scenario = Scenario::parse(Path::new("v.toml"), text).unwrap();
         let run = |system: &str, links: &[(Option<&str>, f64)]| {
             let flows = links.iter().map(|(link, bps)| Flow {

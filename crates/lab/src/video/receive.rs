@@ -1,4 +1,4 @@
-//! The receiver of a video: says of every picture when its last byte was there.
+//! The receiver of a video: records when the last byte of each picture arrived.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -15,25 +15,27 @@ use super::mpegts::{Parser, Picture};
 use super::send::{LEAD_S, TICKS};
 
 /// The command that receives it on the server's side.
-pub(crate) fn command(stage: &Stage<'_>, video: &Video, mptcp: bool) -> Command {
-    let mut command = Command::new(stage.program);
+pub(crate) fn command(stage: &Stage<'_>, video: &Video, mptcp: bool) -> Result<Command, LabError> {
+    let mut command = Command::new(programs::own()?);
     // On every address: tunnels come from the server's own loopback.
     let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, stage.port));
-    command.args(["lab", "traffic", "watch", "--listen", &address.to_string()]);
+    command.args(["traffic", "watch", "--listen", &address.to_string()]);
     if video.protocol == VideoProtocol::Rtmp {
         command.arg("--rtmp");
     }
     if mptcp {
         command.arg("--mptcp");
     }
-    command
+    Ok(command)
 }
 
-/// Receives one stream, and prints a line for each picture, until it ends or the process is ended.
+/// Receives one stream, and prints a line for each picture, until the stream ends or the process is
+/// killed.
 pub(crate) fn watch(address: SocketAddr, mptcp: bool, rtmp: bool) -> Result<(), LabError> {
     let failed = |error: io::Error| LabError::system(format!("receiving on {address}"), error);
     if rtmp {
-        // ffmpeg takes the connection and unwraps the pictures; the same parser sees them.
+        // ffmpeg accepts the connection and extracts the pictures; the same parser reads its
+        // output.
         let mut ffmpeg = Command::new(programs::find("ffmpeg")?);
         ffmpeg.args(["-hide_banner", "-nostdin", "-loglevel", "error", "-copyts"]);
         ffmpeg.args([
@@ -68,7 +70,7 @@ pub(crate) fn watch(address: SocketAddr, mptcp: bool, rtmp: bool) -> Result<(), 
         return match status.success() {
             true => Ok(()),
             false => Err(failed(io::Error::other(format!(
-                "ffmpeg ended with {status}"
+                "ffmpeg exited with {status}"
             )))),
         };
     }
@@ -76,7 +78,7 @@ pub(crate) fn watch(address: SocketAddr, mptcp: bool, rtmp: bool) -> Result<(), 
     socket.set_reuse_address(true).map_err(failed)?;
     socket.bind(&address.into()).map_err(failed)?;
     socket.listen(1).map_err(failed)?;
-    // Open until the end: without a listener the kernel's MPTCP takes no further subflow.
+    // Open until the end: without a listener the kernel's MPTCP accepts no further subflow.
     let listener = TcpListener::from(socket);
     let (mut stream, _) = listener.accept().map_err(failed)?;
     tell(&mut stream).map_err(failed)
@@ -112,15 +114,15 @@ fn tell(stream: &mut dyn Read) -> io::Result<()> {
     }
 }
 
-/// What the receiver has printed.
+/// The output of the receiver.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Seen {
     pictures: Vec<Picture>,
-    /// How often packets were missing, which over TCP they never are.
+    /// Number of gaps in the packets, which TCP rules out.
     pub(crate) gaps: u64,
 }
 
-/// Reads its lines; others are complaints, and the last one may be half.
+/// Parses its lines; other lines are error messages, and the last one may be incomplete.
 pub(crate) fn parse(text: &str) -> Seen {
     let mut seen = Seen::default();
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
@@ -142,7 +144,7 @@ pub(crate) fn parse(text: &str) -> Seen {
 }
 
 impl Seen {
-    /// The pictures by the clock of a run that began at that time.
+    /// The pictures on the clock of a run that began at that time.
     pub(crate) fn frames(&self, epoch_ns: u64) -> Vec<Frame> {
         let frame = |picture: &Picture| Frame {
             captured_s: picture.pts as f64 / TICKS - LEAD_S,

@@ -1,8 +1,9 @@
-//! The sender of a video: ffmpeg, which makes, encodes and pushes it, unmodified.
+//! The sender of a video: an unmodified ffmpeg generates, encodes and pushes it.
 //!
-//! Its pictures are those of a camera that does not wait: number n is due at the time of the first one plus n times the
-//! pause, and carries that time as its presentation time. When the connection takes no more, ffmpeg waits and makes up
-//! for it later; the pictures' times do not move, so that what waits in front of the connection is part of the delay.
+//! Its pictures are those of a live camera: picture n is due at the time of the first one plus n
+//! times the interval, and carries that time as its presentation time. When the connection does not
+//! accept more data, ffmpeg waits and catches up later; the pictures' times stay the same, so
+//! waiting for the connection is part of the delay.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -18,11 +19,11 @@ use crate::traffic::{Route, now_ns};
 
 /// Presentation times are in ticks of 90 kHz.
 pub(super) const TICKS: f64 = 90_000.0;
-/// They count from so many seconds before the run, so that none is negative.
+/// They start this number of seconds before the run, so that none is negative.
 pub(super) const LEAD_S: f64 = 10.0;
-/// The encoder may be ahead or behind of its rate by what it makes in this part of a second.
+/// The encoder may deviate from its rate by the output of this fraction of a second.
 const ENCODER_BUFFER: u64 = 4;
-/// Seconds between pictures that need no other one.
+/// Seconds between key frames.
 const KEY_FRAMES: u32 = 2;
 
 /// Starts it on the client's side.
@@ -64,7 +65,7 @@ fn zero_us(epoch_ns: u64) -> Result<i64, LabError> {
     Ok(now.as_micros() as i64 + until - (LEAD_S * 1e6) as i64)
 }
 
-/// ffmpeg cannot be told which interface to use: the way to the server leads over that link only.
+/// ffmpeg cannot bind to an interface, so the only route to the server leads over that link.
 fn pin(stage: &Stage<'_>, link: &str) -> Result<(), LabError> {
     let number = stage.links().position(|name| name == link).unwrap_or(0);
     let destination = format!("{SERVER_V4}/32");
@@ -90,7 +91,7 @@ fn pin(stage: &Stage<'_>, link: &str) -> Result<(), LabError> {
     }
 }
 
-/// What ffmpeg is told.
+/// The arguments of ffmpeg.
 fn arguments(video: &Video, entry: SocketAddr, zero_us: i64) -> Vec<String> {
     let Video {
         rate,
@@ -118,7 +119,7 @@ fn arguments(video: &Video, entry: SocketAddr, zero_us: i64) -> Vec<String> {
         "-tune",
         "zerolatency",
     ]);
-    // At a constant rate, filled up where the picture needs less, as broadcasters' encoders do it.
+    // At a constant rate with filler data, as in broadcasters' encoders.
     arguments.extend([
         "-b:v", &rate, "-minrate", &rate, "-maxrate", &rate, "-bufsize", &ahead,
     ]);

@@ -1,16 +1,16 @@
-//! Who is next: the earliest of many deadlines.
+//! The earliest of many deadlines.
 
 use core::time::Duration;
 
-/// Stands for "never" inside the tree.
+/// Marks an absent deadline in the tree.
 const NEVER: Duration = Duration::MAX;
 
-/// A tournament over numbered deadlines: reading the earliest one is free, changing one costs the
-/// logarithm of their number. Of equal deadlines the lower number is first, so that runs can be repeated.
+/// A tournament tree over numbered deadlines: reading the earliest one is O(1), changing one is
+/// O(log n). Of equal deadlines the lower number comes first, so that runs can be repeated.
 #[derive(Clone, Debug)]
 pub(crate) struct Agenda {
-    /// A complete binary tree; node `n` has the children `2n` and `2n + 1` and holds the earlier of the
-    /// two. The second half are the deadlines themselves.
+    /// A complete binary tree. Node `n` has the children `2n` and `2n + 1` and holds the earlier of
+    /// the two. The second half holds the deadlines themselves.
     tree: Vec<(Duration, usize)>,
 }
 
@@ -27,14 +27,15 @@ impl Agenda {
         Some(self.tree[1]).filter(|(at, _)| *at != NEVER)
     }
 
-    /// Changes the deadline of that number; `None` is never.
+    /// Changes one deadline; `None` removes it.
     pub(crate) fn set(&mut self, number: usize, deadline: Option<Duration>) {
         while number >= self.tree.len() / 2 {
             self.grow();
         }
         let mut node = self.tree.len() / 2 + number;
         let deadline = deadline.unwrap_or(NEVER);
-        // A packet that joins a queue changes nothing about when the first one is due.
+        // Common case: a packet that joins a queue does not change the due time of the first
+        // packet.
         if self.tree[node].0 == deadline {
             return;
         }
@@ -49,7 +50,7 @@ impl Agenda {
         }
     }
 
-    /// Doubles the number of places.
+    /// Doubles the capacity.
     fn grow(&mut self) {
         let places = self.tree.len();
         let mut tree = vec![(NEVER, 0); 2 * places];
@@ -73,7 +74,10 @@ mod tests {
     proptest! {
         #[test]
         fn the_first_is_the_earliest_of_all(
-            changes in proptest::collection::vec((0usize..70, proptest::option::of(0u64..100)), 1..300),
+            changes in proptest::collection::vec(
+                (0usize..70, proptest::option::of(0u64..100)),
+                1..300,
+            ),
         ) {
             let mut agenda = Agenda::new();
             let mut all = std::collections::BTreeMap::new();

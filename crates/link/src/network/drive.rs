@@ -1,9 +1,9 @@
-//! What links do to each other, event by event.
+//! The effects of links on each other, event by event.
 //!
-//! A plain link needs no events: what it does depends on its own packets only, and it is brought up to
-//! date whenever somebody asks. A link that others act on is *driven*: everything that happens to it is an
-//! event in one agenda, and all events up to `now` happen in the order of their times before anything
-//! else. Therefore late polls change nothing here either.
+//! A plain link needs no events: it depends on its own packets only, and is advanced on access. A
+//! link that other components act on is *driven*: everything that happens to it is an event in one
+//! agenda, and all events up to `now` are processed in time order first. Late polls therefore
+//! change nothing here either.
 
 use core::time::Duration;
 
@@ -11,27 +11,29 @@ use super::Network;
 use super::radio::{Moved, Side};
 use crate::{Delivery, LinkState, Packet};
 
-/// What the network's streams of random numbers are for.
+/// Purposes of the network's random streams. Purposes of the network's random streams.
 pub(super) const LINKS: u64 = 1;
 pub(super) const AIRS: u64 = 2;
 pub(super) const INTERFERERS: u64 = 3;
 
-/// Whose event it is, by number.
+/// The component that an event belongs to, by number. The component that an event belongs to, by
+/// number.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Actor {
-    /// The packet in transmission of a driven link is sent.
+    /// The current transmission of a driven link ends.
     Transmission(usize),
-    /// A packet of a link reaches the hotspot that hands it on.
+    /// A packet of a link reaches the hotspot that forwards it. A packet of a link reaches the
+    /// hotspot that forwards it.
     Arrival(usize),
     /// A back-off or a transmission in a coupling group ends.
     Air(usize),
-    /// An interferer starts or stops.
+    /// An interferer becomes busy or silent.
     Interferer(usize),
-    /// Something changes at a card with virtual interfaces.
+    /// A card with virtual interfaces changes its state.
     Card(usize),
 }
 
-/// What acts on a link. The last number of each is that of the actor.
+/// Components that act on a link. The last number of each is the number of the actor.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ties {
     /// Group, member.
@@ -45,29 +47,29 @@ pub(super) struct Ties {
 }
 
 impl<P: Packet> Network<P> {
-    /// Gives an actor its number.
-    pub(super) fn hire(&mut self, actor: Actor) -> usize {
+    /// Assigns a number to an actor.
+    pub(super) fn add_actor(&mut self, actor: Actor) -> usize {
         self.actors.push(actor);
         self.actors.len() - 1
     }
 
-    /// Makes a link's doings events.
+    /// Makes a link driven.
     pub(super) fn drive(&mut self, link: usize) {
         if self.ties[link].driven.is_none() {
-            let transmission = self.hire(Actor::Transmission(link));
-            let arrival = self.hire(Actor::Arrival(link));
+            let transmission = self.add_actor(Actor::Transmission(link));
+            let arrival = self.add_actor(Actor::Arrival(link));
             self.ties[link].driven = Some((transmission, arrival));
         }
         self.links[link].advance(self.now);
         self.follow(link, self.now);
-        self.measure_slack();
+        self.update_slack();
     }
 
     /// Lets everything happen that is due by `now`.
     #[inline]
     pub(super) fn advance(&mut self, now: Duration) {
         self.now = self.now.max(now);
-        // Where no link acts on another one there are no events at all.
+        // Without links that act on each other there are no events at all.
         if self.events.first().is_some_and(|(at, _)| at <= self.now) {
             self.let_happen();
         }
@@ -93,7 +95,7 @@ impl<P: Packet> Network<P> {
                 }
                 Actor::Card(card) => {
                     if let Some(moved) = self.cards[card].fire(at) {
-                        self.move_on(moved, at);
+                        self.forward(moved, at);
                     }
                     self.events.set(actor, self.cards[card].next());
                 }
@@ -101,7 +103,7 @@ impl<P: Packet> Network<P> {
         }
     }
 
-    /// Takes note of what a link does next, after anything has happened to it.
+    /// Schedules the next events of a link after its state has changed.
     pub(super) fn follow(&mut self, link: usize, now: Duration) {
         if let Some((transmission, arrival)) = self.ties[link].driven {
             let backlogged = self.links[link].is_backlogged();
@@ -122,11 +124,11 @@ impl<P: Packet> Network<P> {
                 self.events.set(arrival, self.links[link].next_due());
             }
         }
-        self.note_due(link);
+        self.update_due(link);
     }
 
-    /// Takes note of when something comes out of a link.
-    pub(super) fn note_due(&mut self, link: usize) {
+    /// Records the next due time of a link.
+    pub(super) fn update_due(&mut self, link: usize) {
         let ties = &self.ties[link];
         let due = if let Some((card, channel, Side::Down, _)) = ties.radio {
             let arrived = &self.cards[card].channels[channel].arrived;
@@ -139,15 +141,15 @@ impl<P: Packet> Network<P> {
         self.due.set(link, due);
     }
 
-    /// The network's lower bound for what follows an event.
-    pub(super) fn measure_slack(&mut self) {
+    /// Updates the network's lower bound of the time from an event to a delivery.
+    pub(super) fn update_slack(&mut self) {
         self.slack = self
             .links
             .iter()
             .zip(&self.ties)
             .filter(|(_, ties)| ties.driven.is_some())
             .map(|(link, ties)| match ties.radio {
-                // The last step is the Wi-Fi hop, which is an event itself.
+                // The last step is the Wi-Fi hop, which is itself an event.
                 Some((_, _, Side::Down, _)) => Duration::ZERO,
                 _ => link.least_delay(),
             })
@@ -155,7 +157,7 @@ impl<P: Packet> Network<P> {
             .unwrap_or(Duration::MAX);
     }
 
-    /// Tells the links of an interferer what it does now.
+    /// Passes the state of an interferer to its links.
     pub(super) fn spread_interference(&mut self, number: usize, now: Duration) {
         let spec = self.interferers[number].spec;
         let is_busy = self.interferers[number].is_busy();
@@ -163,9 +165,9 @@ impl<P: Packet> Network<P> {
             let link = self.interferers[number].links[i];
             let layer2 = self.links[link].layer2(now);
             if is_busy {
-                layer2.disturb(spec.frame_error, spec.retry_limit);
+                layer2.begin_interference(spec.frame_error, spec.retry_limit);
             } else {
-                layer2.calm();
+                layer2.end_interference();
             }
             self.apply_share(link, now);
             if let Ties {
@@ -181,7 +183,8 @@ impl<P: Packet> Network<P> {
         }
     }
 
-    /// Sets the speed of a link's server to what the others leave of it.
+    /// Sets the speed of a link's server to the share that the other components leave. Sets the
+    /// speed of a link's server to the share that the other components leave.
     fn apply_share(&mut self, link: usize, now: Duration) {
         let ties = &self.ties[link];
         let air = ties
@@ -193,8 +196,8 @@ impl<P: Packet> Network<P> {
         self.links[link].set_share(now, air * rest);
     }
 
-    /// A packet for a link behind a card, which waits there first.
-    pub(super) fn send_by_card(&mut self, card: usize, channel: usize, link: usize, packet: P) {
+    /// Queues a packet at the card that its link is behind.
+    pub(super) fn queue_at_card(&mut self, card: usize, channel: usize, link: usize, packet: P) {
         let bytes = packet.wire_len() as u64;
         let is_up = self.links[link].state() == LinkState::Up;
         let counters = self.links[link].counters_mut();
@@ -207,10 +210,10 @@ impl<P: Packet> Network<P> {
             counters.dropped_queue_packets += 1;
             counters.dropped_queue_bytes += bytes;
         }
-        self.note_card(link);
+        self.schedule_card(link);
     }
 
-    /// A packet that has reached the card.
+    /// Removes a packet that has reached the card.
     pub(super) fn take_from_card(
         &mut self,
         card: usize,
@@ -227,21 +230,21 @@ impl<P: Packet> Network<P> {
         Some(Delivery { due, packet })
     }
 
-    /// Discards what waits at a card or a hotspot for a link that has stopped being up.
+    /// Discards the packets that wait at a card or a hotspot for a link that has left the up state.
     pub(super) fn clear_card(&mut self, link: usize) {
         if let Some((card, channel, side, _)) = self.ties[link].radio {
             let (packets, bytes) = self.cards[card].clear(self.now, channel, side);
             let counters = self.links[link].counters_mut();
             counters.discarded_packets += packets;
             counters.discarded_bytes += bytes;
-            self.note_card(link);
+            self.schedule_card(link);
         }
     }
 
     /// A packet of a link reaches the hotspot, which buffers it for the card.
     fn arrive(&mut self, link: usize, at: Duration) {
         if let Some((card, channel, Side::Down, _)) = self.ties[link].radio
-            && let Some(packet) = self.links[link].hand_on(at)
+            && let Some(packet) = self.links[link].take_forwarded(at)
         {
             let bytes = packet.wire_len() as u64;
             if self.cards[card].buffer(at, channel, packet).is_err() {
@@ -249,24 +252,24 @@ impl<P: Packet> Network<P> {
                 counters.dropped_queue_packets += 1;
                 counters.dropped_queue_bytes += bytes;
             }
-            self.note_card(link);
+            self.schedule_card(link);
         }
         self.follow(link, at);
     }
 
-    /// What has crossed the Wi-Fi goes on.
-    fn move_on(&mut self, moved: Moved<P>, at: Duration) {
+    /// Forwards a packet that has crossed the Wi-Fi hop.
+    fn forward(&mut self, moved: Moved<P>, at: Duration) {
         match moved {
             Moved::Up(link, packet) => {
-                self.links[link].admit(at, packet);
+                self.links[link].enqueue_counted(at, packet);
                 self.follow(link, at);
             }
-            Moved::Down(link) => self.note_due(link),
+            Moved::Down(link) => self.update_due(link),
         }
     }
 
-    /// Takes note of what the card of a link does next.
-    fn note_card(&mut self, link: usize) {
+    /// Schedules the next event of a link's card.
+    fn schedule_card(&mut self, link: usize) {
         if let Some((card, _, _, actor)) = self.ties[link].radio {
             self.events.set(actor, self.cards[card].next());
         }

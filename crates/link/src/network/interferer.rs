@@ -1,4 +1,4 @@
-//! A stranger on the same channel.
+//! A foreign transmitter on the same channel.
 
 use core::time::Duration;
 
@@ -6,30 +6,33 @@ use crate::ModelError;
 use crate::error::share;
 use crate::random::Random;
 
-/// Somebody else's transmissions on the channel of one or several links. They cost time (waiting, and
-/// repetitions on layer 2) rather than packets: a packet is lost only when its last repetition fails.
+/// Foreign transmissions on the channel of one or several links. They cost time (waiting, and
+/// repetitions on layer 2) rather than packets: a packet is lost only when its last repetition
+/// fails.
 ///
-/// The interferer is busy and silent in turn, each for an exponentially distributed time. While it is
-/// busy, a link's server runs at `1 - deferral` of its speed, and an attempt to send a packet that meets
-/// it at any moment fails with probability `frame_error`. With an attempt that lies within a busy time
-/// for certain, `frame_error^(retry_limit + 1)` of the packets are lost.
+/// The interferer alternates between busy and silent periods, both exponentially distributed. While
+/// it is busy, a link's server runs at `1 - deferral` of its speed. An attempt to send a packet
+/// that overlaps a busy period fails with probability `frame_error`. If every attempt overlaps one,
+/// `frame_error^(retry_limit + 1)` of the packets are lost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interferer {
     /// Share of time in which it is busy, 0.0..=1.0.
     pub occupancy: f64,
-    /// Mean length of a busy time; its frames are some hundred microseconds, bursts of them longer.
+    /// Mean length of a busy period. A frame takes some hundred microseconds, a burst of frames
+    /// more.
     pub burst: Duration,
-    /// How much the sender waits for it, 0.0..=1.0: 0 is a hidden node, 1 one that is always heard.
+    /// The degree to which the sender defers to it, 0.0..=1.0: 0 is a hidden node, 1 one that is
+    /// always heard.
     pub deferral: f64,
-    /// Probability that an attempt fails that meets it, 0.0..=1.0.
+    /// Probability that an overlapping attempt fails, 0.0..=1.0.
     pub frame_error: f64,
-    /// How often layer 2 repeats a packet before it gives up; 7 is usual (IEEE 802.11,
+    /// Maximum number of layer 2 repetitions per packet; 7 is usual (IEEE 802.11,
     /// dot11ShortRetryLimit).
     pub retry_limit: u32,
 }
 
 impl Interferer {
-    /// Nobody.
+    /// No interference.
     pub const NONE: Self = Self {
         occupancy: 0.0,
         burst: Duration::from_millis(1),
@@ -52,19 +55,19 @@ impl Interferer {
     }
 }
 
-/// An interferer while it runs. It sleeps while none of its links has anything to send.
+/// A running interferer. It sleeps while none of its links has packets to send.
 #[derive(Clone, Debug)]
 pub(crate) struct Interference {
     pub(crate) spec: Interferer,
     /// The numbers of the links.
     pub(crate) links: Vec<usize>,
-    /// Which of them have something to send.
+    /// Whether each of them has packets to send.
     backlogged: Vec<bool>,
     awake: usize,
     busy: bool,
-    /// When `busy` was known last.
+    /// Time at which `busy` was last valid.
     at: Duration,
-    /// When it changes next.
+    /// Time of its next change.
     next: Option<Duration>,
     random: Random,
 }
@@ -91,7 +94,7 @@ impl Interference {
         self.next
     }
 
-    /// Speed of a link's server now.
+    /// Current speed of a link's server.
     pub(crate) fn share(&self) -> f64 {
         if self.busy {
             1.0 - self.spec.deferral
@@ -100,7 +103,7 @@ impl Interference {
         }
     }
 
-    /// Changes what it does from now on.
+    /// Changes the parameters from now on.
     pub(crate) fn change(&mut self, now: Duration, spec: Interferer) {
         self.spec = spec;
         self.at = now;
@@ -108,7 +111,7 @@ impl Interference {
         self.plan(now);
     }
 
-    /// Takes note of whether a link has something to send; returns whether that woke it up.
+    /// Records whether a link has packets to send; returns whether that woke the interferer up.
     pub(crate) fn update(&mut self, now: Duration, member: usize, backlogged: bool) -> bool {
         if self.backlogged[member] == backlogged {
             return false;
@@ -126,7 +129,7 @@ impl Interference {
         if self.awake > 1 {
             return false;
         }
-        // What became of it while nobody looked: the two-state chain, from `busy` at `at`.
+        // Draws its state after the sleep: the two-state chain, started from `busy` at `at`.
         let occupancy = self.spec.occupancy;
         let silent = self.silent_mean();
         let passed = now.saturating_sub(self.at).as_secs_f64();
@@ -139,7 +142,7 @@ impl Interference {
         true
     }
 
-    /// The change that is due at `now`.
+    /// Processes the change that is due at `now`.
     pub(crate) fn fire(&mut self, now: Duration) {
         self.busy = !self.busy;
         self.plan(now);
@@ -160,7 +163,7 @@ impl Interference {
             .and_then(|length| now.checked_add(length));
     }
 
-    /// Mean length of a silent time in seconds; infinite if it is never busy.
+    /// Mean length of a silent period in seconds; infinite if it is never busy.
     fn silent_mean(&self) -> f64 {
         self.spec.burst.as_secs_f64() * (1.0 - self.spec.occupancy) / self.spec.occupancy
     }
@@ -181,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_busy_for_its_share_of_time_and_sleeps_when_nobody_looks() {
+    fn it_is_busy_for_its_share_of_time_and_sleeps_without_backlog() {
         let mut it = interference(0.3);
         assert_eq!(it.next(), None);
         it.update(Duration::ZERO, 0, true);
@@ -203,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn waking_up_finds_it_busy_as_often_as_it_is() {
+    fn its_state_after_a_sleep_follows_its_occupancy() {
         let mut it = interference(0.3);
         let mut found = 0;
         for n in 1..=10_000u32 {
@@ -212,7 +215,7 @@ mod tests {
             it.update(n * 100 * MS, 0, false);
         }
         assert!(found.abs_diff(3_000) < 230, "{found} of 10000"); // five standard deviations
-        // After no time at all it is what it was.
+        // After zero time its state is unchanged.
         let before = it.is_busy();
         it.update(1_000_000 * MS, 0, true);
         it.update(1_000_000 * MS, 0, false);
@@ -222,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn never_and_always() {
+    fn occupancies_of_zero_and_one() {
         for (occupancy, busy) in [(0.0, false), (1.0, true)] {
             let mut it = interference(occupancy);
             it.update(MS, 0, true);

@@ -37,29 +37,29 @@ pub struct InterfererId(usize);
 
 /// All directions of all links of one experiment, under one clock and one seed.
 ///
-/// The law of its use is that of the [crate](crate): after every call that changes something ask
-/// [`Network::next_deadline`], and poll at that time until [`Network::poll`] returns `None`. When it polls
-/// and how late changes nothing about what comes out, nor about when it was due.
+/// The rules for callers are those of the [crate](crate): after every call that changes something
+/// query [`Network::next_deadline`], and poll at that time until [`Network::poll`] returns `None`.
+/// Late polls change neither the deliveries nor their due times.
 ///
-/// Finding the next deadline and the next packet does not look at all links: the cost of a packet grows
-/// with the logarithm of their number.
+/// Finding the next deadline and the next packet does not visit all links: the cost of a packet
+/// grows with the logarithm of their number.
 #[derive(Clone, Debug)]
 pub struct Network<P> {
-    /// Latest time the caller has told.
+    /// Latest time passed by the caller.
     now: Duration,
-    /// From which every stream of random numbers is split.
+    /// Root of all random streams.
     random: Random,
     links: Vec<Link<P>>,
-    /// For each link what acts on it.
+    /// For each link, the components that act on it.
     ties: Vec<Ties>,
-    /// For each link the time before which no packet can come out of it; for one that others act on, when
-    /// the first packet that is past all of that is due.
+    /// For each plain link, a lower bound of its next due time. For a driven link, the due time of
+    /// the first packet that has passed all events.
     due: Agenda,
-    /// What happens inside before a packet of a link that others act on can be due.
+    /// Internal events of driven links that precede the due time of a packet.
     events: Agenda,
-    /// Whose the events are.
+    /// The component of each event.
     actors: Vec<Actor>,
-    /// No packet comes out sooner after an event.
+    /// Minimum time from an event to a delivery.
     slack: Duration,
     airs: Vec<AirGroup>,
     interferers: Vec<Interference>,
@@ -96,8 +96,8 @@ impl<P: Packet> Network<P> {
         id
     }
 
-    /// Makes links share the air: a coupling group, see [`Air`] for the model. Their rates are what each
-    /// carries alone. A link can be in one group.
+    /// Makes links share the air as a coupling group; see [`Air`] for the model. Their configured
+    /// rates are their rates alone. A link can be in one group.
     pub fn couple(&mut self, links: &[LinkId], air: Air) -> Result<(), ModelError> {
         if air.links() != links.len() {
             return Err(ModelError::WrongCount {
@@ -111,7 +111,7 @@ impl<P: Packet> Network<P> {
         let numbers: Vec<usize> = links.iter().map(|id| id.0).collect();
         let random = self.random.split(drive::AIRS).split(number as u64);
         self.airs.push(AirGroup::new(air, &numbers, &random));
-        let actor = self.hire(Actor::Air(number));
+        let actor = self.add_actor(Actor::Air(number));
         for (member, link) in numbers.into_iter().enumerate() {
             self.ties[link].air = Some((number, member, actor));
             self.drive(link);
@@ -119,8 +119,8 @@ impl<P: Packet> Network<P> {
         Ok(())
     }
 
-    /// Puts an interferer on the channel of links. A link can have one, which may do nothing at first
-    /// ([`Interferer::NONE`]).
+    /// Puts an interferer on the channel of links. A link can have one, which may be inactive at
+    /// first ([`Interferer::NONE`]).
     pub fn interfere(
         &mut self,
         links: &[LinkId],
@@ -135,7 +135,7 @@ impl<P: Packet> Network<P> {
         let random = self.random.split(drive::INTERFERERS).split(number as u64);
         self.interferers
             .push(Interference::new(interferer, numbers.clone(), random));
-        let actor = self.hire(Actor::Interferer(number));
+        let actor = self.add_actor(Actor::Interferer(number));
         for (member, link) in numbers.into_iter().enumerate() {
             self.ties[link].interferer = Some((number, member, actor));
             self.drive(link);
@@ -144,11 +144,11 @@ impl<P: Packet> Network<P> {
         Ok(InterfererId(number))
     }
 
-    /// Changes what an interferer does.
+    /// Changes the parameters of an interferer.
     ///
     /// # Panics
     ///
-    /// If `id` is of another network and this one has fewer interferers.
+    /// If `id` belongs to another network and this one has fewer interferers.
     pub fn set_interferer(
         &mut self,
         now: Duration,
@@ -162,7 +162,7 @@ impl<P: Packet> Network<P> {
         Ok(())
     }
 
-    /// Puts hotspots behind one radio; see [`Radio`]. The links are what lies behind the hotspots' Wi-Fi. A
+    /// Puts hotspots behind one radio; see [`Radio`]. The links lie behind the hotspots' Wi-Fi. A
     /// link can be behind one radio.
     pub fn radio(&mut self, hotspots: &[Hotspot], radio: Radio) -> Result<(), ModelError> {
         radio.check(hotspots.len())?;
@@ -170,7 +170,7 @@ impl<P: Packet> Network<P> {
         self.check_free(&links, "places behind a radio", |ties| ties.radio.is_some())?;
         let number = self.cards.len();
         self.cards.push(Card::new(radio, hotspots));
-        let actor = self.hire(Actor::Card(number));
+        let actor = self.add_actor(Actor::Card(number));
         for (channel, hotspot) in hotspots.iter().enumerate() {
             for (id, side) in [(hotspot.up, Side::Up), (hotspot.down, Side::Down)] {
                 self.ties[id.0].radio = Some((number, channel, side, actor));
@@ -180,23 +180,24 @@ impl<P: Packet> Network<P> {
         Ok(())
     }
 
-    /// Puts a packet into a link. It is dropped, and counted, when the queue is full or the link is not up.
+    /// Enqueues a packet on a link. It is dropped and counted if the queue is full or the link is
+    /// not up.
     ///
     /// # Panics
     ///
-    /// Here and elsewhere, if `id` is of another network and this one has fewer links.
+    /// Here and elsewhere, if `id` belongs to another network and this one has fewer links.
     pub fn enqueue(&mut self, now: Duration, id: LinkId, packet: P) {
         self.advance(now);
         if let Some((card, channel, Side::Up, _)) = self.ties[id.0].radio {
-            self.send_by_card(card, channel, id.0, packet);
+            self.queue_at_card(card, channel, id.0, packet);
         } else {
             self.links[id.0].enqueue(self.now, packet);
             self.follow(id.0, self.now);
         }
     }
 
-    /// The next packet that is due by `now` on any link. Packets come out in the order in which they are
-    /// due, those of the same moment in the order of the links.
+    /// Returns the next packet that is due by `now` on any link. Packets come in the order of their
+    /// due times, and at equal times in the order of the links.
     pub fn poll(&mut self, now: Duration) -> Option<(LinkId, Delivery<P>)> {
         self.advance(now);
         loop {
@@ -206,21 +207,22 @@ impl<P: Packet> Network<P> {
             } else {
                 let link = &mut self.links[number];
                 link.advance(self.now);
-                // The deadline may have been a lower bound; then the turn goes to whoever is first now.
+                // The deadline may have been a lower bound; then another link may be first now.
                 let is_first = link.next_due() == Some(due);
-                if is_first { link.take_due() } else { None }
+                if is_first { link.pop_due() } else { None }
             };
-            self.note_due(number);
+            self.update_due(number);
             if let Some(delivery) = delivery {
                 return Some((LinkId(number), delivery));
             }
         }
     }
 
-    /// When to poll next: no packet is due before. `None` while nothing is on its way.
+    /// Time of the next poll: no packet is due before it. `None` while no packet is queued or in
+    /// flight.
     ///
-    /// What is behind it may turn out to be lost or to be due later, then the poll at that time returns
-    /// nothing; the next deadline is later than that time.
+    /// The packet may turn out to be lost or to be due later. The poll at that time then returns
+    /// `None`, and the next deadline is later.
     pub fn next_deadline(&self) -> Option<Duration> {
         let inside = self
             .events
@@ -239,21 +241,22 @@ impl<P: Packet> Network<P> {
             self.clear_card(id.0);
         }
         self.follow(id.0, self.now);
-        self.measure_slack();
+        self.update_slack();
     }
 
-    /// Packets in the queue of a link, the one in transmission included, and when that one will be sent as far as is known
-    /// now; `None` while nothing is sent. For somebody whose own queue stands before the link's.
+    /// Packets in the queue of a link, including the one in transmission, and the expected end of
+    /// that transmission; `None` while the link sends nothing. For a caller with a queue of its own
+    /// in front of the link's.
     pub fn backlog(&mut self, now: Duration, id: LinkId) -> (u64, Option<Duration>) {
         self.advance(now);
         let link = &mut self.links[id.0];
         link.advance(self.now);
         let backlog = (link.counters().queued_packets, link.transmission_end());
-        self.note_due(id.0);
+        self.update_due(id.0);
         backlog
     }
 
-    /// What passed through a link and what did not, as of the latest call that concerned it.
+    /// Counters of a link, as of the latest call that concerned it.
     pub fn counters(&self, id: LinkId) -> Counters {
         let mut counters = self.links[id.0].counters();
         if let Some((card, channel, side, _)) = self.ties[id.0].radio {
@@ -278,17 +281,18 @@ impl<P: Packet> Network<P> {
         self.links[id.0].state()
     }
 
-    /// The rate of a link in bits per second, as of the latest call that concerned it; that of a trace is its mean.
+    /// The rate of a link in bits per second, as of the latest call that concerned it; the mean
+    /// rate if a trace is set.
     pub fn rate(&self, id: LinkId) -> u64 {
         self.links[id.0].rate()
     }
 
-    /// How many links there are.
+    /// Number of links.
     pub fn len(&self) -> usize {
         self.links.len()
     }
 
-    /// Whether there is no link.
+    /// Whether the network has no links.
     pub fn is_empty(&self) -> bool {
         self.links.is_empty()
     }
@@ -298,7 +302,7 @@ impl<P: Packet> Network<P> {
         (0..self.links.len()).map(LinkId)
     }
 
-    /// Checks that links exist, are named once, and are in no group of that kind.
+    /// Checks that the links exist, are named once, and belong to no group of that kind.
     fn check_free(
         &self,
         links: &[LinkId],

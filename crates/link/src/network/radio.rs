@@ -1,19 +1,20 @@
 //! Virtual interfaces: several hotspots behind one radio that is on one channel at a time.
 //!
-//! After Maheshwari, Lundrigan, Kasera, "Scheduling Virtual WiFi Interfaces for High Bandwidth Video
-//! Upstreaming Using Multipath TCP", section 3: a Wi-Fi card keeps an association with K hotspots, each of
-//! which has a cellular link of its own. Before it leaves a channel it tells the hotspot that it goes to
-//! sleep (a null frame with the power-save bit), the hotspot buffers what arrives for it, and hands it
-//! over when the card is back. Uplink packets of the other virtual interfaces wait at the card.
+//! After Maheshwari, Lundrigan, Kasera, "Scheduling Virtual WiFi Interfaces for High Bandwidth
+//! Video Upstreaming Using Multipath TCP", section 3: a Wi-Fi card keeps an association with K
+//! hotspots, each of which has its own cellular link. Before the card leaves a channel it announces
+//! to the hotspot that it sleeps (a null frame with the power-save bit). The hotspot buffers
+//! packets for it and delivers them when the card is back. Uplink packets of the other virtual
+//! interfaces wait at the card.
 //!
 //! ```text
 //! up:    enqueue ──▶ card's queue ──▶ Wi-Fi while on channel ──▶ the hotspot's link ──▶ poll
 //! down:  enqueue ──▶ the hotspot's link ──▶ power-save buffer ──▶ Wi-Fi while on channel ──▶ poll
 //! ```
 //!
-//! The Wi-Fi hop is faster than the cellular links; that is why their rates can add up: they go on
-//! working while the card is elsewhere. It carries one packet at a time, up and down in turn. A packet
-//! under way when a turn ends is finished first.
+//! The Wi-Fi hop is faster than the cellular links. Their rates can therefore add up, because they
+//! keep sending while the card is elsewhere. The hop carries one packet at a time, alternating
+//! between up and down. A packet on the air at the end of a turn is finished first.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -21,7 +22,7 @@ use std::collections::VecDeque;
 use crate::queue::DropTail;
 use crate::{LinkId, ModelError, Packet};
 
-/// The links of one hotspot: what lies behind its Wi-Fi.
+/// The links of one hotspot, behind its Wi-Fi.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hotspot {
     /// From the hotspot to the far end.
@@ -33,27 +34,29 @@ pub struct Hotspot {
 /// A card with virtual interfaces; see [`Network::radio`](crate::Network::radio).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Radio {
-    /// Bits per second between the card and the hotspot it is with, both directions together; above 0.
+    /// Bits per second between the card and its current hotspot, both directions together; above 0.
     pub rate: u64,
-    /// Time without any packet at each change of hotspot: null frame, retuning, wake-up frame.
+    /// Dead time at each change of hotspot: null frame, retuning, wake-up frame.
     pub switching: Duration,
-    /// Bytes that wait at the card for each hotspot.
+    /// Capacity of the card's queue for each hotspot, in bytes.
     pub card_queue: u64,
-    /// Bytes that each hotspot buffers for the sleeping card.
+    /// Capacity of each hotspot's buffer for the sleeping card, in bytes.
     pub hotspot_buffer: u64,
-    /// Who is served when.
+    /// Order and length of the turns.
     pub schedule: Schedule,
 }
 
-/// When the card is with which hotspot.
+/// Order and length of the card's turns at the hotspots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Schedule {
-    /// One turn for each hotspot in their order, for ever, used or not; the weights of a weighted
-    /// round-robin are their lengths. The switching at its beginning is part of a turn and must be shorter.
+    /// One turn for each hotspot in their order, repeated forever, used or not; the lengths are the
+    /// weights of a weighted round-robin. A turn includes the switching at its beginning and must
+    /// be longer than it.
     Fixed(Vec<Duration>),
-    /// The card stays while there is something to send or to fetch, but at most a `turn` if another
-    /// hotspot is waiting, then goes to the next that is. It knows at once what waits at the card; of what
-    /// a sleeping hotspot buffers it learns from the next beacon, one every `listen` interval.
+    /// The card stays while packets wait in either direction, but at most a `turn` if another
+    /// hotspot has packets, and then goes to the next one that has. It always sees its own queues.
+    /// It learns of packets in a sleeping hotspot's buffer from the next beacon, one every `listen`
+    /// interval.
     OnDemand {
         /// The longest stay while others wait.
         turn: Duration,
@@ -110,20 +113,20 @@ pub(crate) enum Side {
     Down,
 }
 
-/// One hotspot while the network runs.
+/// One hotspot of a running network.
 #[derive(Clone, Debug)]
 pub(crate) struct Channel<P> {
-    /// Number of its link up.
+    /// Number of its uplink.
     pub(crate) up: usize,
-    /// Number of its link down.
+    /// Number of its downlink.
     pub(crate) down: usize,
-    /// Waits at the card.
+    /// Packets that wait at the card.
     pub(crate) waiting: DropTail<P>,
-    /// Waits at the hotspot.
+    /// Packets that wait at the hotspot.
     pub(crate) buffered: DropTail<P>,
-    /// When the card knows that something is buffered.
+    /// Time at which the card learns of the buffered packets.
     announced: Option<Duration>,
-    /// Has arrived at the card, with the time.
+    /// Packets that have arrived at the card, with their times of arrival.
     pub(crate) arrived: VecDeque<(Duration, P)>,
     /// Bytes of `arrived`.
     pub(crate) arrived_bytes: u64,
@@ -134,35 +137,36 @@ impl<P: Packet> Channel<P> {
         self.waiting.len() + self.buffered.len() > 0
     }
 
-    /// Whether the card knows of work while it is elsewhere.
+    /// Whether the card, while elsewhere, knows of packets for this hotspot.
     fn calls(&self, now: Duration) -> bool {
         self.waiting.len() > 0 || self.announced.is_some_and(|at| at <= now)
     }
 }
 
-/// A card while the network runs.
+/// A card of a running network.
 #[derive(Clone, Debug)]
 pub(crate) struct Card<P> {
     radio: Radio,
     pub(crate) channels: Vec<Channel<P>>,
-    /// The channel it is on or switches to.
+    /// The channel it is on or is switching to.
     current: usize,
-    /// When the turn on that channel began.
+    /// Start of the turn on that channel.
     turn_began: Duration,
-    /// When the switching is over.
+    /// End of the switching.
     ready_at: Duration,
-    /// The packet on the air: the first of that side of the current channel, until then.
+    /// The packet on the air: the first one of that side of the current channel, and the end of its
+    /// transmission.
     sending: Option<(Side, Duration)>,
-    /// The end of the last transmission, and its side.
+    /// Side and end of the last transmission.
     last: (Side, Duration),
     next: Option<Duration>,
 }
 
-/// What came of the end of a transmission.
+/// Result of a transmission.
 pub(crate) enum Moved<P> {
-    /// A packet reached the hotspot and goes into the link of that number.
+    /// A packet reached the hotspot and enters the link with that number.
     Up(usize, P),
-    /// A packet reached the card over the link of that number.
+    /// A packet reached the card over the link with that number.
     Down(usize),
 }
 
@@ -193,14 +197,14 @@ impl<P: Packet> Card<P> {
         self.next
     }
 
-    /// A packet for a hotspot; given back if it does not fit.
+    /// Queues a packet for a hotspot; returns it if it does not fit.
     pub(crate) fn send(&mut self, now: Duration, channel: usize, packet: P) -> Result<(), P> {
         let result = self.channels[channel].waiting.push(now, packet);
         self.plan(now);
         result
     }
 
-    /// A packet that reached the hotspot; given back if it does not fit.
+    /// Buffers a packet that reached the hotspot; returns it if it does not fit.
     pub(crate) fn buffer(&mut self, now: Duration, channel: usize, packet: P) -> Result<(), P> {
         let slot = &mut self.channels[channel];
         slot.buffered.push(now, packet)?;
@@ -214,7 +218,7 @@ impl<P: Packet> Card<P> {
         Ok(())
     }
 
-    /// Discards what waits on one side of a channel; returns packets and bytes.
+    /// Discards the packets on one side of a channel; returns the number of packets and bytes.
     pub(crate) fn clear(&mut self, now: Duration, channel: usize, side: Side) -> (u64, u64) {
         if channel == self.current && self.sending.is_some_and(|(sending, _)| sending == side) {
             self.sending = None;
@@ -238,7 +242,7 @@ impl<P: Packet> Card<P> {
         (packets, bytes)
     }
 
-    /// Lets what is due at `now` happen.
+    /// Processes the event that is due at `now`.
     pub(crate) fn fire(&mut self, now: Duration) -> Option<Moved<P>> {
         let mut moved = None;
         if let Some((side, end)) = self.sending.filter(|(_, end)| *end <= now) {
@@ -264,7 +268,7 @@ impl<P: Packet> Card<P> {
         moved
     }
 
-    /// Works out what the card does now and when something changes next.
+    /// Determines the card's next action and the time of its next event.
     fn plan(&mut self, now: Duration) {
         if let Some((_, end)) = self.sending {
             self.next = Some(end);
@@ -297,24 +301,25 @@ impl<P: Packet> Card<P> {
         };
     }
 
-    /// Fixed turns: goes where the card belongs now; returns when it gets to work elsewhere.
+    /// Fixed turns: moves the card to the scheduled channel; returns when it can work on another
+    /// one.
     fn follow(&mut self, turns: &[Duration], now: Duration) -> Option<Duration> {
         let cycle: u128 = turns.iter().map(Duration::as_nanos).sum();
         let within = (now.as_nanos() % cycle) as u64;
         let mut start = now - Duration::from_nanos(within);
-        let mut whose = 0;
-        while now - start >= turns[whose] {
-            start += turns[whose];
-            whose += 1;
+        let mut hotspot = 0;
+        while now - start >= turns[hotspot] {
+            start += turns[hotspot];
+            hotspot += 1;
         }
-        if turns.len() > 1 && (whose, start) != (self.current, self.turn_began) {
+        if turns.len() > 1 && (hotspot, start) != (self.current, self.turn_began) {
             self.ready_at = start.max(self.last.1) + self.radio.switching;
-            self.current = whose;
+            self.current = hotspot;
             self.turn_began = start;
         }
         for step in 0..turns.len() {
-            start += turns[(whose + step) % turns.len()];
-            let next = (whose + step + 1) % turns.len();
+            start += turns[(hotspot + step) % turns.len()];
+            let next = (hotspot + step + 1) % turns.len();
             if self.channels[next].has_work() {
                 return Some(start);
             }
@@ -322,7 +327,8 @@ impl<P: Packet> Card<P> {
         None
     }
 
-    /// On demand: goes to whoever is next; returns when the card learns of work if it has none.
+    /// On demand: moves the card to the next hotspot with packets; without any, returns when it
+    /// learns of some.
     fn serve_next(&mut self, turn: Duration, now: Duration) -> Option<Duration> {
         let count = self.channels.len();
         let over = now >= self.turn_began.saturating_add(turn);

@@ -1,31 +1,31 @@
-//! Links that change as radios do: generators of timelines.
+//! Links that vary like real radios: generators of timelines.
 //!
-//! A profile with a seed and a duration gives the same timeline everywhere; nothing recorded is in it. The
-//! recordings below served to fit the generators and to check them, coarsely: mean and quantiles of the
-//! throughput of whole seconds, in Mbit/s. The generated figures are of 200 seeds of 100 s each, by the
-//! test `the_figures_of_the_table`, which prints them with `--nocapture`.
+//! A profile with a seed and a duration gives the same timeline everywhere and contains no
+//! recording. The recordings below served to fit the generators and to check them coarsely: mean
+//! and quantiles of the throughput of whole seconds, in Mbit/s. The generated figures are from 200
+//! seeds of 100 s each. The test `table_figures` prints them with `--nocapture`.
 //!
 //! | profile | | mean | 5 % | 50 % | 95 % | recording |
 //! | --- | --- | --- | --- | --- | --- | --- |
-//! | `mmwave-los` | recorded | 1721 | 1206 | 1772 | 2055 | 5Gophers v1.0, 5G mmWave with reflections, the 73 s without obstruction |
+//! | `mmwave-los` | recorded | 1721 | 1206 | 1772 | 2055 | 5Gophers v1.0, mmWave, reflections, 73 s clear |
 //! | | generated | 1733 | 1173 | 1778 | 2070 | |
-//! | `mmwave-nlos` | recorded | 1219 | 713 | 1269 | 1636 | the same, the 24 s with a person or a hand in the way |
+//! | `mmwave-nlos` | recorded | 1219 | 713 | 1269 | 1636 | the same, 24 s blocked by a person or hand |
 //! | | generated | 1229 | 745 | 1233 | 1694 | |
 //! | `mmwave-mobile` | recorded | 523 | 52 | 545 | 860 | 5Gophers v1.0, on foot, the 288 s on 5G |
 //! | | generated | 527 | 63 | 577 | 909 | |
-//! | `train` | recorded | 1.84 | 0.47 | 1.67 | 3.73 | three commuter-train journeys in Norway (3G), 923 s |
+//! | `train` | recorded | 1.84 | 0.47 | 1.67 | 3.73 | three commuter trains in Norway (3G), 923 s |
 //! | | generated | 1.75 | 0.45 | 1.66 | 3.59 | |
 //! | `lte` | recorded | 5.03 | 1.08 | 4.34 | 11.11 | Mahimahi's Verizon LTE, downlink, 140 s |
 //! | | generated | 5.19 | 1.09 | 4.31 | 11.30 | |
-//! | `wifi` | recorded | | | | | none at hand: its figures are ours |
+//! | `wifi` | recorded | | | | | none available: the figures are assumptions |
 //! | | generated | 97.9 | 50.8 | 97.0 | 147.7 | |
 //!
-//! Between whole seconds the rate changes every 100 ms. What was measured is what TCP got, not what the
-//! radio could have given. Delays, jitter, the length of outages and the losses (there are none: radios
-//! repeat) are ours too: the recordings say nothing about them.
+//! Within a second the rate changes every 100 ms. The recordings measure TCP throughput, not the
+//! capacity of the radio. Delays, jitter and the length of outages are assumptions too, because the
+//! recordings do not contain them. The profiles have no loss, because radios repeat lost frames.
 
+mod obstruction;
 mod wander;
-mod weather;
 
 use core::fmt;
 use core::time::Duration;
@@ -33,46 +33,46 @@ use std::str::FromStr;
 
 use crate::random::Random;
 use crate::{Change, Jitter, Trace, TraceError};
+use obstruction::Obstruction;
 use wander::Wander;
-use weather::Weather;
 
-/// Changes with their times, in order; the first ones are at 0. See [`Network::set`](crate::Network::set).
+/// Changes with their times, in order, starting at 0. See [`Network::set`](crate::Network::set).
 pub type Timeline = Vec<(Duration, Change)>;
 
-/// A kind of link that changes by itself. The names are those of [`Profile::name`].
+/// A kind of time-varying link. The names are those of [`Profile::name`].
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Profile {
-    /// 60 GHz or 5G mmWave with a free line of sight.
+    /// 60 GHz or 5G mmWave with a clear line of sight.
     MmwaveLos,
-    /// The same with somebody in the way: what reflections carry.
+    /// The same with a person in the line of sight: only reflections carry the signal.
     MmwaveNlos,
-    /// Line of sight (14 s on average) and none (6 s) in turn, as for a client on foot. At each change the
-    /// beams are trained anew and nothing gets through for 100 to 500 ms.
+    /// Line of sight (14 s on average) and no line of sight (6 s) in turn, as for a client on foot.
+    /// Each change retrains the beams, and the link carries nothing for 100 to 500 ms.
     MmwaveMobile,
     /// A commuter train on a 3G network.
     Train,
     /// LTE in a city, with a gap of 0.2 to 1.7 s about every two minutes.
     Lte,
-    /// Wi-Fi among other networks, which take most of the air for a second or so every quarter of a minute.
+    /// Wi-Fi among other networks, which take most of the air for about 1 s every 15 s.
     Wifi,
 }
 
-/// There is no such profile.
+/// The profile does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no profile \"{name}\"; there are mmwave-los, mmwave-nlos, mmwave-mobile, train, lte and wifi"
+    "unknown profile \"{name}\"; known: mmwave-los, mmwave-nlos, mmwave-mobile, train, lte, wifi"
 )]
 pub struct UnknownProfile {
-    /// What was asked for, cut off when long.
+    /// The requested name, truncated if long.
     pub name: String,
 }
 
-/// Between two rates.
+/// Time between two rates.
 const STEP: Duration = Duration::from_millis(100);
 
 impl Profile {
-    /// All of them.
+    /// All profiles.
     pub const ALL: [Self; 6] = [
         Self::MmwaveLos,
         Self::MmwaveNlos,
@@ -94,10 +94,10 @@ impl Profile {
         }
     }
 
-    /// What one direction of such a link does from 0 to `duration`.
+    /// Changes of one direction of such a link from 0 to `duration`.
     ///
-    /// Both directions of a link take the same seed, so that what happens to the radio happens to both;
-    /// [`scale`] gives the other direction a rate of its own.
+    /// Use the same seed for both directions of a link, so that radio events affect both; [`scale`]
+    /// gives the other direction its own rate.
     pub fn timeline(self, seed: u64, duration: Duration) -> Timeline {
         let (delay, jitter) = self.delay();
         let mut timeline = vec![
@@ -114,7 +114,7 @@ impl Profile {
         timeline
     }
 
-    /// The rates alone, as delivery opportunities.
+    /// The rates only, as delivery opportunities.
     pub fn trace(self, seed: u64, duration: Duration) -> Result<Trace, TraceError> {
         Trace::from_rates(&self.rates(seed, duration), duration)
     }
@@ -123,18 +123,18 @@ impl Profile {
     fn rates(self, seed: u64, duration: Duration) -> Vec<(Duration, u64)> {
         let random = Random::new(seed).split(self as u64);
         let mut wander = Wander::new(STEP, self.memory(), random.split(1));
-        let mut weather = Weather::new(self, random.split(2));
+        let mut obstruction = Obstruction::new(self, random.split(2));
         let mut rates = Vec::new();
         let mut at = Duration::ZERO;
         while at < duration {
-            let mbit = weather.next().at(wander.next());
+            let mbit = obstruction.next().at(wander.next());
             rates.push((at, (mbit * 1e6).round() as u64));
             at += STEP;
         }
         rates
     }
 
-    /// One-way delay and how far it varies.
+    /// One-way delay and its variation.
     fn delay(self) -> (Duration, Duration) {
         let (delay, jitter) = match self {
             Self::MmwaveLos | Self::MmwaveNlos | Self::MmwaveMobile => (2, 1),
@@ -145,7 +145,7 @@ impl Profile {
         (Duration::from_millis(delay), Duration::from_millis(jitter))
     }
 
-    /// In what time the rate forgets what it was.
+    /// Correlation time of the rate.
     fn memory(self) -> Duration {
         Duration::from_secs(match self {
             Self::MmwaveLos | Self::MmwaveNlos | Self::MmwaveMobile | Self::Wifi => 4,
@@ -202,8 +202,8 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_of_the_table() {
-        // As recorded: mean, 5 %, 50 %, 95 %.
+    fn table_figures() {
+        // Recorded mean, 5 %, 50 %, 95 %.
         let recorded = [
             (Profile::MmwaveLos, Some([1721.0, 1206.0, 1772.0, 2055.0])),
             (Profile::MmwaveNlos, Some([1219.0, 713.0, 1269.0, 1636.0])),
@@ -216,12 +216,12 @@ mod tests {
             let generated = figures(profile);
             println!("{profile}: {generated:.2?}");
             let Some(recorded) = recorded else { continue };
-            // The lowest seconds of a short recording are few.
+            // A short recording has few of the lowest seconds.
             for (i, tolerance) in [0.06, 0.35, 0.12, 0.12].into_iter().enumerate() {
                 let (got, expected) = (generated[i], recorded[i]);
                 assert!(
                     (got / expected - 1.0).abs() < tolerance,
-                    "{profile}: {got} instead of {expected}"
+                    "{profile}: {got}, expected {expected}"
                 );
             }
         }
@@ -235,7 +235,7 @@ mod tests {
             assert_ne!(timeline, profile.timeline(2, 20 * SECOND));
             assert!(timeline.is_sorted_by_key(|(at, _)| *at));
             assert_eq!(timeline[2].0, Duration::ZERO, "a rate from the start");
-            // A longer run begins as the shorter one.
+            // A longer run begins like the shorter one.
             let longer = profile.timeline(1, 30 * SECOND);
             assert_eq!(longer[..timeline.len()], timeline);
             assert_eq!(profile.name().parse(), Ok(profile));
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_on_foot_meets_outages() {
+    fn a_client_on_foot_has_outages() {
         let rates = Profile::MmwaveMobile.rates(1, 600 * SECOND);
         let mut outages = Vec::new();
         for (i, (_, rate)) in rates.iter().enumerate() {
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_carries_what_the_timeline_does() {
+    fn a_trace_carries_as_much_as_its_timeline() {
         let rates = Profile::Lte.rates(3, 60 * SECOND);
         let mean = rates.iter().map(|(_, rate)| *rate).sum::<u64>() / rates.len() as u64;
         let trace = Profile::Lte.trace(3, 60 * SECOND).unwrap();

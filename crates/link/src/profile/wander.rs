@@ -1,15 +1,15 @@
-//! A rate that wanders.
+//! A randomly wandering rate.
 
 use core::time::Duration;
 
 use crate::random::Random;
 
-/// A first-order autoregressive process (a sampled Ornstein-Uhlenbeck process): standard normal at any
-/// moment, with a correlation of `exp(-t/tau)` between moments that are t apart.
+/// A first-order autoregressive process (a sampled Ornstein-Uhlenbeck process): standard normal at
+/// any moment, with a correlation of `exp(-t/tau)` between moments t apart.
 #[derive(Clone, Debug)]
 pub(super) struct Wander {
     value: f64,
-    /// What is left of a value after a step.
+    /// Weight of the previous value in each step.
     memory: f64,
     random: Random,
 }
@@ -23,7 +23,7 @@ impl Wander {
         }
     }
 
-    /// The value of this step.
+    /// The next value.
     pub(super) fn next(&mut self) -> f64 {
         let value = self.value;
         let fresh = (1.0 - self.memory * self.memory).sqrt();
@@ -32,7 +32,7 @@ impl Wander {
     }
 }
 
-/// How a wandering value becomes a rate in Mbit/s.
+/// Maps a wandering value to a rate in Mbit/s.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Law {
     /// `mean + deviation * value`.
@@ -41,11 +41,11 @@ pub(super) enum Law {
     LogNormal { median: f64, deviation: f64 },
 }
 
-/// A law within bounds.
+/// A distribution with bounds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rates {
     pub(super) law: Law,
-    /// Least and most Mbit/s.
+    /// Smallest and largest Mbit/s.
     pub(super) bounds: (f64, f64),
 }
 
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_standard_normal_and_forgets_in_tau() {
+    fn it_is_standard_normal_and_decorrelates_in_tau() {
         let second = Duration::from_secs(1);
         let mut wander = Wander::new(second / 10, 2 * second, Random::new(1));
         let values: Vec<f64> = (0..400_000).map(|_| wander.next()).collect();

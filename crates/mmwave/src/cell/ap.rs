@@ -1,4 +1,4 @@
-//! The access point: how it lets clients contend, and what it hears.
+//! The access point: contention rules and reception.
 
 use sumlink_link::Random;
 
@@ -11,14 +11,15 @@ use crate::jpoc::power::{Announcement, signalling_bits};
 use crate::mac::mini;
 use crate::mac::slotted::{self, Slotted, Sweep};
 
-/// The part of the access point that decides.
+/// The access point's decisions.
 pub(super) enum Ap {
     Slotted(Slotted),
     Jpoc(Jpoc, Controller),
 }
 
 impl Ap {
-    /// One with those rules; `most_sectors` is what the client with most of them has.
+    /// An access point with those rules; `most_sectors` is the largest number of sectors of a
+    /// client.
     pub(super) fn new(access: &Access, most_sectors: usize) -> Result<Self, MmwaveError> {
         Ok(match access {
             Access::Slotted(rules) => Self::Slotted(rules.checked()?),
@@ -29,7 +30,7 @@ impl Ap {
         })
     }
 
-    /// Lets clients contend, and gives those a link that were heard.
+    /// Runs a contention, and gives a link to the clients that were heard.
     pub(super) fn contend(
         &mut self,
         cell: &Cell,
@@ -82,7 +83,7 @@ impl Ap {
         Ok(interval)
     }
 
-    /// SNR of each of a client's sectors at the access point, with the power that it sends its sweep with.
+    /// SNR of each of a client's sectors at the access point, at the power of its sweep.
     fn snr(&self, cell: &Cell, client: &mut Client<'_>) -> Result<Vec<f64>, MmwaveError> {
         let (most_dbm, gain_db) = (client.device.power_dbm, client.device.codebook.gain_db());
         let sweeps = client.sweeps(cell);
@@ -106,7 +107,7 @@ impl Ap {
         Ok(sweeps.client_snr(power, cell.noise_dbm))
     }
 
-    /// How long its A-BFT is with so many mini-slots.
+    /// Duration of its A-BFT with that many mini-slots.
     pub(super) fn duration_us(&self, mini_slots: u32) -> f64 {
         match self {
             Self::Slotted(rules) => rules.duration_us(),
@@ -114,7 +115,7 @@ impl Ap {
         }
     }
 
-    /// What it adds to each beacon.
+    /// Bits that it adds to each beacon.
     pub(super) fn bits(&self) -> u32 {
         match self {
             Self::Slotted(_) => 0,

@@ -1,4 +1,4 @@
-//! A client during a run: its link, and when it goes into the contest.
+//! A client during a run: its link, and when it contends.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -21,27 +21,28 @@ use crate::units::{CENTRE_GHZ, wavelength};
 /// A client during a run.
 pub(super) struct Client<'a> {
     station: &'a Station,
-    /// Its end of the link, where it is now.
+    /// Its end of the link, at its current position.
     pub(super) device: Device,
     pub(super) wants_data: bool,
     pub(super) sweep: Sweep,
     trigger: Trigger,
-    /// SNR in dB of its data, if it has a trained sector.
+    /// SNR of its data in dB, if it has a trained sector.
     link: Option<f64>,
     /// The access point's sector and its own.
     pair: (usize, usize),
-    /// Data SNRs of its sectors over the channel without blockers, as far as they were needed.
+    /// Data SNRs of its sectors over the channel without blockers, as far as computed.
     known: BTreeMap<usize, f64>,
     blockers: Option<Blockers>,
     walker: Option<Walker>,
-    /// What there is of the channel in this beacon interval, where that changes.
+    /// Its channel in this beacon interval, if the channel changes.
     now: Option<Now>,
     gap: usize,
     service: Service,
     outcome: StationOutcome,
 }
 
-/// The channel of a beacon interval, and what sweeps are worth on it: that takes long, and only who contends needs it.
+/// The channel of a beacon interval and its sweeps, which are expensive and computed only for
+/// contending clients.
 struct Now {
     channel: Channel,
     sweeps: Option<Sweeps>,
@@ -58,7 +59,8 @@ impl<'a> Client<'a> {
         let walk = config.walk.filter(|walk| wants_data && walk.moves());
         let behaviour = match (wants_data, walk) {
             (true, Some(walk)) if walk.speed > 0.0 => Behaviour::MobileNlos,
-            // Who turns in place trains once a minute, as who stands, and whenever its link falls below the threshold.
+            // A client that turns in place trains once a minute like one that stands, and whenever
+            // its link falls below the threshold.
             (true, _) => Behaviour::Stationary,
             (false, _) => Behaviour::Disconnected,
         };
@@ -105,7 +107,7 @@ impl<'a> Client<'a> {
         self.link.is_some()
     }
 
-    /// What it got in the last beacon interval.
+    /// Its service in the last beacon interval.
     pub(super) fn service(&self) -> Service {
         self.service
     }
@@ -116,7 +118,7 @@ impl<'a> Client<'a> {
             .map_or(&self.station.channel, |now| &now.channel)
     }
 
-    /// What sweeps are worth now.
+    /// The sweeps over its current channel.
     pub(super) fn sweeps(&mut self, cell: &Cell) -> &Sweeps {
         match &mut self.now {
             None => &self.station.sweeps,
@@ -126,13 +128,14 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// The next beacon interval, so many seconds later: clients and blockers move on before anybody sweeps.
-    pub(super) fn move_on(&mut self, cell: &Cell, seconds: f64) -> Result<(), MmwaveError> {
+    /// Advances to the next beacon interval, `seconds` later: clients and blockers move before the
+    /// sweeps.
+    pub(super) fn advance(&mut self, cell: &Cell, seconds: f64) -> Result<(), MmwaveError> {
         let walked = match &mut self.walker {
             None => None,
             Some(walker) => {
                 let moved = walker.advance(seconds);
-                // Nothing has changed for who rests where nobody else moves.
+                // The channel is unchanged if neither the client nor a blocker moves.
                 if !moved && self.now.is_some() && self.blockers.is_none() {
                     return Ok(());
                 }
@@ -180,7 +183,7 @@ impl<'a> Client<'a> {
         self.link.is_some_and(|snr| phy::best_mcs(snr).is_none())
     }
 
-    /// The access point has told it its sector.
+    /// The access point has reported its sector.
     pub(super) fn connect(&mut self, cell: &Cell, trained: Trained) {
         if self.wants_data {
             self.pair = (self.sweeps(cell).best_ap().0, trained.sector);
@@ -203,14 +206,14 @@ impl<'a> Client<'a> {
         } else {
             self.outcome.failures += 1;
             if !self.wants_data {
-                // Who only listens does not insist.
+                // A client that only listens does not retry.
                 self.trigger.done(now);
                 self.sweep = Sweep::default();
             }
         }
     }
 
-    /// Its part of the data time, in seconds.
+    /// Its share of the data time, in seconds.
     pub(super) fn send(&mut self, part_s: f64, blocked: bool) {
         let Some(snr_db) = self.link else {
             self.service = Service::Untrained;

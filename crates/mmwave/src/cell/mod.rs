@@ -1,9 +1,9 @@
-//! A cell: an access point, clients about it, and what happens in its beacon intervals.
+//! A cell: an access point and its clients over many beacon intervals.
 //!
-//! As in section 3.3.2: clients are anywhere in a disc with the same probability, always have something to send, and
-//! share the data time equally once they have a trained sector. What the section does not say is ours: heights, power,
-//! three panels for the access point in the middle (one array sees 120 degrees), and that a client looks at the access
-//! point to within 60 degrees.
+//! As in section 3.3.2, clients are uniformly distributed in a disc and always have data to send.
+//! They share the data time equally once they have a trained sector. The section leaves some values
+//! open, which are chosen here: heights, power, three panels for the access point in the middle
+//! (one array covers 120 degrees), and that a client faces the access point within 60 degrees.
 
 mod ap;
 mod client;
@@ -31,24 +31,24 @@ use crate::pattern::Pattern;
 pub use outcome::{IntervalOutcome, Outcome, Service, StationOutcome, jain};
 pub use run::{Runner, run};
 
-/// What cuts clients off.
+/// Causes of blockages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Blockage {
-    /// Each client, in each beacon interval, with that probability: its data of the interval is lost and it must train
-    /// again (the thesis' knob).
+    /// Blocks each client in each beacon interval with that probability: it loses its data of the
+    /// interval and must train again (the thesis' parameter).
     Probability(f64),
-    /// Blockers of 38.901 model A that move by so many metres in a beacon interval; who falls below the slowest data rate
-    /// must train again.
+    /// Blockers of 38.901 model A that move by this distance in a beacon interval; a client that
+    /// falls below the slowest data rate must train again.
     ModelA {
-        /// Metres.
+        /// Distance in meters.
         metres: f64,
     },
 }
 
-/// How clients get to train.
+/// Access scheme for beam training.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Access {
-    /// Slots, with all power.
+    /// Slots, at full power.
     Slotted(Slotted),
     /// Mini-slots.
     Jpoc(Jpoc),
@@ -57,16 +57,17 @@ pub enum Access {
 /// Settings of JPOC.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Jpoc {
-    /// SNR in dB that the best sector is to have; none leaves power control off.
+    /// Target SNR of the best sector in dB; `None` disables power control.
     pub gamma_db: Option<f64>,
-    /// Added to the power of eq. 3.5, in dB.
+    /// Margin added to the power of eq. 3.5, in dB.
     pub margin_db: f64,
-    /// What the number of mini-slots aims at.
+    /// Target for the number of mini-slots.
     pub target: Target,
 }
 
 impl Jpoc {
-    /// gamma = 4 dB, failures in 10 % of attempts; the edge of beams is taken off the client's gain.
+    /// gamma = 4 dB, failures in 10 % of attempts; the beam edge correction reduces only the
+    /// client's gain.
     pub const THESIS: Self = Self {
         gamma_db: Some(4.0),
         margin_db: EDGE_DB,
@@ -74,7 +75,7 @@ impl Jpoc {
     };
 }
 
-/// Names of the schemes, as scenario files have them.
+/// Names of the schemes in scenario files.
 pub const SCHEMES: [&str; 4] = ["80211ad", "80211ay", "80211-thesis", "jpoc"];
 
 impl Access {
@@ -90,46 +91,46 @@ impl Access {
     }
 }
 
-/// A cell and what is run in it.
+/// A cell and the parameters of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CellConfig {
     /// Clients that want data.
     pub stations: usize,
-    /// Clients that only listen and train every ten seconds.
+    /// Clients that only listen, and train every 10 s.
     pub chatty: usize,
-    /// Radius of the disc in metres.
+    /// Radius of the disc in meters.
     pub radius: f64,
-    /// How far from the access point the first client is, in metres as seen from above; the others, and it too without
-    /// this, are anywhere in the disc.
+    /// Horizontal distance of the first client from the access point in meters. The others, and the
+    /// first if this is `None`, are anywhere in the disc.
     pub first_distance: Option<f64>,
-    /// Heights of access point and clients in metres.
+    /// Heights of access point and clients in meters.
     pub heights: (f64, f64),
-    /// Which office.
+    /// Type of office.
     pub office: Office,
     /// Receivers at both ends.
     pub receiver: Receiver,
     /// Power of access point and clients in dBm, without antenna gains.
     pub power_dbm: (f64, f64),
-    /// Sectors of the clients, 36 or 64, in turn: several make a mixed cell.
+    /// Sectors of the clients, 36 or 64, assigned in turn: several values make a mixed cell.
     pub sectors: Vec<usize>,
-    /// Measured beams that all clients have in place of computed ones.
+    /// Measured beams of all clients, in place of computed ones.
     pub pattern: Option<Arc<Pattern>>,
     /// Arrays of the access point.
     pub panels: usize,
-    /// How far clients look past the access point at most, in degrees.
+    /// Maximum angle between a client's direction and the access point, in degrees.
     pub facing_deg: f64,
-    /// Clients are put elsewhere until the access point can decode one of their sectors at full power: others are not
-    /// in its cell.
+    /// Repositions clients until the access point can decode one of their sectors at full power;
+    /// others are not part of its cell.
     pub reachable: bool,
-    /// Who is heard.
+    /// Conditions of reception.
     pub hearing: Hearing,
-    /// Who is cut off.
+    /// Causes of blockages.
     pub blockage: Blockage,
-    /// How clients that want data walk about; without it they stand.
+    /// Movement of clients with data; `None` lets them stand.
     pub walk: Option<Walk>,
     /// Beacon intervals.
     pub interval: Interval,
-    /// How many of them.
+    /// Number of beacon intervals.
     pub intervals: usize,
 }
 
@@ -163,7 +164,7 @@ impl Default for CellConfig {
 }
 
 impl CellConfig {
-    /// Where clients are.
+    /// The area of the clients.
     fn ground(&self) -> Ground {
         Ground {
             ap: Point::new(0.0, 0.0, self.heights.0),
@@ -173,7 +174,7 @@ impl CellConfig {
         }
     }
 
-    /// Whether there can be such a cell.
+    /// Checks that the configuration is valid.
     pub(crate) fn check(&self) -> Result<(), MmwaveError> {
         let count = "from 1 to 1024";
         within(
@@ -182,13 +183,13 @@ impl CellConfig {
             (1.0, 1024.0),
             count,
         )?;
-        positive("radius of the cell in metres", self.radius)?;
+        positive("radius of the cell in meters", self.radius)?;
         if let Some(walk) = self.walk {
             walk.checked()?;
         }
         if let Some(distance) = self.first_distance {
             let range = "from 0 to the radius of the cell";
-            within("distance in metres", distance, (0.0, self.radius), range)?;
+            within("distance in meters", distance, (0.0, self.radius), range)?;
         }
         within(
             "beacon intervals",
@@ -212,12 +213,12 @@ impl CellConfig {
             within("power in dBm", power, (-100.0, 60.0), "from -100 to 60")?;
         }
         for height in [self.heights.0, self.heights.1] {
-            within("height in metres", height, (0.0, 100.0), "from 0 to 100")?;
+            within("height in meters", height, (0.0, 100.0), "from 0 to 100")?;
         }
         match self.blockage {
             Blockage::Probability(p) => share("blockage probability", p)?,
             Blockage::ModelA { metres } => {
-                within("metres of a blocker", metres, (0.0, 1e6), "0 or more")?
+                within("meters of a blocker", metres, (0.0, 1e6), "0 or more")?
             }
         };
         let known = |sectors: &usize| [36, 64].contains(sectors);
@@ -239,35 +240,35 @@ impl CellConfig {
     }
 }
 
-/// A client that stands somewhere.
+/// A client with its position and channel.
 #[derive(Clone, Debug)]
 pub struct Station {
     /// Its end of the link.
     pub device: Device,
-    /// Metres to the access point, as seen from above.
+    /// Horizontal distance to the access point in meters.
     pub distance: f64,
-    /// What is between them.
+    /// The channel between them.
     pub channel: Channel,
-    /// What that was drawn with.
+    /// The random numbers of the channel.
     pub(crate) dice: Dice,
-    /// What sweeps of both ends are worth.
+    /// The sweeps of both ends.
     pub sweeps: Sweeps,
 }
 
 /// A cell with its clients in place.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// As it was asked for.
+    /// The configuration.
     pub config: CellConfig,
     /// The access point.
     pub ap: Device,
-    /// Those that want data, then those that only listen.
+    /// Clients with data, then those that only listen.
     pub stations: Vec<Station>,
     /// Noise of the receivers in dBm.
     pub noise_dbm: f64,
 }
 
-/// What random numbers are for.
+/// Purposes of random streams.
 mod purpose {
     pub(super) const PLACES: u64 = 1;
     pub(super) const CHANNELS: u64 = 2;
@@ -278,12 +279,12 @@ mod purpose {
 }
 
 impl Cell {
-    /// Puts clients somewhere. The same seed puts them at the same places, whatever the access scheme; one client more
-    /// moves nobody.
+    /// Places the clients. The same seed gives the same positions for every access scheme; an
+    /// additional client does not move the others.
     ///
     /// # Errors
     ///
-    /// A configuration that cannot be.
+    /// An invalid configuration.
     pub fn draw(config: &CellConfig, seed: u64) -> Result<Self, MmwaveError> {
         config.check()?;
         let noise_dbm = config.receiver.noise_dbm()?;
@@ -329,11 +330,11 @@ impl Cell {
     }
 }
 
-/// Places at which a client is put before the cell counts as too large.
+/// Attempts to place a client before the cell is rejected as too large.
 const MOST_TRIES: f64 = 200.0;
 
 impl Station {
-    /// Somewhere in the disc, with the same probability everywhere, or at that distance.
+    /// Places a client uniformly in the disc, or at that distance.
     fn draw(
         config: &CellConfig,
         ap: &Device,
@@ -372,7 +373,7 @@ impl Station {
         })
     }
 
-    /// Whether the access point decodes its best sector at full power when nobody else sends.
+    /// Whether the access point decodes its best sector at full power without other transmissions.
     pub fn reaches(&self, least_snr_db: f64, noise_dbm: f64) -> bool {
         self.device.power_dbm + self.sweeps.best_client().1 - noise_dbm >= least_snr_db
     }

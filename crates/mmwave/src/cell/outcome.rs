@@ -1,76 +1,76 @@
-//! What a run of a cell gives.
+//! Results of a run of a cell.
 
 use crate::mac::Transmission;
 use crate::mac::interval::Parts;
 
-/// A client at the end of a run.
+/// A client's result of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StationOutcome {
-    /// Data time it was given, in seconds: x_c of the thesis' fairness.
+    /// Allocated data time in seconds: x_c of the thesis' fairness.
     pub allocated_s: f64,
-    /// Data time in which it was not blocked, in seconds.
+    /// Data time without blockage, in seconds.
     pub used_s: f64,
-    /// Megabits that the rate of its sectors carries in that time.
+    /// Megabits carried at the rate of its sectors in that time.
     pub megabits: f64,
-    /// A-BFTs in which it took part or sat out.
+    /// A-BFTs in which it contended or sat out.
     pub attempts: u32,
-    /// Those after which it still had no trained sector.
+    /// Attempts after which it still had no trained sector.
     pub failures: u32,
     /// The beacon interval in which it was first trained.
     pub first: Option<usize>,
     /// Beacon intervals without data.
     pub gone: usize,
-    /// Most beacon intervals in a row without data.
+    /// Largest number of consecutive beacon intervals without data.
     pub longest_gap: usize,
 }
 
-/// What a client got in a beacon interval.
+/// A client's service in a beacon interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Service {
-    /// It has no trained sector.
+    /// No trained sector.
     #[default]
     Untrained,
-    /// It had one and was blocked: its data is lost, and so is the sector.
+    /// It was blocked: it lost its data and its sector.
     Blocked,
-    /// Data time.
+    /// It had data time.
     Data {
         /// SNR of its data in dB.
         snr_db: f64,
-        /// Its part of the data time, in seconds.
+        /// Its share of the data time, in seconds.
         part_s: f64,
     },
 }
 
-/// A beacon interval.
+/// Results of a beacon interval.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IntervalOutcome {
-    /// Who contended, by the index of the station.
+    /// Contending stations, by index.
     pub contenders: Vec<usize>,
-    /// Who of them was trained.
+    /// Stations among them that were trained.
     pub trained: Vec<usize>,
     /// Mini-slots of the A-BFT.
     pub mini_slots: u32,
-    /// What JPOC's access point took the number of contenders to be.
+    /// JPOC's estimate of the number of contenders.
     pub estimate: Option<f64>,
-    /// Stations that were given data time.
+    /// Number of stations with data time.
     pub sharing: usize,
-    /// How the interval was divided.
+    /// Division of the interval.
     pub parts: Parts,
-    /// Who sent what; contenders are indices of stations.
+    /// Transmissions; contenders are indices of stations.
     pub sent: Vec<Transmission>,
 }
 
-/// A run.
+/// Results of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// The clients that want data.
+    /// The clients with data.
     pub stations: Vec<StationOutcome>,
     /// All beacon intervals.
     pub intervals: Vec<IntervalOutcome>,
 }
 
 impl Outcome {
-    /// Jain's index of the data times that clients were given (section 3.3.2).
+    /// Jain's index of the allocated data times (section 3.3.2).
     pub fn jain(&self) -> f64 {
         let times: Vec<f64> = self.stations.iter().map(|one| one.allocated_s).collect();
         jain(&times)
@@ -96,15 +96,15 @@ impl Outcome {
         sum / self.intervals.len().max(1) as f64
     }
 
-    /// Mbit/s of all clients together, over so many seconds of a beacon interval.
+    /// Mbit/s of all clients together, with `interval_s` seconds per beacon interval.
     pub fn goodput_mbps(&self, interval_s: f64) -> f64 {
         let sum: f64 = self.stations.iter().map(|one| one.megabits).sum();
         sum / (interval_s * self.intervals.len().max(1) as f64)
     }
 }
 
-/// Jain's fairness index, (sum x)^2 / (n sum x^2): 1 where all have the same, also where all have nothing, and 1/n where
-/// one has it all.
+/// Jain's fairness index, (sum x)^2 / (n sum x^2): 1 if all are equal, including all zero, and 1/n
+/// if one has everything.
 pub fn jain(shares: &[f64]) -> f64 {
     let (sum, squares) = shares
         .iter()

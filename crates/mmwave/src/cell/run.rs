@@ -1,4 +1,4 @@
-//! Beacon interval by beacon interval.
+//! A run, one beacon interval at a time.
 
 use core::time::Duration;
 
@@ -10,12 +10,12 @@ use super::outcome::{IntervalOutcome, Outcome, Service, StationOutcome};
 use super::{Access, Blockage, Cell, purpose};
 use crate::error::MmwaveError;
 
-/// Runs a scheme in a cell for as many beacon intervals as its configuration says. The same seed blocks the same clients in
-/// the same intervals, whatever the scheme.
+/// Runs a scheme in a cell for the configured number of beacon intervals. The same seed blocks the
+/// same clients in the same intervals under every scheme.
 ///
 /// # Errors
 ///
-/// Settings of the scheme that cannot work; an A-BFT longer than the beacon interval.
+/// Invalid settings of the scheme; an A-BFT longer than the beacon interval.
 pub fn run(cell: &Cell, access: &Access, seed: u64) -> Result<Outcome, MmwaveError> {
     let mut runner = Runner::new(cell, access, seed)?;
     let steps = 0..cell.config.intervals;
@@ -26,7 +26,7 @@ pub fn run(cell: &Cell, access: &Access, seed: u64) -> Result<Outcome, MmwaveErr
     })
 }
 
-/// A run that is made one beacon interval at a time, as many as the caller wants.
+/// A run advanced by the caller, one beacon interval at a time.
 pub struct Runner<'a> {
     cell: &'a Cell,
     ap: Ap,
@@ -37,11 +37,11 @@ pub struct Runner<'a> {
 }
 
 impl<'a> Runner<'a> {
-    /// At time 0 nobody has a trained sector.
+    /// Starts at time 0 without trained sectors.
     ///
     /// # Errors
     ///
-    /// Settings of the scheme that cannot work.
+    /// Invalid settings of the scheme.
     pub fn new(cell: &'a Cell, access: &Access, seed: u64) -> Result<Self, MmwaveError> {
         let random = Random::new(seed);
         let sectors = cell.stations.iter().map(|one| one.device.sectors());
@@ -59,7 +59,7 @@ impl<'a> Runner<'a> {
         })
     }
 
-    /// The next beacon interval.
+    /// Runs the next beacon interval.
     ///
     /// # Errors
     ///
@@ -67,13 +67,13 @@ impl<'a> Runner<'a> {
     pub fn step(&mut self) -> Result<IntervalOutcome, MmwaveError> {
         let (cell, config) = (self.cell, &self.cell.config);
         let now = Duration::from_secs_f64(config.interval.length_us * 1e-6 * self.number as f64);
-        // Where everybody is when the run begins.
+        // Clients are at their initial positions in the first interval.
         let later_s = match self.number {
             0 => 0.0,
             _ => config.interval.length_us * 1e-6,
         };
         for client in &mut self.clients {
-            client.move_on(cell, later_s)?;
+            client.advance(cell, later_s)?;
         }
         let contenders: Vec<usize> = (0..self.clients.len())
             .filter(|index| self.clients[*index].contends(now))
@@ -94,10 +94,11 @@ impl<'a> Runner<'a> {
         )?;
         let part_s = interval.parts.data_us * 1e-6 / interval.sharing.max(1) as f64;
         for client in &mut self.clients {
-            // Drawn for everybody in every interval, so that schemes see the same blockages.
+            // Drawn for every client in every interval, so that all schemes see the same blockages.
             let chance = self.blockage.next_f64();
             let blocked = match config.blockage {
-                // Who stands has been heard with its sector, and keeps what it is worth; who walks may walk out of it.
+                // A standing client keeps the SNR with which it was heard; a walking one may leave
+                // its sector.
                 Blockage::Probability(p) => chance < p || (client.walks() && client.below_data()),
                 Blockage::ModelA { .. } => client.below_data(),
             };
@@ -107,12 +108,13 @@ impl<'a> Runner<'a> {
         Ok(interval)
     }
 
-    /// What a client got in the last beacon interval, by its number in [`Cell::stations`]; nothing before the first one.
+    /// A client's service in the last beacon interval, by its index in [`Cell::stations`]; `None`
+    /// before the first one.
     pub fn service(&self, station: usize) -> Service {
         self.clients[station].service()
     }
 
-    /// The clients that want data, as they are now.
+    /// Results of the clients with data so far.
     pub fn finish(self) -> Vec<StationOutcome> {
         let with_data = self.clients.into_iter().filter(|one| one.wants_data);
         with_data.map(Client::finish).collect()

@@ -14,7 +14,7 @@ fn outcome(config: &CellConfig, scheme: &str, seed: u64) -> Outcome {
 }
 
 #[test]
-fn the_same_seed_is_the_same_run() {
+fn the_same_seed_gives_the_same_run() {
     for scheme in SCHEMES {
         let config = config(6, 0.3);
         assert_eq!(
@@ -32,9 +32,9 @@ fn the_same_seed_is_the_same_run() {
 }
 
 #[test]
-fn who_is_alone_and_never_blocked_has_all_the_data_time() {
+fn a_single_client_without_blockage_has_all_the_data_time() {
     for scheme in SCHEMES {
-        // Near enough to be heard by everything.
+        // Close enough for every receiver to hear.
         let config = CellConfig {
             radius: 3.0,
             facing_deg: 20.0,
@@ -59,7 +59,7 @@ fn who_is_alone_and_never_blocked_has_all_the_data_time() {
 }
 
 #[test]
-fn data_time_is_shared_and_never_more_than_there_is() {
+fn data_time_is_shared_and_never_exceeded() {
     for scheme in SCHEMES {
         let outcome = outcome(&config(16, 0.2), scheme, 11);
         let given: f64 = outcome.stations.iter().map(|one| one.allocated_s).sum();
@@ -92,7 +92,8 @@ fn data_time_is_shared_and_never_more_than_there_is() {
 
 #[test]
 fn blockages_are_the_same_for_every_scheme() {
-    // Without contention to speak of, schemes differ only in who is trained when: a lone near client is always heard.
+    // Without contention, schemes differ only in the time of training: a single near client is
+    // always heard.
     let config = CellConfig {
         radius: 2.0,
         facing_deg: 10.0,
@@ -103,13 +104,13 @@ fn blockages_are_the_same_for_every_scheme() {
         station.attempts - station.failures
     };
     assert_eq!(lost("80211-thesis"), lost("jpoc"));
-    // One training at first, and one after each of about 30 blockages.
+    // One training at the start, and one after each of about 30 blockages.
     assert!((20..45).contains(&lost("jpoc")), "{}", lost("jpoc"));
 }
 
 #[test]
-fn where_many_are_blocked_jpoc_is_fairer_than_the_baselines_of_802_11ad() {
-    // Up to 30 % the thesis' baseline and JPOC are alike.
+fn jpoc_is_fairer_than_802_11ad_under_frequent_blockage() {
+    // Up to 30 % the thesis' baseline and JPOC are equal.
     let mean = |scheme: &str| {
         let all = (0..6).map(|seed| outcome(&config(16, 0.6), scheme, seed).jain());
         all.sum::<f64>() / 6.0
@@ -124,7 +125,7 @@ fn where_many_are_blocked_jpoc_is_fairer_than_the_baselines_of_802_11ad() {
 }
 
 #[test]
-fn blockers_of_model_a_send_clients_back_into_the_contest() {
+fn blockers_of_model_a_make_clients_contend_again() {
     let config = CellConfig {
         stations: 4,
         intervals: 40,
@@ -138,7 +139,7 @@ fn blockers_of_model_a_send_clients_back_into_the_contest() {
 }
 
 #[test]
-fn who_walks_keeps_its_link_only_as_long_as_its_beams_fit() {
+fn a_walking_client_keeps_its_link_while_its_beams_fit() {
     let config = CellConfig {
         walk: Some(Walk {
             speed: 3.0,
@@ -160,7 +161,7 @@ fn who_walks_keeps_its_link_only_as_long_as_its_beams_fit() {
     let sum = |outcome: &Outcome, of: fn(&StationOutcome) -> f64| -> f64 {
         outcome.stations.iter().map(of).sum()
     };
-    // Every 15 to 20 s of a minute, and whenever the link was lost; who stands trains once.
+    // Every 15 to 20 s of a minute, and after each loss of the link; a standing client trains once.
     let trained = |one: &StationOutcome| f64::from(one.attempts - one.failures);
     assert!(sum(&outcome, trained) >= 2.0 * 3.0);
     assert!(sum(&standing, trained) <= 2.0 * 3.0);
@@ -169,7 +170,7 @@ fn who_walks_keeps_its_link_only_as_long_as_its_beams_fit() {
 }
 
 #[test]
-fn who_turns_trains_more_often_than_who_stands() {
+fn a_turning_client_trains_more_often_than_a_standing_one() {
     let turning = |turning| CellConfig {
         walk: Some(Walk {
             speed: 0.0,
@@ -195,7 +196,7 @@ fn who_turns_trains_more_often_than_who_stands() {
 }
 
 #[test]
-fn a_walk_of_no_speed_is_standing() {
+fn a_walk_at_speed_zero_is_standing() {
     let standing = config(4, 0.2);
     let walk = CellConfig {
         walk: Some(Walk {
@@ -215,7 +216,7 @@ fn a_walk_of_no_speed_is_standing() {
 }
 
 #[test]
-fn chatty_clients_contend_and_get_nothing() {
+fn chatty_clients_contend_and_get_no_data_time() {
     let config = CellConfig {
         chatty: 8,
         intervals: 300,
@@ -223,7 +224,7 @@ fn chatty_clients_contend_and_get_nothing() {
     };
     let outcome = outcome(&config, "jpoc", 1);
     assert_eq!(outcome.stations.len(), 1);
-    // Each of eight comes every ten seconds of thirty.
+    // Each of eight contends every 10 s of 30 s.
     let chatty: usize = outcome
         .intervals
         .iter()
@@ -251,8 +252,8 @@ fn mixed_clients_have_their_own_sectors() {
 }
 
 #[test]
-fn clients_may_have_measured_beams() {
-    // Two broad beams and a narrow one, made up.
+fn clients_can_have_measured_beams() {
+    // Two broad beams and a narrow one, synthetic.
     let mut text = String::new();
     for (beam, towards, width) in [("a", -40.0, 30.0), ("b", 40.0, 30.0), ("c", 0.0, 8.0)] {
         for azimuth in (-180..=180).step_by(5) {
@@ -280,7 +281,7 @@ fn clients_may_have_measured_beams() {
 }
 
 #[test]
-fn one_client_more_moves_nobody() {
+fn an_additional_client_moves_no_other() {
     let draw = |stations| Cell::draw(&config(stations, 0.2), 7).unwrap();
     let (few, many) = (draw(3), draw(5));
     for (one, other) in few.stations.iter().zip(&many.stations) {
@@ -292,7 +293,7 @@ fn one_client_more_moves_nobody() {
 }
 
 #[test]
-fn cells_that_cannot_be_are_refused() {
+fn invalid_cells_are_rejected() {
     let bad = [
         CellConfig {
             stations: 0,

@@ -1,6 +1,6 @@
-//! Who stands in the way: blockage model A of 3GPP TR 38.901, clause 7.6.4.1.
+//! Blockers: blockage model A of 3GPP TR 38.901, clause 7.6.4.1.
 //!
-//! The thesis' own knob is simpler: a probability for each client and beacon interval, see
+//! The thesis' own parameter is simpler: a probability for each client and beacon interval, see
 //! [`Blockage`](crate::cell::Blockage).
 
 use core::f64::consts::{FRAC_PI_2, PI};
@@ -12,16 +12,16 @@ use crate::error::{MmwaveError, within};
 use crate::geometry::{Direction, Orientation, wrapped};
 use crate::units::linear;
 
-/// Regions that are blocked by others (K of the clause).
+/// Regions blocked by other people (K of the clause).
 const REGIONS: usize = 4;
-/// Metres between client and blocker (table 7.6.4.1-2, indoor).
+/// Meters between client and blocker (table 7.6.4.1-2, indoor).
 const BLOCKER_DISTANCE: f64 = 2.0;
-/// Correlation distance of blockers in metres (table 7.6.4.1-3 names 5 m for the indoor office).
+/// Correlation distance of blockers in meters (table 7.6.4.1-3 has 5 m for the indoor office).
 const CORRELATION_DISTANCE: f64 = 5.0;
-/// What the user's own body costs in dB.
+/// Loss by the user's own body in dB.
 const SELF_DB: f64 = 30.0;
 
-/// How somebody holds the device (table 7.6.4.1-1).
+/// Orientation of the device in the hand (table 7.6.4.1-1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
     /// Upright.
@@ -30,7 +30,7 @@ pub enum Hold {
     Landscape,
 }
 
-/// Blockers about one client.
+/// Blockers around one client.
 #[derive(Clone, Debug)]
 pub struct Blockers {
     hold: Option<Hold>,
@@ -41,7 +41,7 @@ pub struct Blockers {
 
 #[derive(Clone, Copy, Debug)]
 struct Region {
-    /// Its azimuth as a standard normal: what is correlated in time.
+    /// Its azimuth as a standard normal, which is correlated in time.
     normal: f64,
     /// Widths in radians.
     across: f64,
@@ -49,13 +49,13 @@ struct Region {
 }
 
 impl Blockers {
-    /// Blockers at a moment; `hold` adds the user's own body.
+    /// Draws blockers; `hold` adds the user's own body.
     ///
     /// # Errors
     ///
-    /// A wave length that is not above 0.
+    /// A wavelength that is not above 0.
     pub fn new(hold: Option<Hold>, wavelength: f64, random: &Random) -> Result<Self, MmwaveError> {
-        let wavelength = crate::error::positive("wave length in metres", wavelength)?;
+        let wavelength = crate::error::positive("wavelength in meters", wavelength)?;
         let mut random = random.clone();
         let regions = core::array::from_fn(|_| Region {
             normal: random.next_normal(),
@@ -70,14 +70,14 @@ impl Blockers {
         })
     }
 
-    /// Lets blockers and client move by that many metres altogether.
+    /// Moves blockers and client by that many meters in total.
     ///
     /// # Errors
     ///
     /// A negative distance.
     pub fn advance(&mut self, metres: f64) -> Result<(), MmwaveError> {
-        let metres = within("distance in metres", metres, (0.0, f64::MAX), "0 or more")?;
-        // Uniform azimuths are correlated by R if their normals are by this (clause 7.6.4.1).
+        let metres = within("distance in meters", metres, (0.0, f64::MAX), "0 or more")?;
+        // Uniform azimuths have a correlation of R if their normals have this one (clause 7.6.4.1).
         let r = (-metres / CORRELATION_DISTANCE).exp();
         let copula = (-0.069 * r * r + 1.074 * r - 0.002).clamp(0.0, 1.0);
         for region in &mut self.regions {
@@ -87,7 +87,7 @@ impl Blockers {
         Ok(())
     }
 
-    /// What a ray from that direction loses, in dB, 0 or more.
+    /// Loss of a ray from that direction in dB, 0 or more.
     pub fn loss_db(&self, direction: Direction, orientation: Orientation) -> f64 {
         let others: f64 = self
             .regions
@@ -97,7 +97,7 @@ impl Blockers {
         others + self.own_db(orientation.local(direction))
     }
 
-    /// How much of each cluster's power gets through, by its strongest ray.
+    /// Transmitted share of each cluster's power, by its strongest ray.
     pub fn passes(&self, channel: &Channel, orientation: Orientation) -> Vec<f64> {
         let mut passes = vec![1.0; channel.clusters()];
         let mut strongest = vec![0.0; channel.clusters()];
@@ -132,7 +132,7 @@ impl Region {
     fn loss_db(&self, direction: Direction, wavelength: f64) -> f64 {
         let centre = 2.0 * PI * share_below(self.normal);
         let beside = wrapped(direction.azimuth - centre);
-        // Blockers stand upright: their middle is at zenith 90 degrees.
+        // Blockers stand upright: their center is at zenith 90 degrees.
         let above = -direction.elevation;
         if beside.abs() >= self.across || above.abs() >= self.up {
             return 0.0;
@@ -143,20 +143,22 @@ impl Region {
     }
 }
 
-/// F_1 + F_2 of equation 7.6-22: knife edges at both sides of a screen of that width, seen from an angle off its middle.
+/// F_1 + F_2 of equation 7.6-22: knife edges at both sides of a screen of that width, at an angle
+/// from its center.
 fn edges(angle: f64, width: f64, wavelength: f64) -> f64 {
     let edge = |distance: f64, sign: f64| {
         let path = (PI / wavelength * BLOCKER_DISTANCE * (1.0 / distance.cos() - 1.0)).sqrt();
         (sign * FRAC_PI_2 * path).atan() / PI
     };
     let half = width / 2.0;
-    // Table 7.6.4.1-4: a ray beside the screen has passed the edge next to it.
+    // Table 7.6.4.1-4: a ray beside the screen has passed the near edge.
     let first = if angle > half { -1.0 } else { 1.0 };
     let second = if angle <= -half { -1.0 } else { 1.0 };
     edge(angle - half, first) + edge(angle + half, second)
 }
 
-/// Share of a standard normal below that value (Abramowitz and Stegun, 7.1.26; off by 1e-7 at most).
+/// Cumulative distribution of a standard normal (Abramowitz and Stegun, 7.1.26; error at most
+/// 1e-7).
 fn share_below(x: f64) -> f64 {
     let z = x.abs() / core::f64::consts::SQRT_2;
     let t = 1.0 / (1.0 + 0.327_591_1 * z);
@@ -183,21 +185,22 @@ mod tests {
         }
     }
 
-    /// The region's middle is at azimuth 180 degrees.
+    /// The region's center is at azimuth 180 degrees.
     fn seen(beside: f64, above: f64) -> Direction {
         Direction::from_degrees(180.0 + beside, above)
     }
 
     #[test]
-    fn behind_the_middle_of_a_screen_it_is_darkest() {
-        // By hand for 15 by 5 degrees: edges of 0.439 and 0.332 on either side, 1 - 0.878 * 0.664 = 0.417.
+    fn the_loss_is_largest_behind_the_center_of_a_screen() {
+        // By hand for 15 by 5 degrees: edges of 0.439 and 0.332 on either side, 1 - 0.878 * 0.664 =
+        // 0.417.
         let screen = region(15.0, 5.0);
         let middle = screen.loss_db(seen(0.0, 0.0), WAVE);
         assert!((middle - 7.6).abs() < 0.1, "{middle}");
         assert!(screen.loss_db(seen(5.0, 0.0), WAVE) < middle);
         assert_eq!(screen.loss_db(seen(16.0, 0.0), WAVE), 0.0);
         assert_eq!(screen.loss_db(seen(0.0, 5.5), WAVE), 0.0);
-        // A larger screen hides more.
+        // A larger screen blocks more.
         assert!(region(45.0, 15.0).loss_db(seen(0.0, 0.0), WAVE) > middle + 4.0);
     }
 
@@ -212,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn ones_own_body_costs_30_db_where_it_is() {
+    fn the_users_body_costs_30_db_in_its_direction() {
         let blockers = |hold| Blockers::new(hold, WAVE, &Random::new(1)).unwrap();
         let at = |hold, azimuth, elevation| {
             blockers(hold).own_db(Direction::from_degrees(azimuth, elevation))
@@ -224,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn azimuths_are_uniform_and_forget_by_the_metre() {
+    fn azimuths_are_uniform_and_decorrelate_with_distance() {
         let mut blockers = Blockers::new(None, wavelength(CENTRE_GHZ), &Random::new(3)).unwrap();
         let share = |blockers: &Blockers| share_below(blockers.regions[0].normal);
         let (mut sum, mut product, mut squares) = (0.0, 0.0, 0.0);

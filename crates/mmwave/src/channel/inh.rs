@@ -1,8 +1,9 @@
-//! 3GPP TR 38.901, "InH - Office": path loss (table 7.4.1-1), who has a line of sight (7.4.2-1), clusters (7.5-6).
+//! 3GPP TR 38.901, "InH - Office": path loss (table 7.4.1-1), line-of-sight probability (7.4.2-1),
+//! clusters (7.5-6).
 //!
-//! The thesis' channel is this report's (its reference 72); that the scenario is the office is our reading. Large-scale
-//! parameters are drawn independently of each other: the report's correlations between them are left out. Oxygen is
-//! left out too (0.4 dB at 25 m).
+//! The thesis' channel is from this report (its reference 72); the office scenario is our reading.
+//! Large-scale parameters are drawn independently of each other, without the report's correlations.
+//! Oxygen absorption is omitted (0.4 dB at 25 m).
 
 use sumlink_link::Random;
 
@@ -11,20 +12,20 @@ use crate::error::{MmwaveError, positive, within};
 use crate::geometry::{Direction, Point};
 use crate::units::linear;
 
-/// What the office is like.
+/// Type of office.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Office {
     /// Cubicles and corridors.
     #[default]
     Mixed,
-    /// Few things between people.
+    /// Few obstacles.
     Open,
 }
 
-/// Below so many metres the model says nothing; nearer ones count as this far (table 7.4.1-1).
+/// Minimum distance of the model in meters; shorter distances count as this (table 7.4.1-1).
 pub const NEAREST: f64 = 1.0;
 
-/// Probability that a client at that distance, as seen from above in metres, sees the access point (table 7.4.2-1).
+/// Probability of a line of sight at that horizontal distance in meters (table 7.4.2-1).
 ///
 /// # Errors
 ///
@@ -41,7 +42,8 @@ pub fn los_probability(office: Office, distance_2d: f64) -> Result<f64, MmwaveEr
     })
 }
 
-/// Path loss in dB over that many metres at that many GHz (table 7.4.1-1), with a line of sight or without.
+/// Path loss in dB over that many meters at that many GHz (table 7.4.1-1), with a line of sight or
+/// without.
 ///
 /// # Errors
 ///
@@ -58,10 +60,10 @@ pub fn path_loss_db(los: bool, distance_3d: f64, ghz: f64) -> Result<f64, Mmwave
 }
 
 fn distance(metres: f64) -> Result<f64, MmwaveError> {
-    within("distance in metres", metres, (0.0, f64::MAX), "0 or more")
+    within("distance in meters", metres, (0.0, f64::MAX), "0 or more")
 }
 
-/// Mean and deviation.
+/// Mean and standard deviation.
 type Normal = (f64, f64);
 
 /// A column of table 7.5-6.
@@ -98,7 +100,7 @@ const OFFSETS: [f64; 10] = [
     0.0447, 0.1413, 0.2492, 0.3715, 0.5129, 0.6797, 0.8844, 1.1481, 1.5195, 2.1551,
 ];
 
-/// Clusters this much weaker than the strongest are left out (step 6).
+/// Power of the weakest clusters kept, relative to the strongest (step 6).
 const WEAKEST_DB: f64 = -25.0;
 
 impl Table {
@@ -142,11 +144,11 @@ impl Table {
     }
 }
 
-/// A channel between two points (clause 7.5, steps 2 to 9 without polarisation and phases).
+/// Draws a channel between two points (clause 7.5, steps 2 to 9 without polarization and phases).
 ///
 /// # Errors
 ///
-/// A place that is not finite, a frequency that is not above 0.
+/// A point that is not finite, a frequency that is not above 0.
 pub fn draw(
     office: Office,
     ap: Point,
@@ -160,11 +162,11 @@ pub fn draw(
     draw_with(los, ap, client, ghz, &mut random)
 }
 
-/// A channel with or without a line of sight.
+/// Draws a channel with or without a line of sight.
 ///
 /// # Errors
 ///
-/// As [`draw`].
+/// The same as for [`draw`].
 pub fn draw_with(
     los: bool,
     ap: Point,
@@ -176,15 +178,15 @@ pub fn draw_with(
     Shape::draw(los, ghz, random).between(ap, client)
 }
 
-/// What of a channel does not depend on the two places: shadowing, clusters and rays relative to the direct way. With it
-/// neighbouring places have like channels.
+/// The part of a channel that does not depend on the two points: shadowing, clusters, and rays
+/// relative to the direct path. Neighboring points with the same shape have similar channels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shape {
     los: bool,
     ghz: f64,
     /// In dB.
     shadow: f64,
-    /// The direct ray's part of the power; 0 without a line of sight.
+    /// The direct ray's share of the power; 0 without a line of sight.
     direct: f64,
     rays: Vec<Offset>,
 }
@@ -192,10 +194,10 @@ pub struct Shape {
 /// A ray of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Offset {
-    /// Azimuth and elevation in radians, beyond those of the direct way.
+    /// Azimuth and elevation in radians, relative to the direct path.
     at_ap: (f64, f64),
     at_client: (f64, f64),
-    /// The part of the power that all rays of its cluster have together.
+    /// Its cluster's share of the power.
     power: f64,
     delay_ns: f64,
     cluster: usize,
@@ -209,7 +211,7 @@ impl Shape {
     ///
     /// # Errors
     ///
-    /// A place that is not finite, a frequency that is not above 0.
+    /// A point that is not finite, a frequency that is not above 0.
     pub fn between(&self, ap: Point, client: Point) -> Result<Channel, MmwaveError> {
         let loss = path_loss_db(self.los, ap.distance(client), self.ghz)? + self.shadow;
         let total = linear(-loss);
@@ -238,7 +240,7 @@ impl Shape {
         Ok(Channel { los, rays })
     }
 
-    /// Draws one for a channel with or without a line of sight at a frequency above 0.
+    /// Draws a shape for a channel with or without a line of sight at a frequency above 0.
     pub fn draw(los: bool, ghz: f64, random: &mut Random) -> Self {
         let table = Table::new(los, ghz);
         let shadow = table.shadow * random.next_normal();
@@ -270,7 +272,8 @@ impl Shape {
         for power in &mut powers {
             *power *= (1.0 - seen) / sum;
         }
-        // The direct ray counts as part of the first cluster where angles and the weakest clusters are chosen.
+        // The direct ray counts as part of the first cluster for the choice of angles and of the
+        // weakest clusters.
         let mut weights = powers.clone();
         weights[0] += seen;
         let strongest = weights.iter().copied().fold(0.0, f64::max);
@@ -295,17 +298,18 @@ impl Shape {
             angles(&weights, width, spread, los, random)
         };
         let (up_ap, up_client) = (zeniths(zsd), zeniths(zsa));
-        // Step 7, eq. 7.5-20: the spread of a cluster's rays at the access point follows the mean of lg ZSD.
+        // Step 7, eq. 7.5-20: the spread of a cluster's rays at the access point follows the mean
+        // of lg ZSD.
         let c_zsd = 3.0 / 8.0 * 10f64.powf(table.zsd.0);
 
         let mut rays = Vec::with_capacity(table.clusters * RAYS);
-        // Clusters that are kept count on without gaps; the direct ray is one of the first.
+        // Clusters that are kept are numbered without gaps; the direct ray belongs to the first.
         let mut cluster = 0;
         for n in 0..table.clusters {
             if !kept(weights[n]) {
                 continue;
             }
-            // Which offset each ray has, in its four angles.
+            // The offset of each ray, in its four angles.
             let orders: [_; 4] = core::array::from_fn(|_| shuffled(random));
             let coupled = |ray: usize| orders.map(|order| signed(order[ray]));
             for offsets in (0..RAYS).map(coupled) {
@@ -337,7 +341,8 @@ impl Shape {
     }
 }
 
-/// Angles of the clusters in degrees, relative to the direct way (equations 7.5-11, 7.5-12, 7.5-16, 7.5-17).
+/// Angles of the clusters in degrees, relative to the direct path (equations 7.5-11, 7.5-12,
+/// 7.5-16, 7.5-17).
 fn angles(
     weights: &[f64],
     width: impl Fn(f64) -> f64,
@@ -390,15 +395,16 @@ mod tests {
         crate::geometry::wrapped(other.azimuth - base.azimuth).abs()
     }
 
-    /// An access point 3 m and a client 1 m high, as the oracle has them.
+    /// An access point at 3 m and a client at 1 m, as in the oracle.
     fn points(distance_2d: f64) -> (Point, Point) {
         (Point::new(0.0, 0.0, 3.0), Point::new(distance_2d, 0.0, 1.0))
     }
 
     #[test]
-    fn path_loss_and_line_of_sight_are_those_of_ns_3() {
-        // Distances from above, path loss with a line of sight and without, probability of one (mixed office): values
-        // of ns-3.37's ThreeGppIndoorOfficePropagationLossModel at 60 GHz, rounded.
+    fn path_loss_and_line_of_sight_match_ns_3() {
+        // Horizontal distances, path loss with a line of sight and without, probability of one
+        // (mixed office): values of ns-3.37's ThreeGppIndoorOfficePropagationLossModel at 60 GHz,
+        // rounded.
         for (distance, seen, hidden, chance) in [
             (1.0, 74.0, None, 1.0),
             (3.0, 77.6, Some(82.9), 0.68),
@@ -430,13 +436,13 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_nearer_than_not_at_all() {
+    fn distances_have_a_minimum() {
         for bad in [-1.0, f64::NAN, f64::INFINITY] {
             assert!(path_loss_db(true, bad, 60.0).is_err(), "{bad}");
             assert!(los_probability(Office::Mixed, bad).is_err(), "{bad}");
         }
         assert!(path_loss_db(true, 1.0, 0.0).is_err());
-        // Nearer than a metre counts as a metre.
+        // Less than 1 m counts as 1 m.
         assert_eq!(path_loss_db(true, 0.0, 60.0), path_loss_db(true, 1.0, 60.0));
     }
 
@@ -454,7 +460,7 @@ mod tests {
                 .collect();
             let mean = losses.iter().sum::<f64>() / count as f64;
             let variance = losses.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / count as f64;
-            // Leaving out the weakest clusters costs a few hundredths of a dB.
+            // Omitting the weakest clusters costs a few hundredths of a dB.
             assert!(
                 (mean - loss).abs() < 4.0 * shadow / (count as f64).sqrt() + 0.1,
                 "{mean}"
@@ -468,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn the_direct_ray_has_what_ricean_k_says_and_angles_spread_as_in_the_table() {
+    fn the_direct_ray_follows_ricean_k_and_angles_spread_as_in_the_table() {
         let (ap, client) = points(10.0);
         let count = 1000;
         let (mut k, mut spread) = (0.0, 0.0);
@@ -490,7 +496,8 @@ mod tests {
             "{}",
             k / count as f64
         );
-        // lg ASA = -0.19 lg(61) + 1.781 = 1.44, with a spread of 0.33 and what drawing 15 clusters adds.
+        // lg ASA = -0.19 lg(61) + 1.781 = 1.44, with a spread of 0.33 plus the effect of drawing 15
+        // clusters.
         assert!(
             (spread / count as f64 - 1.44).abs() < 0.15,
             "{}",
@@ -499,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_is_the_same_channel() {
+    fn the_same_seed_gives_the_same_channel() {
         let (ap, client) = points(7.0);
         let draw = |seed| draw(Office::Mixed, ap, client, CENTRE_GHZ, &Random::new(seed)).unwrap();
         assert_eq!(draw(3), draw(3));
@@ -514,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_see_the_access_point_as_should() {
+    fn the_share_of_lines_of_sight_matches_its_probability() {
         let (ap, client) = points(5.0);
         let seen = (0..2000)
             .filter(|seed| {

@@ -1,8 +1,10 @@
-//! The conference room of 802.11ad between an access point at the ceiling and a client on the table (Maltsev et al.,
-//! "Channel models for 60 GHz WLAN systems", IEEE 802.11-09/0334): 4 reflections off a wall, 8 off two.
+//! The conference room of 802.11ad between an access point at the ceiling and a client on the table
+//! (Maltsev et al., "Channel models for 60 GHz WLAN systems", IEEE 802.11-09/0334): 4 reflections
+//! off one wall, 8 off two.
 //!
-//! The room measures 3 by 4.5 by 3 m: for clients some metres away, not for the thesis' cell of 25 m. Angles and delays are
-//! the model's own distributions about the direct way; they do not follow from where walls would be.
+//! The room measures 3 by 4.5 by 3 m: for clients some meters away, not for the thesis' cell of 25
+//! m. Angles and delays are drawn from the model's own distributions around the direct path, not
+//! computed from wall positions.
 
 use core::f64::consts::PI;
 
@@ -13,11 +15,11 @@ use crate::error::{MmwaveError, positive};
 use crate::geometry::{Direction, Point};
 use crate::units::{linear, wavelength};
 
-/// Speed of light in metres per nanosecond.
+/// Speed of light in meters per nanosecond.
 const LIGHT_NS: f64 = 0.299_792_458;
 
-/// Times of arrival in ns after the direct way, and how likely they are (linear between, not normalised), of reflections
-/// off one wall and off two.
+/// Delays in ns after the direct path with their densities (piecewise linear, not normalized), for
+/// reflections off one wall and off two.
 const ONCE: [(f64, f64); 6] = [
     (1.0, 72.0),
     (3.0, 78_875.0),
@@ -39,26 +41,27 @@ const TWICE: [(f64, f64); 10] = [
     (30.0, 0.0),
 ];
 
-/// Probability that the one wall that somebody may stand before is free, and each way over two walls.
+/// Probability that the one wall that people may obstruct is free, and each path over two walls.
 const ONCE_FREE: f64 = 0.874;
 const TWICE_FREE: f64 = 0.93;
 
-/// Loss in dB by reflection: mean, deviation; never above -2 dB.
+/// Loss in dB per reflection: mean, standard deviation; never above -2 dB.
 const ONCE_LOSS: (f64, f64) = (-10.0, 4.0);
 const TWICE_LOSS: (f64, f64) = (-16.0, 5.0);
 const LEAST_LOSS: f64 = -2.0;
 
-/// Rays of a cluster before and after its central one: number, K in dB, decay in ns, arrivals per ns.
+/// Rays of a cluster before and after its central one: number, K in dB, decay in ns, arrivals per
+/// ns.
 const BEFORE: (usize, f64, f64, f64) = (6, 10.0, 3.7, 0.37);
 const AFTER: (usize, f64, f64, f64) = (8, 14.2, 4.5, 0.31);
-/// Deviation of their angles from the central ray in degrees.
+/// Standard deviation of their angles from the central ray in degrees.
 const RAY_SPREAD: f64 = 5.0;
 
-/// A channel between two points, with the direct way or without it.
+/// Draws a channel between two points, with or without the direct path.
 ///
 /// # Errors
 ///
-/// A frequency that is not above 0; the two at the same place.
+/// A frequency that is not above 0; identical points.
 pub fn draw(
     los: bool,
     ap: Point,
@@ -67,10 +70,10 @@ pub fn draw(
     random: &Random,
 ) -> Result<Channel, MmwaveError> {
     let wave = wavelength(positive("frequency in GHz", ghz)?);
-    let distance = positive("distance in metres", ap.distance(client))?;
+    let distance = positive("distance in meters", ap.distance(client))?;
     let mut random = random.clone();
     let (ahead_ap, ahead_client) = (ap.direction_to(client), client.direction_to(ap));
-    // Friis over the length of the way.
+    // Friis over the length of the path.
     let friis = |delay_ns: f64| (wave / (4.0 * PI * (distance + LIGHT_NS * delay_ns))).powi(2);
     let mut rays = Vec::new();
     if los {
@@ -108,7 +111,7 @@ pub fn draw(
     Ok(Channel { los, rays })
 }
 
-/// What a person in the way of a reflection costs, in dB: a mixture of two normal distributions, never a gain.
+/// Loss in dB by a person in a reflected path: a mixture of two normal distributions, never a gain.
 pub fn person(random: &mut Random) -> f64 {
     let (mean, deviation) = if random.next_f64() < 0.83 {
         (-18.2, 8.3)
@@ -118,7 +121,7 @@ pub fn person(random: &mut Random) -> f64 {
     truncated(mean, deviation, 0.0, random)
 }
 
-/// Angles of a way in degrees, relative to the direct one.
+/// Angles of a path in degrees, relative to the direct one.
 #[derive(Clone, Copy)]
 struct Way {
     at_ap: f64,
@@ -139,7 +142,7 @@ fn first_order(random: &mut Random) -> Vec<Way> {
         };
         sides.extend([sign * small, sign * large]);
     }
-    // At the other end the walls come in an order turned by two.
+    // At the other end the order of the walls is rotated by two.
     let ways = (0..4).map(|index| Way {
         at_ap: sides[index],
         at_client: sides[(index + 2) % 4],
@@ -152,7 +155,8 @@ fn second_order(random: &mut Random) -> Vec<Way> {
     let ways = (0..8).map(|index| {
         let side = if index < 4 { -180.0 } else { 0.0 };
         let at_ap = side + 180.0 * random.next_f64();
-        // Of the twelve ways, 5 and 6 leave on the negative side and arrive turned by half a turn, 9 and 10 likewise.
+        // Of the twelve paths, 5 and 6 leave on the negative side and arrive rotated by 180
+        // degrees, 9 and 10 likewise.
         let at_client = match index {
             0 | 1 => at_ap + 180.0,
             4 | 5 => at_ap - 180.0,
@@ -168,7 +172,8 @@ fn second_order(random: &mut Random) -> Vec<Way> {
     ways.collect()
 }
 
-/// Elevation of ways over two walls: uniform in pieces of -34, -20, -12, -8 degrees with densities 3/154, 6/77, 2/77.
+/// Elevation of paths over two walls: uniform in pieces of -34, -20, -12, -8 degrees with densities
+/// 3/154, 6/77, 2/77.
 fn stepwise(random: &mut Random) -> f64 {
     let pieces = [
         (-34.0, -20.0, 3.0 / 154.0),
@@ -190,7 +195,7 @@ fn stepwise(random: &mut Random) -> f64 {
     -8.0
 }
 
-/// A central ray and those about it.
+/// A central ray and the rays around it.
 struct Cluster {
     at_ap: Direction,
     at_client: Direction,
@@ -200,7 +205,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// Its rays; their powers sum up to the cluster's.
+    /// Appends its rays; their powers sum to the cluster's.
     fn rays(&self, random: &mut Random, rays: &mut Vec<Ray>) {
         let mut parts = vec![(0.0, 1.0)];
         for (side, (count, k, decay, arrivals)) in [(-1.0, BEFORE), (1.0, AFTER)] {
@@ -239,7 +244,7 @@ fn offset(direction: Direction, azimuth: f64, elevation: f64) -> Direction {
     )
 }
 
-/// A normal distribution cut off above `most`.
+/// A normal distribution truncated above `most`.
 fn truncated(mean: f64, deviation: f64, most: f64, random: &mut Random) -> f64 {
     loop {
         let value = mean + deviation * random.next_normal();
@@ -249,7 +254,7 @@ fn truncated(mean: f64, deviation: f64, most: f64, random: &mut Random) -> f64 {
     }
 }
 
-/// A number with a density that is linear between points, by rejection.
+/// A number with a piecewise linear density, by rejection.
 fn random_of(density: &[(f64, f64)], random: &mut Random) -> f64 {
     let (from, to) = (density[0].0, density[density.len() - 1].0);
     let highest = density.iter().map(|point| point.1).fold(0.0, f64::max);
@@ -276,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_direct_way_is_friis_and_the_rest_follows_by_ten_decibels_and_more() {
+    fn the_direct_path_is_friis_and_reflections_are_ten_decibels_weaker() {
         let (ap, client) = room(3.0);
         let length = (9.0f64 + 1.9 * 1.9).sqrt();
         let friis = -20.0 * (wavelength(CENTRE_GHZ) / (4.0 * PI * length)).log10();
@@ -288,13 +293,13 @@ mod tests {
             assert_eq!(channel.clusters(), 13);
             reflected += decibels((channel.gain() - channel.rays[0].gain) / channel.rays[0].gain);
         }
-        // Twelve reflections of -10 and -16 dB over longer ways, some of them blocked.
+        // Twelve reflections of -10 and -16 dB over longer paths, some of them blocked.
         let mean = reflected / 500.0;
         assert!((-9.0..-3.0).contains(&mean), "{mean}");
     }
 
     #[test]
-    fn without_the_direct_way_there_are_only_reflections() {
+    fn without_the_direct_path_only_reflections_remain() {
         let (ap, client) = room(3.0);
         let channel = draw(false, ap, client, CENTRE_GHZ, &Random::new(5)).unwrap();
         assert!(!channel.los && channel.rays.iter().all(|ray| ray.cluster > 0));
@@ -314,11 +319,12 @@ mod tests {
     }
 
     #[test]
-    fn delays_are_those_of_the_model() {
+    fn delays_follow_the_model() {
         let mut random = Random::new(2);
         let delays: Vec<f64> = (0..4000).map(|_| random_of(&ONCE, &mut random)).collect();
         assert!(delays.iter().all(|delay| (1.0..=20.0).contains(delay)));
-        // By the areas below the pieces: 78947, 147121, 75680, 90107 (each halved and times its width), 8949.
+        // By the areas below the pieces: 78947, 147121, 75680, 90107 (each halved and times its
+        // width), 8949.
         let early = delays.iter().filter(|delay| **delay < 5.0).count() as f64 / 4000.0;
         let areas = [78_947.0, 147_121.0, 75_680.0, 90_106.5, 8_949.0];
         let expected = (areas[0] + areas[1]) / areas.iter().sum::<f64>();
@@ -326,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn two_devices_at_one_place_are_refused() {
+    fn two_devices_at_one_point_are_rejected() {
         let ap = Point::new(1.0, 1.0, 1.0);
         assert!(draw(true, ap, ap, CENTRE_GHZ, &Random::new(1)).is_err());
     }

@@ -1,6 +1,7 @@
-//! Experiments: one thing varied over cells and access schemes, point by point, and their tables and pictures.
+//! Experiments: one parameter varied over cells and access schemes, point by point, with tables and
+//! pictures.
 //!
-//! Points do not depend on each other: whoever runs an experiment makes them in any order, and several at once
+//! Points are independent: a caller may compute them in any order, and in parallel
 //! ([`Experiment::tasks`], [`Experiment::point`]).
 
 mod table;
@@ -11,46 +12,47 @@ use crate::cell::{Access, CellConfig, Jpoc};
 use crate::error::MmwaveError;
 use crate::figures::access::{self, Seeds};
 use crate::jpoc::control::Target;
-use crate::picture::{Labels, Series, lines};
+use sumlink_plot::figures::{Labels, Series, lines};
 
 pub use table::{Point, Value, csv, rounded};
 
-/// One thing varied over cells and access schemes.
+/// One parameter varied over cells and access schemes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Experiment {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What is varied.
+    /// The varied parameter and its values.
     pub kind: Kind,
     /// Access schemes, of [`SCHEMES`](crate::cell::SCHEMES).
     pub schemes: Vec<&'static str>,
-    /// Their settings, where they are others than their names mean.
+    /// Settings of schemes that differ from the defaults of their names.
     pub rules: BTreeMap<&'static str, Access>,
-    /// Which seeds.
+    /// The seeds.
     pub seeds: Seeds,
-    /// The cell, apart from what is varied.
+    /// The cell, except for the varied parameter.
     pub cell: CellConfig,
 }
 
-/// What is varied.
+/// The varied parameter and its values.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
     /// Fairness of data time against these blockage probabilities (figure 3.7a).
     Jain(Vec<f64>),
-    /// Mini-slots with which at most that share of attempts fails, against these numbers of stations (figure 3.7b).
+    /// Number of mini-slots with which at most that share of attempts fails, against these numbers
+    /// of stations (figure 3.7b).
     Overhead {
         /// Numbers of stations.
         stations: Vec<usize>,
         /// The share.
         failure: f64,
     },
-    /// What becomes of these numbers of stations.
+    /// Fairness, failures and goodput for these numbers of stations.
     Stations(Vec<usize>),
-    /// What becomes of clients that walk about with these speeds, in m/s; 0 stands.
+    /// The same for clients that walk at these speeds in m/s; 0 stands.
     Mobility(Vec<f64>),
 }
 
-/// One scheme at one value of what is varied.
+/// One scheme at one value of the varied parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Task {
     /// The scheme.
@@ -70,7 +72,7 @@ impl Kind {
         }
     }
 
-    /// All values of what is varied.
+    /// All values of the varied parameter.
     fn values(&self) -> Vec<f64> {
         match self {
             Self::Jain(all) | Self::Mobility(all) => all.clone(),
@@ -82,7 +84,7 @@ impl Kind {
 }
 
 impl Experiment {
-    /// Every point there is: all values of a scheme, then those of the next one.
+    /// All points: all values of a scheme, then those of the next one.
     pub fn tasks(&self) -> Vec<Task> {
         let values = self.kind.values();
         let of = |scheme: &&'static str| {
@@ -103,11 +105,11 @@ impl Experiment {
         named.unwrap_or(Access::Jpoc(Jpoc::THESIS))
     }
 
-    /// The figures of one point, over all seeds.
+    /// Computes one point, over all seeds.
     ///
     /// # Errors
     ///
-    /// A cell or a value that cannot be.
+    /// An invalid cell or value.
     pub fn point(&self, task: &Task) -> Result<Point, MmwaveError> {
         let access = self.access(task.scheme);
         let mut point = Point::new();
@@ -158,8 +160,8 @@ impl Experiment {
         Ok(point)
     }
 
-    /// Mini-slots of a scheme with which at most that share of attempts fails, and the share that does; a slotted scheme may
-    /// have none.
+    /// Number of mini-slots of a scheme with which at most that share of attempts fails, and the
+    /// measured share; a slotted scheme may have none.
     fn mini_slots(
         &self,
         access: Access,
@@ -194,7 +196,8 @@ impl Experiment {
         }
     }
 
-    /// Lines of the schemes over what is varied, as SVG: pictures by the ends of their files' names.
+    /// Curves of the schemes over the varied parameter, as SVG; each with the suffix of its file
+    /// name.
     pub fn pictures(&self, points: &[Point]) -> Vec<(&'static str, String)> {
         let clients = self.cell.stations;
         match &self.kind {
@@ -206,7 +209,7 @@ impl Experiment {
                         "blockage",
                         "blockage probability of a client in a beacon interval",
                     ),
-                    y: ("jain", "Jain's index (1: all have the same)"),
+                    y: ("jain", "Jain's index (1: all are equal)"),
                 };
                 let lowest = points.iter().filter_map(|point| point.find("jain"));
                 let lowest = lowest.fold(0.5, f64::min);
@@ -234,7 +237,7 @@ impl Experiment {
                 let of = |title, y| Picture { title, x, y };
                 let jain = of(
                     "Fairness of data time by number of clients",
-                    ("jain", "Jain's index (1: all have the same)"),
+                    ("jain", "Jain's index (1: all are equal)"),
                 );
                 let failure = of(
                     "Failed attempts by number of clients",
@@ -244,7 +247,7 @@ impl Experiment {
                     "Time until nine tenths of clients have a sector",
                     (
                         "first_90_s",
-                        "seconds after all began; never: the whole run",
+                        "seconds after the start; never: the whole run",
                     ),
                 );
                 vec![
@@ -257,7 +260,7 @@ impl Experiment {
                 ]
             }
             Kind::Mobility(_) => {
-                let speed = ("speed_mps", "speed in metres per second");
+                let speed = ("speed_mps", "speed in meters per second");
                 let rate = Picture {
                     title: &format!("Rate of each of {clients} walking clients"),
                     x: speed,
@@ -278,7 +281,7 @@ impl Experiment {
     }
 }
 
-/// What a picture of lines shows: the names of two figures of points, and what stands at the axes.
+/// A line chart: the names of two figures of points, and the labels of the axes.
 struct Picture<'a> {
     title: &'a str,
     x: (&'static str, &'static str),
@@ -286,12 +289,12 @@ struct Picture<'a> {
 }
 
 impl Picture<'_> {
-    /// Draws it; `range` is that of the vertical axis, by the largest value.
+    /// Draws the chart; `range` maps the largest value to the range of the vertical axis.
     fn draw(&self, points: &[Point], range: impl Fn(f64) -> (f64, f64)) -> String {
         self.draw_named(points, range, str::to_owned)
     }
 
-    /// The same with other names of the schemes.
+    /// The same with other names for the schemes.
     fn draw_named(
         &self,
         points: &[Point],
@@ -313,7 +316,7 @@ impl Picture<'_> {
     }
 }
 
-/// What the picture of mini-slots shows: how many attempts failed, and how many were meant to.
+/// Title of the chart of mini-slots: measured and targeted failures.
 fn overhead_title(points: &[Point], target: f64) -> String {
     let target = target * 100.0;
     let measured = shares(points.iter()).map_or_else(
@@ -323,7 +326,7 @@ fn overhead_title(points: &[Point], target: f64) -> String {
     format!("Mini-slots of an A-BFT: {measured} (target: at most {target:.0} %)")
 }
 
-/// Least and largest share of failed attempts of a scheme, in percent.
+/// Smallest and largest share of failed attempts of a scheme, in percent.
 fn failed(points: &[Point], scheme: &str) -> Option<String> {
     shares(points.iter().filter(|point| point.scheme() == scheme))
 }
@@ -341,7 +344,7 @@ fn shares<'a>(points: impl Iterator<Item = &'a Point>) -> Option<String> {
     }
 }
 
-/// A line of each scheme: a figure of the points over another one; those without it are left out.
+/// A curve for each scheme: one figure of the points over another; points without it are left out.
 pub fn series(points: &[Point], (x, y): (&str, &str)) -> Vec<Series> {
     let mut all: Vec<Series> = Vec::new();
     for point in points {
@@ -409,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_by_itself_is_a_part_of_the_mean() {
+    fn single_seeds_average_to_the_mean() {
         let of = |seeds| Experiment {
             seeds,
             ..experiment(Kind::Jain(vec![0.4]))
@@ -432,7 +435,7 @@ mod tests {
             "{points:?}"
         );
         assert!(points[0].find("failure").unwrap() <= 0.1);
-        // JPOC aims at a tenth and may miss it: the title has what was measured.
+        // JPOC aims at a tenth and may miss it: the title shows the measured value.
         let missed = [("80211-thesis", 0.098), ("jpoc", 0.116), ("jpoc", 0.342)];
         let missed = missed.map(|(scheme, failure)| {
             let mut point = Point::new();
@@ -454,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_of_stations_is_told_and_drawn() {
+    fn every_number_of_stations_is_listed_and_drawn() {
         let stations = experiment(Kind::Stations(vec![1, 5]));
         let points = points(&stations);
         let counts: Vec<_> = points.iter().map(|p| p.find("stations")).collect();
@@ -470,14 +473,14 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_a_scheme_count() {
+    fn settings_of_a_scheme_take_effect() {
         let mut stations = experiment(Kind::Stations(vec![6]));
         let mini_slots = |points: &[Point]| points[0].find("mini_slots").unwrap();
         assert_eq!(mini_slots(&points(&stations)), 288.0);
         let few = crate::mac::slotted::Slotted::THESIS.with_slots(2);
         stations.rules.insert("80211-thesis", Access::Slotted(few));
         assert_eq!(mini_slots(&points(&stations)), 72.0);
-        // As many good-beams as there are mini-slots can never be told apart.
+        // As many good-beams as mini-slots cannot be resolved.
         let mut jpoc = Jpoc::THESIS;
         jpoc.target.good_beams = 36.0;
         stations.rules.insert("jpoc", Access::Jpoc(jpoc));
@@ -489,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn who_walks_trains_more_often() {
+    fn walking_clients_train_more_often() {
         let mut mobility = experiment(Kind::Mobility(vec![0.0, 1.4]));
         mobility.cell.intervals = 300;
         mobility.cell.blockage = crate::cell::Blockage::Probability(0.0);
@@ -506,8 +509,8 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_met_has_no_mini_slots() {
-        // Nothing that is not heard at all can be helped by slots.
+    fn an_unreachable_target_has_no_mini_slots() {
+        // More slots do not help clients that are never heard.
         let mut deaf = experiment(Kind::Overhead {
             stations: vec![2],
             failure: 0.1,
@@ -524,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_cannot_be_are_refused() {
+    fn invalid_values_are_rejected() {
         let wrong = Experiment {
             schemes: SCHEMES.to_vec(),
             ..experiment(Kind::Jain(vec![1.5]))

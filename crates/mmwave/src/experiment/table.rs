@@ -3,7 +3,7 @@
 /// A figure of a point.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// There is none.
+    /// Missing.
     Nothing,
     /// A whole number.
     Count(u64),
@@ -13,12 +13,13 @@ pub enum Value {
     Text(String),
 }
 
-/// Figures by name, in the order in which a table shows them. All points of an experiment have the same names.
+/// Figures by name, in the order in which a table shows them. All points of an experiment have the
+/// same names.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Point(Vec<(&'static str, Value)>);
 
 impl Point {
-    /// Without figures.
+    /// A point without figures.
     pub fn new() -> Self {
         Self::default()
     }
@@ -44,12 +45,12 @@ impl Point {
         self.0.push((name, Value::Text(text.to_owned())));
     }
 
-    /// Everything, in order.
+    /// All figures, in order.
     pub fn values(&self) -> &[(&'static str, Value)] {
         &self.0
     }
 
-    /// The number of that name, if there is one.
+    /// The number with that name, if any.
     pub fn find(&self, name: &str) -> Option<f64> {
         let value = self.0.iter().find(|(known, _)| *known == name)?;
         match &value.1 {
@@ -69,13 +70,13 @@ impl Point {
     }
 }
 
-/// A number with the six significant digits that are told of figures. More are noise: of sums of tenths of seconds, say, which
-/// no binary fraction is.
+/// Rounds to the six significant digits that figures show. More digits are noise, such as in sums
+/// of tenths of seconds, which no binary fraction represents exactly.
 pub fn rounded(number: f64) -> f64 {
     format!("{number:.5e}").parse().unwrap_or(number)
 }
 
-/// A table with a line for each point, and one with the names above them; what is missing is empty.
+/// A table with a line for each point under a header of names; missing values are empty.
 pub fn csv(points: &[Point]) -> String {
     let joined = |all: Vec<String>| all.join(",") + "\n";
     let names = points.first().map(|point| {

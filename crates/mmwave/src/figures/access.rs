@@ -1,5 +1,5 @@
-//! Many clients in a cell: figures 3.2(a) and 3.7, and what they leave out: how good the estimate is, whether the target
-//! is met, and how long a client waits for its first sector.
+//! Many clients in a cell: figures 3.2(a) and 3.7, and topics that they omit: the error of the
+//! estimate, whether the target is met, and the time until a client has its first sector.
 
 use core::ops::RangeInclusive;
 use core::time::Duration;
@@ -13,14 +13,14 @@ use crate::mac::slotted::Slotted;
 use crate::mac::trigger::{Behaviour, Trigger};
 use crate::mobility::Walk;
 
-/// Which seeds a figure is over.
+/// The seeds of a figure.
 pub type Seeds = RangeInclusive<u64>;
 
-/// Runs of one scheme over several seeds.
+/// Runs one scheme over several seeds.
 ///
 /// # Errors
 ///
-/// What [`Cell::draw`] and [`run`] refuse.
+/// Those of [`Cell::draw`] and [`run`].
 pub fn outcomes(
     config: &CellConfig,
     access: &Access,
@@ -47,7 +47,7 @@ pub struct JainPoint {
     pub blockage: f64,
     /// Jain's index over seeds.
     pub jain: Spread,
-    /// Share of attempts that failed, over all seeds.
+    /// Share of failed attempts, over all seeds.
     pub failure: f64,
     /// Mbit/s of all clients together, mean over seeds.
     pub goodput_mbps: f64,
@@ -57,7 +57,7 @@ pub struct JainPoint {
 ///
 /// # Errors
 ///
-/// As [`outcomes`]; a probability that is none.
+/// Those of [`outcomes`]; an invalid probability.
 pub fn jain(
     config: &CellConfig,
     access: &Access,
@@ -80,12 +80,12 @@ pub fn jain(
     })
 }
 
-/// What becomes of clients that walk about.
+/// Results of walking clients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MobilityPoint {
     /// Jain's index of data time over seeds.
     pub jain: Spread,
-    /// A-BFTs of a client in a minute.
+    /// A-BFTs of a client per minute.
     pub attempts_per_minute: f64,
     /// Share of them that failed.
     pub failure: f64,
@@ -97,12 +97,12 @@ pub struct MobilityPoint {
     pub mbps: f64,
 }
 
-/// Clients that walk from waypoint to waypoint with that speed in m/s, resting as the cell says (not at all if it says
-/// nothing); with 0 they stand.
+/// Clients that walk from waypoint to waypoint at that speed in m/s, with the pauses of the cell
+/// (none if it has no walk); at 0 they stand.
 ///
 /// # Errors
 ///
-/// As [`outcomes`]; a speed that is none.
+/// Those of [`outcomes`]; an invalid speed.
 pub fn mobility(
     config: &CellConfig,
     access: &Access,
@@ -138,16 +138,17 @@ pub fn mobility(
     })
 }
 
-/// What becomes of so many clients.
+/// Results by number of clients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StationsPoint {
     /// Jain's index of data time over seeds.
     pub jain: Spread,
-    /// Share of attempts that failed.
+    /// Share of failed attempts.
     pub failure: f64,
     /// Mini-slots of an A-BFT, mean.
     pub mini_slots: f64,
-    /// Seconds until a client first has a trained sector, all beginning at once; who never has one counts with the whole run.
+    /// Seconds until a client first has a trained sector, with a common start; a client that never
+    /// has one counts with the whole run.
     pub first_s: Spread,
     /// Share of beacon intervals in which a client had no data.
     pub gone: f64,
@@ -155,11 +156,11 @@ pub struct StationsPoint {
     pub goodput_mbps: f64,
 }
 
-/// So many clients in the cell, which is otherwise as it says.
+/// Runs the cell with this number of clients.
 ///
 /// # Errors
 ///
-/// As [`outcomes`].
+/// Those of [`outcomes`].
 pub fn stations(
     config: &CellConfig,
     access: &Access,
@@ -188,7 +189,7 @@ pub fn stations(
     })
 }
 
-/// Share of attempts that failed, over several runs.
+/// Share of failed attempts, over several runs.
 pub fn failure(all: &[Outcome]) -> f64 {
     let sum = |of: fn(&StationOutcome) -> u32| -> u64 {
         let stations = all.iter().flat_map(|one| &one.stations);
@@ -198,19 +199,21 @@ pub fn failure(all: &[Outcome]) -> f64 {
     sum(|one| one.failures) as f64 / attempts.max(1) as f64
 }
 
-/// Most slots that [`least_slots`] tries.
+/// Largest number of slots that [`least_slots`] tries.
 pub const MOST_SLOTS: u32 = 1024;
 
-/// What a beacon interval has beside a very long A-BFT, in microseconds.
+/// Time besides a very long A-BFT in a beacon interval, in microseconds.
 const HEADER_US: f64 = 20_000.0;
 
-/// The least number of slots with which at most that share of attempts fails; none if [`MOST_SLOTS`] are too few.
+/// The smallest number of slots with which at most that share of attempts fails; `None` if
+/// [`MOST_SLOTS`] are too few.
 ///
-/// It is found by halving, as if more slots never failed more often: with few seeds they sometimes do, by chance.
+/// The search bisects, assuming that more slots never fail more often; with few seeds they
+/// sometimes do by chance.
 ///
 /// # Errors
 ///
-/// As [`outcomes`]; a target that is no probability.
+/// Those of [`outcomes`]; an invalid target.
 pub fn least_slots(
     config: &CellConfig,
     rules: Slotted,
@@ -220,7 +223,7 @@ pub fn least_slots(
     let target = share("targeted failure probability", target)?;
     let mut cells = cells(config, seeds)?;
     let mut fits = |slots: u32| -> Result<bool, MmwaveError> {
-        // Very many slots do not fit the interval, which is made as long as they need.
+        // Very many slots do not fit the interval, which is extended as needed.
         let rules = rules.with_slots(slots);
         let length = config.interval.length_us;
         for (_, cell) in &mut cells {
@@ -248,7 +251,8 @@ pub fn least_slots(
     Ok(Some(enough))
 }
 
-/// How far JPOC's estimate is from the number of contenders: the estimate minus the truth, for each number of contenders.
+/// Error of JPOC's estimate of the number of contenders: the estimate minus the true number, for
+/// each number of contenders.
 pub fn estimates(all: &[Outcome]) -> Vec<(usize, Spread)> {
     let mut by_number: std::collections::BTreeMap<usize, Vec<f64>> = Default::default();
     for interval in all.iter().flat_map(|one| &one.intervals) {
@@ -266,7 +270,8 @@ pub fn estimates(all: &[Outcome]) -> Vec<(usize, Spread)> {
         .collect()
 }
 
-/// Beacon intervals until clients are first trained, ascending; those that never are count as all intervals.
+/// Beacon intervals until clients are first trained, ascending; clients that never are count as all
+/// intervals.
 pub fn first_association(all: &[Outcome]) -> Vec<usize> {
     let firsts = all.iter().flat_map(|one| {
         one.stations
@@ -278,12 +283,13 @@ pub fn first_association(all: &[Outcome]) -> Vec<usize> {
     firsts
 }
 
-/// Figure 3.2(a), as far as it is a matter of timers: A-BFTs within ten minutes in which a client takes part that is always
-/// heard. `poor` is the probability that its link is below the threshold in a beacon interval.
+/// Figure 3.2(a), as far as it depends on timers: A-BFTs within ten minutes of a client that is
+/// always heard. `poor` is the probability that its link is below the threshold in a beacon
+/// interval.
 ///
 /// # Errors
 ///
-/// A probability that is none.
+/// An invalid probability.
 pub fn participation(
     behaviour: Behaviour,
     poor: f64,
@@ -317,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_thesis_baseline_loses_fairness_by_blockage() {
+    fn blockage_costs_the_thesis_baseline_fairness() {
         let thesis = Access::Slotted(Slotted::THESIS);
         let points = [0.05, 0.5].map(|p| jain(&short(16), &thesis, p, 1..=6).unwrap());
         assert!(points[0].jain.mean > points[1].jain.mean);
@@ -366,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn who_moves_or_listens_comes_more_often() {
+    fn moving_or_listening_clients_contend_more_often() {
         let count = |behaviour, poor| participation(behaviour, poor, 1).unwrap().len();
         assert_eq!(count(Behaviour::Stationary, 0.0), 10);
         assert_eq!(count(Behaviour::Disconnected, 0.0), 60);

@@ -7,18 +7,18 @@ pub mod timeline;
 /// A distribution by three of its quantiles.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spread {
-    /// Tenth of the values are below this.
+    /// 10 % quantile.
     pub low: f64,
-    /// Half of them are.
+    /// 50 % quantile.
     pub median: f64,
-    /// Nine tenths are.
+    /// 90 % quantile.
     pub high: f64,
-    /// Their mean.
+    /// Mean.
     pub mean: f64,
 }
 
 impl Spread {
-    /// Of some values; zeros of none.
+    /// Of some values; zeros without values.
     pub fn of(mut values: Vec<f64>) -> Self {
         if values.is_empty() {
             return Self::default();

@@ -1,7 +1,8 @@
 //! Two clients in an office: figures 3.1(b), 3.1(c), 3.5 and 3.6.
 //!
-//! The access point stands in a corner. Cells are sqrt 2 m wide, so that the middle of cell (1,1) is 1 m away from it and that
-//! of cell (3,3) 5 m, the two distances that section 3.1 names. How many cells there were it does not say: 6 by 4 here.
+//! The access point is in a corner. Cells are sqrt 2 m wide, so that the center of cell (1,1) is 1
+//! m away from it and the center of cell (3,3) 5 m, the two distances of section 3.1. The section
+//! gives no number of cells: 6 by 4 here.
 
 use sumlink_link::Random;
 
@@ -13,49 +14,50 @@ use crate::error::{MmwaveError, within};
 use crate::geometry::Point;
 use crate::jpoc::power::{Announcement, EDGE_DB};
 use crate::mac::air::Hearing;
-use crate::picture::{Labels, Series, lines, maps};
 use crate::units::CENTRE_GHZ;
+use sumlink_plot::figures::{Labels, Series, lines, maps};
 
 /// Columns and rows of cells.
 pub const CELLS: (usize, usize) = (6, 4);
 
-/// Metres from cell to cell.
+/// Meters from cell to cell.
 const PITCH: f64 = core::f64::consts::SQRT_2;
 
-/// Metres above the floor: routers and laptops on tables.
+/// Meters above the floor: routers and laptops on tables.
 const HEIGHT: f64 = 1.0;
 
-/// Which channel the office has.
+/// Channel model of the office.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
     /// 38.901 indoor, mixed office.
     Inh,
-    /// The conference room of 802.11ad, with a line of sight as often as the mixed office has one.
+    /// The conference room of 802.11ad, with the line-of-sight probability of the mixed office.
     Tgad,
 }
 
-/// What is measured there.
+/// A measurement in the office.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Office {
     /// The channel.
     pub room: Room,
     /// Sectors of the clients: 36 or 64.
     pub sectors: usize,
-    /// SNR in dB to which power control brings the best sector; none: everybody sends with all power.
+    /// Target SNR of power control for the best sector in dB; `None` means full power.
     pub gamma_db: Option<f64>,
     /// Power of clients and access point in dBm.
     pub power_dbm: f64,
-    /// Who is heard.
+    /// Conditions of reception.
     pub hearing: Hearing,
-    /// Places and orientations that are drawn in each cell.
+    /// Positions and orientations drawn in each cell.
     pub draws: usize,
-    /// For all random numbers.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
 impl Office {
-    /// 38.901, 36 sectors, no power control, 50 draws. The power, 0 dBm, is ours: with it clients without power control spread
-    /// over all numbers of good-beams, as figure 3.5(a) has them; with 10 dBm two fifths have 31 to 36.
+    /// 38.901, 36 sectors, no power control, 50 draws. The power of 0 dBm is our choice: without
+    /// power control, clients then spread over all numbers of good-beams, as in figure 3.5(a); at
+    /// 10 dBm two fifths have 31 to 36.
     pub const THESIS: Self = Self {
         room: Room::Inh,
         sectors: 36,
@@ -66,11 +68,11 @@ impl Office {
         seed: 1,
     };
 
-    /// Middle of a cell; columns and rows count from 1.
+    /// Center of a cell; columns and rows count from 1.
     ///
     /// # Errors
     ///
-    /// A cell that there is not.
+    /// A cell outside of the office.
     pub fn middle((column, row): (usize, usize)) -> Result<Point, MmwaveError> {
         within(
             "column of the office",
@@ -99,11 +101,12 @@ impl Office {
         }
     }
 
-    /// SNRs in dB of a client's sectors at the access point. `los` says whether it sees it; without it chance does.
+    /// SNRs in dB of a client's sectors at the access point. `los` forces or prevents a line of
+    /// sight; `None` draws it.
     ///
     /// # Errors
     ///
-    /// A cell, number of sectors or gamma that there is not.
+    /// An invalid cell, number of sectors or gamma.
     pub fn snr(
         &self,
         cell: (usize, usize),
@@ -114,7 +117,7 @@ impl Office {
         let mut random = Random::new(self.seed).split(place).split(draw as u64);
         let middle = Self::middle(cell)?;
         let ap = self.ap();
-        // Somewhere in the middle half of the cell, looking at the access point to within 60 degrees.
+        // Anywhere in the middle half of the cell, facing the access point within 60 degrees.
         let mut near = |at: f64| at + PITCH * 0.5 * (random.next_f64() - 0.5);
         let point = Point::new(near(middle.x), near(middle.y), HEIGHT);
         let away = (2.0 * random.next_f64() - 1.0) * 60f64.to_radians();
@@ -169,12 +172,12 @@ impl Office {
         }
     }
 
-    /// Figures 3.1(c), 3.5(b), (c), 3.6: the competition index of a client in every cell against one in cell (1,1) that
-    /// sees the access point, row by row; the median of all draws.
+    /// Figures 3.1(c), 3.5(b), (c), 3.6: the competition index of a client in every cell against
+    /// one in cell (1,1) with a line of sight, row by row; the median of all draws.
     ///
     /// # Errors
     ///
-    /// As [`snr`](Self::snr).
+    /// Those of [`snr`](Self::snr).
     pub fn heat_map(&self) -> Result<Vec<Vec<f64>>, MmwaveError> {
         let mut rows = Vec::with_capacity(CELLS.1);
         for row in 1..=CELLS.1 {
@@ -183,7 +186,7 @@ impl Office {
                 let mut all = Vec::with_capacity(self.draws);
                 for draw in 0..self.draws {
                     let near = self.snr((1, 1), draw, Some(true))?;
-                    // In the near client's own cell another one, which sees the access point too.
+                    // In the near client's own cell, another client, also with a line of sight.
                     let (other, los) = if (column, row) == (1, 1) {
                         (draw + self.draws, Some(true))
                     } else {
@@ -203,7 +206,7 @@ impl Office {
     ///
     /// # Errors
     ///
-    /// As [`snr`](Self::snr).
+    /// Those of [`snr`](Self::snr).
     pub fn good_beams(&self) -> Result<Vec<usize>, MmwaveError> {
         let mut all = Vec::new();
         for row in 1..=CELLS.1 {
@@ -218,9 +221,10 @@ impl Office {
     }
 }
 
-/// The competition index of section 3.1: sectors in which the other client is heard over the near one, over those in which it
-/// is the other way round. Sectors are compared number by number. Where the near client is heard in none it counts as one;
-/// where neither is, the index is 1.
+/// The competition index of section 3.1: the number of sectors in which the other client is heard
+/// over the near one, over the number in which the near one is heard. Sectors are compared by
+/// number. If the near client is heard in none, it counts as one; if neither is heard, the index is
+/// 1.
 pub fn competition(other: &[f64], near: &[f64], hearing: &Hearing) -> f64 {
     let (mut others, mut nears) = (0u32, 0u32);
     for (other, near) in other.iter().zip(near) {
@@ -235,8 +239,8 @@ pub fn competition(other: &[f64], near: &[f64], hearing: &Hearing) -> f64 {
     f64::from(others) / f64::from(nears.max(1))
 }
 
-/// Shares of clients by their number of good-beams, in six brackets as figure 3.5(a) has them (1-6, 7-12, ... 31-36 of 36),
-/// after the share of those with none.
+/// Shares of clients by their number of good-beams, in the six brackets of figure 3.5(a) (1-6,
+/// 7-12, ... 31-36 of 36), after the share of those with none.
 pub fn brackets(good_beams: &[usize], sectors: usize) -> (f64, [f64; 6]) {
     let width = sectors.div_ceil(6).max(1);
     let count = good_beams.len().max(1) as f64;
@@ -251,23 +255,24 @@ pub fn brackets(good_beams: &[usize], sectors: usize) -> (f64, [f64; 6]) {
     (none, shares)
 }
 
-/// Heat maps as a picture, each with its name.
+/// Named heat maps as a picture.
 pub fn heat_map_picture(panels: &[(String, Vec<Vec<f64>>)]) -> String {
     maps(
         "Competition index against a client near the access point",
         [
-            "0: never heard beside it",
+            "0: never heard over it",
             "1: heard in as many sectors as that one",
         ],
         panels,
         &[
-            "Each part of the office is 1.4 m wide; its number is the median over places and orientations of a client there.",
+            "Each part of the office is 1.4 m wide; its number is the median over places and \
+             orientations of a client there.",
             "Grey square: the access point. The near client is in the part beside it, 1 m away.",
         ],
     )
 }
 
-/// Shares of clients by their good-beams as a picture, a line for each power control with its name.
+/// Shares of clients by their good-beams as a picture, with a named curve for each power control.
 pub fn good_beams_picture(all: &[(String, Vec<usize>)]) -> String {
     let series = all.iter().map(|(name, beams)| {
         let values = beams.iter().map(|k| *k as f64);
@@ -276,7 +281,7 @@ pub fn good_beams_picture(all: &[(String, Vec<usize>)]) -> String {
     let labels = Labels {
         title: "Good-beams of clients, by power control",
         x: "good-beams: sectors of a client that the access point hears",
-        y: "share of clients with at most so many",
+        y: "share of clients with at most this number",
     };
     lines(&labels, &series.collect::<Vec<_>>(), (0.0, 1.0))
 }
@@ -291,7 +296,7 @@ mod tests {
     };
 
     #[test]
-    fn the_named_cells_are_one_and_five_metres_away() {
+    fn the_named_cells_are_one_and_five_meters_away() {
         let corner = Point::new(0.0, 0.0, HEIGHT);
         let far = |cell| corner.distance(Office::middle(cell).unwrap());
         assert!((far((1, 1)) - 1.0).abs() < 1e-9 && (far((3, 3)) - 5.0).abs() < 1e-9);
@@ -311,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn brackets_hold_everybody() {
+    fn brackets_contain_all_clients() {
         let (none, shares) = brackets(&[0, 1, 6, 7, 36], 36);
         assert_eq!((none, shares), (0.2, [0.4, 0.2, 0.0, 0.0, 0.0, 0.2]));
         let sum: f64 = brackets(&[64, 33, 12], 64).1.iter().sum();

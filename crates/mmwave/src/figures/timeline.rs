@@ -1,30 +1,30 @@
-//! Who swept where, and who was heard: the first beacon interval of a cell in which nobody has a trained sector yet.
+//! Sweeps and receptions in the first beacon interval of a cell without trained sectors.
 
 use crate::cell::{Access, Cell, IntervalOutcome, run};
 use crate::error::MmwaveError;
 use crate::mac::mini;
 use crate::phy::SBIFS_US;
-use crate::picture::{Chart, Mark, Row, frames};
+use sumlink_plot::figures::{Chart, Mark, Row, frames};
 
 /// The first beacon interval under a scheme.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sweeping {
     /// The scheme's name.
     pub scheme: &'static str,
-    /// What happened.
+    /// Its results.
     pub interval: IntervalOutcome,
-    /// From one slot's begin to the next one's in microseconds; 0 where there are only mini-slots.
+    /// Time between the starts of two slots in microseconds; 0 if there are only mini-slots.
     slot_us: f64,
-    /// A sweep frame in microseconds.
+    /// Duration of a sweep frame in microseconds.
     frame_us: f64,
 }
 
 impl Sweeping {
-    /// Runs it.
+    /// Runs the first interval.
     ///
     /// # Errors
     ///
-    /// What [`run`] refuses.
+    /// Those of [`run`].
     pub fn first(
         cell: &Cell,
         scheme: &'static str,
@@ -46,7 +46,7 @@ impl Sweeping {
         })
     }
 
-    /// The whole interval, in milliseconds.
+    /// A row for the whole interval, in milliseconds.
     fn whole(&self) -> Row {
         let parts = &self.interval.parts;
         let mut spans = Vec::new();
@@ -64,7 +64,7 @@ impl Sweeping {
         Row { name, spans }
     }
 
-    /// A row for each client, the nearest first, in milliseconds since the A-BFT began.
+    /// A row for each client, the nearest first, in milliseconds from the start of the A-BFT.
     fn clients(&self, cell: &Cell) -> Vec<Row> {
         let mini_slot_us = self.frame_us + SBIFS_US;
         let mut rows: Vec<(f64, Row)> = Vec::new();
@@ -89,7 +89,8 @@ impl Sweeping {
     }
 }
 
-/// Beacon intervals of one cell under several schemes: the whole of each, and the frames of its A-BFT.
+/// Beacon intervals of one cell under several schemes: the whole interval, and the frames of its
+/// A-BFT.
 pub fn picture(cell: &Cell, all: &[Sweeping]) -> String {
     let interval_ms = cell.config.interval.length_us * 1e-3;
     let abft_ms = |one: &Sweeping| one.interval.parts.abft_us * 1e-3;
@@ -118,7 +119,7 @@ pub fn picture(cell: &Cell, all: &[Sweeping]) -> String {
         panels: all.iter().map(panel).collect(),
     };
     let title = format!(
-        "Who swept when, and who was heard: {} clients without a sector",
+        "Sweeps and receptions of {} clients without a sector",
         cell.stations.len()
     );
     frames(&title, &[whole, contests])

@@ -1,32 +1,32 @@
-//! The access point's loop: after each A-BFT it estimates how many clients contended, and from the mean over the last
-//! ones how many mini-slots the next one must have (section 3.2.2).
+//! The access point's control loop. After each A-BFT it estimates the number of contenders. The
+//! mean over the last A-BFTs gives the number of mini-slots of the next one (section 3.2.2).
 
 use std::collections::VecDeque;
 
 use super::slots::{estimate, optimal};
 use crate::error::{MmwaveError, within};
 
-/// A-BFTs over which the estimate is averaged at most (T of eq. 3.9).
+/// Maximum number of A-BFTs over which the estimate is averaged (T of eq. 3.9).
 pub const ROUNDS: usize = 5;
 
-/// What the loop aims at.
+/// Targets and limits of the loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Target {
     /// Good-beams of a client (K).
     pub good_beams: f64,
-    /// Probability with which a client may fail (P0).
+    /// Target failure probability of a client (P0).
     pub failure: f64,
     /// Mini-slots of the first A-BFT.
     pub initial: u32,
-    /// Mini-slots that there are at least: as many as a client has sectors.
+    /// Minimum number of mini-slots: a client's number of sectors.
     pub minimum: u32,
-    /// Mini-slots that there are at most.
+    /// Maximum number of mini-slots.
     pub maximum: u32,
 }
 
 impl Target {
-    /// 64 at first, 36 at least, failures in 10 % of attempts; K = 4, what 802.11ad devices have at gamma = 4. At most
-    /// 1024 mini-slots, 16 ms: ours.
+    /// Initially 64, at least 36, failures in 10 % of attempts; K = 4, the value of 802.11ad
+    /// devices at gamma = 4. The maximum of 1024 mini-slots, 16 ms, is our choice.
     pub const THESIS: Self = Self {
         good_beams: 4.0,
         failure: 0.1,
@@ -35,7 +35,7 @@ impl Target {
         maximum: 1024,
     };
 
-    /// For clients with that many sectors: never fewer mini-slots than sectors.
+    /// For clients with that many sectors: at least as many mini-slots as sectors.
     pub fn for_sectors(self, sectors: usize) -> Self {
         let least = u32::try_from(sectors).unwrap_or(u32::MAX);
         Self {
@@ -47,7 +47,7 @@ impl Target {
     }
 }
 
-/// The loop.
+/// The control loop.
 #[derive(Clone, Debug)]
 pub struct Controller {
     target: Target,
@@ -57,11 +57,11 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Before the first A-BFT.
+    /// State before the first A-BFT.
     ///
     /// # Errors
     ///
-    /// A minimum that K does not stay below, or that is above the maximum; a target that is no probability.
+    /// A minimum that is not above K, or is above the maximum; a target that is not a probability.
     pub fn new(target: Target) -> Result<Self, MmwaveError> {
         optimal(target.good_beams, 2.0, target.failure)?;
         estimate(target.good_beams, 0, target.minimum)?;
@@ -87,23 +87,23 @@ impl Controller {
         })
     }
 
-    /// Mini-slots of the A-BFT to come.
+    /// Mini-slots of the next A-BFT.
     pub fn mini_slots(&self) -> u32 {
         self.mini_slots
     }
 
-    /// Clients that are expected in it (eq. 3.9); none before the first one is over.
+    /// Expected contenders in it (eq. 3.9); `None` before the end of the first one.
     pub fn expected(&self) -> Option<f64> {
         let count = self.estimates.len();
         (count > 0).then(|| self.estimates.iter().sum::<f64>() / count as f64)
     }
 
-    /// An A-BFT of [`mini_slots`](Self::mini_slots) is over; so many of them were empty. Gives the estimate of its
-    /// contenders.
+    /// Ends an A-BFT of [`mini_slots`](Self::mini_slots) with this many empty ones; returns the
+    /// estimate of its contenders.
     ///
     /// # Errors
     ///
-    /// More empty mini-slots than there were.
+    /// More empty mini-slots than mini-slots.
     pub fn observe(&mut self, empty: u32) -> Result<f64, MmwaveError> {
         let contenders = estimate(self.target.good_beams, empty, self.mini_slots)?;
         if self.estimates.len() == ROUNDS {
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_begins_with_64_and_never_has_fewer_than_36() {
+    fn it_starts_with_64_and_never_goes_below_36() {
         let mut control = Controller::new(Target::THESIS).unwrap();
         assert_eq!((control.mini_slots(), control.expected()), (64, None));
         assert_eq!(control.observe(64).unwrap(), 0.0);
@@ -144,8 +144,9 @@ mod tests {
     }
 
     #[test]
-    fn it_settles_where_the_target_is_met() {
-        // What 16 clients leave empty on average; rounding down sees a few clients more.
+    fn it_settles_at_the_target() {
+        // The mean number of empty mini-slots with 16 clients; rounding down adds a few clients to
+        // the estimate.
         let mut control = Controller::new(Target::THESIS).unwrap();
         for _ in 0..20 {
             let m = f64::from(control.mini_slots());
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_cannot_work_are_refused() {
+    fn invalid_settings_are_rejected() {
         let bad = [
             Target {
                 good_beams: 36.0,

@@ -1,29 +1,33 @@
-//! Open-loop power control: every client is heard with the same power by its best sector (equations 3.1 to 3.5).
+//! Open-loop power control: every client is heard with the same power by its best sector (equations
+//! 3.1 to 3.5).
 
 use crate::error::{MmwaveError, within};
 
-/// What a beam gains is less at its edges; the thesis takes this off each array gain (footnote 3), in dB.
+/// Beam gain is lower at the edges; the thesis subtracts this from each array gain (footnote 3), in
+/// dB.
 ///
-/// In eq. 3.5 the two gains have opposite signs: taken off both, as the footnote says, the corrections cancel, and it does
-/// not give the best sector "gamma or a slightly higher SNR". Taken off the client's alone it does, see
-/// [`Announcement::client_dbm`].
+/// In eq. 3.5 the two gains have opposite signs. If the correction is subtracted from both, as in
+/// the footnote, it cancels, and the best sector does not reach "gamma or a slightly higher SNR".
+/// Subtracted only from the client's gain, it does; see [`Announcement::client_dbm`].
 pub const EDGE_DB: f64 = 3.0;
 
-/// What the access point announces in its beacons.
+/// The access point's announcement in its beacons.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Announcement {
-    /// Power in dBm with which it wants to hear the best sector of everybody (eq. 3.2).
+    /// Target power of every client's best sector at the access point in dBm (eq. 3.2).
     pub wanted_dbm: f64,
-    /// G_T(j) + P - G_R of eq. 3.5: its power in dBm and what its best sector gains over its quasi-omni pattern, in dB.
+    /// G_T(j) + P - G_R of eq. 3.5: its power in dBm plus the gain of its best sector over its
+    /// quasi-omni pattern, in dB.
     pub sent_db: f64,
 }
 
 impl Announcement {
-    /// Of an access point that wants an SNR of gamma dB, with noise in dBm, power in dBm, and array gain in dB.
+    /// For an access point with a target SNR of gamma dB, noise in dBm, power in dBm, and array
+    /// gain in dB.
     ///
     /// # Errors
     ///
-    /// A gamma not from -20 to 60 dB, noise or power that no device has.
+    /// A gamma outside of -20 to 60 dB, or impossible noise or power.
     pub fn new(
         gamma_db: f64,
         noise_dbm: f64,
@@ -41,11 +45,13 @@ impl Announcement {
         })
     }
 
-    /// The power in dBm with which a client sends its sweep (eq. 3.5), at most its own limit. `heard_dbm` is the strongest
-    /// beacon, `array_db` what the client's best sector gains over its quasi-omni pattern.
+    /// Power of a client's sweep in dBm (eq. 3.5), at most its own limit. `heard_dbm` is the
+    /// strongest beacon, `array_db` the gain of the client's best sector over its quasi-omni
+    /// pattern.
     ///
-    /// `margin_db` is added: 0 is the equation with its footnote, [`EDGE_DB`] takes the footnote's correction off the
-    /// client's gain alone. A client that heard nothing (negative infinity) sends with its limit.
+    /// `margin_db` is added: 0 is the equation with its footnote; [`EDGE_DB`] subtracts the
+    /// footnote's correction only from the client's gain. A client that heard no beacon (negative
+    /// infinity) sends at its limit.
     pub fn client_dbm(&self, heard_dbm: f64, array_db: f64, margin_db: f64, limit_dbm: f64) -> f64 {
         let power = self.wanted_dbm - heard_dbm - (array_db - EDGE_DB) + self.sent_db + margin_db;
         if power.is_nan() {
@@ -56,9 +62,9 @@ impl Announcement {
     }
 }
 
-/// Bits of signalling that JPOC adds to a beacon (section 3.2.3): the wanted power and the access point's side in steps of
-/// 1 dB, 8 and 6 bits as in the thesis, and the number of mini-slots. The thesis' 6 bits for up to 128 of them are a slip:
-/// 7 are needed, and more for more.
+/// Bits of signaling that JPOC adds to a beacon (section 3.2.3): the target power and the access
+/// point's side in steps of 1 dB, 8 and 6 bits as in the thesis, and the number of mini-slots. The
+/// thesis' 6 bits for up to 128 mini-slots are an error: 7 are needed, and more for larger numbers.
 pub fn signalling_bits(most_mini_slots: u32) -> u32 {
     8 + 6 + (u32::BITS - most_mini_slots.saturating_sub(1).leading_zeros())
 }
@@ -70,7 +76,8 @@ mod tests {
 
     #[test]
     fn equation_3_5_by_hand() {
-        // gamma 4 over -74: wanted -70. AP 20 dBm + 15.05 - 3 = 32.05. Heard -40, client 15.05 - 3: -70 + 40 - 12.05 + 32.05.
+        // gamma 4 over -74: target -70. AP 20 dBm + 15.05 - 3 = 32.05. Heard -40, client 15.05 - 3:
+        // -70 + 40 - 12.05 + 32.05.
         let announced = Announcement::new(4.0, -74.0, 20.0, 15.05).unwrap();
         assert_eq!(announced.wanted_dbm, -70.0);
         assert!((announced.client_dbm(-40.0, 15.05, 0.0, 20.0) - -10.0).abs() < 1e-9);
@@ -82,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_mean_nothing_are_refused() {
+    fn invalid_numbers_are_rejected() {
         assert!(Announcement::new(f64::NAN, -74.0, 20.0, 15.0).is_err());
         assert!(Announcement::new(4.0, 10.0, 20.0, 15.0).is_err());
         assert!(Announcement::new(4.0, -74.0, 20.0, -1.0).is_err());
@@ -96,12 +103,17 @@ mod tests {
     }
 
     proptest! {
-        /// With the same loss in both directions and beams that reach their full gains, the best sector arrives with
-        /// what the access point wants: the corrections of both sides cancel.
+        /// With the same loss in both directions and beams at their full gains, the best sector
+        /// arrives with the target power: the corrections of both sides cancel.
         #[test]
-        fn reciprocity_gives_what_is_wanted(
-            gamma in 0.0..20.0f64, loss in 60.0..130.0f64, ap_power in 0.0..30.0f64, ap_array in 3.0..20.0f64, array in 3.0..20.0f64,
-            ap_element in 0.0..8.0f64, element in 0.0..8.0f64,
+        fn reciprocity_yields_the_target_power(
+            gamma in 0.0..20.0f64,
+            loss in 60.0..130.0f64,
+            ap_power in 0.0..30.0f64,
+            ap_array in 3.0..20.0f64,
+            array in 3.0..20.0f64,
+            ap_element in 0.0..8.0f64,
+            element in 0.0..8.0f64,
         ) {
             let announced = Announcement::new(gamma, -74.0, ap_power, ap_array).unwrap();
             let heard = ap_power + ap_element + ap_array + element - loss;

@@ -1,4 +1,4 @@
-//! How many mini-slots there must be, and how many clients there were (equations 3.6 to 3.9).
+//! Required number of mini-slots and estimated number of clients (equations 3.6 to 3.9).
 
 use crate::error::{MmwaveError, positive, within};
 
@@ -16,10 +16,11 @@ pub fn failure(good_beams: f64, clients: f64, mini_slots: u32) -> Result<f64, Mm
     Ok((1.0 - (1.0 - p).powf(others)).powf(good_beams))
 }
 
-/// The least number of mini-slots with which a client fails with at most that probability (eq. 3.7).
+/// The smallest number of mini-slots with which a client fails with at most that probability (eq.
+/// 3.7).
 ///
-/// For one client or fewer, for which the equation divides by zero, it is the least number above K, as it is wherever
-/// the equation gives fewer. A number beyond `u32` is that type's largest.
+/// For one client or fewer the equation divides by zero. The result is then the smallest number
+/// above K, which is also the lower bound elsewhere. A number beyond `u32` saturates.
 ///
 /// # Errors
 ///
@@ -38,22 +39,22 @@ pub fn optimal(good_beams: f64, clients: f64, target: f64) -> Result<u32, Mmwave
     if n <= 1.0 {
         return Ok(least as u32);
     }
-    // 1 - x^(1/(N-1)) = -expm1(ln x / (N-1)), which keeps its digits for many clients.
+    // 1 - x^(1/(N-1)) = -expm1(ln x / (N-1)), which stays precise for many clients.
     let alone = (-target.powf(1.0 / k)).ln_1p() / (n - 1.0);
     let slots = k / -alone.exp_m1();
-    // Rounding must not add a mini-slot where the equation gives a whole number.
+    // Rounding errors must not add a mini-slot if the equation gives an integer.
     let slots = (slots - slots * 1e-12).ceil();
     Ok(slots.max(least) as u32)
 }
 
-/// How many clients took part in an A-BFT of M mini-slots of which so many were empty (eq. 3.8).
+/// Estimated number of contenders in an A-BFT of M mini-slots with this many empty ones (eq. 3.8).
 ///
-/// Where none was empty the equation has no value: half a mini-slot is assumed, the most that M mini-slots can tell. Where
-/// all were, it is 0.
+/// Without an empty mini-slot the equation has no value: half a mini-slot is assumed, which gives
+/// the largest estimate that M mini-slots allow. If all are empty, the estimate is 0.
 ///
 /// # Errors
 ///
-/// K not below M, or not above 0; more empty mini-slots than there are.
+/// K not below M, or not above 0; more empty mini-slots than mini-slots.
 pub fn estimate(good_beams: f64, empty: u32, mini_slots: u32) -> Result<f64, MmwaveError> {
     let p = busy(good_beams, mini_slots)?;
     let m = f64::from(mini_slots);
@@ -63,7 +64,7 @@ pub fn estimate(good_beams: f64, empty: u32, mini_slots: u32) -> Result<f64, Mmw
         (0.0, m),
         "at most the mini-slots",
     )?;
-    // Without the sum, no empty one would be minus zero clients.
+    // The sum avoids a result of minus zero clients.
     Ok((empty.max(0.5) / m).ln() / (-p).ln_1p() + 0.0)
 }
 
@@ -142,7 +143,11 @@ mod tests {
         }
 
         #[test]
-        fn expected_numbers_of_empty_mini_slots_give_the_clients_back(k in 1.0..12.0f64, n in 0.0..40.0f64, m in 36u32..400) {
+        fn the_expected_number_of_empty_mini_slots_yields_the_clients(
+            k in 1.0..12.0f64,
+            n in 0.0..40.0f64,
+            m in 36u32..400,
+        ) {
             let empty = f64::from(m) * (1.0 - k / f64::from(m)).powf(n);
             prop_assume!(empty >= 1.0);
             let around = |empty: f64| estimate(k, empty as u32, m).unwrap();
@@ -151,7 +156,12 @@ mod tests {
         }
 
         #[test]
-        fn more_empty_mini_slots_are_fewer_clients(k in 1.0..30.0f64, m in 36u32..400, a: u32, b: u32) {
+        fn more_empty_mini_slots_mean_fewer_clients(
+            k in 1.0..30.0f64,
+            m in 36u32..400,
+            a: u32,
+            b: u32,
+        ) {
             let (a, b) = (a % (m + 1), b % (m + 1));
             let (a, b) = (estimate(k, a.min(b), m).unwrap(), estimate(k, a.max(b), m).unwrap());
             prop_assert!(a >= b && b >= 0.0);

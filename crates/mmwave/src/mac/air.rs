@@ -1,33 +1,35 @@
-//! Frames that overlap at the access point: which one it hears.
+//! Reception of overlapping frames at the access point.
 
 use crate::error::{MmwaveError, within};
 use crate::units::linear;
 
-/// What the access point can decode.
+/// Conditions for decoding at the access point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hearing {
-    /// Least SNR of a sector sweep frame in dB: 1 in the thesis (the firmware's units); about -11 for the control PHY.
+    /// Minimum SNR of a sector sweep frame in dB: 1 in the thesis (in the firmware's units); about
+    /// -11 for the control PHY.
     pub least_snr_db: f64,
-    /// A frame is captured if it is stronger than the rest together by so many dB (thesis, footnote 1: 3).
+    /// A frame is captured if it is stronger than all others together by this many dB (thesis,
+    /// footnote 1: 3).
     pub capture_db: f64,
-    /// Whether frames below the least SNR disturb nobody, as section 3.2.2 assumes (its footnote 6); otherwise they do by
-    /// what power they have.
+    /// Whether frames below the minimum SNR do not interfere, as section 3.2.2 assumes (its
+    /// footnote 6); otherwise they interfere with their power.
     pub weak_is_silent: bool,
 }
 
 impl Hearing {
-    /// The thesis' thresholds; weak frames disturb.
+    /// The thesis' thresholds; weak frames interfere.
     pub const THESIS: Self = Self {
         least_snr_db: 1.0,
         capture_db: 3.0,
         weak_is_silent: false,
     };
 
-    /// Checks its numbers.
+    /// Checks the values.
     ///
     /// # Errors
     ///
-    /// A least SNR not from -30 to 60 dB, a capture not from 0 to 60 dB.
+    /// A minimum SNR outside of -30 to 60 dB, or a capture outside of 0 to 60 dB.
     pub fn new(
         least_snr_db: f64,
         capture_db: f64,
@@ -45,7 +47,8 @@ impl Hearing {
         })
     }
 
-    /// Which of the frames that overlap is heard, given their SNRs in dB. At most one is.
+    /// Index of the frame that is decoded among overlapping ones, given their SNRs in dB; at most
+    /// one is.
     pub fn heard(&self, snr_db: &[f64]) -> Option<usize> {
         let (strongest, best) = crate::budget::best(snr_db);
         if best < self.least_snr_db {
@@ -60,7 +63,8 @@ impl Hearing {
         (linear(best) >= rest * linear(self.capture_db)).then_some(strongest)
     }
 
-    /// Whether the energy of overlapping frames is below what can be detected: an empty mini-slot of eq. 3.8.
+    /// Whether the energy of overlapping frames is below the detection threshold: an empty
+    /// mini-slot of eq. 3.8.
     pub fn empty(&self, snr_db: &[f64]) -> bool {
         if self.weak_is_silent {
             return snr_db.iter().all(|snr| *snr < self.least_snr_db);
@@ -82,23 +86,23 @@ mod tests {
         assert_eq!(hearing.heard(&[0.9]), None);
         assert_eq!(hearing.heard(&[1.0]), Some(0));
         assert_eq!(hearing.heard(&[]), None);
-        // Two of 10 dB together have 13.
+        // Two frames of 10 dB have 13 dB together.
         assert_eq!(hearing.heard(&[10.0, 10.0, 15.9]), None);
         assert_eq!(hearing.heard(&[10.0, 10.0, 16.1]), Some(2));
     }
 
     #[test]
-    fn weak_frames_disturb_unless_they_are_said_not_to() {
+    fn weak_frames_interfere_unless_configured_otherwise() {
         let silent = Hearing::new(1.0, 3.0, true).unwrap();
         assert_eq!(Hearing::THESIS.heard(&[3.0, 0.9]), None);
         assert_eq!(silent.heard(&[3.0, 0.9]), Some(0));
-        // Three times 0 dB are 4.8 dB of energy, though no frame reaches 1 dB.
+        // Three frames of 0 dB have 4.8 dB of energy, though none reaches 1 dB.
         assert!(!Hearing::THESIS.empty(&[0.0; 3]) && silent.empty(&[0.0; 3]));
         assert!(Hearing::THESIS.empty(&[]) && Hearing::THESIS.empty(&[0.5]));
     }
 
     #[test]
-    fn thresholds_that_mean_nothing_are_refused() {
+    fn invalid_thresholds_are_rejected() {
         assert!(Hearing::new(f64::NAN, 3.0, false).is_err());
         assert!(Hearing::new(1.0, -1.0, false).is_err());
     }

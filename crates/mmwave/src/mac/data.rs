@@ -1,32 +1,34 @@
-//! What of a client's data time carries IP packets: the rest is preambles, MAC headers, acknowledgements and the time
-//! between frames.
+//! Share of a client's data time that carries IP packets; the rest is preambles, MAC headers,
+//! acknowledgments and the time between frames.
 //!
-//! In its part of the data interval (TDMA) a client has the channel for itself: aggregates of MPDUs, each answered by a block
-//! acknowledgement, one after the other, and nothing is sent twice.
+//! In its part of the data interval (TDMA) a client has exclusive use of the channel. It sends
+//! aggregates of MPDUs, each answered by a block acknowledgment, without retransmissions.
 
 use crate::phy::{self, Mcs, SIFS_US};
 
-/// Octets of an IP packet of full size.
+/// Octets of a full-size IP packet.
 pub const PACKET_OCTETS: usize = 1500;
-/// What an MPDU has beside its packet: delimiter 4, MAC header with QoS control 26, LLC and SNAP 8, GCMP 24, FCS 4, and 2
-/// that fill it up to a multiple of 4 (802.11-2016, 9.2, 9.7.1, 12.5.5).
+/// Overhead of an MPDU: delimiter 4, MAC header with QoS control 26, LLC and SNAP 8, GCMP 24, FCS
+/// 4, and 2 of padding to a multiple of 4 (802.11-2016, 9.2, 9.7.1, 12.5.5).
 pub const MPDU_OVERHEAD_OCTETS: usize = 68;
-/// Most MPDUs of an aggregate: the bitmap of a compressed block acknowledgement has 64 bits (802.11-2016, 9.3.1.9.3).
+/// Maximum number of MPDUs of an aggregate: the bitmap of a compressed block acknowledgment has 64
+/// bits (802.11-2016, 9.3.1.9.3).
 pub const MOST_MPDUS: usize = 64;
 /// Longest frame of the single-carrier PHY in microseconds (aPPDUMaxTime of the DMG PHY).
 pub const LONGEST_FRAME_US: f64 = 2000.0;
-/// Octets of a compressed block acknowledgement.
+/// Octets of a compressed block acknowledgment.
 const ACK_OCTETS: usize = 32;
 
-/// Mbit/s of IP packets of 1500 octets in a client's own data time, with a modulation and coding scheme.
+/// Mbit/s of IP packets of 1500 octets in a client's own data time, with a modulation and coding
+/// scheme.
 pub fn packet_mbps(mcs: &Mcs) -> f64 {
-    // MCS 1 has room for five dozen.
+    // MCS 1 has room for 61 MPDUs.
     let mpdus = largest(mcs, f64::MAX).max(1);
     (mpdus * PACKET_OCTETS * 8) as f64 / exchange_us(mcs, mpdus)
 }
 
-/// Packets of 1500 octets that a service period of so many microseconds has room for: aggregates as long as they may be, and a
-/// last one that ends with its acknowledgement within the period.
+/// Number of packets of 1500 octets that fit a service period of this many microseconds:
+/// maximum-size aggregates, and a last one whose acknowledgment ends within the period.
 pub fn packets_within(mcs: &Mcs, period_us: f64) -> usize {
     let whole = largest(mcs, f64::MAX).max(1);
     let each_us = exchange_us(mcs, whole);
@@ -34,7 +36,8 @@ pub fn packets_within(mcs: &Mcs, period_us: f64) -> usize {
     count as usize * whole + largest(mcs, period_us - count * each_us)
 }
 
-/// MPDUs of the longest aggregate that a frame may hold and that is acknowledged within so many microseconds; 0 if none is.
+/// MPDUs of the largest aggregate that fits a frame and is acknowledged within this many
+/// microseconds; 0 if none is.
 fn largest(mcs: &Mcs, within_us: f64) -> usize {
     let fits = |mpdus: &usize| {
         aggregate_us(mcs, *mpdus) <= LONGEST_FRAME_US && exchange_us(mcs, *mpdus) <= within_us
@@ -46,7 +49,7 @@ fn aggregate_us(mcs: &Mcs, mpdus: usize) -> f64 {
     mcs.duration_us(mpdus * (PACKET_OCTETS + MPDU_OVERHEAD_OCTETS))
 }
 
-/// An aggregate and its acknowledgement, with what is between frames.
+/// An aggregate and its acknowledgment, with the gaps between frames.
 fn exchange_us(mcs: &Mcs, mpdus: usize) -> f64 {
     let answer = phy::SINGLE_CARRIER[0].duration_us(ACK_OCTETS);
     aggregate_us(mcs, mpdus) + SIFS_US + answer + SIFS_US
@@ -57,13 +60,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nine_tenths_of_the_rate_and_more_reach_ip() {
+    fn at_least_nine_tenths_of_the_rate_reach_ip() {
         let share = |index: usize| {
             let mcs = &phy::SINGLE_CARRIER[index - 1];
             packet_mbps(mcs) / mcs.rate_mbps()
         };
-        // By hand, MCS 12: 64 * 1568 * 8 bits in 1344 chips each of a block of 512 are 598 blocks, 173.964 us, and 64 chips;
-        // 2.473 us of preamble and header before them; two SIFS, and an acknowledgement of 3 blocks, 3.382 us.
+        // By hand, MCS 12: 64 * 1568 * 8 bits in 1344 chips each of a block of 512 are 598 blocks,
+        // 173.964 us, and 64 chips; 2.473 us of preamble and header before them; two SIFS, and an
+        // acknowledgment of 3 blocks, 3.382 us.
         let by_hand = 64.0 * 12_000.0
             / ((598.0 * 512.0 + 64.0 + 4352.0) / 1760.0
                 + 6.0
@@ -80,7 +84,7 @@ mod tests {
         let slowest = &phy::SINGLE_CARRIER[0];
         let octets = PACKET_OCTETS + MPDU_OVERHEAD_OCTETS;
         assert!(slowest.duration_us(MOST_MPDUS * octets) > LONGEST_FRAME_US);
-        // 385 Mbit/s for 2 ms are 61 of them.
+        // 61 MPDUs fit 2 ms at 385 Mbit/s.
         assert!(slowest.duration_us(61 * octets) <= LONGEST_FRAME_US);
     }
 
@@ -96,7 +100,7 @@ mod tests {
                 let packets = packets_within(mcs, period_us);
                 let most = packet_mbps(mcs) * period_us / (PACKET_OCTETS * 8) as f64;
                 assert!(packets >= before && packets as f64 <= most + 1e-9);
-                // What is lost is less than a packet and what an exchange has besides.
+                // The loss is less than a packet and the overhead of an exchange.
                 assert!(packets as f64 > 0.9 * most - 2.0, "{mcs:?} {period_us}");
                 before = packets;
             }

@@ -1,4 +1,4 @@
-//! How a beacon interval is divided: BTI, A-BFT, ATI, and what is left for data.
+//! Division of a beacon interval: BTI, A-BFT, ATI, and the rest for data.
 
 use crate::error::{MmwaveError, within};
 use crate::phy;
@@ -10,9 +10,9 @@ pub struct Interval {
     pub length_us: f64,
     /// Sectors that the access point sweeps.
     pub ap_sectors: usize,
-    /// Octets of a DMG Beacon: 64 is ours, for a short name and no optional elements.
+    /// Octets of a DMG Beacon: 64 is our choice, for a short name and no optional elements.
     pub beacon_octets: usize,
-    /// Octets of the frames with which one client is told its schedule in the ATI: ours.
+    /// Octets of the frames that announce the schedule to one client in the ATI: our choice.
     pub announce_octets: usize,
 }
 
@@ -25,12 +25,12 @@ impl Interval {
         announce_octets: 64,
     };
 
-    /// Durations in a beacon interval with an A-BFT of that many microseconds, in which so many clients get data time.
-    /// `signalling_bits` are added to each beacon (JPOC's).
+    /// Durations in a beacon interval with an A-BFT of `abft_us` microseconds, in which `clients`
+    /// clients get data time. `signalling_bits` are added to each beacon (JPOC's).
     ///
     /// # Errors
     ///
-    /// Frames that the control PHY cannot have; parts that are longer than the interval.
+    /// Impossible frames of the control PHY; parts that exceed the interval.
     pub fn divide(
         &self,
         abft_us: f64,
@@ -40,7 +40,7 @@ impl Interval {
         let octets = self.beacon_octets + signalling_bits.div_ceil(8) as usize;
         let bti_us = self.ap_sectors as f64 * (phy::control_us(octets)? + phy::SBIFS_US);
         let announce = phy::control_us(self.announce_octets)? + phy::SIFS_US;
-        // A request and its answer for each.
+        // A request and an answer for each client.
         let ati_us = 2.0 * announce * clients as f64;
         let header = bti_us + abft_us + ati_us + 3.0 * phy::MBIFS_US;
         within(
@@ -89,14 +89,15 @@ mod tests {
     }
 
     #[test]
-    fn signalling_makes_beacons_longer() {
+    fn signaling_makes_beacons_longer() {
         let bti = |bits| Interval::THESIS.divide(0.0, 0, bits).unwrap().bti_us;
-        // 21 bits are three octets: 24 bits of 32 chips in each of 36 beacons, in the same code words.
+        // 21 bits are three octets: 24 bits of 32 chips in each of 36 beacons, in the same code
+        // words.
         assert!((bti(21) - bti(0) - 36.0 * 24.0 * 32.0 / 1760.0).abs() < 1e-6);
     }
 
     #[test]
-    fn a_header_longer_than_the_interval_is_refused() {
+    fn a_header_longer_than_the_interval_is_rejected() {
         assert!(Interval::THESIS.divide(100_000.0, 1, 0).is_err());
     }
 }

@@ -1,5 +1,6 @@
-//! A-BFT of JPOC: mini-slots only. Each client sends every one of its sectors in a mini-slot of its own, drawn at random
-//! from all of them; the access point answers everybody it heard in the ATI (section 3.2.2, figure 3.4).
+//! A-BFT of JPOC, with mini-slots only. Each client sends each of its sectors in a separate
+//! mini-slot, drawn at random from all of them. The access point answers all clients that it heard
+//! in the ATI (section 3.2.2, figure 3.4).
 
 use sumlink_link::Random;
 
@@ -8,22 +9,23 @@ use super::{Trained, Transmission};
 use crate::error::MmwaveError;
 use crate::phy;
 
-/// What an A-BFT of mini-slots brought.
+/// Results of an A-BFT of mini-slots.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MiniRound {
     /// For each contender, the best sector that was heard.
     pub trained: Vec<Option<Trained>>,
-    /// Mini-slots without energy that could be detected (E of eq. 3.8).
+    /// Mini-slots without detectable energy (E of eq. 3.8).
     pub empty: u32,
-    /// Everything that was sent, by mini-slot.
+    /// All transmissions, by mini-slot.
     pub sent: Vec<Transmission>,
 }
 
-/// One A-BFT of so many mini-slots; each contender is the SNRs of its sectors at the access point.
+/// Runs one A-BFT of this many mini-slots; each contender is given by the SNRs of its sectors at
+/// the access point.
 ///
 /// # Errors
 ///
-/// A contender with more sectors than there are mini-slots.
+/// A contender with more sectors than mini-slots.
 pub fn contend(
     mini_slots: u32,
     hearing: &Hearing,
@@ -78,7 +80,8 @@ pub fn contend(
     Ok(round)
 }
 
-/// Duration of an A-BFT of so many mini-slots in microseconds: a sweep frame and a gap each, in one stretch.
+/// Duration of an A-BFT of this many mini-slots in microseconds: a sweep frame and a gap each, in
+/// one stretch.
 pub fn duration_us(mini_slots: u32) -> f64 {
     let count = f64::from(mini_slots);
     (phy::AIR_US + count * (frame_us() + phy::SBIFS_US) + phy::MBIFS_US).ceil()
@@ -89,7 +92,7 @@ pub fn frame_us() -> f64 {
     super::slotted::Frames::Dmg.durations_us().0
 }
 
-/// So many different numbers below `limit`, in random order (Fisher and Yates, the first steps of it).
+/// `count` different numbers below `limit`, in random order (the first steps of Fisher and Yates).
 fn distinct(count: usize, limit: u32, random: &mut Random) -> Vec<u32> {
     let mut all: Vec<u32> = (0..limit).collect();
     for first in 0..count {
@@ -106,7 +109,7 @@ mod tests {
     use crate::jpoc::slots;
     use proptest::prelude::*;
 
-    /// Clients with so many good sectors of 4 dB out of 36, the others far below.
+    /// Clients with `good` sectors of 4 dB out of 36, the others far below.
     fn clients(count: usize, good: usize) -> Vec<Vec<f64>> {
         let one: Vec<f64> = (0..36)
             .map(|n| if n < good { 4.0 } else { -40.0 })
@@ -115,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_those_of_equation_3_6() {
+    fn failures_match_equation_3_6() {
         let mut random = Random::new(2);
         for (count, good, mini_slots) in [(4, 4, 36), (8, 6, 40), (16, 4, 75), (16, 6, 50)] {
             let snr = clients(count, good);
@@ -129,7 +132,8 @@ mod tests {
             }
             let share = failed as f64 / (tries * count) as f64;
             let expected = slots::failure(good as f64, count as f64, mini_slots).unwrap();
-            // The equation lets sectors collide independently; they choose different mini-slots.
+            // The equation lets sectors collide independently; in the model they choose different
+            // mini-slots.
             assert!(
                 (share - expected).abs() < 0.02,
                 "{count} {good}: {share} {expected}"
@@ -138,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn two_of_the_same_strength_are_both_lost_where_they_meet() {
+    fn colliding_frames_of_equal_strength_are_both_lost() {
         let snr = clients(2, 36);
         let contenders: Vec<&[f64]> = snr.iter().map(Vec::as_slice).collect();
         let round = contend(36, &Hearing::THESIS, &contenders, &mut Random::new(1)).unwrap();
@@ -147,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sweep_that_does_not_fit_is_refused() {
+    fn a_sweep_that_does_not_fit_is_rejected() {
         let snr = [4.0; 36];
         let error = contend(35, &Hearing::THESIS, &[&snr], &mut Random::new(1)).unwrap_err();
         assert!(matches!(error, MmwaveError::SectorsExceedMiniSlots { .. }));

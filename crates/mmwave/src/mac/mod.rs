@@ -1,8 +1,8 @@
 //! Beacon intervals and the contention for beam training in them (A-BFT).
 //!
-//! A beacon interval has a sweep of the access point (BTI), the contention ([`slotted`] as in the standards, [`mini`] as
-//! in JPOC), announcements (ATI), and data. What the access point makes of frames that overlap is in [`air`], what of the
-//! data time carries IP packets in [`data`].
+//! A beacon interval has a sweep of the access point (BTI), the contention ([`slotted`] as in the
+//! standards, [`mini`] as in JPOC), announcements (ATI), and data. [`air`] models overlapping
+//! frames at the access point, and [`data`] the share of the data time that carries IP packets.
 
 pub mod air;
 pub mod data;
@@ -11,12 +11,12 @@ pub mod mini;
 pub mod slotted;
 pub mod trigger;
 
-/// A sector of a client that the access point heard, and how well.
+/// A sector of a client heard by the access point, with its SNR.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trained {
     /// Its number.
     pub sector: usize,
-    /// SNR in dB at which it arrived.
+    /// SNR in dB at the access point.
     pub snr_db: f64,
 }
 
@@ -30,18 +30,18 @@ impl Trained {
     }
 }
 
-/// A sector sweep frame that somebody sent.
+/// A transmitted sector sweep frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Transmission {
-    /// Who: the index of the contender.
+    /// Index of the contender.
     pub contender: usize,
-    /// With which sector.
+    /// Its sector.
     pub sector: usize,
-    /// In which slot; 0 where there are only mini-slots.
+    /// Slot; 0 if there are only mini-slots.
     pub slot: u32,
-    /// On which channel.
+    /// Channel.
     pub channel: u32,
-    /// In which mini-slot, counted over the slot.
+    /// Mini-slot, counted within the slot.
     pub mini_slot: u32,
     /// Whether the access point decoded it.
     pub heard: bool,

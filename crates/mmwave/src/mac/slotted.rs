@@ -1,9 +1,10 @@
-//! A-BFT of 802.11ad and 802.11ay: slots that clients choose at random, without listening first.
+//! A-BFT of 802.11ad and 802.11ay: slots that clients choose at random, without carrier sensing.
 //!
-//! A slot has room for `frames_per_slot` (FSS) sector sweep frames and a feedback. A client with more sectors goes on in
-//! a further slot, drawn among those left in this A-BFT, else in the next one. When its sweep is over and no slot had
-//! feedback for it, the attempt has failed: it tries again in a slot that is left, and after more than
-//! `retry_limit` failures in a row it sits out some A-BFTs, a number drawn from 0 to `backoff - 1`.
+//! A slot has room for `frames_per_slot` (FSS) sector sweep frames and a feedback. A client with
+//! more sectors continues in another slot, drawn among the rest of this A-BFT, or else in the next
+//! one. An attempt fails if its sweep ends without feedback in any slot. The client then retries in
+//! one of the remaining slots. After more than `retry_limit` consecutive failures it sits out some
+//! A-BFTs, a number drawn from 0 to `backoff - 1`.
 
 use sumlink_link::Random;
 
@@ -12,16 +13,16 @@ use super::{Trained, Transmission};
 use crate::error::{MmwaveError, within};
 use crate::phy;
 
-/// Whom the access point answers in a slot.
+/// The client that the access point answers in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feedback {
-    /// The only one that it heard; nobody if there were several.
+    /// The only client that it heard; none if it heard several.
     Only,
-    /// The one that it heard best.
+    /// The client that it heard best.
     Strongest,
 }
 
-/// How long frames last.
+/// Durations of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frames {
     /// SSW and SSW-FBCK of 802.11ad.
@@ -47,26 +48,26 @@ impl Frames {
 /// Rules of a slotted A-BFT.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slotted {
-    /// Slots of an A-BFT; all multipliers included.
+    /// Slots of an A-BFT, including all multipliers.
     pub slots: u32,
-    /// Sweep frames of a slot (FSS).
+    /// Sweep frames per slot (FSS).
     pub frames_per_slot: u32,
-    /// Channels with an A-BFT of their own at the same time (802.11ay).
+    /// Channels with simultaneous A-BFTs (802.11ay).
     pub channels: u32,
-    /// Which frames are sent.
+    /// Type of frames.
     pub frames: Frames,
-    /// Whom the access point answers.
+    /// The client that the access point answers.
     pub feedback: Feedback,
-    /// Whether a failed sweep is tried again in the same A-BFT.
+    /// Whether a failed sweep is retried in the same A-BFT.
     pub retry: bool,
-    /// Failures in a row before a client sits out (dot11RSSRetryLimit).
+    /// Consecutive failures before a client sits out (dot11RSSRetryLimit).
     pub retry_limit: u32,
-    /// A-BFTs that it sits out are fewer than this (dot11RSSBackoff).
+    /// Upper limit, exclusive, of the A-BFTs that it sits out (dot11RSSBackoff).
     pub backoff: u32,
 }
 
 impl Slotted {
-    /// 802.11ad as it may be at most: 8 slots of 16 frames.
+    /// The maximum of 802.11ad: 8 slots of 16 frames.
     pub const AD: Self = Self {
         slots: 8,
         frames_per_slot: 16,
@@ -78,7 +79,8 @@ impl Slotted {
         backoff: 8,
     };
 
-    /// 802.11ay as it may be at most: the multiplier makes 8 slots 32, on two channels, with short frames.
+    /// The maximum of 802.11ay: the multiplier makes 8 slots 32, on two channels, with short
+    /// frames.
     pub const AY: Self = Self {
         slots: 32,
         channels: 2,
@@ -86,8 +88,9 @@ impl Slotted {
         ..Self::AD
     };
 
-    /// The thesis' baseline: 8 slots of 36 frames, more than the standard allows, a sweep in one slot, one try an A-BFT,
-    /// no back-off; the best-heard client of a slot is answered (sections 3.1 and 3.3.2).
+    /// The thesis' baseline: 8 slots of 36 frames, more than the standard allows, a sweep in one
+    /// slot, one attempt per A-BFT, no back-off; the best-heard client of a slot is answered
+    /// (sections 3.1 and 3.3.2).
     pub const THESIS: Self = Self {
         frames_per_slot: 36,
         feedback: Feedback::Strongest,
@@ -97,16 +100,16 @@ impl Slotted {
         ..Self::AD
     };
 
-    /// The same with another number of slots.
+    /// The same rules with another number of slots.
     pub fn with_slots(self, slots: u32) -> Self {
         Self { slots, ..self }
     }
 
-    /// Checks its numbers.
+    /// Checks the values.
     ///
     /// # Errors
     ///
-    /// No slots, frames, channels or back-off, or unreasonably many of them.
+    /// No slots, frames, channels or back-off, or implausibly many.
     pub fn checked(self) -> Result<Self, MmwaveError> {
         let counts = [
             ("slots of an A-BFT", self.slots, 4096.0),
@@ -119,13 +122,14 @@ impl Slotted {
                 what,
                 f64::from(value),
                 (1.0, most),
-                "1 or more, and not beyond reason",
+                "1 or more, within plausible limits",
             )?;
         }
         Ok(self)
     }
 
-    /// aSSSlotTime in microseconds: propagation, the frames of a sweep, the feedback, and the gaps between them.
+    /// aSSSlotTime in microseconds: propagation, the frames of a sweep, the feedback, and the gaps
+    /// between them.
     pub fn slot_us(&self) -> f64 {
         let (ssw, feedback) = self.frames.durations_us();
         let frames = f64::from(self.frames_per_slot);
@@ -143,35 +147,36 @@ impl Slotted {
         f64::from(self.slots) * self.slot_us()
     }
 
-    /// Mini-slots of an A-BFT: sweep frames that there is time for on one channel.
+    /// Mini-slots of an A-BFT: sweep frames that fit on one channel.
     pub fn mini_slots(&self) -> u32 {
         self.slots * self.frames_per_slot
     }
 }
 
-/// How far a client is with its sweep, from one A-BFT to the next.
+/// State of a client's sweep across A-BFTs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sweep {
     next_sector: usize,
-    /// The best sector that had feedback in this sweep.
+    /// The best sector with feedback in this sweep.
     best: Option<Trained>,
     failures: u32,
     /// A-BFTs to sit out.
     backoff: u32,
 }
 
-/// What an A-BFT brought.
+/// Results of an A-BFT.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Round {
-    /// For each contender, the sector it may use from now on.
+    /// For each contender, the sector that it may use from now on.
     pub trained: Vec<Option<Trained>>,
-    /// For each contender, whether it took part rather than sat out.
+    /// For each contender, whether it contended instead of sitting out.
     pub took_part: Vec<bool>,
-    /// Everything that was sent, in order.
+    /// All transmissions, in order.
     pub sent: Vec<Transmission>,
 }
 
-/// One A-BFT: each contender is its sweep so far and the SNRs of its sectors at the access point.
+/// Runs one A-BFT; each contender is given by its sweep so far and the SNRs of its sectors at the
+/// access point.
 pub fn contend(
     rules: &Slotted,
     hearing: &Hearing,
@@ -183,7 +188,7 @@ pub fn contend(
         took_part: vec![true; contenders.len()],
         sent: Vec::new(),
     };
-    // Slot and channel in which each will send next.
+    // Next slot and channel of each contender.
     let mut next: Vec<Option<(u32, u32)>> = Vec::with_capacity(contenders.len());
     for (index, (sweep, _)) in contenders.iter_mut().enumerate() {
         if sweep.backoff > 0 {
@@ -241,7 +246,7 @@ pub fn contend(
     round
 }
 
-/// Everybody in a slot sends; what was heard best of each.
+/// Transmits the frames of a slot; records the best reception of each contender.
 fn sweep_slot(
     rules: &Slotted,
     hearing: &Hearing,
@@ -302,7 +307,7 @@ fn answer(feedback: Feedback, heard: &[Option<Trained>]) -> Option<usize> {
     }
 }
 
-/// A slot from `first` on, if there is one left, and a channel.
+/// Draws a slot from `first` on, if any is left, and a channel.
 fn choose(rules: &Slotted, first: u32, random: &mut Random) -> Option<(u32, u32)> {
     let left = rules.slots.checked_sub(first).filter(|left| *left > 0)?;
     let slot = first + below(left, random);
@@ -319,7 +324,8 @@ pub(super) fn below(limit: u32, random: &mut Random) -> u32 {
     (random.next_f64() * f64::from(limit)) as u32
 }
 
-/// Probability that one of `contenders` is alone in its slot: (1 - 1/slots)^(contenders - 1), without capture and retries.
+/// Probability that one of `contenders` is alone in its slot: (1 - 1/slots)^(contenders - 1),
+/// without capture and retries.
 ///
 /// # Errors
 ///

@@ -1,22 +1,23 @@
-//! What sends a client into the A-BFT, as section 3.1 measured it on devices that are sold.
+//! Triggers for a client to contend, as section 3.1 measured them on commercial devices.
 
 use core::time::Duration;
 
 use sumlink_link::Random;
 
-/// What a client does.
+/// Behavior of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behaviour {
-    /// Connected, does not move: trains once a minute, and when its link falls below the threshold.
+    /// Connected and stationary: trains once a minute, and when its link falls below the threshold.
     Stationary,
-    /// Connected, moves about without a line of sight: trains every 15 to 20 s, and below the threshold.
+    /// Connected and moving without a line of sight: trains every 15 to 20 s, and below the
+    /// threshold.
     MobileNlos,
-    /// Not connected, but listens ("chatty"): trains every 10 s, and needs nothing.
+    /// Not connected, but listening ("chatty"): trains every 10 s without needing a link.
     Disconnected,
 }
 
 impl Behaviour {
-    /// How long until it trains without need, from the last time on.
+    /// Time from one training to the next periodic one.
     pub fn period(self, random: &mut Random) -> Duration {
         match self {
             Self::Stationary => Duration::from_secs(60),
@@ -31,7 +32,7 @@ impl Behaviour {
     }
 }
 
-/// When a client goes into the A-BFT next.
+/// Schedule of a client's A-BFTs.
 #[derive(Clone, Debug)]
 pub struct Trigger {
     behaviour: Behaviour,
@@ -40,7 +41,8 @@ pub struct Trigger {
 }
 
 impl Trigger {
-    /// From time 0 on; the first period begins at random, so that clients are not all due at once.
+    /// Starts at time 0; the first period starts at random, so that clients are not all due at
+    /// once.
     pub fn new(behaviour: Behaviour, random: &Random) -> Self {
         let mut random = random.clone();
         let due = behaviour.period(&mut random).mul_f64(random.next_f64());
@@ -51,12 +53,12 @@ impl Trigger {
         }
     }
 
-    /// Whether it takes part at that time; `poor` says that its link is below the threshold or gone.
+    /// Whether it contends at that time; `poor` means that its link is below the threshold or gone.
     pub fn wants(&self, now: Duration, poor: bool) -> bool {
         now >= self.due || (poor && self.behaviour.reacts())
     }
 
-    /// It has trained: the next period begins.
+    /// Starts the next period after a training.
     pub fn done(&mut self, now: Duration) {
         self.due = now + self.behaviour.period(&mut self.random);
     }
@@ -66,7 +68,7 @@ impl Trigger {
 mod tests {
     use super::*;
 
-    /// Times it takes part within ten minutes of 100 ms intervals.
+    /// Number of contentions within ten minutes of 100 ms intervals.
     fn in_ten_minutes(behaviour: Behaviour) -> usize {
         let mut trigger = Trigger::new(behaviour, &Random::new(1));
         let intervals = (0..6000).map(|n| Duration::from_millis(100 * n));
@@ -82,14 +84,14 @@ mod tests {
     }
 
     #[test]
-    fn clients_come_as_often_as_was_measured() {
+    fn clients_contend_as_often_as_measured() {
         assert_eq!(in_ten_minutes(Behaviour::Stationary), 10);
         assert_eq!(in_ten_minutes(Behaviour::Disconnected), 60);
         assert!((30..=40).contains(&in_ten_minutes(Behaviour::MobileNlos)));
     }
 
     #[test]
-    fn who_has_lost_its_link_comes_at_once() {
+    fn a_client_without_a_link_contends_at_once() {
         let random = Random::new(1);
         assert!(Trigger::new(Behaviour::Stationary, &random).wants(Duration::ZERO, true));
         assert!(!Trigger::new(Behaviour::Disconnected, &random).wants(Duration::ZERO, true));

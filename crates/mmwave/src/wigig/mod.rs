@@ -1,10 +1,12 @@
-//! A WiGig link of a bond: what one client of a cell can carry in each beacon interval, and when it is gone.
+//! A WiGig link of a bond: the rate of one client of a cell in each beacon interval, and its
+//! outages.
 //!
-//! A blockage takes the link's data of a beacon interval and its trained sector. From the next interval on the client
-//! contends for a new one, against those of the others that were blocked too, and the link carries nothing until it has
-//! won. Then it has its part of the data time (TDMA: it is divided equally among those that have a sector) in service periods
-//! ([`turns`]): within them it sends at the rate of the MCS that its SNR allows, less what the MAC needs
-//! ([`mac::data`](crate::mac::data)), and between them packets wait for their turn.
+//! A blockage takes the link's data of a beacon interval and its trained sector. From the next
+//! interval on the client contends for a new sector, against the other clients without one. The
+//! link carries nothing until the client has won. It then has its share of the data time (TDMA:
+//! divided equally among clients with a sector) in service periods ([`turns`]). Within them it
+//! sends at the rate of the MCS for its SNR, less the overhead of the MAC
+//! ([`mac::data`](crate::mac::data)). Between them packets wait.
 
 #[cfg(test)]
 mod tests;
@@ -23,60 +25,63 @@ use crate::phy::{SINGLE_CARRIER, best_mcs};
 
 pub use turns::Turns;
 
-/// One-way delay of the link, and how much it varies, beside what packets wait for their turn: ours, the same as of the profiles
-/// `mmwave-*` of `sumlink-link`.
+/// One-way delay of the link and its variation, besides the wait for a service period. Our choice,
+/// equal to the profiles `mmwave-*` of `sumlink-link`.
 pub const DELAY: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(1));
 
-/// Service periods that a station has in a beacon interval, unless said otherwise: ours, a turn about every 10 ms.
+/// Default number of service periods of a station in a beacon interval. Our choice: one about every
+/// 10 ms.
 pub const PERIODS: u32 = 10;
-/// Most of them.
+/// Maximum number.
 pub const MOST_PERIODS: u32 = 100;
 
-/// Beacon intervals that the cell has run before the link is used, so that nobody is new: 5 s.
+/// Beacon intervals that the cell runs before the link is used, so that no client is new: 5 s.
 const BEFORE: usize = 50;
-/// Most of them that are waited besides for the link to have data, which it then begins with: 60 s.
+/// Maximum number of further intervals until the link has data, with which it starts: 60 s.
 const MOST_BEFORE: usize = 600;
 
-/// A client of a cell, and who else is in it. The rest of the cell is [`CellConfig::default`]: that of section 3.3.2.
+/// A client of a cell, and its competitors. The rest of the cell is [`CellConfig::default`]: that
+/// of section 3.3.2.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WigigLink {
-    /// How clients get to train.
+    /// Access scheme for beam training.
     pub access: Access,
     /// Stations that compete with this one, for beam training and for data time.
     pub others: usize,
-    /// Stations besides that only listen, and train every ten seconds.
+    /// Additional stations that only listen, and train every 10 s.
     pub chatty: usize,
-    /// Metres to the access point, as seen from above; anywhere in the cell without it.
+    /// Horizontal distance to the access point in meters; anywhere in the cell if `None`.
     pub distance: Option<f64>,
-    /// What cuts stations off.
+    /// Causes of blockages.
     pub blockage: Blockage,
-    /// How all of them walk about, this one too; without it they stand.
+    /// Movement of all stations, including this one; `None` lets them stand.
     pub walk: Option<Walk>,
     /// Service periods of each station in a beacon interval, 1 to [`MOST_PERIODS`].
     pub periods: u32,
 }
 
-/// What the link does in a beacon interval.
+/// State of the link in a beacon interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
-    /// When the interval begins.
+    /// Start of the interval.
     pub at: Duration,
-    /// What the station got.
+    /// The station's service.
     pub service: Service,
     /// Bit/s of IP packets on average over the interval: 0 without data.
     pub rate: u64,
-    /// When it has its turns in the interval; none without data.
+    /// Its service periods in the interval; `None` without data.
     pub turns: Option<Turns>,
-    /// Whether it took part in the interval's A-BFT, or sat out.
+    /// Whether it contended in the interval's A-BFT, or sat out.
     pub contended: bool,
-    /// Whether it won: it has a trained sector from then on.
+    /// Whether it won, and has a trained sector from then on.
     pub won: bool,
-    /// All that took part, this one included.
+    /// Number of contenders, including this one.
     pub contenders: usize,
 }
 
 impl WigigLink {
-    /// One with those rules and competitors; anywhere, blocked with 20 % in each beacon interval.
+    /// A link with that access scheme and number of competitors; anywhere in the cell, blocked with
+    /// 20 % in each beacon interval.
     pub fn new(access: Access, others: usize) -> Self {
         Self {
             access,
@@ -89,7 +94,7 @@ impl WigigLink {
         }
     }
 
-    /// The cell that it is in; the station is the first one.
+    /// Its cell; the station is the first one.
     fn config(&self) -> CellConfig {
         CellConfig {
             stations: self.others.saturating_add(1),
@@ -101,12 +106,12 @@ impl WigigLink {
         }
     }
 
-    /// Whether there can be such a link.
+    /// Checks the values.
     ///
     /// # Errors
     ///
-    /// More than 1024 stations, a distance that is not from 0 to 25 m, a blockage that cannot be, no service period or more than
-    /// [`MOST_PERIODS`].
+    /// More than 1024 stations, a distance outside of 0 to 25 m, an invalid blockage, no service
+    /// period, or more than [`MOST_PERIODS`].
     pub fn check(&self) -> Result<(), MmwaveError> {
         let range = (1.0, f64::from(MOST_PERIODS));
         let periods = f64::from(self.periods);
@@ -114,18 +119,19 @@ impl WigigLink {
         self.config().check()
     }
 
-    /// The most that it can ever carry, in bit/s: alone, with the fastest scheme.
+    /// Maximum rate in bit/s: alone, with the fastest scheme.
     pub fn most_bps() -> u64 {
         let fastest = SINGLE_CARRIER.iter().map(packet_mbps);
         (fastest.fold(0.0, f64::max) * 1e6) as u64
     }
 
-    /// Its beacon intervals until `duration`. The same seed gives the same ones, and a longer schedule begins as a shorter
-    /// one. The cell has run for 5 s before, and the link begins with data if it has any within the minute after that.
+    /// Its beacon intervals until `duration`. The same seed gives the same ones, and a longer
+    /// schedule starts like a shorter one. The cell has run for 5 s before. The link starts with
+    /// data, unless it has none within the following minute.
     ///
     /// # Errors
     ///
-    /// As [`check`](Self::check); what [`Cell::draw`] and [`Runner::step`] refuse.
+    /// Those of [`check`](Self::check), [`Cell::draw`] and [`Runner::step`].
     pub fn schedule(&self, seed: u64, duration: Duration) -> Result<Vec<Step>, MmwaveError> {
         self.check()?;
         let cell = Cell::draw(&self.config(), seed)?;
@@ -151,11 +157,12 @@ impl WigigLink {
         Ok(steps)
     }
 
-    /// The same as changes of a link, for one direction, its rates multiplied by `scale`. Times of no data are a rate of 0.
+    /// The same as changes of a link, for one direction, with rates multiplied by `scale`. Without
+    /// data the rate is 0.
     ///
     /// # Errors
     ///
-    /// As [`schedule`](Self::schedule).
+    /// Those of [`schedule`](Self::schedule).
     pub fn timeline(
         &self,
         seed: u64,
@@ -185,7 +192,7 @@ impl WigigLink {
         }
     }
 
-    /// Its turns of a beacon interval, if it has data and they have room for a packet.
+    /// Its service periods of a beacon interval, if it has data and they have room for a packet.
     fn served(&self, cell: &Cell, service: Service, interval: &IntervalOutcome) -> Option<Turns> {
         let Service::Data { snr_db, .. } = service else {
             return None;
@@ -197,7 +204,8 @@ impl WigigLink {
     }
 }
 
-/// Changes of a link that does what a schedule says, its rates multiplied by `scale`: a trace for each interval with data.
+/// Changes of a link that follows a schedule, with rates multiplied by `scale`: a trace for each
+/// interval with data.
 pub fn timeline(steps: &[Step], scale: f64) -> Timeline {
     let mut timeline = vec![
         (Duration::ZERO, Change::Delay(DELAY.0)),
@@ -219,7 +227,7 @@ pub fn timeline(steps: &[Step], scale: f64) -> Timeline {
     timeline
 }
 
-/// Lengths of the times without data, in beacon intervals, in their order; one that the schedule ends in counts too.
+/// Lengths of the outages in beacon intervals, in order, including one at the end of the schedule.
 pub fn outages(steps: &[Step]) -> Vec<usize> {
     let runs = steps.chunk_by(|one, other| (one.rate == 0) == (other.rate == 0));
     runs.filter(|run| run[0].rate == 0)

@@ -13,7 +13,7 @@ fn link(scheme: &str, others: usize, blockage: f64) -> WigigLink {
     }
 }
 
-/// Mean length of outages in beacon intervals over seeds, and how many there were.
+/// Mean length of outages in beacon intervals over seeds, and their number.
 fn mean_outage(link: &WigigLink, seeds: u64, duration: Duration) -> (f64, usize) {
     let each = (1..=seeds).flat_map(|seed| outages(&link.schedule(seed, duration).unwrap()));
     let all: Vec<usize> = each.collect();
@@ -24,7 +24,7 @@ fn mean_outage(link: &WigigLink, seeds: u64, duration: Duration) -> (f64, usize)
 }
 
 #[test]
-fn the_same_seed_is_the_same_schedule_and_a_longer_one_begins_so() {
+fn the_same_seed_gives_the_same_schedule_and_longer_ones_extend_it() {
     for scheme in SCHEMES {
         let link = link(scheme, 4, 0.2);
         let steps = link.schedule(3, Duration::from_secs(5)).unwrap();
@@ -46,7 +46,7 @@ fn an_outage_lasts_from_a_blockage_until_the_a_bft_is_won() {
                 let (before, now) = (&pair[0], &pair[1]);
                 let context = format!("{scheme}, {others}: {pair:?}");
                 match now.service {
-                    // Who has data has had it, or has just won.
+                    // A client with data had it before, or has just won.
                     Service::Data { .. } => {
                         let had = matches!(before.service, Service::Data { .. });
                         assert!(had || now.won, "{context}");
@@ -61,7 +61,7 @@ fn an_outage_lasts_from_a_blockage_until_the_a_bft_is_won() {
                         assert_eq!(now.rate, 0, "{context}");
                     }
                 }
-                // A blockage is followed by the contest, in the very next interval.
+                // After a blockage it contends in the very next interval.
                 let blocked = before.service == Service::Blocked;
                 assert!(!blocked || now.contended, "{context}");
                 assert!(now.contenders <= others + 1);
@@ -71,8 +71,9 @@ fn an_outage_lasts_from_a_blockage_until_the_a_bft_is_won() {
 }
 
 #[test]
-fn who_has_no_competitor_is_gone_as_long_as_it_is_blocked() {
-    // With an access point nearby every A-BFT is won, and an outage is a row of blocked intervals: geometric, 1 / (1 - p).
+fn without_competitors_outages_last_as_long_as_blockages() {
+    // With an access point nearby every A-BFT is won, and an outage is a series of blocked
+    // intervals: geometric, 1 / (1 - p).
     for p in [0.2, 0.5] {
         let near = WigigLink {
             distance: Some(2.0),
@@ -91,8 +92,9 @@ fn who_has_no_competitor_is_gone_as_long_as_it_is_blocked() {
 
 #[test]
 fn outages_are_within_the_bounds_of_contention_without_capture() {
-    // Won with q = (1 - 1/S)^(others) at the least, if all contend at once, and lost again with p: the mean is between
-    // 1 / (1 - p), where every contest is won, and 1 / ((1 - p) q).
+    // A contention is won with at least q = (1 - 1/S)^(others) if all contend at once, and lost
+    // again with p: the mean is between 1 / (1 - p), if every contention is won, and 1 / ((1 - p)
+    // q).
     let (p, slots) = (0.4, 8);
     for others in [2, 6] {
         let config = WigigLink {
@@ -121,13 +123,13 @@ fn outages_are_within_the_bounds_of_contention_without_capture() {
         let least = 1.0 / (1.0 - p);
         let q = alone(slots, others as u32 + 1).unwrap();
         let most = 1.0 / ((1.0 - p) * q);
-        // Spread of a geometric length, five times over.
+        // Five standard errors of a geometric length.
         let room = 5.0 * most / count.sqrt();
         assert!(
             least - room < mean && mean < most + room,
             "{others}: {mean} not from {least} to {most}"
         );
-        // Six of them are felt.
+        // Six of them have a measurable effect.
         assert!(others == 2 || mean > least + room, "{mean} {least} {room}");
     }
 }
@@ -137,7 +139,7 @@ fn more_competitors_and_802_11ad_mean_longer_outages_than_jpoc() {
     let mean = |scheme: &str, others| mean_outage(&link(scheme, others, 0.2), 5, MINUTE);
     for others in [8, 32] {
         let ((ad, _), (jpoc, count)) = (mean("80211ad", others), mean("jpoc", others));
-        // Nobody can be gone for less than blockages last, 1 / (1 - p); five deviations of that for chance.
+        // Outages are at least as long as blockages, 1 / (1 - p); five standard errors are allowed.
         let floor = 1.25;
         let chance = 5.0 * (0.2f64 / 0.64 / count as f64).sqrt();
         assert!(jpoc > floor - chance, "{others}: {jpoc}");
@@ -150,7 +152,8 @@ fn more_competitors_and_802_11ad_mean_longer_outages_than_jpoc() {
 
 #[test]
 fn data_time_is_shared_with_those_that_have_a_sector() {
-    // Never blocked, and everybody trained by the time the link is used: 4620 Mbit/s, less the MAC, in equal parts.
+    // Never blocked, and all trained by the time the link is used: 4620 Mbit/s, less the MAC
+    // overhead, in equal shares.
     for others in [0, 1, 3] {
         let near = WigigLink {
             distance: Some(2.0),
@@ -172,7 +175,7 @@ fn data_time_is_shared_with_those_that_have_a_sector() {
             let end_us = turns.first_us + 9.0 * turns.every_us + turns.length_us;
             assert!((end_us - 100_000.0).abs() < 1e-6, "{turns:?}");
             let whole = part_s * (others + 1) as f64;
-            // BTI 3 ms and A-BFT 8.7 ms of 100 ms are none.
+            // BTI 3 ms and A-BFT 8.7 ms of 100 ms carry no data.
             assert!((0.085..0.09).contains(&whole), "{whole}");
             assert!(step.rate < WigigLink::most_bps());
         }
@@ -210,9 +213,9 @@ fn a_timeline_has_a_trace_for_each_interval_with_data() {
 }
 
 #[test]
-fn a_packet_waits_for_its_turn() {
-    // One small packet every 1.7 ms on a link that is never gone: nobody is in its way, and it still waits, half of what is
-    // between two turns on average.
+fn a_packet_waits_for_a_service_period() {
+    // One small packet every 1.7 ms on a link without outages. The queue is empty, and a packet
+    // still waits half the time between two service periods on average.
     let wait_ms = |periods: u32| {
         let near = WigigLink {
             distance: Some(3.0),
@@ -246,11 +249,11 @@ fn a_packet_waits_for_its_turn() {
         let mean = waits.iter().sum::<f64>() / waits.len() as f64;
         (mean, waits.iter().copied().fold(0.0, f64::max))
     };
-    // Rounds of 8.8 ms, the station's turn is a ninth of each; BTI, A-BFT and ATI come to 12 ms.
+    // Rounds of 8.8 ms, of which the station has a ninth; BTI, A-BFT and ATI come to 12 ms.
     let (mean, most) = wait_ms(10);
     assert!((3.0..7.0).contains(&mean), "{mean}");
     assert!((8.8..8.8 + 13.0).contains(&most), "{most}");
-    // One round for all: nine tenths of a beacon interval at most.
+    // One round for all: at most nine tenths of a beacon interval.
     let (mean, most) = wait_ms(1);
     assert!((35.0..50.0).contains(&mean), "{mean}");
     assert!((80.0..100.0).contains(&most), "{most}");
@@ -277,7 +280,7 @@ fn fewer_periods_are_longer_and_carry_no_less() {
 }
 
 #[test]
-fn links_that_cannot_be_are_refused() {
+fn invalid_links_are_rejected() {
     assert!(link("jpoc", 1023, 0.2).check().is_ok());
     assert!(link("jpoc", 1024, 0.2).check().is_err());
     assert!(link("jpoc", usize::MAX, 0.2).check().is_err());
@@ -304,7 +307,7 @@ fn blockers_in_the_room_cut_the_link_too() {
 }
 
 #[test]
-fn a_station_that_walks_has_another_rate_every_interval() {
+fn a_walking_station_changes_its_rate_every_interval() {
     let walks = WigigLink {
         walk: Some(Walk::PEDESTRIAN),
         ..link("jpoc", 2, 0.0)
@@ -322,8 +325,8 @@ fn a_station_that_walks_has_another_rate_every_interval() {
     assert_eq!(steps, walks.schedule(1, MINUTE).unwrap());
 }
 
-/// Rates in Mbit/s and outages of the first three seconds, as a text of which a change is seen.
-fn told(scheme: &str) -> String {
+/// Rates in Mbit/s and outages of the first 3 s, as text for comparison.
+fn summary(scheme: &str) -> String {
     let steps = link(scheme, 8, 0.2);
     let steps = steps.schedule(1, Duration::from_secs(3)).unwrap();
     let each = steps.iter().map(|step| match step.rate {
@@ -334,13 +337,15 @@ fn told(scheme: &str) -> String {
 }
 
 #[test]
-fn the_schedule_of_a_seed_is_this() {
+fn the_schedule_of_a_seed_is_stable() {
     assert_eq!(
-        told("80211ad"),
-        "362 362 464 820 543 . . . . 543 406 . . . 464 406 464 362 362 362 464 362 464 543 543 464 464 406 362 362"
+        summary("80211ad"),
+        "362 362 464 820 543 . . . . 543 406 . . . 464 406 464 362 362 362 464 362 464 543 543 \
+         464 464 406 362 362"
     );
     assert_eq!(
-        told("jpoc"),
-        "369 369 472 553 369 . . . 414 369 414 . 369 414 369 369 369 369 369 369 369 369 369 369 369 369 369 369 369 369"
+        summary("jpoc"),
+        "369 369 472 553 369 . . . 414 369 414 . 369 414 369 369 369 369 369 369 369 369 369 369 \
+         369 369 369 369 369 369"
     );
 }

@@ -1,9 +1,10 @@
-//! When a station may send within a beacon interval.
+//! Service periods of a station within a beacon interval.
 //!
-//! The data interval is divided into as many rounds as a station has service periods, and a round equally among the stations
-//! that have a sector, one after the other. 802.11ad's schedule has that as one allocation for each station, of so many blocks
-//! a block period apart (802.11-2016, 9.4.2.132). The station of the link is the last of each round, so that its last period
-//! ends with the beacon interval. Guard times between periods are left out.
+//! The data interval is divided into as many rounds as a station has service periods. A round is
+//! divided equally among the stations with a sector, one after the other. 802.11ad's schedule
+//! expresses that as one allocation for each station, of several blocks at the distance of a block
+//! period (802.11-2016, 9.4.2.132). The station of the link is the last of each round, so that its
+//! last period ends with the beacon interval. Guard times between periods are omitted.
 
 use core::time::Duration;
 
@@ -12,24 +13,24 @@ use sumlink_link::Trace;
 use crate::mac::data::{PACKET_OCTETS, packets_within};
 use crate::phy::Mcs;
 
-/// The service periods of a station in a beacon interval, equally long and equally far apart.
+/// The service periods of a station in a beacon interval, of equal length and spacing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Turns {
-    /// When the first one begins, in microseconds since the interval began.
+    /// Start of the first one, in microseconds since the start of the interval.
     pub first_us: f64,
-    /// From the begin of one to that of the next, in microseconds.
+    /// Time between the starts of two of them, in microseconds.
     pub every_us: f64,
-    /// How long each is, in microseconds.
+    /// Length of each, in microseconds.
     pub length_us: f64,
-    /// How many there are.
+    /// Their number.
     pub count: u32,
-    /// Packets of 1500 bytes that each has room for.
+    /// Number of packets of 1500 bytes that fit each.
     pub packets: usize,
 }
 
 impl Turns {
-    /// Those of the last of so many stations, if they have room for a packet; `data_us` is when the data interval begins, and
-    /// how long it is.
+    /// The periods of the last of `sharing` stations, if they have room for a packet; `data_us` is
+    /// the start and the length of the data interval.
     pub fn last_of(data_us: (f64, f64), sharing: usize, count: u32, mcs: &Mcs) -> Option<Self> {
         let every_us = data_us.1 / f64::from(count);
         let length_us = every_us / sharing.max(1) as f64;
@@ -54,14 +55,14 @@ impl Turns {
         (bits / interval.as_secs_f64()).round() as u64
     }
 
-    /// An interval as delivery opportunities, evenly over all periods, `scale` times as many as there are packets. What is less
-    /// than one is `carried` to the next interval. The last one is at the end, which is the trace's period. None if there is
-    /// no opportunity.
+    /// An interval as delivery opportunities, evenly distributed over all periods, `scale` times
+    /// the number of packets. A fraction of one is `carried` to the next interval. The last one is
+    /// at the end, which is the trace's period. `None` without an opportunity.
     pub fn trace(&self, scale: f64, carried: &mut f64) -> Option<Trace> {
         let due = self.all_packets() * scale + *carried;
         let count = due.floor();
         *carried = due - count;
-        // Where an opportunity is, by how much of the periods' time has passed.
+        // Position of an opportunity, by the elapsed time of the periods.
         let each = f64::from(self.count) * self.length_us / count;
         let stamps = (1..=count as u64).map(|number| {
             let served = each * number as f64;
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_pass_only_in_their_turn() {
+    fn packets_pass_only_in_service_periods() {
         let turns = Turns::last_of((4_000.0, 96_000.0), 8, 10, &FASTEST).unwrap();
         assert_eq!((turns.every_us, turns.length_us), (9_600.0, 1_200.0));
         let trace = turns.trace(0.1, &mut 0.0).unwrap();
@@ -99,7 +100,7 @@ mod tests {
             let within = (*stamp as f64 - 4_000.0 - 1e-6) % 9_600.0;
             assert!(within >= 8_400.0 - 1.0, "{stamp}");
         }
-        // Nobody waits for longer than a round, but for the beacon interval's head.
+        // No wait is longer than a round, except at the head of the beacon interval.
         let gaps = stamps.windows(2).map(|pair| pair[1] - pair[0]);
         assert!(gaps.max().unwrap() <= 9_600 - 1_200 + 50);
         assert!((12_400..12_500).contains(&stamps[0]));
@@ -121,18 +122,18 @@ mod tests {
     }
 
     #[test]
-    fn who_has_one_turn_sends_in_one_block() {
+    fn a_station_with_one_period_sends_in_one_block() {
         let turns = Turns::last_of((5_000.0, 95_000.0), 5, 1, &FASTEST).unwrap();
         let stamps = stamps(&turns.trace(1.0, &mut 0.0).unwrap());
         assert!(stamps[0] > 81_000 && stamps[stamps.len() - 1] == 100_000);
     }
 
     #[test]
-    fn a_turn_without_room_for_a_packet_is_none() {
+    fn a_period_without_room_for_a_packet_is_none() {
         let slowest = &SINGLE_CARRIER[0];
         assert!(Turns::last_of((5_000.0, 95_000.0), 512, 100, slowest).is_none());
         let turns = Turns::last_of((5_000.0, 95_000.0), 64, 10, slowest).unwrap();
-        // Less than a packet in an interval: one in every few of them.
+        // Less than a packet per interval: one every few intervals.
         let mut carried = 0.0;
         let traces = (0..100).map(|_| turns.trace(0.0005, &mut carried));
         let some = traces.filter(Option::is_some).count();

@@ -1,5 +1,5 @@
-//! The head of a request to an HTTP proxy, as a pure function over bytes: the CONNECT method
-//! (RFC 9110, section 9.3.6) and absolute-form targets of every other one (RFC 9112, section 3.2.2).
+//! The head of a request to an HTTP proxy, parsed by a pure function over bytes: CONNECT (RFC 9110,
+//! section 9.3.6), and absolute-form targets of all other methods (RFC 9112, section 3.2.2).
 
 use std::str::FromStr;
 
@@ -11,7 +11,7 @@ pub const MAX_HEAD: usize = 16 * 1024;
 /// Most header fields of a request.
 const MAX_FIELDS: usize = 128;
 
-/// What a program asks of an HTTP proxy.
+/// A program's request to an HTTP proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// `CONNECT HOST:PORT`: a tunnel.
@@ -20,29 +20,32 @@ pub enum Request {
     Forward(Forwarded),
 }
 
-/// A request that is passed on to its origin server.
+/// A request to be passed on to its origin server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forwarded {
     /// The origin server.
     pub target: Target,
-    /// The head to send there: origin-form, without hop-by-hop fields, with `Connection: close`.
+    /// The head for the origin server: origin-form, without hop-by-hop fields, with `Connection:
+    /// close`.
     pub head: Vec<u8>,
-    /// Bytes of body behind the head; `None` where only the body itself tells (chunked).
+    /// Length of the body after the head in bytes; `None` if only the body reveals it (chunked).
     pub body: Option<u64>,
 }
 
-/// Why bytes from a program are not a request that this proxy serves. The program is at fault.
+/// Why a program's bytes are not a request that this proxy serves. The program is at fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
     /// A SOCKS greeting.
     #[error(
-        "the program speaks SOCKS, this port HTTP: set it as the program's HTTP proxy, or use the SOCKS port"
+        "the program speaks SOCKS, but this is an HTTP proxy port; configure it as the HTTP proxy, \
+         or use the SOCKS port"
     )]
     Socks,
     /// A TLS handshake.
     #[error(
-        "the program speaks TLS, this port plain HTTP: set the proxy as http://, also for https:// pages"
+        "the program speaks TLS, but this port expects plain HTTP; configure the proxy as http://, \
+         also for https:// pages"
     )]
     Tls,
     /// Not HTTP/1.
@@ -54,22 +57,24 @@ pub enum RequestError {
     )]
     TooLong,
     /// A request for a path, as sent to a web server.
-    #[error("this is an HTTP proxy port, not a web server: set it as the program's HTTP proxy")]
+    #[error(
+        "this is an HTTP proxy port, not a web server; configure it as the program's HTTP proxy"
+    )]
     NotAProxyRequest,
-    /// Absolute-form with another scheme than `http`.
-    #[error("this proxy passes on http:// requests only; use CONNECT for anything else")]
+    /// Absolute-form with a scheme other than `http`.
+    #[error("this proxy forwards only http:// requests; use CONNECT for other schemes")]
     Scheme,
-    /// The host or the port is missing or wrong.
-    #[error("the request's host and port: {0}")]
+    /// The host or the port is missing or invalid.
+    #[error("invalid host or port in the request: {0}")]
     Target(#[from] TargetError),
-    /// The length of the body is not a number, is given twice, or contradicts Transfer-Encoding.
-    #[error("the request's Content-Length is wrong, or contradicts another field")]
+    /// The length of the body is not a number, occurs twice, or contradicts Transfer-Encoding.
+    #[error("the request's Content-Length is invalid or contradicts another field")]
     Length,
 }
 
 impl Request {
-    /// Reads a request head. `Ok(None)` when it is not whole yet, else the request and the length of
-    /// its head; what follows that in `bytes` is not looked at.
+    /// Parses a request head. Returns `Ok(None)` if it is incomplete, otherwise the request and the
+    /// length of its head; `bytes` after the head are ignored.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, RequestError> {
         match bytes.first() {
             Some(4 | 5) => return Err(RequestError::Socks),
@@ -87,7 +92,7 @@ impl Request {
             }
             Err(error) => return Err(RequestError::Malformed(error)),
         };
-        // Always there in a whole request.
+        // Always present in a complete request.
         let method = request.method.unwrap_or_default();
         let uri = request.path.unwrap_or_default();
         let minor = request.version.unwrap_or_default();
@@ -131,7 +136,7 @@ impl<'a> Uri<'a> {
             path => format!("/{path}"),
         };
         let target = match authority.strip_suffix(':').unwrap_or(authority) {
-            // Name and password in a URI are a way to deceive (RFC 9110, section 4.2.4).
+            // A name and password in a URI can deceive users (RFC 9110, section 4.2.4).
             host if host.contains('@') => return Err(TargetError::BadHost.into()),
             host if host.ends_with(']') || !host.contains(':') => {
                 Target::from_str(&format!("{host}:80"))?
@@ -146,9 +151,9 @@ impl<'a> Uri<'a> {
     }
 }
 
-/// The head as the origin server gets it. The version stays the program's, since the answer comes
-/// back unchanged and must be one that the program understands; for the same reason there is no Via
-/// field: to both ends this is a tunnel, and servers stop compressing where they see one.
+/// The head as the origin server receives it. It keeps the program's HTTP version, because the
+/// response is returned unchanged and the program must understand it. It has no Via field for the
+/// same reason: both ends see a tunnel, and servers stop compressing when they see that field.
 fn rewrite(method: &str, uri: &Uri<'_>, minor: u8, fields: &[httparse::Header<'_>]) -> Vec<u8> {
     let Uri {
         authority, path, ..
@@ -167,10 +172,10 @@ fn rewrite(method: &str, uri: &Uri<'_>, minor: u8, fields: &[httparse::Header<'_
     head
 }
 
-/// Whether a field is for this proxy only: RFC 9110, section 7.6.1.
+/// Whether a field applies to this proxy only (RFC 9110, section 7.6.1).
 fn is_hop_by_hop(name: &str, fields: &[httparse::Header<'_>]) -> bool {
     let is = |other: &&str| name.eq_ignore_ascii_case(other);
-    // The body is passed on in the framing in which it comes, whatever Connection says.
+    // The body is passed on in its original framing, whatever Connection says.
     if ["content-length", "transfer-encoding"].iter().any(is) {
         return false;
     }
@@ -190,7 +195,7 @@ fn is_hop_by_hop(name: &str, fields: &[httparse::Header<'_>]) -> bool {
         || named_by_connection()
 }
 
-/// The length of a request's body: RFC 9112, section 6.3.
+/// The length of a request's body (RFC 9112, section 6.3).
 fn body_length(fields: &[httparse::Header<'_>]) -> Result<Option<u64>, RequestError> {
     let values = |name: &'static str| {
         let fields = fields.iter();
@@ -223,7 +228,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn decode(text: &str) -> Result<Request, RequestError> {
-        let (request, length) = Request::decode(text.as_bytes())?.expect("a whole head");
+        let (request, length) = Request::decode(text.as_bytes())?.expect("a complete head");
         assert_eq!(length, text.find("\r\n\r\n").unwrap() + 4);
         Ok(request)
     }
@@ -249,8 +254,9 @@ mod tests {
     fn an_absolute_form_request_is_rewritten_for_its_origin() {
         let request = forwarded(
             "POST http://Example.org:8080/a/b?c=d HTTP/1.1\r\nHost: other\r\nProxy-Connection: \
-             keep-alive\r\nProxy-Authorization: Basic eA==\r\nConnection: X-Mine, Content-Length\r\n\
-             X-Mine: 1\r\nContent-Length: 5\r\nKeep-Alive: 3\r\nTE: trailers\r\nAccept: */*\r\n\r\n",
+             keep-alive\r\nProxy-Authorization: Basic eA==\r\n\
+             Connection: X-Mine, Content-Length\r\nX-Mine: 1\r\nContent-Length: 5\r\n\
+             Keep-Alive: 3\r\nTE: trailers\r\nAccept: */*\r\n\r\n",
         );
         assert_eq!(request.target, "Example.org:8080".parse().unwrap());
         assert_eq!(request.body, Some(5));
@@ -295,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_request_says_what_is_wrong() {
+    fn an_invalid_request_has_a_specific_error() {
         use RequestError as E;
         for (start, error) in [
             ("GET / HTTP/1.1", E::NotAProxyRequest),
@@ -346,7 +352,8 @@ mod tests {
     proptest! {
         #[test]
         fn every_cut_is_incomplete(
-            head in "(CONNECT [a-z]{1,9}:[1-9]|(GET|PUT) http://[a-z]{1,9}(:[1-9])?/[!-~&&[^#]]{0,9}) \
+            head in "(CONNECT [a-z]{1,9}:[1-9]|\
+                     (GET|PUT) http://[a-z]{1,9}(:[1-9])?/[!-~&&[^#]]{0,9}) \
                      HTTP/1\\.[01]\r\n([A-Z][a-z-]{0,9}: [ -~]{0,20}\r\n){0,5}\r\n",
         ) {
             for cut in 0..head.len() {
@@ -355,7 +362,7 @@ mod tests {
             prop_assert!(Request::decode(head.as_bytes())?.is_some());
         }
 
-        /// What is sent to the origin server is itself a whole HTTP request.
+        /// The bytes for the origin server are themselves a complete HTTP request.
         #[test]
         fn no_bytes_panic_nor_forge_a_head(
             start in "|(CONNECT|GET) (http://)?[ -~]{0,30}( HTTP/1\\.1\r\n)?",
@@ -366,7 +373,8 @@ mod tests {
                 let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS + 2];
                 let mut head = httparse::Request::new(&mut fields);
                 let length = forwarded.head.len();
-                prop_assert_eq!(head.parse(&forwarded.head), Ok(httparse::Status::Complete(length)));
+                let parsed = head.parse(&forwarded.head);
+                prop_assert_eq!(parsed, Ok(httparse::Status::Complete(length)));
             }
         }
     }

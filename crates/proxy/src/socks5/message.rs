@@ -1,7 +1,7 @@
 //! SOCKS5 messages (RFC 1928, RFC 1929) as pure functions over bytes.
 //!
-//! Every `decode` takes what has arrived so far and gives `Ok(None)` when the message is not whole
-//! yet, or the message and its length; what follows it in the input is not looked at.
+//! Every `decode` takes the bytes received so far. It returns `Ok(None)` if the message is
+//! incomplete, otherwise the message and its length; bytes after it are ignored.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -19,19 +19,19 @@ const CREDENTIALS_VERSION: u8 = 1;
 /// The client's first message: the authentication methods it offers (RFC 1928, section 3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Greeting {
-    /// The methods' numbers, at most 255 of them.
+    /// Numbers of the methods, at most 255.
     pub methods: Vec<u8>,
 }
 
-/// How a client proves who it is (RFC 1928, section 3).
+/// How a client authenticates (RFC 1928, section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Method {
-    /// Not at all.
+    /// Without authentication.
     None = 0x00,
     /// By name and password, RFC 1929.
     Credentials = 0x02,
-    /// The server's answer when it takes none of those offered.
+    /// The server's answer if it supports none of the offered methods.
     NoneAcceptable = 0xff,
 }
 
@@ -44,14 +44,14 @@ pub struct Credentials {
     pub password: Vec<u8>,
 }
 
-/// What the client wants (RFC 1928, section 4).
+/// A client's request (RFC 1928, section 4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What to do.
+    /// The command.
     pub command: Command,
-    /// With which host; an unspecified address where the command needs none.
+    /// The host; an unspecified address if the command needs none.
     pub address: Address,
-    /// With which port; may be 0, which no connection goes to.
+    /// The port; 0 is possible but not a valid target.
     pub port: u16,
 }
 
@@ -101,25 +101,27 @@ pub enum Reply {
     AddressTypeNotSupported = 8,
 }
 
-/// Why bytes from a client are not the message that is due. The client is at fault.
+/// Why a client's bytes are not the expected message. The client is at fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageError {
     /// A SOCKS4 or SOCKS4a client.
-    #[error("the program speaks SOCKS4, this port SOCKS5: set the program to SOCKS5 (socks5h://)")]
+    #[error("the program speaks SOCKS4, but this port expects SOCKS5 (socks5h://)")]
     Socks4,
     /// An HTTP request.
     #[error(
-        "the program speaks HTTP, this port SOCKS5: set it as the program's SOCKS proxy (socks5h://), \
+        "the program speaks HTTP, but this is a SOCKS5 port; configure it as the SOCKS proxy \
+         (socks5h://), \
          or use the HTTP proxy port"
     )]
     Http,
     /// A TLS handshake.
     #[error(
-        "the program speaks TLS, this port SOCKS5: set it as the program's SOCKS proxy (socks5h://)"
+        "the program speaks TLS, but this is a SOCKS5 port; configure it as the SOCKS proxy \
+         (socks5h://)"
     )]
     Tls,
-    /// Another first byte than the message's version.
+    /// A first byte other than the message's version.
     #[error("the program does not speak SOCKS5 (version byte {0:#04x})")]
     Version(u8),
     /// An address type that RFC 1928 does not define.
@@ -128,7 +130,7 @@ pub enum MessageError {
 }
 
 impl Greeting {
-    /// Reads a greeting; knows the usual wrong protocols by their first byte.
+    /// Parses a greeting; recognizes common wrong protocols by their first byte.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, MessageError> {
         match bytes.first() {
             None => return Ok(None),
@@ -147,14 +149,15 @@ impl Greeting {
         Ok(Some((Self { methods }, input.used)))
     }
 
-    /// Appends the message; methods behind the 255th are left out.
+    /// Appends the message; methods after the 255th are omitted.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(VERSION);
         push_counted(out, &self.methods);
     }
 
-    /// The method that this server takes: none if offered, else name and password, since the port
-    /// is local and any are accepted. With `named`, because the name matters, it is the other way round.
+    /// The method that this server selects: no authentication if offered, otherwise name and
+    /// password, since the port is local and accepts any. With `named`, because a rule needs the
+    /// name, the order is reversed.
     pub fn method(&self, named: bool) -> Method {
         let mut methods = [Method::None, Method::Credentials];
         if named {
@@ -175,10 +178,10 @@ impl Method {
 }
 
 impl Credentials {
-    /// The server's answer: welcome (RFC 1929, section 2).
+    /// The server's answer: accepted (RFC 1929, section 2).
     pub const ACCEPTED: [u8; 2] = [CREDENTIALS_VERSION, 0];
 
-    /// Reads name and password.
+    /// Parses name and password.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, MessageError> {
         match bytes.first() {
             None => return Ok(None),
@@ -196,7 +199,7 @@ impl Credentials {
         Ok(Some((credentials, input.used)))
     }
 
-    /// Appends the message; of each field at most 255 bytes.
+    /// Appends the message, with at most 255 bytes of each field.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(CREDENTIALS_VERSION);
         push_counted(out, &self.username);
@@ -205,7 +208,7 @@ impl Credentials {
 }
 
 impl Request {
-    /// Reads a request. The reserved byte may be anything, as with other servers.
+    /// Parses a request. The reserved byte may have any value, as with other servers.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, MessageError> {
         if let Some(&byte) = bytes.first()
             && byte != VERSION
@@ -237,7 +240,7 @@ impl Request {
         Ok(Some((request, input.used)))
     }
 
-    /// Appends the message; of a name at most 255 bytes.
+    /// Appends the message, with at most 255 bytes of a name.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend([VERSION, self.command.number(), 0]);
         match &self.address {
@@ -288,17 +291,17 @@ impl Command {
 }
 
 impl Reply {
-    /// The reply with the address that the connection has at the far end, which nobody here knows:
-    /// 0.0.0.0:0, as programs expect from a proxy that does not say.
+    /// The reply with the connection's address at the far end, which is unknown here: 0.0.0.0:0, as
+    /// programs expect from a proxy that does not know it.
     pub fn encode(self) -> [u8; 10] {
         [VERSION, self as u8, 0, 1, 0, 0, 0, 0, 0, 0]
     }
 }
 
 impl From<OpenError> for Reply {
-    /// RFC 1928, section 6 leaves open which failure has which code. A name that does not resolve is
-    /// an unreachable host and a timeout an expired TTL: it is the only code left that says "no
-    /// answer", and Tor's SOCKS port uses both in this way too.
+    /// RFC 1928, section 6 does not assign codes to all failures. A name that does not resolve
+    /// becomes "host unreachable". A timeout becomes "TTL expired", the only remaining code that
+    /// means "no answer". Tor's SOCKS port uses both in this way, too.
     fn from(error: OpenError) -> Self {
         match error {
             OpenError::NotAllowed => Self::NotAllowed,
@@ -311,7 +314,7 @@ impl From<OpenError> for Reply {
     }
 }
 
-/// A message that is being read; every part is there or `None`.
+/// A message being parsed; every field is complete or `None`.
 struct Input<'a> {
     bytes: &'a [u8],
     used: usize,
@@ -324,7 +327,7 @@ impl<'a> Input<'a> {
         Some(*part)
     }
 
-    /// A length byte and so many bytes.
+    /// A length byte and that number of bytes.
     fn counted(&mut self) -> Option<&'a [u8]> {
         let [length] = self.array()?;
         let part = self.bytes.get(self.used..)?.get(..usize::from(length))?;
@@ -361,8 +364,9 @@ mod tests {
 
     type Decoded<T> = Result<Option<(T, usize)>, MessageError>;
 
-    /// The message comes back, whatever follows it, and no part of it is taken for the whole.
-    fn comes_back<T: Debug + PartialEq>(
+    /// A message survives encoding and decoding, whatever follows it, and no prefix of it decodes
+    /// as a message.
+    fn survives_a_round_trip<T: Debug + PartialEq>(
         message: T,
         encode: impl Fn(&T, &mut Vec<u8>),
         decode: impl Fn(&[u8]) -> Decoded<T>,
@@ -394,8 +398,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn greetings_come_back(methods in vec(any::<u8>(), 0..=255), tail in vec(any::<u8>(), 0..9)) {
-            comes_back(Greeting { methods }, Greeting::encode, Greeting::decode, &tail)?;
+        fn greetings_survive_a_round_trip(
+            methods in vec(any::<u8>(), 0..=255),
+            tail in vec(any::<u8>(), 0..9),
+        ) {
+            survives_a_round_trip(Greeting { methods }, Greeting::encode, Greeting::decode, &tail)?;
         }
 
         #[test]
@@ -405,12 +412,12 @@ mod tests {
             tail in vec(any::<u8>(), 0..9),
         ) {
             let credentials = Credentials { username, password };
-            comes_back(credentials, Credentials::encode, Credentials::decode, &tail)?;
+            survives_a_round_trip(credentials, Credentials::encode, Credentials::decode, &tail)?;
         }
 
         #[test]
         fn requests_come_back(request in any_request(), tail in vec(any::<u8>(), 0..9)) {
-            comes_back(request, Request::encode, Request::decode, &tail)?;
+            survives_a_round_trip(request, Request::encode, Request::decode, &tail)?;
         }
 
         #[test]
@@ -425,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn other_protocols_are_known_by_their_first_byte() {
+    fn other_protocols_are_recognized_by_their_first_byte() {
         let error = |bytes: &[u8]| Greeting::decode(bytes).unwrap_err();
         assert_eq!(
             error(b"\x04\x01\x00\x50\x7f\x00\x00\x01\x00"),

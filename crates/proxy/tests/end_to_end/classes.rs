@@ -1,4 +1,4 @@
-//! The class of a stream, by what the rules say of its connection.
+//! The class of a stream according to the rules.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 use crate::common::{Direct, Proxy, echo, exchange};
 
-/// Opens directly, and notes the classes that were asked for.
+/// Opens directly, and records the requested classes.
 #[derive(Clone, Default)]
 struct Noting(Arc<Mutex<Vec<Option<Class>>>>);
 
@@ -78,7 +78,7 @@ async fn dscp_port_and_user_choose_the_class() {
     ];
     for (tos, user, target, _) in cases {
         let mut client = connect(&proxy, tos).await;
-        // Both are offered; the name is asked for because a rule has one.
+        // Both methods are offered; the proxy requests the name because a rule needs it.
         if user.is_empty() {
             exchange(&mut client, &[5, 1, 0], &[5, 0]).await;
         } else {

@@ -14,14 +14,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// Longer than anything here takes; a test that waits for this has failed.
+/// Longer than any step here takes; a test that reaches this time has failed.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 
-/// Connects over TCP. Every name is this machine, except those in [`FAILING`].
+/// Connects over TCP. Every name resolves to this machine, except those in [`FAILING`].
 #[derive(Clone)]
 pub(crate) struct Direct;
 
-/// Names that cannot be opened, and why.
+/// Names that cannot be opened, with their errors.
 pub(crate) const FAILING: [(&str, OpenError); 7] = [
     ("forbidden.test", OpenError::NotAllowed),
     ("unknown.test", OpenError::NameNotResolved),
@@ -52,7 +52,7 @@ impl Opener for Direct {
     }
 }
 
-/// A TCP connection that is reset when it is dropped early, as [`Opener`] asks for.
+/// A TCP connection that is reset when dropped early, as [`Opener`] requires.
 pub(crate) struct DirectStream {
     stream: TcpStream,
     read_ended: bool,
@@ -99,9 +99,9 @@ impl AsyncWrite for DirectStream {
     }
 }
 
-/// A served port, until it is dropped.
+/// A served port; dropping it stops the service.
 pub(crate) struct Proxy {
-    /// Where it listens.
+    /// Listening address.
     pub(crate) address: SocketAddr,
     /// Ends when the last connection has ended after `stop`.
     pub(crate) served: JoinHandle<()>,
@@ -132,7 +132,7 @@ impl Proxy {
         }
     }
 
-    /// As `--proxy` and its kind take it.
+    /// URL for curl's `--proxy` and similar options.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -149,7 +149,7 @@ pub(crate) async fn origin(listen: &str) -> (TcpListener, Target) {
     (listener, target)
 }
 
-/// A port that sends back what it gets.
+/// A port that echoes its input.
 pub(crate) async fn echo(listen: &str) -> Target {
     let (listener, target) = origin(listen).await;
     tokio::spawn(async move {
@@ -171,16 +171,16 @@ pub(crate) async fn exchange(stream: &mut TcpStream, sent: &[u8], expected: &[u8
     assert_eq!(received, expected, "{}", String::from_utf8_lossy(&received));
 }
 
-/// Everything until the end of the stream.
+/// All bytes until the end of the stream.
 pub(crate) async fn rest(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut received = Vec::new();
     within(stream.read_to_end(&mut received)).await?;
     Ok(received)
 }
 
-/// Waits for something that must happen.
+/// Waits for a future that must complete.
 pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(LONG, future)
         .await
-        .expect("it happens in time")
+        .expect("completes in time")
 }

@@ -9,7 +9,7 @@ use tokio::process::Command;
 
 const BODY: usize = 5_000_000;
 
-/// A web server that answers GET with a body of pseudo-random bytes and PUT with what it got.
+/// A web server that answers GET with pseudo-random bytes, and PUT with the uploaded body.
 async fn web_server(listen: &str) -> Target {
     let (listener, target) = origin(listen).await;
     tokio::spawn(async move {
@@ -37,7 +37,7 @@ async fn web_server(listen: &str) -> Target {
     target
 }
 
-/// Bytes that do not repeat at any distance that a lost or doubled buffer would have.
+/// Bytes that do not repeat at the distance of a lost or doubled buffer.
 fn body() -> Vec<u8> {
     let mut x: u32 = 1;
     let next = || {
@@ -49,7 +49,7 @@ fn body() -> Vec<u8> {
 
 async fn curl(args: &[&str]) -> Output {
     let mut command = Command::new("curl");
-    // Nothing of the user's environment or configuration file may change the way.
+    // The user's environment and configuration file must not change the route.
     command
         .args(["--disable", "--silent", "--show-error", "--max-time", "25"])
         .args(args);
@@ -104,7 +104,7 @@ async fn curl_uploads_and_reuses_its_proxy() {
     let proxy = Proxy::start("127.0.0.1:0", Service::HttpProxy).await;
     let (url, http) = (format!("http://{target}/file"), proxy.url());
     let upload = ["--proxy", &http, "-X", "PUT", "--data-binary", "some bytes"];
-    // Two requests in one run: the second may not go to a connection that is not its own.
+    // Two requests in one run: the second must not use the first one's connection.
     let output = curl(&[&upload[..], &[&url, &url]].concat()).await;
     assert!(output.status.success(), "{output:?}");
     assert_eq!(output.stdout, b"some bytessome bytes");

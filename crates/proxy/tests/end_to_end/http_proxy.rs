@@ -1,4 +1,4 @@
-//! An HTTP proxy port as programs see it.
+//! An HTTP proxy port, as seen by programs.
 
 use crate::common::{FAILING, Proxy, echo, exchange, origin, rest, within};
 use sumlink_proxy::{OpenError, Service};
@@ -19,7 +19,7 @@ async fn connect_makes_a_tunnel_over_both_families() {
 }
 
 #[tokio::test]
-async fn a_plain_request_reaches_its_origin_and_nothing_behind_it_does() {
+async fn only_the_first_plain_request_reaches_its_origin() {
     let (listener, target) = origin("127.0.0.1:0").await;
     let proxy = Proxy::start("127.0.0.1:0", Service::HttpProxy).await;
     let mut client = proxy.connect().await;
@@ -30,12 +30,13 @@ async fn a_plain_request_reaches_its_origin_and_nothing_behind_it_does() {
     client.write_all(request.as_bytes()).await.unwrap();
     let (mut accepted, _) = within(listener.accept()).await.unwrap();
     let expected = format!(
-        "POST /form HTTP/1.1\r\nHost: {target}\r\nContent-Length: 8\r\nConnection: close\r\n\r\nbody"
+        "POST /form HTTP/1.1\r\nHost: {target}\r\nContent-Length: 8\r\n\
+         Connection: close\r\n\r\nbody"
     );
     exchange(&mut accepted, b"", expected.as_bytes()).await;
 
-    // The rest of the body, and a request that is meant for another host. The direction does not end with the body: the
-    // request would look cancelled.
+    // The rest of the body, and a request meant for another host. The proxy does not close the
+    // direction after the body: the origin would consider the request canceled.
     client
         .write_all(b"bodyGET http://secret.test/ HTTP/1.1\r\n\r\n")
         .await
@@ -50,7 +51,7 @@ async fn a_plain_request_reaches_its_origin_and_nothing_behind_it_does() {
 }
 
 #[tokio::test]
-async fn a_request_without_body_does_not_look_cancelled_to_its_origin() {
+async fn a_request_without_a_body_is_not_half_closed() {
     let (listener, target) = origin("127.0.0.1:0").await;
     let proxy = Proxy::start("127.0.0.1:0", Service::HttpProxy).await;
     let mut client = proxy.connect().await;
@@ -71,7 +72,7 @@ async fn a_request_without_body_does_not_look_cancelled_to_its_origin() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_done_has_its_status() {
+async fn failures_have_their_status_codes() {
     let proxy = Proxy::start("127.0.0.1:0", Service::HttpProxy).await;
     let failing = FAILING.map(|(name, error)| {
         let status = match error {
@@ -113,7 +114,7 @@ async fn what_cannot_be_done_has_its_status() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_head_that_does_not_end_is_answered() {
+async fn an_endless_request_head_is_answered() {
     let proxy = Proxy::start("127.0.0.1:0", Service::HttpProxy).await;
     let mut client = proxy.connect().await;
     client.write_all(b"CONNECT exam").await.unwrap();

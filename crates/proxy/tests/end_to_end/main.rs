@@ -1,4 +1,4 @@
-//! Every kind of port on loopback, as programs see it.
+//! Every kind of port on loopback, as seen by programs.
 
 mod classes;
 mod common;

@@ -70,7 +70,7 @@ async fn a_forward_whose_target_refuses_resets_the_program() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_reach_their_target_in_the_order_in_which_they_were_made() {
+async fn connections_reach_their_target_in_order() {
     for _ in 0..10 {
         let (origin, target) = origin("127.0.0.1:0").await;
         let listen = "127.0.0.1:0".parse().unwrap();
@@ -81,7 +81,7 @@ async fn connections_reach_their_target_in_the_order_in_which_they_were_made() {
             program.write_u8(number).await.unwrap();
             programs.push(program);
         }
-        // All of them wait already, as they do on a busy machine.
+        // All connections are waiting already, as on a busy machine.
         let _proxy = Proxy::serve(listener);
         let mut order = Vec::new();
         for _ in 0..20 {
@@ -97,7 +97,7 @@ async fn a_shutdown_closes_the_port_and_lets_connections_end() {
     let (proxy, mut client, mut target) = pair().await;
     proxy.stop.send(()).unwrap();
     within(async {
-        // Refused as soon as the port is closed.
+        // Connections are refused as soon as the port is closed.
         while TcpStream::connect(proxy.address).await.is_ok() {
             tokio::task::yield_now().await;
         }
@@ -124,7 +124,7 @@ async fn an_aborted_server_resets_its_connections() {
     }
 }
 
-/// Whether a connection is reset; a reset that is quick enough meets it while it is made.
+/// Whether a connection is reset; an early reset arrives while it is being established.
 async fn is_reset(address: SocketAddr) -> bool {
     let outcome = async {
         let mut program = TcpStream::connect(address).await?;
@@ -153,7 +153,7 @@ async fn connections_above_the_limit_are_refused_at_once_in_their_own_protocol()
         proxies.push(Proxy::serve(listener.unwrap().with_limit(limit.clone())));
     }
     let [forward, socks, http] = &proxies[..] else {
-        unreachable!("there are three services")
+        unreachable!("only three services exist")
     };
     let mut held = [forward.connect().await, forward.connect().await];
     for (program, sent) in held.iter_mut().zip([b"first", b"other"]) {
@@ -172,7 +172,7 @@ async fn connections_above_the_limit_are_refused_at_once_in_their_own_protocol()
     assert!(!rest(&mut refused).await.unwrap().is_empty());
     assert!(is_reset(forward.address).await);
 
-    // More than are answered: none of them waits for those that send no request.
+    // More than the number of answers: no connection waits for those that send no request.
     let mut silent = Vec::new();
     for _ in 0..40 {
         silent.push(TcpStream::connect(socks.address).await);
@@ -180,7 +180,7 @@ async fn connections_above_the_limit_are_refused_at_once_in_their_own_protocol()
     assert!(is_reset(socks.address).await);
     drop(silent);
 
-    // The place of one that has ended is free again, for any of the entries.
+    // The place of an ended connection is free again, for all entries.
     let [ended, mut kept] = held;
     drop(ended);
     within(async {
@@ -200,7 +200,7 @@ async fn connections_above_the_limit_are_refused_at_once_in_their_own_protocol()
 }
 
 #[tokio::test]
-async fn a_dual_stack_port_takes_ipv4() {
+async fn a_dual_stack_port_accepts_ipv4() {
     let target = echo("127.0.0.1:0").await;
     let proxy = Proxy::start("[::]:0", Service::Forward(target)).await;
     for ip in ["127.0.0.1", "::1"] {

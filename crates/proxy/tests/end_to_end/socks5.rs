@@ -1,4 +1,4 @@
-//! A SOCKS5 port as programs see it.
+//! A SOCKS5 port, as seen by programs.
 
 use crate::common::{FAILING, Proxy, echo, exchange, origin, rest, within};
 use sumlink_proxy::{OpenError, Service};
@@ -39,7 +39,7 @@ async fn connects_by_name_and_address_over_both_families() {
 }
 
 #[tokio::test]
-async fn a_client_that_insists_on_a_password_is_let_in() {
+async fn a_client_that_insists_on_a_password_is_accepted() {
     let port = echo("127.0.0.1:0").await.port;
     let proxy = Proxy::start("127.0.0.1:0", Service::Socks5).await;
     let mut client = proxy.connect().await;
@@ -50,7 +50,7 @@ async fn a_client_that_insists_on_a_password_is_let_in() {
 }
 
 #[tokio::test]
-async fn what_is_sent_ahead_is_relayed_however_it_is_cut() {
+async fn early_data_is_relayed_however_it_is_split() {
     let port = echo("127.0.0.1:0").await.port;
     let proxy = Proxy::start("127.0.0.1:0", Service::Socks5).await;
     let sent = [&[5, 1, 0], &named(1, "echo.test", port)[..], b"ahead"].concat();
@@ -67,7 +67,7 @@ async fn what_is_sent_ahead_is_relayed_however_it_is_cut() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_done_has_its_reply_code() {
+async fn failures_have_their_reply_codes() {
     let proxy = Proxy::start("127.0.0.1:0", Service::Socks5).await;
     let failing = FAILING.map(|(name, error)| {
         let code = match error {
@@ -130,7 +130,7 @@ async fn other_protocols_get_an_answer_and_a_clean_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handshake_that_does_not_end_is_cut_off() {
+async fn an_endless_handshake_times_out() {
     let proxy = Proxy::start("127.0.0.1:0", Service::Socks5).await;
     let mut client = proxy.connect().await;
     client.write_all(&[5]).await.unwrap();

@@ -1,4 +1,4 @@
-//! How a link changes while it runs.
+//! Changes of a link at run time.
 
 use std::time::Duration;
 
@@ -10,9 +10,10 @@ use super::syntax::{
     parse_burst, parse_jitter, parse_loss, parse_policer, parse_queue, read_trace,
 };
 use crate::error::LinkError;
-use crate::units::{parse_duration, parse_rate};
+use sumlink_settings::units::{parse_duration, parse_rate};
 
-const KEYS_OF_SET: &str = "rate, trace, burst, policer, delay, jitter, loss, queue, state, address, connections; down.KEY or up.KEY for one direction";
+const KEYS_OF_SET: &str = "rate, trace, burst, policer, delay, jitter, loss, queue, state, \
+                           address, connections; down.KEY or up.KEY for one direction";
 
 /// The state of a link as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -20,18 +21,18 @@ const KEYS_OF_SET: &str = "rate, trace, burst, policer, delay, jitter, loss, que
 pub enum InterfaceState {
     /// It carries packets.
     Up,
-    /// The interfaces have no carrier, as when a cable is pulled.
+    /// The interfaces have no carrier, as with a pulled cable.
     Down,
-    /// The carrier is up and nothing gets through.
+    /// The carrier is on, but no packet gets through.
     Blackhole,
-    /// The client's end has a carrier and no address, as when a lease has run out.
+    /// The client's end has a carrier but no address, as after an expired lease.
     Unaddressed,
-    /// The interfaces do not exist, as when an adapter is pulled.
+    /// The interfaces do not exist, as with a removed adapter.
     Removed,
 }
 
 impl InterfaceState {
-    /// The model's word for it.
+    /// The model's name of the state.
     pub fn link_state(self) -> LinkState {
         match self {
             Self::Up => LinkState::Up,
@@ -40,7 +41,7 @@ impl InterfaceState {
         }
     }
 
-    /// The word for it, as `lab set` reads it.
+    /// The word for it, as `sumlink-lab set` reads it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Up => "up",
@@ -52,18 +53,18 @@ impl InterfaceState {
     }
 }
 
-/// What becomes of the connections that a link's middlebox knows: those made after it pass.
+/// Treatment of the connections that a link's middlebox tracks; later connections pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {
-    /// Their packets go nowhere any more, as when an address translator has lost its mappings.
+    /// Their packets are dropped, as by an address translator that has lost its mappings.
     Forgotten,
-    /// Whoever sends a packet of them is answered with a reset.
+    /// Senders of their packets get a reset.
     Reset,
 }
 
 impl Fate {
-    /// The word for it, as `lab set` reads it.
+    /// The word for it, as `sumlink-lab set` reads it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Forgotten => "forgotten",
@@ -71,7 +72,7 @@ impl Fate {
         }
     }
 
-    /// The one of that word.
+    /// The treatment with that name.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         [Self::Forgotten, Self::Reset]
             .into_iter()
@@ -85,31 +86,31 @@ impl Fate {
 pub enum Setting {
     /// Bits per second.
     Rate(u64),
-    /// Bytes that a constant rate sends at once after it was idle; 0 for none.
+    /// Bytes that a constant rate sends at once after idle time; 0 for none.
     Burst(u64),
-    /// The policer in front of the queue, with a full bucket; `None` takes it away.
+    /// The policer in front of the queue, with a full bucket; `None` removes it.
     Policer(Option<Policer>),
-    /// Delivery opportunities in place of a constant rate, from the moment of the change on.
+    /// Delivery opportunities in place of a constant rate, starting at the time of the change.
     Trace(Trace),
     /// One-way delay.
     Delay(Duration),
-    /// How the delay varies from packet to packet.
+    /// Variation of the delay from packet to packet.
     Jitter(Jitter),
-    /// Which packets are lost. The times of a script count from the beginning of the run.
+    /// Selection of the lost packets. The times of a script count from the beginning of the run.
     Loss(Loss),
-    /// What the queue holds.
+    /// Limit of the queue.
     Queue(QueueLimit),
     /// The state, of both directions.
     State(InterfaceState),
-    /// The client's end gets another address, and loses the one that it had.
+    /// The client's end gets a different address and loses its current one.
     NewAddress,
-    /// What becomes of the connections that there are, in both directions.
+    /// Treatment of existing connections, in both directions.
     Connections(Fate),
 }
 
 impl Setting {
-    /// What the model's change is for a link, as profiles give it; `None` for a kind that links of the
-    /// laboratory do not have. A state holds for both directions.
+    /// The setting for a change of the model, as profiles produce it; `None` for kinds that the
+    /// laboratory's links do not have. A state applies to both directions.
     pub fn of(change: Change) -> Option<Self> {
         Some(match change {
             Change::Rate(rate) => Self::Rate(rate),
@@ -127,8 +128,8 @@ impl Setting {
         })
     }
 
-    /// The model's word for it; `zero` is what times in it count from. Nothing for what is no business of the model, which
-    /// knows neither addresses nor connections.
+    /// The change of the model; times in it count from `zero`. `None` for addresses and
+    /// connections, which the model does not contain.
     pub fn to_change(&self, zero: Duration) -> Option<Change> {
         Some(match self.clone() {
             Self::Rate(rate) => Change::Rate(rate),
@@ -158,38 +159,38 @@ fn shift(script: LossScript, by: Duration) -> LossScript {
     }
 }
 
-/// A change to a running link, as `lab set` and the control socket read it: `loss=5%`,
+/// A change to a running link, as `sumlink-lab set` and the control socket read it: `loss=5%`,
 /// `down.rate=10mbit`, `state=blackhole`.
 ///
 /// | setting | meaning |
 /// | --- | --- |
-/// | `rate=20mbit` | a constant rate; `0` lets nothing pass |
+/// | `rate=20mbit` | a constant rate; `0` blocks all packets |
 /// | `trace=FILE` | delivery opportunities in Mahimahi's format: see [`Trace`] |
-/// | `burst=32kB` | with a constant rate: what goes out at once after the link was idle (tbf's bucket); `0B` for none |
-/// | `policer=10mbit:32kB` | drops what is more than a token bucket of that rate and size passes; `none` takes it away |
+/// | `burst=32kB` | with a constant rate: bytes sent at once after idle time (tbf's bucket); `0B` for none |
+/// | `policer=10mbit:32kB` | drops packets beyond a token bucket of that rate and size; `none` removes it |
 /// | `delay=10ms` | one way |
 /// | `jitter=2ms` | uniform between -2 and +2 ms; packets keep their order |
-/// | `jitter=normal:2ms` | normal with that standard deviation, cut off at three of them |
+/// | `jitter=normal:2ms` | normal with that standard deviation, truncated at three of them |
 /// | `jitter=2ms:reorder`, `jitter=normal:2ms:reorder` | the same; packets may overtake each other |
 /// | `loss=5%` | each packet, independently |
 /// | `loss=burst:5%:8` | 5 % of all packets, in bursts of 8 packets on average (Gilbert) |
 /// | `loss=gilbert:P:R` | states good and bad: from good to bad with probability P before a packet, back with R; everything is lost in the bad one |
 /// | `loss=gilbert:P:R:GOOD:BAD` | Gilbert-Elliott: the probability of loss in each state |
 /// | `loss=script:7+20-29+1s-1.5s` | packet 7, packets 20 to 29 (counted from 0), and all packets from 1 s until before 1.5 s |
-/// | `queue=50ms`, `queue=64KiB` | drop-tail, what the link sends in that time, or bytes |
+/// | `queue=50ms`, `queue=64KiB` | drop-tail; the bytes that the link sends in that time, or a number of bytes |
 /// | `state=up`, `down`, `blackhole`, `unaddressed`, `removed` | both directions |
-/// | `address=new` | the client's end gets another address in place of the one it has |
-/// | `connections=forgotten`, `connections=reset` | packets of the connections that there are go nowhere, or are answered with a reset; new ones pass |
+/// | `address=new` | the client's end gets a different address in place of its current one |
+/// | `connections=forgotten`, `connections=reset` | packets of existing connections are dropped, or answered with a reset; new connections pass |
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkChange {
-    /// The direction it holds for; both when not given.
+    /// The affected direction; both if `None`.
     pub direction: Option<Direction>,
-    /// What changes.
+    /// The new value.
     pub setting: Setting,
 }
 
 impl LinkChange {
-    /// Reads a `key=value` for the link called `link`. A trace's file is read at once.
+    /// Parses a `key=value` for the link called `link`. A trace's file is read at once.
     pub fn parse_for(link: &str, text: &str) -> Result<Self, LinkError> {
         Self::parse(link, text, KEYS_OF_SET)
     }
@@ -202,7 +203,7 @@ impl LinkChange {
         }
     }
 
-    /// The directions that the change holds for.
+    /// The affected directions.
     pub fn directions(&self) -> impl Iterator<Item = Direction> + use<> {
         let only = self.direction;
         Direction::BOTH
@@ -257,14 +258,14 @@ impl LinkChange {
     }
 }
 
-/// A change that the emulator carries out by itself, at exactly its time.
+/// A change that the emulator makes at a scheduled time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedChange {
     /// Time since the beginning of the run.
     pub at: Duration,
     /// The link's name.
     pub link: String,
-    /// What changes. [`InterfaceState::Removed`] cannot be planned.
+    /// The change. [`InterfaceState::Removed`] cannot be scheduled.
     pub change: LinkChange,
 }
 
@@ -279,7 +280,7 @@ pub(crate) fn parse_state(link: &str, text: &str) -> Result<InterfaceState, Link
         })
 }
 
-/// The only thing that can be said of an address: that it is another one.
+/// Parses the only value for an address: `new`.
 pub(crate) fn parse_address(text: &str) -> Result<Setting, String> {
     match text {
         "new" => Ok(Setting::NewAddress),

@@ -1,22 +1,22 @@
-//! What no single setting can know: names, numbers of links, and what the emulator carries.
+//! Checks across links: names, numbers of links, and the emulator's capacity.
 
 use std::collections::HashSet;
 
 use super::{LinkSpec, Setting, Shape};
 use crate::error::LinkError;
-use crate::units::format_rate;
+use sumlink_settings::units::format_rate;
 
-/// The highest rate of one direction of a link, in bit/s: what one thread carries packet by packet with
-/// both ends on the same machine.
+/// The highest rate of one direction of a link in bit/s: the capacity of one thread packet by
+/// packet, with both ends on the same machine.
 pub const MAX_RATE: u64 = 2_500_000_000;
 
 /// The highest rate of one direction of a link with segmentation offload, in bit/s.
 pub const MAX_RATE_GSO: u64 = 10_000_000_000;
 
-/// The most links of one laboratory.
+/// Maximum number of links in a laboratory.
 pub const MAX_LINKS: usize = 64;
 
-/// Checks what no single link can know: how many there are, and that no two share a name.
+/// Checks the number of links, and that their names are unique.
 pub fn check_links(links: &[LinkSpec]) -> Result<(), LinkError> {
     if links.is_empty() || links.len() > MAX_LINKS {
         return Err(LinkError::Count(links.len()));
@@ -31,7 +31,7 @@ pub fn check_links(links: &[LinkSpec]) -> Result<(), LinkError> {
     Ok(())
 }
 
-/// Checks that the emulator carries each link's rates.
+/// Checks that the emulator has the capacity for each link's rates.
 pub(crate) fn check_rates(links: &[LinkSpec], gso: bool) -> Result<(), LinkError> {
     for link in links {
         for shape in &link.shapes {
@@ -41,7 +41,7 @@ pub(crate) fn check_rates(links: &[LinkSpec], gso: bool) -> Result<(), LinkError
     Ok(())
 }
 
-/// Checks that the emulator carries the rate that a setting asks for, if it is one.
+/// Checks that the emulator has the capacity for a rate setting; other settings pass.
 pub fn check_rate(link: &str, setting: &Setting, gso: bool) -> Result<(), LinkError> {
     let rate = match setting {
         Setting::Rate(rate) => *rate,
@@ -64,15 +64,15 @@ pub fn check_rate(link: &str, setting: &Setting, gso: bool) -> Result<(), LinkEr
     })
 }
 
-/// What to tell before links are used that add up to more than the emulator carries.
+/// A warning for links with a total rate above the emulator's capacity.
 pub(crate) fn load_warning(links: &[LinkSpec], gso: bool) -> Option<String> {
-    // Bulk traffic goes one way; what comes back are acknowledgements.
+    // Bulk traffic goes in one direction; the other carries acknowledgments.
     let busier = |link: &LinkSpec| link.shapes.iter().map(Shape::long_term_rate).max();
     let sum: u64 = links.iter().filter_map(busier).sum();
     (sum > limit(gso)).then(|| {
         format!(
-            "the links add up to {}, and the emulator carries about {} {}: figures measured at full load \
-             will be refused; ask for less{}",
+            "the links add up to {}, and the emulator carries about {} {}: figures measured at \
+             full load will be refused; ask for less{}",
             format_rate(sum),
             format_rate(limit(gso)),
             how(gso),
@@ -132,12 +132,12 @@ mod tests {
     }
 
     #[test]
-    fn too_fast_a_link_is_refused_with_advice() {
+    fn a_link_that_is_too_fast_is_refused_with_advice() {
         let fast = links(&["wifi:rate=8gbit"]);
         assert_eq!(
             check_rates(&fast, false).unwrap_err().to_string(),
-            "link 'wifi': 8gbit is more than the emulator carries packet by packet; ask for at most \
-             2.5gbit, or let it carry super-packets (lab shell --gso; gso = true)"
+            "link 'wifi': 8gbit is more than the emulator carries packet by packet; ask for at \
+             most 2.5gbit, or let it carry super-packets (lab shell --gso; gso = true)"
         );
         assert_eq!(check_rates(&fast, true), Ok(()));
         let error = check_rates(&links(&["wifi:rate=1mbit,down.rate=80gbit"]), true).unwrap_err();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_in_total_is_told_in_advance() {
+    fn an_excessive_total_rate_causes_a_warning() {
         let sum = links(&["a:rate=2gbit", "b:rate=400mbit,up.rate=1gbit"]);
         let warning = load_warning(&sum, false).unwrap();
         assert!(

@@ -1,4 +1,4 @@
-//! Links that have something in common: the air, an interferer, a radio.
+//! Links with shared resources: the air, an interferer, a radio.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use super::Direction;
 /// Directions of links that hear each other and share the air; see [`Air`] for the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CouplingGroup {
-    /// Links by name, in the order of `air`'s; each direction of a link is in one group at most.
+    /// Links by name, in the order of `air`'s; each direction of a link is in at most one group.
     pub members: Vec<(String, Direction)>,
-    /// How they share it.
+    /// The sharing model.
     pub air: Air,
 }
 
-/// Somebody else on the channel of links; see [`Interferer`] for the model.
+/// An interferer on the channel of links; see [`Interferer`] for the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InterfererSpec {
-    /// Links by name; each direction of a link has one interferer at most.
+    /// Links by name; each direction of a link has at most one interferer.
     pub members: Vec<(String, Direction)>,
-    /// What it does at first.
+    /// Its initial behavior.
     pub interferer: Interferer,
-    /// What it does from other times on, counted from the beginning of the run.
+    /// Later behaviors, with their times since the beginning of the run.
     pub changes: Vec<(Duration, Interferer)>,
 }
 

@@ -1,4 +1,4 @@
-//! How losses, jitter, queues and traces are written.
+//! The syntax of losses, jitter, queues and traces.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,16 +10,16 @@ use sumlink_link::{
 use sumlink_util::plain;
 
 use crate::MTU;
-use crate::units::{
+use sumlink_settings::units::{
     UnitError, format_duration, format_percentage, format_rate, parse_duration, parse_percentage,
     parse_rate, parse_size,
 };
 
-/// The largest trace that is read, in bytes.
+/// Maximum size of a trace, in bytes.
 pub(crate) const MAX_TRACE: u64 = 256 << 20;
-/// How a loss is written, for messages.
-const LOSSES: &str = "5%, burst:5%:8 (mean, packets of a burst), gilbert:1%:25% (good to bad, bad to good; \
-                      may be followed by the loss in each), script:7+20-29+1s-1.5s";
+/// The syntax of a loss, for messages.
+const LOSSES: &str = "5%, burst:5%:8 (mean, packets of a burst), gilbert:1%:25% (good to bad, bad \
+                      to good; may be followed by the loss in each), script:7+20-29+1s-1.5s";
 
 /// Reads a file in Mahimahi's format.
 pub(super) fn read_trace(path: &str) -> Result<Trace, String> {
@@ -34,10 +34,11 @@ pub(super) fn read_trace(path: &str) -> Result<Trace, String> {
     text.parse().map_err(|error| format!("{path}, {error}"))
 }
 
-/// A queue is limited in time (`50ms`), in bytes (`64KiB`), or in packets of the MTU (`50packets`).
+/// Parses a queue limit in time (`50ms`), in bytes (`64KiB`), or in packets of the MTU
+/// (`50packets`).
 pub(crate) fn parse_queue(text: &str) -> Result<QueueLimit, UnitError> {
     if let Some(packets) = text.trim().strip_suffix("packets") {
-        // The number gets the unit that the parser knows.
+        // Adds the unit that the parser expects.
         let packets = parse_size(&format!("{}B", packets.trim()))?;
         return Ok(QueueLimit::Bytes(packets.saturating_mul(u64::from(MTU))));
     }
@@ -47,12 +48,12 @@ pub(crate) fn parse_queue(text: &str) -> Result<QueueLimit, UnitError> {
     parse_duration(text).map(QueueLimit::Time)
 }
 
-/// The bucket of a constant rate, in bytes.
+/// Parses the bucket of a constant rate, in bytes.
 pub(crate) fn parse_burst(text: &str) -> Result<u64, UnitError> {
     parse_size(text)
 }
 
-/// A policer is a rate and a bucket (`10mbit:32kB`), or `none`.
+/// Parses a policer: a rate and a bucket (`10mbit:32kB`), or `none`.
 pub(crate) fn parse_policer(text: &str) -> Result<Option<Policer>, String> {
     if text.trim() == "none" {
         return Ok(None);
@@ -66,7 +67,7 @@ pub(crate) fn parse_policer(text: &str) -> Result<Option<Policer>, String> {
     };
     if policer.burst < u64::from(MTU) {
         return Err(format!(
-            "a bucket of {} bytes passes no full packet; give it at least {MTU}B",
+            "no full packet fits into a bucket of {} bytes; use at least {MTU}B",
             policer.burst
         ));
     }
@@ -128,12 +129,12 @@ pub(crate) fn parse_loss(text: &str) -> Result<Loss, String> {
     .map_err(|error| error.to_string())
 }
 
-/// Packets and ranges of packets, both ends included, and windows of time.
+/// Parses packets and ranges of packets, both ends included, and windows of time.
 fn parse_script(list: &str) -> Result<LossScript, String> {
     let mut script = LossScript::default();
     for part in list.split('+') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let empty = || format!("'{part}' holds nothing: its end is before its start");
+        let empty = || format!("'{part}' is empty: its end is before its start");
         if part.chars().all(|c| c.is_ascii_digit() || c == '-') {
             let number = |text: &str| {
                 text.parse::<u64>()
@@ -220,7 +221,7 @@ mod tests {
         assert!(error("script:9-7").contains("its end is before its start"));
         assert!(error("script:2s-1s").contains("its end is before its start"));
         assert!(error("script:").contains("is not a packet's number"));
-        assert!(error("script:1s").contains("holds nothing"));
+        assert!(error("script:1s").contains("is empty"));
     }
 
     #[test]

@@ -10,10 +10,10 @@ use sumlink_mmwave::{MmwaveError, Pattern};
 
 use crate::scenario::{At, Document, Problem, Section, text_of};
 
-/// Above all counts that a cell may have, which are checked when it is made.
+/// Larger than any valid count; the exact limits are checked when the cell is made.
 const MOST: u64 = 1 << 32;
 
-/// What it does not say is the cell of section 3.3.2.
+/// Reads the cell; defaults are those of section 3.3.2.
 pub(super) fn read(document: &mut Document<'_>, mut section: Section<'_, '_>) -> CellConfig {
     let mut cell = CellConfig::default();
     let mut count = |document: &mut Document<'_>, key, least, to: &mut usize| {
@@ -60,7 +60,7 @@ pub(super) fn read(document: &mut Document<'_>, mut section: Section<'_, '_>) ->
             Some("mixed") => cell.office = Office::Mixed,
             Some("open") => cell.office = Office::Open,
             Some(other) => {
-                let reason = format!("`{other}` is no office: write \"mixed\" or \"open\"");
+                let reason = format!("`{other}` is not an office: write \"mixed\" or \"open\"");
                 document.problem(&value.span(), reason);
             }
             None => {}
@@ -91,7 +91,7 @@ pub(super) fn read(document: &mut Document<'_>, mut section: Section<'_, '_>) ->
     cell
 }
 
-/// Measured beams; what is wrong with the file is told with its line.
+/// Reads measured beams; problems of the file are reported with its lines.
 fn read_pattern(document: &mut Document<'_>, at: &At<String>) -> Option<Pattern> {
     let file = document.path(&at.value);
     let text = match fs::read_to_string(&file) {
@@ -118,7 +118,7 @@ fn read_pattern(document: &mut Document<'_>, at: &At<String>) -> Option<Pattern>
     None
 }
 
-/// A list of numbers that is not empty.
+/// A non-empty list of numbers.
 pub(super) fn numbers(
     document: &mut Document<'_>,
     section: &mut Section<'_, '_>,
@@ -132,7 +132,7 @@ pub(super) fn numbers(
     if read.is_none() {
         document.problem(
             &value.span(),
-            format!("{key} is a list of numbers: {key} = [1, 2]"),
+            format!("{key} must be a list of numbers: {key} = [1, 2]"),
         );
     }
     read

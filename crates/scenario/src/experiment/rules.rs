@@ -1,5 +1,5 @@
-//! `[80211ad]`, `[80211ay]`, `[80211-thesis]` and `[jpoc]` of an experiment: settings of its access schemes. What is not said is
-//! the scheme as its name means it.
+//! `[80211ad]`, `[80211ay]`, `[80211-thesis]` and `[jpoc]` of an experiment: settings of its access
+//! schemes. Defaults are those of the named scheme.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,8 +9,8 @@ use sumlink_mmwave::mac::slotted::Slotted;
 
 use crate::scenario::{Document, Section};
 
-/// Settings by scheme, for those that the file has a section of. `overhead`: of an experiment that varies the number of
-/// mini-slots and says itself how many attempts may fail.
+/// Settings by scheme, for those with a section in the file. `overhead`: the experiment varies the
+/// number of mini-slots and sets the number of failed attempts itself.
 pub(super) fn read(
     document: &mut Document<'_>,
     root: &mut Section<'_, '_>,
@@ -38,8 +38,9 @@ pub(super) fn read(
     rules
 }
 
-/// Slots of an A-BFT and frames of a slot that there may be: what the standards' fields can say (802.11-2016, 9.4.1.39: three
-/// and four bits), times the multiplier of 802.11ay; the thesis' baseline keeps to no standard.
+/// Limits for the slots of an A-BFT and the frames of a slot: the range of the standards' fields
+/// (802.11-2016, 9.4.1.39: three and four bits), times the multiplier of 802.11ay; the thesis'
+/// baseline follows no standard.
 fn limits(scheme: &str) -> (Range<u64>, Range<u64>) {
     match scheme {
         "80211ad" => (1..9, 1..17),
@@ -106,11 +107,11 @@ fn jpoc(
     rules
 }
 
-/// Complains of a key that the kind `overhead` decides itself.
+/// Reports a key that the kind `overhead` sets itself.
 fn varied(document: &mut Document<'_>, section: &mut Section<'_, '_>, key: &'static str) {
     if let Some(value) = section.value(key) {
         let reason =
-            format!("`{key}` is not the scheme's in an experiment of kind \"overhead\": remove it");
+            format!("`{key}` cannot be set in an experiment of kind \"overhead\": remove it");
         document.problem(&value.span(), reason);
     }
 }
@@ -135,8 +136,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_counts_and_the_rest_is_the_named_scheme() {
-        let text = "[80211ad]\nframes_per_slot = 8\nretry_limit = 2\n[jpoc]\ngamma_db = 10\ngood_beams = 6\n";
+    fn missing_settings_are_those_of_the_named_scheme() {
+        let text = "[80211ad]\nframes_per_slot = 8\nretry_limit = 2\n[jpoc]\ngamma_db = 10\n\
+                    good_beams = 6\n";
         let rules = parse("stations", text).unwrap();
         let expected = Slotted {
             frames_per_slot: 8,
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_standard_allows_is_refused_with_its_line() {
+    fn values_outside_the_standards_are_refused_with_their_line() {
         for (kind, text, line, hint) in [
             (
                 "stations",

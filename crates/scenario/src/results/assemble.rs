@@ -1,4 +1,4 @@
-//! From the records of flows to figures.
+//! Computes figures from the records of flows.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use super::series::{rate, series, sum_series};
 use super::{Completion, Flow, Measurement};
 use crate::scenario::{Scenario, Workload};
 
-/// What the receivers of a run's flows recorded, in intervals of that length; without what only the links and the
-/// system know. The error is the system's failure.
+/// The figures from the records of a run's receivers, with intervals of that length; figures of the
+/// links and the system are added elsewhere. The error is the system's failure.
 pub fn assemble(
     scenario: &Scenario,
     records: &[FlowRecord],
@@ -28,7 +28,7 @@ pub fn assemble(
         let bytes: u64 = record.buckets.iter().skip(skip).sum();
         let mut seconds = record.buckets.len().saturating_sub(skip) as f64 * interval.as_secs_f64();
         if let Workload::Files { .. } = scenario.workload {
-            // What came after the last object is not part of it.
+            // Bytes after the last object do not belong to it.
             let end = |object: &ObjectRecord| object.start_s + object.duration_s;
             let end = record.objects.iter().map(end).fold(0.0, f64::max);
             seconds = seconds.min((end - scenario.warmup.as_secs_f64()).max(0.0));
@@ -77,7 +77,7 @@ pub fn assemble(
     Ok(measurement)
 }
 
-/// How many of the objects arrived, and in time.
+/// Adds a note on how many objects arrived, and how many in time.
 fn note_objects(measurement: &mut Measurement, scenario: &Scenario, records: &[FlowRecord]) {
     if let Workload::Files {
         sizes,
@@ -105,8 +105,8 @@ fn note_objects(measurement: &mut Measurement, scenario: &Scenario, records: &[F
     }
 }
 
-/// A flow that was not what it should be is the system's failure; that a link by itself does not connect is a figure,
-/// 0.
+/// Fails for a flow with an error, which is the system's failure; a single link that does not
+/// connect has a valid figure of 0.
 fn check(record: &FlowRecord) -> Result<(), String> {
     if let Some(error) = &record.error {
         return Err(format!("flow {}: {error}", record.flow));
@@ -117,7 +117,7 @@ fn check(record: &FlowRecord) -> Result<(), String> {
     Ok(())
 }
 
-/// Adds a note for the reader.
+/// Appends a remark.
 pub fn push_note(all: &mut String, note: &str) {
     if !all.is_empty() {
         all.push_str("; ");

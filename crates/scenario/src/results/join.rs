@@ -1,8 +1,8 @@
-//! Parts of a run that were measured one after the other.
+//! Joins parts of a run that were measured one after the other.
 
 use super::{Flow, LinkSeries, Measurement, push_note, set_shares, sum_series};
 
-/// Two phases of a run, one after the other; what is measured adds up.
+/// Joins two phases of a run, measured one after the other; their figures add up.
 pub fn join(mut a: Measurement, b: Measurement) -> Measurement {
     a.goodput_bps += b.goodput_bps;
     a.bytes += b.bytes;
@@ -24,7 +24,7 @@ pub fn join(mut a: Measurement, b: Measurement) -> Measurement {
         a.link_delays_ms.entry(link).or_default().extend(delays);
     }
     a.over_limit = a.over_limit.zip(b.over_limit).map(|(a, b)| a + b);
-    // In its own phase a link carried something, in the others hardly anything.
+    // Each link carried traffic mainly in its own phase.
     for other in b.links {
         let same =
             |link: &&mut LinkSeries| link.link == other.link && link.direction == other.direction;
@@ -59,7 +59,8 @@ pub fn join(mut a: Measurement, b: Measurement) -> Measurement {
     a
 }
 
-/// Two parts of one phase, one after the other: bytes and time add up, and goodput is the mean.
+/// Joins two parts of one phase, measured one after the other: bytes and time add up, and goodput
+/// is the mean.
 pub fn in_series(a: Measurement, b: Measurement) -> Measurement {
     let seconds = [a.duration_s, b.duration_s];
     let flows = a.flows.iter().zip(&b.flows).map(|(first, second)| Flow {

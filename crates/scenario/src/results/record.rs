@@ -1,8 +1,8 @@
-//! What a flow brought.
+//! The record of a flow.
 
 use serde::{Deserialize, Serialize};
 
-/// A flow as its receiver saw it.
+/// A flow as recorded by its receiver.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FlowRecord {
     /// Number of the flow: even, and 1 more for an upload.
@@ -10,36 +10,36 @@ pub struct FlowRecord {
     /// The link that it was bound to.
     #[serde(default)]
     pub link: Option<String>,
-    /// Whether it is somebody else's, and no part of what is measured.
+    /// Whether it belongs to the rival and is not part of the measurement.
     #[serde(default)]
     pub rival: bool,
-    /// Whether there was ever a connection.
+    /// Whether it was ever connected.
     pub connected: bool,
     /// Bytes that arrived in each interval.
     pub buckets: Vec<u64>,
     /// Objects that arrived.
     pub objects: Vec<ObjectRecord>,
-    /// When each message was due, in seconds since the start, and how many milliseconds later it arrived; of a
-    /// question and its answer, when it was asked and how long the answer took.
+    /// For each message its due time in seconds since the start, and its lateness in milliseconds;
+    /// for a question and its answer, the time of the question and the duration of the answer.
     pub messages: Vec<(f64, f64)>,
-    /// What the ends of its session counted, where its programs use the library and could ask both.
+    /// Counters of both ends of its session, if its programs use the library and both answered.
     #[serde(default)]
     pub ends: Option<EndsRecord>,
-    /// Why it is not what it should be.
+    /// The error of the flow, if any.
     pub error: Option<String>,
 }
 
-/// What both ends of a session counted since it was made.
+/// Counters of both ends of a session since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EndsRecord {
-    /// Bytes that they sent more than once.
+    /// Bytes of duplicates sent by both ends.
     pub duplicates_bytes: u64,
-    /// The most bytes that either held because earlier ones were missing, added.
+    /// Peak memory for out-of-order bytes, summed over both ends.
     pub reorder_peak_bytes: u64,
 }
 
 impl EndsRecord {
-    /// What both of two ends, or of two sessions, counted.
+    /// The sum of the counters of two ends, or of two sessions.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -52,10 +52,10 @@ impl EndsRecord {
 /// An object that arrived.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ObjectRecord {
-    /// Bytes of it.
+    /// Its size in bytes.
     pub size: u64,
-    /// When it was asked for, in seconds since the start of the run.
+    /// Time of the request, in seconds since the start of the run.
     pub start_s: f64,
-    /// How long it took.
+    /// Duration of the fetch.
     pub duration_s: f64,
 }

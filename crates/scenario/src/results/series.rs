@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{LinkSeries, Series};
 use crate::config::Direction;
 
-/// Bit/s; 0 in no time.
+/// Rate in bit/s; 0 for an empty time.
 pub fn rate(bytes: u64, seconds: f64) -> f64 {
     if seconds > 0.0 {
         bytes as f64 * 8.0 / seconds
@@ -15,7 +15,7 @@ pub fn rate(bytes: u64, seconds: f64) -> f64 {
     }
 }
 
-/// Bytes of each interval as rates.
+/// Converts the bytes of each interval to rates.
 pub fn series(buckets: &[u64], interval: Duration) -> Series {
     let seconds = interval.as_secs_f64();
     Series {
@@ -26,11 +26,11 @@ pub fn series(buckets: &[u64], interval: Duration) -> Series {
 }
 
 impl Series {
-    /// The longest time in a row, from `from_s` on, in which nothing arrived, in seconds: whole intervals, so that what is
-    /// shorter than one is none.
+    /// The longest time without arrivals since `from_s`, in seconds. Counts whole intervals;
+    /// shorter gaps are not visible.
     pub fn longest_gap_s(&self, from_s: f64) -> f64 {
         let measured = self.bps.iter().enumerate().filter(|(index, _)| {
-            // Half an interval of room for the sums of times that are no binary fractions.
+            // Half an interval of tolerance for rounding errors of summed times.
             self.start_s + *index as f64 * self.interval_s >= from_s - self.interval_s / 2.0
         });
         let mut longest = 0u32;
@@ -43,7 +43,7 @@ impl Series {
     }
 }
 
-/// The sum of several; a shorter one counts as 0 where it is over.
+/// The sum of several series; a shorter one counts as 0 after its end.
 pub fn sum_series<'a>(all: impl Iterator<Item = &'a Series>) -> Series {
     all.fold(Series::default(), |mut sum, series| {
         if sum.bps.len() < series.bps.len() {
@@ -58,7 +58,7 @@ pub fn sum_series<'a>(all: impl Iterator<Item = &'a Series>) -> Series {
     })
 }
 
-/// The word for it.
+/// Name of the direction.
 pub fn direction_name(direction: Direction) -> &'static str {
     match direction {
         Direction::Up => "up",
@@ -66,7 +66,7 @@ pub fn direction_name(direction: Direction) -> &'static str {
     }
 }
 
-/// Each link's part of what all carried in its direction.
+/// Sets each link's share of the traffic in its direction.
 pub fn set_shares(links: &mut [LinkSeries]) {
     let mut sums: BTreeMap<String, u64> = BTreeMap::new();
     for link in links.iter() {

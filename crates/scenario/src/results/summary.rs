@@ -1,10 +1,10 @@
-//! Medians and spread over the seeds of a scenario, and what the links allow: the types.
+//! Types for medians and spread over the seeds of a scenario, and for the bounds set by the links.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Environment, SCHEMA};
 
-/// All that is known about one scenario; [`Summary::from_runs`] makes it.
+/// The summary of one scenario; see [`Summary::from_runs`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Summary {
@@ -12,34 +12,35 @@ pub struct Summary {
     pub schema: u32,
     /// The scenario's name.
     pub scenario: String,
-    /// What it is about.
+    /// Description of the scenario.
     pub about: String,
     /// `down`, `up` or `both`.
     pub direction: String,
     /// The kind of workload.
     pub workload: String,
-    /// How long an object may take, in seconds, where the workload says so.
+    /// Time limit for an object in seconds, if the workload has one.
     pub limit_s: Option<f64>,
-    /// The machine and versions, of the newest run.
+    /// The machine and versions of the newest run.
     pub environment: Environment,
-    /// Goodput of each link alone, in the order of the scenario; empty if that was not measured.
+    /// Goodput of each link alone, in the order of the scenario; empty if not measured.
     pub alone: Vec<(String, Spread)>,
-    /// Goodput of each link when all carry independent flows at once; empty if that was not measured.
+    /// Goodput of each link when all carry independent flows at once; empty if not measured.
     pub simultaneous: Vec<(String, Spread)>,
-    /// Completion time of objects in seconds on the link alone that was fastest with half of them, with its name:
-    /// what a system must not be slower than.
+    /// Completion time of objects in seconds on the link alone with the lowest median, with its
+    /// name: no system may be slower.
     pub best_alone_completion_s: Option<(String, Quantiles)>,
-    /// What the links allow.
+    /// The bounds set by the links.
     pub bounds: Bounds,
     /// Every system, in the order of the scenario.
     pub systems: Vec<SystemSummary>,
-    /// What a reader should know before believing the figures, one line each.
+    /// Warnings about the figures, one line each.
     pub warnings: Vec<String>,
 }
 
 /// Upper bounds of the goodput, after eq. 5.1 to 5.3 of the WhiteHaul dissertation.
 ///
-/// There, "interference" is whatever the scenario does to the links, and "clean" is the same links without it:
+/// There, "interference" stands for any impairment of the links by the scenario, and "clean" for
+/// the same links without it:
 ///
 /// ```text
 /// clean MPTCP        <= clean simultaneous        <= clean individual            (5.3)
@@ -47,25 +48,28 @@ pub struct Summary {
 /// interference MPTCP <= interference simultaneous <= interference individual
 /// ```
 ///
-/// The right end of a row bounds every system; the column under "clean MPTCP" only kernel MPTCP, and only with
-/// the congestion control that the links were measured with. All hold for averages, not for an instant.
+/// The right end of a row bounds every system; the column under "clean MPTCP" only kernel MPTCP,
+/// and only with the congestion control that the links were measured with. All hold for averages,
+/// not for an instant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Bounds {
-    /// Sum of the medians of the links alone, under what the scenario does to them: no system can exceed it.
+    /// Sum of the medians of the links alone, with the scenario's impairments: no system can exceed
+    /// it.
     pub sum_alone_bps: Option<f64>,
-    /// Sum of the medians of the links when all are used at once: less than that of the links alone where they
-    /// disturb each other.
+    /// Sum of the medians of the links when all are used at once: less than that of the links alone
+    /// where they disturb each other.
     pub sum_simultaneous_bps: Option<f64>,
-    /// The fastest link alone: what a system must never fall below.
+    /// The fastest link alone: no system may fall below it.
     pub best_alone_bps: Option<f64>,
-    /// MPTCP on the clean links, if the scenario names one that measured it.
+    /// MPTCP on the clean links, if the scenario names another one that measured it.
     pub clean_mptcp_bps: Option<f64>,
-    /// The hard bound of MPTCP, eq. 5.1: the lesser of `sum_alone_bps` and `clean_mptcp_bps`. Without a clean
-    /// measurement it is `sum_alone_bps`, and looser.
+    /// The hard bound of MPTCP, eq. 5.1: the lesser of `sum_alone_bps` and `clean_mptcp_bps`.
+    /// Without a clean measurement it is `sum_alone_bps`, and looser.
     pub hard_bps: Option<f64>,
-    /// The soft bound of MPTCP, eq. 5.2: the lesser of `sum_simultaneous_bps` and `clean_mptcp_bps`. Soft,
-    /// because it holds "most of the time" only. Without a clean measurement it is `sum_simultaneous_bps`.
+    /// The soft bound of MPTCP, eq. 5.2: the lesser of `sum_simultaneous_bps` and
+    /// `clean_mptcp_bps`. Soft, because it holds "most of the time" only. Without a clean
+    /// measurement it is `sum_simultaneous_bps`.
     pub soft_bps: Option<f64>,
 }
 
@@ -77,35 +81,39 @@ pub struct SystemSummary {
     pub system: String,
     /// Runs with figures.
     pub runs: usize,
-    /// Why runs have none, each reason once with its number.
+    /// Reasons for runs without figures, each with its number of runs.
     pub missing: Vec<Missing>,
     /// Goodput in bit/s.
     pub goodput_bps: Option<Spread>,
     /// Completion time of objects in seconds, over all objects of all seeds.
     pub completion_s: Option<Quantiles>,
-    /// Objects of a run that took longer than the workload allows, or did not arrive; unknown without a limit.
+    /// Objects of a run that took longer than the workload allows, or did not arrive; unknown
+    /// without a limit.
     pub over_limit: Option<Spread>,
     /// Delay of messages in milliseconds, over all messages of all seeds.
     pub message_delay_ms: Option<Quantiles>,
-    /// Goodput over the sum of the links alone, seed by seed (eq. 3.1 of the WhiteHaul dissertation); not for
-    /// the links alone themselves.
+    /// Goodput divided by the sum of the links alone, for each seed (eq. 3.1 of the WhiteHaul
+    /// dissertation); absent for the links alone themselves.
     pub aggregation_ratio: Option<Spread>,
-    /// -1 to 1: 0 is the best link alone, 1 the sum (eq. 3.2), seed by seed.
+    /// -1 to 1: 0 is the best link alone, 1 the sum (eq. 3.2), for each seed.
     pub aggregation_benefit: Option<Spread>,
-    /// Seeds in which it was slower than the best link alone in the same seed, of `aggregation_ratio.count`.
+    /// Number of seeds, out of `aggregation_ratio.count`, in which it was slower than the best link
+    /// alone.
     pub below_best: usize,
-    /// Jain's index over the goodput of the flows, seed by seed, where there are several (Jain, Chiu and Hawe,
-    /// DEC-TR-301, 1984): 1 is an equal share for all, 1/n everything for one of n.
+    /// Jain's index over the goodput of the flows for each seed, if there are several (Jain, Chiu
+    /// and Hawe, DEC-TR-301, 1984): 1 is an equal share for all, 1/n everything for one of n.
     pub fairness: Option<Spread>,
-    /// What each link contributed, in the order of the scenario.
+    /// The contribution of each link, in the order of the scenario.
     pub links: Vec<LinkPart>,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub retransmissions: Option<Spread>,
-    /// Bytes sent twice on purpose.
+    /// Bytes of intentional duplicates.
     pub duplicates_bytes: Option<Spread>,
-    /// CPU seconds of all its programs per second measured; unknown where the system is the kernel itself.
+    /// CPU seconds of all its programs per measured second; unknown where the system is the kernel
+    /// itself.
     pub cpu_share: Option<Spread>,
-    /// Largest memory of one of its programs in bytes; unknown where the system is the kernel itself.
+    /// Peak memory of the largest of its programs in bytes; unknown where the system is the kernel
+    /// itself.
     pub peak_memory_bytes: Option<Spread>,
 }
 
@@ -114,43 +122,43 @@ pub struct SystemSummary {
 pub struct Missing {
     /// `skipped`, `refused`, `failed` or `not run`.
     pub kind: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// How many runs.
+    /// Number of runs.
     pub runs: usize,
 }
 
-/// A link's part in what a system delivered.
+/// A link's share of a system's goodput.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkPart {
     /// The link's name.
     pub link: String,
-    /// Goodput in bit/s: that of the flows that were bound to the link, or, where none was, the system's goodput
-    /// divided as the wire bytes of the links were.
+    /// Goodput in bit/s: that of the flows bound to the link. Without such flows, the system's
+    /// goodput divided in proportion to the wire bytes of the links.
     pub goodput_bps: Spread,
 }
 
-/// Where the values of several seeds lie.
+/// The distribution of a value over several seeds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// Half of the values are below.
     pub median: f64,
-    /// The least.
+    /// The minimum.
     pub min: f64,
     /// A quarter of the values are below.
     pub q1: f64,
     /// Three quarters of the values are below.
     pub q3: f64,
-    /// The largest.
+    /// The maximum.
     pub max: f64,
-    /// How many values.
+    /// Number of values.
     pub count: usize,
 }
 
-/// Where many values of one kind lie: the tail is what users notice.
+/// The distribution of many values of one kind; users notice the tail.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quantiles {
-    /// The least.
+    /// The minimum.
     pub min: f64,
     /// Half of the values are below.
     pub p50: f64,
@@ -158,14 +166,14 @@ pub struct Quantiles {
     pub p95: f64,
     /// 99 % of the values are below.
     pub p99: f64,
-    /// The largest.
+    /// The maximum.
     pub max: f64,
-    /// How many values.
+    /// Number of values.
     pub count: usize,
 }
 
 impl Summary {
-    /// An empty one.
+    /// An empty summary.
     pub fn new(scenario: &str) -> Self {
         Self {
             schema: SCHEMA,
@@ -176,7 +184,7 @@ impl Summary {
 }
 
 impl Spread {
-    /// Of the finite ones among some values; `None` if there are none.
+    /// The distribution of the finite values; `None` if there are none.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let values = sorted(values);
         Some(Self {
@@ -191,7 +199,7 @@ impl Spread {
 }
 
 impl Quantiles {
-    /// Of the finite ones among some values; `None` if there are none.
+    /// The distribution of the finite values; `None` if there are none.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let values = sorted(values);
         Some(Self {

@@ -1,4 +1,4 @@
-//! Live video: when each picture was taken, when it had arrived, and what a viewer makes of it.
+//! Live video: capture and arrival of each picture, and the quality for a viewer.
 
 use std::time::Duration;
 
@@ -10,46 +10,48 @@ use crate::scenario;
 /// A picture that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Frame {
-    /// When it was due at the camera, in seconds since the start of the run.
+    /// Capture time at the camera, in seconds since the start of the run.
     pub captured_s: f64,
-    /// When its last byte was there, likewise.
+    /// Arrival of its last byte, in the same unit.
     pub arrived_s: f64,
     /// Its size in bytes, without the headers of the transport stream.
     pub bytes: u64,
 }
 
-/// What arrived of a stream, over the measured time.
+/// Figures of a stream over the measured time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Video {
-    /// The link that it was bound to, if it was.
+    /// The link that it was bound to, if any.
     pub link: Option<String>,
-    /// Bits per second that arrived.
+    /// Delivered rate in bits per second.
     pub bitrate_bps: f64,
-    /// Pictures that were due at the camera early enough to be shown before the end.
+    /// Pictures captured early enough to be shown before the end.
     pub frames: u64,
-    /// Those of them that were not there `buffer` after their capture, however late they were.
+    /// The number of them that did not arrive within `buffer` after their capture.
     pub late: u64,
     /// Pictures that never arrived although later ones did.
     pub lost: u64,
-    /// Seconds for which a player that waits for what is missing stood still.
+    /// Seconds for which a player that waits for missing pictures stood still.
     pub stall_s: f64,
-    /// How often it did.
+    /// Number of such interruptions.
     pub stalls: u64,
-    /// Milliseconds from capture to arrival: half of the pictures that arrived, 99 of 100, all.
+    /// Milliseconds from capture to arrival of the arrived pictures: median, 99th percentile,
+    /// maximum.
     pub delay_p50_ms: f64,
     /// See `delay_p50_ms`.
     pub delay_p99_ms: f64,
     /// See `delay_p50_ms`.
     pub delay_max_ms: f64,
-    /// Every picture that arrived, the warm-up included, in the order of arrival.
+    /// All arrived pictures, the warm-up included, in order of arrival.
     pub all: Vec<Frame>,
 }
 
-/// Watches what arrived until `end_s`, from the warm-up on.
+/// Evaluates the pictures that arrived until `end_s`, starting after the warm-up.
 ///
-/// The player shows each picture `buffer` after its capture. When one is not there it stands still until it is, and is
-/// so much later from then on; what is missing at the end counts until then. The camera's clock is that of the first
-/// picture: one every `1 / frames` seconds.
+/// The player shows each picture `buffer` after its capture. If a picture is missing, the player
+/// stands still until it arrives, and stays delayed by that time. A picture that is still missing
+/// at the end counts until then. The camera's clock starts with the first picture, with one every
+/// `1 / frames` seconds.
 pub fn watch(all: Vec<Frame>, video: &scenario::Video, warmup: Duration, end_s: f64) -> Video {
     let (from, buffer) = (warmup.as_secs_f64(), video.buffer.as_secs_f64());
     let pause = 1.0 / f64::from(video.frames);
@@ -60,7 +62,7 @@ pub fn watch(all: Vec<Frame>, video: &scenario::Video, warmup: Duration, end_s: 
     let bits: f64 = bits.map(|frame| frame.bytes as f64 * 8.0).sum();
     seen.bitrate_bps = bits / (end_s - from).max(f64::MIN_POSITIVE);
 
-    // Places on the camera's clock; without any picture it is taken to have begun with the run.
+    // Positions on the camera's clock; without any picture it starts with the run.
     let first = all.first().map_or(0.0, |frame| frame.captured_s);
     let place = |captured_s: f64| ((captured_s - first) / pause).round() as i64;
     let begin = ((from - first) / pause - ROUNDING).ceil().max(0.0) as i64;
@@ -87,7 +89,8 @@ pub fn watch(all: Vec<Frame>, video: &scenario::Video, warmup: Duration, end_s: 
                 delays.push((arrived - captured) * 1e3);
                 *arrived
             }
-            // A decoder shows the one before in its place; at the end of all there is nothing to wait for but the end.
+            // A decoder repeats the previous picture; at the end of the stream the player can only
+            // wait for the end.
             None if (index as i64) < last => {
                 seen.lost += 1;
                 continue;
@@ -101,7 +104,7 @@ pub fn watch(all: Vec<Frame>, video: &scenario::Video, warmup: Duration, end_s: 
             behind += there - due;
         }
         if arrived.is_none() {
-            // The same wait is that of all further ones, which are late as well.
+            // All further pictures share this wait and are late as well.
             seen.late += (arrivals.len() - index - 1) as u64;
             break;
         }
@@ -114,7 +117,7 @@ pub fn watch(all: Vec<Frame>, video: &scenario::Video, warmup: Duration, end_s: 
     seen
 }
 
-/// Part of a picture's time below which two times are the same.
+/// Two times are equal if they differ by less than this part of a picture's time.
 const ROUNDING: f64 = 1e-6;
 
 #[cfg(test)]
@@ -122,7 +125,8 @@ mod tests {
     use super::*;
     use crate::scenario::VideoProtocol;
 
-    /// Ten pictures a second, shown half a second later, for ten seconds of which the first does not count.
+    /// Ten pictures per second, shown half a second later, for ten seconds, the first of which is
+    /// the warm-up.
     fn watched(change: impl Fn(usize, &mut Frame) -> bool) -> Video {
         let video = scenario::Video {
             protocol: VideoProtocol::MpegTs,
@@ -160,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_gap_stalls_once_and_the_player_stays_behind() {
-        // Two seconds in which nothing arrives, then all of it.
+        // Nothing arrives for two seconds, then everything at once.
         let seen = watched(|_, frame| {
             if (4.0..6.0).contains(&frame.captured_s) {
                 frame.arrived_s = frame.arrived_s.max(6.0);
@@ -174,17 +178,18 @@ mod tests {
     }
 
     #[test]
-    fn what_never_comes_is_lost_or_waited_for() {
+    fn missing_pictures_are_lost_or_waited_for() {
         let seen = watched(|n, _| n != 50);
         assert_eq!((seen.lost, seen.late, seen.stalls), (1, 0, 0));
-        // From second 7 on nothing comes: what is due from 7.5 on is waited for until the end.
+        // Nothing arrives after second 7: the player waits for pictures due after 7.5 until the
+        // end.
         let seen = watched(|n, _| n < 70);
         assert_eq!((seen.lost, seen.late, seen.stalls), (0, 25, 1));
         assert!((seen.stall_s - 2.5).abs() < 1e-6, "{}", seen.stall_s);
     }
 
     #[test]
-    fn without_any_picture_everything_is_late() {
+    fn all_pictures_are_late_if_none_arrives() {
         let seen = watched(|_, _| false);
         assert_eq!((seen.frames, seen.late, seen.lost), (85, 85, 0));
         assert!(seen.stall_s > 8.0 && seen.bitrate_bps == 0.0);

@@ -1,4 +1,4 @@
-//! What the links of a scenario leave, by what the file says of them.
+//! Capacity of a scenario's links, computed from the file.
 
 use std::time::Duration;
 
@@ -9,15 +9,17 @@ use crate::config::{Direction, InterfaceState, LinkSpec, Setting, Shape};
 use super::Scenario;
 
 impl Scenario {
-    /// Mean over the run of the sum of rate x (1 - loss) of all links in a direction, in bit/s; headers are part of it.
-    /// A script of losses counts as none: it names packets, not a share of them.
+    /// Mean over the run of the sum of rate x (1 - loss) of all links in a direction, in bit/s;
+    /// headers are included. Loss scripts count as no loss: they select packets, not a share of
+    /// them.
     pub fn left_bps(&self, way: Direction, seed: u64) -> f64 {
         self.mean_of_sum(way, seed, |shape| {
             shape.long_term_rate() as f64 * (1.0 - mean_loss(&shape.loss))
         })
     }
 
-    /// Mean over the run of the sum of the rates of all links in a direction, in bit/s; a policer's where that is less.
+    /// Mean over the run of the sum of the rates of all links in a direction, in bit/s; a policer's
+    /// rate if that is lower.
     pub fn rates_bps(&self, way: Direction, seed: u64) -> f64 {
         self.mean_of_sum(way, seed, |shape| shape.long_term_rate() as f64)
     }
@@ -36,8 +38,8 @@ impl Scenario {
         parts.sum::<f64>() / self.duration.as_secs_f64()
     }
 
-    /// The largest round-trip time of a link whose queue is full: both delays, and the queue of the traffic's
-    /// direction.
+    /// The largest round-trip time of a link with a full queue: both delays, and the queue of the
+    /// traffic's direction.
     pub fn largest_rtt(&self, seed: u64) -> Duration {
         let [up, down] = Direction::BOTH.map(|way| self.shapes_over_time(way, seed));
         let longest = |steps: &[(Duration, Shape)]| steps.iter().map(|(_, s)| s.delay).max();
@@ -58,7 +60,7 @@ impl Scenario {
             .unwrap_or_default()
     }
 
-    /// For each link, what it is like from which time on.
+    /// For each link its shapes over time.
     fn shapes_over_time(&self, way: Direction, seed: u64) -> Vec<Vec<(Duration, Shape)>> {
         let config = self.lab_config(seed);
         let of_link = |link: &LinkSpec| {
@@ -100,7 +102,7 @@ fn mean_loss(loss: &Loss) -> f64 {
     }
 }
 
-/// How long a packet waits in a full queue.
+/// The time that a packet waits in a full queue.
 fn queueing(shape: &Shape) -> Duration {
     match shape.queue {
         QueueLimit::Time(time) => time,
@@ -117,7 +119,8 @@ mod tests {
 
     fn scenario(more: &str) -> Scenario {
         let text = format!(
-            "name = \"a\"\nduration = \"10s\"\n[[link]]\nname = \"x\"\nrate = \"10mbit\"\nloss = \"5%\"\n\
+            "name = \"a\"\nduration = \"10s\"\n[[link]]\nname = \"x\"\nrate = \"10mbit\"\n\
+             loss = \"5%\"\n\
              delay = {{ down = \"30ms\", up = \"10ms\" }}\nqueue = \"50ms\"\n{more}"
         );
         Scenario::parse(Path::new("s.toml"), &text).unwrap()

@@ -1,4 +1,4 @@
-//! A file that is being read, and what is found wrong in it: every problem at once, each with its line.
+//! A file during parsing, with all problems found in it and their lines.
 
 use std::fmt::Display;
 use std::ops::Range;
@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-/// One thing that is wrong in a scenario, or in a file that it names.
+/// One problem of a scenario, or of a file that it names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Problem {
     /// The file.
     pub file: PathBuf,
     /// Line, counted from 1.
     pub line: usize,
-    /// What is wrong and what to do.
+    /// The problem and its remedy.
     pub reason: String,
 }
 
@@ -23,7 +23,7 @@ impl Display for Problem {
     }
 }
 
-/// A file that is being read: its text, for line numbers, and what was found wrong so far.
+/// A file during parsing: its text, for line numbers, and the problems found so far.
 pub struct Document<'a> {
     file: &'a Path,
     text: &'a str,
@@ -31,7 +31,7 @@ pub struct Document<'a> {
 }
 
 impl<'a> Document<'a> {
-    /// Nothing is wrong with it so far.
+    /// A document without problems.
     pub fn new(file: &'a Path, text: &'a str) -> Self {
         Self {
             file,
@@ -40,7 +40,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// The same document for a second look, whose problems are known already.
+    /// The same document for a second pass, which does not report its problems again.
     pub fn silent(&self) -> Self {
         Self::new(self.file, self.text)
     }
@@ -51,33 +51,33 @@ impl<'a> Document<'a> {
         1 + before.bytes().filter(|byte| *byte == b'\n').count()
     }
 
-    /// Notes a problem at a place of the file.
+    /// Adds a problem at a position in the file.
     pub fn problem(&mut self, span: &Range<usize>, reason: impl Display) {
         let line = self.line(span);
         self.problems.push(Problem {
             file: self.file.to_path_buf(),
             line,
-            // Parsers' messages may have several lines, a problem has one.
+            // Parser messages may have several lines; a problem has one.
             reason: reason.to_string().trim().replace('\n', "; "),
         });
     }
 
-    /// Notes a problem of another file.
+    /// Adds a problem of another file.
     pub fn problem_elsewhere(&mut self, problem: Problem) {
         self.problems.push(problem);
     }
 
-    /// A path in the file is relative to it.
+    /// Resolves a path in the file, relative to it.
     pub fn path(&self, text: &str) -> PathBuf {
         self.file.parent().unwrap_or(Path::new("")).join(text)
     }
 
-    /// Whether nothing wrong was found so far.
+    /// Whether no problem has been found so far.
     pub fn is_right(&self) -> bool {
         self.problems.is_empty()
     }
 
-    /// Everything that was found, by ascending line.
+    /// All problems, sorted by line.
     pub fn into_problems(mut self) -> Vec<Problem> {
         self.problems.sort();
         self.problems.dedup();

@@ -1,4 +1,4 @@
-//! From a scenario to a laboratory, and what the emulator cannot do of it.
+//! Makes a laboratory from a scenario, and checks the limits of the emulator.
 
 use std::ops::Range;
 
@@ -13,10 +13,10 @@ use super::document::Document;
 use super::shared::{Group, SharedRadio, Stranger};
 
 impl Scenario {
-    /// Notes what only the emulator can tell, at the place where it stands.
+    /// Reports problems that only the emulator can detect, at their position in the file.
     pub(super) fn check_emulated(&self, document: &mut Document<'_>) {
         let whole = || LabConfig::new(self.links().cloned().collect());
-        // One after the other, so that each complaint has its own line.
+        // One group at a time, so that each problem has its own line.
         for group in &self.groups {
             let config = LabConfig {
                 groups: group.specs().collect(),
@@ -38,7 +38,7 @@ impl Scenario {
             };
             self.tell(document, &radio.span, config);
         }
-        // What only all of it together shows, such as a link in two groups.
+        // Problems that only the whole description shows, such as a link in two groups.
         if document.is_right() {
             self.tell(document, &(0..0), self.lab_config(1));
         }
@@ -51,15 +51,15 @@ impl Scenario {
         }
     }
 
-    /// The links as they are at the start.
+    /// The links in their initial state.
     pub fn links(&self) -> impl Iterator<Item = &LinkSpec> {
         self.links.iter().map(|link| &link.spec)
     }
 
-    /// The laboratory that it describes.
+    /// The laboratory that the scenario describes.
     pub fn lab_config(&self, seed: u64) -> LabConfig {
         let timeline = self.timeline(seed);
-        // What a profile begins with holds before the run too, while systems connect.
+        // A profile's initial state also applies before the run, while systems connect.
         let links = self.links.iter().map(|link| {
             let mut spec = link.spec.clone();
             if link.profile.is_some() {
@@ -88,8 +88,8 @@ impl Scenario {
         LabConfig { timeline, ..config }
     }
 
-    /// What the first link whose profile is `mmwave` does in each beacon interval of a run; `None` if there is none. The
-    /// rates are before `scale`.
+    /// The schedule of the first link with profile `mmwave`, for each beacon interval of a run;
+    /// `None` if there is none. The rates do not include `scale`.
     pub fn wigig_schedule(&self, seed: u64) -> Option<Vec<Step>> {
         let mut links = (0u64..).zip(&self.links);
         links.find_map(|(number, link)| {
@@ -99,7 +99,7 @@ impl Scenario {
         })
     }
 
-    /// The events of the file, and what the links' profiles do.
+    /// The events of the file and of the links' profiles.
     fn timeline(&self, seed: u64) -> Vec<PlannedChange> {
         let mut timeline = Vec::new();
         for (number, link) in (0u64..).zip(&self.links) {
@@ -114,7 +114,7 @@ impl Scenario {
 }
 
 impl Group {
-    /// One group for each direction: what goes the other way is no part of it.
+    /// One group for each direction: opposite directions do not share the air.
     fn specs(&self) -> impl Iterator<Item = CouplingGroup> {
         self.directions.iter().map(|direction| CouplingGroup {
             members: members(*direction, self.links.iter().map(String::as_str)),
@@ -124,7 +124,7 @@ impl Group {
 }
 
 impl Stranger {
-    /// One for each direction. It is there from one time to another, and before and after that nobody.
+    /// One interferer for each direction, present from one time to another.
     fn specs(&self) -> impl Iterator<Item = InterfererSpec> {
         let mut changes = Vec::new();
         if !self.from.is_zero() {
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_does_the_same_at_any_place_that_says_whose_it_has() {
+    fn a_profile_with_place_is_independent_of_its_position() {
         let first = "[[link]]\nname = \"a\"\nrate = \"1mbit\"\n";
         let timeline = |links: &str| {
             let text = format!("name = \"a\"\nduration = \"5s\"\n{links}");
@@ -207,13 +207,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shared_reaches_the_emulator_or_is_told() {
+    fn shared_resources_reach_the_emulator_or_are_reported() {
         let links = "name = \"a\"\nduration = \"5s\"\n[[link]]\nname = \"x\"\nrate = \"1mbit\"\n\
                      [[link]]\nname = \"y\"\nrate = \"1mbit\"\n";
         let group = "[[group]]\nlinks = [\"x\", \"y\"]\ndeferral = [[0, 0.9], [0.1, 0]]\n";
         let stranger =
             "[[interferer]]\nlinks = [\"y\"]\noccupancy = \"30%\"\nfrom = \"1s\"\nuntil = \"2s\"\n";
-        let radio = "[[radio]]\nlinks = [\"x\", \"y\"]\nrate = \"10mbit\"\nswitching = \"1ms\"\nturn = \"20ms\"\n";
+        let radio = "[[radio]]\nlinks = [\"x\", \"y\"]\nrate = \"10mbit\"\nswitching = \"1ms\"\n\
+                     turn = \"20ms\"\n";
         let read_with = |blocks: &str| read(Path::new("s.toml"), &format!("{links}{blocks}"));
         let config = read_with(&format!("{group}{stranger}"))
             .unwrap()

@@ -1,11 +1,11 @@
-//! `[[event]]`: what happens to links, and when.
+//! `[[event]]`: scheduled changes of links.
 
 use std::time::Duration;
 
 use crate::config::{
     Direction, Fate, InterfaceState, LinkChange, PlannedChange, Setting, parse_address, parse_state,
 };
-use crate::units::parse_duration;
+use sumlink_settings::units::parse_duration;
 
 use super::document::Document;
 use super::link::{Link, Place, SETTING_KEYS, each_way, parse, read_settings};
@@ -13,13 +13,13 @@ use super::names::Names;
 use super::rate::rate_setting;
 use super::section::Section;
 
-/// The changes of one event and where it stands.
+/// The changes of one event and its position in the file.
 struct Event {
     changes: Vec<PlannedChange>,
     span: Place,
 }
 
-/// Every block `[[event]]`: what cannot happen, or would be undone, is a problem.
+/// Reads all blocks `[[event]]`; changes that are not possible or would be undone are problems.
 pub(super) fn read_all(
     document: &mut Document<'_>,
     root: &mut Section<'_, '_>,
@@ -38,7 +38,7 @@ pub(super) fn read_all(
         if event.changes.iter().any(too_late) {
             document.problem(
                 &event.span,
-                "at: the run is over by then, so nothing would happen",
+                "at: the run is over by then, so the event would have no effect",
             );
         }
         let has_profile = |name: &str| {
@@ -50,7 +50,7 @@ pub(super) fn read_all(
             matches!(setting, Setting::Rate(_)) && has_profile(&planned.link)
         };
         if event.changes.iter().any(sets_rate) {
-            let reason = "rate: the link's profile sets its rate, and would undo this";
+            let reason = "rate: the link's profile sets its rate and would override this";
             document.problem(&event.span, reason);
         }
         events.extend(event.changes);
@@ -122,7 +122,7 @@ fn read(
     })
 }
 
-/// One change where both directions get the same, else one for each.
+/// One change if both directions get the same setting, otherwise one for each.
 fn collect(settings: [Option<Setting>; 2]) -> Vec<LinkChange> {
     let of = |direction: Option<Direction>, setting| LinkChange { direction, setting };
     match settings {

@@ -1,4 +1,4 @@
-//! `[[link]]`: what a link is like before anything happens to it.
+//! `[[link]]`: the initial properties of a link.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use crate::config::{
     Direction, LinkSpec, MAX_LINKS, Setting, Shape, check_name, parse_burst, parse_jitter,
     parse_loss, parse_policer, parse_queue,
 };
-use crate::units::parse_duration;
+use sumlink_settings::units::parse_duration;
 
 use super::document::Document;
 use super::profile::{self, ProfileUse};
@@ -22,13 +22,13 @@ use super::section::{Section, text_of};
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Link {
     pub(crate) spec: LinkSpec,
-    /// What it does over time by itself.
+    /// Its behavior over time.
     pub(crate) profile: Option<ProfileUse>,
-    /// Texts of the traces that it names, for the scenario's digest.
+    /// Contents of the traces that it names, for the scenario's digest.
     pub(crate) traces: Vec<String>,
 }
 
-/// Every block `[[link]]`.
+/// Reads all blocks `[[link]]`.
 pub(super) fn read_all(
     document: &mut Document<'_>,
     root: &mut Section<'_, '_>,
@@ -40,7 +40,8 @@ pub(super) fn read_all(
         document.problem(
             &root.span(),
             format!(
-                "{} links: a laboratory has 1 to {MAX_LINKS}; each is a block [[link]] with name and rate",
+                "{} links: a laboratory has 1 to {MAX_LINKS}; each is a block [[link]] with name \
+                 and rate",
                 blocks.len()
             ),
         );
@@ -82,22 +83,23 @@ fn read(
     if unshaped {
         let has_other = section.has("profile") || SETTING_KEYS.iter().any(|key| section.has(key));
         if has_rate || has_other {
-            let reason = "[[link]]: with unshaped = true a link is as fast as the machine, and has a name only";
+            let reason = "[[link]]: with unshaped = true a link is as fast as the machine, and has \
+                          no key but name";
             document.problem(&section.span(), reason);
         }
     } else if section.has("burst") && (section.has("trace") || section.has("profile")) {
-        let reason = "[[link]]: burst belongs to a constant rate";
+        let reason = "[[link]]: burst needs a constant rate";
         document.problem(&section.span(), reason);
     } else if has_rate == section.has("profile") {
-        let reason = "[[link]]: give either rate, or down and up, or trace, or profile";
+        let reason = "[[link]]: set one of rate, down and up, trace, or profile";
         document.problem(&section.span(), reason);
     }
     section.finish(document);
     let rates = match (rates, &profile) {
         (Some(rates), _) => rates,
-        // Until the profile says something, which it does at once.
+        // The profile sets the rate at once.
         (None, Some(_)) => [Setting::Rate(0), Setting::Rate(0)],
-        // Nobody looks at it.
+        // Not used.
         (None, None) if unshaped => [Setting::Rate(0), Setting::Rate(0)],
         (None, None) => return None,
     };
@@ -122,7 +124,7 @@ fn read(
 /// The keys of [`read_settings`].
 pub(crate) const SETTING_KEYS: [&str; 6] = ["burst", "policer", "delay", "jitter", "loss", "queue"];
 
-/// What a link has besides its rate, and an event may change: [`SETTING_KEYS`].
+/// Reads the settings other than the rate, which events may change as well: [`SETTING_KEYS`].
 pub(crate) fn read_settings(
     document: &mut Document<'_>,
     section: &mut Section<'_, '_>,
@@ -159,7 +161,7 @@ pub(crate) fn read_settings(
     ]
 }
 
-/// A value that holds for both directions, or a table with `down` and `up`; client to server first.
+/// Reads a value for both directions, or a table with `down` and `up`; client to server first.
 pub(crate) fn each_way<T: Clone>(
     document: &mut Document<'_>,
     section: &mut Section<'_, '_>,
@@ -186,7 +188,7 @@ pub(crate) fn each_way<T: Clone>(
     values
 }
 
-/// A text that stands for something.
+/// Parses a text value.
 pub(crate) fn parse<T, E: std::fmt::Display>(
     document: &mut Document<'_>,
     value: &Spanned<DeValue<'_>>,
@@ -198,5 +200,5 @@ pub(crate) fn parse<T, E: std::fmt::Display>(
         .ok()
 }
 
-/// Where something stands, for the emulator's complaints.
+/// Position in the file, for problems found by the emulator.
 pub(crate) type Place = Range<usize>;

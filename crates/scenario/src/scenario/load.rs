@@ -1,4 +1,4 @@
-//! A file from its first key to its last, whatever it is about.
+//! Reads a file from its first key to its last, for any kind of file.
 
 use std::path::Path;
 
@@ -7,13 +7,13 @@ use toml::de::DeTable;
 use super::document::{Document, Problem};
 use super::section::Section;
 use crate::error::LoadError;
-use crate::unquoted;
+use sumlink_settings::unquoted;
 
-/// Reads a file by what `parse` makes of its text.
+/// Reads a file and parses its text with `parse`.
 ///
 /// # Errors
 ///
-/// There is no such file, or what `parse` finds wrong.
+/// The file does not exist, or the problems that `parse` finds.
 pub fn load<T>(
     file: &Path,
     parse: impl FnOnce(&Path, &str) -> Result<T, Vec<Problem>>,
@@ -25,12 +25,12 @@ pub fn load<T>(
     parse(file, &text).map_err(LoadError::Problems)
 }
 
-/// Reads a text as if it stood in that file, by what `read` makes of its root, which is called `title` in messages. Keys that
-/// `read` does not ask for are wrong.
+/// Parses a text as the content of that file with `read`, which gets its root table; `title` names
+/// the table in messages. Keys that `read` does not request are problems.
 ///
 /// # Errors
 ///
-/// Everything that is wrong, with its lines.
+/// All problems with their lines.
 pub fn parse<T>(
     file: &Path,
     text: &str,
@@ -49,7 +49,7 @@ pub fn parse<T>(
             None => document.problem(&span, error.message()),
         }
     }
-    // What follows a mistake in the syntax may be read wrongly.
+    // After a syntax error the rest may be misinterpreted.
     if !errors.is_empty() {
         return Err(document.into_problems());
     }

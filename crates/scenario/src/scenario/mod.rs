@@ -1,4 +1,4 @@
-//! Scenarios: what a file under `scenarios/` says about links, traffic and systems.
+//! Scenarios: the files under `scenarios/`, which describe links, traffic and systems.
 //!
 //! ```toml
 //! name = "wifi-wigig-loss"
@@ -12,8 +12,8 @@
 //! delay = "2ms"
 //! ```
 //!
-//! [`Scenario::load`] reads a file and tells everything that is wrong with it at once, each problem with its
-//! line. docs/laboratory.md is the manual of the format.
+//! [`Scenario::load`] reads a file and reports all of its problems at once, each with its line.
+//! docs/laboratory.md is the manual of the format.
 
 mod bounds;
 mod document;
@@ -52,7 +52,7 @@ pub use read::{parse_congestion, parse_name};
 pub(crate) use section::number_of;
 pub use section::{At, Section, text_of};
 
-/// Which way the traffic of a scenario goes.
+/// Direction of a scenario's traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
     /// From the server to the client.
@@ -64,7 +64,7 @@ pub enum Traffic {
 }
 
 impl Traffic {
-    /// The word for it.
+    /// The name in files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Down => "down",
@@ -73,7 +73,7 @@ impl Traffic {
         }
     }
 
-    /// The one of that word.
+    /// The direction with that name.
     pub fn parse(text: &str) -> Result<Self, String> {
         [Self::Down, Self::Up, Self::Both]
             .into_iter()
@@ -102,38 +102,40 @@ pub struct Scenario {
     pub sha256: String,
     /// Its name: letters, digits and `-`.
     pub name: String,
-    /// What it is about.
+    /// Its description.
     pub about: String,
-    /// How long a run takes, warm-up included.
+    /// Duration of a run, warm-up included.
     pub duration: Duration,
-    /// How much of that is not measured.
+    /// The initial part of the run that is not measured.
     pub warmup: Duration,
-    /// Which way the traffic goes.
+    /// Direction of the traffic.
     pub traffic: Traffic,
-    /// How many seeds are run: 1, 2, 3 …
+    /// Number of seeds, counted from 1.
     pub seeds: u64,
-    /// TCP congestion control of everyone.
+    /// TCP congestion control of all systems.
     pub congestion: String,
-    /// Names of the systems, in the order in which they are shown.
+    /// Names of the systems, in the order of tables.
     pub systems: Vec<String>,
-    /// The selector of sumlink's sessions whose system names none.
+    /// The selector of sumlink systems that do not name one.
     pub selector: Option<SelectorConfig>,
-    /// What the hosts at both ends run, in systems that do not say it themselves.
+    /// The TCP of the hosts at both ends, for systems that do not set it.
     pub hosts: Hosts,
-    /// What is carried.
+    /// The traffic.
     pub workload: Workload,
     /// The classes of its connections, for sumlink.
     pub classes: Classes,
-    /// The link over which somebody else has a TCP connection meanwhile, from the server's address straight to the
-    /// client or the other way, as the traffic goes; it takes what it gets, and its share is a figure.
+    /// The link with a competing TCP connection between the server's address and the client, in the
+    /// traffic's direction. Its share of the link is a figure.
     pub rival: Option<String>,
-    /// The scenario that measures the same links without interference, by name; for the bounds of the report.
+    /// Name of the scenario that measures the same links without interference, for the bounds of
+    /// the report.
     pub clean: Option<String>,
-    /// Whether programs hand over super-packets; see [`LabConfig::gso`](crate::plan::LabConfig::gso).
+    /// Whether programs hand over super-packets; see
+    /// [`LabConfig::gso`](crate::plan::LabConfig::gso).
     pub gso: bool,
     /// Whether nothing is emulated: the links are as fast as the machine, and have names only.
     pub unshaped: bool,
-    /// What happens to the links.
+    /// Scheduled changes of the links.
     pub events: Vec<PlannedChange>,
     links: Vec<Link>,
     groups: Vec<Group>,
@@ -144,29 +146,29 @@ pub struct Scenario {
 impl Scenario {
     /// Reads a scenario and the traces that it names.
     ///
-    /// The error is [`LoadError::File`] when there is no such file, [`LoadError::Problems`] with all of them
-    /// when it is wrong.
+    /// The error is [`LoadError::File`] if the file does not exist, and [`LoadError::Problems`]
+    /// with all problems if it is invalid.
     pub fn load(file: &Path) -> Result<Self, LoadError> {
         load::load(file, Self::parse)
     }
 
-    /// Reads the text of a scenario, as if it stood in that file.
+    /// Parses the text of a scenario, as the content of that file.
     pub fn parse(file: &Path, text: &str) -> Result<Self, Vec<Problem>> {
         read::read(file, text)
     }
 
-    /// What [`Scenario::sha256`] would be of another text that names the same traces.
+    /// [`Scenario::sha256`] for a different text that names the same traces.
     pub fn sha256_with(&self, text: &str) -> String {
         let traces = self.links.iter().flat_map(|link| &link.traces);
         sha256_of(std::iter::once(text.as_bytes()).chain(traces.map(String::as_bytes)))
     }
 
-    /// Whether what one link carries is a matter of the others: they share the air, a radio or an interferer.
+    /// Whether links depend on each other: they share the air, a radio or an interferer.
     pub fn has_coupled_links(&self) -> bool {
         !(self.groups.is_empty() && self.radios.is_empty() && self.interferers.is_empty())
     }
 
-    /// Of a workload of cold objects: the scenario with each of them by itself.
+    /// For a workload of cold objects: one scenario for each object.
     pub fn single_objects(&self) -> Option<Vec<Self>> {
         let Workload::Files {
             sizes,
@@ -193,8 +195,8 @@ impl Scenario {
         Some(rounds.map(single).collect())
     }
 
-    /// The same links under as many bytes as there is room for, of no class; the name tells it from the original, the text is
-    /// the same.
+    /// The same links with bulk traffic without a class. The name is different, the text is the
+    /// same.
     #[must_use]
     pub fn under_bulk(&self) -> Self {
         Self {
@@ -205,8 +207,9 @@ impl Scenario {
         }
     }
 
-    /// The same with another access scheme, and another number of competitors, on every link whose profile is `mmwave`;
-    /// `None` if there is no such link, or no such scheme. The name says both, the text is the same.
+    /// The same scenario with a different access scheme and number of competitors on every link
+    /// with profile `mmwave`; `None` without such a link or scheme. The name contains both, the
+    /// text is the same.
     #[must_use]
     pub fn under_access(&self, scheme: &str, stations: usize) -> Option<Self> {
         let access = Access::named(scheme)?;
@@ -222,7 +225,7 @@ impl Scenario {
         (changed.count() > 0).then_some(new)
     }
 
-    /// Names of the links whose profile is `mmwave`.
+    /// Names of the links with profile `mmwave`.
     pub fn wigig_links(&self) -> impl Iterator<Item = &str> {
         let is_wigig = |link: &&Link| {
             let profile = link.profile.as_ref();
@@ -234,7 +237,8 @@ impl Scenario {
             .map(|link| link.spec.name.as_str())
     }
 
-    /// How long a run takes at the most, or about as long as the objects need over that link by itself.
+    /// Maximum duration of a run, or the approximate time that the objects need over that link
+    /// alone.
     pub fn longest_run(&self, link: Option<&str>) -> Duration {
         let Workload::Files {
             sizes,
@@ -257,14 +261,15 @@ impl Scenario {
         let rate = pace.unwrap_or(u64::MAX).min(rate);
         let bytes = sizes.iter().sum::<u64>().saturating_mul(*count);
         let objects = u32::try_from(sizes.len() as u64 * count).unwrap_or(u32::MAX);
-        // Half as much again: for headers, round trips and slow starts.
+        // Plus 50 % for headers, round trips and slow starts.
         let carried = bytes as f64 * 12.0 / rate.max(1) as f64;
         let carried = Duration::try_from_secs_f64(carried).unwrap_or(self.duration);
         self.duration
             .min(carried.saturating_add(gap.saturating_mul(objects)))
     }
 
-    /// Intervals of the time series of a run: fine for short ones, and never more than some thousands.
+    /// Interval of a run's time series: fine for short runs, with at most some thousands of
+    /// samples.
     pub fn interval(&self) -> Duration {
         match self.duration.as_secs() {
             0..=60 => Duration::from_millis(100),

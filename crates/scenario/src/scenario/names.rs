@@ -5,12 +5,12 @@ use std::collections::HashSet;
 use super::document::Document;
 use super::section::{At, Section};
 
-/// The names of the links of a file, also of those that are wrong otherwise.
+/// The names of all links of a file, including invalid ones.
 pub(crate) struct Names(Vec<String>);
 
 impl Names {
     pub(crate) fn new(document: &Document<'_>, root: &mut Section<'_, '_>) -> Self {
-        // Whatever is wrong with the blocks is told when they are read.
+        // Problems of the blocks are reported when they are read.
         let mut names = Vec::new();
         let mut ignored = document.silent();
         for mut block in root.blocks(&mut ignored, "link") {
@@ -19,7 +19,7 @@ impl Names {
         Self(names)
     }
 
-    /// The name, if there is such a link.
+    /// The name, if that link exists.
     pub(crate) fn find(&self, document: &mut Document<'_>, name: &At<String>) -> Option<String> {
         if self.0.contains(&name.value) {
             return Some(name.value.clone());
@@ -32,7 +32,7 @@ impl Names {
         None
     }
 
-    /// The names in `links`, at least so many, each once.
+    /// The names in `links`, at least `least`, each once.
     pub(crate) fn find_all(
         &self,
         document: &mut Document<'_>,
@@ -53,7 +53,7 @@ impl Names {
         if count < least {
             document.problem(&section.span(), format!("links: name at least {least}"));
         } else if distinct < names.len() {
-            document.problem(&section.span(), "links: one is there twice");
+            document.problem(&section.span(), "links: a link appears twice");
         }
         (distinct == count && count >= least).then_some(names)
     }

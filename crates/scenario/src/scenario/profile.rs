@@ -1,4 +1,5 @@
-//! `profile` of a link: what it does over time by itself, fitted to recordings or made by a cell of 60 GHz Wi-Fi.
+//! `profile` of a link: its behavior over time, fitted to recordings or computed by a cell of 60
+//! GHz Wi-Fi.
 
 use std::time::Duration;
 
@@ -13,16 +14,16 @@ use super::link::each_way;
 use super::section::{Section, keep, number_of};
 use super::wigig::{self, NAME as WIGIG};
 
-/// A generator of what a link does over time.
+/// A generator of a link's behavior over time.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ProfileUse {
     generator: Generator,
     /// Factor on its rates: client to server, then server to client.
     scale: [f64; 2],
-    /// Whether the file says the delay and the jitter itself.
+    /// Whether the file sets delay and jitter.
     keeps_delay: bool,
     keeps_jitter: bool,
-    /// The place in the file whose dice it has, where that is not its own.
+    /// Position in the file that selects its random sequence, if different from its own.
     place: Option<u64>,
 }
 
@@ -35,7 +36,7 @@ enum Generator {
 }
 
 impl Generator {
-    /// What each direction does, its rates multiplied by its factor.
+    /// The behavior of each direction, with its rates multiplied by its factor.
     fn timelines(&self, seed: u64, duration: Duration, factors: [f64; 2]) -> [Timeline; 2] {
         match self {
             Self::Fitted(profile) => {
@@ -47,10 +48,11 @@ impl Generator {
                 })
             }
             Self::Wigig(link) => {
-                // A cell of these ranges can always be drawn; one that could not would be a link without data.
+                // With these ranges the cell can always be computed; a failure would give a link
+                // without data.
                 let steps = link.schedule(seed, duration).unwrap_or_default();
                 let first = timeline(&steps, factors[0]);
-                // Traces are long, and are shared where they are the same.
+                // Traces are long, so identical ones are shared.
                 let second = if factors[1] == factors[0] {
                     first.clone()
                 } else {
@@ -63,7 +65,7 @@ impl Generator {
 }
 
 impl ProfileUse {
-    /// The cell's client, if that is what the link is.
+    /// The cell's client, if the link is one.
     pub(crate) fn wigig(&self) -> Option<&WigigLink> {
         match &self.generator {
             Generator::Wigig(link) => Some(link),
@@ -71,7 +73,7 @@ impl ProfileUse {
         }
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub(crate) fn wigig_mut(&mut self) -> Option<&mut WigigLink> {
         match &mut self.generator {
             Generator::Wigig(link) => Some(link),
@@ -79,14 +81,14 @@ impl ProfileUse {
         }
     }
 
-    /// The seed of the link with that number in the file: links of the same profile are not in step, and no two runs share a
-    /// link's seed.
+    /// The seed of the link with that number in the file: links with the same profile are not
+    /// synchronized, and different runs have different seeds.
     pub(crate) fn seed(&self, number: u64, run: u64) -> u64 {
         let place = self.place.unwrap_or(number);
         run.wrapping_mul(MAX_LINKS as u64).wrapping_add(place)
     }
 
-    /// What the link does, in both directions.
+    /// The changes of the link, in both directions.
     pub(crate) fn changes(&self, link: &str, seed: u64, duration: Duration) -> Vec<PlannedChange> {
         let keeps = |setting: &Setting| match setting {
             Setting::Delay(_) => !self.keeps_delay,
@@ -112,7 +114,7 @@ impl ProfileUse {
     }
 }
 
-/// `profile`, `scale`, `place`, and what a cell has besides.
+/// Reads `profile`, `scale`, `place`, and the keys of a cell.
 pub(super) fn read(
     document: &mut Document<'_>,
     section: &mut Section<'_, '_>,
@@ -133,7 +135,7 @@ pub(super) fn read(
     if !wigig {
         for key in wigig::KEYS {
             if let Some(value) = section.value(key) {
-                let reason = format!("{key} belongs to a link with profile = \"{WIGIG}\"");
+                let reason = format!("{key} needs a link with profile = \"{WIGIG}\"");
                 document.problem(&value.span(), reason);
             }
         }
@@ -143,7 +145,7 @@ pub(super) fn read(
         if number.is_none() {
             document.problem(
                 &value.span(),
-                "scale is a number above 0: a factor on the profile's rates",
+                "scale must be a number above 0: a factor on the profile's rates",
             );
         }
         number
@@ -154,11 +156,12 @@ pub(super) fn read(
         section.missing(
             document,
             "profile",
-            "profile = \"lte\", which scale and place belong to",
+            "profile = \"lte\", which scale and place need",
         );
     }
     if let (Some(Generator::Wigig(_)), Some(name)) = (&generator, &name) {
-        // By what it may reach with any seed, so that a file is right or wrong whatever the dice are.
+        // Checked with the maximum over all seeds, so that the validity of a file does not depend
+        // on the seed.
         let most = WigigLink::most_bps() as f64 * scale[0].max(scale[1]);
         let most = Setting::Rate(most as u64);
         let reason = |error| format!("{error}, or scale the rates down (scale = 0.1)");
@@ -239,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_access_scheme_can_be_another_one() {
+    fn the_access_scheme_can_be_changed() {
         let other = scenario(JPOC).under_access("80211ad", 8).unwrap();
         assert_eq!(other.name, "a-80211ad-8");
         let same = scenario("access = \"80211ad\"\nstations = 8\n");
@@ -252,9 +255,10 @@ mod tests {
     }
 
     #[test]
-    fn what_the_cell_has_besides_counts() {
+    fn optional_keys_of_the_cell_are_read() {
         let keys = format!(
-            "{JPOC}chatty = 3\ndistance = 4.5\nblockage = \"5%\"\ndelay = \"7ms\"\nspeed = 1\npause = 2\nperiods = 4\n"
+            "{JPOC}chatty = 3\ndistance = 4.5\nblockage = \"5%\"\ndelay = \"7ms\"\nspeed = 1\n\
+             pause = 2\nperiods = 4\n"
         );
         let read = scenario(&keys);
         let link = read.links[1].profile.as_ref().unwrap().wigig().unwrap();
@@ -354,7 +358,7 @@ mod tests {
         assert!(
             found[0]
                 .1
-                .contains("belongs to a link with profile = \"mmwave\"")
+                .contains("needs a link with profile = \"mmwave\"")
         );
         let found = problems(&text(JPOC).replace("\"mmwave\"", "\"wimax\""));
         assert!(found[0].1.contains("wifi, and mmwave"), "{found:?}");

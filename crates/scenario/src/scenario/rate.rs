@@ -1,4 +1,4 @@
-//! How fast a link is: a constant rate, or a recording.
+//! The rate of a link: a constant, or a recording.
 
 use std::fs::File;
 use std::io::Read;
@@ -6,16 +6,16 @@ use std::io::Read;
 use sumlink_link::Trace;
 
 use crate::config::{MAX_TRACE, Setting, check_rate};
-use crate::units::parse_rate;
+use sumlink_settings::units::parse_rate;
 
 use super::document::{Document, Problem};
 use super::link::each_way;
 use super::section::{At, Section, text_of};
 
-/// The keys of which one, or the two in the middle, say how fast a link is.
+/// Keys for the rate; only one may be set, or both `down` and `up`.
 pub(super) const RATE_KEYS: [&str; 4] = ["rate", "down", "up", "trace"];
 
-/// `rate`, or `down` and `up`, or `trace`; client to server first.
+/// Reads `rate`, or `down` and `up`, or `trace`; client to server first.
 pub(super) fn read_rates(
     document: &mut Document<'_>,
     section: &mut Section<'_, '_>,
@@ -49,14 +49,14 @@ pub(super) fn read_rates(
         },
         [false, false, false, false] => None,
         _ => {
-            let reason = "[[link]]: give either rate, or down and up, or trace";
+            let reason = "[[link]]: set one of rate, down and up, or trace";
             document.problem(&section.span(), reason);
             None
         }
     }
 }
 
-/// A rate that the emulator carries.
+/// Parses a rate and checks it against the emulator's capacity.
 pub(crate) fn rate_setting(link: &str, text: &str, gso: bool) -> Result<Setting, String> {
     let rate = parse_rate(text).map_err(|error| error.to_string())?;
     let setting = Setting::Rate(rate);
@@ -64,7 +64,7 @@ pub(crate) fn rate_setting(link: &str, text: &str, gso: bool) -> Result<Setting,
     Ok(setting)
 }
 
-/// Reads the trace that the scenario names; a problem is told with the trace's own line.
+/// Reads the trace that the scenario names; problems are reported with the trace's line.
 fn load_trace(document: &mut Document<'_>, path: &At<String>) -> Option<(Trace, String)> {
     let file = document.path(&path.value);
     let mut text = String::new();
@@ -94,7 +94,7 @@ fn load_trace(document: &mut Document<'_>, path: &At<String>) -> Option<(Trace, 
     }
 }
 
-/// A trace's error begins with `line 7: ` where it has a line.
+/// Splits the line number off a trace's error, which may start with `line 7: `.
 fn split_line(message: &str) -> (usize, String) {
     message
         .strip_prefix("line ")

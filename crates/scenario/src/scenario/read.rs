@@ -5,26 +5,26 @@ use std::time::Duration;
 
 use crate::edge::Hosts;
 use crate::system::{self, System, parse_selector};
-use crate::units::parse_duration;
+use sumlink_settings::units::parse_duration;
 
 use super::document::{Document, Problem};
 use super::names::Names;
 use super::section::{Section, keep};
 use super::{Scenario, Traffic, event, link, sha256_of, shared, workload};
 
-/// The longest run, so that a mistyped unit is noticed.
+/// Maximum duration of a run, which catches mistyped units.
 const LONGEST: Duration = Duration::from_secs(3600);
-/// The most seeds.
+/// Maximum number of seeds.
 const MOST_SEEDS: u64 = 1000;
 
-/// Reads a scenario; the error is everything that is wrong with it.
+/// Reads a scenario; the error lists all problems.
 pub(crate) fn read(file: &Path, text: &str) -> Result<Scenario, Vec<Problem>> {
     super::load::parse(file, text, "the scenario", |document, root| {
         read_root(document, root, file, text)
     })
 }
 
-/// `None` when something is missing without which nothing can be made of the rest.
+/// `None` if a required part is missing.
 fn read_root(
     document: &mut Document<'_>,
     root: &mut Section<'_, '_>,
@@ -45,7 +45,7 @@ fn read_root(
         .as_ref()
         .filter(|at| at.value < Duration::from_secs(1) || at.value > LONGEST)
     {
-        document.problem(&at.span, "duration: a run takes from 1s to 1h");
+        document.problem(&at.span, "duration: a run must take from 1s to 1h");
     }
     let warmup = root.parsed(document, "warmup", parse_duration);
     if let (Some(warmup), Some(duration)) = (&warmup, &duration)
@@ -53,7 +53,7 @@ fn read_root(
     {
         document.problem(
             &warmup.span,
-            "warmup: it is part of the duration, and nothing would be left to measure",
+            "warmup: it is part of the duration, so no time would be left to measure",
         );
     }
     let traffic = root.parsed(document, "direction", Traffic::parse);
@@ -91,8 +91,8 @@ fn read_root(
 
     let shapes = ["event", "group", "radio", "interferer", "gso"];
     if unshaped && shapes.iter().any(|key| root.has(key)) {
-        let reason =
-            "unshaped: nothing is emulated, so that nothing of it can change, be shared or be cut";
+        let reason = "unshaped: nothing is emulated, so links cannot change, share resources or \
+                      use super-packets";
         document.problem(&root.span(), reason);
     }
 
@@ -138,7 +138,7 @@ fn read_systems(document: &mut Document<'_>, root: &mut Section<'_, '_>) -> Vec<
     let mut names = Vec::new();
     for at in listed {
         if names.contains(&at.value) {
-            document.problem(&at.span, format!("systems: '{}' is there twice", at.value));
+            document.problem(&at.span, format!("systems: '{}' appears twice", at.value));
         } else if keep(
             document,
             &at.span,
@@ -153,7 +153,7 @@ fn read_systems(document: &mut Document<'_>, root: &mut Section<'_, '_>) -> Vec<
     names
 }
 
-/// A scenario's name is also that of a directory.
+/// Parses a scenario's name, which is also used as a directory name.
 pub fn parse_name(text: &str) -> Result<String, String> {
     let plausible = (1..=64).contains(&text.len())
         && text.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -164,13 +164,13 @@ pub fn parse_name(text: &str) -> Result<String, String> {
         Ok(text.to_owned())
     } else {
         Err(format!(
-            "'{text}' cannot be a scenario's name: use 1 to 64 letters, digits, '-' or '_', starting with a \
-             letter or digit"
+            "'{text}' cannot be a scenario's name: use 1 to 64 letters, digits, '-' or '_', \
+             starting with a letter or digit"
         ))
     }
 }
 
-/// A name as the kernel would accept it (TCP_CA_NAME_MAX is 16 with its NUL).
+/// Parses a name in the kernel's format (TCP_CA_NAME_MAX is 16 with its NUL).
 pub fn parse_congestion(text: &str) -> Result<String, String> {
     let plausible = (1..=15).contains(&text.len())
         && text
@@ -180,7 +180,8 @@ pub fn parse_congestion(text: &str) -> Result<String, String> {
         Ok(text.to_owned())
     } else {
         Err(format!(
-            "'{text}' cannot be the name of a congestion control; sumlink cc list lists those that there are"
+            "'{text}' cannot be the name of a congestion control; sumlink cc list lists those that \
+             there are"
         ))
     }
 }
@@ -204,7 +205,7 @@ mod tests {
         "name = \"a\"\nduration = \"10s\"\n[[link]]\nname = \"wifi\"\nrate = \"60mbit\"\n";
 
     #[test]
-    fn what_is_not_said_has_a_default() {
+    fn missing_keys_have_defaults() {
         let scenario = read(Path::new("s.toml"), GOOD).unwrap();
         assert_eq!(scenario.seeds, 5);
         assert_eq!(scenario.congestion, "cubic");
@@ -214,9 +215,11 @@ mod tests {
     }
 
     #[test]
-    fn every_problem_is_told_with_its_line() {
-        let text = "name = \"a b\"\nduration = \"10 parsecs\"\nspeed = 3\nsystems = [\"sumlink:fbtd\"]\n\
-                    [[link]]\nname = \"wifi\"\nrate = 60\n[[link]]\nname = \"lo\"\nrate = \"1mbit\"\ncolour = \"red\"\n\
+    fn every_problem_is_reported_with_its_line() {
+        let text = "name = \"a b\"\nduration = \"10 parsecs\"\nspeed = 3\n\
+                    systems = [\"sumlink:fbtd\"]\n\
+                    [[link]]\nname = \"wifi\"\nrate = 60\n[[link]]\nname = \"lo\"\n\
+                    rate = \"1mbit\"\ncolour = \"red\"\n\
                     [[event]]\nat = \"1s\"\nlink = \"wimax\"\nrate = \"0\"\n";
         let found = problems(text);
         let starts = [
@@ -224,7 +227,7 @@ mod tests {
             "s.toml:2: duration: 'parsecs' in '10 parsecs' is not a unit",
             "s.toml:3: the scenario has no key 'speed'",
             "s.toml:4: systems: ",
-            "s.toml:7: rate is a text",
+            "s.toml:7: rate must be a text",
             "s.toml:9: name: 'lo' cannot be a link's name",
             "s.toml:11: [[link]] has no key 'colour'",
             "s.toml:14: there is no link 'wimax'",
@@ -244,11 +247,11 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_cannot_happen_is_accepted() {
+    fn impossible_settings_are_rejected() {
         let late = format!("{GOOD}[[event]]\nat = \"11s\"\nlink = \"wifi\"\nrate = \"0\"\n");
         assert!(problems(&late)[0].contains("the run is over by then"));
         let warm = format!("warmup = \"10s\"\n{GOOD}");
-        assert!(problems(&warm)[0].contains("nothing would be left to measure"));
+        assert!(problems(&warm)[0].contains("no time would be left to measure"));
         let twice = format!("{GOOD}[[link]]\nname = \"wifi\"\nrate = \"1mbit\"\n");
         assert!(problems(&twice)[0].contains("two links called 'wifi'"));
     }
@@ -315,13 +318,13 @@ mod tests {
             "{found:?}"
         );
         assert!(
-            found[1].starts_with("s.toml:9: load_class: there is no load"),
+            found[1].starts_with("s.toml:9: load_class: the workload has no load"),
             "{found:?}"
         );
     }
 
     #[test]
-    fn too_fast_a_link_is_refused_with_advice() {
+    fn a_link_that_is_too_fast_is_refused_with_advice() {
         let fast = GOOD.replace("60mbit", "8000mbit");
         let found = problems(&fast);
         assert!(

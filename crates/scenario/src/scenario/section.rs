@@ -1,7 +1,7 @@
-//! Reading TOML key by key, so that every problem of a file is found at once and has its line.
+//! Reads TOML key by key, so that all problems of a file are found at once, each with its line.
 //!
-//! serde stops at the first key that it does not know; a [`Section`] takes the keys that it is asked for, and
-//! what nobody asked for is a problem when it ends.
+//! serde stops at the first unknown key. A [`Section`] instead hands out the keys that the caller
+//! requests, and reports the remaining ones at the end.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -13,26 +13,26 @@ use toml::de::{DeTable, DeValue};
 
 use super::document::Document;
 
-/// A value and where it stands.
+/// A value and its position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct At<T> {
-    /// Where.
+    /// The position.
     pub span: Range<usize>,
-    /// What.
+    /// The value.
     pub value: T,
 }
 
-/// A table of which keys are taken one by one.
+/// A table that hands out its keys one by one.
 pub struct Section<'a, 'i> {
     table: &'a DeTable<'i>,
-    /// What it is called in messages: `[[link]]`.
+    /// Its name in messages: `[[link]]`.
     title: String,
     span: Range<usize>,
     known: BTreeSet<&'static str>,
 }
 
 impl<'a, 'i> Section<'a, 'i> {
-    /// Of a table that is called so in messages.
+    /// A section for a table with that name in messages.
     pub fn new(table: &'a Spanned<DeTable<'i>>, title: &str) -> Self {
         Self {
             table: table.get_ref(),
@@ -42,7 +42,7 @@ impl<'a, 'i> Section<'a, 'i> {
         }
     }
 
-    /// Of a value that must be a table.
+    /// A section for a value, which must be a table.
     pub fn of(
         document: &mut Document<'_>,
         value: &'a Spanned<DeValue<'i>>,
@@ -52,7 +52,7 @@ impl<'a, 'i> Section<'a, 'i> {
             let found = value.get_ref().type_str();
             document.problem(
                 &value.span(),
-                format!("{title} is a table, and this is a {found}"),
+                format!("{title} must be a table, not a {found}"),
             );
             return None;
         };
@@ -64,18 +64,18 @@ impl<'a, 'i> Section<'a, 'i> {
         })
     }
 
-    /// Where the table begins.
+    /// Position of the table.
     pub fn span(&self) -> Range<usize> {
         self.span.clone()
     }
 
-    /// The value of a key, as it stands in the file.
+    /// The value of a key, as it is in the file.
     pub fn value(&mut self, key: &'static str) -> Option<&'a Spanned<DeValue<'i>>> {
         self.known.insert(key);
         self.table.get(key)
     }
 
-    /// Whether the key is there; it counts as known.
+    /// Whether the key exists; marks it as known.
     pub fn has(&mut self, key: &'static str) -> bool {
         self.value(key).is_some()
     }
@@ -86,7 +86,7 @@ impl<'a, 'i> Section<'a, 'i> {
         text_of(document, value, key)
     }
 
-    /// A text that stands for something.
+    /// A text, parsed.
     pub fn parsed<T, E: Display>(
         &mut self,
         document: &mut Document<'_>,
@@ -117,7 +117,7 @@ impl<'a, 'i> Section<'a, 'i> {
             let (low, high) = (range.start, range.end - 1);
             document.problem(
                 &value.span(),
-                format!("{key} is a whole number from {low} to {high}"),
+                format!("{key} must be a whole number from {low} to {high}"),
             );
         }
         number.map(|number| At {
@@ -131,7 +131,7 @@ impl<'a, 'i> Section<'a, 'i> {
         let value = self.value(key)?;
         let number = number_of(value);
         if number.is_none() {
-            document.problem(&value.span(), format!("{key} is a number"));
+            document.problem(&value.span(), format!("{key} must be a number"));
         }
         number.map(|number| At {
             span: value.span(),
@@ -144,7 +144,7 @@ impl<'a, 'i> Section<'a, 'i> {
         let value = self.value(key)?;
         let boolean = value.get_ref().as_bool();
         if boolean.is_none() {
-            document.problem(&value.span(), format!("{key} is true or false"));
+            document.problem(&value.span(), format!("{key} must be true or false"));
         }
         boolean
     }
@@ -157,7 +157,7 @@ impl<'a, 'i> Section<'a, 'i> {
     ) -> Option<Vec<At<String>>> {
         let value = self.value(key)?;
         let Some(array) = value.get_ref().as_array() else {
-            document.problem(&value.span(), format!("{key} is a list of texts"));
+            document.problem(&value.span(), format!("{key} must be a list of texts"));
             return None;
         };
         Some(
@@ -168,7 +168,7 @@ impl<'a, 'i> Section<'a, 'i> {
         )
     }
 
-    /// The blocks of an array of tables, `[[key]]`; none if there are none.
+    /// The blocks of an array of tables, `[[key]]`; empty if there are none.
     pub fn blocks(
         &mut self,
         document: &mut Document<'_>,
@@ -188,13 +188,13 @@ impl<'a, 'i> Section<'a, 'i> {
             .collect()
     }
 
-    /// Notes that a key which must be there is not.
+    /// Reports a missing required key.
     pub fn missing(&self, document: &mut Document<'_>, key: &str, example: &str) {
         let title = &self.title;
         document.problem(&self.span, format!("{title} has no {key}: add {example}"));
     }
 
-    /// Every key that nobody asked for is a problem.
+    /// Reports every key that was not requested.
     pub fn finish(self, document: &mut Document<'_>) {
         for key in self.table.keys() {
             let name: &str = key.get_ref();
@@ -224,7 +224,7 @@ pub fn text_of(
         let found = value.get_ref().type_str();
         document.problem(
             &value.span(),
-            format!("{key} is a text in quotation marks, and this is a {found}"),
+            format!("{key} must be a text in quotation marks, not a {found}"),
         );
     }
     text.map(|text| At {
@@ -244,7 +244,7 @@ pub(crate) fn number_of(value: &Spanned<DeValue<'_>>) -> Option<f64> {
     f64::from_str(text).ok().filter(|number| number.is_finite())
 }
 
-/// The value, or a note of what is wrong with it.
+/// The value; an error is reported as a problem.
 pub(crate) fn keep<T, E: Display>(
     document: &mut Document<'_>,
     span: &Range<usize>,

@@ -1,11 +1,11 @@
-//! `[[group]]`, `[[radio]]` and `[[interferer]]`: links that are not alone in their air.
+//! `[[group]]`, `[[radio]]` and `[[interferer]]`: links that share the air or a radio.
 
 use std::time::Duration;
 
 use sumlink_link::{Air, Interferer, Radio, Schedule};
 
 use crate::config::Direction;
-use crate::units::{parse_duration, parse_percentage, parse_rate, parse_size};
+use sumlink_settings::units::{parse_duration, parse_percentage, parse_rate, parse_size};
 
 use super::Traffic;
 use super::document::Document;
@@ -30,19 +30,19 @@ pub(crate) struct SharedRadio {
     pub(crate) span: Place,
 }
 
-/// Somebody else on the channel of links.
+/// An interferer on the channel of links.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Stranger {
     pub(crate) links: Vec<String>,
     pub(crate) directions: &'static [Direction],
     pub(crate) interferer: Interferer,
-    /// When it is there; without an end, until the end of the run.
+    /// When it is present; without an end, until the end of the run.
     pub(crate) from: Duration,
     pub(crate) until: Option<Duration>,
     pub(crate) span: Place,
 }
 
-/// The directions of the links that take part: those of the traffic unless said otherwise.
+/// The affected directions of the links: those of the traffic by default.
 fn directions(
     document: &mut Document<'_>,
     section: &mut Section<'_, '_>,
@@ -69,7 +69,7 @@ pub(crate) fn read_group(
     let links = links?;
     let count = links.len();
     let rows = match deferral {
-        // Everyone waits for everyone: carrier sense without exception.
+        // All links defer to each other: carrier sense without exception.
         None => vec![vec![1.0; count]; count],
         Some(value) => {
             let rows: Option<Vec<Vec<f64>>> = match number_of(value) {
@@ -85,7 +85,8 @@ pub(crate) fn read_group(
                 rows.filter(|rows| rows.len() == count && rows.iter().all(|r| r.len() == count));
             if square.is_none() {
                 let reason = format!(
-                    "deferral is a number for all, or {count} rows of {count} numbers in the order of links"
+                    "deferral must be one number, or {count} rows of {count} numbers in the order \
+                     of links"
                 );
                 document.problem(&value.span(), reason);
             }
@@ -132,7 +133,8 @@ pub(crate) fn read_radio(
         section.missing(
             document,
             "schedule",
-            "either turns = [\"50ms\", …], one for each link, or turn = \"50ms\" for stays on demand",
+            "either turns = [\"50ms\", …], one for each link, or turn = \"50ms\" for stays on \
+             demand",
         );
     }
     let span = section.span();
@@ -164,7 +166,7 @@ pub(crate) fn read_radio(
     })
 }
 
-/// Bytes that card and hotspots hold unless said otherwise.
+/// Default buffer of card and hotspots, in bytes.
 const BUFFER: u64 = 256 << 10;
 
 /// Reads a block `[[interferer]]`.

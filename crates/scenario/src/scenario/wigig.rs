@@ -8,17 +8,17 @@ use sumlink_mmwave::wigig::{MOST_PERIODS, WigigLink};
 
 use super::document::Document;
 use super::section::{Section, keep};
-use crate::units::parse_percentage;
+use sumlink_settings::units::parse_percentage;
 
-/// The name of the profile that `sumlink-mmwave` makes.
+/// Name of the profile implemented by `sumlink-mmwave`.
 pub(super) const NAME: &str = "mmwave";
-/// The keys that only it has.
+/// The keys specific to this profile.
 pub(super) const KEYS: [&str; 10] = [
     "access", "stations", "chatty", "distance", "blockage", "blockers", "speed", "pause",
     "turning", "periods",
 ];
 
-/// `access` and `stations`, and what else the cell has.
+/// Reads `access`, `stations`, and the other keys of the cell.
 pub(super) fn read(
     document: &mut Document<'_>,
     section: &mut Section<'_, '_>,
@@ -51,7 +51,7 @@ pub(super) fn read(
     }
     let (access, stations) = (access?.value, stations?);
     let mut link = WigigLink::new(access, stations.value as usize);
-    // One after the other, so that each complaint has its own line.
+    // One at a time, so that each problem has its own line.
     let mut right = true;
     let mut check =
         |document: &mut Document<'_>, span: &Range<usize>, key: &str, link: &WigigLink| {
@@ -77,7 +77,7 @@ pub(super) fn read(
     if let Some(at) = pause {
         walk.pause = at.value;
         if speed.is_none() {
-            section.missing(document, "speed", "speed = 1.4, which pause belongs to");
+            section.missing(document, "speed", "speed = 1.4, which pause needs");
         }
         right &= keep(document, &at.span, "pause", walk.checked()).is_some();
     }
@@ -98,5 +98,5 @@ pub(super) fn read(
     right.then_some(link)
 }
 
-/// One more than the most stations of a kind.
+/// One more than the maximum number of stations of a kind.
 const MOST_STATIONS: u64 = 1024;

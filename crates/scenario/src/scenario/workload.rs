@@ -1,37 +1,39 @@
-//! `[workload]`: what is carried over the links.
+//! `[workload]`: the traffic over the links.
 
 use std::time::Duration;
 
 use sumlink_engine::Class;
 
-use crate::session::parse_class;
-use crate::units::{parse_duration, parse_rate, parse_size};
+use sumlink_settings::session::parse_class;
+use sumlink_settings::units::{parse_duration, parse_rate, parse_size};
 
 use super::document::Document;
 use super::section::{Section, keep};
 
-/// What is carried.
+/// The traffic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Workload {
-    /// As many bytes as there is room for.
+    /// Bulk traffic.
     Bulk,
-    /// Objects one after the other, each on a connection of its own.
+    /// Objects in sequence, each on a separate connection.
     Files {
         /// Their sizes in bytes, in this order.
         sizes: Vec<u64>,
-        /// How often the whole list is fetched.
+        /// Number of repetitions of the whole list.
         count: u64,
-        /// Time from the end of one to the request of the next.
+        /// Time from the end of one object to the request of the next.
         gap: Duration,
-        /// No object is asked for before those ahead of it could have come at so many bits per second, gaps included: whoever is
-        /// faster than that begins each at the same moment as everybody else.
+        /// Minimum rate in bits per second: no object is requested before the preceding ones could
+        /// have arrived at this rate, gaps included. All faster systems therefore request each
+        /// object at the same time.
         pace: Option<u64>,
-        /// How long an object may take; the results say how many took longer.
+        /// Time limit for an object; the results count objects that took longer.
         limit: Option<Duration>,
-        /// Whether each object has a laboratory of its own, in which the system has carried nothing before.
+        /// Whether each object gets a fresh laboratory, in which the system has carried no traffic
+        /// before.
         cold: bool,
     },
-    /// A small question and its answer, over and over on one connection.
+    /// A small question and its answer, repeated on one connection.
     Requests {
         /// Bytes of a question.
         request: u64,
@@ -39,7 +41,7 @@ pub enum Workload {
         answer: u64,
         /// Time from an answer to the next question.
         gap: Duration,
-        /// Whether a further connection carries as many bytes as there is room for, in the run's direction.
+        /// Whether an additional connection carries bulk traffic in the run's direction.
         load: bool,
     },
     /// Messages of one size at a constant rate.
@@ -49,7 +51,7 @@ pub enum Workload {
         /// Bytes of each message.
         message: u64,
     },
-    /// Live video that ffmpeg makes, encodes and pushes from the client to the server.
+    /// Live video that ffmpeg generates, encodes and pushes from the client to the server.
     Video(Video),
     /// Two programs of the user's choice.
     Command {
@@ -63,7 +65,7 @@ pub enum Workload {
 }
 
 impl Workload {
-    /// The word for its kind.
+    /// Name of its kind.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Bulk => "bulk",
@@ -76,31 +78,31 @@ impl Workload {
     }
 }
 
-/// The classes that sumlink is told for the workload's connections; it learns those it is not told.
+/// The classes of the workload's connections, as configured for sumlink; it detects the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Classes {
-    /// Of what is measured.
+    /// Class of the measured connections.
     pub measured: Option<Class>,
-    /// Of the bulk transfer beside questions and answers.
+    /// Class of the bulk traffic that accompanies questions and answers.
     pub load: Option<Class>,
 }
 
-/// Live video: what is encoded, how it is pushed, and how it is watched.
+/// Live video: encoding, transport and playback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Video {
-    /// How it is pushed.
+    /// The transport.
     pub protocol: VideoProtocol,
-    /// Bits per second that the encoder makes, the same at all times.
+    /// Bits per second of the encoder, constant over time.
     pub rate: u64,
     /// Pixels of a picture: width and height.
     pub size: (u32, u32),
     /// Pictures per second.
     pub frames: u32,
-    /// How long after its capture a picture is shown.
+    /// Time from the capture of a picture to its display.
     pub buffer: Duration,
 }
 
-/// A protocol in which video is pushed.
+/// A protocol for pushing video.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VideoProtocol {
     /// An MPEG transport stream on a TCP connection.
@@ -110,7 +112,7 @@ pub enum VideoProtocol {
 }
 
 impl VideoProtocol {
-    /// The word for it.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::MpegTs => "mpegts",
@@ -123,12 +125,15 @@ impl VideoProtocol {
             .into_iter()
             .find(|protocol| protocol.name() == text)
             .ok_or_else(|| {
-                format!("'{text}' is none of mpegts, rtmp (srt needs datagrams, which sumlink does not carry)")
+                format!(
+                    "'{text}' is none of mpegts, rtmp (srt needs datagrams, which sumlink does \
+                         not carry)"
+                )
             })
     }
 }
 
-/// The least and the most bytes of a message: a header with a stamp, and what a buffer may hold.
+/// Range of message sizes: a header with a stamp, and the size of a buffer.
 const MESSAGE: std::ops::RangeInclusive<u64> = 16..=1_000_000;
 
 /// Reads the block `[workload]`.
@@ -166,7 +171,8 @@ pub(crate) fn read(
         .as_ref()
         .filter(|_| !has_load && workload.is_some())
     {
-        let reason = "load_class: there is no load: it is for requests with `load = true`";
+        let reason =
+            "load_class: the workload has no load: this key needs requests with `load = true`";
         document.problem(&at.span, reason);
     }
     section.finish(document);
@@ -186,7 +192,7 @@ fn read_files(document: &mut Document<'_>, section: &mut Section<'_, '_>) -> Opt
     let gap = section.parsed(document, "gap", parse_duration);
     let pace = section.parsed(document, "pace", parse_rate);
     if let Some(at) = pace.as_ref().filter(|at| at.value == 0) {
-        document.problem(&at.span, "pace: more than 0, such as \"100mbit\"");
+        document.problem(&at.span, "pace: must be above 0, such as \"100mbit\"");
     }
     let limit = section.parsed(document, "limit", parse_duration);
     let cold = section.boolean(document, "cold").unwrap_or(false);
@@ -194,7 +200,7 @@ fn read_files(document: &mut Document<'_>, section: &mut Section<'_, '_>) -> Opt
     for at in &listed {
         let size = keep(document, &at.span, "sizes", parse_size(&at.value))?;
         if size == 0 {
-            document.problem(&at.span, "sizes: an object has at least 1 byte");
+            document.problem(&at.span, "sizes: an object must have at least 1 byte");
         }
         sizes.push(size);
     }
@@ -249,7 +255,7 @@ fn read_cbr(document: &mut Document<'_>, section: &mut Section<'_, '_>) -> Optio
     if rate.value < message.value {
         document.problem(
             &rate.span,
-            "rate: less than one message in eight seconds measures nothing",
+            "rate: less than one message in eight seconds gives no usable figures",
         );
     }
     Some(Workload::Cbr {
@@ -258,7 +264,7 @@ fn read_cbr(document: &mut Document<'_>, section: &mut Section<'_, '_>) -> Optio
     })
 }
 
-/// What x264 takes in 4:2:0: an even number of pixels each way.
+/// Sizes that x264 accepts in 4:2:0: an even number of pixels in each dimension.
 const PIXELS: std::ops::RangeInclusive<u32> = 64..=3840;
 
 fn read_video(document: &mut Document<'_>, section: &mut Section<'_, '_>) -> Option<Workload> {
@@ -272,7 +278,7 @@ fn read_video(document: &mut Document<'_>, section: &mut Section<'_, '_>) -> Opt
     let buffer = section.parsed(document, "buffer", parse_duration);
     let rate = rate?;
     if !(100_000..=200_000_000).contains(&rate.value) {
-        document.problem(&rate.span, "rate: from 100kbit to 200mbit");
+        document.problem(&rate.span, "rate: must be from 100kbit to 200mbit");
     }
     Some(Workload::Video(Video {
         protocol: protocol.map_or(VideoProtocol::MpegTs, |at| at.value),
@@ -293,7 +299,7 @@ fn parse_pixels(text: &str) -> Result<(u32, u32), String> {
                 .all(|side| PIXELS.contains(side) && **side % 2 == 0)
         })
         .ok_or_else(|| {
-            format!("'{text}' is no size such as 1280x720, each side even, from 64 to 3840")
+            format!("'{text}' is not a size such as 1280x720, with even numbers from 64 to 3840")
         })
 }
 
@@ -315,7 +321,7 @@ fn read_command(document: &mut Document<'_>, section: &mut Section<'_, '_>) -> O
     }
     for at in [&server, &client].into_iter().flatten() {
         if at.value.split_whitespace().next().is_none() {
-            document.problem(&at.span, "a command has at least one word");
+            document.problem(&at.span, "a command must have at least one word");
         }
     }
     Some(Workload::Command {
@@ -338,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn srt_is_said_to_be_missing() {
+    fn srt_is_rejected_with_a_reason() {
         assert_eq!(VideoProtocol::parse("rtmp"), Ok(VideoProtocol::Rtmp));
         assert!(
             VideoProtocol::parse("srt")

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sumlink_engine::Received;
 
-use super::memory::{CHUNK, Pool};
+use super::memory::{CHUNK, MOST_DOWN, MOST_UP, Pool};
 
 /// Bytes of pages that programs have read and the session keeps for what it receives next, at most. Nobody's account has
 /// them, as little as the megabyte of spare pages that an engine keeps.
@@ -33,8 +33,8 @@ impl Pools {
     /// So many bytes for each direction, beside the streams' floors.
     pub(crate) fn new(bytes: u64) -> Arc<Self> {
         Arc::new(Self {
-            up: Pool::new(bytes),
-            down: Pool::new(bytes),
+            up: Pool::new(bytes, MOST_UP),
+            down: Pool::new(bytes, MOST_DOWN),
             read: Mutex::default(),
         })
     }

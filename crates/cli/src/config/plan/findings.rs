@@ -14,7 +14,7 @@ use crate::exit::CliError;
 
 /// Everything that was found so far. What a flag says is the command line's fault, everything else the file's.
 #[derive(Debug)]
-pub(super) struct Findings<'a> {
+pub struct Findings<'a> {
     pub(super) file: Option<&'a Path>,
     pub(super) lines: Lines,
     problems: Vec<Problem>,
@@ -29,7 +29,7 @@ pub(super) struct Findings<'a> {
 
 impl<'a> Findings<'a> {
     /// Begins with what is wrong in the file's text.
-    pub(super) fn new(file: Option<&'a Path>, lines: Lines, problems: Vec<Problem>) -> Self {
+    pub fn new(file: Option<&'a Path>, lines: Lines, problems: Vec<Problem>) -> Self {
         Self {
             file,
             lines,
@@ -50,7 +50,7 @@ impl<'a> Findings<'a> {
     }
 
     /// Something is wrong in a line of the file.
-    pub(super) fn problem(&mut self, line: usize, reason: impl Display) {
+    pub fn problem(&mut self, line: usize, reason: impl Display) {
         self.problems.push(Problem::new(line, reason));
     }
 
@@ -164,11 +164,7 @@ impl<'a> Findings<'a> {
     }
 
     /// The control socket. Whether it can be made shows when it is; a path that is too long can be seen now.
-    pub(super) fn control(
-        &mut self,
-        flag: Option<PathBuf>,
-        file: Option<PathBuf>,
-    ) -> Option<PathBuf> {
+    pub fn control(&mut self, flag: Option<PathBuf>, file: Option<PathBuf>) -> Option<PathBuf> {
         if flag.is_some() {
             return flag;
         }
@@ -184,7 +180,7 @@ impl<'a> Findings<'a> {
     }
 
     /// The configuration if nothing is wrong with it.
-    pub(super) fn finish<T>(mut self, plan: Option<T>) -> Planned<T> {
+    pub fn finish<T>(mut self, plan: Option<T>) -> Planned<T> {
         self.warnings.sort_by_key(|warning| warning.line);
         let missing = match self.missing.as_slice() {
             [] => None,

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use sumlink_lab::units;
 use sumlink_proxy::class::parse_class;
 use sumlink_proxy::{ClassRule, Forward};
+use sumlink_settings::units;
 use sumlink_transport::config::{AuthorizedClient, ClientLimits, HalfOpenLimits};
 use sumlink_transport::{PublicKey, Target};
 use toml::Spanned;

@@ -1,6 +1,6 @@
 //! `links`, and the `[[link]]` blocks: which interfaces, and what each may be used for.
 
-use sumlink_lab::units;
+use sumlink_settings::units;
 use sumlink_transport::LinkPolicy;
 use sumlink_transport::config::{Carriers, LinkConfig};
 use sumlink_transport::policy::{parse_direction, parse_priority};

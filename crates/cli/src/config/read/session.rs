@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sumlink_lab::units;
+use sumlink_settings::units;
 use sumlink_transport::FbdtConfig;
 use toml::Spanned;
 

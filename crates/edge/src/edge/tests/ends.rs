@@ -1,5 +1,5 @@
-//! A TCP end in small for tests of many flows: data both ways, windows down to a few bytes, keepalives, go-back-N. It
-//! compares every byte that it takes.
+//! A small TCP endpoint for tests of many flows: data both ways, windows down to a few bytes,
+//! keepalives, go-back-N. It verifies every byte that it receives.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,18 +18,18 @@ const RTO: Duration = Duration::from_millis(400);
 const MOST_TIMEOUTS: u32 = 12;
 const KEEPALIVE: Duration = Duration::from_millis(700);
 
-/// The byte at an offset of the stream that begins with a number.
+/// The byte at an offset of the stream whose first byte has number `start`.
 fn byte(start: u32, offset: u64) -> u8 {
     (offset ^ u64::from(start))
         .wrapping_mul(0x9e37_79b9_7f4a_7c15)
         .to_le_bytes()[7]
 }
 
-/// One end.
+/// One endpoint.
 pub(super) struct End {
     pub(super) me: SocketAddr,
     pub(super) peer: SocketAddr,
-    /// Number of its first byte, and of the other end's.
+    /// Number of its first byte, and of the peer's.
     pub(super) start: u32,
     theirs: Option<u32>,
     their_scale: u8,
@@ -40,12 +40,12 @@ pub(super) struct End {
     highest: u64,
     permitted: u64,
     duplicates: u32,
-    /// Bytes that it has taken in order, and what lies behind them.
+    /// Bytes received in order, and ranges received beyond them.
     pub(super) taken: u64,
     arrived: RangeSet,
     room: u64,
     keepalive: bool,
-    /// It tells what has arrived out of order, if the other end has offered to read it.
+    /// It sends SACK blocks, if the peer has offered SACK.
     sack: bool,
     sack_offered: bool,
     pub(super) timer: Instant,
@@ -55,7 +55,7 @@ pub(super) struct End {
 }
 
 impl End {
-    /// One with so many bytes to send, and room for so many that come.
+    /// An endpoint with bytes to send and a receive buffer.
     pub(super) fn new(
         (me, peer): (SocketAddr, SocketAddr),
         start: u32,
@@ -90,7 +90,7 @@ impl End {
         }
     }
 
-    /// All that it has to send has been acknowledged.
+    /// All of its data has been acknowledged.
     pub(super) fn done(&self) -> bool {
         self.acked >= self.total && self.theirs.is_some()
     }
@@ -221,7 +221,7 @@ impl End {
             return;
         }
         let Some(theirs) = self.theirs else { return };
-        // How far from what it takes next, either way.
+        // Distance from the next expected byte, in either direction.
         let from = |reference: u64, start: u32, number: u32| {
             let at = start.wrapping_add(reference as u32);
             i64::from(number.wrapping_sub(at).cast_signed()) + reference as i64
@@ -233,7 +233,7 @@ impl End {
         for at in (left..left + segment.len as i64).filter(fits) {
             let value = payload[(at - left) as usize];
             let at = at as u64;
-            assert_eq!(value, byte(theirs, at), "the byte at {at} is another one");
+            assert_eq!(value, byte(theirs, at), "wrong byte at {at}");
         }
         let (start, end) = (left.max(low), (left + segment.len as i64).min(high));
         if start < end {
@@ -248,7 +248,7 @@ impl End {
             self.arrived.remove(first);
         }
         let ack = from(self.acked, self.start, segment.ack);
-        // What was never sent is nobody's to acknowledge (RFC 9293, section 3.10.7.4).
+        // Acknowledgments of data that was never sent are ignored (RFC 9293, section 3.10.7.4).
         if (self.acked as i64..=self.highest as i64).contains(&ack) {
             self.take_ack(ack as u64, segment, now);
         }

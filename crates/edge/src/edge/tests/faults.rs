@@ -1,4 +1,4 @@
-//! Packet by packet: what is lost, forged or gone, and what becomes of debts then.
+//! Packet by packet: losses, forgeries and outages, and their effect on owed bytes.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::packet::fixture::{Draft, far, segment, user};
 use crate::packet::{Parsed, parse};
 use crate::{Config, Edge, Event, LinkId, Mode, Reset, lwa};
 
-/// One that owes a segment at 2000 and has nothing else to do.
+/// A node that owes a segment at 2000 and is otherwise idle.
 pub(super) fn owing() -> Edge {
     let mut edge = started(Config::default(), 6);
     let boosted = answer(&mut edge, ack(2000, &[(3000, 4000)]), ms(41)).unwrap();
@@ -35,7 +35,7 @@ fn a_user_behind_dead_links_is_reset_when_one_comes_back() {
     let resets = packets.iter().map(|packet| segment(packet));
     let resets: Vec<_> = resets.filter(|segment| segment.flags.rst).collect();
     assert_eq!(resets.len(), 1);
-    assert_eq!(resets[0].sequence, 2000, "what the user waits for");
+    assert_eq!(resets[0].sequence, 2000, "the number that the user expects");
 }
 
 #[test]
@@ -44,25 +44,26 @@ fn flows_whose_users_are_gone_are_not_busy() {
     assert_eq!(edge.counters().busy_flows, 1);
     assert_eq!(edge.busy_flows(ms(900)), 1);
     assert_eq!(edge.busy_flows(ms(2_000)), 0);
-    // What its sender sends again changes nothing, and another flow does not share with it.
+    // The sender's retransmissions change nothing, and another flow does not share the links with
+    // it.
     edge.handle_far(data(1), ms(3_000));
     assert_eq!(edge.counters().busy_flows, 0);
     sent(&mut edge, ms(3_000));
-    // When the user is heard of again, it counts again.
+    // When the user acknowledges again, its flow counts again.
     edge.handle_user(ack(3000, &[]), ms(4_000));
     assert_eq!(edge.counters().busy_flows, 1);
     edge.handle_user(ack(7000, &[]), ms(4_001));
-    assert_eq!(edge.counters().busy_flows, 0, "nothing is outstanding");
+    assert_eq!(edge.counters().busy_flows, 0, "no data is outstanding");
 }
 
 #[test]
-fn a_debt_is_not_forgotten_when_its_flow_is_idle() {
+fn owed_bytes_are_not_forgotten_when_their_flow_is_idle() {
     let config = Config {
         idle: Duration::from_secs(5),
         ..Config::default()
     };
     assert!(config.check().is_err());
-    // Should a flow be idle for as long all the same, it ends for both.
+    // A flow that is idle for as long nevertheless is reset at both ends.
     let mut edge = owing();
     edge.config.idle = Duration::from_secs(5);
     while edge.counters().flows > 0 {
@@ -78,9 +79,10 @@ fn a_debt_is_not_forgotten_when_its_flow_is_idle() {
     assert_eq!(event, Some(expected));
 }
 
-/// A flow that is owed something counts until it has it, or each user that falls silent would leave room for another debt.
+/// A flow counts until its owed bytes are delivered; otherwise each silent user would make room for
+/// another debt.
 #[test]
-fn however_many_users_fall_silent_four_segments_are_owed_at_the_most() {
+fn silent_users_never_make_the_node_owe_more_than_four_segments() {
     let mut edge = Edge::new(Config::default()).unwrap();
     let mut now = ms(0);
     let up = |port, number| Draft::between(([10, 0, 0, 2], port).into(), far(), number);
@@ -100,14 +102,14 @@ fn however_many_users_fall_silent_four_segments_are_owed_at_the_most() {
             edge.handle_user(up(port, 501).ack(2000).packet(), now);
         }
         drain(&mut edge);
-        // Those before have been silent for long enough not to be busy.
+        // Earlier users have been silent long enough not to count as busy.
         assert_eq!(edge.counters().busy_flows, usize::from(port.min(5)));
         assert_eq!(edge.counters().owed_flows, usize::from(port.min(4)));
         let owed: u64 = edge.flows().map(|(_, report)| report.owed).sum();
         assert_eq!(owed, 1000 * u64::from(port.min(4)));
         now += ms(2_000);
     }
-    // One of them is paid: there is room for another one.
+    // One debt is delivered, which makes room for another.
     edge.handle_user(up(2, 501).ack(5000).packet(), now);
     edge.handle_user(up(9, 501).ack(3000).packet(), now);
     edge.handle_user(up(9, 501).ack(3000).packet(), now);
@@ -115,9 +117,10 @@ fn however_many_users_fall_silent_four_segments_are_owed_at_the_most() {
     assert_eq!(edge.counters().boosted, 5);
 }
 
-/// Nobody else can send it: RT^max and the timer's back-off are no reason to let a user wait that is there again.
+/// Only the node can send owed bytes, so neither RT^max nor the timer's backoff delays a user that
+/// is back.
 #[test]
-fn a_user_that_asks_again_is_sent_what_it_is_owed() {
+fn a_user_that_asks_again_gets_its_owed_bytes() {
     let mut edge = owing();
     for n in 0..60 {
         answer(&mut edge, ack(2000, &[(3000, 4000)]), ms(42 + n));
@@ -133,7 +136,7 @@ fn a_user_that_asks_again_is_sent_what_it_is_owed() {
     let asked = now + wait / 2;
     answer(&mut edge, ack(2000, &[(3000, 4000)]), asked);
     assert_eq!(sent(&mut edge, asked), [data(1)]);
-    // Once, until that has had its time; and the timer begins anew.
+    // Once, until that copy has had its time; the timer restarts.
     answer(&mut edge, ack(2000, &[(3000, 4000)]), asked + ms(1));
     assert!(sent(&mut edge, asked + ms(1)).is_empty());
     let next = edge.poll_timeout().unwrap() - asked;
@@ -141,7 +144,7 @@ fn a_user_that_asks_again_is_sent_what_it_is_owed() {
 }
 
 #[test]
-fn timers_that_have_backed_off_begin_anew_when_a_link_is_back() {
+fn backed_off_timers_restart_when_a_link_returns() {
     let mut edge = owing();
     for link in [LinkId(0), LinkId(1)] {
         edge.link_down(link, ms(50));
@@ -153,7 +156,7 @@ fn timers_that_have_backed_off_begin_anew_when_a_link_is_back() {
     }
     edge.link_up(LinkId(1), now);
     assert!(sent(&mut edge, now).contains(&data(1)));
-    // Should that be lost as well, it is not the last for seconds.
+    // If that copy is lost as well, the next one follows within seconds.
     let next = edge.poll_timeout().unwrap();
     assert!(next < now + ms(200), "{:?}", next - now);
     edge.handle_timeout(next);
@@ -161,7 +164,7 @@ fn timers_that_have_backed_off_begin_anew_when_a_link_is_back() {
 }
 
 #[test]
-fn a_debt_outlives_acknowledgements_of_what_was_never_sent() {
+fn owed_bytes_survive_acknowledgments_of_unsent_data() {
     let mut edge = owing();
     let before = edge.poll_timeout();
     for n in 0..50 {
@@ -180,9 +183,9 @@ fn a_debt_outlives_acknowledgements_of_what_was_never_sent() {
     assert_eq!(sent(&mut edge, at), [data(1)]);
 }
 
-/// With the right number, before the far end's own or behind it, everything else in it is wrong.
+/// The number is correct, before or after the far end's own; all other fields are wrong.
 #[test]
-fn a_forged_answer_to_a_syn_makes_no_debt() {
+fn a_forged_answer_to_a_syn_creates_no_owed_bytes() {
     for is_first in [true, false] {
         let mut edge = Edge::new(Config::default()).unwrap();
         let scale = || Option_::WindowScale(7);
@@ -203,7 +206,8 @@ fn a_forged_answer_to_a_syn_makes_no_debt() {
         sent(&mut edge, ms(5));
         edge.handle_user(ack(2000, &[]), ms(40));
         drain(&mut edge);
-        // There is nothing behind the missing packet: whoever was told of it would believe that all has arrived.
+        // There is no data behind the missing packet: if the far end were told of it, it would
+        // believe that all has arrived.
         let passed = answer(&mut edge, ack(2000, &[]), ms(41));
         assert!(passed.is_none_or(|passed| passed.ack == 2000));
         let report = edge.flow(&KEY()).unwrap();
@@ -211,9 +215,9 @@ fn a_forged_answer_to_a_syn_makes_no_debt() {
     }
 }
 
-/// Its data begins one number behind it: the end of a copy that did not know would be a number that nobody said.
+/// Data in a SYN begins one number after it; a copy that ignored this would have a wrong end.
 #[test]
-fn data_that_comes_along_with_a_syn_is_not_kept() {
+fn data_in_a_syn_is_not_copied() {
     let mut edge = Edge::new(Config::default()).unwrap();
     edge.handle_user(Draft::up(500).syn().packet(), ms(0));
     edge.handle_far(Draft::down(999).syn().ack(501).packet(), ms(1));
@@ -228,9 +232,9 @@ fn data_that_comes_along_with_a_syn_is_not_kept() {
     }
 }
 
-/// Who has not seen the flow knows neither end's numbers.
+/// An attacker who has not seen the flow knows neither end's numbers.
 #[test]
-fn a_debt_outlives_acknowledgements_from_outside_of_the_users_window() {
+fn owed_bytes_survive_acknowledgments_outside_the_users_window() {
     let mut edge = owing();
     for sequence in [501 + (1 << 30), 501_u32.wrapping_sub(1 << 24), 90_000_000] {
         let forged = Draft::up(sequence).ack(5000).window(1000).payload(b"x");
@@ -238,16 +242,18 @@ fn a_debt_outlives_acknowledgements_from_outside_of_the_users_window() {
     }
     drain(&mut edge);
     assert_eq!(edge.flow(&KEY()).unwrap().owed, 1000);
-    // The user's own number is known as before: its reset counts, one elsewhere does not.
+    // The user's own number is still known: its reset takes effect, one with another number does
+    // not.
     edge.handle_user(Draft::up(501 + (1 << 30)).rst().packet(), ms(43));
     assert!(edge.flow(&KEY()).is_some());
     edge.handle_user(Draft::up(501).rst().packet(), ms(43));
     assert!(edge.flow(&KEY()).is_none());
 }
 
-/// A time that the user has not seen would go into what is sent again from here, and have everything behind it thrown away there.
+/// A timestamp that the user has not seen would enter the node's copies, and the user would discard
+/// all data behind them.
 #[test]
-fn times_and_options_from_outside_of_the_windows_are_not_believed() {
+fn timestamps_and_options_outside_the_windows_are_ignored() {
     let config = Config {
         verify_checksums: false,
         ..Config::default()
@@ -259,7 +265,7 @@ fn times_and_options_from_outside_of_the_windows_are_not_believed() {
     for forged in [beyond.option(time()), old.option(time())] {
         edge.handle_user(forged.packet(), ms(41));
     }
-    // Multipath TCP (kind 30) is left alone, but not because of what belongs to no flow.
+    // Multipath TCP (kind 30) is left alone, but not because of packets outside the flow.
     let multipath = |draft: Draft| {
         let mut packet = draft.option(time()).packet();
         let at = segment(&packet).options.timestamps_at.unwrap();
@@ -275,18 +281,19 @@ fn times_and_options_from_outside_of_the_windows_are_not_believed() {
     assert_eq!(boosted.ack, 3000);
     let at = edge.poll_timeout().unwrap();
     edge.handle_timeout(at);
-    assert_eq!(sent(&mut edge, at), [data(1)], "with its own time");
+    assert_eq!(sent(&mut edge, at), [data(1)], "with its own timestamp");
 }
 
 #[test]
-fn orphans_are_noticed_in_every_mode() {
+fn orphaned_flows_are_detected_in_every_mode() {
     for (name, mode) in Mode::NAMES {
         let config = Config {
             mode,
             ..Config::default()
         };
         let mut edge = Edge::new(config).unwrap();
-        // A node before this one has acknowledged 2000 to 3000 and is no more: the far end never sends it again.
+        // An earlier node acknowledged 2000 to 3000 and died: the far end never sends that range
+        // again.
         for second in 0..12 {
             let now = ms(1000 * second);
             edge.handle_user(ack(2000, &[(3000, 4000)]), now);
@@ -309,9 +316,9 @@ fn orphans_are_noticed_in_every_mode() {
     }
 }
 
-/// More than a queue has room for, and than one for repairs.
+/// More than fits into a queue and into the urgent queue.
 #[test]
-fn all_that_a_dead_link_had_been_given_is_sent_again() {
+fn unacknowledged_packets_of_a_dead_link_are_sent_again() {
     let mut edge = started(Config::default(), 1);
     edge.link_down(LinkId(0), ms(50));
     let mut given = Vec::new();
@@ -325,7 +332,7 @@ fn all_that_a_dead_link_had_been_given_is_sent_again() {
     assert_eq!(given.len(), 110);
     edge.link_up(LinkId(0), ms(60));
     edge.link_down(LinkId(1), ms(61));
-    // Acknowledged meanwhile: not those.
+    // Packets acknowledged meanwhile are not sent again.
     let first = edge.poll_link(LinkId(0), ms(62)).unwrap();
     assert_eq!(first[..], given[0][..]);
     edge.handle_user(ack(102_000, &[]), ms(63));
@@ -336,13 +343,13 @@ fn all_that_a_dead_link_had_been_given_is_sent_again() {
 }
 
 #[test]
-fn the_time_of_an_outage_is_no_links_trip_time() {
+fn an_outage_is_not_a_trip_time() {
     for (name, mode) in Mode::NAMES {
         let config = Config {
             mode,
             ..Config::default()
         };
-        // One link dies, and what waits goes to the other.
+        // One link dies, and its queue moves to the other.
         let mut edge = started(config.clone(), 1);
         for n in 1..5 {
             edge.handle_far(data(n), ms(50));
@@ -353,7 +360,7 @@ fn the_time_of_an_outage_is_no_links_trip_time() {
         sent(&mut edge, ms(9_001));
         edge.handle_user(ack(3000, &[]), ms(9_020));
         edge.handle_user(ack(6000, &[]), ms(9_021));
-        // The only one that there is is that of before.
+        // The only sample is the earlier one.
         for link in [LinkId(0), LinkId(1)] {
             let trip = edge.link(link).and_then(|link| link.trip());
             assert!(trip.is_none_or(|trip| trip < ms(100)), "{name}: {trip:?}");
@@ -362,7 +369,7 @@ fn the_time_of_an_outage_is_no_links_trip_time() {
 }
 
 #[test]
-fn users_beyond_those_with_numbers_are_sent_packets_as_they_are() {
+fn users_without_numbers_get_plain_packets() {
     let config = Config {
         mode: Mode::Lwa,
         ..Config::default()
@@ -384,7 +391,7 @@ fn users_beyond_those_with_numbers_are_sent_packets_as_they_are() {
     assert!((0..4096).all(|user| to(user, ms(u64::from(user)))));
     assert!((4096..4300).all(|user| !to(user, ms(5_000))));
     assert!(to(0, ms(50_000)));
-    // Who has been idle for a minute makes room, and no other.
+    // Only a user that has been idle for a minute makes room.
     assert!((5_000..9_000).all(|user| to(user, ms(65_000))));
     assert!(to(0, ms(65_001)));
     let _ = user();

@@ -1,6 +1,7 @@
-//! Several flows at once, of both families, with data both ways, while somebody forges packets; nodes that come in the midst of
-//! flows or see one side of them only. The law is that of the other tests: what an end takes is what the other sent, in order, or a
-//! connection fails visibly; and a node acknowledges nothing that it has not received.
+//! Several flows at once, over IPv4 and IPv6, with data both ways and an attacker who forges
+//! packets. Nodes join flows midway or see one direction only. The invariants are those of the
+//! other tests: an end receives the bytes that the other sent, in order, or its connection fails
+//! visibly; and a node acknowledges only data that it has received.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -20,7 +21,7 @@ const FAR_DELAY: Duration = Duration::from_millis(3);
 const TICK: Duration = Duration::from_millis(1);
 const LINKS: usize = 2;
 
-/// Which packets of a flow go by the node.
+/// Which packets of a flow pass through the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ways {
     Both,
@@ -28,7 +29,7 @@ enum Ways {
     FromUser,
 }
 
-/// One connection as it is drawn.
+/// One generated connection.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     v6: bool,
@@ -40,12 +41,12 @@ struct Plan {
     ways: Ways,
 }
 
-/// Where a packet goes to.
+/// The destination of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum To {
     EdgeFromFar,
     EdgeFromUser,
-    /// What stands at the users' end of the links, in `lwa`.
+    /// The reordering receiver at the users' end of the links, in `lwa`.
     Receiver,
     End(usize),
 }
@@ -54,27 +55,28 @@ struct World {
     now: Instant,
     config: Config,
     edge: Edge,
-    /// Of flow n, 2n is the far end and 2n + 1 the user.
+    /// For flow n, 2n is the far end and 2n + 1 the user.
     ends: Vec<End>,
     plans: Vec<Plan>,
-    /// Of each flow the far end's bytes that nodes were handed, by distance from its start and 2^32.
+    /// For each flow, the far end's bytes that nodes received, by distance from its start plus
+    /// 2^32.
     handed: Vec<RangeSet>,
-    /// How far each far end was told.
+    /// The highest acknowledgment sent to each far end.
     told: Vec<u64>,
     flying: BTreeMap<(Instant, u64), (To, Vec<u8>)>,
     count: u64,
     random: Random,
     loss: f64,
-    /// Packets for each millisecond, and the delay, of each link.
+    /// Packets per millisecond and delay of each link.
     links: [(usize, u64); LINKS],
-    /// In `lwa`: what gives packets out in the order of their numbers, for each address.
+    /// In `lwa`: the receiver of each address, which delivers packets in order.
     receivers: Option<BTreeMap<IpAddr, Reorder>>,
-    /// What somebody made up: the node sees it, and whoever gets it as it is throws it away.
+    /// Forged packets: the node sees them, and an end that receives one unchanged discards it.
     forged: Vec<Vec<u8>>,
-    /// How often far ends were told of what their users had not got, and how much of it of all flows at once.
+    /// Number of boosts, and the most bytes owed by all flows at once.
     boosted: u32,
     most_owed: u64,
-    /// Of each flow, whether its user is away: nothing reaches it or comes from it.
+    /// For each flow, whether its user is offline: it neither receives nor sends.
     away: Vec<bool>,
 }
 
@@ -143,7 +145,7 @@ impl World {
             .insert((self.now + delay, self.count), (to, packet));
     }
 
-    /// A distance from the start of a flow's far end, from 2^32 on.
+    /// Distance from the start of a flow's far end, from 2^32 on.
     fn place(&self, flow: usize, number: u32) -> u64 {
         let from = self.ends[2 * flow].start;
         let taken = self.ends[2 * flow + 1].taken;
@@ -209,7 +211,7 @@ impl World {
         self.collect();
     }
 
-    /// The node is handed a packet of a far end.
+    /// Passes a far end's packet to the node.
     fn far(&mut self, packet: Vec<u8>) {
         let seen = segment(&packet);
         let flow = self.flow_of(seen.source);
@@ -227,7 +229,7 @@ impl World {
         self.fly(To::Receiver, delay, packet);
     }
 
-    /// What is in order by now.
+    /// Delivers the packets that are in order.
     fn give_out(&mut self) {
         let receivers = self.receivers.iter_mut().flat_map(BTreeMap::values_mut);
         let ready = receivers.flat_map(|receiver| std::iter::from_fn(|| receiver.poll()));
@@ -243,7 +245,7 @@ impl World {
         }
     }
 
-    /// What ends send goes to the node, or past it.
+    /// Passes the ends' packets to the node, or around it.
     fn collect(&mut self) {
         for n in 0..self.ends.len() {
             for packet in std::mem::take(&mut self.ends[n].out) {
@@ -266,7 +268,7 @@ impl World {
         }
     }
 
-    /// What the node has for far ends.
+    /// Passes the node's packets to the far ends.
     fn exchange(&mut self) {
         while self.edge.poll_event().is_some() {}
         while let Some(packet) = self.edge.poll_far() {
@@ -280,7 +282,7 @@ impl World {
                 let (ack, taken) = (self.place(flow, seen.ack), (1 << 32) + user.taken);
                 assert!(
                     ack <= taken || self.handed[flow].covers(taken..ack),
-                    "flow {flow} acknowledges {} where {} was taken, which it has not received: {seen:?}",
+                    "flow {flow}: acknowledges {} of {}, beyond the received data: {seen:?}",
                     ack as i64 - (1 << 32),
                     user.taken
                 );
@@ -298,7 +300,7 @@ impl World {
         assert!(owed <= 4 * MSS, "{owed} bytes are owed by all flows");
     }
 
-    /// Somebody makes up a packet, who has not seen the flow but for `knows`.
+    /// Forges a packet, with no knowledge of the flow except `knows`.
     fn forge(&mut self, flow: usize, what: u8, number: u32) {
         let flow = flow % self.plans.len();
         let (far, user) = (self.ends[2 * flow].me, self.ends[2 * flow + 1].me);
@@ -316,7 +318,8 @@ impl World {
         let up = |sequence: u32| Draft::between(user, far, sequence);
         let down = |sequence: u32| Draft::between(far, user, sequence).ack(next);
         let (is_up, draft) = match what % 9 {
-            // Acknowledgements of what nobody has sent, from within the window while something is owed.
+            // Acknowledgments of data that was never sent, from within the window while bytes are
+            // owed.
             0 if report.owed > 0 => (
                 true,
                 up(next).ack(asked.wrapping_add(200_000 + number % 1000)),
@@ -328,14 +331,15 @@ impl World {
             2 => (true, up(somewhere(next)).rst()),
             3 => (false, down(somewhere(asked)).rst()),
             4 => (false, down(somewhere(asked)).payload(&[0xee; 700])),
-            // Another content of what was promised, and of no more: what else comes first from within the window is the far end's to
-            // anybody.
+            // Different content for owed bytes, and only for those: other content inside the window
+            // would reach the user even without a node.
             5 if told > at => (
                 false,
                 down(asked).payload(&[0xee; 1000][..(told - at) as usize]),
             ),
             5 | 6 => (false, down(somewhere(asked)).syn()),
-            // What the user would have beyond a hole, from within the window: repetitions at worst.
+            // False SACK blocks beyond a hole, from within the window: at worst they cause
+            // retransmissions.
             7 => {
                 let left = asked.wrapping_add(1 + number % 40_000);
                 let blocks = [(left, left.wrapping_add(1 + number % 9000))];
@@ -358,7 +362,8 @@ impl World {
             2 | 3 => self.edge.link_up(LinkId(what - 2), self.now),
             4 => {
                 self.edge = Edge::new(self.config.clone()).unwrap();
-                // Its numbers are of another epoch, as the header of a tunnel tells, and what comes late of the one before is dropped.
+                // Its numbers belong to another epoch, as a tunnel's header shows; late packets of
+                // the previous epoch are dropped.
                 if let Some(receivers) = &mut self.receivers {
                     receivers.clear();
                     self.flying.retain(|_, (to, _)| *to != To::Receiver);
@@ -371,7 +376,8 @@ impl World {
 }
 
 fn plan() -> impl Strategy<Value = Plan> {
-    // Close enough to the end of the numbers for most of them to wrap around within the transfer.
+    // Close enough to the end of the number space for most of them to wrap around within the
+    // transfer.
     let start = prop_oneof![3 => (0u32..60_000).prop_map(|n| u32::MAX - n), 1 => any::<u32>()];
     let room = prop_oneof![1u64..1000, 1000u64..20_000, Just(200_000)];
     let ways =
@@ -385,7 +391,7 @@ fn plan() -> impl Strategy<Value = Plan> {
         ways,
     )
         .prop_map(|(v6, totals, mut rooms, starts, [keepalive, sack], ways)| {
-            // What a tiny window takes for ever is no longer than that needs.
+            // Transfers through a tiny window are kept short; they would take forever.
             let most = |room: u64| if room < 1000 { 40 * room } else { u64::MAX };
             let totals = [totals[0].min(most(rooms[1])), totals[1].min(most(rooms[0]))];
             rooms.iter_mut().for_each(|room| *room = (*room).max(1));
@@ -420,20 +426,21 @@ proptest! {
         happen.extend([(1500, 2, 0), (1500, 3, 0)]);
         happen.sort_by_key(|(at, ..)| std::cmp::Reverse(*at));
         while !world.over() && world.now < Duration::from_secs(600) {
-            while let Some((_, what, number)) = happen.pop_if(|(at, ..)| Duration::from_millis(*at) <= world.now) {
+            let due = |at: &u64| Duration::from_millis(*at) <= world.now;
+            while let Some((_, what, number)) = happen.pop_if(|(at, ..)| due(at)) {
                 world.happen(what, number);
             }
             world.step();
         }
-        // Only a node that dies takes a connection with it.
+        // A connection may fail only if a node died.
         let died = drawn.iter().any(|(_, what, _)| *what == 4);
         let failed = world.ends.iter().any(|end| end.failed);
-        prop_assert!(died || !failed, "a connection failed for nothing");
-        prop_assert!(world.over(), "neither done nor failed at {:?}", world.now);
+        prop_assert!(died || !failed, "a connection failed without cause");
+        prop_assert!(world.over(), "neither finished nor failed at {:?}", world.now);
         for (n, end) in world.ends.iter().enumerate() {
             let other = &world.ends[n ^ 1];
             let sound = end.acked <= other.taken || end.failed || other.failed;
-            prop_assert!(sound, "an end believes what is not so");
+            prop_assert!(sound, "an end considers undelivered data acknowledged");
         }
         if mode != Mode::LwipVisible {
             prop_assert_eq!(world.boosted, 0);
@@ -441,9 +448,10 @@ proptest! {
     }
 }
 
-/// Where nothing is lost each packet comes out once, in the order in which the node took them, though links and jitter mix them.
+/// Without loss, each packet is delivered once and in the order in which the node received it,
+/// although links and jitter mix packets.
 #[test]
-fn numbered_packets_of_several_flows_come_out_in_order_where_nothing_is_lost() {
+fn numbered_packets_of_several_flows_are_delivered_in_order_without_loss() {
     let plan = |n: u32| Plan {
         v6: n.is_multiple_of(2),
         totals: [200_000, 20_000],
@@ -464,7 +472,7 @@ fn numbered_packets_of_several_flows_come_out_in_order_where_nothing_is_lost() {
     }
     assert!(world.ends.iter().all(End::done));
     let receivers = world.receivers.unwrap();
-    assert_eq!(receivers.len(), 2, "one order for each address");
+    assert_eq!(receivers.len(), 2, "one sequence per address");
     for (user, receiver) in receivers {
         let stats = receiver.stats();
         assert!(stats.reordered > 100, "{user}: {stats:?}");
@@ -473,9 +481,10 @@ fn numbered_packets_of_several_flows_come_out_in_order_where_nothing_is_lost() {
     }
 }
 
-/// One user after the other, each of which goes away for good while it is owed something, if it ever is.
+/// One user after another, each of which goes offline for good while it is owed bytes, if it ever
+/// is.
 #[test]
-fn users_that_fall_silent_are_owed_four_segments_at_the_most() {
+fn silent_users_are_owed_at_most_four_segments() {
     const USERS: usize = 16;
     // Longer than a flow counts as busy; and all of them before the first debt is given up.
     const TURN: [Duration; 2] = [Duration::from_millis(1250), Duration::from_millis(1400)];

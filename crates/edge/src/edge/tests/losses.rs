@@ -1,13 +1,13 @@
-//! Packet by packet: what links have lost behind the first hole, and what is only late.
+//! Packet by packet: losses behind the first hole, and packets that are only late.
 
 use super::faults::owing;
 use super::scripted::{KEY, ack, data, drain, ms, sent, started};
 use crate::packet::fixture::Draft;
 use crate::{Config, LinkId};
 
-/// Links take turns, so that one has the even segments and the other the odd ones.
+/// Links take turns: one carries the even segments, the other the odd ones.
 #[test]
-fn what_arrives_over_a_link_tells_what_that_link_has_lost_before_it() {
+fn a_delivered_packet_reveals_earlier_losses_of_its_link() {
     let config = Config {
         steering: "roundrobin".into(),
         ..Config::default()
@@ -26,18 +26,19 @@ fn what_arrives_over_a_link_tells_what_that_link_has_lost_before_it() {
         packets.retain(|packet| !first_hole(packet));
         packets
     };
-    // The seventh has come, and the even ones before it have not.
+    // The seventh has arrived, and the even ones before it have not.
     assert_eq!(again(&[(7000, 8000)], ms(80)), [data(2), data(4)]);
-    // The eleventh, too: nothing goes twice that was sent again after it was.
+    // So has the eleventh. A segment that was sent again after it is not repeated.
     assert_eq!(again(&[(11_000, 12_000)], ms(95)), [data(8)]);
-    // The other link has brought the eighth, and it has also lost the first hole, which is algorithm 1's. The tenth is younger.
+    // The other link has delivered the eighth. It has also lost the first hole, which is left to
+    // algorithm 1. The tenth is younger.
     assert_eq!(again(&[(8000, 9000)], ms(115)), [data(3), data(5)]);
     assert_eq!(edge.counters().repaired_behind, 5);
 }
 
-/// Nothing is under way any more that would bring duplicates, and the far end is told of nothing.
+/// No packets in flight can bring duplicates, and the far end receives no report.
 #[test]
-fn the_next_hole_of_a_lost_window_does_not_wait_for_duplicates() {
+fn a_lost_windows_next_hole_does_not_wait_for_duplicates() {
     let mut edge = owing();
     let at = edge.poll_timeout().unwrap();
     edge.handle_timeout(at);
@@ -49,16 +50,17 @@ fn the_next_hole_of_a_lost_window_does_not_wait_for_duplicates() {
     assert!(at < later + ms(200), "{:?}", at - later);
     edge.handle_timeout(at);
     assert_eq!(sent(&mut edge, at), [data(2)]);
-    // A packet that may still come is waited for.
+    // A packet that may still arrive is waited for.
     let mut edge = owing();
     edge.handle_user(ack(3000, &[]), ms(45));
     let timer = edge.poll_timeout().unwrap();
     assert!(timer > ms(10_000), "{timer:?}");
 }
 
-/// Every other packet has come, of more than are remembered: what was told first is not taken for lost when it is forgotten.
+/// Every other packet has arrived, beyond the number of ranges tracked: a range that is forgotten
+/// is not considered lost.
 #[test]
-fn a_user_with_too_many_holes_is_sent_nothing_for_them() {
+fn too_many_holes_are_not_repaired() {
     let config = Config {
         steering: "roundrobin".into(),
         ..Config::default()
@@ -79,7 +81,7 @@ fn a_user_with_too_many_holes_is_sent_nothing_for_them() {
     }
     drain(&mut edge);
     let again = sent(&mut edge, now);
-    // Even segments have come, by the one link, and the odd ones are the other's.
+    // The even segments have arrived over one link; the odd ones are the other's.
     assert!(
         again
             .iter()
@@ -87,9 +89,9 @@ fn a_user_with_too_many_holes_is_sent_nothing_for_them() {
     );
 }
 
-/// It stands behind what the other link had been given already.
+/// It waits behind the packets that the other link already had.
 #[test]
-fn what_moves_to_another_link_is_not_lost_because_that_brings_something() {
+fn moved_packets_do_not_count_as_lost() {
     let config = Config {
         steering: "roundrobin".into(),
         ..Config::default()
@@ -113,13 +115,13 @@ fn what_moves_to_another_link_is_not_lost_because_that_brings_something() {
     };
     let its_own = (2..5).filter(has).count();
     edge.link_down(dead, ms(91));
-    // Its own leave it; what has moved waits.
+    // The link's own packets depart; moved ones wait.
     for _ in 0..=its_own {
         edge.poll_link(alive, ms(92));
     }
     edge.handle_user(ack(2000, &[(6000, 7000)]), ms(120));
     drain(&mut edge);
-    // The first hole is algorithm 1's.
+    // The first hole is left to algorithm 1.
     assert_eq!(edge.counters().repaired_behind, its_own as u64);
     assert!(its_own < 3);
 }

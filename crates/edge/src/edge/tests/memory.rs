@@ -1,4 +1,4 @@
-//! What 100,000 flows take at the most.
+//! Upper bound of the memory for 100,000 flows.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -11,7 +11,7 @@ use crate::{Config, Edge, LinkId};
 
 const LINKS: [LinkId; 2] = [LinkId(0), LinkId(1)];
 
-/// The bytes of the copies' bound, which others' tests are about; here there is room for none.
+/// A node without room for copies; their bound has tests of its own.
 fn node() -> Edge {
     Edge::new(Config {
         kept: 0,
@@ -21,7 +21,8 @@ fn node() -> Edge {
     .unwrap()
 }
 
-/// An established flow with so many holes in what the node has received, and a SYN that waits for its answer.
+/// An established flow with `holes` holes in the received data, and a SYN that waits for its
+/// answer.
 fn holes(edge: &mut Edge, flow: u32, holes: u32) -> FlowKey {
     let user = SocketAddr::from((
         Ipv4Addr::from(0x0a00_0000 + flow / 50_000),
@@ -57,11 +58,11 @@ fn ranges_of_all_flows_are_bounded_and_each_keeps_a_few() {
         "{}",
         edge.ranges
     );
-    // The last ones have few, and know all the same what came without a hole.
+    // The last flows keep few ranges, and still know the data received without a hole.
     let last = edge.flows.recent().next().unwrap().1;
     assert_eq!(last.ranges(), super::super::LEAST_RANGES);
     assert_eq!(last.flow.outstanding(), 20 * 120 + 10);
-    // What is forgotten gives its room back.
+    // Forgotten flows free their room.
     edge.handle_timeout(ms(1_000_000));
     assert_eq!((edge.counters().flows, edge.ranges), (0, 0));
 }

@@ -1,4 +1,4 @@
-//! Whole transfers through a node, and what must hold whatever happens on the way.
+//! Whole transfers through a node, and the invariants that hold under all faults.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn config(mode: Mode, steering: &str) -> Config {
 
 const SECONDS: u64 = 10;
 
-/// Mbit/s of one transfer that does not end within the time, behind the first second.
+/// Goodput in Mbit/s after the first second, of one transfer that does not end within the time.
 fn goodput(config: Config, lines: &[Line], sack: bool) -> (f64, World) {
     let mut world = World::new(config, lines, 1 << 40, sack, 77);
     world.run(Duration::from_secs(1));
@@ -65,9 +65,9 @@ fn every_mode_and_policy_delivers_everything_in_order() {
     }
 }
 
-/// What a sender reaches that uses SACK, where reordering is mild and where it is not.
+/// Goodput of a sender that uses SACK, with mild and with strong reordering.
 #[test]
-fn reordering_costs_and_a_receiver_that_puts_in_order_gets_it_back() {
+fn reordering_costs_goodput_and_a_reordering_receiver_restores_it() {
     let equal = [line(20, 10, 0.0); 2];
     let alone = goodput(config(Mode::Lwip, "qdepl"), &equal[..1], true).0;
     let lwa = goodput(config(Mode::Lwa, "qdepl"), &equal, true).0;
@@ -84,10 +84,10 @@ fn reordering_costs_and_a_receiver_that_puts_in_order_gets_it_back() {
     );
 }
 
-/// However far one link's packets are behind the other's: each keeps its order, and nothing is lost but what the node drops itself, of
-/// which it has no copy.
+/// However far one link lags behind the other: each keeps its order, and the only losses are
+/// packets that the node drops and has no copies of.
 #[test]
-fn what_is_late_is_not_taken_for_lost() {
+fn late_packets_do_not_count_as_lost() {
     for (delay, boost) in [(15, true), (80, true), (15, false), (80, false)] {
         let lines = [line(50, 1, 0.0), line(50, delay, 0.0)];
         let config = Config {
@@ -158,7 +158,8 @@ fn goodput_of_the_modes() {
                 let (goodput, world) = goodput(config, &lines, sack);
                 let c = world.edge.counters();
                 println!(
-                    "  {name}: {goodput:.1} Mbit/s; sent again by the server {}, duplicates {}, boosted {}, held {}, repaired {} + {}",
+                    "  {name}: {goodput:.1} Mbit/s; sent again by the server {}, duplicates {}, \
+                     boosted {}, held {}, repaired {} + {}",
                     world.server.retransmitted,
                     c.duplicates,
                     c.boosted,
@@ -174,9 +175,10 @@ fn goodput_of_the_modes() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Whatever the links do, and if a node dies and another one takes its place: what arrives is what was sent, no node
-    /// acknowledges what it has not received or owes more than a segment, and in the end all has arrived; or an end has seen its
-    /// connection fail, which only a node that may owe something does, by dying.
+    /// Under any link behavior, and if a node dies and another takes its place: the received bytes
+    /// are those sent, no node acknowledges data that it has not received or owes more than a
+    /// segment, and in the end all data has arrived. Otherwise an end has seen its connection fail,
+    /// which only the death of a node that may owe bytes can cause.
     #[test]
     fn bytes_arrive_or_the_connection_fails_visibly(
         mode in 0..Mode::NAMES.len() + 2, steering in 0..POLICIES.len(),
@@ -190,7 +192,7 @@ proptest! {
         let lines = [0, 1].map(|n| line(rates[n], delays[n], losses[n]));
         let sack_mode = if strip { Sack::Strip } else { Sack::Rewrite };
         let visible = Parameters { boost, ..Parameters::default() };
-        // VISIBLE most often: it has the most to do.
+        // VISIBLE most often: it does the most work.
         let mode = Mode::NAMES.get(mode).map_or(Mode::LwipVisible, |(_, mode)| *mode);
         let config = Config { sack: sack_mode, visible, ..config(mode, POLICIES[steering].0) };
         let incidents: Vec<_> = happen.into_iter().map(|(at, what)| {
@@ -200,14 +202,28 @@ proptest! {
                 up => Incident::Up(up % 2),
             };
             (Duration::from_millis(at), incident)
-        }).chain([(Duration::from_secs(5), Incident::Up(0)), (Duration::from_secs(5), Incident::Up(1))]).collect();
+        }).chain((0..2).map(|link| (Duration::from_secs(5), Incident::Up(link)))).collect();
         let may_owe = boost && mode == Mode::LwipVisible;
         let died = incidents.iter().any(|(_, incident)| matches!(incident, Incident::Restart));
-        let mut world = World::new(config, &lines, 1_000_000, sack, start).incidents(&incidents).up_loss(up_loss);
+        let mut world = World::new(config, &lines, 1_000_000, sack, start)
+            .incidents(&incidents)
+            .up_loss(up_loss);
         world.run(Duration::from_secs(3600));
-        prop_assert!(died && may_owe || !world.failed(), "a connection failed for nothing at {:?}", world.now);
-        prop_assert!(world.over(), "neither done nor failed: {} of {}", world.user.next, world.server.total);
-        prop_assert!(!world.server.done() || world.user.finished, "the server believes what is not so");
+        prop_assert!(
+            died && may_owe || !world.failed(),
+            "a connection failed without cause at {:?}",
+            world.now
+        );
+        prop_assert!(
+            world.over(),
+            "neither finished nor failed: {} of {}",
+            world.user.next,
+            world.server.total
+        );
+        prop_assert!(
+            !world.server.done() || world.user.finished,
+            "the server considers undelivered data acknowledged"
+        );
         prop_assert!(world.most_owed <= MSS as u64);
         if !may_owe {
             prop_assert_eq!(world.most_owed, 0);

@@ -1,10 +1,12 @@
-//! What the far end is told once: what a user says again because it has got something again.
+//! Acknowledgments that the far end receives only once: the repeats that users send for duplicate
+//! packets.
 
 use super::scripted::{ack, answer, data, ms, sent, started};
 use crate::packet::fixture::Draft;
 use crate::{Config, Edge, Mode};
 
-/// A node that has sent the second of three segments again, and whose user has all of them and has said so at that millisecond.
+/// A node that has sent the second of three segments again; at the returned millisecond, its user
+/// has acknowledged all of them.
 fn all_arrived(mode: Mode) -> (Edge, u64) {
     let config = Config {
         mode,
@@ -27,7 +29,7 @@ fn again() -> Vec<u8> {
     ack(4000, &[])
 }
 
-/// How many of so many acknowledgements, one each millisecond, are passed on.
+/// How many of `count` acknowledgments, one each millisecond, are passed on.
 fn passed(edge: &mut Edge, packet: &[u8], from: u64, count: u64) -> usize {
     let times = (from..from + count).map(ms);
     times
@@ -36,7 +38,7 @@ fn passed(edge: &mut Edge, packet: &[u8], from: u64, count: u64) -> usize {
 }
 
 #[test]
-fn what_a_user_says_again_of_late_is_not_passed_on() {
+fn recent_repeats_are_not_passed_on() {
     let (mut edge, now) = all_arrived(Mode::LwipVisible);
     assert_eq!(passed(&mut edge, &again(), now + 1, 10), 0);
     assert_eq!(edge.counters().unneeded, 10);
@@ -46,18 +48,18 @@ fn what_a_user_says_again_of_late_is_not_passed_on() {
     assert_eq!(
         passed(&mut edge, &of_another, now + 16, 5),
         5,
-        "it has received twice what was not sent again from here, and the far end takes back what it did"
+        "the duplicate is not the node's; the far end uses the report to undo its recovery"
     );
 }
 
 #[test]
-fn it_is_passed_on_now_and_then_and_whenever_nothing_was_sent_again_of_late() {
+fn repeats_are_passed_on_occasionally_and_without_recent_repairs() {
     let (mut edge, now) = all_arrived(Mode::LwipVisible);
-    // The far end may have missed it: it hears it again, but later, and not three times at once.
+    // The far end may have missed it, so it is repeated, but later and not three times at once.
     let heard = passed(&mut edge, &again(), now + 1, 110);
     assert_eq!(heard, 1);
     assert_eq!(passed(&mut edge, &again(), now + 500, 10), 10);
-    // A flow of which the node sees one side only: all that is outstanding is unknown to it.
+    // A flow of which the node sees one direction only, so it does not know the outstanding data.
     let mut edge = Edge::new(Config {
         mode: Mode::LwipVisible,
         ..Config::default()
@@ -67,16 +69,16 @@ fn it_is_passed_on_now_and_then_and_whenever_nothing_was_sent_again_of_late() {
 }
 
 #[test]
-fn what_says_anything_else_is_passed_on() {
+fn acknowledgments_with_other_content_are_passed_on() {
     let draft = || Draft::up(501).ack(4000).window(1000);
     for (what, draft) in [
         ("data", draft().payload(b"x")),
-        ("a window that opens", draft().window(2000)),
-        ("one that is closed", draft().window(0)),
-        ("the end", draft().fin()),
+        ("an opening window", draft().window(2000)),
+        ("a closed window", draft().window(0)),
+        ("a FIN", draft().fin()),
         ("congestion", draft().ece()),
         (
-            "a keepalive of the user's",
+            "a keepalive from the user",
             Draft::up(500).ack(4000).window(1000),
         ),
     ] {
@@ -84,12 +86,12 @@ fn what_says_anything_else_is_passed_on() {
         let passed = passed(&mut edge, &draft.packet(), now + 1, 1);
         assert_eq!(passed, 1, "{what}");
     }
-    // A window that was closed and opens to where it was.
+    // A window that was closed and opens to its previous edge.
     let (mut edge, now) = all_arrived(Mode::LwipVisible);
     let closed = draft().window(0).packet();
     assert_eq!(passed(&mut edge, &closed, now + 1, 3), 3);
     assert_eq!(passed(&mut edge, &draft().packet(), now + 4, 3), 1);
-    // A challenge: the far end has sent what is out of place.
+    // A challenge: the far end has sent a packet out of place.
     for draft in [Draft::down(9000).syn(), Draft::down(999).syn().ack(501)] {
         let (mut edge, now) = all_arrived(Mode::LwipVisible);
         edge.handle_far(draft.packet(), ms(now + 1));
@@ -110,7 +112,7 @@ fn a_new_number_is_passed_on_at_once() {
     assert_eq!(passed(&mut edge, &last, now + 3, 4), 1);
 }
 
-/// The same with one more packet on its way to the user.
+/// The same with one more packet in flight to the user.
 fn one_more_is_under_way() -> (Edge, u64) {
     let (mut edge, now) = all_arrived(Mode::LwipVisible);
     edge.handle_far(data(3), ms(now + 1));
@@ -118,10 +120,10 @@ fn one_more_is_under_way() -> (Edge, u64) {
     (edge, now + 1)
 }
 
-/// Nothing has come behind the packet that is on its way: what brings its number again is no hole, which would have the far end
-/// halve its window for what was sent again from here.
+/// No data has arrived behind the packet in flight: the repeated numbers do not indicate a hole.
+/// The far end would halve its window because of the node's own retransmissions.
 #[test]
-fn a_packet_is_not_missed_for_answers_to_what_came_before_it() {
+fn repeats_do_not_make_a_packet_in_flight_missing() {
     let (mut edge, now) = one_more_is_under_way();
     let before = edge.counters();
     assert_eq!(passed(&mut edge, &again(), now + 1, 5), 0);
@@ -131,7 +133,7 @@ fn a_packet_is_not_missed_for_answers_to_what_came_before_it() {
         (counters.boosted, counters.held, counters.repaired),
         (before.boosted, before.held, before.repaired)
     );
-    // With another one behind it they may be about it.
+    // With another packet behind it, they may indicate a hole.
     edge.handle_far(data(4), ms(now + 6));
     sent(&mut edge, ms(now + 6));
     let told = answer(&mut edge, again(), ms(now + 7)).unwrap();
@@ -141,9 +143,10 @@ fn a_packet_is_not_missed_for_answers_to_what_came_before_it() {
     );
 }
 
-/// Its link may have lost it all the same, and nothing else would tell: it is sent again from here, long before the far end's timer.
+/// The link may have lost the packet nevertheless, with no other sign. The node sends it again long
+/// before the far end's timer.
 #[test]
-fn it_is_sent_again_where_such_answers_are_all_that_comes() {
+fn a_packet_is_sent_again_when_only_repeats_arrive() {
     let (mut edge, now) = one_more_is_under_way();
     let before = edge.counters().repaired_late;
     assert_eq!(passed(&mut edge, &again(), now + 1, 2), 0);
@@ -156,7 +159,7 @@ fn it_is_sent_again_where_such_answers_are_all_that_comes() {
 }
 
 #[test]
-fn a_window_that_moves_is_told_though_the_rest_answers_a_repair() {
+fn a_moving_window_is_passed_on_with_a_repeat() {
     for window in [0, 2000] {
         let (mut edge, now) = one_more_is_under_way();
         let draft = Draft::up(501).ack(4000).window(window);

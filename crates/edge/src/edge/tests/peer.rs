@@ -1,5 +1,6 @@
-//! A model of TCP for tests: a server that sends (NewReno, or with SACK as in RFC 6675 in small; RTO with back-off, timestamps,
-//! window scaling) and a user that receives (with PAWS), in real packets. Nothing in it knows of the node between them.
+//! A model of TCP for tests: a server that sends (NewReno, or with SACK a reduced RFC 6675; RTO
+//! with backoff, timestamps, window scaling) and a user that receives (with PAWS), with real
+//! packets. Neither knows of the node between them.
 
 use std::time::Duration;
 
@@ -14,11 +15,11 @@ use crate::seq;
 
 pub(super) const MSS: usize = 1000;
 const SCALE: u8 = 7;
-/// What the user has room for.
+/// The user's receive buffer.
 const BUFFER: u64 = 1 << 20;
 const FIRST_RTO: Duration = Duration::from_millis(500);
 const LEAST_RTO: Duration = Duration::from_millis(200);
-/// Timeouts in a row after which a connection is given up.
+/// Consecutive timeouts after which a connection is given up.
 const MOST_TIMEOUTS: u32 = 10;
 
 /// The byte at an offset of the stream.
@@ -44,10 +45,11 @@ pub(super) struct Server {
     control: Box<dyn CongestionControl>,
     duplicates: u32,
     recover: Option<u64>,
-    /// What had been sent when the last recovery or timeout began. Duplicates before more than that is acknowledged are of
-    /// what was sent again for nothing (RFC 6582, section 3.2, step 1).
+    /// End of the data sent when the last recovery or timeout began. Duplicates before an
+    /// acknowledgment beyond it come from unnecessary retransmissions (RFC 6582, section 3.2, step
+    /// 1).
     guard: Option<u64>,
-    /// A partial acknowledgement has restarted the timer already (RFC 6582, the impatient variant).
+    /// A partial acknowledgment has already restarted the timer (RFC 6582, the impatient variant).
     impatient: bool,
     sacked: RangeSet,
     again: RangeSet,
@@ -116,7 +118,7 @@ impl Server {
         let ack = self.locate(segment.ack);
         assert!(
             ack <= self.highest,
-            "an acknowledgement of what was never sent"
+            "an acknowledgment of data that was never sent"
         );
         self.permitted = self
             .permitted
@@ -129,7 +131,7 @@ impl Server {
             let (left, right) = (self.locate(left), self.locate(right));
             assert!(
                 self.sack && right <= self.highest,
-                "blocks that nobody asked for or of what was never sent"
+                "blocks without an offer, or of data that was never sent"
             );
             if left >= self.una {
                 self.sacked.insert(left..right);
@@ -215,8 +217,8 @@ impl Server {
         }
     }
 
-    /// Sends the lowest that is missing again: without SACK the first, with it the first one not yet sent again of those
-    /// below what has arrived.
+    /// Sends the lowest missing segment again: without SACK the first one, with SACK the first one
+    /// below the received data that has not been sent again.
     fn resend(&mut self, now: Instant) {
         let mut at = self.una;
         if self.sack && self.again.covers(at..at + 1) {
@@ -260,7 +262,7 @@ impl Server {
         }
     }
 
-    /// The segment at `at`: data, or the FIN behind all data.
+    /// Sends the segment at `at`: data, or the FIN after all data.
     fn emit(&mut self, at: u64, now: Instant) {
         let sequence = self.start.wrapping_add(1).wrapping_add(at as u32);
         let mut draft = Draft::down(sequence)
@@ -320,7 +322,7 @@ impl Server {
     }
 }
 
-/// The receiving end. Every byte is compared with what the server sends there, whenever it arrives.
+/// The receiving end. It verifies every byte on arrival.
 pub(super) struct User {
     start: Option<u32>,
     pub(super) next: u64,
@@ -336,7 +338,7 @@ pub(super) struct User {
 }
 
 impl User {
-    /// One that opens the connection, and asks for SACK or not.
+    /// A user that opens the connection, with or without SACK.
     pub(super) fn new(sack: bool) -> Self {
         Self {
             start: None,
@@ -353,7 +355,7 @@ impl User {
         }
     }
 
-    /// Behind the highest byte that it permits.
+    /// The position after the highest byte that it permits.
     pub(super) fn permitted(&self) -> u64 {
         self.next + ((BUFFER >> SCALE) << SCALE)
     }
@@ -390,7 +392,7 @@ impl User {
         }
         let value = segment.options.timestamps.map_or(0, |(value, _)| value);
         if (value.wrapping_sub(self.recent) as i32) < 0 {
-            // PAWS (RFC 7323, section 5.3): older than what has come in order.
+            // PAWS (RFC 7323, section 5.3): older than the latest in-order data.
             return self.acknowledge(None, now);
         }
         let payload = &packet[segment.payload..segment.payload + segment.len];
@@ -399,7 +401,7 @@ impl User {
             assert_eq!(
                 value,
                 byte(left + n as u64),
-                "the byte at {} is another one",
+                "wrong byte at {}",
                 left + n as u64
             );
         }

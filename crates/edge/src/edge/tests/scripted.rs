@@ -1,4 +1,4 @@
-//! Packet by packet: what the node makes of acknowledgements, and of what it cannot read.
+//! Packet by packet: handling of acknowledgments, and of packets that cannot be parsed.
 
 use std::time::Duration;
 
@@ -18,7 +18,8 @@ pub(super) fn ms(n: u64) -> Instant {
     Duration::from_millis(n)
 }
 
-/// Sends SYNs both ways, and `count` segments of 1000 bytes from 1000 on, of which the user acknowledges the first.
+/// Exchanges SYNs, and sends `count` segments of 1000 bytes from 1000 on; the user acknowledges the
+/// first.
 pub(super) fn started(config: Config, count: u32) -> Edge {
     let mut edge = Edge::new(config).unwrap();
     let syn = Draft::up(500)
@@ -70,7 +71,7 @@ pub(super) fn ack(number: u32, blocks: &[(u32, u32)]) -> Vec<u8> {
         .packet()
 }
 
-/// What the links are given.
+/// The packets given to the links.
 pub(super) fn sent(edge: &mut Edge, now: Instant) -> Vec<Vec<u8>> {
     let links = [LinkId(0), LinkId(1)];
     let mut packets = Vec::new();
@@ -88,7 +89,7 @@ pub(super) fn drain(edge: &mut Edge) -> Vec<Segment> {
         .collect()
 }
 
-/// The far end is sent this, if anything.
+/// The acknowledgment passed to the far end, if any.
 pub(super) fn answer(edge: &mut Edge, packet: Vec<u8>, now: Instant) -> Option<Segment> {
     edge.handle_user(packet, now);
     let mut packets = drain(edge);
@@ -97,27 +98,27 @@ pub(super) fn answer(edge: &mut Edge, packet: Vec<u8>, now: Instant) -> Option<S
 }
 
 #[test]
-fn a_duplicate_becomes_an_acknowledgement_of_the_missing_packet_and_nothing_beyond() {
+fn a_duplicate_becomes_an_acknowledgment_of_the_missing_packet_only() {
     let mut edge = started(Config::default(), 6);
     let boosted = answer(&mut edge, ack(2000, &[(3000, 4000)]), ms(41)).unwrap();
     assert_eq!(boosted.ack, 3000);
     assert_eq!(
         u32::from(boosted.window) * 128,
         1000 * 128 - 1024,
-        "the right edge stays, rounded down"
+        "the right edge is kept, rounded down"
     );
     assert_eq!(
         boosted.options.timestamps,
         Some((9, 71)),
-        "the time of the packet that it acknowledges"
+        "the timestamp of the acknowledged packet"
     );
     assert!(boosted.options.sack.is_empty());
     let report = edge.flow(&KEY()).unwrap();
     assert_eq!((report.owed, report.deliverable), (1000, true));
-    // What follows is held; nothing more is promised.
+    // Further duplicates are held; no more data is promised.
     assert_eq!(answer(&mut edge, ack(2000, &[(3000, 5000)]), ms(42)), None);
     assert_eq!(edge.flow(&KEY()).unwrap().owed, 1000);
-    // The missing packet arrives after all.
+    // The missing packet arrives.
     assert_eq!(answer(&mut edge, ack(5000, &[]), ms(43)).unwrap().ack, 5000);
     let counters = edge.counters();
     assert_eq!(
@@ -128,7 +129,7 @@ fn a_duplicate_becomes_an_acknowledgement_of_the_missing_packet_and_nothing_beyo
 }
 
 #[test]
-fn what_is_owed_is_sent_again_until_it_arrives() {
+fn owed_bytes_are_sent_again_until_they_arrive() {
     let mut edge = started(Config::default(), 4);
     answer(&mut edge, ack(2000, &[]), ms(41)).unwrap();
     let at = edge.poll_timeout().unwrap();
@@ -144,23 +145,25 @@ fn what_is_owed_is_sent_again_until_it_arrives() {
     assert_eq!(edge.counters().repaired_late, 2);
 }
 
-/// A user who has seen a later timestamp throws older ones away (PAWS), and with a repetition's own all that is still under way.
+/// A user that has seen a later timestamp discards older ones (PAWS): a retransmission with its own
+/// timestamp would cost all packets in flight.
 #[test]
-fn what_comes_again_has_no_later_timestamp_than_it_had_or_the_user_has_seen() {
+fn retransmissions_get_no_later_timestamp_than_needed() {
     let mut edge = started(Config::default(), 4);
     answer(&mut edge, ack(2000, &[]), ms(41)).unwrap();
     edge.handle_far(data_at(1, 500), ms(42));
     assert_eq!(sent(&mut edge, ms(42)), [data(1)]);
-    // One that had no room has the time of the one behind it, here and in what is kept of it.
+    // A packet that had no room gets the timestamp of the one after it, in the packet and in its
+    // copy.
     edge.handle_far(data_at(6, 76), ms(42));
     edge.handle_far(data_at(5, 505), ms(42));
     assert_eq!(sent(&mut edge, ms(42)), [data_at(6, 76), data_at(5, 76)]);
     edge.handle_far(data_at(5, 506), ms(42));
     assert_eq!(sent(&mut edge, ms(42)), [data_at(5, 76)]);
-    // What is new keeps its own.
+    // New data keeps its timestamp.
     edge.handle_far(data_at(7, 510), ms(42));
     assert_eq!(sent(&mut edge, ms(42)), [data_at(7, 510)]);
-    // The user has a later one, be it of a packet that this node did not keep.
+    // The user has seen a later one, possibly from a packet without a copy.
     let seen = |echo| {
         let draft = Draft::up(501).ack(2000).window(1000);
         draft.option(Option_::Timestamp(9, echo)).packet()
@@ -174,10 +177,11 @@ fn what_comes_again_has_no_later_timestamp_than_it_had_or_the_user_has_seen() {
     assert_eq!(sent(&mut edge, at), [data_at(1, 400)]);
 }
 
-/// What the far end sent again is echoed with its time, whatever time the user was given: it would take the repetition for
-/// one that was not needed, and what passed since the first attempt for a round trip.
+/// A retransmission is echoed to the far end with its own timestamp, whatever the user saw.
+/// Otherwise the far end would consider it unnecessary, and take the time since the first attempt
+/// for a round trip.
 #[test]
-fn the_far_end_reads_its_own_time() {
+fn the_far_end_gets_its_own_timestamp_back() {
     let echo = |edge: &mut Edge, number, echo, at| {
         let draft = Draft::up(501).ack(number).window(1000);
         let packet = draft.option(Option_::Timestamp(9, echo)).packet();
@@ -186,11 +190,12 @@ fn the_far_end_reads_its_own_time() {
     let mut edge = started(Config::default(), 4);
     edge.handle_far(data_at(1, 500), ms(41));
     assert_eq!(sent(&mut edge, ms(41)), [data(1)]);
-    // In this node's acknowledgement of it and in the user's; later ones with the same echo say the same.
+    // In the node's acknowledgment of it and in the user's; later ones with the same echo agree.
     assert_eq!(echo(&mut edge, 2000, 70, ms(42)), Some((9, 500)));
     assert_eq!(echo(&mut edge, 3000, 71, ms(43)), Some((9, 500)));
     assert_eq!(echo(&mut edge, 4000, 71, ms(44)), Some((9, 500)));
-    // What was sent once, also by this node with a later time, is echoed with that of the far end.
+    // A packet sent once, even if the node sent it with a later timestamp, is echoed with the far
+    // end's.
     assert_eq!(echo(&mut edge, 5000, 73, ms(45)), Some((9, 73)));
     edge.handle_far(data_at(4, 74), ms(46));
     edge.handle_far(data_at(5, 75), ms(46));
@@ -203,10 +208,10 @@ fn the_far_end_reads_its_own_time() {
 }
 
 #[test]
-fn a_debt_that_is_paid_in_part_is_still_one() {
+fn partly_delivered_bytes_stay_owed() {
     let mut edge = started(Config::default(), 4);
     answer(&mut edge, ack(2000, &[]), ms(41)).unwrap();
-    // The first half has come by another way.
+    // The first half arrived by another route.
     assert_eq!(answer(&mut edge, ack(2500, &[]), ms(42)).unwrap().ack, 3000);
     assert_eq!(edge.flow(&KEY()).unwrap().owed, 500);
     let at = edge.poll_timeout().unwrap();
@@ -216,7 +221,7 @@ fn a_debt_that_is_paid_in_part_is_still_one() {
 }
 
 #[test]
-fn what_cannot_be_delivered_ends_the_flow_at_both_ends() {
+fn undeliverable_bytes_reset_both_ends() {
     let mut edge = started(Config::default(), 4);
     answer(&mut edge, ack(2000, &[]), ms(41)).unwrap();
     let mut resets = Vec::new();
@@ -229,7 +234,7 @@ fn what_cannot_be_delivered_ends_the_flow_at_both_ends() {
         if !resets.is_empty() {
             let down = segment(down.last().unwrap());
             assert!(down.flags.rst);
-            assert_eq!(down.sequence, 2000, "what the user waits for");
+            assert_eq!(down.sequence, 2000, "the number that the user expects");
         }
     }
     assert!(now >= ms(30_041), "{now:?}");
@@ -248,7 +253,7 @@ fn what_cannot_be_delivered_ends_the_flow_at_both_ends() {
 }
 
 #[test]
-fn without_boost_nothing_is_acknowledged_that_the_user_did_not() {
+fn without_boost_only_the_user_acknowledges() {
     let mut config = Config::default();
     config.visible.boost = false;
     let mut edge = started(config, 6);
@@ -265,8 +270,8 @@ fn without_boost_nothing_is_acknowledged_that_the_user_did_not() {
 }
 
 #[test]
-fn the_last_packet_and_one_that_the_node_dropped_are_not_boosted() {
-    // Only the missing packet is outstanding: it is not known whether the sender waits for anything else.
+fn the_last_packet_and_a_dropped_one_are_not_boosted() {
+    // Only the missing packet is outstanding: it is unknown whether the sender waits for more.
     let mut edge = started(Config::default(), 2);
     if let Some(passed) = answer(&mut edge, ack(2000, &[]), ms(41)) {
         assert_eq!(passed.ack, 2000);
@@ -291,7 +296,7 @@ fn the_last_packet_and_one_that_the_node_dropped_are_not_boosted() {
     assert!(edge.counters().not_kept > 0);
 }
 
-/// Sixty duplicates, 5 ms apart, with blocks that say what has arrived; what the far end is sent of them.
+/// Sixty duplicates, 5 ms apart, with SACK blocks; returns those passed on to the far end.
 fn sixty_duplicates(edge: &mut Edge) -> Vec<Segment> {
     let duplicate = || ack(2000, &[(2000, 2500), (2500, 3500), (4000, 6000)]);
     (0..60)
@@ -300,22 +305,22 @@ fn sixty_duplicates(edge: &mut Edge) -> Vec<Segment> {
 }
 
 #[test]
-fn duplicates_behind_a_boost_are_below_what_the_far_end_was_told() {
+fn duplicates_after_a_boost_are_below_the_last_acknowledgment() {
     let mut edge = started(Config::default(), 8);
     let passed = sixty_duplicates(&mut edge);
     assert_eq!(passed[0].ack, 3000);
     assert!(passed.len() > 10, "not all are held");
     for segment in &passed[1..] {
-        assert_eq!((segment.ack, segment.window), (2000, 1000), "as it came");
+        assert_eq!((segment.ack, segment.window), (2000, 1000), "unchanged");
         assert!(segment.options.sack.is_empty());
     }
-    // Once the debt is paid, acknowledgements are the user's own again.
+    // Once the owed bytes are delivered, the user's acknowledgments are passed on unchanged.
     let next = answer(&mut edge, ack(6000, &[(7000, 8000)]), ms(400)).unwrap();
     assert_eq!(next.ack, 6000);
 }
 
 #[test]
-fn blocks_are_told_once_the_node_gives_up() {
+fn sack_blocks_are_passed_on_once_the_node_gives_up() {
     let mut config = Config::default();
     config.visible.boost = false;
     let mut edge = started(config, 8);
@@ -334,7 +339,7 @@ fn blocks_are_told_once_the_node_gives_up() {
 }
 
 #[test]
-fn sack_is_taken_out_of_syns_only_where_that_is_asked_for() {
+fn sack_is_removed_from_syns_only_if_configured() {
     for (sack, mode, offered) in [
         (Sack::Strip, Mode::LwipVisible, false),
         (Sack::Rewrite, Mode::LwipVisible, true),
@@ -362,7 +367,7 @@ fn sack_is_taken_out_of_syns_only_where_that_is_asked_for() {
 }
 
 #[test]
-fn bare_acknowledgements_take_their_link_while_it_is_open_and_nothing_else_does_for_being_one() {
+fn bare_acknowledgments_take_their_link_while_it_is_open() {
     let mut edge = Edge::new(Config {
         mode: Mode::Lwip,
         steering: "roundrobin".into(),
@@ -384,15 +389,19 @@ fn bare_acknowledgements_take_their_link_while_it_is_open_and_nothing_else_does_
     for packet in others {
         edge.handle_far(packet, ms(2));
     }
-    assert_eq!(lengths(&edge), [2, 8], "these take turns");
+    assert_eq!(lengths(&edge), [2, 8], "links take turns");
     edge.link_down(LinkId(1), ms(3));
     let before = lengths(&edge)[0];
     edge.handle_far(Draft::down(2101).ack(507).packet(), ms(4));
-    assert_eq!(lengths(&edge), [before + 1, 0], "it is steered, not lost");
+    assert_eq!(
+        lengths(&edge),
+        [before + 1, 0],
+        "it is steered, not dropped"
+    );
 }
 
 #[test]
-fn a_link_that_dies_gives_its_packets_to_the_other_also_those_on_their_way() {
+fn a_dying_link_hands_its_packets_over_including_those_in_flight() {
     let mut edge = started(
         Config {
             steering: "roundrobin".into(),
@@ -405,7 +414,7 @@ fn a_link_that_dies_gives_its_packets_to_the_other_also_those_on_their_way() {
     }
     assert!(
         edge.poll_link(LinkId(1), ms(51)).is_some(),
-        "one is on its way"
+        "one is in flight"
     );
     edge.link_down(LinkId(1), ms(52));
     assert!(matches!(
@@ -425,7 +434,7 @@ fn a_link_that_dies_gives_its_packets_to_the_other_also_those_on_their_way() {
 }
 
 #[test]
-fn with_all_links_dead_what_waits_keeps_for_the_first_that_comes_up() {
+fn with_all_links_dead_packets_wait_for_the_first_that_comes_up() {
     let mut edge = started(Config::default(), 1);
     edge.handle_far(data(1), ms(50));
     edge.link_down(LinkId(0), ms(51));
@@ -448,7 +457,7 @@ fn the_last_link_to_die_sends_again_what_was_on_its_way_over_it_when_it_is_the_f
     edge.handle_far(data(1), ms(51));
     edge.handle_far(data(2), ms(51));
     assert_eq!(sent(&mut edge, ms(51)).len(), 2);
-    // This one has not left yet.
+    // This one has not departed yet.
     edge.handle_far(data(3), ms(52));
     edge.link_down(LinkId(1), ms(53));
     edge.link_up(LinkId(1), ms(60));
@@ -458,15 +467,15 @@ fn the_last_link_to_die_sends_again_what_was_on_its_way_over_it_when_it_is_the_f
         .collect();
     numbers.sort_unstable();
     assert_eq!(numbers, [2000, 3000, 4000]);
-    // A second time there is nothing to be made up for: nobody has died.
+    // The second time, no packets need to be sent again: no link has died.
     edge.link_up(LinkId(0), ms(61));
     assert!(sent(&mut edge, ms(61)).is_empty());
 }
 
 #[test]
-fn what_a_dead_node_promised_is_noticed_by_the_next_one() {
+fn the_next_node_detects_bytes_owed_by_a_dead_one() {
     let mut edge = Edge::new(Config::default()).unwrap();
-    // The far end has been told of 3000; the user waits for 2000.
+    // The far end has an acknowledgment of 3000; the user waits for 2000.
     for n in 0..8 {
         let now = ms(2000 * n);
         edge.handle_far(data(2), now);
@@ -491,7 +500,7 @@ fn what_a_dead_node_promised_is_noticed_by_the_next_one() {
 }
 
 #[test]
-fn flows_beyond_the_bound_push_out_the_one_idle_for_longest_but_nothing_that_is_owed() {
+fn flows_beyond_the_bound_evict_the_idlest_without_owed_bytes() {
     let mut edge = started(
         Config {
             flows: 3,
@@ -512,18 +521,21 @@ fn flows_beyond_the_bound_push_out_the_one_idle_for_longest_but_nothing_that_is_
         now = edge.poll_timeout().unwrap();
         edge.handle_timeout(now);
     }
-    assert!(now <= ms(30_050), "half-open flows go after 30 s");
+    assert!(
+        now <= ms(30_050),
+        "half-open flows are forgotten after 30 s"
+    );
 }
 
 #[test]
-fn copies_of_a_flow_whose_user_is_gone_make_room_for_others_but_not_what_is_owed() {
+fn copies_of_abandoned_flows_make_room_except_for_owed_bytes() {
     for owed in [false, true] {
         let config = Config {
             kept: 7_000,
             kept_per_flow: 7_000,
             ..Config::default()
         };
-        // Five segments are kept, of 1000 bytes and their headers.
+        // Room for five copies of 1000 bytes and their headers.
         let mut edge = started(config, 6);
         if owed {
             answer(&mut edge, ack(2000, &[]), ms(41)).unwrap();
@@ -550,7 +562,7 @@ fn copies_of_a_flow_whose_user_is_gone_make_room_for_others_but_not_what_is_owed
             Draft::between(user(), from, 1).ack(5_000).packet(),
             ms(4_001),
         );
-        // The other flow's packets find room once the first one has been idle for some time.
+        // The other flow's copies find room once the first flow has been idle for some time.
         let first = other(&mut edge, 5_000, ms(5_000));
         let late = other(&mut edge, 6_000, ms(25_000));
         assert!(first <= 1_260 && late >= first, "{first} {late}");
@@ -561,9 +573,9 @@ fn copies_of_a_flow_whose_user_is_gone_make_room_for_others_but_not_what_is_owed
 }
 
 #[test]
-fn the_mss_of_multipath_tcp_is_lowered_and_nothing_else_of_its_syn() {
+fn only_the_mss_of_a_multipath_tcp_syn_is_lowered() {
     let syn = |mss| {
-        // MP_CAPABLE (kind 30) stands where the marked timestamps were.
+        // MP_CAPABLE (kind 30) in place of the timestamps.
         let draft = Draft::up(500)
             .syn()
             .option(Option_::MaximumSegmentSize(mss))
@@ -583,7 +595,7 @@ fn the_mss_of_multipath_tcp_is_lowered_and_nothing_else_of_its_syn() {
     .unwrap();
     edge.handle_user(syn(1460).0, ms(0));
     let passed = edge.poll_far().unwrap();
-    // The checksum of the drafts knows nothing of the other kind; that of the MSS alone is the difference.
+    // The draft's checksum does not cover the replaced kind; only the MSS edit changes it.
     let (expected, checksum) = syn(500);
     let without = |packet: &[u8]| [&packet[..checksum], &packet[checksum + 2..]].concat();
     assert_eq!(without(&passed), without(&expected));
@@ -594,7 +606,7 @@ fn the_mss_of_multipath_tcp_is_lowered_and_nothing_else_of_its_syn() {
 }
 
 #[test]
-fn sealed_flows_pass_as_they_are() {
+fn sealed_flows_pass_unchanged() {
     let mut edge = Edge::new(Config {
         sack: Sack::Strip,
         mss: Some(500),
@@ -626,7 +638,7 @@ fn sealed_flows_pass_as_they_are() {
         edge_without.poll_far(),
         Some(Draft::up(501).ack(7).packet())
     );
-    // One whose checksum is wrong changes nothing, and is passed on.
+    // A packet with a wrong checksum changes nothing, and is passed on.
     edge.handle_user(sealed.clone(), ms(0));
     assert_eq!(edge.poll_far(), Some(sealed));
     assert_eq!((edge.counters().malformed, edge.counters().flows), (1, 0));
@@ -638,7 +650,7 @@ fn sealed_flows_pass_as_they_are() {
 }
 
 #[test]
-fn lwa_numbers_what_it_queues() {
+fn lwa_numbers_queued_packets() {
     let mut edge = started(
         Config {
             mode: Mode::Lwa,
@@ -648,7 +660,8 @@ fn lwa_numbers_what_it_queues() {
     );
     edge.handle_far(data(1), ms(50));
     edge.handle_far(data(2), ms(50));
-    // What cannot be read beyond its IP header is in the same order: the user's end counts by the address.
+    // A packet that is unreadable beyond its IP header uses the same sequence: the user's end
+    // counts by address.
     let mut damaged = data(3);
     *damaged.last_mut().unwrap() ^= 1;
     edge.handle_far(damaged, ms(50));
@@ -689,7 +702,7 @@ fn a_new_connection_between_the_same_ends_is_a_new_flow() {
 }
 
 #[test]
-fn a_syn_that_the_other_end_does_not_agree_to_changes_nothing() {
+fn a_syn_without_the_peers_agreement_changes_nothing() {
     for from_far in [false, true] {
         let mut edge = started(Config::default(), 6);
         let before = edge.flow(&KEY()).unwrap();
@@ -704,8 +717,8 @@ fn a_syn_that_the_other_end_does_not_agree_to_changes_nothing() {
             (before.phase, before.outstanding)
         );
         let boosted = answer(&mut edge, ack(2000, &[(3000, 4000)]), ms(41)).unwrap();
-        assert_eq!(boosted.ack, 3000, "it is boosted as before");
-        // Nor does a reset out of its place while something is owed.
+        assert_eq!(boosted.ack, 3000, "the boost is unchanged");
+        // A reset out of place has no effect either while bytes are owed.
         edge.handle_far(Draft::down(4500).rst().packet(), ms(42));
         assert_eq!(edge.flow(&KEY()).unwrap().owed, 1000);
         edge.handle_far(Draft::down(2000).rst().packet(), ms(43));
@@ -714,7 +727,7 @@ fn a_syn_that_the_other_end_does_not_agree_to_changes_nothing() {
 }
 
 #[test]
-fn segments_of_ipv6_are_made_smaller_by_what_its_header_is_longer() {
+fn ipv6_segments_shrink_by_the_longer_header() {
     let (far, user) = (
         "[fd00::1]:80".parse().unwrap(),
         "[fd00::2]:4000".parse().unwrap(),
@@ -734,7 +747,7 @@ fn segments_of_ipv6_are_made_smaller_by_what_its_header_is_longer() {
 }
 
 #[test]
-fn what_was_promised_is_not_exchanged_for_something_else() {
+fn owed_bytes_keep_their_content() {
     let mut edge = started(Config::default(), 6);
     answer(&mut edge, ack(2000, &[(3000, 4000)]), ms(41)).unwrap();
     let other = |len: usize| {
@@ -757,5 +770,5 @@ fn what_was_promised_is_not_exchanged_for_something_else() {
     }
     let first = again.first().expect("the hole is repaired");
     let segment = segment(first);
-    assert_eq!(first[segment.payload..], [1; 1000], "as it was promised");
+    assert_eq!(first[segment.payload..], [1; 1000], "the promised content");
 }

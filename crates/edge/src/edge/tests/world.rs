@@ -1,5 +1,5 @@
-//! A server, a node and a user in virtual time: 5 ms of network on the far side, links of `sumlink-link` on the other; and what
-//! must hold at every moment.
+//! A server, a node and a user in virtual time, with 5 ms of network on the far side and links of
+//! `sumlink-link` on the other, and the invariants that hold at every moment.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(super) struct Line {
     pub(super) loss: f64,
 }
 
-/// A packet on a link, with the epoch of the node that gave it.
+/// A packet on a link, with the epoch of the node that sent it.
 #[derive(Debug)]
 struct Carried {
     epoch: u8,
@@ -41,17 +41,17 @@ impl Packet for Carried {
 struct Wire {
     line: Line,
     link: Link<Carried>,
-    /// When it can take the next packet: it is given them at its rate.
+    /// When it can take the next packet; it takes packets at its rate.
     ready: Instant,
     asked: bool,
 }
 
-/// What happens at some time.
+/// A scheduled event.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Incident {
     Down(u8),
     Up(u8),
-    /// The node dies, and another one starts in its place.
+    /// The node dies, and another one takes its place.
     Restart,
 }
 
@@ -65,18 +65,18 @@ pub(super) struct World {
     wires: Vec<Wire>,
     to_edge: VecDeque<(Instant, Vec<u8>)>,
     to_server: VecDeque<(Instant, Vec<u8>)>,
-    /// From the user: all over the first link's delay, whatever that link does.
+    /// From the user: always over the first link's delay, whatever that link does.
     up: VecDeque<(Instant, Vec<u8>)>,
     up_loss: f64,
     random: Random,
     reorder: Option<Reorder>,
-    /// How many nodes there were before this one, and before that which the user has heard of: what the epoch in the tunnels' header
-    /// tells.
+    /// Number of nodes before this one, and before the one that the user last received from: the
+    /// epoch in the tunnel header.
     epoch: u8,
     heard: u8,
-    /// Bytes of the stream that nodes were handed.
+    /// Bytes of the stream that nodes have received.
     handed: RangeSet,
-    /// The most that a node had acknowledged and the user had not got.
+    /// The most bytes acknowledged by a node that the user did not have.
     pub(super) most_owed: u64,
     incidents: Vec<(Instant, Incident)>,
     restarted: bool,
@@ -134,8 +134,8 @@ impl World {
         self
     }
 
-    /// Runs until everything has arrived, a connection has failed or `end` has come; says whether the server knows that all
-    /// has arrived.
+    /// Runs until all data has arrived, a connection has failed or `end` is reached; returns
+    /// whether the server knows that all data has arrived.
     pub(super) fn run(&mut self, end: Instant) -> bool {
         self.exchange();
         while self.now < end && !self.over() {
@@ -247,7 +247,7 @@ impl World {
         self.handed.insert(first..first + segment.sequence_len());
     }
 
-    /// Position of a number of the server's: the SYN is at 2^32 - 1.
+    /// Position of one of the server's numbers: the SYN is at 2^32 - 1.
     fn position(&self, number: u32) -> u64 {
         seq::near(
             (1 << 32) + self.user.next,
@@ -255,10 +255,10 @@ impl World {
         )
     }
 
-    /// A packet has come out of a link.
+    /// A packet leaves a link.
     fn arrive(&mut self, Carried { epoch, packet }: Carried) {
         if epoch > self.heard {
-            // Its numbers begin anew.
+            // Its sequence starts again.
             self.heard = epoch;
             self.reorder = (self.reorder.take()).map(|_| Reorder::new(ReorderConfig::default()));
         }
@@ -278,13 +278,13 @@ impl World {
 
     fn receive(&mut self, packet: Vec<u8>) {
         let Parsed::Tcp(segment) = parse(&packet, true) else {
-            panic!("the node has damaged a packet")
+            panic!("the node damaged a packet")
         };
         self.user.handle(&packet, &segment, self.now);
         self.exchange();
     }
 
-    /// Keeps the node's law, and everybody's packets on their way.
+    /// Follows the node's calling rules, and moves all packets along.
     fn exchange(&mut self) {
         let now = self.now;
         self.to_edge.extend(
@@ -318,7 +318,7 @@ impl World {
         }
     }
 
-    /// What must hold of everything that the node sends to the server.
+    /// Invariants of everything that the node sends to the server.
     fn check(&mut self, packet: &[u8]) {
         let segment = segment(packet);
         if !segment.flags.ack || segment.flags.syn || segment.flags.rst {
@@ -328,14 +328,14 @@ impl World {
         let base = 1u64 << 32;
         assert!(
             ack <= base || self.handed.covers(base..ack),
-            "the node acknowledges {} which it has not received",
+            "the node acknowledges {}, which it has not received",
             ack - base
         );
         let owed = (ack - base).saturating_sub(self.user.next);
         self.most_owed = self.most_owed.max(owed);
         assert!(
             owed <= MSS as u64,
-            "{owed} bytes acknowledged that the user has not"
+            "{owed} bytes are acknowledged but not delivered"
         );
         if owed > 0 && !self.restarted {
             let report = self
@@ -353,12 +353,12 @@ impl World {
         let right = ack - base + (u64::from(segment.window) << 7);
         assert!(
             right <= self.user.permitted(),
-            "more is permitted than the user did"
+            "the window exceeds the user's"
         );
     }
 }
 
-/// The next packet that has come by `now`.
+/// The next packet due by `now`.
 fn due(queue: &mut VecDeque<(Instant, Vec<u8>)>, now: Instant) -> Option<Vec<u8>> {
     queue.front().filter(|(at, _)| *at <= now)?;
     queue.pop_front().map(|(_, packet)| packet)

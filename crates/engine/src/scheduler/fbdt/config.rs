@@ -1,4 +1,4 @@
-//! What FBDT can be told.
+//! The settings of FBDT.
 
 use super::Coupling;
 use crate::Class;
@@ -6,44 +6,44 @@ use crate::config::ConfigError;
 use crate::scheduler::View;
 use crate::stream::Stream;
 
-/// Choices of the `fbdt` scheduler.
+/// Settings of the `fbdt` scheduler.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FbdtConfig {
     /// Sizes of transmission windows, one rule for each class in the order of [`Class`].
     pub windows: [WindowRule; 4],
-    /// For each class, as above: while so many bytes of a stream or fewer are not acknowledged, they are raced, which
-    /// means sent over two paths at once, within [`crate::Redundancy`], where the first one has lost or stalled lately or is
-    /// new. 0 for never.
+    /// For each class, in the same order: a stream with at most this many unacknowledged bytes is
+    /// raced, which means sent over two paths at once, within [`crate::Redundancy`]. It applies if
+    /// the first path has recently had losses or stalls, or is new. 0 for never.
     pub race: [u64; 4],
     /// Whether the paths' send windows are scaled.
     pub coupling: Coupling,
 }
 
-/// How large a transmission window of a class is.
+/// Size of a class's transmission windows.
 ///
-/// `products` bandwidth-delay products of all paths together (the sum of their rates times the largest round-trip
-/// time), but neither less than `least` nor more than `most`, nor more than a quarter of the session's memory. A stream
-/// begins with `least`, and no window is larger than a quarter of what has arrived before it. A window never reaches
-/// beyond what the program has written.
+/// `products` bandwidth-delay products of all paths together (the sum of their rates times the
+/// largest round-trip time), but at least `least`, at most `most`, and at most a quarter of the
+/// session's memory. A stream begins with `least`, and no window is larger than a quarter of the
+/// bytes that have arrived before it. A window never extends beyond the written bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WindowRule {
-    /// Bandwidth-delay products, 0 to 1000.
+    /// Bandwidth-delay products, from 0 to 1000.
     pub products: f64,
-    /// Bytes at least, from 1024.
+    /// Smallest size in bytes, at least 1024.
     pub least: u64,
-    /// Bytes at most, up to 2^40.
+    /// Largest size in bytes, up to 2^40.
     pub most: u64,
 }
 
-/// The rules unless told otherwise; docs/fbdt.md has the measurement that chose them.
+/// The default rules; docs/fbdt.md has the measurement that chose them.
 const WINDOWS: [WindowRule; 4] = [
-    // Conversational: what is written at once, and no more.
+    // Conversational: the bytes of one write, and no more.
     WindowRule {
         products: 0.0,
         least: 16 << 10,
         most: 16 << 10,
     },
-    // Streaming and interactive: steady delivery, so that little is held behind a gap.
+    // Streaming and interactive: steady delivery, so that few bytes wait behind a gap.
     WindowRule {
         products: 1.0 / 16.0,
         least: 16 << 10,
@@ -54,7 +54,7 @@ const WINDOWS: [WindowRule; 4] = [
         least: 16 << 10,
         most: 4 << 20,
     },
-    // Background: at least twice what is under way, so that the ends meet seldom.
+    // Background: at least twice the data in flight, so that the ends rarely meet.
     WindowRule {
         products: 2.0,
         least: 16 << 10,
@@ -73,7 +73,7 @@ impl Default for FbdtConfig {
 }
 
 impl FbdtConfig {
-    /// Whether the values make sense.
+    /// Checks that the values are in range.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         let makes_sense = |rule: &WindowRule| {
             (0.0..=1000.0).contains(&rule.products)
@@ -89,7 +89,7 @@ impl FbdtConfig {
         Ok(())
     }
 
-    /// Whether what `stream` has to send now goes over two paths.
+    /// Whether the next bytes of `stream` are sent over two paths.
     pub(super) fn is_raced(&self, stream: &Stream) -> bool {
         let [conversational, streaming, interactive, background] = self.race;
         let most = match stream.class() {

@@ -1,34 +1,37 @@
-//! Coupled mode: the send windows of the paths are scaled, so that all of them together take no more than they should.
+//! Coupled mode: scales the send windows of the paths so that all of them together take no more
+//! than a fair share.
 
 use crate::PathId;
 use crate::path::Path;
 use crate::scheduler::View;
 
-/// How FBDT scales the paths' send windows, by section 4.2.3 of the thesis, "FBDT Congestion Control".
+/// How FBDT scales the paths' send windows, by section 4.2.3 of the thesis, "FBDT Congestion
+/// Control".
 ///
-/// There a path's send window is min(cwnd, rwnd), and two factors scale it: alpha for the forward path, beta for every
-/// backward one. The congestion control of the carriers is left alone: a path with that much under way is given nothing
-/// more. The thesis leaves open how the factors are chosen (its goal 2, "do no harm"); [`Coupling::Fair`] is the
-/// choice made here.
+/// There a path's send window is min(cwnd, rwnd), and two factors scale it: alpha for the forward
+/// path, beta for every backward one. The carriers' congestion control is not changed: a path with
+/// that many bytes in flight gets no more. The thesis leaves the choice of the factors open (its
+/// goal 2, "do no harm"); [`Coupling::Fair`] is the choice made here.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Coupling {
-    /// Each carrier sends what its own congestion control allows.
+    /// Each carrier sends as much as its own congestion control permits.
     #[default]
     Decoupled,
     /// Fixed factors, each above 0 and up to 1.
     Scaled {
-        /// Of the forward path.
+        /// Factor of the forward path.
         alpha: f64,
-        /// Of the backward paths.
+        /// Factor of the backward paths.
         beta: f64,
     },
-    /// Alpha and beta such that all paths together would get what the best of them would get alone, if the rest stayed as it is: over
-    /// a shared bottleneck the rival gets two fifths of what it misses beside a decoupled bond (docs/fbdt.md).
+    /// Alpha and beta such that all paths together get the rate of the best one alone, if nothing
+    /// else changes: over a shared bottleneck a rival recovers two fifths of its loss beside a
+    /// decoupled bond (docs/fbdt.md).
     Fair,
 }
 
 impl Coupling {
-    /// Whether the factors make sense.
+    /// Whether the factors are in range.
     pub(super) fn is_valid(self) -> bool {
         match self {
             Self::Scaled { alpha, beta } => [alpha, beta]
@@ -38,14 +41,15 @@ impl Coupling {
         }
     }
 
-    /// Whether `path` may have more under way.
+    /// Whether `path` may have more data in flight.
     pub(super) fn lets_send(self, path: &Path, forward: Option<PathId>, view: &View<'_>) -> bool {
         let factor = match self {
             Self::Decoupled => return true,
             Self::Scaled { alpha, .. } if forward == Some(path.id()) => alpha,
             Self::Scaled { beta, .. } => beta,
             Self::Fair => {
-                // thesis eq. 4.3: throughput = sum over the paths of W / RTT; the best term of it, divided by all
+                // thesis eq. 4.3: throughput = sum over the paths of W / RTT; its largest term,
+                // divided by the sum
                 let terms = view
                     .active_paths()
                     .map(|path| path.sample().cwnd as f64 / path.srtt().as_secs_f64());
@@ -57,7 +61,7 @@ impl Coupling {
         };
         let sample = path.sample();
         let under_way = sample.in_flight + sample.unsent + view.handed();
-        // A path that was not measured yet has no window to scale.
+        // A path without measurements has no window to scale.
         sample.cwnd == 0 || (under_way as f64) < factor * sample.cwnd as f64
     }
 }

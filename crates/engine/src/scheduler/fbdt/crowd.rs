@@ -1,5 +1,5 @@
-//! Whose turn it is where many streams have something to send: they are kept in order, so that a piece costs the same
-//! however many there are.
+//! The order of many ready streams, kept sorted so that the cost of a piece does not depend on
+//! their number.
 
 use std::array;
 use std::collections::BTreeSet;
@@ -12,35 +12,36 @@ use crate::scheduler::View;
 use crate::stream::Stream;
 use crate::{Instant, StreamId};
 
-/// After this time all streams are looked at again: a class may have changed, or credit have come in a way of which nobody
-/// tells.
+/// Interval after which all streams are examined again: a class may have changed, or credit may
+/// have arrived without a notification.
 const RENEWED: Duration = Duration::from_millis(100);
 
-/// So many streams are told of for one piece, beside those in a hurry: a path that is not welcome in one may be in another.
+/// Streams offered for one piece, in addition to urgent ones: a path that is not useful for one may
+/// be for another.
 const FIRST: usize = 16;
 
-/// So many deadlines are looked at for one piece: of some nothing may be sent, and others are in no danger.
+/// Deadlines examined for one piece: some streams may not send, and others are in no danger.
 const FIRST_DUE: usize = 4 * FIRST;
 
-/// Beyond so many changes all streams are looked at again.
+/// Number of changes beyond which all streams are examined again.
 const MOST_FRESH: usize = 4096;
 
-/// The streams that have something to send, in order.
+/// The ready streams, in order.
 #[derive(Debug, Default)]
 pub(super) struct Crowd {
-    /// For each group when each stream's next piece starts, as it was when the stream was last looked at; it has only grown
-    /// since.
+    /// For each group, the start of each stream's next piece when the stream was last examined; it
+    /// has only grown since.
     by_start: [BTreeSet<(u64, StreamId)>; GROUPS],
-    /// When the next byte of each one with a deadline is wanted, likewise.
+    /// For each stream with a deadline, that of its next byte, as of the last examination.
     by_due: BTreeSet<(Instant, StreamId)>,
-    /// What has changed since.
+    /// Streams that have changed since then.
     fresh: Vec<StreamId>,
-    /// When all streams were last looked at, and what the peer had granted the session by then.
+    /// Time at which all streams were last examined, and the session's credit at that time.
     renewed: Option<(Instant, u64)>,
 }
 
 impl Crowd {
-    /// `stream` may have to be put elsewhere.
+    /// Records that the position of `stream` may have changed.
     pub(super) fn note(&mut self, stream: StreamId) {
         if self.fresh.len() < MOST_FRESH {
             self.fresh.push(stream);
@@ -49,13 +50,13 @@ impl Crowd {
         }
     }
 
-    /// How many streams each group has, about.
+    /// Approximate number of streams in each group.
     pub(super) fn counts(&self) -> [usize; GROUPS] {
         array::from_fn(|group| self.by_start[group].len())
     }
 
-    /// The first streams in the order in which `path` should serve them, by when their pieces start in their groups, and
-    /// those of the groups.
+    /// The first streams in the order in which `path` should serve them, by the start of their
+    /// pieces in their groups and of the groups.
     pub(super) fn order<'a>(
         &mut self,
         path: &Path,
@@ -92,10 +93,11 @@ impl Crowd {
         view: &View<'a>,
         start: impl Fn(StreamId, usize) -> f64,
     ) -> Option<(u64, &'a Stream)> {
-        // Nothing starts before the group's own time: what does so now is the first, however long ago it was looked at.
+        // No piece starts before the group's own time, so a stream whose piece starts now is the
+        // first, no matter when it was last examined.
         let earliest = key_of(start(StreamId::MAX, group));
         while let Some((key, id)) = self.by_start[group].pop_first() {
-            // Who cannot send any more is told of when it can.
+            // A stream that cannot send is reported again once it can.
             let Some(stream) = view.stream(id).filter(|stream| can_send(stream, view)) else {
                 continue;
             };
@@ -134,9 +136,9 @@ impl Crowd {
         }
     }
 
-    /// Those that are about to miss a deadline, the earliest one first.
+    /// Streams that are about to miss a deadline, the earliest one first.
     fn hurried<'a>(&mut self, path: &Path, view: &View<'a>) -> Vec<&'a Stream> {
-        // What is late already has no claim.
+        // Streams past their deadline get no preference.
         let late = Bound::Excluded((view.now, StreamId::MAX));
         let next = self.by_due.range((late, Bound::Unbounded));
         let next: Vec<_> = next.take(FIRST_DUE).copied().collect();

@@ -1,4 +1,4 @@
-//! The forward role: which path takes a window's bytes from the front.
+//! The forward role: the choice of the path that takes a window's bytes from the front.
 
 use std::time::Duration;
 
@@ -6,28 +6,30 @@ use crate::path::Path;
 use crate::scheduler::{View, may_work};
 use crate::{Instant, PathId};
 
-/// A path becomes forward only with this part of the fastest path's rate ...
+/// A path becomes forward only with this share of the fastest path's rate ...
 ///
-/// The reader gets a window at the rate of the forward path until it reaches the bytes of the others. Behind a path of a
-/// fifth of the rate most of each window waits, however reliable that path is (docs/notes/fading-links.md).
+/// The reader gets a window at the rate of the forward path until it reaches the bytes of the
+/// others. Behind a path with a fifth of the rate most of each window waits, however reliable that
+/// path is (docs/notes/fading-links.md).
 const ENOUGH: f64 = 0.45;
 
-/// ... and stays forward down to this part.
+/// ... and stays forward down to this share.
 const STILL_ENOUGH: f64 = 0.35;
 
-/// Among fast paths, one becomes forward only when the present one is more doubtful by this much ...
+/// Among fast paths, one becomes forward only if the current one is more unreliable by this much
+/// ...
 const DOUBT_MARGIN: f64 = 0.25;
 
-/// ... or, at equal reliability, slower by this factor.
+/// ... or, at equal reliability, has a delay this many times as long.
 const DELAY_MARGIN: f64 = 1.5;
 
-/// A forward path stays for at least this long while it may work.
+/// Shortest time for which a path stays forward while it may carry data.
 pub(super) const FORWARD_STAYS: Duration = Duration::from_millis(500);
 
-/// Who has the role.
+/// The state of the forward role.
 #[derive(Debug, Default)]
 pub(super) struct ForwardRole {
-    /// The forward path, and since when.
+    /// The forward path, and the time since when it has been forward.
     present: Option<(PathId, Instant)>,
 }
 
@@ -37,15 +39,16 @@ impl ForwardRole {
         self.present.map(|(id, _)| id)
     }
 
-    /// The most reliable path is forward, of those that are fast enough to feed the reader; among equals the one of
-    /// least delay. A change needs a margin. Whether there was one.
+    /// Chooses the most reliable of the paths that are fast enough to feed the reader, and among
+    /// equals the one with the least delay. A change requires a margin. Returns whether the path
+    /// changed.
     pub(super) fn choose(&mut self, view: &View<'_>) -> bool {
         let now = view.now;
         let present = self
             .present
             .and_then(|(id, since)| Some((view.path(id)?, since)));
-        // One that is parked, a backup again or a secondary that rests would keep the role and never ask: all that work then
-        // would send every window backwards.
+        // A path that is parked, a backup again or a resting secondary would keep the role and
+        // never ask. All paths that carry data would then send every window backwards.
         let present = present.filter(|(path, _)| may_work(view.paths, path));
         if let Some((_, since)) = present
             && now.saturating_sub(since) < FORWARD_STAYS

@@ -1,8 +1,10 @@
-//! What is worth sending twice although there is more to send: bytes behind which the receiver keeps more than it has to.
+//! Duplicates that are worth sending before new data: bytes whose absence forces the receiver to
+//! use more reorder memory than it must.
 //!
-//! A loss on a slow path holds back what faster ones bring meanwhile, and so does each piece that the slow one had taken
-//! after it. Such bytes are worth more than new ones, which only add to what is kept. The thesis has no word on it: there,
-//! redundancy is for the last bytes of an object.
+//! A loss on a slow path holds back the data that faster paths deliver meanwhile, and so does each
+//! piece that the slow path took after it. Such bytes are worth more than new ones, which only add
+//! to the reorder memory. The thesis does not cover this: there, redundancy is for the last bytes
+//! of an object.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -12,19 +14,23 @@ use crate::path::Path;
 use crate::scheduler::{Pick, View};
 use crate::stream::Stream;
 
-/// A receiver keeps so many times what all paths carry in the longest round trip before gaps are closed by repeating.
+/// Reorder memory above which gaps are closed by duplicates, as a multiple of the bytes that all
+/// paths carry in the longest round trip.
 ///
-/// From 1 to 1.5 the most that it keeps grows as this does, and what is repeated shrinks: docs/fbdt.md.
+/// From 1 to 1.5 the peak of the reorder memory grows with this factor, and the duplicated bytes
+/// decrease: docs/fbdt.md.
 const KEPT: f64 = 1.25;
 
-/// And no fewer bytes: nobody is short of these, and what would be repeated is much of what slow links carry.
+/// Lower bound of that memory in bytes: no receiver is short of this much, and the duplicates would
+/// be a large part of everything that slow links carry.
 const KEPT_LEAST: f64 = 524_288.0;
 
-/// And only what TCP has not repaired by then, so many round trips after it was expected: a first repair of its own takes
-/// one, and arrives as soon as anything that is sent now.
+/// Gaps are closed only if TCP has not repaired them within this many round trips after their
+/// expected arrival: TCP's own first repair takes one, and arrives as soon as any data sent now.
 const REPAIR: f64 = 1.5;
 
-// A path that is silent is not waited for in either way: nobody knows of it whether anything still comes.
+// A silent path gets no such patience in either respect: it is unknown whether its data still
+// arrives.
 
 /// The search for gaps.
 #[derive(Debug, Default)]
@@ -57,7 +63,7 @@ fn find(path: &Path, view: &View<'_>) -> Option<Pick> {
     let round_trips = view.active_paths().map(|path| round_trip(path, view));
     let longest = round_trips.max().unwrap_or_default().as_secs_f64();
     let kept = (KEPT * view.rate() * longest).max(KEPT_LEAST) as u64;
-    // What a path owes that is silent will hardly come, however little waits for it.
+    // The data of a silent path will hardly arrive, however little waits behind it.
     let is_worth = |(stream, is_silent): &(&Stream, bool)| {
         stream.held_back() > if *is_silent { 0 } else { kept }
     };
@@ -67,7 +73,7 @@ fn find(path: &Path, view: &View<'_>) -> Option<Pick> {
         return None;
     }
     let (stream, range) = late_bytes(path, |stream| stream.id() == held.id(), view)?;
-    // The reader does not wait for these bytes while it has yet to get what nobody has sent: that comes first.
+    // The reader does not wait for these bytes while earlier ones are unsent; those come first.
     let is_unsent_before = |unsent: &Range<u64>| unsent.start < range.start;
     if held.unsent().first().as_ref().is_some_and(is_unsent_before) {
         return None;
@@ -76,8 +82,9 @@ fn find(path: &Path, view: &View<'_>) -> Option<Pick> {
     Some(Pick::Repeat { stream, range })
 }
 
-/// The round trip of `path`; where it is late that which its oldest bytes were sent by. That of a path that has slowed down grows
-/// with what waits on it, and would never be over.
+/// The round trip of `path`, or of a late path the one predicted when its oldest bytes were sent.
+/// The round trip of a path that has slowed down grows with the data that waits on it and would
+/// never elapse.
 fn round_trip(path: &Path, view: &View<'_>) -> Duration {
     let oldest = path.flights().next().filter(|_| path.is_late(view.now));
     let now = path.srtt();
@@ -97,8 +104,8 @@ mod tests {
 
     const LATE: Duration = Duration::from_millis(50);
 
-    /// A fast path and a slow one of so many milliseconds; the slow one took the first 20 000 bytes and is so late with them,
-    /// and the receiver has so many bytes behind them.
+    /// A fast path and a slow one of `rtt` milliseconds. The slow one took the first 20,000 bytes
+    /// and is `late` with them, and the receiver keeps `kept` bytes behind them.
     fn late_with_the_first_bytes(rtt: u64, late: Duration, kept: u64) -> (Fixture, Fbdt) {
         let (mut fixture, fbdt) = (Fixture::new(&[(320.0, 10), (32.0, rtt)]), Fbdt::default());
         fixture.write(0, 10_000_000);
@@ -157,7 +164,7 @@ mod tests {
     #[test]
     fn a_path_that_has_slowed_down_is_waited_for_as_before() {
         let by = Duration::from_millis(150);
-        // Less than 1.25 times what 352 Mbit/s carry in 100 ms is kept anyway.
+        // Up to 1.25 times the bytes that 352 Mbit/s carry in 100 ms are kept anyway.
         for (kept, is_repeated) in [(5_000_000, false), (6_000_000, true)] {
             let (mut fixture, mut fbdt) = late_with_the_first_bytes(100, by, kept);
             fixture.repeat_budget = 100_000;
@@ -181,7 +188,7 @@ mod tests {
         stream.send.requeue(0..10_000);
         let new = first_pick(&mut fixture, &mut fbdt);
         assert!(matches!(new, Pick::Send { .. }), "{new:?}");
-        // Not while it is on its way: then the gap is what the reader waits for next.
+        // Not while it is in flight: then the reader waits for the gap next.
         fixture.take(0, 0, 0..10_000);
         fixture.now += super::super::repeat::LOOK_INTERVAL;
         let gap = first_pick(&mut fixture, &mut fbdt);
@@ -194,7 +201,7 @@ mod tests {
         let (mut fixture, mut fbdt) = late_with_the_first_bytes(10, LATE, 600_000);
         let new = first_pick(&mut fixture, &mut fbdt);
         assert!(matches!(new, Pick::Send { .. }), "no budget: {new:?}");
-        // What 352 Mbit/s carry in a quarter of a millisecond.
+        // The bytes that 352 Mbit/s carry in a quarter of a millisecond.
         let (mut fixture, mut fbdt) = late_with_the_first_bytes(10, LATE, 600_000);
         fixture.advance = Duration::from_micros(250);
         assert_eq!(

@@ -1,14 +1,15 @@
 //! Forward and backward data transmission (FBDT).
 //!
-//! Source: the thesis in docs/algorithms.md, chapter 4. A stream is cut into transmission windows. One path, the
-//! most reliable of the fast ones, takes a window's bytes from the front upwards; every other path takes the bytes of its
-//! segment from the back downwards. The ends move towards each other and meet wherever the paths' real rates let them
-//! meet: the split needs no prediction. Predictions only place the segments (eq. 4.4 and 4.5) and keep a path from
-//! taking bytes that would arrive sooner without it.
+//! Source: the thesis in docs/algorithms.md, chapter 4. A stream is cut into transmission windows.
+//! One path, the most reliable of the fast ones, takes a window's bytes from the front upwards;
+//! every other path takes the bytes of its segment from the back downwards. The ends move towards
+//! each other and meet wherever the paths' real rates let them meet: the split needs no prediction.
+//! Predictions only place the segments (eq. 4.4 and 4.5) and keep a path from taking bytes that
+//! would arrive sooner without it.
 //!
-//! Where the text is silent: when a path has nothing to take in the open windows, the next window opens, as far as
-//! credit allows, so that no path idles while there is data; and the size of a window follows the stream's class
-//! ([`WindowRule`]).
+//! Decisions where the text is silent: when a path has nothing to take in the open windows, the
+//! next window opens, as far as credit permits, so that no path idles while data is waiting. The
+//! size of a window follows the stream's class ([`WindowRule`]).
 
 mod arrival;
 mod config;
@@ -39,13 +40,13 @@ use repeat::{Repeats, is_doubtful};
 use turns::{Turns, is_in_danger};
 use window::Window;
 
-/// See the module.
+/// Forward and backward data transmission.
 #[derive(Debug, Default)]
 pub struct Fbdt {
     /// The open windows of each stream, oldest first.
     windows: BTreeMap<StreamId, VecDeque<Window>>,
     forward: ForwardRole,
-    /// Counts changes among the paths: segments made under an older count are made anew.
+    /// Counts changes of the paths: segments with an older count are recomputed.
     generation: u64,
     repeats: Repeats,
     gaps: Gaps,
@@ -130,22 +131,24 @@ impl Fbdt {
         view: &View<'_>,
     ) -> Option<Range<u64>> {
         let end = view.sendable_end(stream);
-        // Whether a path is welcome must not depend on its momentary budget: a fast path with little room and a slow
-        // one with much could each leave the last bytes to the other.
+        // Whether a path is useful must not depend on its momentary budget: a fast path with little
+        // space and a slow one with much could each leave the last bytes to the other.
         let whole = piece(path);
         let piece = whole.min(budget).max(1);
         let forward = self.forward.path();
         let windows = self.windows.entry(stream.id()).or_default();
-        // A window closes when the peer has all of it: a failed path may bring bytes back until then.
+        // A window closes when the peer has all of it: until then a failed path may return bytes to
+        // it.
         while windows
             .front()
             .is_some_and(|window| window.range.end <= stream.acknowledged())
         {
             windows.pop_front();
         }
-        // Streams share the paths, so this one gets its part of the others' rate.
+        // Streams share the paths, so this one gets its share of the others' rate.
         let slowdown = self.turns.slowdown(stream);
-        // Most askers are not welcome anywhere: that is seen at the end of all there is, without a look at every window.
+        // Most paths that ask are useful nowhere. The check at the end of all unsent bytes detects
+        // that without examining every window.
         let all = stream.unsent().total_within(0..end);
         let backlog = all as f64 * slowdown;
         if all == 0 || !forecast.may_be_welcome(whole.min(all), backlog) {
@@ -169,7 +172,7 @@ impl Fbdt {
             let window = &mut windows[index];
             let inside = window.range.start..window.range.end.min(end);
             let before = left_to_others;
-            // Windows and unsent bytes are passed over side by side: there may be many of both.
+            // Windows and unsent bytes are traversed in parallel: both may be numerous.
             while let Some(range) = unsent.peek_mut() {
                 let to = range.end.min(inside.end);
                 left_to_others += to.saturating_sub(range.start);

@@ -1,4 +1,4 @@
-//! What is worth sending twice: bytes on another path that are late, or that are not to be waited for at all.
+//! Duplicates: late bytes of another path, and races of bytes that must not wait.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -10,43 +10,44 @@ use crate::scheduler::{Pick, View};
 use crate::stream::Stream;
 use crate::{Class, Instant, PathId, StreamId};
 
-/// A path that found no late bytes looks for them again after this time.
+/// Interval between searches of a path that found no late bytes.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// A path that had no bytes for so long, while there were some, repeats a piece, so that its rate is measured again.
+/// A path that got no bytes for this long, while some were waiting, duplicates a piece, so that its
+/// rate is measured again.
 const PROBE_AFTER: Duration = Duration::from_secs(1);
 
-/// A path is known after so many round trips.
+/// Number of round trips after which a path is no longer new.
 const KNOWN_AFTER: u32 = 10;
 
-/// [`Path::unreliability`] beyond which a path is doubted: 2 segments of 1000 are lost, or it stalled within the last
-/// two minutes.
+/// [`Path::unreliability`] above which a path counts as unreliable: 2 of 1000 segments are lost, or
+/// it stalled within the last two minutes.
 const DOUBT: f64 = 0.02;
 
-/// Bytes that must be allowed, for any to be repeated.
+/// Smallest budget for a duplicate, in bytes.
 pub(super) const SEGMENT: u64 = 1448;
 
-/// Pieces that may wait to be raced.
+/// Most pieces that wait to be raced.
 const MAX_RACES: usize = 64;
 
-/// What is known of repetitions.
+/// The state of duplication.
 #[derive(Debug, Default)]
 pub(super) struct Repeats {
-    /// For late bytes of the others.
+    /// Searches for late bytes of other paths.
     searches: Searches,
-    /// When each path last had stream bytes, or was first seen.
+    /// Time at which each path last got stream bytes, or was first seen.
     carried: BTreeMap<PathId, Instant>,
-    /// Pieces that are to go over a second path at once, and the path that has them.
+    /// Pieces that should go over a second path at once, and the path that carries them.
     races: VecDeque<(PathId, StreamId, Range<u64>)>,
 }
 
-/// When each path last searched in vain: it passes over everything under way, and an idle path asks at every change, so it
-/// is not done again sooner than bytes can become late.
+/// Time of each path's last fruitless search. A search examines all data in flight, and an idle
+/// path asks at every change, so it is not repeated sooner than bytes can become late.
 #[derive(Debug, Default)]
 pub(super) struct Searches(BTreeMap<PathId, Instant>);
 
 impl Searches {
-    /// What `search` finds for the path, unless it found nothing a moment ago.
+    /// The result of `search` for the path, unless it recently found nothing.
     pub(super) fn unless_in_vain<T>(
         &mut self,
         path: PathId,
@@ -64,24 +65,24 @@ impl Searches {
         found
     }
 
-    /// A path joined, left, stalled or recovered.
+    /// A path joined, ended, stalled or recovered.
     pub(super) fn paths_changed(&mut self) {
         self.0.clear();
     }
 }
 
 impl Repeats {
-    /// A path joined, left, stalled or recovered.
+    /// A path joined, ended, stalled or recovered.
     pub(super) fn paths_changed(&mut self) {
         self.searches.paths_changed();
     }
 
-    /// A stream is gone.
+    /// A stream has ended.
     pub(super) fn stream_gone(&mut self, gone: StreamId) {
         self.races.retain(|(_, stream, _)| *stream != gone);
     }
 
-    /// `path` is about to get `range`; `race` if a second path is to have it, too.
+    /// `path` is about to get `range`; `race` if a second path should carry it, too.
     pub(super) fn sent(
         &mut self,
         path: PathId,
@@ -99,12 +100,12 @@ impl Repeats {
         }
     }
 
-    /// `path` is about to get bytes a second time, which were not found here.
+    /// `path` is about to get a duplicate that was not found here.
     pub(super) fn repeated(&mut self, path: PathId, view: &View<'_>) {
         self.carried.insert(path, view.now);
     }
 
-    /// Bytes that `path` should carry as the second one.
+    /// Bytes that `path` should carry as the second path of a race.
     pub(super) fn race(&mut self, path: &Path, view: &View<'_>) -> Option<(StreamId, Range<u64>)> {
         if self.races.is_empty() || view.race_budget() < SEGMENT {
             return None;
@@ -120,8 +121,8 @@ impl Repeats {
         Some((stream, range.start..end))
     }
 
-    /// Bytes under way on another path that would arrive sooner over this one; with `urgent` only those of which
-    /// nothing else can take the place.
+    /// Bytes in flight on another path that would arrive sooner over this one; with `urgent` only
+    /// those that no other data can replace.
     pub(super) fn late(&mut self, path: &Path, urgent: bool, view: &View<'_>) -> Option<Pick> {
         let is_waited_for = || others(path, view).any(|other| is_waited_for(other, view));
         let budget_of = |stream: &Stream| budget_of(stream, path, view);
@@ -145,10 +146,10 @@ impl Repeats {
         })
     }
 
-    /// A piece for a path that has had none for long because its rate seems too low.
+    /// A piece for a path that has had none for a long time because its rate seems too low.
     ///
-    /// That rate was measured when the path was last used. If the link is better now, nothing else would ever show. A metered path
-    /// is not probed: it costs.
+    /// That rate was measured when the path was last used. Without a probe an improvement of the
+    /// link would go unnoticed. A metered path is not probed, because its bytes cost money.
     pub(super) fn probe(&mut self, path: &Path, view: &View<'_>) -> Option<Pick> {
         if path.policy.metered {
             return None;
@@ -175,15 +176,15 @@ impl Repeats {
     }
 }
 
-/// The path on which what `first` has arrives soonest, of those that can take it now: a copy that waits for a path which is full,
-/// or silent, is none.
+/// The path on which the bytes of `first` arrive soonest, of those that can take them now: a copy
+/// that waits for a full or silent path is useless.
 fn second_for<'a>(first: PathId, view: &View<'a>) -> Option<&'a Path> {
     let free = may_be_second(first, view).filter(|path| !path.sample().full && !path.is_crowded());
     free.min_by_key(|other| (delay(other, view), other.id()))
 }
 
-/// The paths that what `first` has may be raced on: those of other links, since another carrier of its own meets the same
-/// queue and the same outage, on which nothing is raced that costs.
+/// The paths on which the bytes of `first` may be raced: paths of other links, since another
+/// carrier of the same link has the same queue and the same outages, and no metered paths.
 fn may_be_second<'a>(first: PathId, view: &View<'a>) -> impl Iterator<Item = &'a Path> + use<'a> {
     let first_path = view.paths.get(&first);
     view.active_paths().filter(move |other| {
@@ -192,16 +193,18 @@ fn may_be_second<'a>(first: PathId, view: &View<'a>) -> impl Iterator<Item = &'a
     })
 }
 
-/// Whether what goes over `path` may well be late: it has lost or stalled lately, or is too young for anybody to know.
+/// Whether data on `path` is likely to be late: it has recently had losses or stalls, or is too
+/// new.
 ///
-/// On a path that delivers what it takes the second copy of small talk would be all that the race brings.
+/// On a reliable path the race of a small message would bring nothing but a second copy.
 pub(super) fn is_doubtful(path: &Path, view: &View<'_>) -> bool {
     let age = view.now.saturating_sub(path.joined());
     !path.is_proven() || age < KNOWN_AFTER * path.srtt() || path.unreliability(view.now) > DOUBT
 }
 
-/// Bytes of `stream` that `path` may repeat now; nothing while that is no segment, since crumbs cost more than they carry.
-/// A metered path has no budget to race with, and still carries what another one failed to deliver.
+/// Bytes of `stream` that `path` may duplicate now; 0 for less than a segment, since tiny frames
+/// cost more than they carry. A metered path has no budget for races, but still carries data that
+/// another path failed to deliver.
 fn budget_of(stream: &Stream, path: &Path, view: &View<'_>) -> u64 {
     let budget = if is_urgent(stream) && !path.policy.metered {
         view.race_budget()
@@ -217,23 +220,26 @@ pub(super) fn others<'a>(path: &Path, view: &View<'a>) -> impl Iterator<Item = &
     view.paths.values().filter(move |other| other.id() != id)
 }
 
-/// Whether what `path` owes is late, and there is nothing else that its receiver could use meanwhile.
+/// Whether the data of `path` is late and its receiver can use nothing else meanwhile.
 fn is_waited_for(path: &Path, view: &View<'_>) -> bool {
     let oldest = path.late_flight(view.now).or(path.flights().next());
     path.is_late(view.now)
         && oldest.is_some_and(|flight| view.stream(flight.stream).is_some_and(is_urgent))
 }
 
-/// While there is more to come the receiver keeps what comes behind a gap; at the end, and of speech, it waits.
+/// While more data follows, the receiver keeps the bytes behind a gap. At the end of an object, and
+/// for speech, it waits.
 fn is_urgent(stream: &Stream) -> bool {
     stream.class() == Class::Conversational || stream.unsent().is_empty()
 }
 
-/// The lowest bytes of wanted streams under way on another path that would arrive sooner over this one.
+/// The lowest bytes of selected streams in flight on another path that would arrive sooner over
+/// this one.
 ///
-/// Only what is predicted to be late by more than the repetition takes is repeated, each piece once, and nothing that is at the
-/// peer already. A piece is late
-/// when its own estimate has passed by more than a trip over this path takes, or is still further away than that.
+/// Only data that is predicted to be late by more than the duplicate takes is duplicated, each
+/// piece once, and no data that has already reached the peer's host. A piece is late when its own
+/// estimate has passed by more than a trip over this path takes, or is still further away than
+/// that.
 pub(super) fn late_bytes(
     path: &Path,
     is_wanted: impl Fn(&Stream) -> bool,
@@ -241,10 +247,10 @@ pub(super) fn late_bytes(
 ) -> Option<(StreamId, Range<u64>)> {
     let trip = path.likely_delay() + Duration::from_secs_f64(piece(path) as f64 / path.rate());
     let mut best: Option<(StreamId, Range<u64>)> = None;
-    // Bytes that cost money are not spent on what another path is only late with.
+    // A metered path does not carry data with which another path is merely late.
     let may_repeat = |other: &&Path| !path.policy.metered || other.may_have_failed(view.now);
     for other in others(path, view).filter(may_repeat) {
-        // A carrier delivers in order: what is behind something late is as late as that.
+        // A carrier delivers in order: data behind a late piece is as late as that piece.
         let oldest = other.first_on_its_way();
         let oldest = oldest.filter(|_| other.is_late(view.now));
         let behind = oldest.map_or(Duration::ZERO, |oldest| {

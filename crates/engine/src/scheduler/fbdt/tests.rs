@@ -1,4 +1,4 @@
-//! Decision tables: what FBDT picks in situations made by hand.
+//! Decision tables: FBDT's picks in constructed situations.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn forward_takes_the_front_and_backward_the_back_until_they_meet() {
     assert_eq!(fixture.send(&mut fbdt, 1, BUDGET), Some(40_000..50_000));
     assert_eq!(fixture.send(&mut fbdt, 0, BUDGET), Some(10_000..20_000));
     fixture.queue_on(0, 1_000_000);
-    // The backward path is faster this time: it takes what was meant for the other.
+    // The backward path is faster this time: it takes bytes planned for the other.
     assert_eq!(fixture.send(&mut fbdt, 1, BUDGET), Some(30_000..40_000));
     assert_eq!(fixture.send(&mut fbdt, 1, BUDGET), Some(20_000..30_000));
     assert_eq!(fixture.unsent(), 0);
@@ -59,7 +59,8 @@ fn a_finished_segment_leads_to_a_new_alignment_of_what_is_unsent() {
     for end in [60_000, 50_000, 40_000] {
         assert_eq!(fixture.send(&mut fbdt, 1, BUDGET), Some(end - 10_000..end));
     }
-    // Path 1 is done with 30..60; unsent are 0..30 and 60..90, of which its third is now 20..30 and 60..70.
+    // Path 1 has finished 30..60; 0..30 and 60..90 are unsent, and its third of them is now 20..30
+    // and 60..70.
     assert_eq!(fixture.send(&mut fbdt, 1, BUDGET), Some(60_000..70_000));
     let segments: Vec<_> = fbdt.windows[&0][0]
         .segments
@@ -191,7 +192,7 @@ fn only_late_bytes_are_repeated_each_once_and_within_the_budget() {
             range: 0..4_000
         }
     );
-    // What follows, each byte once.
+    // The bytes after that, each once.
     let mut twice = 4_000;
     loop {
         fixture.repeat_budget = 4_000;
@@ -295,7 +296,7 @@ fn a_fast_path_feeds_the_reader_however_often_it_has_faded() {
         fixture.send(fbdt, 1, 1000);
         fbdt.forward.path().map(|id| id.0)
     };
-    // It fades, and comes back.
+    // The path fades and recovers.
     for (mbit, forward) in [(30.0, 0), (1.0, 1), (30.0, 0)] {
         let now = forward_at(&mut fixture, &mut fbdt, mbit);
         assert_eq!(now, Some(forward), "at {mbit} Mbit/s");
@@ -324,7 +325,7 @@ fn a_path_that_may_not_work_any_more_loses_the_forward_role_at_once() {
     }
 }
 
-/// Bytes that a path gets until it is left idle, when each of them is in flight from then on.
+/// Bytes that a path gets until it is left idle, if each of them stays in flight.
 fn fill(fixture: &mut Fixture, fbdt: &mut Fbdt, path: u32) -> u64 {
     let mut got = 0;
     while let Some(range) = fixture.send(fbdt, path, BUDGET) {
@@ -348,7 +349,7 @@ fn coupled_windows_are_scaled_by_alpha_and_beta() {
         fixture.fbdt.coupling = coupling;
         fixture
     };
-    // Twice the bandwidth-delay product and the initial window, as the fixture has it.
+    // Twice the bandwidth-delay product plus the initial window, as in the fixture.
     let cwnd = [214_600.0, 414_600.0];
     let close = |got: u64, window: f64| (0.0..BUDGET as f64).contains(&(got as f64 - window));
     let (mut fixture, mut fbdt) = (
@@ -363,7 +364,7 @@ fn coupled_windows_are_scaled_by_alpha_and_beta() {
     assert_eq!(fbdt.forward.path(), Some(PathId(0)));
     assert!(close(forward, 0.5 * cwnd[0]), "{forward}");
     assert!(close(backward, 0.25 * cwnd[1]), "{backward}");
-    // Rates of 21.46 and 20.73 MB/s by eq. 4.3: together they may have the first one's.
+    // Rates of 21.46 and 20.73 MB/s by eq. 4.3: together they may have the first one's rate.
     let (mut fixture, mut fbdt) = (coupled(Coupling::Fair), Fbdt::default());
     let rates = [cwnd[0] / 0.01, cwnd[1] / 0.02];
     let factor = rates[0] / (rates[0] + rates[1]);
@@ -392,13 +393,13 @@ fn streams_share_by_weight_and_a_new_one_is_served_next() {
     assert_eq!(counts(&mut fixture, &mut fbdt, 20), [10, 10]);
     fixture.streams.get_mut(&2).unwrap().hints.priority = 2;
     assert_eq!(counts(&mut fixture, &mut fbdt, 50), [10, 40]);
-    // Twenty thousand bytes of an interactive stream do not wait for what the others have had.
+    // Twenty thousand bytes of an interactive stream do not wait for the service of the others.
     fixture.write_as(4, Class::Interactive, 20_000);
     assert_eq!(fixture.send(&mut fbdt, 0, BUDGET), Some(0..10_000));
     assert_eq!(fixture.last_served, 4);
 }
 
-/// One path, and so many bulk streams that have been served once or twice.
+/// One path, and `streams` bulk streams that have been served once or twice.
 fn crowd(streams: u64) -> (Fixture, Fbdt) {
     let (mut fixture, mut fbdt) = (Fixture::new(&[(80.0, 10)]), Fbdt::default());
     (0..streams).for_each(|id| fixture.write(id, 1_000_000));
@@ -418,7 +419,7 @@ fn speech_among_five_hundred_bulk_streams_is_served_at_once() {
         assert_eq!(fixture.last_served, id);
         fixture.send(&mut fbdt, 0, BUDGET);
     }
-    // So is more of it, also where what all others have to send can just be compared.
+    // So are further bytes of it, even if the other streams just reach the number that is compared.
     for streams in [500, 60] {
         fixture.streams.retain(|id, _| *id < streams || *id == 1000);
         for round in 0..100 {
@@ -453,7 +454,7 @@ fn weights_count_among_two_hundred_streams() {
 fn a_deadline_counts_among_five_hundred_streams() {
     let (mut fixture, mut fbdt) = crowd(500);
     let (now, ms) = (fixture.now, Duration::from_millis);
-    // Many that are late already stand before it.
+    // Many streams past their deadline come before it.
     for id in 0..499 {
         fixture.write(id, 1000);
         let send = &mut fixture.streams.get_mut(&id).unwrap().send;
@@ -462,7 +463,7 @@ fn a_deadline_counts_among_five_hundred_streams() {
     fixture.write_as(1000, Class::Interactive, 10_000);
     let send = &mut fixture.streams.get_mut(&1000).unwrap().send;
     send.wants(ms(500), now);
-    // It is the first of its class, so that it is served next, but then has had its part.
+    // It is the first of its class, so it is served next, but has then had its share.
     assert_eq!(fixture.send(&mut fbdt, 0, 5_000), Some(0..5_000));
     fixture.send(&mut fbdt, 0, BUDGET);
     assert!(fixture.last_served != 1000, "there is time");
@@ -473,7 +474,8 @@ fn a_deadline_counts_among_five_hundred_streams() {
     assert_eq!(fixture.last_served, 1000);
 }
 
-/// Those in danger on one path may not be welcome on it, as another one is sooner: bulk is.
+/// A path may not be useful for the streams in danger, because another one is faster; it is useful
+/// for bulk.
 #[test]
 fn streams_in_a_hurry_do_not_hide_the_others() {
     let (mut fixture, mut fbdt) = crowd(500);
@@ -499,7 +501,7 @@ fn streams_in_a_hurry_do_not_hide_the_others() {
     assert!(ids.iter().any(|id| *id < 500), "{ids:?}");
 }
 
-/// What is served out of its turn makes no others be looked at again.
+/// A stream served out of turn does not cause others to be examined again.
 #[test]
 fn a_piece_in_a_hurry_costs_no_look_at_all_the_others() {
     let (mut fixture, mut fbdt) = crowd(500);
@@ -550,7 +552,7 @@ fn a_stream_about_to_miss_its_deadline_is_served_first_and_raced() {
     fixture.streams.get_mut(&2).unwrap().send.wants(far, now);
     assert_eq!(fixture.send(&mut fbdt, 0, BUDGET).unwrap().start, 0);
     assert_eq!(fixture.last_served, 0, "there is time");
-    // Five milliseconds and one for the bytes, of ten that are left.
+    // 5 ms of delay and 1 ms for the bytes, with 10 ms left.
     fixture
         .paths
         .values_mut()
@@ -566,7 +568,7 @@ fn a_stream_about_to_miss_its_deadline_is_served_first_and_raced() {
             range: 0..10_000
         }
     );
-    // What is late already has no claim.
+    // Streams past their deadline get no preference.
     fixture.write_as(2, Class::Background, 10_000);
     fixture.streams.get_mut(&2).unwrap().send.wants(far, now);
     fixture.now += Duration::from_secs(1);
@@ -598,7 +600,7 @@ fn speech_goes_over_the_two_best_paths_where_one_is_in_doubt_and_bulk_over_one()
 
 #[test]
 fn what_is_raced_goes_over_another_link_and_not_over_another_carrier_of_it() {
-    // Two carriers of the first link, then one of a link that is slower.
+    // Two carriers of the first link, then one of a slower link.
     let links = [(80.0, 10), (80.0, 10), (80.0, 60)];
     let on_links = |numbers: [Option<u64>; 3]| {
         let mut fixture = Fixture::new(&links);
@@ -618,7 +620,8 @@ fn what_is_raced_goes_over_another_link_and_not_over_another_carrier_of_it() {
     assert_eq!(fixture.send(&mut fbdt, 0, BUDGET), Some(0..200));
     assert_eq!(fixture.pick(&mut fbdt, PathId(1), BUDGET), Pick::Idle);
     assert_eq!(fixture.pick(&mut fbdt, PathId(2), BUDGET), race);
-    // A single link has nothing to race on; of paths about which nobody says anything each is a link.
+    // A single link has no second path to race on; paths without a link number count as separate
+    // links.
     let (mut fixture, mut fbdt) = on_links([Some(7); 3]);
     assert_eq!(fixture.send(&mut fbdt, 0, BUDGET), Some(0..200));
     assert_eq!(fixture.pick(&mut fbdt, PathId(1), BUDGET), Pick::Idle);
@@ -642,7 +645,7 @@ fn what_is_raced_does_not_wait_for_a_path_that_may_not_or_cannot_carry_it() {
         }),
         ("it is silent", |fixture| {
             fixture.change(1, |sample| sample.in_flight = 1000);
-            // Itself it has been repeated.
+            // The piece itself has been duplicated.
             fixture.paths.get_mut(&PathId(1)).unwrap().flights[0].repeated = true;
             fixture.now += Duration::from_millis(100);
         }),
@@ -669,8 +672,8 @@ fn what_is_raced_does_not_wait_for_a_path_that_may_not_or_cannot_carry_it() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// However little is known of some paths and whatever is left of the windows: while nothing is under way somebody has to
-    /// take something, since nothing else would ever change.
+    /// While nothing is in flight, at least one path has to take bytes, however little is known of
+    /// some paths and whatever is left of the windows. Otherwise nothing would ever change.
     #[test]
     fn idle_paths_never_all_leave_the_bytes_to_each_other(
         links in prop::collection::vec((0.0..6.0f64, 0.0..6.0f64, any::<bool>(), 1..200u64), 2..=6),
@@ -698,7 +701,7 @@ proptest! {
         while fixture.unsent() > 0 {
             let taken = ids.iter().find_map(|id| fixture.send(&mut fbdt, *id, u64::MAX));
             prop_assert!(taken.is_some(), "{} bytes are left", fixture.unsent());
-            // It arrives at once: nothing is under way any more.
+            // It arrives at once: nothing is in flight any more.
             fixture.paths.values_mut().for_each(|path| path.flights.clear());
         }
     }

@@ -1,16 +1,20 @@
-//! Whose turn it is: streams share the paths by weight, and those that are about to miss a deadline come first.
+//! The order of streams: they share the paths by weight, and those that are about to miss a
+//! deadline come first.
 //!
-//! Start-time fair queueing (Goyal, Vin and Cheng, "Start-time fair queueing: a scheduling algorithm for integrated
-//! services packet switching networks", SIGCOMM 1996, section 2): a piece starts at the time at which the last one
-//! finished, or now if that is over; it finishes after its length divided by the weight; the least start is served.
+//! Start-time fair queueing (Goyal, Vin and Cheng, "Start-time fair queueing: a scheduling
+//! algorithm for integrated services packet switching networks", SIGCOMM 1996, section 2): a piece
+//! starts when the previous one finished, or now if that is over. It finishes after its length
+//! divided by the weight. The piece with the earliest start is served.
 //!
-//! With that, each waits for a piece of every other at most: among hundreds of streams that would be long. So it is done
-//! twice (their section 3): among groups of streams of the same weight, a group weighing what its streams do together, and
-//! among the streams of a group. Speech then waits for a piece of each other group, however many streams these have.
+//! Each stream then waits for at most one piece of every other, which would be long among hundreds
+//! of streams. So the queueing has two levels (their section 3): among groups of streams with the
+//! same weight, where a group has the sum of its streams' weights, and among the streams of a
+//! group. Speech then waits for one piece of each other group, however many streams these have.
 //!
-//! The forward path has turns of its own. If all paths had the same, these would fall into step with the paths: of two streams over two
-//! paths of one rate each path would always meet the same one, and the other path's would be sent from its end only, window
-//! after window, while its reader waits. The other paths give first to whoever has had least over any.
+//! The forward path has separate turns. If all paths shared them, turns would synchronize with the
+//! paths. With two streams over two paths of the same rate, each path would always get the same
+//! stream. The other path's stream would be sent from its end only, window after window, while its
+//! reader waits. The other paths serve the stream with the least service over any path first.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,56 +26,57 @@ use crate::scheduler::View;
 use crate::stream::Stream;
 use crate::{Class, StreamId};
 
-/// Streams that are compared for one piece; where more have something to send, they are kept in order.
+/// Most streams that are compared for one piece; a larger number is kept sorted.
 pub(super) const COMPARED: usize = 64;
 
-/// Deadlines are in danger when what is left of them is less than so many times what the bytes take (docs/fbdt.md, "Other
-/// constants").
+/// A deadline is in danger when the remaining time is less than this many times the time for the
+/// bytes (docs/fbdt.md, "Other constants").
 const HASTE: f64 = 4.0;
 
-/// The largest step of priority either way.
+/// Largest step of priority in either direction.
 const PRIORITIES: i8 = 7;
 
-/// Weights that streams may have: powers of two from the least important bulk to the most important speech.
+/// Number of different weights: powers of two from the least important bulk to the most important
+/// speech.
 pub(super) const GROUPS: usize = 21;
 
-/// Who has had how much.
+/// The service that each stream has had.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    /// Turns at the forward path, by what that has had.
+    /// Turns at the forward path, by the service over it.
     pub(super) forward: Queue,
-    /// Turns at the others, by what any path has had.
+    /// Turns at the other paths, by the service over any path.
     others: Queue,
-    /// How many streams of each weight can send, as of the last order.
+    /// Number of streams of each weight that can send, as of the last order.
     streams: [usize; GROUPS],
     /// The sum of their weights.
     weights: f64,
 }
 
-/// Who is next.
+/// The order of the next pieces.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     /// The virtual time of the paths, in bytes at weight 1.
     clock: f64,
     groups: [Group; GROUPS],
-    /// When each stream's last piece finishes in the time of its group, and which that is.
+    /// Group of each stream, and the time in the group at which the stream's last piece finishes.
     finished: BTreeMap<StreamId, (usize, f64)>,
-    /// Where there are more than can be compared each time.
+    /// Sorted streams, if there are too many to compare each time.
     pub(super) crowd: Option<Crowd>,
 }
 
 /// The streams of one weight.
 #[derive(Debug, Default)]
 struct Group {
-    /// When its last piece finishes, in the time of the paths.
+    /// Time of the paths at which the group's last piece finishes.
     finished: f64,
     /// The virtual time of its streams, in bytes of each.
     clock: f64,
 }
 
 impl Turns {
-    /// The streams that have something to send, or the first of them, in the order in which `path` should serve them, which is
-    /// the forward one or not.
+    /// The ready streams, or the first of them, in the order in which `path` should serve them;
+    /// `is_forward` if it is the forward path.
     pub(super) fn order<'a>(
         &mut self,
         path: &Path,
@@ -84,7 +89,7 @@ impl Turns {
             &mut self.others
         };
         let order = queue.order(path, view, &mut self.streams);
-        // Most often there is one.
+        // Usually there is only one.
         if let [stream] = order[..] {
             self.weights = weight_of(group_of(stream));
         } else {
@@ -102,13 +107,13 @@ impl Turns {
             self.forward.served(stream, bytes, alike);
         }
         self.others.served(stream, bytes, alike);
-        // What it has next is wanted at another time.
+        // Its next byte has another deadline.
         if stream.wanted_at().is_some() {
             self.stream_ready(stream.id());
         }
     }
 
-    /// A stream has something to send again.
+    /// A stream has data to send again.
     pub(super) fn stream_ready(&mut self, stream: StreamId) {
         for queue in [&mut self.forward, &mut self.others] {
             if let Some(crowd) = &mut queue.crowd {
@@ -117,20 +122,20 @@ impl Turns {
         }
     }
 
-    /// A stream is gone.
+    /// A stream has ended.
     pub(super) fn stream_gone(&mut self, stream: StreamId) {
         self.forward.finished.remove(&stream);
         self.others.finished.remove(&stream);
     }
 
-    /// How many times as long as alone `stream` takes, since others have their share.
+    /// Factor by which `stream` takes longer than alone, since others have their share.
     pub(super) fn slowdown(&self, stream: &Stream) -> f64 {
         (self.weights / weight_of(group_of(stream))).max(1.0)
     }
 }
 
 impl Queue {
-    /// The streams in order; `counts` becomes how many of each weight there are.
+    /// The streams in order; `counts` is set to the number of streams of each weight.
     fn order<'a>(
         &mut self,
         path: &Path,
@@ -148,7 +153,7 @@ impl Queue {
         self.crowd = None;
         let ready = view.ready_streams();
         let mut order: Vec<_> = ready.filter(|stream| can_send(stream, view)).collect();
-        // Nobody is compared with a single one.
+        // A single stream needs no comparison.
         if let [stream] = order[..] {
             counts[group_of(stream)] = 1;
             return order;
@@ -161,20 +166,20 @@ impl Queue {
             let due = hurry.flatten().unwrap_or(Duration::MAX);
             let group = group_of(stream);
             let start = key_of(self.start(stream.id(), group));
-            // Of two groups the more important one.
+            // Of two groups the more important one comes first.
             (due, key_of(self.group_start(group)), GROUPS - group, start)
         });
         order
     }
 
-    /// A piece of `stream`, which is one of so many `alike`, is sent.
+    /// A piece of `stream` is sent, which is one of `alike` streams of its weight.
     fn served(&mut self, stream: &Stream, bytes: u64, alike: usize) {
         let (index, bytes) = (group_of(stream), bytes as f64);
         let group_start = self.group_start(index);
         self.clock = group_start;
         let group = &mut self.groups[index];
         let finished = self.finished.entry(stream.id()).or_default();
-        // What it had in another group counts for nothing in this one.
+        // Service in another group does not count in this one.
         let before = if finished.0 == index { finished.1 } else { 0.0 };
         group.clock = before.max(group.clock);
         *finished = (index, group.clock + bytes);
@@ -182,7 +187,7 @@ impl Queue {
         group.finished = group_start + bytes / weight;
     }
 
-    /// When the next piece of `stream` starts among those of its group.
+    /// Start of the next piece of `stream` among those of its group.
     pub(super) fn start(&self, stream: StreamId, group: usize) -> f64 {
         let clock = self.groups[group].clock;
         match self.finished.get(&stream) {
@@ -191,20 +196,20 @@ impl Queue {
         }
     }
 
-    /// When the next piece of the group starts.
+    /// Start of the group's next piece.
     fn group_start(&self, group: usize) -> f64 {
         self.groups[group].finished.max(self.clock)
     }
 }
 
-/// Orders as the time does, which is not negative.
+/// A key with the same order as the time, which is not negative.
 pub(super) fn key_of(start: f64) -> u64 {
     start.to_bits()
 }
 
-/// The group of streams that weigh the same. A stream's share of the forward path, and of all paths where all streams may be
-/// sent over all of them, is its weight divided by the sum of all weights: 64, 16, 8 or 1 by its class, and twice as much for
-/// each step of its priority.
+/// The group of streams with the same weight. A stream's share of the forward path is its weight
+/// divided by the sum of all weights; so is its share of all paths if all streams may be sent over
+/// all of them. The weight is 64, 16, 8 or 1 by class, doubled for each step of priority.
 pub(super) fn group_of(stream: &Stream) -> usize {
     let class = match stream.class() {
         Class::Conversational => 6,
@@ -220,13 +225,14 @@ fn weight_of(group: usize) -> f64 {
     f64::from(1_u32 << group) / f64::from(1_u32 << PRIORITIES)
 }
 
-/// Whether credit lets `stream` send anything. Streams that nobody reads may wait for it in great number.
+/// Whether credit permits `stream` to send anything. Many streams without a reader may wait for
+/// credit.
 pub(super) fn can_send(stream: &Stream, view: &View<'_>) -> bool {
     let first = stream.unsent().first();
     first.is_some_and(|first| first.start < view.sendable_end(stream))
 }
 
-/// Whether the next bytes of `stream` can still be in time, but hardly.
+/// Whether the next bytes of `stream` can only just meet their deadline.
 pub(super) fn is_in_danger(stream: &Stream, path: &Path, view: &View<'_>) -> bool {
     stream.wanted_at().is_some_and(|wanted| {
         let takes = arrival(path, stream.unsent().total(), view);

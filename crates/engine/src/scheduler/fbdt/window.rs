@@ -1,4 +1,4 @@
-//! A transmission window: how the paths divide it.
+//! A transmission window and its division among the paths.
 
 use std::ops::Range;
 
@@ -11,9 +11,10 @@ use crate::stream::Stream;
 #[derive(Debug)]
 pub(super) struct Window {
     pub(super) range: Range<u64>,
-    /// Each path's share of what was unsent when the window was aligned, ascending; the first one is forward.
+    /// Each path's share of the unsent bytes at the time of the alignment, ascending; the first one
+    /// is forward.
     pub(super) segments: Vec<(PathId, Range<u64>)>,
-    /// Under which count of changes among the paths; nothing before the first alignment.
+    /// Change count of the paths at the alignment; none before the first one.
     generation: Option<u64>,
 }
 
@@ -27,8 +28,8 @@ impl Window {
         }
     }
 
-    /// The bytes that `path` takes next, `piece` at most; where it has nothing left to do, what is unsent is divided
-    /// anew.
+    /// The bytes that `path` takes next, at most `piece`. If it has nothing left to do, the window
+    /// is realigned.
     #[expect(
         clippy::too_many_arguments,
         reason = "one call site, which has all of it"
@@ -53,8 +54,9 @@ impl Window {
             let at_end = || stream.unsent().within(inside.clone()).next_back();
             self.part_of(path, stream, inside).or_else(at_end)
         })?;
-        // A share of less than a piece is filled up from what lies beside it: else many paths would cut a window into
-        // crumbs, and the last path that works on one would halve it down to single bytes.
+        // A share of less than a piece is extended into its neighbors. Otherwise many paths would
+        // cut a window into tiny pieces, and the last path that works on one would halve it down to
+        // single bytes.
         let fill = piece.saturating_sub(part.end - part.start);
         if fill == 0 {
             return Some(if is_forward {
@@ -65,7 +67,7 @@ impl Window {
         }
         let mut around = stream.unsent().within(inside.clone());
         let around = around.find(|range| range.end >= part.end)?;
-        // First towards where the path goes on; what is not enough there comes from the other side.
+        // First in the path's direction; the rest comes from the other side.
         Some(if is_forward {
             let end = (part.end + fill).min(around.end);
             end.saturating_sub(piece).clamp(around.start, part.start)..end
@@ -75,7 +77,7 @@ impl Window {
         })
     }
 
-    /// Divides what is unsent among the active paths, in proportion to their rates.
+    /// Divides the unsent bytes among the active paths, in proportion to their rates.
     fn align(
         &mut self,
         stream: &Stream,
@@ -88,8 +90,8 @@ impl Window {
         let all_rates: f64 = order.iter().map(|path| path.rate()).sum();
         let unsent: Vec<Range<u64>> = stream.unsent().within(inside.clone()).collect();
         let total: u64 = unsent.iter().map(|range| range.end - range.start).sum();
-        // thesis eq. 4.4: a segment is the path's share of the rate times what is to be sent
-        // thesis eq. 4.5: its offset is the sum of the segments before it
+        // thesis eq. 4.4: a segment is the path's share of the rate times the bytes to be sent.
+        // thesis eq. 4.5: its offset is the sum of the segments before it.
         let mut share = 0.0;
         let mut offset = inside.start;
         let last = order.len().saturating_sub(1);
@@ -107,8 +109,8 @@ impl Window {
         }
     }
 
-    /// The piece of unsent bytes at which `path` works: the first of its segment for the forward path, the last
-    /// for the others.
+    /// The piece of unsent bytes on which `path` works: the first of its segment for the forward
+    /// path, the last for the others.
     fn part_of(&self, path: &Path, stream: &Stream, inside: &Range<u64>) -> Option<Range<u64>> {
         let (index, (_, segment)) = self
             .segments
@@ -125,7 +127,7 @@ impl Window {
     }
 }
 
-/// The offset before which `count` bytes of `ranges` lie.
+/// The offset below which `count` bytes of `ranges` lie.
 fn nth(ranges: &[Range<u64>], mut count: u64) -> u64 {
     for range in ranges {
         let len = range.end - range.start;

@@ -1,23 +1,23 @@
-//! What a stretch of time was worth: goodput, and how long bytes took.
+//! Measures a period: its goodput, and the delivery delay of bytes.
 
 use std::time::Duration;
 
 use crate::Instant;
 use crate::selector::Seen;
 
-/// So many delays make a median.
+/// Smallest number of delays for a median.
 const LEAST_DELAYS: usize = 4;
 
-/// More of them are not kept.
+/// Most delays that are kept.
 const MOST_DELAYS: usize = 4096;
 
-/// A program that had bytes waiting in this part of the looks is ahead of the paths.
+/// A program with waiting bytes in this share of the observations is ahead of the paths.
 const GREEDY: f64 = 0.8;
 
-/// Fewer bytes say nothing.
+/// Fewer bytes are not significant.
 const LEAST_BYTES: u64 = 16 << 10;
 
-/// A stretch of time that is being looked at.
+/// A period under observation.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     begun: Instant,
@@ -27,16 +27,17 @@ pub(super) struct Window {
     waited: u32,
 }
 
-/// What it was worth.
+/// The measurement of a period.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Sample {
-    /// Bytes per second that the peer got in order.
+    /// Bytes per second that reached the peer in order.
     pub(super) goodput: f64,
-    /// Median of the delays between a write and its delivery, of streams that keep up; nothing where there were few.
+    /// Median of the delays between a write and its delivery, of streams that keep up; none if
+    /// there were few.
     pub(super) delay: Option<Duration>,
-    /// The programs had more than the paths took.
+    /// The programs offered more than the paths took.
     pub(super) greedy: bool,
-    /// There was enough to say anything at all.
+    /// The traffic was large enough for a result.
     pub(super) says_something: bool,
 }
 

@@ -1,37 +1,37 @@
-//! What is remembered of a path: how it was judged, and when it is looked at again.
+//! The record of a path: its verdicts, and the time of its next trial.
 
 use std::time::Duration;
 
 use crate::Instant;
 use crate::selector::{SeenPath, Selection};
 
-/// Time from one trial of a path to the next at first.
+/// Initial time between two trials of a path.
 const FIRST: Duration = Duration::from_secs(5);
 
-/// The same at most.
+/// Longest time between two trials of a path.
 pub const LONGEST: Duration = Duration::from_secs(300);
 
-/// See the module.
+/// The record of a path.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) selection: Selection,
     pub(super) works: bool,
-    /// Trials in a row that said that it hurts.
+    /// Number of trials in a row that found that it hurts.
     pub(super) votes: u32,
-    /// No trial before.
+    /// Earliest time of the next trial.
     pub(super) next_at: Instant,
-    /// From one trial to the next.
+    /// Time between two trials.
     pub(super) interval: Duration,
     /// It was parked while programs kept up.
     pub(super) for_delay: bool,
-    /// The part of the goodput that letting it in has cost the last time.
+    /// Share of the goodput that the last trial with the parked path cost.
     pub(super) cost: f64,
-    /// Round-trip time in seconds and rate when it was last judged.
+    /// Round-trip time in seconds and rate at the last verdict.
     pub(super) known: (f64, f64),
 }
 
 impl Member {
-    /// One that has just come; it works as it is seen to.
+    /// A path that has just joined; `works` as observed.
     pub(super) fn new(path: &SeenPath, now: Instant) -> Self {
         Self {
             selection: Selection::Active,
@@ -45,24 +45,24 @@ impl Member {
         }
     }
 
-    /// What was found out before is worth little.
+    /// Discards most of the earlier results.
     pub(super) fn look_anew(&mut self, now: Instant) {
         (self.votes, self.interval) = (0, FIRST);
         self.next_at = self.next_at.min(now + FIRST);
     }
 
-    /// Puts off the next trial, and the one after it further.
+    /// Postpones the next trial, and doubles the interval for the one after it.
     pub(super) fn wait(&mut self, now: Instant) {
         self.next_at = now + self.interval;
         self.interval = (self.interval * 2).min(LONGEST);
     }
 
-    /// A path that is not what it was when it was judged is not waited for long.
+    /// Advances the next trial if the path has changed since it was judged.
     pub(super) fn follow(&mut self, path: &SeenPath, now: Instant) {
         let (rtt, rate) = of(path);
         let differs = |old: f64, new: f64| new > 2.0 * old || new < old / 2.0;
         let (old_rtt, old_rate) = self.known;
-        // What a parked path could carry is not measured.
+        // The capacity of a parked path is not measured.
         if differs(old_rtt, rtt) || !self.selection.rests() && differs(old_rate, rate) {
             self.known = (rtt, rate);
             self.interval = FIRST;
@@ -71,7 +71,7 @@ impl Member {
     }
 }
 
-/// What is remembered of a path.
+/// The recorded properties of a path.
 pub(super) fn of(path: &SeenPath) -> (f64, f64) {
     (path.srtt_s(), path.rate)
 }

@@ -1,22 +1,26 @@
-//! Selection by trial: a path is parked only when goodput or delivery delay is measurably better without it.
+//! Selection by trial: a path is parked only when goodput or delivery delay is measurably better
+//! without it.
 //!
-//! Beyond the paper: its algorithms judge a path by itself, by what it is worth against the others. That costs the slow
-//! path's share also where it does no harm, and with FBDT it rarely does any. Here the path is left out for a moment, and what
-//! reaches the peer in order is compared with the stretches of time before and after (`verdict`).
+//! The paper's algorithms judge a path in isolation, by comparing its value with that of the
+//! others. This loses the slow path's share even if the path does no harm, and with FBDT it rarely
+//! does. Here the path is left out for a short time, and the bytes that reach the peer in order are
+//! compared with the periods before and after (`verdict`).
 //!
-//! - **Who is tried**: a path of which harm could be expected, much slower or further away than the best one. Comparable
-//!   paths are never left out.
-//! - **What it may cost**: the account grows by [`SelectorConfig::budget`] of the time in which there is something to send.
-//!   A trial begins only when the account covers what it is expected to cost, its path's share of the goodput for as long as it
-//!   takes, and is charged what it has cost.
-//! - **Hysteresis**: `VOTES` trials in a row have to say that the path hurts; one that is let in again has to come well below the
-//!   harm for which it was parked.
-//! - **Back-off**: each trial that changes nothing doubles the time until the next one of its path, up to [`LONGEST`]. A path
-//!   whose round-trip time or rate has changed by half, and all of them when one joins, leaves, fails or recovers, are looked at anew.
-//! - A path that brings more than it costs is not parked: for delay only if goodput is no lower without it. Where programs
-//!   keep up and the other paths could not carry `SPARE` times what is sent, it is not even left out, and a trial in which
-//!   bytes begin to wait is broken off after `PATIENCE` looks: they would be late. One that was parked for its delay comes back
-//!   when bytes wait for `RECALL` looks.
+//! - **Candidates**: paths that may do harm because they are much slower or have a much higher
+//!   delay than the best one. Comparable paths are never left out.
+//! - **Cost**: the account grows by [`SelectorConfig::budget`] of the time in which data is
+//!   waiting. A trial begins only when the account covers its expected cost, its path's share of
+//!   the goodput for the duration. The account is charged with the actual cost.
+//! - **Hysteresis**: `VOTES` trials in a row must find that the path hurts. A path that is let in
+//!   again must stay well below the harm for which it was parked.
+//! - **Back-off**: each trial without a change doubles the time until the path's next one, up to
+//!   [`LONGEST`]. If a path's round-trip time or rate has changed by half, it is examined anew. All
+//!   paths are if one joins, ends, fails or recovers.
+//! - A path that brings more than it costs is not parked: for delay only if goodput is no lower
+//!   without it. If programs keep up and the other paths could not carry `SPARE` times the bytes
+//!   sent, the path is not even left out. A trial in which bytes begin to wait is aborted after
+//!   `PATIENCE` observations, because the bytes would be late. A path that was parked for its delay
+//!   returns when bytes wait for `RECALL` observations.
 
 mod measure;
 mod member;
@@ -33,46 +37,49 @@ pub use member::LONGEST;
 use member::Member;
 use trial::Trial;
 
-/// Time between two looks.
+/// Time between two observations.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Longer without a look means that there was nothing to send.
+/// A longer time without an observation means that nothing was waiting to be sent.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What was under way when the paths changed has so many round trips of the slowest one, within these bounds.
+/// Round trips of the slowest path, within these bounds, for the data in flight at a change of the
+/// paths.
 const SETTLE: (u32, Duration, Duration) = (3, Duration::from_millis(200), Duration::from_secs(2));
 
-/// A stretch of time that is measured takes so many, within these bounds.
+/// Round trips of the slowest path, within these bounds, for a measured period.
 const WINDOW: (u32, Duration, Duration) = (10, Duration::from_secs(1), Duration::from_secs(3));
 
-/// The account holds no more than this, in seconds of goodput.
+/// Largest balance of the account, in seconds of goodput.
 const MOST_SAVED: f64 = 3.0;
 
-/// Looks in a row at which bytes waited, after which paths come back that were parked when they did not.
+/// Number of observations in a row with waiting bytes after which paths return that were parked
+/// when no bytes waited.
 const RECALL: u32 = 10;
 
-/// See the module.
+/// Selection by trial.
 #[derive(Debug)]
 pub struct Trials {
     margin: f64,
     budget: f64,
     members: BTreeMap<PathId, Member>,
-    /// Seconds of goodput that trials may cost at this moment.
+    /// Seconds of goodput that trials may cost now.
     account: f64,
-    /// The stretch that is being measured; nothing while what was under way settles.
+    /// The period that is being measured; none while the data in flight settles.
     window: Option<Window>,
-    /// Until when that takes.
+    /// End of the settling time.
     settled_at: Instant,
-    /// The newest stretch with the present paths, and what the peer had counted on each at its beginning.
+    /// The latest period with the current paths, and the bytes that the peer had counted on each at
+    /// its start.
     before: Option<Sample>,
     trial: Option<Trial>,
-    /// Looks in a row at which bytes waited.
+    /// Number of observations in a row with waiting bytes.
     waited: u32,
     reviewed: Option<Instant>,
 }
 
 impl Trials {
-    /// With its margin and its budget.
+    /// Creates the selector with its margin and its budget.
     pub fn new(config: &SelectorConfig) -> Self {
         Self {
             margin: config.margin,
@@ -88,7 +95,7 @@ impl Trials {
         }
     }
 
-    /// Takes note of the paths; whether others work than before.
+    /// Updates the record of the paths; returns whether the set of delivering paths has changed.
     fn sync(&mut self, seen: &Seen<'_>) -> bool {
         let count = self.members.len();
         self.members
@@ -104,7 +111,8 @@ impl Trials {
         changed
     }
 
-    /// What was found out before is worth little: everybody may be looked at soon, and nothing is compared with before.
+    /// Discards most of the earlier results: every path may be tried soon, and nothing is compared
+    /// with earlier periods.
     fn look_anew(&mut self, seen: &Seen<'_>) -> Vec<Decision> {
         for member in self.members.values_mut() {
             member.look_anew(seen.now);
@@ -112,7 +120,7 @@ impl Trials {
         self.abort(seen)
     }
 
-    /// Paths that were parked for their delay come back when the others do not keep up any more.
+    /// Reactivates paths that were parked for their delay if the others no longer keep up.
     fn recall(&mut self, seen: &Seen<'_>) -> Vec<Decision> {
         if self.waited < RECALL || self.trial.is_some() {
             return Vec::new();
@@ -133,7 +141,7 @@ impl Trials {
         active.collect()
     }
 
-    /// What is under way is waited for before anything is measured.
+    /// Waits for the data in flight before the next measurement.
     fn settle(&mut self, seen: &Seen<'_>) {
         self.window = None;
         self.settled_at = seen.now + span(seen, SETTLE);
@@ -153,7 +161,7 @@ impl Trials {
         })
     }
 
-    /// Parked paths come back where no active one works any more.
+    /// Reactivates parked paths if no active one delivers.
     fn rescue(&mut self, seen: &Seen<'_>) -> Vec<Decision> {
         let mut working = seen.paths.iter().filter(|path| path.works);
         if working.any(|path| self.is_active(path.id)) {
@@ -220,7 +228,7 @@ impl Selector for Trials {
     }
 }
 
-/// So many round trips of the slowest path that works, within bounds.
+/// A number of round trips of the slowest delivering path, within bounds.
 fn span(seen: &Seen<'_>, (trips, least, most): (u32, Duration, Duration)) -> Duration {
     let working = seen.paths.iter().filter(|path| path.works);
     let slowest = working.map(|path| path.srtt).max().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What trials promise, over a world that is computed.
+//! Tests of trials over simulated paths.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ fn a_path_that_delays_live_traffic_is_parked_and_comes_back_when_it_does_not_any
     let parked = decisions.iter().find(|d| d.selection == Selection::Parked);
     let parked = parked.expect("it is parked");
     assert_eq!(parked.reason, "+140 ms delivery delay for +0.000 Mbit/s");
-    // When more is sent than the others carry it is back at once, whatever delay it brings.
+    // When more is sent than the others carry, the path returns at once, whatever its delay.
     fixture.world.offered = Some(24e6);
     fixture.run(1.0);
     assert_eq!(fixture.selection(1), Selection::Active);
@@ -74,7 +74,7 @@ fn a_path_that_brings_more_than_it_costs_is_kept_whatever_delay_it_brings() {
     fixture.world.costs[1].1 = 140 * MS;
     let decisions = fixture.run(120.0);
     assert_eq!(count(&decisions, Selection::Parked), 0);
-    // The first link alone could not carry it: nobody has to try.
+    // The first link alone could not carry the load, so it is not left out.
     assert!(decisions.iter().all(|d| d.path.0 == 0), "{decisions:#?}");
 }
 

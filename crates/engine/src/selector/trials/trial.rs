@@ -1,4 +1,5 @@
-//! A trial from its beginning to its verdict: before, without the path (or with a parked one), and as before once more.
+//! A trial from its start to its verdict: a period as before, one without the path (or with a
+//! parked one), and another one as before.
 
 use std::time::Duration;
 
@@ -9,36 +10,37 @@ use super::{SETTLE, Trials, WINDOW, span};
 use crate::selector::{Decision, Seen, SeenPath, Selection};
 use crate::{Instant, PathId};
 
-/// Trials in a row that have to say that a path hurts.
+/// Number of trials in a row that must find that a path hurts.
 const VOTES: u32 = 2;
 
-/// Paths that could carry so many times what is sent can spare one of them at no cost.
+/// Paths that could carry this many times the bytes sent can spare one of them at no cost.
 const SPARE: f64 = 1.25;
 
-/// Looks in a row at which bytes waited, in a trial before which they did not.
+/// Number of observations in a row with waiting bytes that abort a trial, if no bytes waited before
+/// it.
 const PATIENCE: u32 = 4;
 
-/// A trial that is going on.
+/// A trial in progress.
 #[derive(Debug)]
 pub(super) struct Trial {
     pub(super) path: PathId,
-    /// The path was parked, and is let in; otherwise it is left out.
+    /// The path was parked and is let in; otherwise it is left out.
     pub(super) lets_in: bool,
     pub(super) begun: Instant,
     pub(super) before: Sample,
-    /// The stretch in the middle, once it is over.
+    /// The middle period, once it is over.
     pub(super) during: Option<Sample>,
 }
 
 impl Trials {
-    /// A stretch of time has been measured.
+    /// A period has been measured.
     pub(super) fn measured(&mut self, sample: Sample, seen: &Seen<'_>) -> Vec<Decision> {
         let Some(mut trial) = self.trial.take() else {
             self.before = Some(sample);
             return self.begin_trial(seen).into_iter().collect();
         };
         let Some(during) = trial.during else {
-            // Back to what was before, and once more the same.
+            // Restore the state before the trial for the last period.
             let to = match trial.lets_in {
                 true => Selection::Parked,
                 false => Selection::Active,
@@ -81,7 +83,7 @@ impl Trials {
             member.cost = verdict.cost;
             if verdict.serves {
                 member.votes = 0;
-                // Whoever comes and goes is tried less and less often.
+                // A path that keeps changing is tried less and less often.
                 member.wait(seen.now);
                 self.settle(seen);
                 return self.decide(trial.path, Selection::Active, reason);
@@ -96,7 +98,7 @@ impl Trials {
         }
         member.votes += 1;
         if member.votes < VOTES {
-            // At once: it would gain something.
+            // At once, because the session would benefit.
             member.next_at = seen.now;
             let reason = format!("{reason}, as one trial says");
             return self.decide(trial.path, Selection::Active, reason);
@@ -168,7 +170,7 @@ impl Trials {
         self.decide(trial.path, to, reason).into_iter().collect()
     }
 
-    /// Whether programs that kept up wait since a path was left out.
+    /// Whether programs that kept up have had to wait since a path was left out.
     pub(super) fn makes_wait(&self) -> bool {
         let Some(trial) = &self.trial else {
             return false;
@@ -190,7 +192,8 @@ impl Trials {
     }
 }
 
-/// Whether harm could be expected of a path: the best one is more than twice as fast, or half as far away and 10 ms nearer.
+/// Whether a path may do harm: the best one has more than twice its rate, or less than half its
+/// round trip with at least 10 ms less.
 fn is_suspicious(path: &SeenPath, active: &[&SeenPath]) -> bool {
     let others = active.iter().filter(|other| other.id != path.id);
     let fastest = others.clone().map(|other| other.rate).fold(0.0, f64::max);

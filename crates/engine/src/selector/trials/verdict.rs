@@ -1,39 +1,39 @@
-//! What a trial says: with the path against without it.
+//! The verdict of a trial: the traffic with the path compared with that without it.
 
 use std::time::Duration;
 
 use super::measure::Sample;
 use crate::selector::mbit;
 
-/// A delay has to differ by this part, and by [`LEAST_DELAY`].
+/// Relative difference at which two delays count as different, with [`LEAST_DELAY`] as the minimum.
 const DELAY: f64 = 0.25;
 
-/// Less than this nobody notices.
+/// A smaller difference is not noticeable.
 const LEAST_DELAY: Duration = Duration::from_millis(20);
 
-/// A trial: a stretch of time with the path and one without it; the one of which there are two stood before and after the
-/// other, so that what changes by itself is not taken for the path's doing.
+/// A trial: periods with the path and without it. The kind with two periods came before and after
+/// the other, so that unrelated changes are not attributed to the path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Compared {
     with: [Sample; 2],
     without: [Sample; 2],
 }
 
-/// What comes of it.
+/// The outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Verdict {
-    /// It is measurably better without the path.
+    /// The traffic is measurably better without the path.
     pub(super) hurts: bool,
-    /// The path brings measurably more goodput, or there is no harm in it.
+    /// The path measurably increases goodput, or does no harm.
     pub(super) serves: bool,
-    /// The part of the goodput that the stretch in the middle has cost, 0 to 1.
+    /// Share of the goodput that the middle period cost, from 0 to 1.
     pub(super) cost: f64,
-    /// The figures.
+    /// The reason, with figures.
     pub(super) reason: String,
 }
 
 impl Compared {
-    /// A path that is active was left out between two stretches with it.
+    /// An active path was left out between two periods with it.
     pub(super) fn left_out(before: Sample, during: Sample, after: Sample) -> Self {
         Self {
             with: [before, after],
@@ -41,7 +41,7 @@ impl Compared {
         }
     }
 
-    /// A parked path was let in between two stretches without it.
+    /// A parked path was let in between two periods without it.
     pub(super) fn let_in(before: Sample, during: Sample, after: Sample) -> Self {
         Self {
             with: [during; 2],
@@ -49,20 +49,20 @@ impl Compared {
         }
     }
 
-    /// Nothing where there was too little traffic to say anything.
+    /// None if the traffic was too small for a result.
     pub(super) fn verdict(&self, margin: f64) -> Option<Verdict> {
         let all = [self.with, self.without].concat();
         if !all.iter().all(|sample| sample.says_something) {
             return None;
         }
-        // Goodput tells of the paths only where the programs had more than they took.
+        // Goodput reflects the paths only if the programs offered more than the paths took.
         let greedy = all.iter().all(|sample| sample.greedy);
         let (with, without) = (Arm::of(&self.with), Arm::of(&self.without));
-        // Better is what is better than both stretches of the other kind.
+        // Better means better than both periods of the other kind.
         let faster = greedy && without.least > (1.0 + margin) * with.most;
         let brings = with.least > (1.0 + margin) * without.most;
         let late = is_longer(with.least_delay, without.most_delay, 1.0);
-        // Half as much is in doubt: a path that was parked for more has to come below that.
+        // Half of that is inconclusive: a path parked for more must stay below it.
         let rather_late = is_longer(with.most_delay, without.least_delay, 0.5);
         let rather_slower = with.most < (1.0 - margin / 2.0) * without.least;
         Some(Verdict {
@@ -76,7 +76,7 @@ impl Compared {
         })
     }
 
-    /// Of the stretch in the middle, which is the one that stands here twice.
+    /// The cost of the middle period, which appears twice here.
     fn cost(&self, with: f64, without: f64) -> f64 {
         let (usual, tried) = match self.without[0] == self.without[1] {
             true => (with, without),
@@ -90,7 +90,7 @@ impl Compared {
     }
 }
 
-/// Both stretches of a kind.
+/// Both periods of a kind.
 struct Arm {
     least: f64,
     most: f64,
@@ -120,7 +120,7 @@ fn is_longer(delay: Option<Duration>, than: Option<Duration>, part: f64) -> bool
     more > delay.mul_f64(DELAY * part) && more > LEAST_DELAY.mul_f64(part)
 }
 
-/// `+140 ms delivery delay for +2.0 Mbit/s`: what the path costs for what it brings.
+/// `+140 ms delivery delay for +2.0 Mbit/s`: the path's cost and its benefit.
 fn reason(with: &Arm, without: &Arm) -> String {
     let more = with.mean - without.mean;
     let sign = if more < 0.0 { "-" } else { "+" };
@@ -175,7 +175,7 @@ mod tests {
         let serves = of([12.0, 11.0], 9.0);
         assert!(!serves.hurts && serves.serves);
         assert!((serves.cost - 2.5 / 11.5).abs() < 1e-9, "{}", serves.cost);
-        // What changes by itself is in both stretches around.
+        // Unrelated changes affect both outer periods.
         assert!(!of([10.0, 14.0], 14.5).hurts);
         assert!(of([10.0, 10.2], 10.1).serves);
     }
@@ -195,7 +195,7 @@ mod tests {
             !verdict.unwrap().hurts,
             "the link brings more than it costs"
         );
-        // Neither 15 ms nor a tenth are worth it.
+        // Neither 15 ms nor a tenth is significant.
         for (with, without) in [(25, 10), (1000, 900)] {
             let compared = Compared::left_out(live(with), live(without), live(with));
             assert!(!compared.verdict(0.05).unwrap().hurts);

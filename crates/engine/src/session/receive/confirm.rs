@@ -1,4 +1,4 @@
-//! What the peer has received: acknowledged bytes of streams, and counts of whole paths, which prove the same.
+//! Acknowledgments: of stream bytes, and of the byte counts of whole paths, which prove the same.
 
 use std::ops::Range;
 
@@ -8,7 +8,8 @@ use crate::path::Control;
 use crate::session::{Event, ProtocolError, Session};
 use crate::{Instant, PathId, StreamId};
 
-/// As [`MAX_PIECES`], for acknowledged ones: reports on paths may confirm them in another order than the streams'.
+/// Like [`MAX_PIECES`], for acknowledged ranges: reports of paths may acknowledge bytes in another
+/// order than that of the streams.
 const MAX_ACKED_PIECES: usize = 4 * MAX_PIECES;
 
 impl Session {
@@ -27,7 +28,7 @@ impl Session {
             return Err(ProtocolError::Acknowledged);
         }
         if ack.complete {
-            // A peer that forgot the stream has had all of it, and lists nothing.
+            // A peer that has forgotten the stream has received all of it and lists no ranges.
             self.acknowledge(ack.stream, 0..u64::MAX, now);
             self.complete(ack.stream, now);
         } else {
@@ -43,7 +44,7 @@ impl Session {
         Ok(())
     }
 
-    /// The peer has `range` of what this side sent, as far as there is such.
+    /// The peer has received `range`, or the part of it that this side has sent.
     fn acknowledge(&mut self, id: StreamId, range: Range<u64>, now: Instant) {
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
@@ -72,7 +73,7 @@ impl Session {
         }
     }
 
-    /// The peer has all of a stream and its end.
+    /// The peer has received all of a stream and its end.
     fn complete(&mut self, id: StreamId, now: Instant) {
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
@@ -95,7 +96,7 @@ impl Session {
         let id = u32::try_from(path)
             .map(PathId)
             .map_err(|_| ProtocolError::Acknowledged)?;
-        // The path may have ended here while the report was on its way.
+        // The path may have ended here while the report was in flight.
         let Some(path) = self.paths.get_mut(&id) else {
             return Ok(());
         };

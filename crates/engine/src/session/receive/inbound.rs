@@ -1,4 +1,4 @@
-//! What the peer sends on streams: its opening and answer, bytes, and both kinds of end.
+//! Stream frames from the peer: OPEN and ACCEPT, data, and both kinds of end.
 
 use super::MAX_PIECES;
 use crate::session::{Event, ProtocolError, Session};
@@ -47,7 +47,7 @@ impl Session {
             return Err(ProtocolError::UnknownStream(id));
         }
         self.check_known(id)?;
-        // A frame that was on a path which failed comes twice.
+        // A frame from a failed path arrives twice.
         if let Some(stream) = self.streams.get_mut(&id).filter(|stream| !stream.accepted) {
             stream.accepted = true;
             if !stream.reset_sent {
@@ -98,7 +98,7 @@ impl Session {
         if self.counters.pieces > MAX_PIECES {
             return Err(ProtocolError::Pieces(id));
         }
-        // What overtakes the OPEN is told after it.
+        // Data that overtakes the OPEN is reported after it.
         let announce = stream.opened && receive.is_news();
         receive.announced |= announce;
         let reordered_now = receive.reordered();
@@ -162,7 +162,8 @@ impl Session {
         if receive.reset {
             return Ok(());
         }
-        // A FIN may have told a larger size than what was sent before the reset, unless all of it has arrived.
+        // A FIN may carry a larger size than the bytes sent before the reset, unless all of it has
+        // arrived.
         if size < receive.highest || receive.size.is_some_and(|known| size > known) {
             return Err(ProtocolError::Size(id));
         }
@@ -172,8 +173,8 @@ impl Session {
         }
         receive.reset = true;
         self.receive_credit.used += growth;
-        // What has arrived as a whole before is still read, as TCP does it: the peer's program may have left in the
-        // belief that it was delivered.
+        // A stream that arrived completely before the reset can still be read, as in TCP: the
+        // peer's program may have closed in the belief that it was delivered.
         let readable = receive.is_whole() && !receive.ended && !stream.discard;
         let tell = stream.opened && !stream.reset_sent && !readable;
         if readable {

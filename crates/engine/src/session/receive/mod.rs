@@ -1,4 +1,4 @@
-//! Frames that arrive: bytes become frames here, and each goes to who it concerns.
+//! Decodes arriving bytes into frames and dispatches them.
 
 mod confirm;
 mod inbound;
@@ -8,18 +8,18 @@ use crate::frame::{Frame, MAX_BODY};
 use crate::stream::Stream;
 use crate::{Class, Instant, PathId, PeerText, StreamId};
 
-/// Separate pieces, of all streams together, that are kept track of: received ones, and acknowledged ones. A sender
-/// that works with windows has a few for each path; the bound is for a peer that means harm.
+/// Most separate ranges of all streams together, for received and for acknowledged bytes. A sender
+/// that uses windows has a few for each path; the limit protects against a malicious peer.
 pub(super) const MAX_PIECES: usize = 64 * 1024;
 
-/// Closing code for a peer that broke the protocol.
+/// Closing code for a peer that violates the protocol.
 const CODE_PROTOCOL: u64 = 1;
 
 impl Session {
-    /// Bytes that arrived on a path, in the order of its carrier, cut anywhere.
+    /// Handles bytes that arrived on a path, in the order of its carrier, split anywhere.
     ///
-    /// An error is the peer's fault and ends the session: [`Session::has_farewell`] says whether a last frame is to
-    /// be sent.
+    /// An error is the peer's fault and ends the session. [`Session::has_farewell`] then returns
+    /// whether a CLOSE is to be sent.
     pub fn handle_frames(
         &mut self,
         id: PathId,
@@ -50,7 +50,7 @@ impl Session {
         mut bytes: &[u8],
         now: Instant,
     ) -> Result<(), ProtocolError> {
-        // The end of a frame that was cut comes first; only as much is copied as a frame can be long.
+        // Completes a partial frame first; at most one frame's length is copied.
         while !partial.is_empty() && !bytes.is_empty() {
             let before = partial.len();
             let (head, rest) = bytes.split_at(bytes.len().min(MAX_BODY));
@@ -115,7 +115,7 @@ impl Session {
             Frame::Fin { stream, size } => self.on_fin(stream, size, now),
             Frame::Reset { stream, code, size } => self.on_reset(stream, code, size, now),
             Frame::CreditSession { limit } => {
-                // The first credit is all of the peer's memory.
+                // The first credit equals all of the peer's memory.
                 if self.send_credit.session == 0 {
                     self.send_credit.peer_memory = limit;
                 }
@@ -144,7 +144,8 @@ impl Session {
                 Ok(())
             }
             Frame::CreditStreams { limit } => {
-                // The first credit is what the peer takes at once; it may open as many.
+                // The first credit is the number of streams that the peer accepts at once; it may
+                // open as many itself.
                 if self.send_credit.streams == 0 {
                     self.send_credit.peer_streams = limit.saturating_mul(2);
                 }
@@ -166,7 +167,7 @@ impl Session {
                 version,
                 policy,
             } => {
-                // A number that no path can have is of none.
+                // No path can have such a number.
                 if let Ok(path) = u32::try_from(path) {
                     self.on_policy(PathId(path), version, policy);
                 }
@@ -177,7 +178,7 @@ impl Session {
                 version,
                 state,
             } => {
-                // A number that no path can have is of none.
+                // No path can have such a number.
                 if let Ok(path) = u32::try_from(path) {
                     self.on_path_state(PathId(path), version, state, now);
                 }
@@ -193,7 +194,7 @@ impl Session {
         }
     }
 
-    /// Makes the stream of a frame if the peer may open it. Afterwards it is there, or it is over.
+    /// Creates the stream of a frame if the peer may open it. Afterwards it exists or has ended.
     fn ensure(&mut self, id: StreamId) -> Result<(), ProtocolError> {
         self.check_known(id)?;
         let (index, ours) = self.split_id(id);
@@ -205,7 +206,7 @@ impl Session {
         Ok(())
     }
 
-    /// Refuses streams that their opener cannot have.
+    /// Rejects streams that their opener cannot have.
     fn check_known(&self, id: StreamId) -> Result<(), ProtocolError> {
         let (index, ours) = self.split_id(id);
         match ours {

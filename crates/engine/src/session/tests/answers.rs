@@ -1,5 +1,6 @@
-//! What leaves beside an answer. A window has room for so many packets, however small they are: each one of a few bytes takes
-//! the place of a full one, and in slow start of two in the next round trip.
+//! Frames that leave beside an answer. A window has space for a number of packets, however small
+//! they are. Each packet of a few bytes takes the place of a full one, and in slow start of two in
+//! the next round trip.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ const PATH: PathId = PathId(0);
 const OTHER: PathId = PathId(1);
 const MS: Duration = Duration::from_millis(1);
 
-/// A server that was asked something after a pause, which its program has read.
+/// A server that received a request after a pause; its program has read it.
 fn asked(question: &[u8]) -> (Session, StreamId, Instant) {
     let (mut server, now) = session(Role::Server);
     let stream = 0;
@@ -18,7 +19,7 @@ fn asked(question: &[u8]) -> (Session, StreamId, Instant) {
     server.accept(stream, now).unwrap();
     drain(&mut server, PATH, now + 10 * MS);
     let now = now + Duration::from_secs(1);
-    // A question whether the path still delivers is due after such a pause, and not of interest here.
+    // A PING is due after such a pause, and does not matter here.
     drain(&mut server, PATH, now);
     let frames: Vec<_> = (question.chunks(8192).zip(0..))
         .map(|(chunk, index)| data(stream, index * 8192, chunk))
@@ -32,7 +33,8 @@ fn asked(question: &[u8]) -> (Session, StreamId, Instant) {
     (server, stream, now)
 }
 
-/// A server that was asked something half a second ago, has told so on both of its paths, and knows that all of that arrived.
+/// A server that received a request half a second ago, has reported it on both of its paths, and
+/// has acknowledgments for all of that.
 fn with_another_path() -> (Session, StreamId, Instant) {
     let (mut server, stream, now) = asked(b"question");
     server.path_up(OTHER, now);
@@ -45,7 +47,7 @@ fn with_another_path() -> (Session, StreamId, Instant) {
     (server, stream, now + 500 * MS)
 }
 
-/// Whether one of them says what of a stream has arrived.
+/// Whether one of the frames acknowledges stream bytes.
 fn reports(frames: &[String]) -> bool {
     frames.iter().any(|frame| frame.starts_with("Ack"))
 }

@@ -1,4 +1,5 @@
-//! When a path that had nothing to send is asked again, and what readers without a buffer are given.
+//! When a path that had nothing to send is asked again, and the data that readers without a buffer
+//! get.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,7 +41,7 @@ fn a_path_that_was_told_to_wait_is_asked_again_after_a_change_or_later() {
         while session.poll_transmit(PathId(0), 10_000, now, &mut Vec::new()) > 0 {}
         count.load(Ordering::Relaxed) - before
     };
-    // The first credit and a PING go out before it has nothing.
+    // The first credit and a PING are sent before the path is idle.
     assert!(ask(&mut session, ms(1)) > 0);
     assert_eq!(ask(&mut session, ms(1)), 0, "nothing has changed");
     assert_eq!(ask(&mut session, ms(2)), 1, "time has passed");

@@ -1,4 +1,4 @@
-//! Corner cases, each by itself: frames that overtake each other, paths that fail at the wrong moment.
+//! Corner cases: frames that overtake each other, paths that fail at the wrong moment.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use crate::{
 
 const PATH: PathId = PathId(0);
 
-/// A session with one path whose peer allows everything; time stands still unless said.
+/// A session with one path whose peer permits everything; the time is constant unless a test
+/// changes it.
 pub(super) fn session(role: Role) -> (Session, Instant) {
     let now = Instant::from_secs(1);
     let mut session = Session::new(Config::new(role), now).unwrap();
@@ -60,7 +61,7 @@ fn events(session: &mut Session) -> Vec<Event> {
     std::iter::from_fn(|| session.poll_event()).collect()
 }
 
-/// Tells a session that all it has sent on a path has arrived.
+/// Reports to a session that everything sent on a path has arrived.
 pub(super) fn confirm(session: &mut Session, path: PathId, now: Instant) {
     let received = session.paths[&path].sent;
     feed(
@@ -81,7 +82,7 @@ fn client_with_stream() -> (Session, StreamId, Instant) {
     (client, id, now)
 }
 
-/// A client that has sent a request and its end, and had no answer.
+/// A client that has sent a request and its end, and has received no answer.
 fn client_with_request() -> (Session, StreamId, Instant) {
     let (mut client, id, now) = client_with_stream();
     client.write(id, b"request", now).unwrap();
@@ -90,7 +91,7 @@ fn client_with_request() -> (Session, StreamId, Instant) {
     (client, id, now)
 }
 
-/// What the peer has used of the session's credit, and what of that is read or dropped.
+/// The session credit that the peer has used, and the part of it that is read or dropped.
 fn credit(session: &Session) -> (u64, u64) {
     let credit = &session.receive_credit;
     (credit.used, credit.released)
@@ -303,7 +304,7 @@ fn credit_for_a_stream_that_is_over_is_no_phantom_on_its_path() {
 
 #[test]
 fn the_end_is_known_from_path_reports_alone() {
-    // The ACK that says so was on a path that died.
+    // The ACK for it was on a path that failed.
     let (mut client, id, now) = client_with_request();
     confirm(&mut client, PATH, now);
     assert!(events(&mut client).contains(&Event::Delivered { stream: id }));
@@ -518,7 +519,8 @@ fn reports_lost_with_their_path_are_told_again() {
     )));
 }
 
-/// Two paths that differ in what waits before the next byte: a millisecond for every 1460 bytes.
+/// Two paths that differ in the bytes queued before the next one: a millisecond for every 1460
+/// bytes.
 fn queue_on(session: &mut Session, queues: [u64; 2], now: Instant) {
     for (id, unsent) in queues.into_iter().enumerate() {
         let sample = PathSample {
@@ -531,7 +533,7 @@ fn queue_on(session: &mut Session, queues: [u64; 2], now: Instant) {
     }
 }
 
-/// A carrier is given whole segments: one byte more would be a packet more.
+/// A carrier is given whole segments, because one more byte would cost another packet.
 #[test]
 fn what_is_sent_at_once_fills_its_budget_whatever_the_streams_number() {
     let (mut client, now) = session(Role::Client);
@@ -578,7 +580,8 @@ fn opens_do_not_overtake_each_other_where_paths_are_alike() {
         drain(&mut client, path, now);
         confirm(&mut client, path, now);
     }
-    // The path that a new stream's OPEN takes. Both are asked, the first one once more after the second.
+    // The path that a new stream's OPEN takes. Both are asked, the first one again after the
+    // second.
     let open = |client: &mut Session, queues, now| {
         queue_on(client, queues, now);
         client.open_stream(b"t", Class::Background, now).unwrap();
@@ -592,12 +595,13 @@ fn opens_do_not_overtake_each_other_where_paths_are_alike() {
         path
     };
     assert_eq!(open(&mut client, [1500, 0], now), paths[1]);
-    // Somewhat longer than over the other: worth the order.
+    // Somewhat longer than over the other path: the order is worth the delay.
     assert_eq!(open(&mut client, [0, 10_000], now), paths[1]);
-    // Much longer: not worth it; from here on the order is kept on that path.
+    // Much longer: the order is not worth it; from here on it is kept on that path.
     assert_eq!(open(&mut client, [0, 20_000], now), paths[0]);
     assert_eq!(open(&mut client, [10_000, 0], now), paths[0]);
-    // What has arrived cannot be overtaken, and a path that stalls or ends does not hold up the next.
+    // An OPEN that has arrived cannot be overtaken, and a path that stalls or ends does not hold up
+    // the next one.
     now += Duration::from_millis(10);
     confirm(&mut client, PATH, now);
     assert_eq!(open(&mut client, [1500, 0], now), paths[1]);
@@ -607,7 +611,8 @@ fn opens_do_not_overtake_each_other_where_paths_are_alike() {
     assert_eq!(again.count(), 3);
 }
 
-/// A path of 1 MB/s and a least round trip of 40 ms, in whose queue the last bytes have waited for 100 ms.
+/// A path of 1 MB/s with a lowest round trip of 40 ms, in whose queue the last bytes have waited
+/// for 100 ms.
 fn after_bulk(in_flight: u64) -> PathSample {
     PathSample {
         srtt: Duration::from_millis(140),

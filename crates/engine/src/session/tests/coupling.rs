@@ -1,4 +1,5 @@
-//! Coupled mode in sessions: no path has more under way than its part of its window, and everything arrives all the same.
+//! Coupled mode in sessions: no path has more in flight than its share of its window, and
+//! everything still arrives.
 
 use std::time::Duration;
 
@@ -6,10 +7,11 @@ use super::{Pair, Side};
 use crate::scheduler::fbdt::Coupling;
 use crate::{Class, Config, PathId, Role};
 
-/// What one answer may go beyond: a piece.
+/// Amount by which one pick may exceed the limit: one piece.
 const PIECE: u64 = 64 * 1024;
 
-/// How long three megabytes take over 50 Mbit/s at 10 ms and at 15 ms; `bound` says what each path may have of its window.
+/// Time for three megabytes over 50 Mbit/s at 10 ms and at 15 ms; `bound` returns the permitted
+/// share of each path's window.
 fn upload(coupling: Coupling, bound: impl Fn(PathId) -> f64) -> Duration {
     let mut client = Config::new(Role::Client);
     client.fbdt.coupling = coupling;
@@ -39,14 +41,15 @@ fn upload(coupling: Coupling, bound: impl Fn(PathId) -> f64) -> Duration {
 #[test]
 fn coupled_paths_keep_to_their_part_of_their_windows_and_deliver_everything() {
     let free = upload(Coupling::Decoupled, |_| 1.0);
-    // The windows are some 320 and 445 kB: the best of them, by the round trip, gets half of the sum.
+    // The windows are approximately 320 and 445 kB: the best of them, by the round trip, gets half
+    // of the sum.
     upload(Coupling::Fair, |_| 0.53);
     let scaled = |alpha, beta| {
         let part = move |id| if id == PathId(0) { alpha } else { beta };
         upload(Coupling::Scaled { alpha, beta }, part)
     };
     let (tenth, twentieth) = (scaled(0.1, 0.1), scaled(0.1, 0.01));
-    // 32 kB in 20 ms and 45 kB in 30 ms are 25 Mbit/s, a quarter of what the links carry.
+    // 32 kB in 20 ms and 45 kB in 30 ms are 25 Mbit/s, a quarter of the links' rate.
     assert!(tenth > 3 * free, "{tenth:?}, {free:?}");
     assert!(twentieth > tenth.mul_f64(1.2), "{twentieth:?}, {tenth:?}");
 }

@@ -1,4 +1,4 @@
-//! What one side knows of a path the other one is told.
+//! Each side reports the state of its paths to the other.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn a_path_that_one_side_has_left_is_left_by_the_other() {
     pair.client.path_down(gone, pair.now);
     let left = Event::PathLeft { path: gone };
     assert!(pair.run_until(|pair| has_heard(pair, Side::Server, &left), SOON));
-    // As who drives it does on that word.
+    // The caller ends the path on that report.
     pair.kill_path(gone);
     pair.run_to_end(Duration::from_secs(5));
     assert_eq!(pair.program(Side::Client, id).received.len(), 5_000_000);
@@ -49,7 +49,7 @@ fn who_hears_of_a_stalled_path_asks_on_it_and_is_told_when_it_is_over() {
         stats.iter().any(|path| path.useless_for.is_some())
     };
     assert!(useless(&pair));
-    // The client has nothing to send but what asks, and finds its own direction as dead.
+    // The client only has PINGs to send, and finds that its own direction is dead, too.
     let stalls = |pair: &Pair| pair.client.paths[&dead].state() == PathState::Stalled;
     assert!(pair.run_until(stalls, Duration::from_secs(1)));
     pair.carriers.get_mut(&dead).unwrap().blackhole = false;
@@ -58,7 +58,8 @@ fn who_hears_of_a_stalled_path_asks_on_it_and_is_told_when_it_is_over() {
     assert_eq!(pair.program(Side::Client, id).received.len(), 20_000_000);
 }
 
-/// A transfer over two paths, the second of which has just begun to pause as BBR does: it sends hardly anything.
+/// A transfer over two paths; the second one has just begun to pause as BBR does and sends hardly
+/// anything.
 fn with_a_pause() -> (Pair, PathId) {
     let mut pair = Pair::connected(&[(50.0, 5), (50.0, 5)]);
     let (id, paused) = (pair.open(), PathId(1));
@@ -94,7 +95,7 @@ fn a_pause_in_which_tcp_measures_is_no_reason_to_doubt_a_path() {
     assert_eq!(pair.server.paths[&paused].state(), PathState::Active);
 }
 
-/// TCP's timeout may end the pause, or nothing.
+/// TCP's timeout may end the pause, or nothing may.
 #[test]
 fn a_path_that_dies_while_tcp_measures_is_told_of_when_it_should_be_over() {
     for times_out in [true, false] {
@@ -111,7 +112,7 @@ fn a_path_that_dies_while_tcp_measures_is_told_of_when_it_should_be_over() {
     }
 }
 
-/// Nobody was told that it had stalled.
+/// The stall had not been reported.
 #[test]
 fn a_path_that_pauses_is_tried_without_a_word_when_the_other_one_ends() {
     let (mut pair, paused) = with_a_pause();
@@ -149,7 +150,7 @@ fn what_was_said_of_a_path_before_it_joined_here_counts_when_it_does() {
     assert!(pair.run_until(hears, SOON));
 }
 
-/// Frames of several paths overtake each other, and what is late is sent again over another path.
+/// Frames of several paths overtake each other, and late ones are sent again over another path.
 #[test]
 fn an_obsolete_word_about_a_path_changes_nothing() {
     let mut pair = Pair::connected(&[(50.0, 5), (50.0, 5)]);
@@ -174,7 +175,7 @@ fn an_obsolete_word_about_a_path_changes_nothing() {
     assert_eq!(pair.client.paths[&path].useless_since(), None);
 }
 
-/// Both ends hear of each illness and of its end, in turn.
+/// Both ends report the start and the end of each stall, in turn.
 #[test]
 fn each_word_of_an_illness_is_followed_by_one_of_its_end() {
     let mut pair = Pair::connected(&[(50.0, 5), (50.0, 5)]);
@@ -233,7 +234,7 @@ fn a_path_is_silent_when_neither_the_peer_nor_tcp_has_anything_to_show() {
     });
     assert_eq!(path.silent_from(), None, "TCP does not say");
     path.update(sample(1), ms(1000));
-    // Half a round trip, two variations and 15 ms after it was expected.
+    // Half a round trip, two variations and 15 ms after the expected arrival.
     assert_eq!(path.silent_from(), Some(ms(1010 + 29)));
     assert!(!path.is_silent(ms(1053)) && path.is_silent(ms(1054)));
     // A round trip, 50 ms and 10 ms for a repair.
@@ -246,7 +247,8 @@ fn a_path_is_silent_when_neither_the_peer_nor_tcp_has_anything_to_show() {
     );
 }
 
-/// A busy peer has bytes in its socket that it has not come to: four paths at 3.9 Gbit/s on two processors stalled twice a second.
+/// A busy peer has unread bytes in its socket: four paths at 3.9 Gbit/s on two processors stalled
+/// twice a second.
 #[test]
 fn what_tcp_has_had_acknowledged_is_waited_for_as_long_as_a_stall_and_nobody_is_silent() {
     let ms = Duration::from_millis;
@@ -278,7 +280,8 @@ fn what_tcp_has_had_acknowledged_is_waited_for_as_long_as_a_stall_and_nobody_is_
         let late = (0..).find(|late| path.is_late(ms(1000 + late)));
         (late, path.silent_from(), path.stalls_at())
     };
-    // A round trip and two patiences; where all is acknowledged two round trips, four variations and 150 ms, since it was sent.
+    // A round trip and two patiences; if TCP has acknowledgments for all, two round trips, four
+    // variations and 150 ms after the time of sending.
     let (soon, stalls) = (Some(ms(1010 + 78)), Some(ms(1000 + 198)));
     assert_eq!(judged(1, 0, 0), (Some(10 + 198), None, stalls));
     let silent = Some(ms(1020 + 29));
@@ -351,8 +354,9 @@ fn a_path_that_trickles_is_as_good_as_silent_and_its_growing_delay_gains_it_no_t
     path.confirm(1448, ms(1065));
     path.update(sample(102, 150, 80, 100_000), ms(1120));
     assert_eq!((path.silent_from(), path.stalls_at()), (silent, stalls));
-    // 100 000 bytes in 40 ms were 250 000 in the 100 ms of a repair. A thirtieth of that counts, whoever tells of it.
-    // Bytes that the peer confirms may all have been complete with one segment, as far as they are one TLS record.
+    // 100,000 bytes in 40 ms were 250,000 in the 100 ms of a repair. A thirtieth of that counts,
+    // from either source. One segment may complete the bytes that the peer acknowledges, as far as
+    // they are one TLS record.
     path.confirm(16_384 + 8_332, ms(1124));
     assert_eq!(path.silent_from(), silent);
     path.confirm(16_384 + 8_334, ms(1125));
@@ -360,14 +364,15 @@ fn a_path_that_trickles_is_as_good_as_silent_and_its_growing_delay_gains_it_no_t
     assert_eq!(path.silent_from(), Some(ms(1125 + patience)));
     path.update(sample(111, 150, 80, 100_000), ms(1130));
     assert_eq!(path.silent_from(), Some(ms(1130 + patience)));
-    // After a timeout, when hardly anything is under way, a segment does.
+    // After a timeout, with hardly anything in flight, a single segment does.
     path.update(sample(111, 150, 80, 1448), ms(1140));
     path.update(sample(112, 150, 80, 1448), ms(1150));
     assert_eq!(path.silent_from(), Some(ms(1150 + patience)));
 }
 
-/// A token bucket passes a burst at the speed of the line: 60 kB were on their way in a round trip of 1 ms, of a path that carries
-/// 1.25 MB/s, and of one that may carry 375 kB/s. Both go on doing so, and owe nothing that is worth a doubt.
+/// A token bucket passes a burst at line rate: 60 kB were in flight in a round trip of 1 ms. One
+/// path carries 1.25 MB/s, the other may carry 375 kB/s. Both continue to do so and give no reason
+/// for suspicion.
 #[test]
 fn a_path_that_carries_on_at_its_own_rate_is_heard_whatever_a_burst_has_shown() {
     let ms = Duration::from_millis;
@@ -398,7 +403,7 @@ fn a_path_that_carries_on_at_its_own_rate_is_heard_whatever_a_burst_has_shown() 
         });
         path.sent = 60_000;
         for time in 1..=150 {
-            // What the queue adds to the round trip is measured a round trip later.
+            // The queue's part of the round trip is measured a round trip later.
             path.update(
                 sample(40 + time * rate / 1448, 1 + time / 4),
                 ms(1000 + time),
@@ -412,7 +417,7 @@ fn a_path_that_carries_on_at_its_own_rate_is_heard_whatever_a_burst_has_shown() 
     }
 }
 
-/// A limit is known before anything is measured, and no burst goes beyond it.
+/// A limit is known before anything is measured, and no burst exceeds it.
 #[test]
 fn a_limit_bounds_what_is_expected_of_a_path() {
     let mut path = Path::new(PathId(0), Duration::ZERO);
@@ -453,7 +458,8 @@ fn the_path_that_is_of_no_use_gives_way_even_if_it_is_the_last() {
         let is_found = |pair: &Pair| useless(pair) == Some(PathId(1));
         assert!(pair.run_until(is_found, Duration::from_secs(1)), "{dead:?}");
     }
-    // The other one has been of no use for longer. The last one never stalls: there is nobody to give its work to.
+    // The other one has been stalled for longer. The last one never stalls, because no other path
+    // can take its data.
     pair.kill_path(PathId(1));
     let is_found = |pair: &Pair| useless(pair) == Some(PathId(0));
     assert!(pair.run_until(is_found, Duration::from_secs(1)));

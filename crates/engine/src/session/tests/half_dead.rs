@@ -1,8 +1,8 @@
-//! Paths that take bytes and deliver none of them, or hardly any, are never waited for.
+//! Paths that accept bytes and deliver none of them, or hardly any, never hold up a transfer.
 //!
-//! The bound in every test: what the other paths need for the whole object without the bad one, and the time in
-//! which a path is found out, by each direction on its own: one missed report for what may be sent twice, and a
-//! stall for the rest.
+//! The bound in every test is the time that the other paths need for the whole object without the
+//! bad one, plus the detection time of each direction: one missed report for data that may be sent
+//! twice, and a stall for the rest.
 
 use std::time::Duration;
 
@@ -13,10 +13,11 @@ use crate::{PathId, StreamId};
 const GOOD: [(f64, u64); 2] = [(50.0, 10), (30.0, 20)];
 const BAD: (f64, u64) = (100.0, 5);
 
-/// Two round trips, four variations and 150 ms of the bad path, and what the check and the report of it take.
+/// Two round trips, four variations and 150 ms of the bad path, and the time for the check and its
+/// report.
 const STALL: Duration = Duration::from_millis(176 + 25 + 44);
 
-/// Half a round trip, two variations and 15 ms of it, twice; and what the checks take.
+/// Half a round trip, two variations and 15 ms of it, twice; and the time for the checks.
 const LATE: Duration = Duration::from_millis(2 * 35);
 
 const SIZES: [usize; 5] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
@@ -36,7 +37,7 @@ fn end(pair: &mut Pair, id: StreamId, len: usize) -> Duration {
     program.done_at
 }
 
-/// A pair over the good paths, and also the bad one, past slow start and idle.
+/// A pair with the good paths, and optionally the bad one, past slow start and idle.
 fn warm(bad: bool) -> Pair {
     let mut links = GOOD.to_vec();
     links.extend(bad.then_some(BAD));
@@ -47,7 +48,7 @@ fn warm(bad: bool) -> Pair {
     pair
 }
 
-/// What the good paths take alone.
+/// Time over the good paths alone.
 fn alone(len: usize) -> Duration {
     let mut pair = warm(false);
     let start = pair.now;
@@ -55,7 +56,7 @@ fn alone(len: usize) -> Duration {
     end(&mut pair, id, len) - start
 }
 
-/// Time for an object during which the bad path goes bad by `change` after `after`.
+/// Time for an object during which `change` breaks the bad path after `after`.
 fn with_change(len: usize, after: Duration, change: impl Fn(&mut Pair)) -> Duration {
     let mut pair = warm(true);
     let start = pair.now;
@@ -128,7 +129,7 @@ fn a_path_is_used_again_when_its_brown_out_ends() {
     bad(&mut pair).rate = full / 100.0;
     pair.run_for(Duration::from_secs(2));
     bad(&mut pair).rate = full;
-    // The rate of a path is known only by what it carries.
+    // The rate of a path is known only from the data that it carries.
     bad(&mut pair).believed = Some(full / 100.0);
     pair.run_for(Duration::from_secs(2));
     bad(&mut pair).believed = None;
@@ -149,7 +150,7 @@ fn a_stalled_path_gets_small_frames_behind_which_tcp_notices_its_losses() {
     begin(&mut pair, 10_000_000);
     pair.carriers.get_mut(&bad).unwrap().blackhole = true;
     assert!(pair.run_until(is_stalled, 2 * STALL));
-    // While TCP has something that it has not sent yet, that does for it.
+    // Unsent data in TCP serves the same purpose.
     let had = pair.server.paths[&bad].sent;
     pair.carriers.get_mut(&bad).unwrap().blackhole = false;
     let mut more = 0;
@@ -183,13 +184,14 @@ fn a_path_whose_tcp_repairs_is_given_twice_the_time_also_right_after_a_part_of_i
         record_end: 1000,
     };
     path.flights.push_back(flight);
-    // Two round trips and 150 ms, where TCP does not say what it delivers.
+    // Two round trips and 150 ms, if TCP does not report deliveries.
     path.update(sample(LossState::Open, 0), ms(1000));
     path.last_progress = ms(1200);
     assert_eq!(path.stalls_at(), Some(ms(1050 + 350)));
     path.update(sample(LossState::Recovery, 20), ms(1150));
     path.confirm(20_000, ms(1200));
-    // TCP hears nothing either: for half a round trip and 15 ms, then for as long as a repair takes.
+    // TCP receives no acknowledgment either: for half a round trip and 15 ms, then for as long as a
+    // repair takes.
     let silent = ms(1200 + 65 + 160);
     assert_eq!(path.stalls_at(), Some(silent), "nothing is heard");
     path.update(sample(LossState::Recovery, 25), ms(1400));
@@ -200,11 +202,12 @@ fn a_path_whose_tcp_repairs_is_given_twice_the_time_also_right_after_a_part_of_i
     assert_eq!(path.stalls_at(), Some(ms(1050 + 2 * 350)), "it is too late");
 }
 
-/// BBR loses thousands of packets at once before it has found a link's rate, and some of their repetitions with them.
+/// BBR loses thousands of packets at once before it has found a link's rate, and some of their
+/// retransmissions with them.
 #[test]
 fn a_path_that_carries_on_behind_a_hole_is_waited_for() {
     let ms = Duration::from_millis;
-    // A megabyte a second until the hole, then so many segments in each round trip of 100 ms.
+    // A megabyte per second until the hole, then `segments` segments in each round trip of 100 ms.
     let stalls_at = |segments: u64| {
         let mut path = Path::new(PathId(0), ms(0));
         let sample = |loss, delivered| PathSample {
@@ -235,7 +238,7 @@ fn a_path_that_carries_on_behind_a_hole_is_waited_for() {
                 sample(LossState::Recovery, delivered),
                 ms(1000 + trip * 100),
             );
-            // What the peer confirms meanwhile does not take it back, before more is known.
+            // Acknowledgments of the peer meanwhile do not change this until more is known.
             path.confirm(50_000 + trip, ms(1000 + trip * 100));
             path.update(
                 sample(LossState::Recovery, delivered),
@@ -244,7 +247,7 @@ fn a_path_that_carries_on_behind_a_hole_is_waited_for() {
         }
         path.stalls_at().unwrap()
     };
-    // Once as long as nothing may be confirmed (350 ms), and three times as long again.
+    // Once for the time without any acknowledgment (350 ms), and three more times that.
     assert_eq!(stalls_at(90), ms(1050 + 4 * 350));
     assert_eq!(stalls_at(30), ms(1050 + 4 * 350));
     assert_eq!(stalls_at(20), ms(1050 + 2 * 350), "a fifth of its rate");

@@ -1,11 +1,11 @@
-//! What programs ask for beyond a class is kept from end to end.
+//! Hints of programs beyond a class are honored end to end.
 
 use std::time::Duration;
 
 use super::{Pair, Side};
 use crate::{Class, Config, Hints, Instant, Redundancy, Role, StreamId};
 
-/// A pair whose client may send so many bytes twice.
+/// A pair whose client may send `floor` bytes twice.
 fn pair(links: &[(f64, u64)], floor: u64) -> Pair {
     let mut client = Config::new(Role::Client);
     client.redundancy = Redundancy {
@@ -19,7 +19,7 @@ fn pair(links: &[(f64, u64)], floor: u64) -> Pair {
     pair
 }
 
-/// A stream of a class over which the client sends with these hints, to the end.
+/// The client sends a stream of a class with these hints, to the end.
 fn upload(pair: &mut Pair, class: Class, hints: Hints, bytes: usize) -> StreamId {
     let id = pair.open_as(class);
     pair.client.set_hints(id, hints).unwrap();
@@ -49,7 +49,7 @@ fn every_byte_of_a_stream_with_duplicate_goes_over_two_paths_as_far_as_the_budge
         let carried: Vec<u64> = carried.iter().map(|path| path.data_sent).collect();
         assert_eq!(carried, [1_000_000, 1_000_000], "{class:?}");
     }
-    // Of 100 kB seven eighths are for what somebody waits for, and the rest is for that as well.
+    // Of 100 kB seven eighths are reserved for urgent bytes, which may also use the rest.
     let mut pair = pair(&[(50.0, 5), (50.0, 8)], 100_000);
     upload(&mut pair, Class::Background, hints, 1_000_000);
     pair.run_to_end(Duration::from_secs(20));
@@ -102,7 +102,7 @@ fn a_deadline_is_kept_beside_bulk_and_costs_it_no_more_than_its_bytes() {
             deadline,
             ..Hints::default()
         };
-        // 200 kB take 53 ms of both paths, and nine times as long as a ninth of them.
+        // 200 kB take 53 ms over both paths, and nine times as long with a ninth of them.
         let id = upload(&mut pair, Class::Background, hints, 200_000);
         let all = |pair: &Pair| heard(pair, id) == 200_000;
         assert_eq!(pair.run_until(all, Duration::from_millis(110)), in_time);
@@ -110,8 +110,8 @@ fn a_deadline_is_kept_beside_bulk_and_costs_it_no_more_than_its_bytes() {
     }
 }
 
-/// Bulk that a path was handed before a deadline was in danger is ahead of its bytes: three of these were late where only twice the
-/// time that they take was left for them.
+/// Bulk that a path was handed before a deadline was in danger is ahead of the stream's bytes. With
+/// a margin of only twice their time, three of these were late.
 #[test]
 fn deadlines_that_the_paths_can_keep_beside_bulk_are_kept() {
     let mut late = Vec::new();
@@ -169,7 +169,7 @@ fn most_deadlines_are_kept_where_bulk_leaves_little_room() {
     }
 }
 
-/// How long each message of so many bytes took from when it was written.
+/// Time from the write to the arrival of each message of `bytes` bytes.
 fn delays(pair: &mut Pair, id: StreamId, written: &[Instant], bytes: usize) -> Vec<Duration> {
     let arrivals = &pair.program(Side::Server, id).arrivals;
     let arrived = |message: usize| {
@@ -183,7 +183,7 @@ fn delays(pair: &mut Pair, id: StreamId, written: &[Instant], bytes: usize) -> V
         .collect()
 }
 
-/// What docs/fbdt.md ("Other constants") says that deadlines cost others, which this prints.
+/// The cost of deadlines for other streams in docs/fbdt.md ("Other constants"), which this prints.
 #[test]
 fn speech_does_not_wait_for_pictures_with_a_deadline() {
     for links in [[(20.0, 5), (10.0, 15)], [(8.0, 20), (30.0, 10)]] {

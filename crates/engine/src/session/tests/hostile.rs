@@ -1,4 +1,5 @@
-//! A peer that means harm: the session closes for the right reason, says so, and takes no memory without bound.
+//! A malicious peer: the session closes for the right reason, reports it, and takes no unbounded
+//! memory.
 
 use proptest::prelude::*;
 
@@ -9,7 +10,7 @@ use crate::{Class, Config, Event, Instant, PathId, ProtocolError, Role, Session}
 const PATH: PathId = PathId(0);
 const NOW: Instant = Instant::from_secs(1);
 
-/// A client in the middle of a session: stream 0 is open and has sent 7 bytes, the peer may send on stream 1.
+/// A client within a session: stream 0 is open and has sent 7 bytes, the peer may send on stream 1.
 fn session() -> Session {
     let mut config = Config::new(Role::Client);
     config.max_streams = 8;
@@ -44,7 +45,8 @@ fn drain(session: &mut Session) -> Vec<u8> {
     out
 }
 
-/// As a client and as a server: a line break, or more, in the reason of a CLOSE does not reach whoever shows it.
+/// As a client and as a server: line breaks and the like in the reason of a CLOSE are not displayed
+/// unescaped.
 #[test]
 fn the_reason_of_a_close_cannot_forge_a_line() {
     for role in [Role::Client, Role::Server] {
@@ -67,7 +69,7 @@ fn the_reason_of_a_close_cannot_forge_a_line() {
     }
 }
 
-/// The error for `frame`, after which the session must be closed and say so.
+/// The error for `frame`, after which the session must be closed and send a CLOSE.
 fn refused(session: &mut Session, frame: &Frame<'_>) -> ProtocolError {
     let error = session
         .handle_frames(PATH, &encoded(frame), NOW)
@@ -98,7 +100,7 @@ fn a_frame_of_every_kind_cut_at_every_byte_is_waited_for() {
                 .handle_frames(PATH, &whole[..cut], NOW)
                 .expect("the rest may follow");
             assert!(!session.is_closed());
-            // Whatever it means here, it is understood like the whole one.
+            // Whatever its effect here, it equals that of the whole frame.
             let pieces = session.handle_frames(PATH, &whole[cut..], NOW);
             assert_eq!(
                 pieces,
@@ -341,7 +343,7 @@ fn optional_frames_are_not_gathered() {
         assert!(session.paths[&PATH].partial.is_empty());
         assert!(session.paths[&PATH].partial.capacity() < 4 * MAX_BODY);
     }
-    // They count like any other, or the peer's reports would never fit.
+    // They count like any other frame, or the peer's reports would never match.
     assert_eq!(
         session.paths[&PATH].received - before,
         100 * frame.len() as u64
@@ -378,7 +380,7 @@ fn too_many_pieces() {
     assert_eq!(sent, super::super::receive::MAX_PIECES + 1);
 }
 
-/// Streams that are opened and reset without end, by a peer that confirms nothing.
+/// Streams are opened and reset without end by a peer that acknowledges nothing.
 #[test]
 fn what_waits_for_a_peer_that_hears_nothing_is_bounded() {
     for reads in [true, false] {
@@ -441,7 +443,7 @@ proptest! {
         drain(&mut session);
     }
 
-    /// Proper frames with arbitrary fields get further than arbitrary bytes.
+    /// Well-formed frames with arbitrary fields get further than arbitrary bytes.
     #[test]
     fn arbitrary_frames_are_survived(
         fields in proptest::collection::vec((4u8..=0x11, 0u64..20, field(), field()), 1..60),

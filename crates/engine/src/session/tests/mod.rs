@@ -1,4 +1,4 @@
-//! Two sessions against each other, in virtual time.
+//! Two sessions connected to each other, in virtual time.
 
 mod answers;
 mod asked;

@@ -1,4 +1,5 @@
-//! A client and a server session joined by model carriers: reliable and ordered, each with a rate and a delay.
+//! A client and a server session joined by model carriers: reliable and ordered, each with a rate
+//! and a delay.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use crate::{Class, Config, Event, Instant, PathId, PathSample, Received, Role, S
 /// Bytes in a segment.
 const MSS: usize = 1448;
 
-/// Which end.
+/// One end of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Side {
     Client,
@@ -31,55 +32,55 @@ impl Side {
 /// One direction of a carrier.
 #[derive(Debug, Default)]
 struct Lane {
-    /// Pieces under way and when they arrive.
+    /// Pieces in flight and their arrival times.
     pieces: VecDeque<(Instant, Vec<u8>)>,
-    /// When the rate server is free again.
+    /// Time at which the rate server is free again.
     busy_until: Instant,
-    /// What has arrived, and whose reader was busy.
+    /// Pieces that have arrived while their reader was busy.
     unread: VecDeque<Vec<u8>>,
-    /// Bytes that have arrived and when the sender hears of it.
+    /// Bytes that have arrived, and the time at which the sender receives the acknowledgment.
     acknowledgements: VecDeque<(Instant, u64)>,
-    /// Bytes acknowledged: slow start opens the window by as many.
+    /// Bytes acknowledged; in slow start they open the window by the same amount.
     acknowledged: u64,
 }
 
 /// A carrier.
 #[derive(Debug)]
 pub(crate) struct Carrier {
-    /// Bytes per second, each way.
+    /// Bytes per second in each direction.
     pub(crate) rate: f64,
-    /// One way.
+    /// One-way delay.
     pub(crate) delay: Duration,
-    /// Nothing arrives while set, and nothing is lost either: TCP would retransmit.
+    /// While set, nothing arrives, but nothing is lost either: TCP would retransmit.
     pub(crate) blackhole: bool,
-    /// The rate that TCP still believes in, in bytes per second; nothing while it knows the true one.
+    /// The rate that TCP still assumes, in bytes per second; none while it knows the true one.
     pub(crate) believed: Option<f64>,
-    /// TCP sends next to nothing, to see the least round trip.
+    /// TCP sends almost nothing, to measure the lowest round trip.
     pub(crate) pauses: bool,
     lanes: [Lane; 2],
 }
 
-/// What a program at one end of a stream has seen.
+/// The state of a program at one end of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Program {
     pub(crate) received: Vec<u8>,
     pub(crate) finished: bool,
     pub(crate) reset: Option<u64>,
-    /// Bytes to be written, how many are, and whether the end follows.
+    /// Bytes to be written, the number already written, and whether the end follows.
     to_write: Vec<u8>,
     written: usize,
     finish: bool,
-    /// Does not read while set.
+    /// The program does not read while this is set.
     pub(crate) stalled: bool,
-    /// Has gone away.
+    /// The program has closed its end.
     pub(crate) left: bool,
-    /// When the last byte arrived.
+    /// Arrival time of the last byte.
     pub(crate) done_at: Instant,
-    /// Bytes received by when, in order.
+    /// Arrival times with the bytes received by then, in order.
     pub(crate) arrivals: Vec<(Instant, usize)>,
 }
 
-/// The two sessions and everything around them.
+/// The two sessions and their environment.
 pub(crate) struct Pair {
     pub(crate) now: Instant,
     pub(crate) client: Session,
@@ -87,11 +88,11 @@ pub(crate) struct Pair {
     pub(crate) carriers: BTreeMap<PathId, Carrier>,
     pub(crate) programs: BTreeMap<(Side, StreamId), Program>,
     pub(crate) events: Vec<(Side, Event)>,
-    /// Cuts what arrives into pieces of this size.
+    /// Cuts arriving data into pieces of this size.
     pub(crate) cut: usize,
-    /// The carriers tell what has been delivered.
+    /// The carriers report deliveries.
     pub(crate) tells: bool,
-    /// Until when each side's processor is busy with something else.
+    /// Time until which each side's processor is busy with other work.
     paused_until: [Instant; 2],
     next_path: u32,
     /// Streams opened so far.
@@ -122,7 +123,8 @@ impl Pair {
         }
     }
 
-    /// A pair with a path for each (Mbit/s, one-way milliseconds), past the exchange of the first credit.
+    /// A pair with a path for each (Mbit/s, one-way milliseconds), after the exchange of the first
+    /// credit.
     pub(crate) fn connected(links: &[(f64, u64)]) -> Self {
         let mut pair = Self::new();
         pair.connect(links);
@@ -139,7 +141,8 @@ impl Pair {
         );
     }
 
-    /// A path too many for the scheduler is not made; its number is that of no path.
+    /// A path beyond the scheduler's limit is not created; the returned number then belongs to no
+    /// path.
     pub(crate) fn add_path(&mut self, mbit: f64, ms: u64) -> PathId {
         let id = PathId(self.next_path);
         self.next_path += 1;
@@ -170,14 +173,14 @@ impl Pair {
         id
     }
 
-    /// Opens the window of every carrier, as if it had carried much.
+    /// Opens the window of every carrier, as if it had carried much data.
     pub(crate) fn end_slow_start(&mut self) {
         let carriers = self.carriers.values_mut();
         let lanes = carriers.flat_map(|carrier| &mut carrier.lanes);
         lanes.for_each(|lane| lane.acknowledged += 1 << 40);
     }
 
-    /// The carrier ends; what was under way is lost.
+    /// The carrier ends; its data in flight is lost.
     pub(crate) fn kill_path(&mut self, id: PathId) {
         self.carriers.remove(&id);
         self.client.path_down(id, self.now);
@@ -196,9 +199,9 @@ impl Pair {
         self.try_open().expect("streams are available")
     }
 
-    /// Opens a stream from the client, if the server allows one more.
+    /// Opens a stream from the client, if the server permits another one.
     pub(crate) fn try_open(&mut self) -> Option<StreamId> {
-        // Every third stream is an urgent one.
+        // Every third stream is urgent.
         let class = match self.opened % 3 {
             2 => Class::Conversational,
             _ => Class::Background,
@@ -207,7 +210,7 @@ impl Pair {
         self.try_open_as(class)
     }
 
-    /// Opens a stream of a class from the client, or of one that both sides learn.
+    /// Opens a stream from the client, of the given class or of one that both sides learn.
     pub(crate) fn open_as(&mut self, class: impl Into<Option<Class>>) -> StreamId {
         self.try_open_as(class).expect("streams are available")
     }
@@ -218,7 +221,7 @@ impl Pair {
         Some(id)
     }
 
-    /// Whether a program has the stream: one that was opened there, or of which the session has told.
+    /// Whether the program has the stream: it opened it, or the session has reported it.
     pub(crate) fn knows(&self, side: Side, id: StreamId) -> bool {
         let told = |(at, event): &(Side, Event)| {
             *at == side && matches!(event, Event::Opened { stream, .. } if *stream == id)
@@ -226,7 +229,7 @@ impl Pair {
         side == Side::Client || self.events.iter().any(told)
     }
 
-    /// Has a program write `data`, and the end after it if `finish`.
+    /// The program writes `data`, and the end after it if `finish`.
     pub(crate) fn write(&mut self, side: Side, id: StreamId, data: &[u8], finish: bool) {
         let program = self.programs.entry((side, id)).or_default();
         program.to_write.extend_from_slice(data);
@@ -238,21 +241,22 @@ impl Pair {
         self.programs.entry((side, id)).or_default()
     }
 
-    /// What the program at one end wants to be received at the other, so far.
+    /// The bytes that the program at one end has written for the other so far.
     pub(crate) fn written(&self, side: Side, id: StreamId) -> &[u8] {
         self.programs
             .get(&(side, id))
             .map_or(&[], |program| &program.to_write[..program.written])
     }
 
-    /// Bytes that a program still wants to write.
+    /// Number of bytes that a program has yet to write.
     pub(crate) fn unwritten(&self, side: Side, id: StreamId) -> usize {
         self.programs
             .get(&(side, id))
             .map_or(0, |program| program.to_write.len() - program.written)
     }
 
-    /// For `time` one side's processor has none for its session and programs; what arrives waits in its sockets.
+    /// For `time` one side's processor has none for its session and programs; arriving data waits
+    /// in its sockets.
     pub(crate) fn pause(&mut self, side: Side, time: Duration) {
         self.paused_until[side as usize] = self.now + time;
     }
@@ -269,7 +273,8 @@ impl Pair {
         program.reset = program.reset.or(Some(code));
     }
 
-    /// A program goes away; what the session has taken from it is still delivered.
+    /// A program closes its end; the bytes that the session has accepted from it are still
+    /// delivered.
     pub(crate) fn abandon(&mut self, side: Side, id: StreamId) {
         let now = self.now;
         self.session(side).abandon(id, now);
@@ -279,7 +284,7 @@ impl Pair {
         program.finish = false;
     }
 
-    /// What must hold at every moment.
+    /// Checks the invariants that hold at every step.
     fn check(&self) {
         for session in [&self.client, &self.server] {
             let stats = session.stats();
@@ -293,7 +298,8 @@ impl Pair {
         }
     }
 
-    /// When nothing is open any more, both sides agree on the credit, and all of it has come back.
+    /// Checks that both sides agree on the credit after all streams have ended, and that all of it
+    /// has been returned.
     pub(crate) fn check_settled(&self) {
         for (here, there) in [(&self.client, &self.server), (&self.server, &self.client)] {
             let stats = here.stats();
@@ -316,13 +322,13 @@ impl Pair {
         }
     }
 
-    /// Lets a stalled program read again.
+    /// A stalled program reads again.
     pub(crate) fn resume(&mut self, side: Side, id: StreamId) {
         self.program(side, id).stalled = false;
         self.read(side, id);
     }
 
-    /// Runs until `done`, at most for `time`; whether it was done.
+    /// Runs until `done`, for at most `time`; returns whether it was done.
     pub(crate) fn run_until(&mut self, done: impl Fn(&Self) -> bool, time: Duration) -> bool {
         let end = self.now + time;
         loop {
@@ -353,7 +359,7 @@ impl Pair {
         self.run_until(|_| false, time);
     }
 
-    /// Runs until everything written has been read with its end, on all streams.
+    /// Runs until all written bytes and ends have been read, on all streams.
     pub(crate) fn run_to_end(&mut self, time: Duration) {
         let over = self.run_until(
             |pair| {
@@ -366,7 +372,7 @@ impl Pair {
         assert!(over, "not over after {time:?}: {self:?}");
     }
 
-    /// Handles events and lets both sides send, until nothing moves.
+    /// Handles events and lets both sides send until nothing moves.
     fn exchange(&mut self) {
         loop {
             let mut moved = false;
@@ -394,7 +400,7 @@ impl Pair {
             Event::Opened { stream, .. } => {
                 self.programs.entry((side, *stream)).or_default();
                 let now = self.now;
-                // It may have been reset by the next frame.
+                // The next frame may have reset it.
                 let _ = self.session(side).accept(*stream, now);
                 self.pump(side, *stream);
             }
@@ -406,11 +412,11 @@ impl Pair {
         self.events.push((side, event));
     }
 
-    /// A stalled program at the client reads at most so many bytes.
+    /// A stalled program at the client reads at most `most` bytes.
     pub(crate) fn read_some(&mut self, id: StreamId, most: usize) {
         let now = self.now;
         let mut data = Vec::new();
-        // A stream that is over has nothing to read.
+        // A stream that has ended has nothing to read.
         let _ = self.client.read(id, most, &mut data, now);
         let program = self.program(Side::Client, id);
         program.received.extend(data);
@@ -425,7 +431,7 @@ impl Pair {
         let now = self.now;
         let mut data = Vec::new();
         loop {
-            // Copies at one end and pages at the other: what the tests say holds for both.
+            // Copies at one end and pages at the other, so that the tests cover both.
             let session = self.session(side);
             let read = match side {
                 Side::Client => session.read(id, 10_000, &mut data, now),
@@ -462,7 +468,8 @@ impl Pair {
         if program.left {
             return;
         }
-        // A server's program may be told to write before the stream has reached it: it does when it is opened.
+        // A test may make a server's program write before the stream has reached it; the program
+        // then writes once the stream is opened.
         let Ok(taken) = session.write(id, &program.to_write[program.written..], now) else {
             return;
         };
@@ -474,7 +481,7 @@ impl Pair {
         }
     }
 
-    /// Gives one piece to a carrier that has room for it.
+    /// Gives one piece to a carrier with space for it; returns whether it did.
     fn transmit(&mut self, side: Side, id: PathId) -> bool {
         let now = self.now;
         let Some(carrier) = self.carriers.get(&id) else {
@@ -498,7 +505,7 @@ impl Pair {
             return false;
         }
         if let Some(carrier) = self.carriers.get_mut(&id) {
-            // It arrives in segments, as from TCP; more than one at once where they follow each other fast.
+            // It arrives in segments, as from TCP; several at once if they follow each other fast.
             let segment = MSS.max((carrier.rate * 0.002) as usize);
             let lane = &mut carrier.lanes[side as usize];
             for piece in out.chunks(segment) {
@@ -532,7 +539,7 @@ impl Pair {
         }
         for (side, session) in Side::BOTH.into_iter().zip([&self.client, &self.server]) {
             if let Some(at) = session.poll_timeout() {
-                // A carrier without room may hold up what is due: look again soon.
+                // A full carrier may hold up due work, so check again soon.
                 let at = if at > self.now {
                     at
                 } else {
@@ -579,7 +586,8 @@ impl Pair {
 }
 
 impl Lane {
-    /// The receiver's TCP takes what has come by now, and acknowledges it whether or not its program has time.
+    /// The receiver's TCP takes the data that has arrived, and acknowledges it whether or not its
+    /// program has time.
     fn arrive(&mut self, now: Instant, heard: Instant) {
         while self.pieces.front().is_some_and(|(at, _)| *at <= now)
             && let Some((_, piece)) = self.pieces.pop_front()
@@ -589,7 +597,7 @@ impl Lane {
         }
     }
 
-    /// The sender hears of what it hears of by now.
+    /// The sender receives the acknowledgments that have arrived by now.
     fn acknowledge(&mut self, now: Instant) {
         while let Some((at, bytes)) = self.acknowledgements.front()
             && *at <= now
@@ -606,7 +614,7 @@ impl Carrier {
         let srtt = 2 * self.delay + Duration::from_micros(500);
         let full = (2.0 * self.rate * srtt.as_secs_f64()) as u64 + 64 * 1024;
         let cwnd = full.min(14_600 + lane.acknowledged);
-        // The acknowledgements of one window tell the rate by the time between them.
+        // The time between the acknowledgments of one window shows the rate.
         let measured = lane.acknowledged > 14_600;
         let under_way: u64 = lane
             .pieces

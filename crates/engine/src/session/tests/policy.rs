@@ -1,4 +1,4 @@
-//! What the owners of links decide is kept: on this side, and by the peer who is told.
+//! The policies of link owners are followed, on this side and by the peer that receives them.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn carried(pair: &Pair, side: Side, path: PathId) -> u64 {
     path.map_or(0, |stats| stats.data_sent)
 }
 
-/// Has the client send so much on a stream of its own, to the end.
+/// The client sends `bytes` bytes on a new stream, to the end.
 fn upload(pair: &mut Pair, bytes: usize) {
     let id = pair.open_as(Class::Background);
     pair.write(Side::Client, id, &vec![7; bytes], true);
@@ -40,7 +40,7 @@ fn a_path_that_is_never_to_carry_anything_does_not_even_as_the_last_one() {
     pair.client.set_policy(SECOND, priority(Priority::Never));
     upload(&mut pair, 1_000_000);
     assert_eq!(carried(&pair, Side::Client, SECOND), 0);
-    // The stream waits for another path, as it does where there is none.
+    // The stream waits for another path, as if no path existed.
     pair.kill_path(FIRST);
     let id = pair.open_as(Class::Background);
     pair.write(Side::Client, id, b"late", true);
@@ -59,7 +59,7 @@ fn a_secondary_path_helps_with_much_and_leaves_little_alone() {
     pair.end_slow_start();
     pair.client
         .set_policy(SECOND, priority(Priority::Secondary));
-    // What the primary path has done with in a tenth of a second.
+    // The primary path finishes these within a tenth of a second.
     for _ in 0..10 {
         upload(&mut pair, 50_000);
     }
@@ -100,7 +100,7 @@ fn a_path_that_adds_more_latency_than_it_may_is_a_backup_until_it_is_fast_again(
         ..PathPolicy::default()
     };
     pair.client.set_policy(SECOND, bound);
-    // Until the first answer nobody knows how slow it is.
+    // Until the first answer its delay is unknown.
     upload(&mut pair, 300_000);
     let before = carried(&pair, Side::Client, SECOND);
     upload(&mut pair, 1_000_000);
@@ -122,14 +122,15 @@ fn a_path_that_becomes_a_backup_does_not_leave_the_windows_to_be_sent_backwards(
     pair.write(Side::Client, id, &vec![7; 20_000_000], true);
     pair.run_for(Duration::from_millis(500));
     pair.client.set_policy(FIRST, priority(Priority::Backup));
-    // What was under way over both arrives.
+    // The data in flight on both arrives.
     pair.run_for(Duration::from_millis(100));
     let mut held = 0;
     for _ in 0..100 {
         pair.run_for(Duration::from_millis(2));
         held = held.max(pair.server.stats().reorder);
     }
-    // One path delivers in order. Backwards it would hold a whole window of 280 kB but for its first piece.
+    // One path delivers in order. Backwards it would hold a whole window of 280 kB except its first
+    // piece.
     assert_eq!(held, 0);
 }
 
@@ -167,7 +168,7 @@ fn the_newest_word_counts_whichever_arrives_last() {
     pair.server.on_policy(SECOND, 1, word(Priority::Never));
     let policy = |pair: &Pair, id| pair.server.paths[&id].policy.priority;
     assert_eq!(policy(&pair, SECOND), Priority::Backup);
-    // Of a path that has not joined here yet, too.
+    // Also for a path that has not joined here yet.
     let third = PathId(2);
     pair.server.on_policy(third, 2, word(Priority::Secondary));
     pair.server.on_policy(third, 1, word(Priority::Never));

@@ -1,7 +1,8 @@
-//! Nobody starves: a stream that has bytes to send and a reader who wants them gets its share, whatever the others do.
+//! No stream starves: a stream with bytes to send and a reader gets its share, whatever the others
+//! do.
 //!
-//! Memory is small in proportion to what the paths carry, so that streams wait for credit and for each other; rates
-//! change, and now and then one side's processor has no time for its session.
+//! Memory is small in proportion to the paths' rates, so that streams wait for credit and for each
+//! other. Rates change, and now and then one side's processor has no time for its session.
 
 use std::time::Duration;
 
@@ -10,16 +11,16 @@ use proptest::prelude::*;
 use super::{Pair, Side};
 use crate::{Class, Config, PathId, Role, StreamId, scheduler};
 
-/// In any time of this length every stream moves, and by no less than a quarter of what one gets on average.
+/// In any period of this length every stream moves, by at least a quarter of the average.
 const WINDOW: Duration = Duration::from_secs(5);
 
-/// What a program keeps ready to be written, so that it never runs dry.
+/// Bytes that a program keeps ready to write, so that it never runs dry.
 const READY: usize = 8 << 20;
 
-/// What changes on the way, and after how many milliseconds.
+/// A change during the run, and its time in milliseconds.
 #[derive(Clone, Debug)]
 enum Change {
-    /// A side does nothing for so many milliseconds.
+    /// A side does nothing for `ms` milliseconds.
     Pause { side: Side, ms: u64 },
     /// A path has another rate.
     Rate { path: usize, mbit: f64 },
@@ -48,7 +49,7 @@ fn session_with(names: (&str, &str), role: Role, memory: u64, stream_memory: u64
     }
 }
 
-/// Gives every program something to write.
+/// Gives every program data to write.
 fn fill(pair: &mut Pair, streams: &[StreamId]) {
     for &id in streams {
         for side in Side::BOTH {
@@ -71,7 +72,7 @@ fn read(pair: &mut Pair, streams: &[StreamId]) -> Vec<usize> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, max_shrink_iters: 200, ..ProptestConfig::default() })]
 
-    // A transfer that ends has no more to ask of anybody: its last bytes must not wait for what never comes.
+    // At the end of a transfer no further data follows: its last bytes must not wait for any.
     #[test]
     fn every_transfer_ends_whoever_does_not_read_beside_it(
         links in prop::collection::vec((10.0..100.0f64, 0..50u64), 1..4),
@@ -84,7 +85,7 @@ proptest! {
         let mut pair = Pair::with(session_with(("fbdt", "fbdt"), Role::Client, session, stream), session_with(("fbdt", "fbdt"), Role::Server, session, stream));
         pair.connect(&links);
         for _ in 0..stalled {
-            // It has read something, and so has been given more than a new stream's credit.
+            // It has read some bytes, and so has been given more than a new stream's credit.
             stall(&mut pair, Duration::from_millis(200));
         }
         pair.run_for(Duration::from_secs(2));
@@ -155,8 +156,9 @@ proptest! {
                 let moved = moved.iter().skip(direction).step_by(2);
                 let fair = moved.clone().sum::<usize>() / count;
                 let least = moved.min().copied().unwrap_or_default();
-                // One of the streams is conversational by word: `fbdt`, where it serves all of them, gives that 64 parts.
-                // Of two schedulers one may wait for a better path while the other one takes what there is: a quarter.
+                // One of the streams is set to conversational: where `fbdt` serves all of them, it
+                // has a weight of 64. Of two schedulers one may wait for a better path while the
+                // other one takes the capacity: a quarter.
                 let parts = match names {
                     ("fbdt", "fbdt") => 64,
                     (one, other) if one != other => 4,
@@ -170,8 +172,8 @@ proptest! {
     }
 }
 
-/// Found end to end: once the end of a stream was known to fit its limit, its reader told nothing more, and a sender that
-/// shares what is left of the session's credit waited for that.
+/// Found end to end: once the end of a stream was known to fit its limit, its reader sent no more
+/// grants, and a sender that shares the rest of the session's credit waited for one.
 #[test]
 fn the_last_bytes_do_not_wait_beside_a_stream_that_nobody_reads() {
     for size in (3_000_000..6_000_000).step_by(200_000) {
@@ -184,8 +186,9 @@ fn the_last_bytes_do_not_wait_beside_a_stream_that_nobody_reads() {
     }
 }
 
-/// Found by the property above: the peer had heard enough of a stream while much was left, then streams that nobody reads
-/// took of what was left, and its last byte waited for ever.
+/// Found by the property above: the peer had a sufficient grant for a stream while much credit was
+/// left. Then streams without a reader took some of the rest, and the stream's last byte waited
+/// forever.
 #[test]
 fn the_last_byte_does_not_wait_when_others_take_what_was_left() {
     for size in (300_000..420_000).step_by(5_000).chain([360_295]) {
@@ -200,7 +203,7 @@ fn the_last_byte_does_not_wait_when_others_take_what_was_left() {
     }
 }
 
-/// A stream whose reader stops after so long.
+/// A stream whose reader stops after `after`.
 fn stall(pair: &mut Pair, after: Duration) {
     let id = pair.open();
     pair.write(Side::Client, id, &vec![7; READY], false);
@@ -221,8 +224,8 @@ fn has_ended(pair: &Pair, id: StreamId) -> bool {
     program.is_some_and(|program| program.finished)
 }
 
-/// Found by the property above: three streams took turns of 16 KiB, and what was left of each budget, a few bytes, was always
-/// the fourth one's turn.
+/// Found by the property above: three streams took turns of 16 KiB, and the fourth one always got
+/// the rest of each budget, a few bytes, as its turn.
 #[test]
 fn no_stream_lives_on_what_is_left_of_budgets() {
     let config = |role| session_with(("wrr", "minrtt"), role, 8 << 20, 4 << 20);
@@ -243,7 +246,8 @@ fn no_stream_lives_on_what_is_left_of_budgets() {
     );
 }
 
-/// The longest time in which a reader has nothing new, of streams of the same length all of which have much to come.
+/// The longest time in which a reader gets nothing new, for streams of the same length with much
+/// left to send.
 fn longest_wait(links: &[(f64, u64)], classes: &[Class], len: usize) -> Duration {
     let mut pair = Pair::connected(links);
     let warm = pair.open();
@@ -275,8 +279,8 @@ fn longest_wait(links: &[(f64, u64)], classes: &[Class], len: usize) -> Duration
     waits.into_iter().max().unwrap_or_default()
 }
 
-/// As many streams as paths, or twice as many, fell into step with these: some were sent from their ends only, and their
-/// readers had nothing new for up to 0.6 s.
+/// With as many streams as paths, or twice as many, the streams synchronized with the paths: some
+/// were sent from their ends only, and their readers got nothing new for up to 0.6 s.
 #[test]
 fn readers_of_equal_streams_over_equal_paths_do_not_wait_for_each_other() {
     for count in [2, 3, 4, 8] {

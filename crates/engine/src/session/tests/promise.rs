@@ -1,5 +1,5 @@
-//! The promise, for any paths of constant rate and delay: no later than over the best path alone, and large objects
-//! at the rate of all paths together.
+//! The goals, for any paths of constant rate and delay: no later than over the best path alone, and
+//! large objects at the rate of all paths together.
 
 use std::time::Duration;
 
@@ -8,22 +8,24 @@ use proptest::prelude::*;
 use super::{Pair, Side};
 use crate::Instant;
 
-/// What an object may be later than over the best path alone: a piece, and the reports of the other paths.
+/// Permitted delay of an object compared with the best path alone: a piece, and the reports of the
+/// other paths.
 const EPSILON: Duration = Duration::from_millis(2);
 
-/// Part of the sum of the paths that a large object is carried with, at least, on a session that knows its paths ...
+/// Lowest share of the sum of the paths at which a large object is carried, on a session that has
+/// measured its paths ...
 const OF_THE_SUM: f64 = 0.9;
 
-/// ... and on one that does not.
+/// ... and on one that has not.
 const OF_THE_SUM_COLD: f64 = 0.8;
 
-/// An object is large when the paths, each as it does alone, need so long for it.
+/// An object is large if the paths, each at its rate alone, need this long for it.
 const LARGE: Duration = Duration::from_secs(1);
 
-/// What the session carries before, so that it knows its paths.
+/// Bytes that the session carries first to measure its paths.
 const BEFORE: usize = 4_000_000;
 
-/// Bytes received by when, since the request, on a session that has carried something before or not.
+/// Bytes received by time since the request, on a session with or without earlier traffic.
 fn arrivals(links: &[(f64, u64)], len: usize, warm: bool) -> Vec<(Instant, usize)> {
     let mut pair = Pair::connected(links);
     pair.run_for(Duration::from_secs(2));
@@ -52,7 +54,7 @@ fn completion(arrivals: &[(Instant, usize)], len: usize) -> Duration {
     whole.expect("all of it arrives").0
 }
 
-/// When the paths would be done if each carried what it carries alone.
+/// Completion time if each path carried as much as it does alone.
 fn ideal(alone: &[Vec<(Instant, usize)>], len: usize) -> Duration {
     let mut moments: Vec<Instant> = alone.iter().flatten().map(|(at, _)| *at).collect();
     moments.sort();
@@ -71,7 +73,7 @@ fn ideal(alone: &[Vec<(Instant, usize)>], len: usize) -> Duration {
     moments[index.min(moments.len() - 1)]
 }
 
-/// Checks the promise for one object, which may be later by `allowed`.
+/// Checks the goals for one object, which may be late by `allowed`.
 pub(super) fn check(links: &[(f64, u64)], len: usize, warm: bool, allowed: Duration) {
     let alone = links.iter().map(|link| arrivals(&[*link], len, warm));
     let alone: Vec<_> = alone.collect();
@@ -91,8 +93,8 @@ pub(super) fn check(links: &[(f64, u64)], len: usize, warm: bool, allowed: Durat
     }
 }
 
-/// In which time a session finds out that a path which it does not know yet is slow: what that path took before is
-/// repeated when it is late.
+/// Time in which a session detects that a path without measurements is slow: data that the path
+/// took before is duplicated when it is late.
 fn found_out(links: &[(f64, u64)]) -> Duration {
     let longest = links
         .iter()
@@ -135,20 +137,20 @@ fn an_object_that_takes_long_to_begin_is_not_short_of_credit_for_its_end() {
 
 #[test]
 fn paths_do_not_leave_the_same_bytes_to_each_other() {
-    // It stood still for minutes: the path of 13.9 Mbit/s was first with what was left of a window, but neither with one
-    // byte nor with a whole piece, and only those were looked at.
+    // The transfer stopped for minutes: the path of 13.9 Mbit/s was first with the rest of a
+    // window, but neither with one byte nor with a whole piece, and only those were examined.
     let links = [(1.1, 2), (40.5, 8), (86.6, 244), (13.9, 4), (211.9, 5)];
     check(&links, 857_157, true, EPSILON);
 }
 
 #[test]
 fn a_small_object_is_not_cut_into_crumbs() {
-    // The backward path of 1 Mbit/s filled its share up towards the front only, where the forward path's share ended soon:
-    // it took 999 bytes in 150 pieces, whose headers were as long as they were.
+    // The backward path of 1 Mbit/s extended its share only towards the front, where the forward
+    // path's share ended soon: it took 999 bytes in 150 pieces, with headers as long as the data.
     check(&[(82.0, 226), (1.0, 1), (1.0, 58)], 999, true, EPSILON);
 }
 
-/// Even on a logarithmic scale.
+/// Uniform on a logarithmic scale.
 fn logarithmic(from: f64, to: f64) -> impl Strategy<Value = f64> {
     (from.ln()..to.ln()).prop_map(f64::exp)
 }

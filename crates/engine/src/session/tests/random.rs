@@ -1,7 +1,8 @@
-//! Random operations on two sessions: whatever links and programs do, every byte arrives once and in order.
+//! Random operations on two sessions: whatever links and programs do, every byte arrives once and
+//! in order.
 //!
-//! The number of cases is small, so that every build can afford them; `PROPTEST_CASES` asks for more. A failure that
-//! was found here became a plain test with a name in `corners.rs`.
+//! The number of cases is small, so that every build can afford them; `PROPTEST_CASES` raises it. A
+//! failure found here becomes a named test in `corners.rs`.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::{
     Class, Config, Event, PathId, PathPolicy, PeerPolicy, Priority, Role, StreamId, scheduler,
 };
 
-/// Something that happens to a session. Streams and paths are chosen by index among those that exist.
+/// An operation on a session. Streams and paths are chosen by index among the existing ones.
 #[derive(Clone, Debug)]
 enum Op {
     Open,
@@ -58,7 +59,7 @@ enum Op {
         mbit: f64,
         ms: u64,
     },
-    /// One side decides for itself, or for the other.
+    /// One side sets a policy, for itself or for the other.
     Policy {
         side: Side,
         path: usize,
@@ -130,7 +131,7 @@ const SELECTORS: &[&str] = &[
 #[derive(Clone, Debug)]
 struct Setup {
     scheduler: &'static str,
-    /// One for conversational traffic, which may be the same.
+    /// The scheduler for conversational traffic, which may be the same.
     urgent: &'static str,
     selector: &'static str,
     paths: Vec<(f64, u64)>,
@@ -175,7 +176,7 @@ fn config(role: Role, setup: &Setup) -> Config {
     config
 }
 
-/// Bytes that tell streams, sides and offsets apart.
+/// Bytes that differ between streams, sides and offsets.
 fn bytes(side: Side, stream: StreamId, from: usize, len: usize) -> Vec<u8> {
     let salt = stream * 2 + side as u64 + 1;
     (from..from + len)
@@ -183,7 +184,8 @@ fn bytes(side: Side, stream: StreamId, from: usize, len: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Nobody forbids a path any more: a scheduler that is for two takes no third one, and of the two none may be left to work.
+/// Permits all paths: a scheduler for two paths refuses a third one, and both of the two may be
+/// forbidden.
 fn allow_all(pair: &mut Pair) {
     let paths: Vec<PathId> = pair.carriers.keys().copied().collect();
     let (policy, now) = (PathPolicy::default(), pair.now);
@@ -239,7 +241,7 @@ fn run(setup: &Setup) {
                 }
             }
             Op::Reset { side, stream } => {
-                // A program has a stream only after it has been told of it.
+                // A program has a stream only after the session has reported it.
                 if let Some(id) = stream_at(stream).filter(|id| pair.knows(side, *id)) {
                     pair.reset(side, id, 3);
                 }
@@ -251,7 +253,7 @@ fn run(setup: &Setup) {
             }
             Op::KillPath { path } => path_at(path).into_iter().for_each(|id| pair.kill_path(id)),
             Op::KillPathOnOneSide { side, path } => {
-                // The other side notices a little later.
+                // The other side notices slightly later.
                 if let Some(id) = path_at(path) {
                     let now = pair.now;
                     pair.session(side).path_down(id, now);
@@ -296,7 +298,7 @@ fn run(setup: &Setup) {
             Op::Wait { us } => pair.run_for(Duration::from_micros(us)),
         }
     }
-    // Links return, programs read and finish: everything must come to its end.
+    // Links return, programs read and finish: everything must complete.
     pair.carriers
         .values_mut()
         .for_each(|carrier| carrier.blackhole = false);
@@ -331,7 +333,8 @@ fn run(setup: &Setup) {
                 "stream {id} at {side:?} differs"
             );
             let whole = program.finished && program.received == written;
-            // A program that left in peace has its bytes delivered; a peer that left does not read them.
+            // A program that closed its end without a reset has its bytes delivered; a peer that
+            // closed does not read them.
             let peers_left = program.left || sender_left;
             assert!(
                 whole || broken || program.left || program.reset == Some(0) && peers_left,
@@ -366,7 +369,7 @@ proptest! {
     }
 }
 
-/// MuSher takes no third path, so whoever is to send has to be allowed one of the two again.
+/// MuSher refuses a third path, so a side that has data must be permitted one of the two again.
 #[test]
 fn what_was_written_while_every_path_was_forbidden_is_delivered_later() {
     let forbid = |path| Op::Policy {

@@ -1,12 +1,12 @@
-//! The promise that credit follows the reader: a sender is never far ahead of a program that reads slowly, and a fast
-//! one waits for nothing.
+//! Credit follows the reader: a sender is never far ahead of a program that reads slowly, and a
+//! fast one waits for nothing.
 
 use std::time::Duration;
 
 use super::{Pair, Side};
 use crate::StreamId;
 
-/// How often a slow program reads.
+/// Interval at which a slow program reads.
 const EVERY: Duration = Duration::from_millis(10);
 
 /// Paths, each with Mbit/s and one-way milliseconds.
@@ -19,7 +19,8 @@ fn bandwidth_delay(links: &Links) -> u64 {
     (rate * trip as f64 / 1000.0) as u64
 }
 
-/// A stream on which the server has more to send than it can, and of which the client reads nothing by itself.
+/// A stream on which the server always has more to send, and on which the client reads nothing
+/// unless told to.
 fn endless(links: &Links) -> (Pair, StreamId) {
     let mut pair = Pair::connected(links);
     let id = pair.open();
@@ -29,7 +30,7 @@ fn endless(links: &Links) -> (Pair, StreamId) {
     (pair, id)
 }
 
-/// Has the client's program read at a rate in bytes per second.
+/// The client's program reads at `rate` bytes per second.
 fn read_at(pair: &mut Pair, id: StreamId, rate: u64, time: Duration) {
     let end = pair.now + time;
     while pair.now < end {
@@ -67,7 +68,7 @@ fn a_sender_is_never_far_ahead_of_a_slow_reader() {
             }
             let wanted = (3.0 * rate as f64 * 0.93) as u64;
             let read = pair.program(Side::Client, id).received.len() as u64;
-            // What a path with a long way loses at the beginning is no matter of credit.
+            // The initial loss of rate on a path with a high delay is not caused by credit.
             let begins = (line * 0.5) as u64;
             assert!(
                 read + begins >= wanted,

@@ -1,4 +1,4 @@
-//! What sessions promise about schedulers, for every one of them: nobody waits for ever, classes take turns.
+//! Properties of sessions with every scheduler: no stream waits forever, and classes take turns.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn a_transfer_over_unequal_paths_ends_with_every_scheduler() {
     }
 }
 
-/// The path on which everybody would wait fails in the very moment in which the others wait for it.
+/// The chosen path fails at the very moment at which the others wait for it.
 #[test]
 fn whoever_waits_for_a_path_that_fails_is_asked_again() {
     for name in scheduler::NAMES {
@@ -50,7 +50,8 @@ fn whoever_waits_for_a_path_that_fails_is_asked_again() {
 
 #[test]
 fn a_session_with_something_to_send_and_an_idle_path_asks_again_soon() {
-    // ECF leaves the slow path idle for a fast one that is full, and nothing else is due for a long time.
+    // ECF leaves the slow path idle for a fast one that is full, and nothing else is due for a long
+    // time.
     let mut pair = pair("ecf", &[(20.0, 5), (20.0, 500)]);
     let id = pair.open();
     pair.run_for(Duration::from_secs(2));
@@ -67,7 +68,7 @@ fn a_session_with_something_to_send_and_an_idle_path_asks_again_soon() {
     pair.client.poll_transmit(PathId(1), 16_000, now, &mut out);
     let due = pair.client.poll_timeout().unwrap();
     assert!(pair.client.stats().send_buffered == 40_000 && due <= now + Duration::from_millis(10));
-    // When all is sent nothing is asked that often any more.
+    // When everything has been sent, paths are asked less often.
     pair.client.path_stats(PathId(0), fast, now);
     pair.run_for(Duration::from_millis(200));
     let due = pair.client.poll_timeout().unwrap();
@@ -191,7 +192,8 @@ fn speech_does_not_wait_for_two_hundred_bulk_streams() {
             let program = pair.programs.get(&(Side::Server, call));
             program.is_some_and(|program| program.received.len() == round * 160)
         };
-        // What the socket holds, a piece, and the way: 5 + 5 + 2 ms. A turn of all the others would be 400 ms.
+        // The socket's bytes, a piece, and the delay: 5 + 5 + 2 ms. A turn of all the others would
+        // be 400 ms.
         assert!(pair.run_until(heard, Duration::from_millis(15)), "{round}");
         assert!(pair.now - begin < Duration::from_millis(15));
     }

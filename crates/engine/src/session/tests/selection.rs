@@ -1,4 +1,5 @@
-//! Sessions with a selector: what is parked carries nothing, and nobody waits for ever because of it.
+//! Sessions with a selector: parked paths carry nothing, and no stream waits forever because of
+//! them.
 
 use std::time::Duration;
 
@@ -44,7 +45,7 @@ fn a_parked_path_carries_nothing_until_the_others_fail() {
     pair.write(Side::Server, id, &vec![7; 20_000_000], true);
     let parked = |pair: &Pair| !decisions(pair, PathId(1)).is_empty();
     assert!(pair.run_until(parked, Duration::from_secs(7)));
-    // Only the side that sends has anything to select.
+    // Only the side that sends has paths to select.
     let (side, selection, reason) = decisions(&pair, PathId(1)).remove(0);
     assert_eq!((side, selection), (Side::Server, Selection::Parked));
     let path = pair.server.paths().nth(1).unwrap();
@@ -52,7 +53,7 @@ fn a_parked_path_carries_nothing_until_the_others_fail() {
     let before = carried(&pair, 1);
     pair.run_for(Duration::from_millis(500));
     assert_eq!(carried(&pair, 1), before);
-    // It answers all the same: it is known to deliver.
+    // It still answers, so it is known to deliver.
     let stats = pair.server.path_stats_all(pair.now);
     assert!(stats[1].silent_for < Duration::from_secs(2), "{stats:?}");
     pair.carriers.get_mut(&PathId(0)).unwrap().blackhole = true;
@@ -99,13 +100,14 @@ fn nobody_looks_while_there_is_nothing_to_send() {
         pair.write(Side::Server, id, &vec![7; 3_000_000], true);
         pair.run_to_end(Duration::from_secs(60));
         pair.run_for(Duration::from_secs(30));
-        // What is next is the PING of a session without streams.
+        // The next timeout is the PING of a session without streams.
         let due = pair.server.poll_timeout().unwrap() - pair.now;
         assert!(due > Duration::from_millis(150), "{selector}: {due:?}");
     }
 }
 
-/// A program that writes now and then has its delays measured: from the write until the peer has it in order.
+/// The delays of a program that writes now and then are measured from the write until the peer has
+/// the bytes in order.
 #[test]
 fn delays_are_those_of_writes_that_do_not_wait() {
     let mut pair = pair("fbdt", "trials", &[(20.0, 40)]);
@@ -121,7 +123,7 @@ fn delays_are_those_of_writes_that_do_not_wait() {
         waits.push(pair.now - begun);
         pair.run_for(Duration::from_millis(20));
     }
-    // A round trip, and what a report may take.
+    // A round trip, and the time for a report.
     let expected = Duration::from_millis(80)..Duration::from_millis(120);
     assert!(
         waits.iter().all(|wait| expected.contains(wait)),

@@ -1,11 +1,11 @@
-//! Small objects come no later than over the best path alone.
+//! Small objects arrive no later than over the best path alone.
 
 use std::time::Duration;
 
 use super::{Pair, Side};
 use crate::Class;
 
-/// The best path first: it is the one alone.
+/// The first path is the best one, which is also measured alone.
 const PATHS: [&[(f64, u64)]; 8] = [
     &[(100.0, 5), (5.0, 200)],
     &[(100.0, 5), (10.0, 50)],
@@ -19,7 +19,8 @@ const PATHS: [&[(f64, u64)]; 8] = [
 
 const SIZES: [usize; 5] = [1_000, 3_000, 10_000, 30_000, 100_000];
 
-/// Time from the request to the last byte, on a session that is cold or not, beside a bulk stream or not.
+/// Time from the request to the last byte, on a warm or cold session, with or without a concurrent
+/// bulk stream.
 fn took(links: &[(f64, u64)], len: usize, warm: bool, bulk: bool) -> Duration {
     let mut pair = Pair::connected(links);
     pair.run_for(Duration::from_secs(2));
@@ -48,11 +49,11 @@ fn took(links: &[(f64, u64)], len: usize, warm: bool, bulk: bool) -> Duration {
     pair.program(Side::Client, id).done_at - start
 }
 
-/// What the best path carries for the others' sake: reports of what arrived on them.
+/// Bytes that the best path carries for the others: reports of arrivals on them.
 const REPORTS: f64 = 64.0;
 
-/// Checks every object over all paths against the best path alone: it takes no longer but for what the best path
-/// needs for `bytes`.
+/// Checks every object over all paths against the best path alone: the difference may be at most
+/// the time that the best path needs for `bytes`.
 fn compare(warm: bool, bulk: bool, bytes: f64) {
     let mut worse = Vec::new();
     for links in PATHS {

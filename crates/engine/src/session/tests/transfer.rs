@@ -1,18 +1,18 @@
-//! Transfers over good, bad and dying paths.
+//! Transfers over good, bad and failing paths.
 
 use std::time::Duration;
 
 use super::{Pair, Side};
 use crate::{Config, PathId, Role, StreamId};
 
-/// Bytes in which every misplaced piece shows.
+/// Bytes that reveal every misplaced piece.
 fn bytes(len: usize) -> Vec<u8> {
     (0..len as u64)
         .map(|i| (i.wrapping_mul(2_654_435_761) >> 11) as u8)
         .collect()
 }
 
-/// Begins a stream over which the server sends `data`, and the client nothing.
+/// Begins a stream over which the server sends `data` and the client nothing.
 fn serve(pair: &mut Pair, data: &[u8]) -> StreamId {
     let id = pair.open();
     pair.write(Side::Client, id, b"", true);
@@ -20,13 +20,13 @@ fn serve(pair: &mut Pair, data: &[u8]) -> StreamId {
     id
 }
 
-/// Streams that are not over at the client and at the server.
+/// Number of streams that have not ended, at the client and at the server.
 fn streams_open(pair: &Pair) -> (u64, u64) {
     let (client, server) = (pair.client.stats(), pair.server.stats());
     (client.streams_open, server.streams_open)
 }
 
-/// Sends `len` bytes from the server; seconds until the last one is read.
+/// Sends `len` bytes from the server; returns the seconds until the last one is read.
 fn download(pair: &mut Pair, len: usize) -> f64 {
     let data = bytes(len);
     let id = pair.open();
@@ -244,8 +244,8 @@ fn an_idle_session_is_quiet() {
     }
 }
 
-/// The bytes of `data` that get through in 3 s beside `count` streams that nobody reads; those have first read `moved`
-/// bytes, so that the peer has trusted them with more credit.
+/// The bytes of `data` that arrive in 3 s beside `count` streams without a reader. Those have first
+/// read `moved` bytes, so that the peer has granted them more credit.
 fn beside_stalled(count: usize, moved: usize, data: &[u8]) -> usize {
     let config = |role| Config {
         memory: 12 << 20,
@@ -285,7 +285,8 @@ fn beside_stalled(count: usize, moved: usize, data: &[u8]) -> usize {
 fn stalled_readers_leave_room_for_one_that_reads() {
     let data = bytes(1_000_000);
     assert_eq!(beside_stalled(20, 0, &data), data.len());
-    // With hundreds it is a window of 2 KiB that every stream may have, and a round trip is some 16 ms.
+    // With hundreds of streams each may have a window of 2 KiB, and a round trip is approximately
+    // 16 ms.
     let among_hundreds = beside_stalled(500, 0, &data);
     assert!(among_hundreds > 250_000, "{among_hundreds}");
 }

@@ -1,5 +1,6 @@
-//! The measurement behind the sizes of transmission windows: `cargo test -p sumlink-engine windows -- --nocapture`
-//! prints the table of docs/fbdt.md.
+//! The measurement behind the sizes of transmission windows.
+//!
+//! `cargo test -p sumlink-engine windows -- --nocapture` prints the table of docs/fbdt.md.
 
 use std::time::Duration;
 
@@ -14,16 +15,16 @@ const PATHS: [&[(f64, u64)]; 3] = [
     &[(100.0, 5), (10.0, 50)],
 ];
 
-/// What a rule gives.
+/// The result of a rule.
 #[derive(Debug)]
 struct Outcome {
-    /// Seconds from the request to the last byte of an object, or the latest frame's delay.
+    /// Seconds from the request to the last byte of an object, or the highest delay of a frame.
     seconds: f64,
-    /// The most bytes held behind a gap.
+    /// Most bytes held behind a gap.
     reorder: u64,
 }
 
-/// Two sessions of which the windows of every class follow `rule`.
+/// Two sessions in which the windows of every class follow `rule`.
 fn pair(rule: WindowRule, links: &[(f64, u64)]) -> Pair {
     let config = |role| Config {
         fbdt: FbdtConfig {
@@ -79,7 +80,7 @@ fn frames(
         let (arrived, _) = whole.expect("every frame arrives");
         (*arrived - *at).as_secs_f64()
     };
-    // The first second belongs to slow start.
+    // The first second covers slow start.
     let settled = written.iter().enumerate().skip(written.len() / 3);
     Outcome {
         seconds: settled.map(delay).fold(0.0, f64::max),
@@ -87,7 +88,7 @@ fn frames(
     }
 }
 
-/// What each class is measured by.
+/// The measurement for each class.
 fn outcome(class: Class, rule: WindowRule, links: &[(f64, u64)]) -> Outcome {
     match class {
         Class::Background => object(rule, class, links, 30_000_000),

@@ -1,4 +1,4 @@
-//! Control frames: over which path they go, and how they are written.
+//! Control frames: the choice of their path, and their encoding.
 
 use std::time::Duration;
 
@@ -9,24 +9,26 @@ use crate::session::liveness::MAX_STALLED_PINGS;
 use crate::session::{ReceiveCredit, Session};
 use crate::{Instant, PathId};
 
-/// Control frames go over the path of least delay; after this time over any. An OPEN may take this much longer so as
-/// not to overtake the one before.
+/// Control frames go over the path with the least delay, and after this time over any. An OPEN may
+/// take this much longer so as not to overtake the one before.
 const CONTROL_WAIT: Duration = Duration::from_millis(10);
 
-/// Control frames on a path that the peer has not confirmed: the others wait. What waits is bounded by the number of
-/// streams.
+/// Most unacknowledged control frames on a path; the others wait. The number of streams bounds the
+/// number that wait.
 const MAX_CONTROL: usize = 8192;
 
 impl Session {
-    /// When a control frame that waits for the best path goes over any.
+    /// Time from which a control frame that waits for the best path goes over any path.
     pub(in crate::session) fn control_deadline(&self) -> Option<Instant> {
         self.control.front().map(|(since, _)| *since + CONTROL_WAIT)
     }
 
-    /// Those that wait and may go over the path of `batch`, which is the `best` one or not.
+    /// Writes waiting control frames that may go over the path of `batch`; `best` if it is the best
+    /// path.
     pub(super) fn write_control(&mut self, batch: &Batch, best: bool, out: &mut Vec<u8>) {
         let Batch { path: id, now, .. } = *batch;
-        // Found once for a crowd of OPENs: one that goes over this path is a reason for the next one to do so.
+        // Computed once for a batch of OPENs: an OPEN on this path is a reason to send the next one
+        // there, too.
         let mut opens_preferred = None;
         while let Some((since, frame)) = self.control.front() {
             let preferred = match frame {
@@ -46,7 +48,8 @@ impl Session {
             };
             let frame_start = out.len();
             self.encode_control(&frame, out);
-            // Credit for a stream that is over meanwhile is no frame, and nothing would ever confirm it.
+            // Credit for a stream that has ended meanwhile encodes to nothing, and no
+            // acknowledgment would ever follow.
             if out.len() > frame_start
                 && let Some(path) = self.paths.get_mut(&id)
             {
@@ -65,10 +68,12 @@ impl Session {
         }
     }
 
-    /// The path on which the newest OPEN is still under way, unless another one is better by more than order is worth.
+    /// The path on which the newest OPEN is still in flight, unless another path is so much faster
+    /// that the order is not worth the delay.
     ///
-    /// The peer connects streams in the order in which they reach it, and programs make connections in an order that
-    /// means something to them. Where paths are alike, the best one changes from one frame to the next.
+    /// The peer connects streams in the order in which their OPENs arrive, and programs open
+    /// connections in an order that matters to them. With similar paths, the best path changes from
+    /// frame to frame.
     fn path_of_opens(&self, now: Instant) -> Option<PathId> {
         let (id, end) = self.opened_on?;
         let path = self.paths.get(&id)?;
@@ -78,7 +83,7 @@ impl Session {
         (path.state == PathState::Active && path.confirmed < end && worth_it).then_some(id)
     }
 
-    /// Why this side ends the session, once on each path.
+    /// Writes the CLOSE of a session that this side has ended, once on each path.
     pub(super) fn write_farewell(&mut self, id: PathId, out: &mut Vec<u8>) {
         if let (Some((code, reason)), Some(path)) = (&self.farewell, self.paths.get_mut(&id))
             && !std::mem::replace(&mut path.farewell_said, true)
@@ -91,7 +96,7 @@ impl Session {
         }
     }
 
-    /// A question whether the path still delivers, where one is due.
+    /// Writes a PING if one is due, to find out whether the path still delivers.
     pub(super) fn write_ping(&mut self, batch: &Batch, out: &mut Vec<u8>) {
         let Batch { path: id, now, .. } = *batch;
         let token = self.next_token;
@@ -101,7 +106,7 @@ impl Session {
         };
         let waits = match path.state {
             PathState::Active => path.oldest_unconfirmed().is_some(),
-            // What TCP has not sent yet does for it.
+            // Unsent data in TCP serves the same purpose.
             PathState::Stalled => path.sample.unsent > 0 || path.control.len() >= MAX_STALLED_PINGS,
         };
         if now < path.next_ping(idle) || waits {

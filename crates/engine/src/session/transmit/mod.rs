@@ -1,4 +1,4 @@
-//! What a path sends next.
+//! Decides which frames a path sends next.
 
 mod control;
 
@@ -12,28 +12,30 @@ use crate::scheduler::{ClassSet, Pick, View, may_work};
 use crate::share::Share;
 use crate::{Instant, PathId, StreamId};
 
-/// Bytes of a DATA frame beside its data, in the first GiB of a stream and with streams up to 16,383.
+/// Overhead of a DATA frame in bytes, within the first GiB of a stream and for stream numbers up to
+/// 16,383.
 const DATA_HEAD: usize = 9;
 
-/// Most reports have room in so many bytes. What goes beyond a batch would leave as a packet of a few bytes.
+/// Most reports fit into this many bytes. A report that exceeded the batch would leave as a packet
+/// of a few bytes.
 const SHORT_REPORT: usize = 64;
 
-/// What is handed to a path at once.
+/// The frames handed to a path in one call.
 #[derive(Clone, Copy, Debug)]
 struct Batch {
     path: PathId,
-    /// What the path had sent before, in bytes.
+    /// Bytes that the path had sent before.
     sent: u64,
-    /// Where it begins in the buffer.
+    /// Start of the batch in the buffer.
     start: usize,
-    /// Bytes that it should have at most, about.
+    /// Approximate size limit in bytes.
     budget: usize,
     now: Instant,
 }
 
 impl Session {
-    /// Appends what path `id` sends next, about `budget` bytes, and returns how many they are; 0 means nothing for
-    /// now.
+    /// Appends the next frames of path `id`, approximately `budget` bytes. Returns their length, or
+    /// 0 if nothing is to be sent now.
     pub fn poll_transmit(
         &mut self,
         id: PathId,
@@ -46,7 +48,8 @@ impl Session {
         let Some(path) = self.paths.get(&id) else {
             return 0;
         };
-        // Who drives the session asks until nothing more comes, often where nothing has changed, not even the time.
+        // The caller asks until nothing more comes, often when nothing has changed, not even the
+        // time.
         let asked = (now, budget, self.schedulers.changes());
         if path.idle == Some(asked) {
             return 0;
@@ -81,7 +84,7 @@ impl Session {
         self.finish_transmit(&batch, out)
     }
 
-    /// Everything that may go over a path that delivers, the most urgent first.
+    /// Writes everything that may go over a delivering path, the most urgent first.
     fn write_all(&mut self, batch: &Batch, out: &mut Vec<u8>) {
         let Batch { path: id, now, .. } = *batch;
         let best = self.best_path(now) == Some(id);
@@ -98,7 +101,7 @@ impl Session {
         }
         self.write_ping(batch, out);
         while batch.left(out) > 0 {
-            // With the heads of its frames a piece fills the budget, or nearly, and does not exceed it.
+            // With its frame heads a piece nearly fills the budget and does not exceed it.
             let left = batch.left(out);
             let heads = DATA_HEAD * left.div_ceil(MAX_DATA + DATA_HEAD);
             let room = match left.saturating_sub(heads) {
@@ -113,7 +116,8 @@ impl Session {
                 Pick::Idle => break,
             }
         }
-        // What leaves anyway takes along what is not due yet: no packet of its own for it.
+        // A batch that leaves anyway includes the report that is not due yet, which saves a
+        // separate packet.
         let goes_along = best && batch.written(out) > 0 && batch.left(out) >= SHORT_REPORT;
         let news = self.paths.get(&id);
         if goes_along && news.is_some_and(|path| self.reports.has_news(path, now)) {
@@ -130,8 +134,8 @@ impl Session {
         }
     }
 
-    /// The delivering path on which a byte handed over now arrives first; one that has never delivered anything, or that
-    /// is late, only where all are such.
+    /// The delivering path on which a byte handed over now arrives first. A path that is late or
+    /// has never delivered anything is chosen only if all paths are.
     pub(super) fn best_path(&self, now: Instant) -> Option<PathId> {
         let active = self
             .paths
@@ -212,7 +216,8 @@ impl Session {
         stream.send.highest = stream.send.highest.max(range.end);
         self.send_credit.used += growth;
         self.counters.data_sent += len;
-        // What comes again because its path failed is a duplicate as well, unless it never arrived: nobody knows.
+        // Retransmissions because of a failed path count as duplicates, too, although the first
+        // copy may never have arrived.
         let twice = if repeat {
             len
         } else {
@@ -273,29 +278,30 @@ impl Session {
 }
 
 impl Batch {
-    /// What has been written of it, in bytes.
+    /// Bytes written so far.
     fn written(&self, out: &[u8]) -> u64 {
         (out.len() - self.start) as u64
     }
 
-    /// What may still be written, in bytes.
+    /// Bytes that may still be written.
     fn left(&self, out: &[u8]) -> usize {
         self.budget.saturating_sub(out.len() - self.start)
     }
 
-    /// Where it ends now, counted over everything that the path has sent.
+    /// The path's count of sent bytes at the current end of the batch.
     fn path_end(&self, out: &[u8]) -> u64 {
         self.sent + self.written(out)
     }
 
-    /// The same for the TLS record that is being filled, if it becomes full: each batch begins one.
+    /// The path's count of sent bytes at the end of the current TLS record, if it becomes full.
+    /// Each batch begins a record.
     fn record_end(&self, out: &[u8]) -> u64 {
         self.sent + self.written(out).next_multiple_of(RECORD)
     }
 }
 
 impl Path {
-    /// Something that asks for a report leaves: from now on the peer owes one.
+    /// Records that data that elicits a report leaves: from now on the peer owes one.
     fn note_outstanding(&mut self, now: Instant) {
         if self.flights.is_empty() && self.control.is_empty() {
             self.last_progress = now;

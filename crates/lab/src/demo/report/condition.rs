@@ -1,4 +1,4 @@
-//! What the links do under one condition, and what sumlink makes of them.
+//! The results of one condition: the links alone and sumlink's share of their sum.
 
 use serde::Serialize;
 
@@ -8,18 +8,18 @@ use crate::health::Health;
 /// sumlink must reach this share of the sum of the links alone.
 const REQUIRED_OF_SUM: f64 = 0.95;
 
-/// A fetch that took place.
+/// The figures of a fetch.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Fetched {
     /// Bytes that arrived.
     pub(crate) bytes: u64,
     /// Seconds from the start of curl's transfer to its end.
     pub(crate) seconds: f64,
-    /// Whether it was cut before its end.
+    /// Whether it was stopped before its end.
     pub(crate) cut: bool,
-    /// What else is to be known.
+    /// Remarks.
     pub(crate) note: String,
-    /// How the emulator did meanwhile.
+    /// The emulator's health during the fetch.
     pub(crate) emulator: Health,
 }
 
@@ -33,20 +33,20 @@ impl Fetched {
     }
 }
 
-/// What came of an attempt to fetch.
+/// Outcome of a fetch.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
-    /// A figure.
+    /// The fetch succeeded.
     Fetched(Fetched),
-    /// No figure, and why.
+    /// The system is not available, for this reason.
     Unavailable(String),
 }
 
-/// Everything measured under one condition.
+/// All measurements under one condition.
 pub(crate) struct Condition {
     name: String,
     systems: Vec<System>,
-    /// For each system, one outcome of each round.
+    /// For each system, one outcome per round.
     pub(crate) outcomes: Vec<Vec<Outcome>>,
 }
 
@@ -64,9 +64,9 @@ impl Condition {
 #[derive(Debug, Serialize)]
 pub(crate) struct ConditionReport {
     pub(crate) name: String,
-    /// Sum of the links alone, Mbit/s; absent when they were not measured.
+    /// Sum of the links alone in Mbit/s; `None` if not measured.
     pub(crate) sum_alone: Option<f64>,
-    /// The best link alone, Mbit/s; absent when they were not measured.
+    /// The best link alone in Mbit/s; `None` if not measured.
     pub(crate) best_alone: Option<f64>,
     pub(crate) rows: Vec<Row>,
 }
@@ -116,7 +116,7 @@ impl ConditionReport {
         }
     }
 
-    /// Promises 2 and 3: never slower than the best link, the sum of the links.
+    /// Checks goals 2 and 3: never slower than the best link, and the sum of the links.
     pub(super) fn shortfall(&self) -> Option<String> {
         let row = self.rows.iter().find(|row| row.kind == System::Sumlink)?;
         let megabits = row.megabits?;
@@ -131,7 +131,8 @@ impl ConditionReport {
         }
         (megabits <= best).then(|| {
             format!(
-                "with {}, sumlink's {megabits:.1} Mbit/s are not above the better link alone ({best:.1})",
+                "with {}, sumlink's {megabits:.1} Mbit/s do not exceed the best link alone \
+                 ({best:.1})",
                 self.name
             )
         })
@@ -151,7 +152,7 @@ impl Row {
         let cut = rounds.iter().any(|round| round.cut);
         let mut notes: Vec<String> = Vec::new();
         if cut {
-            notes.push("cut after 15 s".to_owned());
+            notes.push("stopped after 15 s".to_owned());
         }
         notes.extend(
             rounds

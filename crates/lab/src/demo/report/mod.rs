@@ -1,4 +1,4 @@
-//! The demonstration's figures: table, JSON, verdict.
+//! The report of the demo: table, JSON and verdict.
 
 mod condition;
 
@@ -15,7 +15,7 @@ use super::{CONGESTION, DemoOptions, Stage, chart};
 
 pub(crate) use condition::{Condition, ConditionReport, Fetched, Outcome, Row};
 
-/// The whole report, as it is written to `demo.json`.
+/// The report as written to `demo.json`.
 #[derive(Debug, Serialize)]
 pub(crate) struct DemoReport {
     pub(crate) title: String,
@@ -26,7 +26,7 @@ pub(crate) struct DemoReport {
     file_bytes: u64,
     kernel: String,
     sumlink: String,
-    /// Socket-buffer limits and the like, by the kernel's names.
+    /// Kernel settings such as socket buffer limits, by their sysctl names.
     limits: BTreeMap<String, String>,
     pub(crate) conditions: Vec<ConditionReport>,
 }
@@ -91,7 +91,8 @@ impl DemoReport {
         }
         let _ = writeln!(
             text,
-            "of sum, of best: ratio to the links alone, added up and the better one; congestion control {}",
+            "of sum, of best: ratio to the sum of the links alone and to the best of them; \
+             congestion control {}",
             self.congestion
         );
         let worst = self
@@ -104,7 +105,7 @@ impl DemoReport {
                 .lateness_p99_us
                 .total_cmp(&b.emulator.lateness_p99_us)
         }) {
-            let _ = writeln!(text, "emulator, in the worst fetch: {}", worst.emulator);
+            let _ = writeln!(text, "emulator during the worst fetch: {}", worst.emulator);
         }
         text
     }
@@ -120,7 +121,7 @@ impl DemoReport {
         Ok(())
     }
 
-    /// An error that names every condition in which sumlink fell short.
+    /// Fails with an error that names every condition in which sumlink fell short.
     pub(crate) fn verdict(&self) -> Result<(), LabError> {
         let short: Vec<_> = self
             .conditions
@@ -161,7 +162,7 @@ pub(crate) mod tests {
         })
     }
 
-    /// A report with figures like those of the real thing.
+    /// A report with realistic figures.
     pub(crate) fn report(sumlink: [f64; 2]) -> DemoReport {
         let systems = [
             System::Alone("wifi".to_owned()),
@@ -210,7 +211,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_table_says_why_a_figure_is_missing() {
+    fn the_table_gives_the_reason_of_a_missing_figure() {
         let table = report([225.0, 65.0]).table();
         assert!(
             table.contains("not available: this kernel has no MPTCP"),

@@ -1,7 +1,7 @@
-//! Lengths and checksums in the headers of packets.
+//! Lengths and checksums in packet headers.
 
-/// Sets the length, and for IPv4 the identification and the checksum, of a packet cut behind `index`
-/// others. `header` has at least 20 bytes.
+/// Sets the length of a segment, and for IPv4 its identification and checksum; `index` segments
+/// precede it. `header` has at least 20 bytes.
 pub(super) fn set_ip(header: &mut [u8], transport_len: usize, index: usize) {
     if header[0] >> 4 == 6 {
         let len = (header.len() - 40 + transport_len) as u16;
@@ -17,8 +17,8 @@ pub(super) fn set_ip(header: &mut [u8], transport_len: usize, index: usize) {
     header[10..12].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// The part of TCP's and UDP's checksum that covers the addresses (RFC 9293, section 3.1; RFC 8200,
-/// section 8.1), as whoever completes the checksum expects it.
+/// The part of the TCP and UDP checksum that covers the addresses (RFC 9293, section 3.1; RFC 8200,
+/// section 8.1), as expected by the receiver that completes the checksum.
 pub(super) fn pseudo_header(ip: &[u8], protocol: u8, transport_len: usize) -> u64 {
     let addresses = if ip[0] >> 4 == 6 {
         &ip[8..40]

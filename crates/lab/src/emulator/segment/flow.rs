@@ -1,4 +1,4 @@
-//! Which TCP connection a packet is of, and the reset that answers it.
+//! Identifies the TCP connection of a packet, and builds the reset that answers it.
 
 use super::checksum::{fold, pseudo_header, set_ip, sum};
 use super::layout::TCP;
@@ -11,16 +11,17 @@ const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
 /// Bytes of a TCP header without options.
 const HEADER: usize = 20;
-/// Hops that a reset may take.
+/// Hop limit of a reset.
 const TTL: u8 = 64;
 
-/// Addresses and ports of a TCP connection: the client's, the server's. IPv4 addresses end in zeros.
+/// Addresses and ports of a TCP connection: the client's, the server's. IPv4 addresses are padded
+/// with zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Flow([([u8; 16], u16); 2]);
 
 impl Flow {
-    /// The connection of a packet that travels in that direction, and whether the packet is the first one of it; nothing for
-    /// what is no TCP. `data` begins with the offload header.
+    /// The connection of a packet that travels in that direction, and whether the packet opens it;
+    /// `None` unless the packet is TCP. `data` starts with the offload header.
     pub(crate) fn of(data: &[u8], direction: Direction) -> Option<(Self, bool)> {
         let (ip, tcp) = split(data)?;
         let addresses = match ip[0] >> 4 {
@@ -45,13 +46,13 @@ impl Flow {
 }
 
 impl Segment {
-    /// What the segments are cut from, with its offload header.
+    /// The packet that contains the segment, with its offload header.
     pub(crate) fn data(&self) -> &[u8] {
         &self.data
     }
 
-    /// The reset that answers a packet (RFC 9293, section 3.10.7.1), with an offload header; nothing for one that must not be
-    /// answered.
+    /// The reset that answers a packet (RFC 9293, section 3.10.7.1), with an offload header; `None`
+    /// for packets that must not be answered.
     pub(crate) fn reset_for(data: &[u8]) -> Option<Vec<u8>> {
         let (ip, tcp) = split(data)?;
         let flags = tcp[13];
@@ -94,7 +95,7 @@ impl Segment {
     }
 }
 
-/// Bytes of an IP header; IPv6 without extensions, which TCP has none of here.
+/// Length of an IP header; IPv6 without extensions, which TCP packets do not have here.
 fn header_len(ip: &[u8]) -> Option<usize> {
     match ip.first()? >> 4 {
         4 => Some(usize::from(ip[0] & 0x0f) * 4),
@@ -103,7 +104,7 @@ fn header_len(ip: &[u8]) -> Option<usize> {
     }
 }
 
-/// The IP header and what is behind it, of a whole TCP packet; nothing for others.
+/// The IP header and the rest of a complete TCP packet; `None` for other packets.
 fn split(data: &[u8]) -> Option<(&[u8], &[u8])> {
     let ip = data.get(OFFLOAD_HEADER..)?;
     let len = header_len(ip)?;
@@ -119,7 +120,7 @@ fn split(data: &[u8]) -> Option<(&[u8], &[u8])> {
 mod tests {
     use super::*;
 
-    /// A packet of a connection from 10.0.0.2, port 5000, to 10.0.0.1, port 80, with four bytes.
+    /// A packet with four bytes from 10.0.0.2, port 5000, to 10.0.0.1, port 80.
     fn packet(flags: u8) -> Vec<u8> {
         let mut data = vec![0; OFFLOAD_HEADER + 20 + HEADER + 4];
         let (ip, tcp) = data[OFFLOAD_HEADER..].split_at_mut(20);
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_is_one_that_its_receiver_takes() {
+    fn a_reset_is_valid_for_its_receiver() {
         let sequence = |reset: &[u8], at: usize| {
             let tcp = &reset[OFFLOAD_HEADER + 20..];
             u32::from_be_bytes(tcp[at..at + 4].try_into().unwrap())
@@ -171,6 +172,10 @@ mod tests {
             assert_eq!(ip[12..20], [10, 0, 0, 1, 10, 0, 0, 2]);
             assert_eq!(tcp[..4], [0, 80, 0x13, 0x88]);
         }
-        assert_eq!(Segment::reset_for(&reset), None, "no reset answers a reset");
+        assert_eq!(
+            Segment::reset_for(&reset),
+            None,
+            "a reset is never answered"
+        );
     }
 }

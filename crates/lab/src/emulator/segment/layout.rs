@@ -1,14 +1,14 @@
-//! How a super-packet is cut into segments, and what a run of them is as one packet again.
+//! Segments a super-packet, and joins consecutive segments to one packet again.
 
 use super::OFFLOAD_HEADER;
 use super::checksum::{fold, pseudo_header, set_ip};
 
-/// The checksum at `csum_offset` covers the pseudo header only; the rest is left to the receiver.
+/// The checksum at `csum_offset` covers the pseudo header only; the receiver completes it.
 pub(super) const NEEDS_CSUM: u8 = 1;
 pub(super) const GSO_TCPV4: u8 = 1;
 pub(super) const GSO_TCPV6: u8 = 4;
 pub(super) const GSO_UDP_L4: u8 = 5;
-/// Flag beside the kind: the segments carry ECN's CWR.
+/// Flag in the kind: the segments carry ECN's CWR.
 pub(super) const GSO_ECN: u8 = 0x80;
 
 pub(super) const TCP: u8 = 6;
@@ -16,24 +16,24 @@ pub(super) const UDP: u8 = 17;
 pub(super) const TCP_CWR: u8 = 0x80;
 /// Flags that only the last segment carries: FIN, PSH.
 pub(super) const TCP_LAST: u8 = 0x09;
-/// Room for the offload header, an IPv6 header with extensions, and a TCP header.
+/// Space for the offload header, an IPv6 header with extensions, and a TCP header.
 pub(super) const MAX_HEADERS: usize = 512;
 
-/// How a super-packet is cut.
+/// The segmentation of a super-packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     /// Kind of the segments, `GSO_ECN` included.
     kind: u8,
-    /// Bytes of the IP header, with its extensions: where TCP's or UDP's begins.
+    /// Length of the IP header with its extensions: offset of the TCP or UDP header.
     transport: usize,
-    /// Bytes of all headers, from IP on.
+    /// Length of all headers, from IP on.
     pub(super) headers: usize,
     /// Payload of each segment except the last.
     size: usize,
 }
 
 impl Layout {
-    /// `None` for a packet that is not to be cut.
+    /// `None` for a packet that needs no segmentation.
     pub(super) fn of(data: &[u8]) -> Option<Self> {
         let number = |at: usize| Some(u16::from_ne_bytes([*data.get(at)?, *data.get(at + 1)?]));
         let kind = *data.get(1)?;
@@ -60,18 +60,18 @@ impl Layout {
         })
     }
 
-    /// How many segments a super-packet of `wire` bytes makes.
+    /// Number of segments of a super-packet of `wire` bytes.
     pub(super) fn count(&self, wire: usize) -> usize {
         (wire - self.headers).div_ceil(self.size)
     }
 
-    /// Payload of one segment.
+    /// Payload length of one segment.
     pub(super) fn payload(&self, wire: usize, index: usize) -> usize {
         (wire - self.headers - index * self.size).min(self.size)
     }
 
-    /// The packet made of the segments `first..end`: its headers, with the offload header before them, and
-    /// its payload.
+    /// The packet made of the segments `first..end`: the offload header, its headers and its
+    /// payload.
     pub(super) fn join<'a>(
         &self,
         data: &'a [u8],

@@ -3,19 +3,19 @@
 use std::fmt::Write;
 
 use super::{Figure, footer, measured};
-use crate::plot::{Across, Anchor, Axis, Ink, Style, Svg, Unit, short, shortened};
 use crate::report::{View, words};
 use crate::results::{ALONE, Measurement, Series, quantile, sorted};
+use sumlink_plot::{Across, Anchor, Axis, Ink, Style, Svg, Unit, short, shortened};
 
 const WIDTH: f64 = 640.0;
 const PLOT: (f64, f64) = (48.0, 624.0);
 const TOP: f64 = 14.0;
 const HEIGHT: f64 = 260.0;
-/// Points of a curve.
+/// Number of points of a curve.
 const POINTS: usize = 200;
 const LEGEND_LINE: f64 = 18.0;
 
-/// What is distributed.
+/// The distributed quantity.
 #[derive(Clone, Copy, PartialEq)]
 enum Quantity {
     Completion,
@@ -54,7 +54,7 @@ pub(super) fn draw(view: &View<'_>) -> Option<Figure> {
     let least = all()
         .filter(|value| *value > 0.0)
         .fold(f64::INFINITY, f64::min);
-    // Sizes of objects differ by powers of ten, and so does what they take.
+    // Objects differ in size by powers of ten, and so do their completion times.
     let logarithmic = quantity != Quantity::Goodput && largest / least > 50.0;
     let x = if logarithmic {
         Axis::logarithmic([least, largest], PLOT)
@@ -91,7 +91,7 @@ pub(super) fn draw(view: &View<'_>) -> Option<Figure> {
             curve.style.dash(),
         );
     }
-    // Those that have no place on an axis of powers of ten.
+    // Values without a position on a logarithmic axis.
     let firsts = curves.iter();
     let firsts = firsts.map(|curve| (curve.values[0], Ink::Colour(curve.style.colour)));
     let firsts: Vec<_> = firsts.collect();
@@ -181,7 +181,7 @@ fn curves(view: &View<'_>, quantity: Quantity) -> Vec<Curve> {
         let name = &system.system;
         let runs = measured(view, name);
         let style = view.palette.style(name);
-        // Of the links alone, the best is what the others must not fall behind.
+        // Of the links alone, the best one is the reference that the others must not fall behind.
         let link = (name == ALONE).then_some(best).flatten();
         let (label, values) = match quantity {
             Quantity::Completion => {
@@ -228,7 +228,7 @@ fn curves(view: &View<'_>, quantity: Quantity) -> Vec<Curve> {
     curves
 }
 
-/// The empirical distribution as steps; of very many values, quantiles.
+/// The empirical distribution as steps; for very many values, quantiles.
 fn steps(curve: &Curve, x: &Axis, y: &Axis) -> Vec<(f64, f64)> {
     let mut points = vec![(x.up_to(curve.values[0]), y.at(0.0))];
     for (value, part) in quantiles(&curve.values) {
@@ -239,11 +239,11 @@ fn steps(curve: &Curve, x: &Axis, y: &Axis) -> Vec<(f64, f64)> {
     points
 }
 
-/// Values and the part of all that are at most that large.
+/// Values, each with the share of all values that do not exceed it.
 fn quantiles(values: &[f64]) -> impl Iterator<Item = (f64, f64)> {
     let count = values.len().min(POINTS);
     (1..=count).map(move |n| {
-        // The n-th of so many, rounded up: the last is the largest value.
+        // The rank is rounded up: the last is the largest value.
         let rank = (n * values.len()).div_ceil(count);
         (values[rank - 1], rank as f64 / values.len() as f64)
     })
@@ -252,21 +252,23 @@ fn quantiles(values: &[f64]) -> impl Iterator<Item = (f64, f64)> {
 fn caption(quantity: Quantity, logarithmic: bool) -> String {
     let mut text = match quantity {
         Quantity::Completion => {
-            "How large a part of the objects took at most so long; further left is better."
+            "Share of the objects that took at most this time; further left is better."
         }
         Quantity::Delay => {
-            "How large a part of the messages took at most so long; further left is better."
+            "Share of the messages that took at most this time; further left is better."
         }
         Quantity::Goodput => {
-            "How large a part of the intervals had at most so much goodput, all seeds together; further right is \
-             better, and the steeper, the steadier."
+            "Share of the intervals with at most this goodput, over all seeds; further right is \
+             better, and a steeper curve is steadier."
         }
     }
     .to_owned();
     if logarithmic {
-        text.push_str(" Each step of the grid is ten times the one before.");
+        text.push_str(
+            " The time axis is logarithmic: each grid line is ten times the previous one.",
+        );
     }
-    text.push_str(" Medians stand in the legend.");
+    text.push_str(" The legend lists the medians.");
     text
 }
 

@@ -5,21 +5,21 @@ mod plane;
 mod throughput;
 
 use super::{View, words};
-use crate::plot::{Anchor, Ink, Svg, shortened};
 use crate::results::{Measurement, figures};
+use sumlink_plot::{Anchor, Ink, Svg, shortened};
 
-/// A picture, the same as numbers, and what is to be said of it.
+/// A chart, its data as CSV, and its caption.
 pub(super) struct Figure {
-    /// Short name, for files and links.
+    /// Short name for files and links.
     pub(super) id: &'static str,
     pub(super) title: String,
-    /// How to read it; plain text.
+    /// Explanation of the chart; plain text.
     pub(super) caption: String,
     pub(super) svg: String,
     pub(super) csv: String,
 }
 
-/// All figures for which there are values.
+/// All figures that have data.
 pub(super) fn all(view: &View<'_>) -> Vec<Figure> {
     [
         throughput::draw(view),
@@ -31,7 +31,7 @@ pub(super) fn all(view: &View<'_>) -> Vec<Figure> {
     .collect()
 }
 
-/// The figures of a system that may be believed, one for each seed.
+/// A system's valid measurements, one for each seed.
 fn measured<'a>(view: &'a View<'_>, system: &str) -> Vec<&'a Measurement> {
     let runs = view.results.runs.iter();
     runs.filter(|run| run.system == system)
@@ -39,7 +39,7 @@ fn measured<'a>(view: &'a View<'_>, system: &str) -> Vec<&'a Measurement> {
         .collect()
 }
 
-/// The line below a picture that says what it was measured with.
+/// Draws the footer with the measurement environment.
 fn footer(svg: &mut Svg, view: &View<'_>, (width, y): (f64, f64)) {
     let runs = view.summary.systems.iter().map(|system| system.runs).max();
     let text = format!(

@@ -1,11 +1,12 @@
-//! One link's goodput against the others', with lines of equal sum (WhiteHaul dissertation, figure 4.4).
+//! One link's goodput against the others', with lines of equal sum (WhiteHaul dissertation, figure
+//! 4.4).
 
 use std::fmt::Write;
 
 use super::{Figure, footer, measured};
-use crate::plot::{Anchor, Axis, Ink, Style, Svg, Unit, shortened, tick_step};
 use crate::report::{View, words};
 use crate::results::{ALONE, link_goodput, quantile, sorted};
+use sumlink_plot::{Anchor, Axis, Ink, Style, Svg, Unit, shortened, tick_step};
 
 const WIDTH: f64 = 640.0;
 const PLOT_X: (f64, f64) = (62.0, 420.0);
@@ -16,7 +17,7 @@ const LEGEND_LINE: f64 = 34.0;
 struct Points {
     name: String,
     style: Style,
-    /// One for each seed: first link, other links.
+    /// One point for each seed: first link, other links.
     seeds: Vec<(f64, f64)>,
     median: (f64, f64),
 }
@@ -34,7 +35,8 @@ pub(super) fn draw(view: &View<'_>) -> Option<Figure> {
     if largest <= 0.0 {
         return None;
     }
-    // With one scale the lines stand at 45 degrees; links too unequal for that get one each.
+    // With equal scales the lines have a slope of 45 degrees; links that differ too much get one
+    // scale each.
     let equal = largest_x.min(largest_y) > largest / 2.5;
     let reach = |own: f64| if equal { largest } else { own };
     let room = |of: fn(&(f64, f64)) -> f64, own: f64| {
@@ -80,7 +82,7 @@ pub(super) fn draw(view: &View<'_>) -> Option<Figure> {
             svg.marker((x.at(seed.0), y.at(seed.1)), 3.0, group.style, false);
         }
     }
-    // Whatever reaches the links alone lies upon them, and neither must hide the other.
+    // Systems that match the links alone overlap them, and neither may hide the other.
     let (alone, rest): (Vec<_>, Vec<_>) = groups.iter().partition(|group| group.name == ALONE);
     for (group, radius) in alone
         .iter()
@@ -122,7 +124,8 @@ pub(super) fn draw(view: &View<'_>) -> Option<Figure> {
     })
 }
 
-/// The links, the fastest alone first where there are several others, else in the scenario's order.
+/// The links: the fastest one alone comes first if there are several others; otherwise in the
+/// scenario's order.
 fn link_names(view: &View<'_>) -> Vec<String> {
     let systems = &view.summary.systems;
     let parts = systems.iter().map(|system| &system.links);
@@ -208,7 +211,7 @@ fn ground(svg: &mut Svg, x: &Axis, y: &Axis, unit: Unit) {
     );
 }
 
-/// Slanted lines on which the sum is the same, labelled at their lower right end; returns their distance.
+/// Draws slanted lines of equal sum, labeled at their lower right end; returns their distance.
 fn equal_sums(svg: &mut Svg, x: &Axis, y: &Axis, unit: Unit) -> f64 {
     let (end_x, end_y) = (x.range.1, y.range.1);
     let step = tick_step(end_x + end_y, 9.0);
@@ -222,13 +225,13 @@ fn equal_sums(svg: &mut Svg, x: &Axis, y: &Axis, unit: Unit) -> f64 {
             (x.at(upper.0), y.at(upper.1)),
             (x.at(lower.0), y.at(lower.1)),
         );
-        // What would be nearly a point in the far corner says nothing.
+        // A line in the far corner would shrink to a point.
         if to.0 - from.0 < 12.0 {
             continue;
         }
         svg.line(from, to, Ink::Muted, 0.6, "");
-        // Those that end at the right border are labelled beside it, unless they stand too close together or to
-        // the corner; of those that end at the axis, the axis tells the sum.
+        // Lines that end at the right border are labeled beside it, unless they are too close to
+        // each other or to the corner; lines that end at the axis need no label.
         if sum >= end_x && to.1 < lowest - 12.0 {
             lowest = to.1;
             let label = format!("Σ {}", unit.tick(sum));
@@ -247,19 +250,21 @@ fn equal_sums(svg: &mut Svg, x: &Axis, y: &Axis, unit: Unit) -> f64 {
 
 fn caption(view: &View<'_>, step: &str, first: &str, others: &str) -> String {
     let mut text = format!(
-        "Each small ring is a seed, the large marker the median. Points on one slanted line deliver the same in sum; \
-         from one line (Σ) to the next it is {step}. Further to the upper right is faster, further to the lower \
-         right leans more on {first}, to the upper left on {others}."
+        "Each small ring is a seed, each large marker a median. Points on the same slanted line \
+         have the same sum; from one line (Σ) to the next it grows by {step}. Systems further to \
+         the upper right are faster; systems further to the lower right use more of {first}, to \
+         the upper left more of {others}."
     );
     if view
         .summary
         .system(ALONE)
         .is_some_and(|alone| alone.runs > 0)
     {
-        text.push_str(" The marker of alone is what both could give at best.");
+        text.push_str(" The marker of `alone` is the upper limit.");
     }
     text.push_str(
-        " Where flows are not bound to links, the goodput is divided as the wire bytes of the links were.",
+        " For flows that are not bound to links, goodput is divided in proportion to the links' \
+         wire bytes.",
     );
     text
 }

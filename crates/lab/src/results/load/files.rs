@@ -1,4 +1,4 @@
-//! The files of one scenario: its runs, and its text as it was run.
+//! The files of one scenario: its runs, and the scenario text that was run.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -10,18 +10,19 @@ use toml::{Table, Value};
 
 use super::super::{Run, SCHEMA};
 use super::{EventMark, ScenarioResults};
-use crate::units::parse_duration;
+use sumlink_settings::units::parse_duration;
 
-/// A result larger than this is not one of ours: an hour of a thousand intervals of 64 links is a tenth of it.
+/// Larger files are not results: an hour with a thousand intervals of 64 links takes a tenth of
+/// this.
 const LARGEST_FILE: u64 = 256 << 20;
 
-/// A run, or why there is none.
+/// Reads a run; the error gives the reason.
 pub(super) fn read_run(path: &Path) -> Result<Run, String> {
     #[derive(Deserialize)]
     struct Versioned {
         schema: u32,
     }
-    let cannot = |error: std::io::Error| format!("it cannot be read: {}", plain(error));
+    let cannot = |error: std::io::Error| format!("cannot read it: {}", plain(error));
     let mut text = Vec::new();
     let file = File::open(path).map_err(cannot)?;
     file.take(LARGEST_FILE + 1)
@@ -32,23 +33,24 @@ pub(super) fn read_run(path: &Path) -> Result<Run, String> {
     }
     let broken = |error: serde_json::Error| {
         if error.is_eof() {
-            "it is cut off: run that seed again".to_owned()
+            "it is truncated: run that seed again".to_owned()
         } else {
-            format!("it is not a result: {error}")
+            format!("not a result: {error}")
         }
     };
     let versioned: Versioned = serde_json::from_slice(&text).map_err(broken)?;
     if versioned.schema != SCHEMA {
         return Err(format!(
-            "it has schema {}, this program reads {SCHEMA}: report it with the version that wrote it",
+            "its schema is {}, and this version reads {SCHEMA}: use the version that wrote it for \
+             the report",
             versioned.schema
         ));
     }
     serde_json::from_slice(&text).map_err(broken)
 }
 
-/// Takes from the scenario's file what a reader wants to know. The file was checked when it was run, perhaps by
-/// another version: what is unknown here is passed over.
+/// Reads the parts of the scenario file that the report shows. Another version may have checked the
+/// file when it was run: unknown keys are ignored.
 pub(super) fn read_scenario_file(results: &mut ScenarioResults) {
     let path = results.directory.join("scenario.toml");
     let table = match fs::read_to_string(&path) {
@@ -61,7 +63,7 @@ pub(super) fn read_scenario_file(results: &mut ScenarioResults) {
         Ok(table) => table,
         Err(error) => {
             let warning = format!(
-                "{} cannot be read ({error}): the order of links and systems is that of the results",
+                "cannot read {} ({error}): links and systems are in the order of the results",
                 path.display()
             );
             results.warnings.push(warning);

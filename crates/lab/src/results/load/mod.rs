@@ -1,4 +1,4 @@
-//! Results from a directory: what cannot be read is left out by name, with the reason.
+//! Reads results from a directory; unreadable files are skipped and listed with the reason.
 
 mod files;
 
@@ -10,42 +10,42 @@ use crate::error::LabError;
 
 use files::{read_run, read_scenario_file};
 
-/// Everything that a directory holds about one scenario.
+/// The results of one scenario in a directory.
 #[derive(Clone, Debug, Default)]
 pub struct ScenarioResults {
-    /// Its directory.
+    /// The scenario's directory.
     pub directory: PathBuf,
-    /// What the scenario's file says.
+    /// Properties from the scenario's file.
     pub header: ScenarioHeader,
-    /// The time at the start of a run that is not measured, in seconds.
+    /// The warm-up at the start of a run, in seconds; it is not measured.
     pub warmup_s: f64,
-    /// What happens to the links during a run.
+    /// Events of the links during a run.
     pub events: Vec<EventMark>,
-    /// The scenario that measured the same links without interference, by name (`clean = "NAME"`).
+    /// Name of the scenario that measured the same links without interference (`clean = "NAME"`).
     pub clean: Option<String>,
     /// The runs, all of the same scenario text.
     pub runs: Vec<Run>,
-    /// What was left out, and why.
+    /// Skipped files, with the reason.
     pub warnings: Vec<String>,
 }
 
-/// An event as a reader of a figure wants to know it.
+/// An event, as shown in figures.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EventMark {
-    /// When, in seconds since the start of the run.
+    /// Time in seconds since the start of the run.
     pub at_s: f64,
-    /// To which link.
+    /// The affected link.
     pub link: String,
-    /// What, for people.
+    /// Description of the change.
     pub what: String,
 }
 
-/// Reads the results below a directory: that of one scenario, or one with several of them. Scenarios come in the
-/// order of their directories' names.
+/// Reads the results in a directory: of one scenario, or of several in subdirectories. Scenarios
+/// are in the order of their directories' names.
 ///
-/// Files that cannot be read, are cut off, have another schema or belong to another text of the scenario are left
-/// out and named in [`ScenarioResults::warnings`]. It is an error if there are no results at all, or if the
-/// directory cannot be read.
+/// Files that are unreadable, truncated, of another schema or of another text of the scenario are
+/// skipped and listed in [`ScenarioResults::warnings`]. Fails if there are no results at all, or if
+/// the directory cannot be read.
 pub fn load(directory: &Path) -> Result<Vec<ScenarioResults>, LabError> {
     let own = subdirectories(directory)?;
     let candidates = if own.iter().any(|path| is_seed(path)) {
@@ -63,7 +63,7 @@ pub fn load(directory: &Path) -> Result<Vec<ScenarioResults>, LabError> {
     }
     if all.is_empty() {
         return Err(LabError::Usage(format!(
-            "there are no results in {}: make some with sumlink lab run FILE --out {}",
+            "no results in {}: create them with sumlink-lab run FILE --out {}",
             directory.display(),
             directory.display()
         )));
@@ -83,11 +83,11 @@ fn scenario(directory: &Path, seeds: &[PathBuf]) -> ScenarioResults {
                 Ok(run) => results.runs.push(run),
                 Err(reason) => results
                     .warnings
-                    .push(format!("{} is left out: {reason}", file.display())),
+                    .push(format!("{} was skipped: {reason}", file.display())),
             }
         }
     }
-    // What was run last is what the directory is about.
+    // The newest run decides which scenario text counts.
     let newest = results.runs.iter().max_by_key(|run| run.started_unix_s);
     let (hash, name) = newest.map_or_else(Default::default, |run| {
         (run.scenario_sha256.clone(), run.scenario.clone())
@@ -99,7 +99,8 @@ fn scenario(directory: &Path, seeds: &[PathBuf]) -> ScenarioResults {
     let foreign = before - results.runs.len();
     if foreign > 0 {
         results.warnings.push(format!(
-            "{foreign} runs in {} are left out: they are of another scenario or an earlier text of it; run it again",
+            "{foreign} runs in {} were skipped: they are of another scenario or an earlier text of \
+             it; run it again",
             directory.display()
         ));
     }
@@ -116,7 +117,7 @@ fn scenario(directory: &Path, seeds: &[PathBuf]) -> ScenarioResults {
     results
 }
 
-/// Directories in a directory, sorted by name, numbers by value.
+/// Subdirectories, sorted by name; numbers in names by value.
 fn subdirectories(directory: &Path) -> Result<Vec<PathBuf>, LabError> {
     let entries = fs::read_dir(directory).map_err(LabError::file(directory))?;
     let mut paths = Vec::new();
@@ -146,7 +147,7 @@ fn result_files(directory: &Path, warnings: &mut Vec<String>) -> Vec<PathBuf> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) => {
-            warnings.push(format!("{} cannot be read: {error}", directory.display()));
+            warnings.push(format!("cannot read {}: {error}", directory.display()));
             return Vec::new();
         }
     };
@@ -161,7 +162,7 @@ fn result_files(directory: &Path, warnings: &mut Vec<String>) -> Vec<PathBuf> {
     files
 }
 
-/// Fills in what MPTCP did on clean links, where a scenario names another one that is here.
+/// Adds MPTCP's goodput on clean links to scenarios that name another scenario in this directory.
 fn connect_clean(all: &mut [ScenarioResults]) {
     for index in 0..all.len() {
         let Some(clean) = all[index].clean.clone() else {
@@ -173,9 +174,8 @@ fn connect_clean(all: &mut [ScenarioResults]) {
             Some(summary.system(super::MPTCP)?.goodput_bps.as_ref()?.median)
         });
         if median.is_none() {
-            let warning = format!(
-                "the bounds are without MPTCP on clean links: '{clean}' has no figure of it here"
-            );
+            let warning =
+                format!("bounds without MPTCP on clean links: '{clean}' has no figure for it here");
             all[index].warnings.push(warning);
         }
         all[index].header.clean_mptcp_bps = median;
@@ -188,7 +188,7 @@ mod tests {
     use crate::report::sample;
 
     #[test]
-    fn what_cannot_be_read_is_left_out_by_name() {
+    fn unreadable_files_are_skipped_and_named() {
         let base = tempfile::tempdir().unwrap();
         sample::write(base.path());
         let seed = base.path().join("los/seed-1");
@@ -216,10 +216,10 @@ mod tests {
             .unwrap();
         let warnings = los.warnings.join("\n");
         for (file, reason) in [
-            ("cut", "cut off"),
+            ("cut", "truncated"),
             ("new", "schema 2"),
             ("text", "not a result"),
-            ("empty", "cut off"),
+            ("empty", "truncated"),
             ("bytes", "not a result"),
             ("null", "not a result"),
         ] {
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(names, ["files", "los", "loss", "voice"]);
         let one = load(&base.path().join("loss")).unwrap();
         assert_eq!(one.len(), 1);
-        // It alone does not know what its clean twin did.
+        // A scenario read alone lacks the results of its clean counterpart.
         assert!(one[0].header.clean_mptcp_bps.is_none());
         assert!(all[2].header.clean_mptcp_bps.is_some());
         assert_eq!(all[2].events.len(), 1);

@@ -1,38 +1,37 @@
-//! Whether a link can have done what a figure says of it: its own counters are the witness.
+//! Checks the figures of links against the links' own counters.
 
 use std::collections::BTreeMap;
 
 use crate::error::LabError;
 use crate::results::{Measurement, Series};
 
-/// A link that is measured by itself carries at least this part of all wire bytes: the others have
-/// nothing to carry.
+/// A link measured alone carries at least this share of all wire bytes: the others have no traffic.
 const OWN_PART: f64 = 0.9;
-/// Bytes of a program arrive over the wire with headers, so that a link carries more than that.
-/// Counters are not read at the very end of the last flow: this part and a few packets may be
-/// missing.
+/// A link carries at least this share of the bytes that a program receives over it. The wire adds
+/// headers, but the counters are read shortly before the end of the last flow and may lack this
+/// share and a few packets.
 const PART: f64 = 0.98;
 const PACKETS: f64 = 4500.0;
 
-/// What links did in the directions of the data, by name.
+/// Traffic of the links in the directions of the data, by name.
 pub(super) type Carried = BTreeMap<String, Counted>;
 
-/// What a link did from the start of the laboratory to the end of the run, by its own counters.
+/// Traffic of a link from the start of the laboratory to the end of the run, by its own counters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counted {
-    /// Wire bytes that it delivered.
+    /// Wire bytes delivered.
     pub(super) bytes: u64,
-    /// It is up at the end, with a rate. That a link which is not carries nothing is a figure: 0.
+    /// Whether it is up at the end and has a rate. For other links no traffic is a valid figure: 0.
     pub(super) is_usable: bool,
 }
 
-/// Checks every figure that is claimed for a link: what is bound to it, and all of them where a
-/// link is measured `alone`. `bound` are the links that the system's routes are bound to. Where
-/// nothing is emulated there are no counters, and nothing is checked.
+/// Checks every figure that is attributed to a link: traffic bound to it, and all traffic where a
+/// link is measured `alone`. `bound` lists the links that the system's routes are bound to. Without
+/// emulation there are no counters, and the check is skipped.
 ///
 /// # Errors
 ///
-/// [`LabError::Refused`] with a line that names the link and what it carried.
+/// [`LabError::Refused`] with a line that names the link and its traffic.
 pub(super) fn check(
     measurement: &Measurement,
     alone: Option<&str>,
@@ -57,7 +56,7 @@ pub(super) fn check(
             return Err(refused(link, &format!("it carried nothing{instead}")));
         }
     }
-    // A few packets that hosts send by themselves, such as neighbor discovery, are nothing.
+    // A few packets that hosts send on their own, such as neighbor discovery, do not count.
     let is_elsewhere = |link: &&str| of(link) < OWN_PART * all && all - of(link) > PACKETS;
     if let Some(link) = alone.filter(is_elsewhere) {
         let part = 100.0 * of(link) / all;
@@ -74,7 +73,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// What figures say that links carried, in bytes: flows, objects or a video, whichever says more.
+/// Bytes attributed to each link by the figures of flows, objects or a video, whichever are larger.
 fn claimed(measurement: &Measurement) -> BTreeMap<&str, f64> {
     let mut flows: BTreeMap<&str, f64> = BTreeMap::new();
     for flow in &measurement.flows {
@@ -108,7 +107,7 @@ mod tests {
     use super::*;
     use crate::results::{Completion, Flow};
 
-    /// Flows that say what arrived over each link.
+    /// Flows with the bytes received over each link.
     fn measured(flows: &[(Option<&str>, f64)]) -> Measurement {
         let series = |bytes: f64| Series {
             start_s: 0.0,
@@ -129,7 +128,7 @@ mod tests {
         }
     }
 
-    /// The objection where links carried that.
+    /// The objection for this traffic of the links.
     fn said(
         measurement: &Measurement,
         carried: &[(&str, u64)],
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_ignores_its_link_is_no_figure_of_it() {
+    fn a_command_that_ignores_its_link_has_no_figure_for_it() {
         let command = measured(&[]);
         let first = [("wifi", 1_000_000), ("lte", 0)];
         assert_eq!(said(&command, &first, Some("wifi"), &[]), "");
@@ -167,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_something_is_bound_to_has_carried_it() {
+    fn a_link_must_have_carried_the_traffic_bound_to_it() {
         let bound = ["wifi", "lte"];
         let both = measured(&[(Some("wifi"), 9e5), (Some("lte"), 3e5)]);
         let fine = [("wifi", 1_000_000), ("lte", 400_000)];
@@ -192,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn that_a_link_which_is_down_carries_nothing_is_a_figure() {
+    fn zero_is_a_valid_figure_of_a_link_that_is_down() {
         let flows = measured(&[(Some("wifi"), 9e5), (Some("dead"), 0.0)]);
         let carried = [("wifi", 1_000_000), ("dead", 0)];
         assert_eq!(said(&flows, &carried, None, &["wifi", "dead"]), "");
@@ -205,12 +204,12 @@ mod tests {
             ),
             ""
         );
-        // It is none that another one carried.
+        // A link that is down still objects to figures carried by another link.
         assert!(said(&flows, &carried, Some("dead"), &[]).contains("wifi carried 1000000"));
     }
 
     #[test]
-    fn a_bond_may_leave_a_link_out_and_cables_are_not_counted() {
+    fn a_bond_may_omit_a_link_and_cables_do_not_count() {
         let bond = measured(&[(None, 9e5)]);
         assert_eq!(
             said(&bond, &[("wifi", 1_000_000), ("lte", 0)], None, &[]),

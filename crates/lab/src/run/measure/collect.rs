@@ -1,4 +1,4 @@
-//! What the receivers of the flows recorded.
+//! Collects the records of the flows' receivers.
 
 use std::thread;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use crate::traffic::now_ns;
 
 use super::{NAP, Phase};
 
-/// The clients get so long to end after the run.
+/// Time for the clients to exit after the run.
 const TAIL: Duration = Duration::from_secs(5);
 
 impl Phase<'_> {
-    /// What the flows' receivers recorded.
+    /// Collects the records of the flows' receivers.
     pub(super) fn collect(&mut self, clients: &mut [Process]) -> Result<Vec<FlowRecord>, LabError> {
         if matches!(
             self.scenario.workload,
@@ -29,10 +29,10 @@ impl Phase<'_> {
             let text = wait_for_end(client)?;
             records.extend(
                 parse_records(&text)
-                    .ok_or_else(|| client.failed("printed what cannot be read".to_owned()))?,
+                    .ok_or_else(|| client.failed("printed unreadable records".to_owned()))?,
             );
         }
-        // Uploads are counted by the server; it ends them by its own clock, a moment later.
+        // Uploads are counted by the server, which ends them by its own clock a moment later.
         let uploads = |record: &FlowRecord| record.flow % 2 == 1 && record.connected;
         let expected = records.iter().filter(|record| uploads(record)).count();
         let is_stream = !matches!(self.scenario.workload, Workload::Files { .. });
@@ -54,7 +54,7 @@ impl Phase<'_> {
     }
 }
 
-/// What a program has printed when it ends, which it must do by itself.
+/// Waits until a program exits, which it must do on its own, and returns its output.
 fn wait_for_end(client: &mut Process) -> Result<String, LabError> {
     let start = now_ns();
     loop {
@@ -62,7 +62,7 @@ fn wait_for_end(client: &mut Process) -> Result<String, LabError> {
             Some(status) if status.success() => return client.output(),
             Some(status) => return Err(client.failed(format!("failed ({status})"))),
             None if now_ns().saturating_sub(start) > TAIL.as_nanos() as u64 => {
-                return Err(client.failed("does not end".to_owned()));
+                return Err(client.failed("did not exit".to_owned()));
             }
             None => {}
         }
@@ -71,19 +71,19 @@ fn wait_for_end(client: &mut Process) -> Result<String, LabError> {
     }
 }
 
-/// A client's records, which it prints at its end; lines before are what the library in it logs.
+/// Parses the records that a client prints at its end; preceding lines are logs of its library.
 fn parse_records(text: &str) -> Option<Vec<FlowRecord>> {
     serde_json::from_str(text.trim().lines().last()?).ok()
 }
 
-/// The server's records; other lines are complaints.
+/// Parses the server's records; other lines are error messages.
 fn parse_lines(text: &str) -> Vec<FlowRecord> {
     text.lines()
         .filter_map(|line| serde_json::from_str(line).ok())
         .collect()
 }
 
-/// What the server counted of an upload, over all its connections.
+/// Replaces an upload's figures by those counted at the server, over all its connections.
 fn merge_upload(record: &mut FlowRecord, counted: &[FlowRecord]) {
     let mut seen = false;
     for server in counted.iter().filter(|server| server.flow == record.flow) {
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_logged_before_the_records_is_not_theirs() {
+    fn logs_before_the_records_are_ignored() {
         assert_eq!(parse_records("2026 INFO connected\n[]\n"), Some(Vec::new()));
         assert_eq!(parse_records("2026 INFO connected\n"), None);
         assert_eq!(parse_records(""), None);

@@ -1,4 +1,4 @@
-//! From records and counters to figures.
+//! Computes figures from records and counters.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use crate::video::receive;
 use super::series::link_series;
 use super::{Phase, Watched};
 
-/// Above this share of the processors other programs are worth a note.
+/// Above this share of the processors, other programs are mentioned in the notes.
 const OTHERS_LIMIT: f64 = 0.1;
-/// How such a note begins.
+/// The beginning of that note.
 pub(crate) const OTHERS_NOTE: &str = "other programs used";
 
 impl Phase<'_> {
@@ -66,7 +66,7 @@ impl Phase<'_> {
         Ok(measurement)
     }
 
-    /// What the receiver saw of the pictures; goodput is that of the video.
+    /// The receiver's figures of the video; goodput is that of the video.
     fn video_figures(
         &self,
         measurement: &mut Measurement,
@@ -77,7 +77,7 @@ impl Phase<'_> {
         let seen = receive::parse(&self.server.output()?);
         if seen.gaps > 0 {
             return Err(self.server.failed(format!(
-                "missed packets of the transport stream {} times",
+                "lost packets of the transport stream {} times",
                 seen.gaps
             )));
         }
@@ -107,7 +107,7 @@ impl Phase<'_> {
         Ok(())
     }
 
-    /// For programs of the user's the emulator's account must do.
+    /// For the user's programs only the emulator's counters are available.
     fn command_figures(&self, measurement: &mut Measurement, watched: &Watched) {
         let wanted: Vec<_> = self
             .scenario
@@ -133,7 +133,8 @@ impl Phase<'_> {
             duration_s: end,
             link: None,
         }];
-        let note = "a command's bytes are those on the links, with headers and what was sent again";
+        let note =
+            "a command's bytes are counted on the links, including headers and retransmissions";
         push_note(&mut measurement.note, note);
     }
 }

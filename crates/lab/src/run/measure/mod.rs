@@ -1,4 +1,4 @@
-//! What is recorded while traffic runs, and what becomes of it.
+//! Records the traffic of a phase and computes its figures.
 
 mod claims;
 mod collect;
@@ -28,35 +28,35 @@ pub(super) use crate::results::in_series;
 pub(crate) use crate::results::join;
 pub(crate) use figures::OTHERS_NOTE;
 
-/// The clients get so long to start before the run begins.
+/// Time for the clients to start before the run begins.
 const HEAD_START: Duration = Duration::from_millis(100);
-/// The longest sleep, so that signals are noticed.
+/// Longest sleep, so that signals are noticed.
 const NAP: Duration = Duration::from_millis(20);
-/// How often processes are looked at.
+/// Interval between checks of the processes.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// A system that is ready, with the server of the workload.
+/// A system that is ready for traffic, with the server of the workload.
 pub(super) struct Phase<'a> {
     pub(super) scenario: &'a Scenario,
     pub(super) stage: &'a Stage<'a>,
     pub(super) system: &'a dyn System,
     pub(super) server: Process,
     pub(super) running: Running,
-    /// When the run begins, on the monotonic clock; 0 before it is known.
+    /// Start of the run on the monotonic clock; 0 while unknown.
     pub(super) epoch_ns: u64,
 }
 
-/// Everything that was seen while the traffic ran.
+/// Observations during the traffic.
 struct Watched {
-    /// When the traffic was over, in seconds since the start.
+    /// End of the traffic, in seconds since the start.
     end_s: f64,
     /// The links' counters at the end of the warm-up and at the end.
     counters: [Vec<LinkStatus>; 2],
-    /// What each direction of each link delivered over time.
+    /// Bytes delivered by each direction of each link over time.
     series: Vec<WireSeries>,
-    /// What the system's processes had used at those two times.
+    /// Usage of the system's processes at those two times.
     usage: [Vec<Usage>; 2],
-    /// CPU seconds that the workload's programs had used at those two times.
+    /// CPU seconds used by the workload's programs at those two times.
     traffic_cpu_s: [f64; 2],
     health: Health,
     machine: results::Machine,
@@ -83,11 +83,11 @@ impl Phase<'_> {
             interval,
         )?;
         let watched = self.watch(window, &mut clients, tick)?;
-        // Asked before anything is ended: afterwards nobody would answer.
+        // Requested before any process ends, while they still answer.
         let evidence = self.system.evidence(self.stage, &mut self.running)?;
         let retransmissions = self.running.is_tcp.then(|| retransmissions(self.stage));
         let records = self.collect(&mut clients)?;
-        // The programs of the traffic are the system's ends where they use the library.
+        // Where the traffic programs use the library, they are also the system's ends.
         let own = records.iter().filter(|record| !record.rival);
         let ends = own.map(|record| record.ends).collect::<Option<Vec<_>>>();
         let ends = ends.and_then(|ends| ends.into_iter().reduce(EndsRecord::and));
@@ -104,7 +104,7 @@ impl Phase<'_> {
         Ok(measurement)
     }
 
-    /// Whether the links did what the figures say of them.
+    /// Checks the figures against the links' counters.
     fn check_links(&self, measurement: &Measurement, watched: &Watched) -> Result<(), LabError> {
         let carried = watched.counters[1].iter().map(|link| {
             let ways = || {
@@ -124,7 +124,7 @@ impl Phase<'_> {
         claims::check(measurement, self.stage.link, &bound, &carried.collect())
     }
 
-    /// Watches until the run is over, or the user's programs have ended.
+    /// Watches until the run is over, or the user's programs have exited.
     fn watch(
         &mut self,
         window: Window,
@@ -140,7 +140,7 @@ impl Phase<'_> {
             let left = Duration::from_nanos(window.epoch_ns.saturating_sub(now_ns()));
             thread::sleep(NAP.min(left));
         }
-        // Events, traces and the links' series count from here, as the traffic does.
+        // Time zero of the events, the traces, the links' series and the traffic.
         lab.begin()?;
         let mut at_warmup = None;
         let mut machine = Machine::now();
@@ -164,7 +164,7 @@ impl Phase<'_> {
             }
             thread::sleep(NAP.min(left));
         }
-        // First, so that it is of the same time as the bytes.
+        // Read first, so that it matches the time of the byte counters.
         let used = (self.usage(), self.traffic_cpu_s(clients));
         let now = Machine::now();
         let mut health = lab.health()?;
@@ -178,7 +178,7 @@ impl Phase<'_> {
             traffic_cpu_s: [before.1, used.1],
             health,
             machine: results::Machine {
-                // Whoever has several at once says so at the end.
+                // Overwritten at the end if several runs shared the machine.
                 runs_at_once: 1,
                 runs_share: machine.ours_since(now),
                 others_share: machine.others_since(now),
@@ -190,7 +190,7 @@ impl Phase<'_> {
         self.running.processes.iter().map(Process::usage).collect()
     }
 
-    /// Also of clients that have ended, as long as nobody has asked how.
+    /// Includes clients that have exited but whose exit status has not been collected.
     fn traffic_cpu_s(&self, clients: &[Process]) -> f64 {
         let all = clients.iter().chain([&self.server]);
         all.map(|process| process.usage().cpu_s).sum()
@@ -201,7 +201,7 @@ impl Phase<'_> {
             process.check_alive()?;
         }
         if matches!(self.scenario.workload, Workload::Video(_)) {
-            // The camera goes on until it is taken away.
+            // The camera runs until it is stopped.
             for client in &mut *clients {
                 client.check_alive()?;
             }
@@ -209,7 +209,7 @@ impl Phase<'_> {
         if !is_command {
             self.server.check_alive()?;
             for client in clients {
-                // A workload of files may be done early.
+                // A workload of files may end early.
                 if let Some(status) = client.status()?.filter(|status| !status.success()) {
                     return Err(client.failed(format!("failed ({status})")));
                 }
@@ -219,7 +219,7 @@ impl Phase<'_> {
     }
 }
 
-/// Segments that TCP has sent again, in both namespaces, which are as old as the run.
+/// Segments retransmitted by TCP in both namespaces, which are as old as the run.
 fn retransmissions(stage: &Stage<'_>) -> Result<u64, LabError> {
     let mut sum = 0;
     for side in [Side::Client, Side::Server] {
@@ -232,7 +232,7 @@ fn retransmissions(stage: &Stage<'_>) -> Result<u64, LabError> {
     Ok(sum)
 }
 
-/// Whether all have ended; an exit code other than 0 is a failure.
+/// Whether all clients have exited; an exit code other than 0 is an error.
 fn ended(clients: &mut [Process]) -> Result<bool, LabError> {
     let mut all = true;
     for client in clients {

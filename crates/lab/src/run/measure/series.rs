@@ -1,4 +1,4 @@
-//! What each link carried.
+//! The traffic of each link over time.
 
 use crate::laboratory::{DirectionReport, LinkStatus};
 use crate::results::{LinkSeries, direction_name, series, set_shares};
@@ -12,7 +12,7 @@ pub(super) fn link_series(watched: &Watched) -> Vec<LinkSeries> {
         .series
         .iter()
         .map(|wire| {
-            // Before the warm-up was over there may be no counters: the run ended early.
+            // If the run ended during the warm-up, the first counters may be missing.
             let counters = |links: &[LinkStatus]| {
                 let link = links.iter().find(|link| link.name == wire.link)?;
                 Some(link.directions[wire.direction.index()].clone())

@@ -62,13 +62,13 @@ fn wrong(error: ModelError) -> LabError {
     LabError::system("describing the air", error)
 }
 
-/// The radios of table 5.1 (80-80 MHz) in Li, "WhiteHaul-based Spectrum Aggregation in Wi-Fi Bands": what
-/// each carries alone and at once, in Mbit/s.
+/// The radios of table 5.1 (80-80 MHz) in Li, "WhiteHaul-based Spectrum Aggregation in Wi-Fi
+/// Bands": rate of each alone and at once, in Mbit/s.
 const ALONE: [f64; 2] = [229.0, 261.0];
 const AT_ONCE: [f64; 2] = [149.0, 258.0];
 
-/// With transmissions of a fifth of their usual length, so that a short measurement has many of them. The
-/// shares do not depend on it.
+/// Transmissions have a fifth of their usual length, so that a short measurement contains many of
+/// them. The shares do not depend on it.
 fn coupled() -> Result<LabConfig, LabError> {
     let mut config = one("first:rate=229mbit,queue=10MB")?;
     config.links.push("second:rate=261mbit,queue=10MB".parse()?);
@@ -83,7 +83,7 @@ fn coupled() -> Result<LabConfig, LabError> {
     Ok(config)
 }
 
-/// Mbit/s of each link, the mean of both directions, which are groups of their own.
+/// Mbit/s of each link, averaged over both directions, which are separate groups.
 fn coupling(lab: &Lab) -> Result<Vec<Figure>, LabError> {
     const AHEAD: u64 = 2_000;
     let settle = Duration::from_millis(100);
@@ -104,10 +104,10 @@ fn coupling(lab: &Lab) -> Result<Vec<Figure>, LabError> {
     Ok(figures)
 }
 
-/// When the interferer comes.
+/// Start of the interference.
 const COMES: Duration = Duration::from_millis(500);
-/// Always there: links wait for it half of the time, and one attempt in five fails. With so many
-/// repetitions none of 10^20 packets is lost.
+/// Always present: links wait for it half of the time, and one attempt in five fails. With this
+/// number of repetitions not one in 10^20 packets is lost.
 const NOISY: Interferer = Interferer {
     occupancy: 1.0,
     burst: Duration::from_millis(1),
@@ -115,7 +115,7 @@ const NOISY: Interferer = Interferer {
     frame_error: 0.2,
     retry_limit: 30,
 };
-/// There in 40 % of the time, and always heard.
+/// Present 40 % of the time, and always heard.
 const HEARD: Interferer = Interferer {
     occupancy: 0.4,
     burst: Duration::from_micros(200),
@@ -123,7 +123,7 @@ const HEARD: Interferer = Interferer {
     ..Interferer::NONE
 };
 
-/// On both directions of so many links.
+/// On both directions of this number of links.
 fn spec(interferer: Interferer, links: usize) -> InterfererSpec {
     let names = (0..links).map(|link| format!("probe{link}"));
     InterfererSpec {
@@ -135,7 +135,7 @@ fn spec(interferer: Interferer, links: usize) -> InterfererSpec {
     }
 }
 
-/// Repetitions of a packet, on average.
+/// Mean number of repetitions of a packet.
 fn repetitions_asked(interferer: &Interferer) -> f64 {
     let error = interferer.frame_error;
     (1..=interferer.retry_limit)
@@ -143,9 +143,9 @@ fn repetitions_asked(interferer: &Interferer) -> f64 {
         .sum()
 }
 
-/// Mean milliseconds that a packet occupies the link which alone takes it `alone`, while the interferer is
-/// there: its attempts, and before each repetition a back-off that is uniform between 0 and a window of 16
-/// slots of 9 us, doubled with each one up to 1024 (IEEE 802.11).
+/// Mean milliseconds for which a packet occupies the link during interference, if it takes `alone`
+/// without: its attempts, and before each repetition a back-off that is uniform between 0 and a
+/// window of 16 slots of 9 us, doubled with each one up to 1024 (IEEE 802.11).
 fn occupied(interferer: &Interferer, alone: f64) -> f64 {
     const SLOT_MS: f64 = 0.009;
     let back_off = |k: u32| {
@@ -157,7 +157,7 @@ fn occupied(interferer: &Interferer, alone: f64) -> f64 {
     attempts * alone / (1.0 - interferer.deferral) + back_offs
 }
 
-/// Single packets, before the interferer comes and then.
+/// Sends single packets before and during the interference.
 fn added_delay(lab: &Lab) -> Result<Vec<Figure>, LabError> {
     const TICK: Duration = Duration::from_millis(10);
     let mut probes = Probes::new(lab)?;
@@ -188,7 +188,7 @@ fn added_delay(lab: &Lab) -> Result<Vec<Figure>, LabError> {
     ])
 }
 
-/// A full queue against an interferer that the link does not hear.
+/// A full queue with an interferer that the link does not hear.
 fn repetitions(lab: &Lab) -> Result<Vec<Figure>, LabError> {
     let interferer = Interferer {
         deferral: 0.0,
@@ -225,7 +225,7 @@ fn repetitions(lab: &Lab) -> Result<Vec<Figure>, LabError> {
     ])
 }
 
-/// A link that is always heard to wait leaves the interferer its share of the time.
+/// A link that always hears the interferer leaves it its share of the time.
 fn share_of_time(lab: &Lab) -> Result<Vec<Figure>, LabError> {
     let settle = Duration::from_millis(100);
     let mut probes = Probes::new(lab)?;
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_what_the_fitted_group_carries() {
+    fn the_table_matches_the_fitted_group() {
         let shares = Air::pair(0.90, 0.14).unwrap().shares(&[true; 2]).unwrap();
         for ((share, alone), at_once) in shares.into_iter().zip(ALONE).zip(AT_ONCE) {
             assert!((share * alone / at_once - 1.0).abs() < 1e-3);
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_repetitions_cost() {
+    fn repetitions_occupy_the_link() {
         let quiet = Interferer {
             deferral: 0.5,
             ..Interferer::NONE
@@ -264,7 +264,7 @@ mod tests {
             retry_limit: 1,
             ..Interferer::NONE
         };
-        // Every second packet is sent twice, behind 7.5 slots on average.
+        // Every second packet is sent twice, after 7.5 slots on average.
         assert!((occupied(&one, 1.0) - (1.5 + 0.5 * 7.5 * 0.009)).abs() < 1e-12);
         assert!((repetitions_asked(&NOISY) - 0.25).abs() < 1e-12);
     }

@@ -39,7 +39,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// Standard deviation of a standard normal distribution that is cut off at three.
+/// Standard deviation of a standard normal distribution truncated at three.
 const CUT_NORMAL: f64 = 0.986_6;
 
 fn delay(lab: &Lab) -> Result<Vec<Figure>, LabError> {
@@ -56,7 +56,7 @@ fn delay(lab: &Lab) -> Result<Vec<Figure>, LabError> {
     Ok(probes.directions().zip(&arrivals).map(figure).collect())
 }
 
-/// What a distribution is called, and its standard deviation in milliseconds.
+/// The name of a distribution and its standard deviation in milliseconds.
 fn expected(jitter: Jitter) -> (&'static str, f64) {
     match jitter.distribution {
         Distribution::Normal(deviation) => ("normal", ms(deviation) * CUT_NORMAL),
@@ -80,8 +80,8 @@ fn jitter(lab: &Lab) -> Result<Vec<Figure>, LabError> {
     ])
 }
 
-/// Packets so far apart that no jitter brings one before another one have the whole distribution; packets
-/// closer together must not overtake each other.
+/// Packets spaced so far apart that jitter cannot reorder them show the whole distribution; closer
+/// packets must not overtake each other.
 fn jitter_in_order(lab: &Lab) -> Result<Vec<Figure>, LabError> {
     let shape = &lab.links()[0].shapes[0];
     let (_, asked) = expected(shape.jitter);

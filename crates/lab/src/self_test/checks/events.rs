@@ -1,4 +1,4 @@
-//! Planned changes: whether they happen when they were planned, in both directions.
+//! Scheduled changes: whether they happen on time, in both directions.
 
 use std::time::{Duration, Instant};
 
@@ -38,12 +38,12 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// When the delay grows, and how large it is then.
+/// Time of the delay change, and the new delay.
 const PLANNED: Duration = Duration::from_millis(500);
 const LATER: Duration = Duration::from_millis(40);
-/// When the blackhole begins, and when it ends.
+/// Start and end of the blackhole.
 const BLACKHOLE: [Duration; 2] = [Duration::from_millis(300), Duration::from_millis(600)];
-/// Between two packets of a probe.
+/// Interval between two packets of a probe.
 const TICK: Duration = Duration::from_millis(1);
 
 fn planned<const N: usize>(
@@ -62,7 +62,7 @@ fn planned<const N: usize>(
     Ok(config)
 }
 
-/// Begins, and says when that was.
+/// Starts the run and returns the time.
 fn begin(lab: &Lab) -> Result<Duration, LabError> {
     let before = wall_clock();
     lab.begin()?;
@@ -71,7 +71,7 @@ fn begin(lab: &Lab) -> Result<Duration, LabError> {
 
 fn planned_delay(lab: &Lab) -> Result<Vec<Figure>, LabError> {
     let mut probes = Probes::new(lab)?;
-    // When it is measured again the new delay is still there.
+    // In repeated measurements the previous delay is still set.
     let earlier = lab.links()[0].shapes[0].delay;
     probes.set(&Setting::Delay(earlier))?;
     let begun = begin(lab)?;
@@ -92,7 +92,7 @@ fn blackhole(lab: &Lab) -> Result<Vec<Figure>, LabError> {
     let mut probes = Probes::new(lab)?;
     let begun = begin(lab)?;
     let start = Instant::now();
-    // Up to the middle of it, and as long again.
+    // Until the middle of the blackhole, and for the same time again.
     let half = ((from + until) / 2).as_millis() as u32;
     probes.send_paced(half, SMALL, TICK)?;
     let carriers = [Side::Client, Side::Server]
@@ -116,7 +116,7 @@ fn blackhole(lab: &Lab) -> Result<Vec<Figure>, LabError> {
     }
     let through = f64::from(survived);
     figures.push(Figure::new(
-        "blackhole: got through",
+        "blackhole: passed packets",
         "packets",
         0.0,
         through,
@@ -126,19 +126,19 @@ fn blackhole(lab: &Lab) -> Result<Vec<Figure>, LabError> {
     Ok(figures)
 }
 
-/// The packets that are missing.
+/// The gap of missing packets.
 #[derive(Debug, Default, PartialEq)]
 struct Hole {
-    /// When the last packet before the first missing one was sent.
+    /// Send time of the last packet before the first missing one.
     last_before: Duration,
-    /// When the first packet behind the last missing one was sent.
+    /// Send time of the first packet after the last missing one.
     first_after: Duration,
-    /// Packets between the first missing one and the last.
+    /// Packets received between the first and the last missing one.
     survived: u32,
 }
 
 impl Hole {
-    /// Nothing but zeros where none is missing.
+    /// All zeros if no packet is missing.
     fn find(arrivals: &[Arrival]) -> Self {
         let gap = |pair: &[Arrival]| pair[1].number != pair[0].number + 1;
         let first = arrivals.windows(2).position(gap);
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hole_has_ends_and_may_have_survivors() {
+    fn a_gap_has_ends_and_may_contain_received_packets() {
         let arrive = |numbers: &[u64]| -> Vec<_> {
             let arrival = |number: &u64| Arrival {
                 number: *number,

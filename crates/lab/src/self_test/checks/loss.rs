@@ -1,4 +1,4 @@
-//! Losses: how many, and how many in a row.
+//! Losses: their rate, and the length of bursts.
 
 use super::super::probe::{Arrival, SMALL};
 use super::super::probes::{Arrivals, Probes};
@@ -30,7 +30,8 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// Which of `count` packets in each direction get through, in portions that no buffer is too small for.
+/// Sends `count` packets in each direction, in portions that fit into all buffers, and returns the
+/// ones received.
 fn survivors(lab: &Lab, count: u64) -> Result<(Vec<Direction>, Arrivals), LabError> {
     const PORTION: u64 = 20_000;
     let mut probes = Probes::new(lab)?;
@@ -48,7 +49,7 @@ fn lost(count: u64, arrivals: &[Arrival]) -> f64 {
     (count - arrivals.len() as u64) as f64 / count as f64 * 100.0
 }
 
-/// Mean number of packets lost in a row.
+/// Mean number of consecutive lost packets.
 fn mean_run(arrivals: &Arrivals) -> f64 {
     let gaps = arrivals.iter().flat_map(|arrivals| arrivals.windows(2));
     let gaps = gaps.map(|pair| pair[1].number.saturating_sub(pair[0].number + 1));
@@ -68,7 +69,8 @@ fn independent_loss(lab: &Lab) -> Result<Vec<Figure>, LabError> {
 }
 
 fn burst_loss(lab: &Lab) -> Result<Vec<Figure>, LabError> {
-    // Over both directions; the standard deviations are about 1 % of the share and 0.8 % of the length.
+    // Over both directions; the standard deviations are about 1 % of the share and 0.8 % of the
+    // length.
     let count = 260_000;
     let (_, arrivals) = survivors(lab, count)?;
     let share = arrivals.iter().map(|a| lost(count, a)).sum::<f64>() / 2.0;
@@ -79,8 +81,7 @@ fn burst_loss(lab: &Lab) -> Result<Vec<Figure>, LabError> {
     ])
 }
 
-/// Super-packets come out of the kernel, and each packet in them has a fate of its own: not several of
-/// them one.
+/// The packets of a super-packet from the kernel are lost independently of each other.
 fn loss_from_super_packets(lab: &Lab) -> Result<Vec<Figure>, LabError> {
     let count = 160_000;
     let (directions, arrivals) = survivors(lab, count)?;
@@ -92,7 +93,7 @@ fn loss_from_super_packets(lab: &Lab) -> Result<Vec<Figure>, LabError> {
             Figure::new(name, "%", 10.0, lost(count, arrivals))
         })
         .collect();
-    // Of independent losses: 1 / (1 - 0.1).
+    // For independent losses: 1 / (1 - 0.1).
     let run = mean_run(&arrivals);
     let name = "super-packets: mean number lost in a row";
     figures.push(Figure::new(name, "packets", 1.0 / 0.9, run));

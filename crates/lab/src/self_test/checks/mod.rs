@@ -1,8 +1,8 @@
-//! What the emulator does, by datagrams in both directions, against what it was asked for.
+//! Compares the emulator with its settings, by datagrams in both directions.
 //!
-//! How many packets each check sends is chosen so that the standard deviation of its figure, where that is
-//! random, is at most 1 % of it. The median of three has two thirds of that: the tolerance is three of its
-//! standard deviations or more.
+//! The number of packets in each check is chosen so that the standard deviation of a random figure
+//! is at most 1 % of it. The median of three has two thirds of that: the tolerance is at least
+//! three of its standard deviations.
 
 use std::time::Duration;
 
@@ -20,16 +20,16 @@ mod loss;
 mod radio;
 mod rate;
 
-/// A measurement with a laboratory of its own.
+/// A measurement in a separate laboratory.
 pub(super) struct Check {
-    /// What it is about, for choosing it.
+    /// Subject, by which it can be selected.
     pub(super) subject: &'static str,
     /// The laboratory.
     pub(super) config: fn() -> Result<LabConfig, LabError>,
     pub(super) measure: fn(&Lab) -> Result<Vec<Figure>, LabError>,
 }
 
-/// All of them, in the order in which they are made.
+/// All checks, in order.
 pub(super) fn all() -> impl Iterator<Item = &'static Check> {
     [
         delay::CHECKS,
@@ -43,12 +43,12 @@ pub(super) fn all() -> impl Iterator<Item = &'static Check> {
     .flatten()
 }
 
-/// A laboratory of one link.
+/// A laboratory with one link.
 fn one(link: &str) -> Result<LabConfig, LabError> {
     Ok(LabConfig::new(vec![link.parse()?]))
 }
 
-/// A laboratory of links that are alike.
+/// A laboratory with several equal links.
 fn several(count: usize, settings: &str) -> Result<LabConfig, LabError> {
     let link = |i| format!("probe{i}:{settings}").parse();
     let links: Result<Vec<LinkSpec>, _> = (0..count).map(link).collect();
@@ -64,7 +64,7 @@ fn open(rate: u64) -> Setting {
     Setting::Rate(rate)
 }
 
-/// Behind the name of a figure.
+/// Suffix of a figure's name.
 fn word(direction: Direction) -> &'static str {
     match direction {
         Direction::Up => "up",
@@ -84,19 +84,19 @@ fn moments(values: &[f64]) -> (f64, f64) {
     (mean, variance.sqrt())
 }
 
-/// Delays of everything that arrived, in milliseconds.
+/// Delays of all arrivals, in milliseconds.
 fn delays<'a>(arrivals: impl IntoIterator<Item = &'a Vec<Arrival>>) -> Vec<f64> {
     let all = arrivals.into_iter().flatten();
     all.map(|arrival| ms(arrival.delay())).collect()
 }
 
-/// Packets that arrived before one that was sent earlier.
+/// Number of packets that arrived before one that was sent earlier.
 fn overtaken(arrivals: &[Arrival]) -> usize {
     let pairs = arrivals.windows(2);
     pairs.filter(|pair| pair[1].number < pair[0].number).count()
 }
 
-/// Mbit/s from the first arrival to the last, of packets of the largest size.
+/// Mbit/s from the first arrival to the last, for packets of the largest size.
 fn rate_of(arrivals: &[Arrival]) -> f64 {
     let time = match (arrivals.first(), arrivals.last()) {
         (Some(first), Some(last)) => last.received.saturating_sub(first.received),
@@ -105,14 +105,14 @@ fn rate_of(arrivals: &[Arrival]) -> f64 {
     megabits(arrivals.len().saturating_sub(1), time)
 }
 
-/// Mbit/s of what arrived within a window of time, of packets of the largest size.
+/// Mbit/s of the arrivals within a time window, for packets of the largest size.
 fn rate_within(arrivals: &[Arrival], from: Duration, length: Duration) -> f64 {
     let within = |a: &&Arrival| (from..from + length).contains(&a.received);
     megabits(arrivals.iter().filter(within).count(), length)
 }
 
-/// Mbit/s of each probe whose link always has `ahead` packets waiting: within a window of time, after a
-/// while in which the links settle.
+/// Mbit/s of each probe while its link has `ahead` packets queued: within a time window, after a
+/// time in which the links settle.
 fn saturated(
     probes: &mut Probes<'_>,
     ahead: u64,
@@ -120,7 +120,7 @@ fn saturated(
     window: Duration,
 ) -> Result<Vec<f64>, LabError> {
     let from = wall_clock() + settle;
-    // What the last refill left waiting arrives behind the window.
+    // Packets queued by the last refill arrive after the window.
     let arrivals = probes.saturate(ahead, settle + window)?;
     let rest = probes.drain()?;
     let rate = |(during, rest): (Vec<Arrival>, Vec<Arrival>)| {
@@ -156,7 +156,7 @@ mod tests {
         };
         let arrivals = [(0, 10), (2, 11), (1, 12), (3, 20)].map(|(n, at)| arrival(n, at));
         assert_eq!(overtaken(&arrivals), 1);
-        // Three packets of 12000 bits in the 10 ms behind the first one.
+        // Three packets of 12000 bits in the 10 ms after the first one.
         assert!((rate_of(&arrivals) - 3.6).abs() < 1e-9);
         let window = rate_within(
             &arrivals,

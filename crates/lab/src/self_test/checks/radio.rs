@@ -18,13 +18,13 @@ pub(super) const CHECKS: &[Check] = &[Check {
 }];
 
 const HOTSPOTS: usize = 3;
-/// Wi-Fi between the card and the hotspot it is with, bit/s, both directions together.
+/// Wi-Fi rate between the card and the current hotspot in bit/s, both directions together.
 const WIFI: u64 = 120_000_000;
-/// How long the card is with each hotspot, and what of it goes by with switching.
+/// Time that the card spends with each hotspot, and the part of it lost to switching.
 const TURN: Duration = Duration::from_millis(20);
 const SWITCHING: Duration = Duration::from_millis(2);
 
-/// Behind the hotspots there is more than the Wi-Fi carries, at first.
+/// At first the links behind the hotspots are faster than the Wi-Fi.
 fn hotspots() -> Result<LabConfig, LabError> {
     let mut config = several(HOTSPOTS, "rate=800mbit,queue=4MB")?;
     config.radios.push(RadioSpec {
@@ -47,8 +47,8 @@ fn turns(lab: &Lab) -> Result<Vec<Figure>, LabError> {
     let mut probes = Probes::new(lab)?;
     probes.set(&open(lab.links()[0].shapes[0].rate))?;
 
-    // Single packets, at 599 places of the cycle: they wait for the card, and for those that have waited
-    // with them, in both directions.
+    // Single packets at 599 points of the cycle: they wait for the card, and for packets queued
+    // before them, in both directions.
     let (cycles, places) = (14, 599);
     let tick = cycle * cycles / places;
     probes.send_paced(places, SMALL, tick)?;
@@ -64,13 +64,14 @@ fn turns(lab: &Lab) -> Result<Vec<Figure>, LabError> {
         asked,
         arrivals.iter().map(|a| mean_over(cycle, a)).sum::<f64>() / arrivals.len() as f64,
     )];
-    // The Wi-Fi is the bottleneck: each gets its turn without the switching, half of it in each direction.
+    // The Wi-Fi is the bottleneck: each hotspot gets its turn minus the switching, half of it in
+    // each direction.
     let share = usable.as_secs_f64() / cycle.as_secs_f64();
     let rates = saturated(&mut probes, 300, settle, window)?;
     let asked = WIFI as f64 / 1e6 * share / 2.0;
     figures.extend(extremes("share of the Wi-Fi", asked, &rates));
 
-    // What lies behind the hotspots is the bottleneck, and works on while the card is elsewhere.
+    // The links behind the hotspots are the bottleneck, and continue while the card is elsewhere.
     let behind = 4;
     probes.set(&open(behind * 1_000_000))?;
     let rates = saturated(&mut probes, 100, settle, window)?;
@@ -80,8 +81,8 @@ fn turns(lab: &Lab) -> Result<Vec<Figure>, LabError> {
     Ok(figures)
 }
 
-/// Mean delay in milliseconds, every part of the cycle counted alike: a sender that was late for a while has
-/// sent more in one part than in another.
+/// Mean delay in milliseconds, with equal weight for every part of the cycle: a sender that was
+/// late for a while has sent more packets in some parts than in others.
 fn mean_over(cycle: Duration, arrivals: &[Arrival]) -> f64 {
     const PARTS: usize = 60;
     let mut parts = vec![Vec::new(); PARTS];
@@ -95,7 +96,7 @@ fn mean_over(cycle: Duration, arrivals: &[Arrival]) -> f64 {
     moments(&means).0
 }
 
-/// The least and the most that any direction of any hotspot has.
+/// The minimum and the maximum over all directions of all hotspots.
 fn extremes(what: &str, asked: f64, rates: &[f64]) -> [Figure; 2] {
     let figure = |which: &str, pick: fn(f64, f64) -> f64| {
         let measured = rates.iter().copied().reduce(pick).unwrap_or_default();
@@ -110,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_of_the_cycle_with_many_packets_counts_once() {
+    fn parts_of_the_cycle_have_equal_weight() {
         let cycle = Duration::from_millis(60);
         let arrival = |sent: u64, delay: u64| Arrival {
             number: 0,

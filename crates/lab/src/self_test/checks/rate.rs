@@ -1,4 +1,4 @@
-//! Rates, traces and queues: how fast a queue drains, and how much is in it.
+//! Rates, traces and queues: how fast a queue drains, and its capacity.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ fn rate(lab: &Lab) -> Result<Vec<Figure>, LabError> {
     Ok(probes.directions().zip(&arrivals).map(figure).collect())
 }
 
-/// One direction after the other: together they are more than the emulator carries.
+/// One direction after the other: both together exceed the emulator's capacity.
 fn rate_of_super_packets(lab: &Lab) -> Result<Vec<Figure>, LabError> {
     let rate = rate_asked(lab);
     let one_way = |direction| {
@@ -87,15 +87,15 @@ fn rate_of_super_packets(lab: &Lab) -> Result<Vec<Figure>, LabError> {
     Direction::BOTH.into_iter().map(one_way).collect()
 }
 
-/// What a link sends in turn in the traces, Mbit/s.
+/// Rates of the traces' steps, in Mbit/s.
 const STEPS: [u64; 3] = [96, 24, 0];
-/// For how long each.
+/// Duration of each step.
 const STEP: Duration = Duration::from_millis(200);
 
 fn trace_in_microseconds(lab: &Lab) -> Result<Vec<Figure>, LabError> {
     let fast = (1..=1600).map(|i| i * 125);
     let slow = (1..=400).map(|i| 200_000 + i * 500);
-    // The last stamp is the period.
+    // The last time stamp is the period.
     let stamps: Vec<_> = fast.chain(slow).chain([600_000]).collect();
     let trace = Trace::from_micros(stamps);
     trace_figures(
@@ -118,7 +118,7 @@ fn trace_in_milliseconds(lab: &Lab) -> Result<Vec<Figure>, LabError> {
 }
 
 fn trace_figures(lab: &Lab, unit: &str, trace: Trace) -> Result<Vec<Figure>, LabError> {
-    // One of them, and the beginning of the next one.
+    // One period, and the beginning of the next.
     let periods = 1;
     let count = periods * trace.opportunities() as u64 + 1;
     let mean = trace.mean_rate() as f64 / 1e6;
@@ -166,7 +166,7 @@ fn queue_in_time(lab: &Lab) -> Result<Vec<Figure>, LabError> {
     let mut probes = Probes::new(lab)?;
     let arrivals = probes.fill_and_drain(300, &open(rate_asked(lab)))?;
     let figure = |(direction, arrivals): (_, &Vec<_>)| {
-        // From when the link opened, one transmission before the first arrival.
+        // Since the opening of the link, one transmission before the first arrival.
         let time = (arrivals.len() * LARGE * 8) as f64 / 1e3 / rate_of(arrivals);
         Figure::new(
             format!("queue 100 ms, {}", word(direction)),

@@ -1,4 +1,5 @@
-//! Tells both ends what their links carry while that changes, as a cell knows it of its own radio.
+//! Reports the current rates of the links to both ends when they change, as a cell knows the rate
+//! of its radio.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -15,10 +16,10 @@ use super::super::sumlink::request;
 use super::super::watcher::Watcher;
 use super::{SHARE, control};
 
-/// How often the links are looked at. A profile changes its rate every 100 ms.
+/// Interval between checks of the links. A profile changes its rate every 100 ms.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// From now on; the ends' files have what the links begin with.
+/// Starts the updates; the ends' files contain the initial rates.
 pub(super) fn follow(stage: &Stage<'_>) -> Result<Watcher, LabError> {
     let links = stage.lab.links();
     let names: Vec<String> = links.iter().map(|link| link.name.clone()).collect();
@@ -48,7 +49,7 @@ pub(super) fn follow(stage: &Stage<'_>) -> Result<Watcher, LabError> {
     })
 }
 
-/// Whether the end has taken it; one that is busy is told again.
+/// Reports a rate to an end and returns whether it was accepted; a busy end is tried again later.
 fn tell(socket: &Path, link: &str, rate: u64) -> bool {
     let asked = json!({ "cmd": "rate", "name": link, "rate_bps": rate });
     request(socket, &asked).is_some_and(|answer| answer["rate_bps"] == rate)

@@ -1,5 +1,6 @@
-//! What an edge node does over time: of each connection the window and the round trip of the kernel's TCP that sends, and what
-//! the node knows of it; of each link the node's queue. Lines as those of `sumlink sim run --trace`.
+//! The trace of an edge node: for each connection the window and the round-trip time of the
+//! kernel's sending TCP and the node's view of it; for each link the node's queue. The lines have
+//! the format of `sumlink-lab sim run --trace`.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,10 +21,10 @@ use super::super::sumlink::ask;
 use super::super::watcher::Watcher;
 use super::control;
 
-/// As often as the node writes its status down.
+/// Interval between samples; the node updates its status as often.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Writes to the file of the stage, if it has one.
+/// Writes to the stage's trace file, if it has one.
 pub(super) fn start(stage: &Stage<'_>) -> Result<Option<Watcher>, LabError> {
     let Some(path) = stage.trace.clone() else {
         return Ok(None);
@@ -38,12 +39,12 @@ pub(super) fn start(stage: &Stage<'_>) -> Result<Option<Watcher>, LabError> {
     };
     let node = control(stage, Side::Server);
     let watcher = Watcher::start("trace", LOOK, move || match ask(&node) {
-        // It is about to end, or busy.
+        // The node is ending or busy.
         None => ControlFlow::Continue(()),
         Some(status) => match looker.look(&status["edge"]) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => {
-                tracing::warn!("the trace ends here, {}: {error}", path.display());
+                tracing::warn!("trace {} ends here: {error}", path.display());
                 ControlFlow::Break(())
             }
         },
@@ -51,7 +52,7 @@ pub(super) fn start(stage: &Stage<'_>) -> Result<Option<Watcher>, LabError> {
     Ok(Some(watcher))
 }
 
-/// Where data is sent from, and what the kernel's list of sockets there is asked for.
+/// The sides that send data, with the filter for the kernel's list of sockets there.
 fn senders(stage: &Stage<'_>) -> Vec<(Side, String)> {
     let sender = |way: &Direction| match way {
         Direction::Down => (Side::Server, format!("sport = :{}", stage.port)),
@@ -64,7 +65,7 @@ struct Looker {
     file: BufWriter<File>,
     handle: LabHandle,
     senders: Vec<(Side, String)>,
-    /// Numbers of connections by the user's address, in the order in which they were seen.
+    /// Numbers of connections by the user's address, in order of appearance.
     numbers: BTreeMap<String, usize>,
     begun: Instant,
 }
@@ -110,20 +111,20 @@ impl Looker {
     }
 }
 
-/// What the kernel says of a connection.
+/// The kernel's state of a connection.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Tcp {
     local: String,
     peer: String,
-    /// Segments.
+    /// In segments.
     cwnd: u64,
     unacked: u64,
-    /// Bytes.
+    /// In bytes.
     mss: u64,
     srtt_us: u64,
 }
 
-/// The connections there, as `ss` of iproute2 lists them.
+/// The connections of a side, as listed by `ss` of iproute2.
 fn sockets(handle: &LabHandle, side: Side, filter: &str) -> Vec<Tcp> {
     let mut command = Command::new("ss");
     command.args(["-HtinO", "state", "established"]);
@@ -141,7 +142,7 @@ fn read(line: &str) -> Option<Tcp> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let word = |key: &str| words.iter().find_map(|word| word.strip_prefix(key));
     let number = |key: &str| word(key).and_then(|text| text.parse().ok()).unwrap_or(0);
-    // Smoothed, and its variation.
+    // Smoothed value and variation.
     let srtt_ms: f64 = word("rtt:")?.split('/').next()?.parse().ok()?;
     Some(Tcp {
         local: address(words.get(2)?),
@@ -158,9 +159,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ss_prints_is_read() {
-        let line = "0 262144 [::ffff:10.99.0.1]:5001 [::ffff:10.88.0.2]:40012 cubic wscale:7,7 rto:240 rtt:39.6/1.2 ato:40 \
-                    mss:1348 pmtu:1400 rcvmss:536 advmss:1348 cwnd:120 ssthresh:98 bytes_sent:99 unacked:117 minrtt:20.1";
+    fn output_of_ss_is_parsed() {
+        let line = "0 262144 [::ffff:10.99.0.1]:5001 [::ffff:10.88.0.2]:40012 cubic wscale:7,7 \
+                    rto:240 rtt:39.6/1.2 ato:40 mss:1348 pmtu:1400 rcvmss:536 advmss:1348 cwnd:120 \
+                    ssthresh:98 bytes_sent:99 unacked:117 minrtt:20.1";
         let tcp = Tcp {
             local: "10.99.0.1:5001".to_owned(),
             peer: "10.88.0.2:40012".to_owned(),

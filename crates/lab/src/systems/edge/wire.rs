@@ -1,16 +1,17 @@
-//! The wire between the server and its edge node, as there is one where the node is a host of its own.
+//! The wire between the server and its edge node, as between separate hosts.
 //!
 //! ```text
 //! server's TCP -- far0 == an emulated link == near0 -- forwarded -- edge0 -- node
 //! ```
 //!
-//! All of it is in the server's namespace. Rules lead what the server sends to users over the wire first, and what the node hands
-//! over for the server as well; so the table of local addresses, which comes first otherwise, is asked later.
+//! All of it is in the server's namespace. Rules route packets from the server to users over the
+//! wire first, and likewise packets from the node to the server. They take precedence over the
+//! table of local addresses, which would otherwise come first.
 
 use std::fs;
 use std::time::Duration;
 
-use sumlink_scenario::units::format_duration;
+use sumlink_settings::units::format_duration;
 
 use crate::MTU;
 use crate::emulator::Emulator;
@@ -24,7 +25,7 @@ use super::USERS;
 /// The devices at its ends: the server's and the node's.
 const ENDS: [&str; 2] = ["far0", "near0"];
 
-/// Lays it; it is there until what this returns is dropped.
+/// Sets up the wire; it exists until the returned value is dropped.
 pub(super) fn lay(stage: &Stage<'_>, delay: Duration) -> Result<Emulator, LabError> {
     let open = || ENDS.map(|name| Tun::open(name, false));
     let [far, near] = stage.lab.run(Side::Server, open)?;
@@ -46,9 +47,9 @@ pub(super) fn lay(stage: &Stage<'_>, delay: Duration) -> Result<Emulator, LabErr
     let set = move || {
         let settings = [
             ("ip_forward".to_owned(), "1"),
-            // What comes out of the wire is from an address of this very host.
+            // Packets from the wire have a local source address.
             (format!("conf/{near}/accept_local"), "1"),
-            // Linux does not forward what it has found a socket for on its way in.
+            // Linux does not forward packets for which it finds a socket on arrival.
             ("ip_early_demux".to_owned(), "0"),
         ];
         settings.iter().try_for_each(|(key, value)| {
@@ -57,7 +58,7 @@ pub(super) fn lay(stage: &Stage<'_>, delay: Duration) -> Result<Emulator, LabErr
         })
     };
     stage.lab.run(Side::Server, set)??;
-    // As fast as the emulator goes packet by packet, with room for whatever a window has.
+    // As fast as the emulator can go packet by packet, with space for any window.
     let wire = format!(
         "wire:rate=2500mbit,queue=50ms,delay={}",
         format_duration(delay)

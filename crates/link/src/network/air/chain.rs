@@ -1,9 +1,9 @@
-//! The stationary distribution of a coupling group: what its links carry in the long run.
+//! The stationary distribution of a coupling group: the long-term throughput of its links.
 
 use super::Air;
 
-/// What each link carries while exactly those of `backlogged` always have something to send, as a share of
-/// what it carries alone. The work grows with two to the number of links.
+/// Throughput of each link while exactly the links of `backlogged` always have packets to send, as
+/// a share of its throughput alone. The work grows with two to the number of links.
 pub(super) fn shares(air: &Air, backlogged: &[bool]) -> Vec<f64> {
     let links = air.links();
     let starts = |set: usize, link: usize| {
@@ -15,7 +15,7 @@ pub(super) fn shares(air: &Air, backlogged: &[bool]) -> Vec<f64> {
             .product();
         if free { air.theta[link] * slowed } else { 0.0 }
     };
-    // Gauss-Seidel on the balance of each set, in units of a transmission.
+    // Gauss-Seidel on the balance equation of each set, in units of a transmission.
     let mut pi = vec![1.0 / (1 << links) as f64; 1 << links];
     for _ in 0..100_000 {
         let mut change: f64 = 0.0;
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_chain_gives_the_tables_it_was_fitted_to() {
+    fn the_chain_reproduces_the_fitted_tables() {
         let at_once = |d12, d21, alone: [f64; 2]| {
             let shares = Air::pair(d12, d21).unwrap().shares(&[true; 2]).unwrap();
             [shares[0] * alone[0], shares[1] * alone[1]]

@@ -1,31 +1,32 @@
-//! A coupling group while it runs.
+//! A running coupling group.
 //!
-//! The chain is not solved but run, event by event, next to the packets: a link sends at full speed
-//! during its transmissions and not at all between them. Fluid rates by the set of backlogged links would
-//! give the same mean rates for less work, but neither the waiting of a packet for its turn nor the
-//! bursts that make one link's delay depend on the other's load; and what an unsaturated link does would
-//! need a second formula. A transmission stands for what a radio sends in one access, an aggregate of
-//! packets rather than one: a packet may start in one transmission and end in the next. There are about
-//! two events in each of them however many packets it carries. A transmission ends early when the queue
-//! is empty.
+//! The Markov chain is simulated event by event next to the packets instead of being solved: a link
+//! sends at full speed during its transmissions and not at all between them. Fluid rates by the set
+//! of backlogged links would give the same mean rates for less work. But they would model neither
+//! the wait of a packet for its turn nor the bursts that make one link's delay depend on another's
+//! load. And an unsaturated link would need a second formula.
 //!
-//! The rate of a coupled link is what it carries **alone**, its back-off included, because that is what
-//! people measure. While it sends it is faster by `1 + 1/theta`; an opportunity of a trace is larger by as
-//! much.
+//! A transmission stands for one channel access of a radio: an aggregate of packets, not one
+//! packet. A packet may start in one transmission and end in the next. A transmission takes about
+//! two events regardless of its number of packets, and ends early when the queue is empty.
+//!
+//! The configured rate of a coupled link is its rate **alone**, including back-off, because that is
+//! the rate that people measure. While it sends it is faster by `1 + 1/theta`; an opportunity of a
+//! trace is larger by the same factor.
 
 use core::time::Duration;
 
 use super::Air;
 use crate::random::Random;
 
-/// The chain of one group while it runs.
+/// The running Markov chain of one group.
 #[derive(Clone, Debug)]
 pub(crate) struct AirGroup {
     air: Air,
     members: Vec<Member>,
-    /// Up to when the back-off counters have been brought.
+    /// Time to which the back-off counters are advanced.
     at: Duration,
-    /// The next event and whose it is.
+    /// The next event and the member it belongs to.
     next: Option<(Duration, usize)>,
 }
 
@@ -34,7 +35,7 @@ struct Member {
     /// The number of the link in the network.
     link: usize,
     phase: Phase,
-    /// Share of its back-off that runs off in the time that passes.
+    /// Speed at which its back-off elapses, as a share of full speed.
     speed: f64,
     /// Lengths of back-offs and transmissions.
     random: Random,
@@ -42,11 +43,11 @@ struct Member {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    /// Nothing to send.
+    /// No packets to send.
     Idle,
-    /// Seconds left at full speed.
+    /// Remaining seconds at full speed.
     BackOff(f64),
-    /// Until then.
+    /// End of the transmission.
     Sending(Duration),
 }
 
@@ -66,12 +67,12 @@ impl AirGroup {
         }
     }
 
-    /// When somebody starts or stops next.
+    /// Time of the next start or end of a transmission.
     pub(crate) fn next(&self) -> Option<Duration> {
         self.next.map(|(at, _)| at)
     }
 
-    /// Speed of a link's server now, as a share of what it carries alone.
+    /// Current speed of a link's server, as a share of its rate alone.
     pub(crate) fn share(&self, member: usize) -> f64 {
         match self.members[member].phase {
             Phase::Sending(_) => 1.0 + 1.0 / self.air.theta[member],
@@ -79,7 +80,7 @@ impl AirGroup {
         }
     }
 
-    /// Takes note of whether a link has something to send.
+    /// Records whether a link has packets to send.
     pub(crate) fn update(&mut self, now: Duration, member: usize, backlogged: bool) {
         if backlogged != (self.members[member].phase == Phase::Idle) {
             return;
@@ -93,7 +94,7 @@ impl AirGroup {
         self.plan();
     }
 
-    /// Lets the next event happen, which is due at `now`; returns the number of the link.
+    /// Processes the next event, which is due at `now`; returns the number of the link.
     pub(crate) fn fire(&mut self, now: Duration) -> Option<usize> {
         let (_, member) = self.next.take()?;
         self.settle(now);
@@ -108,13 +109,13 @@ impl AirGroup {
         Some(self.members[member].link)
     }
 
-    /// A new back-off.
+    /// Draws a new back-off.
     fn back_off(&mut self, member: usize) -> Phase {
         let mean = self.air.transmission.as_secs_f64() / self.air.theta[member];
         Phase::BackOff(mean * self.members[member].random.next_exponential())
     }
 
-    /// Brings the back-off counters up to `now`.
+    /// Advances the back-off counters to `now`.
     fn settle(&mut self, now: Duration) {
         let passed = now.saturating_sub(self.at).as_secs_f64();
         self.at = self.at.max(now);
@@ -125,7 +126,7 @@ impl AirGroup {
         }
     }
 
-    /// Works out speeds and the next event.
+    /// Computes the speeds and the next event.
     fn plan(&mut self) {
         self.next = None;
         for i in 0..self.members.len() {
@@ -135,7 +136,7 @@ impl AirGroup {
                 Phase::BackOff(left) => {
                     let speed = self.speed(i);
                     self.members[i].speed = speed;
-                    // A counter that stands still is planned again when somebody stops sending.
+                    // A stopped counter is scheduled again when a transmission ends.
                     match Duration::try_from_secs_f64(left / speed) {
                         Ok(wait) => self.at.saturating_add(wait),
                         Err(_) => continue,
@@ -148,7 +149,7 @@ impl AirGroup {
         }
     }
 
-    /// How fast the back-off of a member runs while those send that do.
+    /// Speed of a member's back-off given the current transmissions.
     fn speed(&self, member: usize) -> f64 {
         let deferral = &self.air.deferral[member];
         self.members

@@ -1,20 +1,21 @@
 //! Links that hear each other: they share air time by carrier sense.
 //!
-//! The model is the idealised CSMA network of Laufer and Kleinrock ("The capacity of wireless CSMA/CA
-//! networks", IEEE/ACM ToN 2016) with a directed conflict: a link with packets backs off for a random
-//! time, sends for a random time, and backs off again. While another link sends, its back-off counter
-//! runs slower by the factor `1 - d`, up to standing still, as the counter of 802.11 does while the medium
-//! is busy. Both times are exponential, so the sets of sending links are the states of a Markov chain:
-//! set A turns into A with i at the rate `lambda_i * product over j in A of (1 - d_ij)` and into A without
-//! i at the rate `mu_i`, with `theta_i = lambda_i / mu_i`.
+//! The model is the idealized CSMA network of Laufer and Kleinrock ("The capacity of wireless
+//! CSMA/CA networks", IEEE/ACM ToN 2016) with a directed conflict: a link with packets backs off
+//! for a random time, sends for a random time, and backs off again. While another link sends, its
+//! back-off counter runs slower by the factor `1 - d`, down to a stop, as the counter of 802.11
+//! does while the medium is busy. Both times are exponential, so the sets of sending links are the
+//! states of a Markov chain: set A turns into A with i at the rate `lambda_i * product over j in A
+//! of (1 - d_ij)` and into A without i at the rate `mu_i`, with `theta_i = lambda_i / mu_i`.
 //!
-//! # What the parameters are worth
+//! # Validity of the parameters
 //!
-//! `theta` = 9, `d_12` = 0.90, `d_21` = 0.14 turn what the two radios of table 5.1 (80-80 MHz, clean) in Li,
-//! "WhiteHaul-based Spectrum Aggregation in Wi-Fi Bands" (Edinburgh 2023), carry alone, 229 and
-//! 261 Mbit/s, into what they carried at once, 149 and 258; `d_12` = 0.76, `d_21` = 0 give table 5.2's 253
-//! and 195 alone, 204 and 195 at once. That is a fit of two numbers with two parameters each: it shows
-//! that the model can be that lopsided, and validates nothing.
+//! The parameters are fitted to Li, "WhiteHaul-based Spectrum Aggregation in Wi-Fi Bands"
+//! (Edinburgh 2023). In table 5.1 (80-80 MHz, clean) two radios carry 229 and 261 Mbit/s alone, 149
+//! and 258 Mbit/s at once; `theta` = 9, `d_12` = 0.90, `d_21` = 0.14 reproduce that. For table 5.2,
+//! with 253 and 195 Mbit/s alone and 204 and 195 at once, `d_12` = 0.76, `d_21` = 0 do. This fits
+//! two numbers with two parameters each: it shows that the model can be that asymmetric, and
+//! validates nothing.
 
 mod chain;
 mod group;
@@ -26,31 +27,34 @@ use crate::error::share;
 
 pub(crate) use group::AirGroup;
 
-/// How the links of a coupling group share the air; see [`Network::couple`](crate::Network::couple).
+/// How the links of a coupling group share the air; see
+/// [`Network::couple`](crate::Network::couple).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Air {
-    /// For each link the mean length of a transmission over the mean length of a back-off, above 0.
+    /// For each link, the mean length of a transmission over the mean length of a back-off, above
+    /// 0.
     theta: Vec<f64>,
-    /// `deferral[i][j]`: how much link i waits while link j sends.
+    /// `deferral[i][j]`: the degree to which link i waits while link j sends.
     deferral: Vec<Vec<f64>>,
     /// Mean length of a transmission.
     transmission: Duration,
 }
 
 impl Air {
-    /// The ratio that goes with the fitted deferrals.
+    /// The `theta` that the fitted deferrals assume.
     pub const THETA: f64 = 9.0;
 
-    /// The mean length of a transmission unless said otherwise: what an 802.11ac radio sends in one access.
+    /// Default mean length of a transmission: a typical channel access of an 802.11ac radio.
     pub const TRANSMISSION: Duration = Duration::from_millis(1);
 
-    /// The most links of which [`Air::shares`] solves the chain.
+    /// The largest group for which [`Air::shares`] solves the chain.
     pub const MAX_SOLVED: usize = 12;
 
-    /// Any group. `theta` has one entry for each link, above 0 and at most 1000. `deferral[i][j]`, from 0
-    /// (link i does not hear link j) to 1 (it waits as long as link j sends), has one row and one column
-    /// for each link; the diagonal is of no importance. `transmission` is the mean length of a
-    /// transmission.
+    /// Creates a group with arbitrary parameters. `theta` has one entry for each link, above 0 and
+    /// at most
+    /// 1000. `deferral[i][j]`, from 0 (link i does not hear link j) to 1 (it waits as long as link
+    ///       j sends), has one row and one column for each link; the diagonal is ignored.
+    ///       `transmission` is the mean length of a transmission.
     pub fn new(
         theta: Vec<f64>,
         deferral: Vec<Vec<f64>>,
@@ -96,7 +100,8 @@ impl Air {
         })
     }
 
-    /// Every link defers to every other one by the same share: 0 is no coupling, 1 full mutual exclusion.
+    /// Every link defers to every other one by the same share: 0 is no coupling, 1 full mutual
+    /// exclusion.
     pub fn uniform(links: usize, deferral: f64) -> Result<Self, ModelError> {
         Self::new(
             vec![Self::THETA; links],
@@ -105,7 +110,7 @@ impl Air {
         )
     }
 
-    /// Two links, the first of which defers by `d12` to the second one and the second by `d21` to it.
+    /// Two links: the first defers to the second by `d12`, the second to the first by `d21`.
     pub fn pair(d12: f64, d21: f64) -> Result<Self, ModelError> {
         Self::new(
             vec![Self::THETA; 2],
@@ -114,13 +119,14 @@ impl Air {
         )
     }
 
-    /// How many links the group has.
+    /// Number of links in the group.
     pub fn links(&self) -> usize {
         self.theta.len()
     }
 
-    /// What each link carries while exactly these always have something to send, as a share of what it
-    /// carries alone: from the stationary distribution of the chain. At most [`Self::MAX_SOLVED`] links.
+    /// Throughput of each link while exactly the given links always have packets to send, as a
+    /// share of its throughput alone: from the stationary distribution of the chain. At most
+    /// [`Self::MAX_SOLVED`] links.
     pub fn shares(&self, backlogged: &[bool]) -> Result<Vec<f64>, ModelError> {
         let links = self.links();
         if backlogged.len() != links {
@@ -146,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_parameters_are_rejected() {
         let message = |air: Result<Air, ModelError>| air.unwrap_err().to_string();
         assert!(message(Air::pair(1.1, 0.0)).contains("a deferral is 1.1"));
         let ms = Duration::from_millis(1);

@@ -1,6 +1,6 @@
 use super::*;
 
-/// No capture: only who is alone is heard.
+/// No capture: a frame is heard only if it is alone.
 const DEAF: Hearing = Hearing {
     least_snr_db: 1.0,
     capture_db: 60.0,
@@ -46,14 +46,14 @@ fn slots_last_as_long_as_in_the_standard() {
 }
 
 #[test]
-fn without_capture_it_is_the_closed_form() {
+fn without_capture_it_matches_the_closed_form() {
     for clients in [1, 2, 4, 8, 16] {
         let snr = vec![vec![10.0; 36]; clients as usize];
         let count = 8000 / u64::from(clients);
         let share = trained(&rounds(&Slotted::THESIS, &DEAF, &snr, count));
         let expected = alone(8, clients).unwrap();
         let deviation = (expected * (1.0 - expected) / 8000.0).sqrt();
-        // Contenders of one round depend on each other: some room more.
+        // Contenders of one round are not independent, hence the larger tolerance.
         assert!(
             (share - expected).abs() < 6.0 * deviation + 1e-9,
             "{clients}: {share} {expected}"
@@ -64,7 +64,7 @@ fn without_capture_it_is_the_closed_form() {
 
 #[test]
 fn slots_for_ten_percent_of_failure() {
-    // Least slots with (1 - 1/S)^(N-1) >= 0.9.
+    // Smallest number of slots with (1 - 1/S)^(N-1) >= 0.9.
     for (clients, slots) in [(4, 29), (8, 67), (16, 143)] {
         assert!(alone(slots, clients).unwrap() >= 0.9);
         assert!(alone(slots - 1, clients).unwrap() < 0.9);
@@ -81,7 +81,7 @@ fn the_near_client_drowns_the_far_one() {
 }
 
 #[test]
-fn who_hears_two_clients_in_a_slot_answers_none_of_them_in_the_standard() {
+fn the_standard_answers_no_client_if_two_are_heard_in_a_slot() {
     // Each is stronger in one half of the sectors.
     let half = |first: bool| {
         (0..16)
@@ -105,7 +105,7 @@ fn who_hears_two_clients_in_a_slot_answers_none_of_them_in_the_standard() {
 
 #[test]
 fn thirty_six_sectors_take_three_slots_of_sixteen() {
-    // Only the last sector is good: without the third slot there is no feedback.
+    // Only the last sector is good: without the third slot no feedback is sent.
     let mut good_last = vec![-10.0; 36];
     good_last[35] = 10.0;
     let mut sweep = Sweep::default();
@@ -126,7 +126,7 @@ fn thirty_six_sectors_take_three_slots_of_sixteen() {
 }
 
 #[test]
-fn who_fails_too_often_sits_out() {
+fn a_client_that_fails_too_often_sits_out() {
     let rules = Slotted {
         retry_limit: 2,
         backoff: 8,
@@ -158,13 +158,13 @@ fn retries_help_few_clients_and_harm_many() {
         let share = |rules: &Slotted| trained(&rounds(rules, &DEAF, &snr, 500));
         share(&Slotted::AD) - share(&without)
     };
-    // Who tries again collides with those whose turn is later: 0.52 becomes 0.46 for six clients.
+    // Retries collide with clients in later slots: 0.52 becomes 0.46 for six clients.
     assert!(gain(2) > 0.01, "{}", gain(2));
     assert!(gain(6) < -0.03, "{}", gain(6));
 }
 
 #[test]
-fn more_slots_and_channels_bring_more_clients_in() {
+fn more_slots_and_channels_train_more_clients() {
     let snr = vec![vec![10.0; 36]; 16];
     let share = |rules: &Slotted| trained(&rounds(rules, &DEAF, &snr, 200));
     assert!(share(&Slotted::AY) > 2.0 * share(&Slotted::AD));

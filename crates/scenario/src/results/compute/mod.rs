@@ -1,4 +1,4 @@
-//! From the runs of a scenario to its summary.
+//! Computes the summary of a scenario's runs.
 
 mod system;
 mod warnings;
@@ -14,27 +14,27 @@ use super::{Measurement, Outcome, Run};
 use system::{capacities, of_system};
 use warnings::warnings;
 
-/// The system that measures each link by itself.
+/// The system that measures each link alone.
 pub const ALONE: &str = "alone";
 /// The system that measures all links at once with independent flows.
 pub const SIMULTANEOUS: &str = "simultaneous";
 /// Kernel MPTCP.
 pub const MPTCP: &str = "mptcp";
 
-/// What a summary says of the scenario beside the figures.
+/// Properties of the scenario that a summary contains.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ScenarioHeader {
-    /// Its name.
+    /// Name of the scenario.
     pub name: String,
-    /// What it is about.
+    /// Description of the scenario.
     pub about: String,
     /// `down`, `up` or `both`.
     pub direction: String,
     /// The kind of workload: `bulk`, `files`, `requests`, `cbr` or `command`.
     pub workload: String,
-    /// How long an object of a workload of files may take, in seconds.
+    /// Time limit for an object of a workload of files, in seconds.
     pub limit_s: Option<f64>,
-    /// How many seeds were asked for; 0 if that is not known.
+    /// Number of requested seeds; 0 if unknown.
     pub seeds: usize,
     /// The links in the order of the scenario.
     pub links: Vec<String>,
@@ -45,8 +45,8 @@ pub struct ScenarioHeader {
 }
 
 impl Summary {
-    /// Of the runs of one scenario. Systems and links that the header does not name come after those that it
-    /// does. Where there are several runs of one system and seed, the newest counts.
+    /// Summarizes the runs of one scenario. Systems and links that the header does not name follow
+    /// those that it names. Of several runs with the same system and seed, the newest is used.
     pub fn from_runs(header: &ScenarioHeader, runs: &[Run]) -> Self {
         let runs = newest(runs);
         let mut summary = Self {
@@ -96,7 +96,7 @@ impl Summary {
     }
 }
 
-/// The figures of a run that may be believed, or what is wrong with it: its kind and why.
+/// The valid figures of a run, or the kind and reason of its problem.
 pub fn figures(run: &Run) -> Result<&Measurement, (&'static str, String)> {
     match &run.outcome {
         Outcome::Skipped { reason } => Err(("skipped", reason.clone())),
@@ -107,7 +107,7 @@ pub fn figures(run: &Run) -> Result<&Measurement, (&'static str, String)> {
                 return Err(("refused", objection));
             }
             if !(figures.goodput_bps.is_finite() && figures.goodput_bps >= 0.0) {
-                let reason = format!("{} bit/s is no goodput", figures.goodput_bps);
+                let reason = format!("{} bit/s is not a valid goodput", figures.goodput_bps);
                 return Err(("failed", reason));
             }
             Ok(figures)
@@ -115,7 +115,7 @@ pub fn figures(run: &Run) -> Result<&Measurement, (&'static str, String)> {
     }
 }
 
-/// What a link contributed to a run: see `LinkPart`. `None` if the run does not tell.
+/// A link's contribution to a run: see `LinkPart`. `None` if unknown.
 pub fn link_goodput(figures: &Measurement, link: &str) -> Option<f64> {
     if figures.flows.iter().any(|flow| flow.link.is_some()) {
         let bound = figures
@@ -126,7 +126,7 @@ pub fn link_goodput(figures: &Measurement, link: &str) -> Option<f64> {
         bound.peek()?;
         return Some(bound.sum()).filter(|sum: &f64| sum.is_finite());
     }
-    // What flows the other way are acknowledgements, which would blur the division.
+    // The other direction carries acknowledgments, which would distort the shares.
     let carries = |direction: &str| {
         figures.flows.is_empty() || figures.flows.iter().any(|flow| flow.direction == direction)
     };
@@ -144,7 +144,7 @@ pub fn link_goodput(figures: &Measurement, link: &str) -> Option<f64> {
     (total > 0.0).then(|| figures.goodput_bps * own / total)
 }
 
-/// One run for each system and seed, by system and seed.
+/// One run for each system and seed, sorted by system and seed.
 fn newest(runs: &[Run]) -> Vec<&Run> {
     let mut newest: BTreeMap<(&str, u64), &Run> = BTreeMap::new();
     for run in runs {
@@ -165,7 +165,7 @@ fn links_of(run: &Run) -> Vec<&str> {
     flows.chain(series).collect()
 }
 
-/// The names of the header, then the others in the order in which they come.
+/// The names in the header, then the others in order of appearance.
 fn in_order<'a>(header: &'a [String], others: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut seen = std::collections::HashSet::new();
     header

@@ -1,4 +1,4 @@
-//! One system over all seeds.
+//! Summarizes one system over all seeds.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,7 +12,7 @@ pub(super) struct Capacity {
     max: f64,
 }
 
-/// What the links delivered alone, seed by seed.
+/// Goodput of the links alone, for each seed.
 pub(super) fn capacities(runs: &[&Run]) -> HashMap<u64, Capacity> {
     let alone = runs.iter().filter(|run| run.system == ALONE);
     alone
@@ -29,7 +29,7 @@ pub(super) fn capacities(runs: &[&Run]) -> HashMap<u64, Capacity> {
         .collect()
 }
 
-/// The figures of a system, and why runs have none.
+/// The figures of a system, and the reasons for missing ones.
 pub(super) fn of_system(
     system: &str,
     runs: &[&Run],
@@ -60,7 +60,7 @@ pub(super) fn of_system(
         note("not run", "not run yet".to_owned(), seeds - runs.len());
     }
     let all = || measured.iter().map(|(_, figures)| *figures);
-    // The links alone would be compared with themselves.
+    // The links alone are not compared with themselves.
     let compared: Vec<(f64, &Capacity)> = measured
         .iter()
         .filter(|_| system != ALONE)
@@ -80,7 +80,7 @@ pub(super) fn of_system(
         aggregation_ratio: Spread::of(compared.iter().map(|(x, c)| x / c.sum)),
         aggregation_benefit: Spread::of(compared.iter().filter_map(|(x, c)| benefit(*x, c))),
         below_best: compared.iter().filter(|(x, c)| *x < c.max).count(),
-        // Links that differ are no sign of unfairness where each was alone.
+        // For links measured one at a time, different goodputs are not a sign of unfairness.
         fairness: Spread::of(all().filter(|_| system != ALONE).filter_map(jain)),
         links: links
             .iter()
@@ -110,7 +110,7 @@ pub(super) fn of_system(
     }
 }
 
-/// WhiteHaul dissertation, eq. 3.2; `None` where one link is all there is and nothing can be gained.
+/// WhiteHaul dissertation, eq. 3.2; `None` for a single link, where no gain is possible.
 fn benefit(x: f64, capacity: &Capacity) -> Option<f64> {
     let Capacity { sum, max } = *capacity;
     let value = if x >= max {

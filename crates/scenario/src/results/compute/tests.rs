@@ -1,4 +1,4 @@
-//! Ratios, benefits and bounds are those of the papers.
+//! Compares ratios, benefits and bounds with those of the papers.
 
 use super::*;
 use crate::results::Flow;
@@ -31,7 +31,8 @@ fn header(clean_mptcp_bps: Option<f64>) -> ScenarioHeader {
     }
 }
 
-/// The dissertation's table 4.1: (20-80), with the ratios and benefits that its text computes from it.
+/// The dissertation's table 4.1: (20-80), with the ratios and benefits that its text computes from
+/// it.
 #[test]
 fn ratio_and_benefit_are_those_of_the_dissertation() {
     let of = |mptcp: f64| {
@@ -48,7 +49,8 @@ fn ratio_and_benefit_are_those_of_the_dissertation() {
             system.below_best,
         )
     };
-    // The dissertation prints 0.59 for the benefit of its clean channel; its figures give 37.0 / 61.9.
+    // The dissertation prints 0.59 for the benefit of its clean channel; its figures give 37.0 /
+    // 61.9.
     assert_eq!(of(58.6 + 234.4), (92.0, 60.0, 0));
     assert_eq!(of(58.1 + 182.1), (76.0, -6.0, 1));
 }
@@ -169,7 +171,7 @@ fn runs_without_figures_are_counted_by_reason() {
 }
 
 #[test]
-fn what_contradicts_itself_is_said() {
+fn inconsistent_figures_cause_warnings() {
     let links = |a, b| [(Some("wh1"), a), (Some("wh2"), b)];
     let mut other = run("x", 1, &[(None, 250.0)]);
     other.environment.kernel = "6.1".to_owned();

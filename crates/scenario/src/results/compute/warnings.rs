@@ -1,13 +1,13 @@
-//! What a reader should know before believing the figures.
+//! Warnings about inconsistent figures.
 
 use super::super::Run;
 use super::super::summary::Summary;
 use super::SIMULTANEOUS;
 
-/// Averages may exceed a bound by so much without anybody wondering: what one seed's noise does.
+/// Averages may exceed a bound by this share because of the noise between seeds.
 const TOLERANCE: f64 = 0.05;
 
-/// What contradicts itself, or eq. 5.3.
+/// Warnings about inconsistent figures, and violations of eq. 5.3.
 pub(super) fn warnings(summary: &Summary, runs: &[&Run]) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut warn = |text: String| warnings.push(text);
@@ -22,8 +22,8 @@ pub(super) fn warnings(summary: &Summary, runs: &[&Run]) -> Vec<String> {
     });
     if differs {
         warn(
-            "runs of different kernels, versions, congestion controls or socket buffers are mixed here: \
-             repeat them all in a new directory"
+            "runs of different kernels, versions, congestion controls or socket buffers are mixed \
+             here: repeat them all in a new directory"
                 .to_owned(),
         );
     }
@@ -34,8 +34,8 @@ pub(super) fn warnings(summary: &Summary, runs: &[&Run]) -> Vec<String> {
     ) && at_once > alone * (1.0 + TOLERANCE)
     {
         warn(format!(
-            "all links at once delivered {}, more than the links alone together ({}): they were not the same in \
-             both measurements",
+            "all links at once delivered {}, more than the links alone together ({}): they were \
+             not the same in both measurements",
             megabits(at_once),
             megabits(alone)
         ));
@@ -46,14 +46,16 @@ pub(super) fn warnings(summary: &Summary, runs: &[&Run]) -> Vec<String> {
             && ratio.median > 1.0 + TOLERANCE
         {
             warn(format!(
-                "{} delivered {:.2} times the sum of the links alone: one of the two measurements is wrong",
+                "{} delivered {:.2} times the sum of the links alone: one of the two measurements \
+                 is wrong",
                 system.system, ratio.median
             ));
         }
     }
     if summary.alone.is_empty() && !runs.is_empty() {
         warn(
-            "the links alone were not measured: there is nothing to compare the systems with (add alone to systems)"
+            "the links alone were not measured: there is nothing to compare the systems with (add \
+             alone to systems)"
                 .to_owned(),
         );
     }

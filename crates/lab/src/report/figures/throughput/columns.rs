@@ -1,4 +1,4 @@
-//! What the panels show: samples over the seeds, and the same as numbers.
+//! The data of the panels: samples over the seeds, and the same as CSV.
 
 use std::fmt::Write;
 
@@ -6,12 +6,12 @@ use super::super::{field, measured};
 use crate::report::View;
 use crate::results::{Measurement, Series, quantile, sorted};
 
-/// Links with a column of their own; of more, those that carry most.
+/// Maximum number of columns for links; the links with the most traffic are shown.
 const LINK_COLUMNS: usize = 16;
-/// Points of a curve: more than pixels say nothing.
+/// Points of a curve: more than the pixels can show.
 const POINTS: usize = 250;
 
-/// What all seeds did in an interval.
+/// The values of all seeds in an interval.
 #[derive(Clone, Copy)]
 pub(super) struct Sample {
     pub(super) time_s: f64,
@@ -20,7 +20,7 @@ pub(super) struct Sample {
     pub(super) max: f64,
 }
 
-/// Panels below each other: the goodput, or one link, of each system.
+/// A column of panels: the goodput, or one link, of each system.
 pub(super) struct Column {
     pub(super) name: String,
     /// `None` for the goodput of the system.
@@ -75,7 +75,7 @@ pub(super) fn columns(view: &View<'_>, systems: &[&str]) -> Vec<Column> {
     columns
 }
 
-/// Every link, and the most that a system delivered over it.
+/// Every link, and the most that any system delivered over it.
 pub(super) fn links(view: &View<'_>) -> Vec<(String, f64)> {
     let mut links: Vec<(String, f64)> = Vec::new();
     for part in view.summary.systems.iter().flat_map(|system| &system.links) {
@@ -99,7 +99,7 @@ fn summed(all: &[Series]) -> Option<Series> {
     usable.then_some(sum)
 }
 
-/// Median, least and largest of all seeds, with at most [`POINTS`] points.
+/// Median, minimum and maximum over all seeds, with at most [`POINTS`] points.
 fn across_seeds(seeds: &[Series]) -> Vec<Sample> {
     let Some(first) = seeds.first() else {
         return Vec::new();

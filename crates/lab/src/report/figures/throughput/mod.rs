@@ -5,21 +5,21 @@ mod columns;
 use std::fmt::Write;
 
 use super::{Figure, footer};
-use crate::plot::{Anchor, Axis, Ink, Svg, Unit, short, shortened};
 use crate::report::View;
 use crate::results::ALONE;
+use sumlink_plot::{Anchor, Axis, Ink, Svg, Unit, short, shortened};
 
 use columns::{Column, columns, csv, links};
 
 const WIDTH: f64 = 860.0;
 const HEAD: f64 = 30.0;
-/// Columns beside each other; what is more stands below, in a further band.
+/// Columns side by side; further ones are placed below, in another band.
 const COLUMNS: usize = 5;
-/// What a row needs beside its panel.
+/// Height of a row's heading.
 const ROW_HEAD: f64 = 34.0;
-/// Below a band: the numbers of the time axis.
+/// Space below a band for the numbers of the time axis.
 const BAND_FOOT: f64 = 22.0;
-/// Room for the numbers at the left of a panel.
+/// Space for the numbers to the left of a panel.
 const NUMBERS: f64 = 42.0;
 
 pub(super) fn draw(view: &View<'_>) -> Option<Figure> {
@@ -39,7 +39,7 @@ pub(super) fn draw(view: &View<'_>) -> Option<Figure> {
     points().next()?;
     let end = points().map(|sample| sample.time_s).fold(0.0, f64::max);
     let bands = columns.len().div_ceil(COLUMNS);
-    // The same number in each band, as far as it goes: a last one with a single column wastes paper.
+    // Columns are distributed evenly over the bands: a last band with a single column wastes space.
     let in_a_band = columns.len().div_ceil(bands);
     let panel = if bands == 1 { 78.0 } else { 52.0 };
     let band = HEAD + (panel + ROW_HEAD) * systems.len() as f64 + BAND_FOOT;
@@ -78,19 +78,19 @@ pub(super) fn draw(view: &View<'_>) -> Option<Figure> {
 struct Panels<'a> {
     view: &'a View<'a>,
     column: &'a Column,
-    /// Whether the systems are named here, for all columns of the band.
+    /// Whether this column shows the systems' names, for all columns of the band.
     names: bool,
     left: f64,
     right: f64,
     top: f64,
-    /// Of a panel.
+    /// Height of a panel.
     height: f64,
     /// The last time, in seconds.
     end: f64,
 }
 
 impl Panels<'_> {
-    /// The column from top to bottom; all of it has one scale.
+    /// Draws the column from top to bottom with one scale.
     fn draw(&self, svg: &mut Svg, systems: &[&str]) {
         let column = self.column;
         let bounds = &self.view.summary.bounds;
@@ -152,7 +152,7 @@ impl Panels<'_> {
         }
     }
 
-    /// Panel, grid, numbers, the time that is not measured, and events.
+    /// Draws the panel, grid, numbers, the warm-up, and events.
     fn ground(&self, svg: &mut Svg, x: &Axis, y: &Axis, unit: Unit, last: bool) {
         let (bottom, top) = y.place;
         let results = self.view.results;
@@ -201,16 +201,17 @@ impl Panels<'_> {
 }
 
 fn caption(view: &View<'_>, columns: &[Column]) -> String {
-    let mut text = "First: goodput of the system; the solid grey line is the sum of the links alone, the dashed one \
-                    the best link alone. Then: what each link carried, headers and repetitions included. Lines are \
-                    medians over the seeds, the shade behind them reaches from the least to the largest. A column has \
-                    one scale."
+    let mut text = "First column: goodput of the system; the solid gray line is the sum of the \
+                    links alone, the dashed one the best link alone. Other columns: rate of each \
+                    link, headers and repetitions included. Lines are medians over the seeds, \
+                    shaded areas reach from minimum to maximum. All panels of a column have the \
+                    same scale."
         .to_owned();
     let (all, shown) = (links(view).len(), columns.len() - 1);
     if shown < all {
         let _ = write!(
             text,
-            " Of the {all} links, the {shown} that carry most are shown."
+            " Of the {all} links, the {shown} with the most traffic are shown."
         );
     }
     let has = |name: &str| {
@@ -221,13 +222,13 @@ fn caption(view: &View<'_>, columns: &[Column]) -> String {
     };
     if has(ALONE) {
         text.push_str(
-            " For alone, every link was measured by itself and the goodput is their sum.",
+            " For `alone`, the links were measured one at a time, and the goodput is their sum.",
         );
     }
     if view.results.warmup_s > 0.0 {
         let _ = write!(
             text,
-            " The first {} s (shaded ground) are not measured.",
+            " The first {} s (shaded) are not measured.",
             short(view.results.warmup_s)
         );
     }

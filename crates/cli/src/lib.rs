@@ -1,0 +1,97 @@
+//! The program `sumlink`, client and server in one, as a library: its verbs, and what its sister programs `sumlink-lab`
+//! and `sumlink-edge` share with it.
+//!
+//! - [`program`] runs a command line from its arguments to its exit code ([`exit`]); [`generate`] makes completions and
+//!   manual pages of it.
+//! - [`server`], [`client`] and [`keys`] are verbs that the laboratory has, too: it starts its own processes with them.
+//! - [`config`] reads configuration files, [`control`] is the socket at which a running program reports its status.
+//! - [`output`], [`table`] and [`grid`] print results.
+
+#![deny(unsafe_code)]
+
+pub mod args;
+mod cc;
+pub mod check;
+pub mod client;
+pub mod config;
+mod congestion;
+pub mod control;
+pub mod exit;
+pub mod find_socket;
+pub mod generate;
+pub mod grid;
+#[expect(unsafe_code, reason = "mallopt(3) has no safe wrapper")]
+mod heap;
+mod kernel;
+pub mod keys;
+mod link;
+mod links;
+mod log_limit;
+mod logging;
+mod moved;
+mod opener;
+pub mod output;
+pub mod places;
+pub mod program;
+pub mod server;
+pub mod signals;
+mod spool;
+pub mod status;
+pub mod table;
+mod usage;
+
+use std::process::ExitCode;
+
+use args::{Cli, Verb, Verbosity};
+use exit::{CliError, Exit};
+use program::{Program, block_on};
+
+/// The program `sumlink`.
+pub fn main() -> ExitCode {
+    program::main::<Cli>()
+}
+
+impl Program for Cli {
+    const NAME: &'static str = "sumlink";
+    const EXITS: &'static [Exit] = &[
+        Exit::Ok,
+        Exit::Other,
+        Exit::Usage,
+        Exit::Config,
+        Exit::Key,
+        Exit::Network,
+        Exit::Authentication,
+        Exit::Version,
+        Exit::Control,
+        Exit::Kernel,
+        Exit::Interrupted,
+    ];
+
+    fn verbosity(&self) -> Verbosity {
+        self.verbosity
+    }
+
+    fn json(&self) -> bool {
+        self.verb.json()
+    }
+
+    fn moved(args: &[String]) -> Option<String> {
+        moved::advice(args)
+    }
+
+    fn run(self) -> Result<(), CliError> {
+        match self.verb {
+            Verb::Keygen(args) => keys::keygen(&args),
+            Verb::Pubkey(args) => keys::pubkey(&args),
+            Verb::Server(args) => block_on(server::run(args)),
+            Verb::Client(args) => block_on(client::run(args)),
+            Verb::Check(args) => check::run(&args),
+            Verb::Links(args) => block_on(links::run(&args)),
+            Verb::Status(args) => status::run(&args),
+            Verb::Link(args) => link::run(&args),
+            Verb::Cc { command } => cc::run(command),
+            Verb::Completions { shell } => generate::completions::<Self>(shell),
+            Verb::Man(args) => generate::man::<Self>(&args),
+        }
+    }
+}

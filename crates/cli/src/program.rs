@@ -1,0 +1,127 @@
+//! What every program of sumlink does around its verbs: it reads the command line, logs, and ends with a documented exit
+//! code.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use sumlink_util::plain;
+
+use crate::args::Verbosity;
+use crate::exit::{self, CliError, Exit};
+use crate::{generate, heap, logging, output, usage};
+
+/// A program's command line.
+pub trait Program: Parser {
+    /// Its name.
+    const NAME: &'static str;
+    /// The exit codes that it may end with, in ascending order.
+    const EXITS: &'static [Exit];
+
+    /// How much it logs.
+    fn verbosity(&self) -> Verbosity;
+
+    /// Whether it was asked to print JSON.
+    fn json(&self) -> bool;
+
+    /// The new command for an old one that this program does not know, on one line.
+    fn moved(_args: &[String]) -> Option<String> {
+        None
+    }
+
+    /// Carries out the verb.
+    ///
+    /// # Errors
+    ///
+    /// Why it failed; the exit code follows from it.
+    fn run(self) -> Result<(), CliError>;
+}
+
+/// Runs a program from its command line to its exit code.
+pub fn main<P: Program>() -> ExitCode {
+    let args = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned());
+    let args: Vec<String> = args.collect();
+    if let Some(advice) = P::moved(&args) {
+        let json = args.iter().any(|arg| arg == "--json");
+        return fail(P::NAME, &CliError::Usage(advice), json);
+    }
+    let program = match generate::command::<P>().try_get_matches() {
+        Ok(matches) => P::from_arg_matches(&matches),
+        Err(error) => Err(error),
+    };
+    let program = match program {
+        Ok(program) => program,
+        Err(error) => return usage(&error, &args),
+    };
+    let json = program.json();
+    let code = match run(program) {
+        Ok(()) => Exit::Ok.code().into(),
+        Err(error) => fail(P::NAME, &error, json),
+    };
+    logging::finish();
+    code
+}
+
+fn run<P: Program>(program: P) -> Result<(), CliError> {
+    let Verbosity { verbose, quiet } = program.verbosity();
+    logging::start(verbose, quiet)?;
+    heap::keep_freed();
+    program.run()
+}
+
+/// Runs a verb to its end, and does not wait for a resolver that may still be busy with a name.
+///
+/// # Errors
+///
+/// Those of the verb, or the system has no thread for it.
+pub fn block_on(verb: impl Future<Output = Result<(), CliError>>) -> Result<(), CliError> {
+    // Every proxied connection takes one.
+    sumlink_transport::descriptors::raise();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    let result = runtime.block_on(verb);
+    runtime.shutdown_background();
+    result
+}
+
+/// One line on standard error, or one object on standard output, and the documented exit code.
+fn fail(program: &str, error: &CliError, json: bool) -> ExitCode {
+    match error {
+        CliError::Told(_) => {}
+        // A reader that has seen enough, such as `head`, is no failure worth a word.
+        CliError::System(io) if io.kind() == std::io::ErrorKind::BrokenPipe => {}
+        _ if json => output::print_json(&error.json()).unwrap_or_default(),
+        CliError::Other(failure) if failure.has_places => {
+            output::note(&format!("{}\n", plain(error)));
+        }
+        _ => output::note(&format!("{program}: {}\n", plain(error))),
+    }
+    error.code().into()
+}
+
+/// What clap has to say: help and version are no errors, everything else is wrong usage.
+fn usage(error: &clap::Error, args: &[String]) -> ExitCode {
+    let json = args.iter().any(|arg| arg == "--json");
+    if error.use_stderr() && json {
+        let text = error.to_string();
+        let message = text
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .trim_start_matches("error: ");
+        let message = match usage::advice(error, args) {
+            Some(advice) => format!("{message}; {advice}"),
+            None => message.to_owned(),
+        };
+        output::print_json(&exit::error_json(Exit::Usage, &message)).unwrap_or_default();
+    } else if error.print().is_err() {
+        return Exit::Other.code().into();
+    } else if let Some(advice) = usage::advice(error, args) {
+        output::note(&format!("\n{advice}\n"));
+    }
+    if error.use_stderr() {
+        Exit::Usage.code().into()
+    } else {
+        Exit::Ok.code().into()
+    }
+}

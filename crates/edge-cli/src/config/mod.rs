@@ -1,0 +1,100 @@
+//! The configuration file of an edge node.
+
+mod raw;
+mod read;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use sumlink::config::{ConfigError, Findings, Lines, Planned, Problem, Read, read_with};
+use sumlink::exit::CliError;
+use sumlink_edge_node::NodeConfig;
+
+use crate::args::EdgeArgs;
+
+/// The configuration of an edge node.
+#[derive(Debug)]
+pub(crate) struct EdgeSettings {
+    pub(crate) node: NodeConfig,
+    pub(crate) control: Option<PathBuf>,
+    /// Where metrics are served.
+    pub(crate) metrics: Option<SocketAddr>,
+    lines: Lines,
+}
+
+impl EdgeSettings {
+    /// What the file says, with the control socket of the flags.
+    pub(crate) fn start(args: &EdgeArgs) -> Result<Self, CliError> {
+        match read_with(&args.config, read::edge)? {
+            Read {
+                file: Some(settings),
+                problems,
+            } => finish(settings, problems, &args.config, args.control.clone())
+                .logged(Some(&args.config)),
+            Read { problems, .. } => Err(ConfigError::wrong(&args.config, problems).into()),
+        }
+    }
+
+    /// In a few words.
+    pub(crate) fn describe(&self) -> String {
+        let links = self.node.links.iter().map(|link| link.name.as_str());
+        format!(
+            "the {}'s end, {} over {}",
+            self.node.role.name(),
+            self.node.core.steering,
+            links.collect::<Vec<_>>().join(", ")
+        )
+    }
+}
+
+/// What a start with this file and no flags would make of it.
+///
+/// # Errors
+///
+/// A file that cannot be read at all, or one of a client or server; everything else is in the result.
+pub(crate) fn check(file: &Path) -> Result<Planned<EdgeSettings>, CliError> {
+    let Read {
+        file: settings,
+        problems,
+    } = read_with(file, read::edge)?;
+    Ok(match settings {
+        Some(settings) => finish(settings, problems, file, None),
+        None => Findings::new(Some(file), Lines::default(), problems).finish(None),
+    })
+}
+
+fn finish(
+    mut file: EdgeSettings,
+    problems: Vec<Problem>,
+    path: &Path,
+    control: Option<PathBuf>,
+) -> Planned<EdgeSettings> {
+    let lines = std::mem::take(&mut file.lines);
+    let mut found = Findings::new(Some(path), lines, problems);
+    file.control = found.control(control, file.control);
+    found.finish(Some(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_edge_node_can_be_told_of_flows_reaches_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("x.toml");
+        let text = "role = \"node\"\n[[link]]\nname = \"a\"\nlocal = \"10.77.1.1:7400\"\nremote = \"10.77.1.2:7400\"\n\
+                    [flows]\nmost = 7\nkept_per_flow = \"128KiB\"\nkept = \"256KiB\"\nidle = \"5s\"\n\
+                    idle_half_open = \"6s\"\norphaned = \"7s\"\n";
+        std::fs::write(&file, text).unwrap();
+        let settings = check(&file).unwrap().plan.unwrap();
+        let core = settings.node.core;
+        assert_eq!(
+            (core.flows, core.kept_per_flow, core.kept),
+            (7, 128 << 10, 256 << 10)
+        );
+        let times = [core.idle, core.idle_half_open, core.orphaned];
+        assert_eq!(times.map(|time| time.as_secs()), [5, 6, 7]);
+        assert_eq!(core.links.len(), 1);
+    }
+}

@@ -1,0 +1,320 @@
+//! What `sumlink-edge` tells Prometheus: its status, each number under the name and in the unit that Prometheus wants.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use sumlink_edge_node::NodeStatus;
+use sumlink_edge_node::status::LinkStatus;
+
+/// Everything that `status` tells, asked anew at each request.
+pub(crate) fn registry(status: impl Fn() -> NodeStatus + Send + Sync + 'static) -> Registry {
+    let mut registry = Registry::with_prefix("sumlink_edge");
+    registry.register_collector(Box::new(EdgeCollector(status)));
+    registry
+}
+
+struct EdgeCollector<F>(F);
+
+impl<F> fmt::Debug for EdgeCollector<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EdgeCollector")
+    }
+}
+
+impl<F: Fn() -> NodeStatus + Send + Sync + 'static> Collector for EdgeCollector<F> {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        write(&(self.0)(), &mut encoder)
+    }
+}
+
+/// A number of the whole end: name, help and value. Names of counters get `_total` from the format.
+type Total = (&'static str, &'static str, fn(&NodeStatus) -> u64);
+
+/// The same of a link.
+type PerLink<T> = (&'static str, &'static str, fn(&LinkStatus) -> T);
+
+const COUNTERS: [Total; 21] = [
+    (
+        "down_packets",
+        "Packets from the device for the links",
+        |s| s.core.down_packets,
+    ),
+    (
+        "dropped_packets",
+        "Packets that no queue had room for",
+        |s| s.core.dropped,
+    ),
+    ("up_packets", "Packets from the links for the device", |s| {
+        s.core.up_packets
+    }),
+    ("malformed_packets", "Packets that could not be read", |s| {
+        s.core.malformed
+    }),
+    (
+        "device_refused_packets",
+        "Packets that the TUN device did not take",
+        |s| s.device_refused,
+    ),
+    (
+        "duplicate_acks",
+        "Duplicate acknowledgements of users",
+        |s| s.core.duplicates,
+    ),
+    (
+        "boosted_acks",
+        "Duplicates passed on as acknowledgements of the missing packet",
+        |s| s.core.boosted,
+    ),
+    ("held_acks", "Duplicates held", |s| s.core.held),
+    (
+        "unneeded_acks",
+        "Acknowledgements that were not passed on, as the far end was told the same of late",
+        |s| s.core.unneeded,
+    ),
+    (
+        "repaired_packets",
+        "Packets sent again because of an acknowledgement",
+        |s| s.core.repaired,
+    ),
+    (
+        "repaired_behind_packets",
+        "Packets sent again because their link had lost them behind the first hole",
+        |s| s.core.repaired_behind,
+    ),
+    (
+        "repaired_late_packets",
+        "Packets sent again because time had passed",
+        |s| s.core.repaired_late,
+    ),
+    (
+        "not_kept_packets",
+        "Packets of which no copy was kept: memory was full",
+        |s| s.core.not_kept,
+    ),
+    (
+        "not_tracked_packets",
+        "Packets of flows that there was no room for",
+        |s| s.core.not_tracked,
+    ),
+    (
+        "not_numbered_packets",
+        "Packets of lwa without a number: too many users have some",
+        |s| s.core.not_numbered,
+    ),
+    ("evicted_flows", "Flows forgotten for want of room", |s| {
+        s.core.forgotten
+    }),
+    ("reset_flows", "Flows reset from here", |s| s.core.resets),
+    (
+        "ordered_packets",
+        "Numbered packets given out in order",
+        |s| s.reorder.delivered,
+    ),
+    (
+        "reordered_packets",
+        "Of them, those that waited for others",
+        |s| s.reorder.reordered,
+    ),
+    (
+        "late_packets",
+        "Numbered packets not waited for any more",
+        |s| s.reorder.late,
+    ),
+    (
+        "missing_packets",
+        "Numbered packets that never came in time",
+        |s| s.reorder.missing,
+    ),
+];
+
+const GAUGES: [Total; 4] = [
+    ("flows", "TCP flows that are known", |s| s.core.flows as u64),
+    (
+        "busy_flows",
+        "Flows whose users acknowledge something, and those that are owed something",
+        |s| s.core.busy_flows as u64,
+    ),
+    (
+        "owed_flows",
+        "Flows whose users have not got what was acknowledged in their place",
+        |s| s.core.owed_flows as u64,
+    ),
+    (
+        "kept_bytes",
+        "Bytes of copies that could be sent again",
+        |s| s.core.kept_bytes as u64,
+    ),
+];
+
+const LINK_COUNTERS: [PerLink<u64>; 8] = [
+    (
+        "link_sent_packets",
+        "Datagrams sent, probes among them",
+        |l| l.sent_packets,
+    ),
+    ("link_sent_bytes", "Bytes sent with all headers", |l| {
+        l.sent_bytes
+    }),
+    ("link_received_packets", "Datagrams received", |l| {
+        l.received_packets
+    }),
+    (
+        "link_received_bytes",
+        "Bytes received with all headers",
+        |l| l.received_bytes,
+    ),
+    (
+        "link_refused_packets",
+        "Datagrams that the kernel did not take",
+        |l| l.refused,
+    ),
+    (
+        "link_foreign_packets",
+        "Datagrams that are none of this tunnel's",
+        |l| l.foreign,
+    ),
+    ("link_probes", "Probes sent", |l| l.probes),
+    ("link_answers", "Answers to probes", |l| l.answers),
+];
+
+/// What is not known yet is left out.
+const LINK_GAUGES: [PerLink<Option<f64>>; 8] = [
+    ("link_up", "1 if probes are answered", |l| {
+        Some(f64::from(u8::from(l.state == "up")))
+    }),
+    ("link_queue_packets", "Packets that wait", |l| {
+        Some(l.queue_packets as f64)
+    }),
+    ("link_queue_bytes", "Bytes that wait", |l| {
+        Some(l.queue_bytes as f64)
+    }),
+    ("link_queue_limit_packets", "Packets that may wait", |l| {
+        Some(l.queue_limit as f64)
+    }),
+    (
+        "link_interface_queue_bytes",
+        "Bytes that wait in the queue of the interface below, whoever put them there",
+        |l| l.interface_queue_bytes.map(|bytes| bytes as f64),
+    ),
+    (
+        "link_service_bytes_per_second",
+        "Rate at which the queue is served while something waits",
+        |l| l.service_bps.map(|bits| bits / 8.0),
+    ),
+    (
+        "link_rtt_seconds",
+        "Smoothed time of a probe and its answer",
+        |l| l.rtt_ms.map(|ms| ms / 1e3),
+    ),
+    (
+        "link_trip_seconds",
+        "Time from entry into the queue to the acknowledgement, smoothed",
+        |l| l.trip_ms.map(|ms| ms / 1e3),
+    ),
+];
+
+fn write(status: &NodeStatus, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    gauge(
+        encoder,
+        "uptime_seconds",
+        "Seconds since the start",
+        status.uptime_s,
+    )?;
+    for (name, help, value) in GAUGES {
+        gauge(encoder, name, help, value(status) as f64)?;
+    }
+    for (name, help, value) in COUNTERS {
+        let counter = ConstCounter::new(value(status));
+        let metric = encoder.encode_descriptor(name, help, None, counter.metric_type())?;
+        counter.encode(metric)?;
+    }
+    for (name, help, value) in LINK_COUNTERS {
+        let kind = ConstCounter::<u64>::default().metric_type();
+        let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
+        for link in &status.links {
+            let labels = [("link", link.name.as_str())];
+            ConstCounter::new(value(link)).encode(metric.encode_family(&labels)?)?;
+        }
+    }
+    for (name, help, value) in LINK_GAUGES {
+        let kind = ConstGauge::<f64>::default().metric_type();
+        let mut metric: MetricEncoder<'_> = encoder.encode_descriptor(name, help, None, kind)?;
+        for link in &status.links {
+            let labels = [("link", link.name.as_str())];
+            if let Some(value) = value(link) {
+                ConstGauge::new(value).encode(metric.encode_family(&labels)?)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn gauge(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &'static str,
+    help: &str,
+    value: f64,
+) -> fmt::Result {
+    let gauge = ConstGauge::new(value);
+    let metric = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
+    gauge.encode(metric)
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+
+    #[test]
+    fn a_status_is_told_in_the_units_of_prometheus() {
+        let mut status = NodeStatus {
+            uptime_s: 2.5,
+            ..NodeStatus::default()
+        };
+        status.core.forgotten = 7;
+        status.links.push(LinkStatus {
+            name: "l\"te".to_owned(),
+            state: "up".to_owned(),
+            rtt_ms: Some(12.5),
+            service_bps: None,
+            sent_bytes: u64::MAX,
+            ..LinkStatus::default()
+        });
+        let mut text = String::new();
+        encode(&mut text, &registry(move || status.clone())).unwrap();
+        for line in [
+            "# TYPE sumlink_edge_evicted_flows counter",
+            "sumlink_edge_evicted_flows_total 7",
+            "sumlink_edge_uptime_seconds 2.5",
+            "sumlink_edge_link_up{link=\"l\\\"te\"} 1.0",
+            "sumlink_edge_link_rtt_seconds{link=\"l\\\"te\"} 0.0125",
+            "sumlink_edge_link_sent_bytes_total{link=\"l\\\"te\"} 18446744073709551615",
+        ] {
+            assert!(text.lines().any(|told| told == line), "{line}: {text}");
+        }
+        let unknown = "sumlink_edge_link_service_bytes_per_second{";
+        assert!(!text.contains(unknown), "{text}");
+        assert!(text.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn the_manual_lists_every_name() {
+        let manual = include_str!("../../../docs/edge-node.md");
+        let counters = COUNTERS.map(|(name, ..)| name).into_iter();
+        let counters = counters.chain(LINK_COUNTERS.map(|(name, ..)| name));
+        let counters = counters.map(|name| format!("{name}_total"));
+        let gauges = GAUGES.map(|(name, ..)| name).into_iter();
+        let gauges = gauges.chain(LINK_GAUGES.map(|(name, ..)| name));
+        for name in counters.chain(gauges.map(str::to_owned)) {
+            assert!(
+                manual.contains(&format!("`{name}`")),
+                "docs/edge-node.md lacks {name}"
+            );
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! `sumlink-edge` while links and ends die under load: nothing is corrupted, and stalls are bounded.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use ring::digest::{SHA256, digest};
+use sumlink_lab::Side;
+
+use crate::edge::{Edge, MODES, count, file, start_node};
+use sumlink_test_support::emulated::until;
+
+/// Longer than a transfer stands still after a link's death, on any machine: a link is dead after 0.5 s, and 300 kB take 0.3 s.
+const STALL: Duration = Duration::from_secs(8);
+
+/// Longer than one stands still after an end was killed and started anew: the sender's timer backs off as long as nobody is there.
+const RESTART: Duration = Duration::from_secs(12);
+
+/// Longer than it takes until a flow that a dead node has left with a debt has ended at both ends: `orphaned`, 10 s, until the
+/// sender's timer, which doubles each time, next runs out.
+const RESET: Duration = Duration::from_secs(45);
+
+#[test]
+fn a_link_that_dies_takes_nothing_with_it_and_comes_back() {
+    a_link_dies(&["lwip", "lwa", "lwip+visible\"\nboost = \"off"]);
+}
+
+#[test]
+fn a_link_that_dies_takes_nothing_of_boosted_flows() {
+    a_link_dies(&["lwip+visible"]);
+}
+
+/// Under each of these modes.
+fn a_link_dies(modes: &[&str]) {
+    for mode in modes {
+        let Some(edge) = Edge::start(&format!("mode = \"{mode}\""), "uplink = \"a\"") else {
+            return;
+        };
+        let expected = edge.offer(4_000_000);
+        let mut curl = edge.curl();
+        edge.until_copied(500_000);
+        let at_node = edge.status("node");
+        assert_eq!(at_node["flows"][0]["far"], "10.99.0.1:80", "{at_node}");
+        // The one that the acknowledgements take, too.
+        edge.bench.set("a", "rate=0");
+        edge.goes_on(300_000, STALL);
+        edge.until_states("node", ["down", "up"]);
+        edge.until_states("user", ["down", "up"]);
+        edge.bench.set("a", "rate=16mbit");
+        edge.until_states("node", ["up", "up"]);
+        assert!(curl.wait().unwrap().success(), "{mode}");
+        assert_eq!(edge.copy(), expected, "{mode}");
+        edge.stop();
+    }
+}
+
+#[test]
+fn a_node_that_is_killed_and_started_anew_corrupts_nothing() {
+    a_node_is_killed(&["lwip", "lwa", "lwip+visible\"\nboost = \"off"]);
+}
+
+#[test]
+fn a_boosting_node_that_is_killed_corrupts_nothing() {
+    a_node_is_killed(&["lwip+visible"]);
+}
+
+/// Under each of these modes.
+fn a_node_is_killed(modes: &[&str]) {
+    for mode in modes {
+        let Some(mut edge) = Edge::start(&format!("mode = \"{mode}\""), "") else {
+            return;
+        };
+        let expected = edge.offer(4_000_000);
+        let curl = edge.curl();
+        edge.until_copied(500_000);
+        edge.node.signal("KILL");
+        edge.node.wait();
+        edge.node = start_node(&edge.bench);
+        let since = Instant::now();
+        if *mode != "lwip+visible" {
+            edge.goes_on(300_000, RESTART);
+        }
+        let output = curl.wait_with_output().unwrap();
+        assert!(since.elapsed() < RESET, "{:?}", since.elapsed());
+        let error = String::from_utf8_lossy(&output.stderr);
+        if output.status.success() {
+            assert_eq!(edge.copy(), expected, "{mode}");
+        } else {
+            // A node that owed something may cost the connection, but never silently.
+            assert_eq!(*mode, "lwip+visible", "{error}");
+            assert!(!error.is_empty());
+        }
+        // In any case the next one goes through.
+        assert!(edge.curl().wait().unwrap().success(), "{mode}");
+        assert_eq!(edge.copy(), expected, "{mode}");
+        edge.stop();
+    }
+}
+
+/// What is owed stays so: one link loses everything and is not taken for dead, and repairs wait for longer than the node lives.
+#[test]
+fn what_a_dead_node_owed_ends_the_connection_at_both_ends() {
+    for next in ["lwip+visible", "lwa"] {
+        let lines = "mode = \"lwip+visible\"\nsteering = \"roundrobin\"\ndead_after = \"60s\"\n\
+                     visible.least_repair = \"60s\"\nvisible.most_retransmissions = 0\nvisible.give_up = \"120s\"";
+        let Some(mut edge) = Edge::start(lines, "uplink = \"a\"\ndead_after = \"60s\"") else {
+            return;
+        };
+        edge.offer(30_000_000);
+        // Slow enough for the node's queues to be empty, which it boosts at.
+        let words = ["curl", "-sS", "--limit-rate", "600K", "-o", "copy"];
+        let words = [&words[..], &["http://10.99.0.1/file"]].concat();
+        let curl = edge.bench.spawn(Side::Client, &words);
+        edge.until_copied(500_000);
+        edge.bench.set("b", "loss=100%");
+        // What is still on its way may pay a debt that is seen now: packets overtake each other here. Between two looks is more time than
+        // the slow link takes.
+        let mut before = (0, u64::MAX);
+        let owed = until("something is owed and nothing on its way", || {
+            let status = edge.status("node");
+            let come = count(&edge.status("user"), "/links/1/received_packets");
+            let gone = count(&status, "/links/1/sent_packets");
+            if come != before.1 {
+                before = (gone, come);
+            }
+            let owed = count(&status, "/flows/0/owed_bytes");
+            (owed > 0 && gone >= before.0 + 10).then_some(owed)
+        });
+        edge.node.signal("KILL");
+        edge.node.wait();
+        assert!(owed <= 1460, "{owed}");
+        edge.bench.set("b", "loss=0%");
+        let lines = format!("mode = \"{next}\"");
+        edge.bench.write("node.toml", file(Side::Server, &lines));
+        edge.node = start_node(&edge.bench);
+        let since = Instant::now();
+        let reset = edge.node.event("flow_reset");
+        assert_eq!(reset["reason"], "orphaned", "{reset}");
+        assert_eq!(reset["undelivered"], owed, "{reset}");
+        let output = curl.wait_with_output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{next}");
+        assert!(error.contains("reset"), "{error}");
+        until("the server sees it, too", || {
+            let filter = "sport = :80";
+            let open = edge.bench.run(Side::Server, &["ss", "-Htn", filter]);
+            open.is_empty().then_some(())
+        });
+        let elapsed = since.elapsed();
+        eprintln!("{next}: both ends saw it after {elapsed:?}");
+        assert!(elapsed < RESET, "{elapsed:?}");
+        let told = edge.node.lines_with("a flow was reset");
+        assert_eq!(told, 1, "{}", edge.node.log());
+        edge.stop();
+    }
+}
+
+/// The receiver of numbered packets knows nothing of the numbers before; with 12 bits more than half of them are gone by then.
+#[test]
+fn a_users_end_that_is_killed_and_started_anew_goes_on() {
+    for (mode, users) in [("lwip", "lwip"), ("lwa", "lwa"), ("lwip+visible", "lwip")] {
+        let lines = |mode| match mode {
+            "lwa" => "mode = \"lwa\"\nlwa.bits = 12".to_owned(),
+            _ => format!("mode = \"{mode}\""),
+        };
+        let Some(mut edge) = Edge::start(&lines(mode), &lines(users)) else {
+            return;
+        };
+        let expected = edge.offer(9_000_000);
+        let mut curl = edge.curl();
+        edge.until_copied(3_500_000);
+        edge.kill_user();
+        edge.restart_user();
+        edge.goes_on(300_000, RESTART);
+        assert!(curl.wait().unwrap().success(), "{mode}");
+        assert_eq!(edge.copy(), expected, "{mode}");
+        edge.stop();
+    }
+}
+
+/// Four files each way at once, while a link dies and comes back and the user's end is killed and started anew.
+#[test]
+fn many_flows_both_ways_survive_what_happens_to_links_and_ends() {
+    for mode in MODES {
+        let users = match mode {
+            "lwa" => "mode = \"lwa\"",
+            _ => "",
+        };
+        let Some(mut edge) = Edge::start(&format!("mode = \"{mode}\""), users) else {
+            return;
+        };
+        let expected = edge.offer(1_500_000);
+        fs::copy(edge.bench.path("www/file"), edge.bench.path("source")).unwrap();
+        let curl = |what: [&str; 3]| {
+            let words = ["curl", "-sSf", "--max-time", "80"];
+            edge.bench
+                .spawn(Side::Client, &[&words[..], &what].concat())
+        };
+        let downloads = ["copy", "copy1", "copy2", "copy3"];
+        let uploads = ["in/0", "in/1", "in/2", "in/3"];
+        let down = downloads.map(|name| curl(["-o", name, "http://10.99.0.1/file"]));
+        let up = uploads.map(|name| curl(["-T", "source", &format!("http://10.99.0.1/{name}")]));
+        edge.until_copied(100_000);
+        edge.bench.set("b", "rate=0");
+        edge.until_states("node", ["up", "down"]);
+        edge.bench.set("b", "rate=8mbit");
+        edge.kill_user();
+        edge.restart_user();
+        edge.until_states("node", ["up", "up"]);
+        for mut child in down.into_iter().chain(up) {
+            assert!(child.wait().unwrap().success(), "{mode}");
+        }
+        let files = downloads.map(str::to_owned).into_iter();
+        for name in files.chain(uploads.map(|name| format!("www/{name}"))) {
+            let contents = fs::read(edge.bench.path(&name)).unwrap();
+            let found = digest(&SHA256, &contents);
+            assert_eq!(found.as_ref(), expected, "{mode}: {name}");
+        }
+        edge.stop();
+    }
+}

@@ -1,0 +1,19 @@
+//! The edge node over emulated links.
+//!
+//! Needs root or unprivileged user namespaces; fails where neither is to be had, unless `SUMLINK_SKIP_NETNS=1` is set.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a test")]
+
+mod edge;
+mod edge_deaths;
+mod edge_faults;
+mod edge_networks;
+mod edge_router;
+mod edge_sequences;
+
+use sumlink_test_support::emulated::Bench;
+
+/// A laboratory with these links; nothing where such tests are to be left out.
+fn bench(links: &[String]) -> Option<Bench> {
+    Bench::of(env!("CARGO_BIN_EXE_sumlink-edge"), links)
+}

@@ -1,0 +1,108 @@
+//! What a trace has seen of each connection, for the end and for the picture.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use sumlink_kernel::Record;
+use sumlink_lab::{WindowFlow, WindowPoint, draw_windows};
+
+use sumlink::exit::CliError;
+
+/// Points of one flow that are kept for the picture; of more, each second one is dropped again and again.
+const MOST_POINTS: usize = 1 << 18;
+
+/// What there was at the end.
+#[derive(Debug, Default)]
+pub(super) struct Account {
+    /// Acknowledgements.
+    pub(super) records: u64,
+    /// By the numbers of their sockets.
+    flows: BTreeMap<u64, Flow>,
+}
+
+/// One connection.
+#[derive(Debug)]
+struct Flow {
+    name: String,
+    points: Vec<WindowPoint>,
+    /// Records for each point that is kept.
+    every: u64,
+    seen: u64,
+}
+
+impl Account {
+    /// Counts a record, and keeps it for a picture.
+    pub(super) fn take(&mut self, record: &Record, plot: bool) {
+        self.records += 1;
+        let flow = self.flows.entry(record.socket).or_insert_with(|| Flow {
+            name: format!(
+                "{} to {}, {}",
+                record.local, record.remote, record.congestion
+            ),
+            points: Vec::new(),
+            every: 1,
+            seen: 0,
+        });
+        flow.seen += 1;
+        if !plot || !flow.seen.is_multiple_of(flow.every) {
+            return;
+        }
+        flow.points.push(WindowPoint {
+            time: record.time.as_secs_f64(),
+            cwnd: record.cwnd.into(),
+            ssthresh: record.ssthresh.map(f64::from),
+            srtt: record.srtt.as_secs_f64(),
+        });
+        if flow.points.len() >= MOST_POINTS {
+            let mut keeps = false;
+            flow.points.retain(|_| {
+                keeps = !keeps;
+                keeps
+            });
+            flow.every *= 2;
+        }
+    }
+
+    /// How many there were.
+    pub(super) fn connections(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// Writes the picture beside the records.
+    pub(super) fn draw(&self, records: &Path) -> Result<PathBuf, CliError> {
+        let path = records.with_extension("svg");
+        let flows: Vec<WindowFlow> = self
+            .flows
+            .values()
+            .map(|flow| WindowFlow {
+                name: flow.name.clone(),
+                points: flow.points.clone(),
+            })
+            .collect();
+        let title = "Congestion window, threshold and round-trip time";
+        let picture = draw_windows(title, &flows);
+        match std::fs::write(&path, picture) {
+            Ok(()) => Ok(path),
+            Err(reason) => Err(CliError::Write { path, reason }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rows::sample;
+    use super::*;
+
+    #[test]
+    fn pictures_of_long_traces_take_bounded_memory() {
+        let mut account = Account::default();
+        let record = sample();
+        for _ in 0..3 * MOST_POINTS {
+            account.take(&record, true);
+        }
+        let flow = &account.flows[&7];
+        assert!(flow.points.len() < MOST_POINTS);
+        assert!(flow.points.len() > MOST_POINTS / 4);
+        assert_eq!(account.records, 3 * MOST_POINTS as u64);
+    }
+}

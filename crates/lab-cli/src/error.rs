@@ -1,0 +1,32 @@
+//! Failures of the laboratory, with their exit codes.
+
+use sumlink::exit::{CliError, Exit, Failure};
+use sumlink_lab::LabError;
+use sumlink_mmwave::MmwaveError;
+
+/// A failure of the laboratory: a documented exit code, or that of a command which it ran.
+pub(crate) fn of_lab(error: LabError) -> CliError {
+    let exit = match &error {
+        LabError::Link(_) | LabError::Unit(_) | LabError::Usage(_) => Exit::Usage,
+        LabError::Scenario(_) | LabError::ScenarioFile { .. } => Exit::Config,
+        LabError::File { .. } | LabError::Output { .. } => Exit::Other,
+        LabError::FellShort(_) | LabError::Refused(_) => Exit::Measurement,
+        LabError::Interrupted => Exit::Interrupted,
+        _ => Exit::Laboratory,
+    };
+    let code = match error {
+        LabError::CommandFailed(code) => Some(code),
+        _ => None,
+    };
+    Failure {
+        code,
+        has_places: matches!(error, LabError::Scenario(_)),
+        ..Failure::new(exit, error)
+    }
+    .into()
+}
+
+/// A cell, an office or a radio that cannot be.
+pub(crate) fn of_mmwave(error: MmwaveError) -> CliError {
+    Failure::new(Exit::Usage, error).into()
+}

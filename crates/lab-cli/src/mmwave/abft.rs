@@ -1,0 +1,139 @@
+//! One A-BFT, frame by frame.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Value as Json, json};
+use sumlink_mmwave::cell::{Access, Cell, CellConfig, Jpoc, SCHEMES};
+use sumlink_mmwave::experiment::rounded;
+use sumlink_mmwave::figures::timeline::{self, Sweeping};
+
+use super::{keep, parse_scheme};
+use crate::error::of_mmwave;
+use sumlink::exit::CliError;
+use sumlink::output::{print, print_json};
+use sumlink::table::Table;
+
+/// `sumlink-lab mmwave abft`
+#[derive(Debug, Args)]
+pub(crate) struct AbftArgs {
+    /// The access scheme: 80211ad, 80211ay, 80211-thesis or jpoc; without it all, one after the other.
+    #[arg(long, value_name = "NAME", value_parser = parse_scheme)]
+    scheme: Option<&'static str>,
+    /// Stations that have no trained sector yet.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    stations: u16,
+    /// Places and contention are drawn with this seed.
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    seed: u64,
+    /// Write abft.json and a picture, abft.svg, into this directory.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print JSON: one object a scheme, with every frame.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// Runs the verb.
+pub(super) fn run(args: &AbftArgs) -> Result<(), CliError> {
+    let config = CellConfig {
+        stations: usize::from(args.stations),
+        intervals: 1,
+        ..CellConfig::default()
+    };
+    let cell = Cell::draw(&config, args.seed).map_err(of_mmwave)?;
+    let schemes = args.scheme.map_or(SCHEMES.to_vec(), |scheme| vec![scheme]);
+    let first = |scheme| {
+        let access = Access::named(scheme).unwrap_or(Access::Jpoc(Jpoc::THESIS));
+        Sweeping::first(&cell, scheme, &access, args.seed)
+    };
+    let all: Vec<Sweeping> = schemes
+        .into_iter()
+        .map(first)
+        .collect::<Result<_, _>>()
+        .map_err(of_mmwave)?;
+    let told = all.iter().map(|one| told(&cell, args.seed, one));
+    let told: Vec<Json> = told.collect();
+    if let Some(dir) = &args.out {
+        let files = [
+            ("abft.json", format!("{:#}\n", Json::from(told.clone()))),
+            ("abft.svg", timeline::picture(&cell, &all)),
+        ];
+        keep(dir, files.map(|(name, text)| (name.to_owned(), text)))?;
+    }
+    match args.json {
+        true => told.iter().try_for_each(print_json),
+        false => all.iter().try_for_each(|one| print(&shown(&cell, one))),
+    }
+}
+
+/// One scheme as JSON.
+fn told(cell: &Cell, seed: u64, one: &Sweeping) -> Json {
+    let frames = one.interval.sent.iter().map(|frame| {
+        json!({
+            "station": frame.contender, "slot": frame.slot, "channel": frame.channel,
+            "mini_slot": frame.mini_slot, "sector": frame.sector, "heard": frame.heard,
+        })
+    });
+    let distances = cell.stations.iter().map(|one| rounded(one.distance));
+    json!({
+        "scheme": one.scheme, "seed": seed, "mini_slots": one.interval.mini_slots,
+        "abft_us": rounded(one.interval.parts.abft_us), "trained": one.interval.trained,
+        "distances_m": distances.collect::<Vec<_>>(), "frames": frames.collect::<Vec<_>>(),
+    })
+}
+
+/// One scheme as a table.
+fn shown(cell: &Cell, one: &Sweeping) -> String {
+    let first = &one.interval;
+    let mut table = Table::new(&[
+        ">STATION", ">METRES", ">FRAMES", ">HEARD", "TRAINED", "WHERE",
+    ]);
+    for (index, station) in cell.stations.iter().enumerate() {
+        let own = first.sent.iter().filter(|frame| frame.contender == index);
+        let own: Vec<_> = own.collect();
+        let trained = first.trained.contains(&index);
+        table.row([
+            index.to_string(),
+            format!("{:.1}", station.distance),
+            own.len().to_string(),
+            own.iter().filter(|frame| frame.heard).count().to_string(),
+            if trained { "yes" } else { "no" }.to_owned(),
+            places(own.iter().map(|frame| (frame.slot, frame.heard))),
+        ]);
+    }
+    format!(
+        "{}: A-BFT of {:.2} ms, {} mini-slots\n{}\n",
+        one.scheme,
+        first.parts.abft_us * 1e-3,
+        first.mini_slots,
+        table.render()
+    )
+}
+
+/// In which slots frames were sent, and how many of them were heard: `slot 3: 12 of 16`.
+fn places(frames: impl Iterator<Item = (u32, bool)>) -> String {
+    let mut slots: Vec<(u32, u32, u32)> = Vec::new();
+    for (slot, heard) in frames {
+        match slots.iter_mut().find(|known| known.0 == slot) {
+            Some(known) => (known.1, known.2) = (known.1 + u32::from(heard), known.2 + 1),
+            None => slots.push((slot, u32::from(heard), 1)),
+        }
+    }
+    slots.sort_unstable();
+    let told = slots
+        .iter()
+        .map(|(slot, heard, all)| format!("slot {slot}: {heard} of {all}"));
+    told.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_told_in_their_order() {
+        let frames = [(3, true), (1, false), (3, false)];
+        assert_eq!(places(frames.into_iter()), "slot 1: 0 of 1, slot 3: 1 of 2");
+    }
+}

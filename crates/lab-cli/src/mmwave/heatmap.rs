@@ -1,0 +1,110 @@
+//! Figures 3.1(c), 3.5 and 3.6: who is drowned by a client near the access point.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use sumlink_mmwave::experiment::rounded;
+use sumlink_mmwave::figures::office::{CELLS, Office, Room, heat_map_picture};
+
+use super::keep;
+use crate::error::of_mmwave;
+use sumlink::exit::CliError;
+use sumlink::output::{print, print_json};
+
+/// What office there is.
+#[derive(Debug, Args)]
+pub(super) struct OfficeArgs {
+    /// Power control that gives the best sector this SNR, in dB; without it everybody sends with all power.
+    #[arg(long, value_name = "DB", allow_hyphen_values = true)]
+    gamma: Option<f64>,
+    /// Sectors of the clients: 36 or 64.
+    #[arg(long, value_name = "N", default_value_t = 36)]
+    pub(super) sectors: usize,
+    /// The channel: 3GPP's indoor office, or the conference room of 802.11ad.
+    #[arg(long, value_enum, default_value_t = RoomName::Inh)]
+    room: RoomName,
+    /// Places and orientations drawn in each part of the office.
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    draws: u32,
+    /// The seed of all random numbers.
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    seed: u64,
+}
+
+/// The channels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum RoomName {
+    Inh,
+    Tgad,
+}
+
+impl OfficeArgs {
+    /// What was asked for, in a few words.
+    pub(super) fn told(&self) -> String {
+        let power = self.gamma.map_or("no power control".to_owned(), |gamma| {
+            format!("gamma {gamma} dB")
+        });
+        format!("{} sectors, {power}", self.sectors)
+    }
+
+    /// The office that is meant.
+    pub(super) fn office(&self) -> Office {
+        Office {
+            room: match self.room {
+                RoomName::Inh => Room::Inh,
+                RoomName::Tgad => Room::Tgad,
+            },
+            sectors: self.sectors,
+            gamma_db: self.gamma,
+            draws: self.draws as usize,
+            seed: self.seed,
+            ..Office::THESIS
+        }
+    }
+}
+
+/// `sumlink-lab mmwave heatmap`
+#[derive(Debug, Args)]
+pub(crate) struct HeatmapArgs {
+    #[command(flatten)]
+    office: OfficeArgs,
+    /// Write heatmap.json and a picture, heatmap.svg, into this directory.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print JSON: one object with the rows, nearest first.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// Runs the verb.
+pub(super) fn run(args: &HeatmapArgs) -> Result<(), CliError> {
+    let office = args.office.office();
+    let rows = office.heat_map().map_err(of_mmwave)?;
+    let told = |row: &Vec<f64>| row.iter().copied().map(rounded).collect::<Vec<_>>();
+    let told = json!({
+        "gamma_db": office.gamma_db, "sectors": office.sectors, "seed": office.seed,
+        "index": rows.iter().map(told).collect::<Vec<_>>(),
+    });
+    if let Some(dir) = &args.out {
+        let panel = (args.office.told(), rows.clone());
+        let files = [
+            ("heatmap.json", format!("{told:#}\n")),
+            ("heatmap.svg", heat_map_picture(&[panel])),
+        ];
+        keep(dir, files.map(|(name, text)| (name.to_owned(), text)))?;
+    }
+    if args.json {
+        return print_json(&told);
+    }
+    let mut text = format!(
+        "competition index against a client 1 m from the access point, which stands in the upper left corner\n\
+         (1: both are heard as often; 0: never), {} by {} parts of 1.4 m\n",
+        CELLS.0, CELLS.1
+    );
+    for row in &rows {
+        let cells = row.iter().map(|index| format!("{index:6.2}"));
+        text += &(cells.collect::<String>() + "\n");
+    }
+    print(&text)
+}

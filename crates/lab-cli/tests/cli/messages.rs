@@ -1,0 +1,82 @@
+//! What the laboratory says where something is wrong: the place, and what to do.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use crate::common::Ran;
+
+#[test]
+fn a_text_without_quotes_is_told_with_its_place() {
+    let bench = crate::common::new();
+    bench.write("s.toml", "name = x\nrate = 20mbit\n");
+    let ran = bench.run(&["check", "s.toml"]);
+    assert_eq!(ran.code, 3);
+    assert!(
+        ran.err
+            .contains("s.toml:2: column 8: a text needs quotes: write rate = \"20mbit\""),
+        "{}",
+        ran.err
+    );
+}
+
+/// The numbers of the system say nothing to people; the path and what was tried do.
+#[test]
+fn errors_of_the_system_have_no_numbers() {
+    let bench = crate::common::new();
+    bench.write("file", "");
+    let runs: Vec<Vec<&str>> = vec![
+        vec!["check", "none.toml"],
+        vec!["list", "none"],
+        vec!["report", "none"],
+        vec!["run", "none.toml"],
+        vec!["shell", "none.toml"],
+        vec!["sim", "run", "none.toml"],
+        vec!["mmwave", "run", "none.toml"],
+        vec!["mmwave", "beams", "--patterns", "none"],
+        vec!["mmwave", "abft", "--out", "file/x"],
+    ];
+    for run in runs {
+        let ran = bench.run(&run);
+        assert_ne!(ran.code, 0, "{run:?}");
+        assert!(!ran.err.contains("os error"), "{run:?}: {}", ran.err);
+        assert!(!ran.err.is_empty(), "{run:?}");
+    }
+    let none = bench.run(&["check", "none.toml"]).err;
+    assert!(
+        none.contains("none.toml: cannot read it: No such file or directory"),
+        "{none}"
+    );
+}
+
+/// The usual reason why the demonstration does not begin for a user: it writes its results where it is started.
+#[test]
+fn a_demonstration_that_may_not_write_says_what_to_do() {
+    let bench = crate::common::new();
+    // In a place where anybody may look.
+    std::fs::set_permissions(bench.dir(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let program = bench.path("sumlink-lab");
+    if std::fs::hard_link(env!("CARGO_BIN_EXE_sumlink-lab"), &program).is_err() {
+        std::fs::copy(env!("CARGO_BIN_EXE_sumlink-lab"), &program).unwrap();
+    }
+    let nobody = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
+    let run = |args: &[&str]| {
+        let output = Command::new("setpriv")
+            .args(nobody)
+            .arg(&program)
+            .args(args)
+            .current_dir(bench.dir())
+            .output();
+        output.ok().map(Ran::from)
+    };
+    match run(&["--version"]) {
+        Some(ran) if ran.code == 0 => {}
+        // Only root can become somebody else.
+        _ => return,
+    }
+    let ran = run(&["demo", "--rounds", "1", "--size", "1MB"]).unwrap();
+    ran.fails(
+        1,
+        "cannot write demo-out: Permission denied; free space, or choose a writable place",
+    );
+    assert!(ran.err.contains("with --out"), "{}", ran.err);
+}

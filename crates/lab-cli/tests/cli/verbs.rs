@@ -1,0 +1,55 @@
+//! The command line of the laboratory.
+
+use crate::common::Ran;
+
+#[test]
+fn without_the_programs_that_it_needs_it_fails_as_a_laboratory() {
+    let bench = crate::common::new();
+    // Nothing to make a laboratory with.
+    let mut command = bench.command(["self-test", "--json", "--only", "delay"]);
+    let ran = Ran::from(command.env("PATH", "").output().unwrap());
+    let json: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(json["error"]["kind"], "laboratory");
+    assert_eq!(json["error"]["exit_code"], ran.code);
+}
+
+#[test]
+fn completions_and_manual_pages_are_its_own() {
+    let bench = crate::common::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let ran = bench.run(&["completions", shell]);
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+        assert!(ran.out.contains("sumlink-lab"), "{shell}");
+    }
+    assert_eq!(bench.run(&["man", "--out", "man"]).code, 0);
+    for page in [
+        "",
+        "-run",
+        "-demo",
+        "-bench",
+        "-sim-run",
+        "-cc-trace",
+        "-mmwave-run",
+    ] {
+        let file = bench.path(&format!("man/sumlink-lab{page}.1"));
+        let text = std::fs::read_to_string(file).unwrap();
+        assert!(text.contains("EXIT STATUS"), "{page}");
+    }
+    // An example is a line of its own.
+    let page = bench.run(&["man", "run"]).out.replace("\\-", "-");
+    assert!(page.contains("\n  sumlink-lab report lab-out\n"), "{page}");
+    assert!(!bench.path("man/sumlink-lab-server.1").exists());
+}
+
+#[test]
+fn its_own_processes_are_hidden_from_the_help_and_there() {
+    let bench = crate::common::new();
+    let help = bench.run(&["--help"]).out;
+    for verb in ["keygen", "server", "client", "edge", "traffic"] {
+        assert!(!help.contains(&format!("\n  {verb} ")), "{verb}: {help}");
+    }
+    bench.run(&["server"]).fails(2, "missing: --listen");
+    bench.run(&["client"]).fails(2, "missing: --server");
+    assert_eq!(bench.run(&["edge", "--config", "none.toml"]).code, 3);
+    assert!(bench.run(&["demo", "--help"]).out.contains("--rounds"));
+}

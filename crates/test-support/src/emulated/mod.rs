@@ -1,0 +1,316 @@
+//! A laboratory with programs in it.
+
+mod daemon;
+pub mod segments;
+pub mod traffic;
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sumlink_lab::{Lab, LabConfig, LinkChange, Side};
+
+pub use daemon::Daemon;
+
+/// How long a test waits for anything before it gives up; far more than it takes.
+pub const PATIENCE: Duration = Duration::from_secs(90);
+
+/// How long a program may run at the most: the longest test takes two minutes and waits.
+const LIFETIME: Duration = Duration::from_secs(300);
+
+/// How often a condition is looked at.
+const TICK: Duration = Duration::from_millis(30);
+
+/// A laboratory with a directory of its own, and the program that is tested.
+#[derive(Debug)]
+pub struct Bench {
+    /// The laboratory.
+    pub lab: Lab,
+    program: PathBuf,
+    dir: tempfile::TempDir,
+    /// The server's public key, where there is one.
+    pub server_key: String,
+    /// The client's public key, where there is one.
+    pub client_key: String,
+}
+
+impl Bench {
+    /// A laboratory with these links, for this program; nothing where such tests are to be left out. Without root the
+    /// calling test runs once more, in a user namespace, and nothing is left to do here.
+    pub fn of(program: impl Into<PathBuf>, links: &[String]) -> Option<Self> {
+        if std::env::var_os("SUMLINK_SKIP_NETNS").is_some_and(|value| value == "1") {
+            eprintln!("skipped because SUMLINK_SKIP_NETNS=1");
+            return None;
+        }
+        if !is_root() {
+            again_as_root();
+            return None;
+        }
+        let links = links.iter().map(|link| link.parse().unwrap()).collect();
+        let lab = Lab::start(LabConfig::new(links)).unwrap_or_else(|error| {
+            panic!("{error}; set SUMLINK_SKIP_NETNS=1 to leave these tests out")
+        });
+        Some(Self {
+            lab,
+            program: program.into(),
+            dir: tempfile::tempdir().unwrap(),
+            server_key: String::new(),
+            client_key: String::new(),
+        })
+    }
+
+    /// The test's directory.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// A path in the test's directory.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Writes a file into the test's directory; its path.
+    pub fn write(&self, name: &str, contents: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, contents).unwrap();
+        path
+    }
+
+    /// Makes a key file; its public key.
+    pub fn key(&self, name: &str) -> String {
+        let output = self.program(&["keygen", "--out", name]).output().unwrap();
+        text(output)
+            .split_whitespace()
+            .next_back()
+            .unwrap()
+            .to_owned()
+    }
+
+    /// The program, not yet in a namespace.
+    pub fn program(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .args(args)
+            .current_dir(self.dir.path())
+            .env_remove("SUMLINK_LOG")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// The program with the test's file `hosts` as its /etc/hosts.
+    fn program_with_hosts(&self, args: &[&str]) -> Command {
+        let mut command = Command::new("unshare");
+        let script = "mount --bind hosts /etc/hosts && exec \"$0\" \"$@\"";
+        command
+            .args(["--mount", "--", "sh", "-c", script])
+            .arg(&self.program)
+            .args(args)
+            .current_dir(self.dir.path())
+            .env_remove("SUMLINK_LOG")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Starts a client or a server; its log is `NAME.log`.
+    pub fn sumlink(&self, name: &str, args: &[&str]) -> Daemon {
+        let side = if args[0] == "client" {
+            Side::Client
+        } else {
+            Side::Server
+        };
+        self.sumlink_on(side, name, args)
+    }
+
+    /// The same on either side.
+    pub fn sumlink_on(&self, side: Side, name: &str, args: &[&str]) -> Daemon {
+        let log = self.path(&format!("{name}.log"));
+        let mut command = match self.path("hosts").exists() && side == Side::Client {
+            true => self.program_with_hosts(args),
+            false => self.program(args),
+        };
+        command
+            .arg("--json")
+            .stdout(Stdio::piped())
+            .stderr(File::create(&log).unwrap());
+        Daemon::new(self.lab.spawn(side, command).unwrap(), log)
+    }
+
+    /// Runs the program on one side to its end.
+    pub fn run_sumlink(&self, side: Side, args: &[&str]) -> Output {
+        let mut command = self.program(args);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = self.lab.spawn(side, command).unwrap();
+        child.wait_with_output().unwrap()
+    }
+
+    /// A program in the test's directory that is cut when it hangs.
+    pub fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new("timeout");
+        command
+            .args(["--kill-after=5", &LIFETIME.as_secs().to_string()])
+            .args(words)
+            .current_dir(self.dir.path())
+            .env("HOME", self.dir.path())
+            .env("LC_ALL", "C")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        for name in ["http_proxy", "https_proxy", "all_proxy", "no_proxy"] {
+            command.env_remove(name).env_remove(name.to_uppercase());
+        }
+        command
+    }
+
+    /// Starts a program on one side.
+    pub fn spawn(&self, side: Side, words: &[&str]) -> Child {
+        self.lab.spawn(side, self.command(words)).unwrap()
+    }
+
+    /// Runs a program on one side; what it printed. It must succeed.
+    #[track_caller]
+    pub fn run(&self, side: Side, words: &[&str]) -> String {
+        finish(words, self.spawn(side, words))
+    }
+
+    /// Changes a link.
+    pub fn set(&self, link: &str, change: &str) {
+        let change = LinkChange::parse_for(link, change).unwrap();
+        self.lab.set(link, &[change]).unwrap();
+    }
+
+    /// Starts nginx on the server's side, on its addresses and on loopback: files of `www` to download, and to upload into `www/in`.
+    pub fn serve_files(&self) -> Child {
+        let child = self
+            .lab
+            .spawn(
+                Side::Server,
+                self.nginx(&["10.99.0.1", "127.0.0.1", "[fd99::1]"]),
+            )
+            .unwrap();
+        self.until_listening(Side::Server, 80);
+        child
+    }
+
+    /// That nginx for other addresses, not yet started.
+    pub fn nginx(&self, addresses: &[&str]) -> Command {
+        let www = self.path("www");
+        fs::create_dir_all(www.join("in")).unwrap();
+        let listen: String = addresses
+            .iter()
+            .map(|address| format!("        listen {address}:80;\n"))
+            .collect();
+        let (www, temporary) = (www.display(), self.path("nginx-temp"));
+        let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|kind| format!("    {kind}_temp_path \"{}\";\n", temporary.display()))
+            .concat();
+        // One process, so that ending it ends the server; and no other user, which a user namespace may not have.
+        let config = format!(
+            "user root root;\ndaemon off;\nmaster_process off;\npid nginx.pid;\nerror_log stderr;\nevents {{ }}\n\
+             http {{\n    access_log off;\n    client_max_body_size 0;\n{temporary}    server {{\n{listen}        \
+             root \"{www}\";\n        \
+             location /in/ {{ dav_methods PUT; }}\n    }}\n}}\n"
+        );
+        let config = self.write("nginx.conf", config);
+        let dir = self.dir();
+        let mut command = Command::new("nginx");
+        command
+            .arg("-p")
+            .arg(dir)
+            .arg("-c")
+            .arg(&config)
+            .args(["-e", "stderr"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(self.path("nginx.log")).unwrap());
+        command
+    }
+
+    /// Waits until something on one side listens on a TCP port.
+    #[track_caller]
+    pub fn until_listening(&self, side: Side, port: u16) {
+        let filter = format!("sport = :{port}");
+        until(&format!("port {port} listens"), || {
+            let listening = self.run(side, &["ss", "-Htln", &filter]);
+            (!listening.is_empty()).then_some(())
+        });
+    }
+}
+
+/// Whether this process is root, if only in its user namespace.
+pub fn is_root() -> bool {
+    // The owner of a process' own directory is its effective user.
+    fs::metadata("/proc/self").unwrap().uid() == 0
+}
+
+/// Whether users other than root exist for this process: not in a user namespace of an ordinary user.
+pub fn has_users() -> bool {
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap();
+    let users = map
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok());
+    users.sum::<u64>() > 1
+}
+
+/// Runs the calling test once more, as root of a user namespace of its own.
+fn again_as_root() {
+    let test = thread::current().name().unwrap().to_owned();
+    // iproute2 keeps the names of namespaces below /run.
+    let script = "mount -t tmpfs tmpfs /run && exec \"$0\" \"$@\"";
+    let status = Command::new("unshare")
+        .args([
+            "--user",
+            "--map-root-user",
+            "--mount",
+            "--net",
+            "--",
+            "sh",
+            "-c",
+            script,
+        ])
+        .arg(std::env::current_exe().unwrap())
+        .args([&test, "--exact", "--nocapture"])
+        .status();
+    let advice = "run as root, allow unprivileged user namespaces, or set SUMLINK_SKIP_NETNS=1 to \
+                  leave these tests out";
+    assert!(
+        status.is_ok_and(|status| status.success()),
+        "{test} failed in a user namespace; {advice}"
+    );
+}
+
+/// Looks again and again until there is something.
+#[track_caller]
+pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
+        thread::sleep(TICK);
+    }
+}
+
+/// Waits for a program that must succeed; what it printed.
+#[track_caller]
+pub fn finish(words: &[&str], child: Child) -> String {
+    let output = child.wait_with_output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{words:?}: {}: {error}",
+        output.status
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// What a program printed that has succeeded.
+#[track_caller]
+pub fn text(output: Output) -> String {
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}");
+    String::from_utf8(output.stdout).unwrap()
+}

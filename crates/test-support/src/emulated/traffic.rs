@@ -1,0 +1,264 @@
+//! Transfers that go on until the test has seen enough, carried by curl, checked by SHA-256.
+//!
+//! They are HTTP with chunked transfer coding (RFC 9112, section 7.1): without its last chunk a copy is not
+//! complete, and curl fails.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+
+use ring::digest::{Context, SHA256};
+use sumlink_lab::Side;
+
+use super::{Bench, finish, until};
+
+/// What has passed a place: how many bytes, and their SHA-256.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Sum {
+    bytes: u64,
+    sha256: Vec<u8>,
+}
+
+/// A transfer by curl through SOCKS: the copy must be what was sent.
+#[derive(Debug)]
+pub struct Transfer {
+    /// `download` or `upload`.
+    what: &'static str,
+    curl: Child,
+    stop: Arc<AtomicBool>,
+    /// Bytes that have come out at the far end.
+    received: Arc<AtomicU64>,
+    /// What passed curl's pipe, and what passed the server's side.
+    near: JoinHandle<io::Result<Sum>>,
+    far: JoinHandle<io::Result<Sum>>,
+}
+
+/// Bytes that are the same for the same seed and repeat nowhere.
+#[derive(Debug)]
+pub struct Pattern(u64);
+
+impl Pattern {
+    /// A pattern from this seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(2).wrapping_add(1))
+    }
+
+    /// As many as fit.
+    pub fn fill(&mut self, bytes: &mut [u8]) {
+        for word in bytes.chunks_mut(8) {
+            // Marsaglia, "Xorshift RNGs", 2003.
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            word.copy_from_slice(&self.0.to_le_bytes()[..word.len()]);
+        }
+    }
+
+    /// The first `len` bytes of the pattern from this seed.
+    pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        Self::new(seed).fill(&mut bytes);
+        bytes
+    }
+}
+
+/// Where the client offers SOCKS5.
+const SOCKS: &str = "127.0.0.1:1080";
+
+const CHUNK: usize = 16 * 1024;
+
+impl Transfer {
+    /// Starts a download; `server` is where the source listens in the server's namespace.
+    pub fn download(bench: &Bench, server: SocketAddr) -> Self {
+        let listener = listen(bench, server);
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopping = Arc::clone(&stop);
+        let far = thread::spawn(move || {
+            let (mut stream, _) = listener.accept()?;
+            read_head(&mut BufReader::new(&stream))?;
+            stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")?;
+            let sum = produce(&stopping, |bytes| write_chunk(&mut stream, bytes))?;
+            stream.write_all(b"0\r\n\r\n")?;
+            Ok(sum)
+        });
+        let mut curl = bench.spawn(Side::Client, &curl(&format!("http://{server}/"), &[]));
+        let received = Arc::new(AtomicU64::new(0));
+        let (output, counter) = (curl.stdout.take().unwrap(), Arc::clone(&received));
+        let near = thread::spawn(move || consume(output, &counter));
+        Self {
+            what: "download",
+            curl,
+            stop,
+            received,
+            near,
+            far,
+        }
+    }
+
+    /// Starts an upload; `server` is where the sink listens in the server's namespace.
+    pub fn upload(bench: &Bench, server: SocketAddr) -> Self {
+        let listener = listen(bench, server);
+        let received = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&received);
+        let far = thread::spawn(move || {
+            let (mut stream, _) = listener.accept()?;
+            let mut reader = BufReader::new(stream.try_clone()?);
+            read_head(&mut reader)?;
+            let sum = consume(
+                Chunks {
+                    reader,
+                    left: 0,
+                    ended: false,
+                },
+                &counter,
+            )?;
+            stream.write_all(b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n")?;
+            Ok(sum)
+        });
+        let url = format!("http://{server}/");
+        let mut command = bench.command(&curl(&url, &["-T", "-", "-H", "Expect:"]));
+        command.stdin(Stdio::piped());
+        let mut curl = bench.lab.spawn(Side::Client, command).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let (input, stopping) = (curl.stdin.take().unwrap(), Arc::clone(&stop));
+        let near = thread::spawn(move || feed(input, &stopping));
+        Self {
+            what: "upload",
+            curl,
+            stop,
+            received,
+            near,
+            far,
+        }
+    }
+
+    /// Bytes that have come out at the far end.
+    pub fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
+    /// Waits until so many more bytes have come out.
+    #[track_caller]
+    pub fn goes_on(&self, bytes: u64) {
+        grows(&format!("the {} goes on", self.what), &self.received, bytes);
+    }
+
+    /// Ends it properly: curl must be content and the copy identical.
+    #[track_caller]
+    pub fn finish(self) -> u64 {
+        self.stop.store(true, Ordering::Relaxed);
+        let near = self.near.join().unwrap().unwrap();
+        finish(&["curl", self.what], self.curl);
+        assert_eq!(near, self.far.join().unwrap().unwrap());
+        near.bytes
+    }
+}
+
+/// A listener in the server's namespace that any thread may use.
+pub fn listen(bench: &Bench, address: SocketAddr) -> TcpListener {
+    let bind = move || TcpListener::bind(address).unwrap();
+    bench.lab.run(Side::Server, bind).unwrap()
+}
+
+fn curl<'a>(url: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let mut words = vec!["curl", "-sSf", "--no-buffer", "--socks5-hostname", SOCKS];
+    words.extend(more);
+    words.push(url);
+    words
+}
+
+#[track_caller]
+fn grows(what: &str, counter: &AtomicU64, by: u64) {
+    let goal = counter.load(Ordering::Relaxed) + by;
+    until(what, || {
+        (counter.load(Ordering::Relaxed) >= goal).then_some(())
+    });
+}
+
+fn produce(stop: &AtomicBool, mut give: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<Sum> {
+    let (mut pattern, mut context, mut bytes) = (Pattern::new(7), Context::new(&SHA256), 0);
+    let mut chunk = vec![0; CHUNK];
+    while !stop.load(Ordering::Relaxed) {
+        pattern.fill(&mut chunk);
+        context.update(&chunk);
+        bytes += chunk.len() as u64;
+        give(&chunk)?;
+    }
+    Ok(Sum {
+        bytes,
+        sha256: context.finish().as_ref().to_vec(),
+    })
+}
+
+fn consume(mut from: impl Read, counter: &AtomicU64) -> io::Result<Sum> {
+    let (mut context, mut bytes, mut chunk) = (Context::new(&SHA256), 0, vec![0; CHUNK]);
+    loop {
+        let len = from.read(&mut chunk)?;
+        if len == 0 {
+            return Ok(Sum {
+                bytes,
+                sha256: context.finish().as_ref().to_vec(),
+            });
+        }
+        context.update(&chunk[..len]);
+        bytes += len as u64;
+        counter.store(bytes, Ordering::Relaxed);
+    }
+}
+
+fn feed(mut input: ChildStdin, stop: &AtomicBool) -> io::Result<Sum> {
+    produce(stop, |bytes| input.write_all(bytes))
+}
+
+fn write_chunk(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
+    let mut chunk = format!("{:x}\r\n", bytes.len()).into_bytes();
+    chunk.extend_from_slice(bytes);
+    chunk.extend_from_slice(b"\r\n");
+    stream.write_all(&chunk)
+}
+
+fn read_head(reader: &mut impl BufRead) -> io::Result<()> {
+    let mut line = String::new();
+    while reader.read_line(&mut line)? > 2 {
+        line.clear();
+    }
+    Ok(())
+}
+
+/// The contents of a chunked body.
+struct Chunks<R> {
+    reader: R,
+    /// Bytes of the present chunk.
+    left: usize,
+    ended: bool,
+}
+
+impl<R: BufRead> Read for Chunks<R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let mut line = String::new();
+        while self.left == 0 {
+            if self.ended {
+                return Ok(0);
+            }
+            line.clear();
+            if self.reader.read_line(&mut line)? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            let size = line.trim();
+            if !size.is_empty() {
+                self.left = usize::from_str_radix(size, 16).map_err(io::Error::other)?;
+                self.ended = self.left == 0;
+            }
+        }
+        let most = bytes.len().min(self.left);
+        let len = self.reader.read(&mut bytes[..most])?;
+        if len == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.left -= len;
+        Ok(len)
+    }
+}
