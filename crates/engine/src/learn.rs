@@ -6,8 +6,8 @@
 //!
 //! | class | observation in an interval |
 //! | --- | --- |
-//! | conversational | both directions in at least 7 of its 10 parts, at most 32 KiB each, and the sender is never behind |
-//! | streaming | sent in at least 5 parts, 32 KiB to 8 MiB and 8 times the bytes received, and the sender is never behind |
+//! | conversational | both ways in 7 of its 10 parts or more, up to 32 KiB each, never behind |
+//! | streaming | sent in 5 parts or more, 32 KiB to 8 MiB, 8 times the received, never behind |
 //! | background | at least 16 KiB sent, and the sender is behind at every write |
 //! | interactive | anything else |
 //!
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn speech_video_questions_and_files_are_told_apart() {
+    fn classifies_speech_video_requests_and_files() {
         // 160 bytes every 20 ms both ways: G.711.
         assert_eq!(learnt(|_| (160, 0, 160)), Class::Conversational);
         // 25 frames a second at 20 Mbit/s.
@@ -226,21 +226,21 @@ mod tests {
     }
 
     #[test]
-    fn bulk_is_known_after_two_mebibytes() {
+    fn detects_bulk_after_two_mebibytes() {
         let mut now = Instant::from_secs(9);
         let mut learner = Learner::new(now);
         run(&mut learner, &mut now, 1, |index| {
             let unsent = if index == 0 { 0 } else { 60_000 };
             (if index < 30 { 64 << 10 } else { 0 }, unsent, 0)
         });
-        assert_eq!(learner.class(), Class::Interactive, "just below");
+        assert_eq!(learner.class(), Class::Interactive, "just below the limit");
         let mut learner = Learner::new(now);
         run(&mut learner, &mut now, 1, |_| (64 << 10, 60_000, 0));
         assert_eq!(learner.class(), Class::Background);
     }
 
     #[test]
-    fn a_class_changes_when_the_stream_does_and_not_for_a_moment() {
+    fn class_changes_only_after_a_lasting_change() {
         let mut now = Instant::from_secs(9);
         let mut learner = Learner::new(now);
         let talk = |_| (160, 0, 160);
@@ -255,6 +255,10 @@ mod tests {
         run(&mut learner, &mut now, 3, |_| (100_000, 1 << 20, 0));
         assert_eq!(learner.class(), Class::Background, "now it sends a file");
         run(&mut learner, &mut now, 5, talk);
-        assert_eq!(learner.class(), Class::Conversational, "and talks again");
+        assert_eq!(
+            learner.class(),
+            Class::Conversational,
+            "and carries speech again"
+        );
     }
 }

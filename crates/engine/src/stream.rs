@@ -339,7 +339,7 @@ impl ReceiveHalf {
     }
 
     /// Whether the reader has not been notified yet of readable data or of the end.
-    pub(crate) fn is_news(&self) -> bool {
+    pub(crate) fn needs_notice(&self) -> bool {
         !self.announced && (self.readable() > 0 || self.is_whole() && !self.ended)
     }
 

@@ -372,7 +372,7 @@ impl Session {
         self.schedulers.stream_gone(stream);
         self.queue(Control::Reset { stream, code, size }, now);
         if freed > 0 {
-            self.announce_room();
+            self.announce_writable();
         }
     }
 
@@ -408,7 +408,7 @@ impl Session {
         let (index, ours) = self.split_id(stream);
         if ours {
             if self.own_streams == self.config.max_streams {
-                self.say_streams_available();
+                self.announce_streams_available();
             }
             self.own_streams -= 1;
         } else {
@@ -431,7 +431,7 @@ impl Session {
 
     /// Reports which streams can be written again, once the space is worth a wake-up. The space may
     /// come from the bytes of other streams than the waiting ones.
-    pub(super) fn announce_room(&mut self) {
+    pub(super) fn announce_writable(&mut self) {
         if self.blocked.is_empty() {
             return;
         }
@@ -453,7 +453,7 @@ impl Session {
     }
 
     /// Reports it once, until the owner has taken the event.
-    pub(super) fn say_streams_available(&mut self) {
+    pub(super) fn announce_streams_available(&mut self) {
         if self.events.back() != Some(&Event::StreamsAvailable) {
             self.events.push_back(Event::StreamsAvailable);
         }

@@ -37,7 +37,7 @@ impl Session {
                 .into_iter()
                 .for_each(|range| self.acknowledge(ack.stream, range, now));
         }
-        self.announce_room();
+        self.announce_writable();
         if self.send_credit.pieces > MAX_ACKED_PIECES {
             return Err(ProtocolError::Pieces(ack.stream));
         }
@@ -143,7 +143,7 @@ impl Session {
                 self.acknowledge(id, 0..0, now);
             }
         }
-        self.announce_room();
+        self.announce_writable();
         Ok(())
     }
 }

@@ -99,7 +99,7 @@ fn outcome(class: Class, rule: WindowRule, links: &[(f64, u64)]) -> Outcome {
 }
 
 #[test]
-fn windows_of_every_class_do_as_well_as_any_other_size() {
+fn default_windows_perform_as_well_as_any_other_size() {
     let classes = [
         Class::Conversational,
         Class::Streaming,

@@ -12,20 +12,20 @@ impl Path {
     /// bytes, as far as it reports.
     pub(crate) fn has_acknowledged(&self, path_end: u64) -> bool {
         let left = self.sample.in_flight + self.sample.unsent;
-        self.heard.is_some() && path_end + left <= self.sent
+        self.proof.is_some() && path_end + left <= self.sent
     }
 
     /// The oldest bytes that TCP has in flight; if it does not report them, the oldest
     /// unacknowledged ones.
-    pub(crate) fn first_on_its_way(&self) -> Option<&Flight> {
-        first_but(&self.flights, |flight| {
+    pub(crate) fn first_in_flight(&self) -> Option<&Flight> {
+        first_not(&self.flights, |flight| {
             self.has_acknowledged(flight.record_end)
         })
     }
 
     /// The oldest control frame that TCP has in flight.
-    pub(super) fn first_control_on_its_way(&self) -> Option<&Sent> {
-        first_but(&self.control, |sent| {
+    pub(super) fn first_control_in_flight(&self) -> Option<&Sent> {
+        first_not(&self.control, |sent| {
             self.has_acknowledged(self.record_end(sent))
         })
     }
@@ -35,7 +35,7 @@ impl Path {
     pub(super) fn oldest_flights(&self) -> impl Iterator<Item = &Flight> {
         let oldest = self.flights.front();
         let is_there = oldest.is_some_and(|flight| self.has_acknowledged(flight.record_end));
-        let next = is_there.then(|| self.first_on_its_way()).flatten();
+        let next = is_there.then(|| self.first_in_flight()).flatten();
         oldest.into_iter().chain(next)
     }
 
@@ -53,7 +53,7 @@ impl Path {
 }
 
 /// The first element for which `is_there` is false; all elements before it have arrived.
-fn first_but<T>(queue: &VecDeque<T>, is_there: impl Fn(&T) -> bool) -> Option<&T> {
+fn first_not<T>(queue: &VecDeque<T>, is_there: impl Fn(&T) -> bool) -> Option<&T> {
     match queue.front() {
         Some(oldest) if is_there(oldest) => queue.get(queue.partition_point(is_there)),
         oldest => oldest,

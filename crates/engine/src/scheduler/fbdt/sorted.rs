@@ -24,11 +24,11 @@ const FIRST: usize = 16;
 const FIRST_DUE: usize = 4 * FIRST;
 
 /// Number of changes beyond which all streams are examined again.
-const MOST_FRESH: usize = 4096;
+const MAX_CHANGED: usize = 4096;
 
 /// The ready streams, in order.
 #[derive(Debug, Default)]
-pub(super) struct Crowd {
+pub(super) struct SortedStreams {
     /// For each group, the start of each stream's next piece when the stream was last examined; it
     /// has only grown since.
     by_start: [BTreeSet<(u64, StreamId)>; GROUPS],
@@ -40,10 +40,10 @@ pub(super) struct Crowd {
     renewed: Option<(Instant, u64)>,
 }
 
-impl Crowd {
+impl SortedStreams {
     /// Records that the position of `stream` may have changed.
     pub(super) fn note(&mut self, stream: StreamId) {
-        if self.fresh.len() < MOST_FRESH {
+        if self.fresh.len() < MAX_CHANGED {
             self.fresh.push(stream);
         } else {
             self.renewed = None;
@@ -65,7 +65,7 @@ impl Crowd {
         group_start: impl Fn(usize) -> f64,
     ) -> Vec<&'a Stream> {
         self.refresh(view, &start);
-        let mut order = self.hurried(path, view);
+        let mut order = self.urgent_streams(path, view);
         let has_any = |group: &usize| !self.by_start[*group].is_empty();
         let mut groups: Vec<usize> = (0..GROUPS).rev().filter(has_any).collect();
         groups.sort_by_key(|group| key_of(group_start(*group)));
@@ -93,8 +93,8 @@ impl Crowd {
         view: &View<'a>,
         start: impl Fn(StreamId, usize) -> f64,
     ) -> Option<(u64, &'a Stream)> {
-        // No piece starts before the group's own time, so a stream whose piece starts now is the
-        // first, no matter when it was last examined.
+        // No piece starts before the group's own time, so a stream with a piece that starts now is
+        // the first, no matter when it was last examined.
         let earliest = key_of(start(StreamId::MAX, group));
         while let Some((key, id)) = self.by_start[group].pop_first() {
             // A stream that cannot send is reported again once it can.
@@ -137,12 +137,12 @@ impl Crowd {
     }
 
     /// Streams that are about to miss a deadline, the earliest one first.
-    fn hurried<'a>(&mut self, path: &Path, view: &View<'a>) -> Vec<&'a Stream> {
+    fn urgent_streams<'a>(&mut self, path: &Path, view: &View<'a>) -> Vec<&'a Stream> {
         // Streams past their deadline get no preference.
         let late = Bound::Excluded((view.now, StreamId::MAX));
         let next = self.by_due.range((late, Bound::Unbounded));
         let next: Vec<_> = next.take(FIRST_DUE).copied().collect();
-        let mut hurried = Vec::new();
+        let mut urgent_streams = Vec::new();
         for entry in next {
             let stream = view.stream(entry.1);
             let wanted_at = stream.and_then(Stream::wanted_at);
@@ -151,9 +151,9 @@ impl Crowd {
                 self.by_due.extend(wanted_at.map(|at| (at, entry.1)));
             }
             let in_danger = |s: &&Stream| can_send(s, view) && is_in_danger(s, path, view);
-            hurried.extend(stream.filter(in_danger));
+            urgent_streams.extend(stream.filter(in_danger));
         }
-        hurried.sort_by_key(|stream| stream.wanted_at());
-        hurried
+        urgent_streams.sort_by_key(|stream| stream.wanted_at());
+        urgent_streams
     }
 }
