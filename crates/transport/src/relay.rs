@@ -2,6 +2,7 @@
 
 mod buffered;
 mod copy;
+mod receive_buffer;
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
