@@ -17,11 +17,12 @@ pub(crate) const MINIMUM: u64 = 64 * 1024;
 /// Bound of such a stream while the rate is unknown, in bytes.
 const INITIAL: u64 = 256 * 1024;
 
-/// The same two limits for a stream in the background.
+/// The same two limits for a stream in the background, or of a class that is not learned yet.
 pub(crate) const BULK_MINIMUM: u64 = 1 << 20;
-const BULK_INITIAL: u64 = 4 << 20;
+const BULK_INITIAL: u64 = 2 << 20;
 
-/// Time at the sustained rate that a stream in the background may buffer.
+/// Time at the sustained rate that a stream in the background may buffer. Rates that change within
+/// seconds, and windows that grow, need more than the other classes have.
 const BULK_TIME: Duration = Duration::from_secs(2);
 
 /// Round trips of data that a stream may buffer, if these take longer than the time of its class:

@@ -160,7 +160,8 @@ impl Session {
         write(&mut state.send, len, spare);
         if len > 0 {
             // A program that wants to write more than the send buffer takes is ahead of the paths.
-            let is_behind = unsent > 0 || len < offered;
+            let was_filled = std::mem::replace(&mut state.send.is_filled, len as u64 == room);
+            let is_behind = unsent > 0 || len < offered || was_filled;
             state.learn(|learner| learner.wrote(len as u64, is_behind, now));
             if let Some(within) = state.hints.deadline {
                 state.send.wants(within, now);
@@ -204,7 +205,7 @@ impl Session {
         let growing = delivering.clone().filter(|path| path.is_doubling());
         Bounds {
             bulk: self.bulk_buffer(),
-            min_rtt: delivering.map(Path::least_rtt).max().unwrap_or_default(),
+            min_rtt: delivering.map(Path::min_round_trip).max().unwrap_or_default(),
             growing: growing.map(Path::cwnd).sum(),
         }
     }
@@ -212,7 +213,7 @@ impl Session {
     fn room_of(&self, state: &Stream, bounds: &Bounds) -> u64 {
         let own = state.send.buffered();
         let left = self.config.receive_window() - self.send_credit.buffered;
-        let bound = self.backlog.bound(state.class, bounds);
+        let bound = self.backlog.bound(state.buffer_class(), bounds);
         let most = bound.min(self.config.stream_memory);
         let share = self.config.share().more(own, left);
         share.min(most.saturating_sub(own))
