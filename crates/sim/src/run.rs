@@ -26,10 +26,11 @@ use crate::trace::Trace;
 use crate::workload::Programs;
 use crate::world::{Bearers, Carried, World};
 
-/// Limit of TCP's socket buffers in the laboratory, in bytes.
+/// Limit of the TCP socket buffers in the laboratory, in bytes.
 const SOCKET_BUFFER_MAX: u64 = 32 << 20;
 
-/// Congestion controls that systems may name and only a kernel has: the simulator skips them. Any other name is a mistake.
+/// Congestion controls of the kernel that the simulator lacks: it skips systems with them. Any
+/// other unknown name is an error.
 const LINUX: [&str; 13] = [
     "bic",
     "cdg",
@@ -101,7 +102,7 @@ pub fn run_own(
     let mut trace = out.map(Trace::new);
     let (run, _) = run_with(scenario, system, seed, own, &mut trace)?;
     let finished = trace.map_or(Ok(()), Trace::finish);
-    finished.map_err(|error| format!("writing the trace: {error}"))?;
+    finished.map_err(|error| format!("cannot write the trace: {error}"))?;
     Ok(run)
 }
 
@@ -174,7 +175,7 @@ fn missing(system: &System, scenario: &Scenario, own: &Own) -> Option<String> {
                 congestion = carriers;
             }
             if congestion == AUTO {
-                // Carriers begin with this one.
+                // Carriers start with this one.
                 congestion = &loss_based;
             }
             let missing = variant.missing(scenario.links().count());
@@ -188,8 +189,7 @@ fn missing(system: &System, scenario: &Scenario, own: &Own) -> Option<String> {
             }
             if variant.steers_acks {
                 return Some(
-                    "the simulated user's end sends all that goes up over the first link"
-                        .to_owned(),
+                    "the simulated user sends all uplink traffic over the first link".to_owned(),
                 );
             }
         }
@@ -314,10 +314,7 @@ fn measure_part(
         push_note(&mut measurement.note, &node.note());
         if scenario.traffic != Traffic::Down {
             // In the laboratory, the user's end steers uplink data.
-            push_note(
-                &mut measurement.note,
-                "all that goes up takes the first link",
-            );
+            push_note(&mut measurement.note, "uplink traffic takes the first link");
         }
     }
     if let (Some(account), System::Sumlink(variant)) = (outcome.account, system) {

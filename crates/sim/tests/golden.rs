@@ -133,7 +133,8 @@ fn questions_when_idle() {
     );
 }
 
-/// A queue of 50 ms before links of 204 ms: TCP paces, or such a queue overflows while its link is idle.
+/// Queues of 50 ms and a round-trip time of 204 ms: without pacing, the queues would overflow while
+/// the links are idle.
 #[test]
 fn high_rtt() {
     check(
@@ -144,7 +145,7 @@ fn high_rtt() {
     );
 }
 
-/// What the daemon decides by measurement, and early answers, under the schedulers that a daemon has most.
+/// Decisions of the daemon by measurement, and early answers, with the usual schedulers.
 #[test]
 fn daemon_options() {
     check_systems(
@@ -173,7 +174,7 @@ fn check(name: &str, text: &str) {
     check_systems(name, text, &systems);
 }
 
-/// The same for other systems.
+/// The same with other systems.
 fn check_systems(name: &str, text: &str, systems: &[&str]) {
     let text = format!("name = \"{name}\"\n{text}");
     let scenario = Scenario::parse(Path::new("golden.toml"), &text).unwrap();
@@ -183,7 +184,7 @@ fn check_systems(name: &str, text: &str, systems: &[&str]) {
     insta::assert_snapshot!(name, table, &text);
 }
 
-/// A row for each system, in their order, made by as many threads as there are processors.
+/// One row for each system, in order, computed by one thread per processor.
 fn of_all(names: &[&str], row: impl Fn(&str) -> String + Sync) -> Vec<String> {
     let next = AtomicUsize::new(0);
     let work = || {
@@ -203,7 +204,7 @@ fn of_all(names: &[&str], row: impl Fn(&str) -> String + Sync) -> Vec<String> {
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
-/// The row of a system over all seeds.
+/// The row of a system with all seeds.
 fn row(scenario: &Scenario, system: &str) -> String {
     let mut runs: Vec<Measurement> = Vec::new();
     for seed in 1..=SEEDS {

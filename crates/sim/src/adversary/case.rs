@@ -113,9 +113,9 @@ pub(super) enum Op {
 pub(super) struct Case {
     pub(super) scheduler: &'static str,
     pub(super) congestion: &'static str,
-    /// Carriers for each link.
+    /// Carriers per link.
     pub(super) carriers: Carriers,
-    /// When programs are given their streams.
+    /// When programs get their streams.
     pub(super) early: Early,
     /// Memory is scarce.
     pub(super) is_tight: bool,
@@ -278,7 +278,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// So many carriers on each link.
+/// A fixed number of carriers per link.
 pub(super) fn fixed(carriers: usize) -> Carriers {
     let count = u8::try_from(carriers).ok().and_then(NonZeroU8::new);
     count.map_or(Carriers::ONE, Carriers::Fixed)

@@ -39,8 +39,8 @@ pub(super) struct Drill {
 }
 
 impl Drill {
-    /// A bond whose paths are made, as far as the links allow, and the run begun. All that the links will do is planned;
-    /// at the end of it they are [`Shape::PEACE`].
+    /// Creates a bond with as many paths as the links allow, and starts the run. All changes of the
+    /// links are scheduled; at the end, the links are [`Shape::PEACE`].
     pub(super) fn new(case: &Case) -> Self {
         let chooses = case.congestion == AUTO;
         let congestion = if chooses { LOSS_BASED } else { case.congestion };
@@ -111,7 +111,7 @@ impl Drill {
                 return self.check();
             }
         }
-        panic!("a livelock at {} ns", self.net.now());
+        panic!("livelock at {} ns", self.net.now());
     }
 
     /// Checks the invariants.
@@ -123,7 +123,10 @@ impl Drill {
             let stats = session.stats();
             let [most, _] = self.memory;
             assert!(stats.receive_memory <= most, "received: {stats:?}");
-            assert!(stats.send_buffered <= most, "to be sent: {stats:?}");
+            assert!(
+                stats.send_buffered <= most,
+                "send buffer above its limit: {stats:?}"
+            );
         }
         let since = self.net.now() - self.checked;
         if since >= SECOND {
@@ -131,7 +134,7 @@ impl Drill {
             let most = MOST_WAKES * since.div_ceil(SECOND) + 4 * (entries - self.entries);
             assert!(
                 self.wakes <= most,
-                "{} wakes in {since} ns with {} events: too much for nothing, at {} ns with timers of {:?}",
+                "too many wakes ({}) in {since} ns with {} events, at {} ns with timers of {:?}",
                 self.wakes,
                 entries - self.entries,
                 self.net.now(),

@@ -1,7 +1,8 @@
-//! A carrier over a modelled connection: TLS records, and a socket that the policy of [`sumlink_bond`] drives.
+//! A carrier over a modelled connection: TLS records, and a socket that the policy of
+//! [`sumlink_bond`] drives.
 //!
-//! What is decided about a carrier is decided there, for the daemon's sockets and for these. Here is the model of a socket of
-//! Linux: how much it takes, when it is writable, what TCP_INFO says of it.
+//! All decisions about a carrier are made there, for the daemon's sockets and for these. This
+//! module models a Linux socket: how much it accepts, when it is writable, and its TCP_INFO.
 
 use std::collections::VecDeque;
 
@@ -14,7 +15,7 @@ use crate::clock::duration;
 use crate::net::{Connection, Net};
 use crate::tcp::{self, BuildError, Side};
 
-/// An end of a connection, as the policy asks for it.
+/// An end of a connection, as a socket of the policy.
 #[derive(Debug)]
 struct Modelled<'a> {
     net: &'a mut Net,
@@ -30,7 +31,7 @@ impl Socket for Modelled<'_> {
     }
 
     fn set_notsent_lowat(&mut self, _: u32) -> bool {
-        // The carrier asks the policy for it.
+        // Nothing to set: the carrier asks the policy for the low-water mark.
         true
     }
 
@@ -45,25 +46,25 @@ impl Socket for Modelled<'_> {
     fn report(&mut self, _: Report<'_, BuildError>) {}
 }
 
-/// One end of a connection past its handshake.
+/// One end of a connection after its handshake.
 #[derive(Debug)]
 pub(super) struct Carrier {
     pub(super) id: PathId,
     pub(super) connection: Connection,
     side: Side,
     policy: sumlink_bond::Carrier,
-    /// The most bytes that its IP packets may have, where larger ones seemed to be lost.
+    /// Largest size of its IP packets, if larger ones seemed to be lost.
     pub(super) packet_limit: Option<u16>,
-    /// Records that the socket has not taken: the data of each.
+    /// Data bytes of each record that the socket has not accepted.
     waiting: VecDeque<usize>,
-    /// The socket was full and reports when it is not.
+    /// The socket was full and will report when it is writable.
     is_refused: bool,
-    /// Bytes that were taken from the socket.
+    /// Bytes read from the socket.
     read: u64,
 }
 
 impl Carrier {
-    /// `chooses` says that its congestion control is chosen by measurement.
+    /// Creates a carrier; `chooses` if its congestion control is chosen by measurement.
     pub(super) fn new(
         id: PathId,
         connection: Connection,
@@ -95,19 +96,20 @@ impl Carrier {
         }
     }
 
-    /// Whether the socket, which was full, has reported that it takes something.
+    /// Whether the socket, which was full, has become writable.
     pub(super) fn has_become_writable(&mut self, net: &Net) -> bool {
         let woken = self.is_refused && self.is_writable(net);
         self.is_refused &= !woken;
         woken
     }
 
-    /// Whether less than half of the low-water mark waits in the socket (`sk_stream_memory_free` in Linux).
+    /// Whether the unsent bytes in the socket are less than half of the low-water mark
+    /// (`sk_stream_memory_free` in Linux).
     fn is_writable(&self, net: &Net) -> bool {
         self.unsent(net) * 2 < u64::from(self.policy.lowat())
     }
 
-    /// Whether the socket takes more.
+    /// Whether the socket accepts more data.
     pub(super) fn poll_writable(&mut self, net: &mut Net, pipe: &mut Pipe) -> bool {
         let now = duration(net.now());
         let mut socket = Modelled {
@@ -136,14 +138,14 @@ impl Carrier {
         true
     }
 
-    /// Hands records to the socket; false when it is full.
+    /// Writes records to the socket; returns false if it is full.
     fn flush(&mut self, net: &mut Net, pipe: &mut Pipe) -> bool {
         if self.unsent(net) >= u64::from(self.policy.lowat()) {
             return false;
         }
         let mut wire = 0;
         let start = net.tcp(self.connection, self.side).written();
-        // Linux looks at the low-water mark once for each segment of its queue (tcp_sendmsg_locked).
+        // Linux checks the low-water mark once for each segment of its queue (tcp_sendmsg_locked).
         while wire < u64::from(SEGMENT)
             && let Some(len) = self.waiting.pop_front()
         {
@@ -155,7 +157,7 @@ impl Carrier {
         true
     }
 
-    /// Makes records of frames; [`Carrier::poll_writable`] writes them.
+    /// Encrypts frames into records; [`Carrier::poll_writable`] writes them.
     pub(super) fn send(&mut self, frames: Vec<u8>, pipe: &mut Pipe) {
         self.policy.queued(frames.len() as u64);
         let records = frames.chunks(RECORD as usize).map(<[u8]>::len);
@@ -163,7 +165,7 @@ impl Carrier {
         pipe.keep(frames);
     }
 
-    /// Takes everything before `received` from the socket.
+    /// Reads all bytes before `received` from the socket.
     pub(super) fn read(&mut self, received: u64, net: &mut Net) {
         let len = received - self.read;
         self.read = received;
@@ -171,19 +173,20 @@ impl Carrier {
         net.read(self.connection, self.side, received);
     }
 
-    /// Has TCP acknowledge what little has arrived, unless that goes along with what is sent.
+    /// Acknowledges small amounts of received data at once, unless data that is about to be sent
+    /// carries the acknowledgement.
     pub(super) fn acknowledge(&mut self, net: &mut Net) {
         if self.policy.acknowledges_now(!self.waiting.is_empty()) {
             net.acknowledge_waiting(self.connection, self.side);
         }
     }
 
-    /// Bytes to hand over at once.
+    /// Bytes that may be written at once.
     pub(super) fn budget(&self) -> usize {
         self.policy.budget()
     }
 
-    /// What TCP knows now. The interfaces of the laboratory keep no queue.
+    /// The current statistics of TCP. The laboratory's interfaces have no queue.
     pub(super) fn sample(&mut self, net: &mut Net) -> PathSample {
         let now = duration(net.now());
         let mut socket = Modelled {
@@ -195,17 +198,17 @@ impl Carrier {
         self.policy.sample(&mut socket, 0, has_records, now)
     }
 
-    /// Whether it looks as if its large packets were lost and its small ones were not.
+    /// Whether large packets seem to be lost and small ones do not.
     pub(super) fn loses_large_packets(&self) -> bool {
         self.policy.loses_large_packets()
     }
 
-    /// Bytes sent and acknowledged, and bytes received.
+    /// Sum of the acknowledged and the received bytes.
     pub(super) fn bytes_moved(&self) -> u64 {
         self.policy.bytes_moved()
     }
 
-    /// Whether packets wait in a queue on their way.
+    /// Whether packets wait in a queue on the path.
     pub(super) fn is_queueing(&self) -> bool {
         self.policy.is_queueing()
     }
@@ -215,8 +218,8 @@ impl Carrier {
     }
 }
 
-/// What TCP_INFO says of a modelled connection. The model sends nothing twice before it is lost, so the bytes sent for the first
-/// time are all that the policy has to know of what was sent.
+/// Converts TCP_INFO of a modelled connection. The model retransmits only after a loss, so the
+/// policy needs only the bytes sent for the first time.
 fn reported(info: &tcp::TcpInfo) -> TcpInfo {
     TcpInfo {
         state: TcpState::Established,

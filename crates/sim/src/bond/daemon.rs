@@ -1,5 +1,5 @@
-//! One end of a session: the engine, its carriers, and the rounds of the task that drives them (`driver.rs` of
-//! `sumlink-transport`). What is decided on the way is decided by [`sumlink_bond`].
+//! One end of a session: the engine, its carriers, and the rounds of the task that drives them
+//! (`driver.rs` of `sumlink-transport`). The decisions are those of [`sumlink_bond`].
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,32 +17,32 @@ use crate::clock::{Nanos, duration, nanos};
 use crate::net::{Alarm, Connection, Net};
 use crate::tcp::Side;
 
-/// What a daemon tells the manager of its links.
+/// A report of a daemon to the manager of its links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Tell {
     /// A carrier has ended.
     Ended(PathId),
-    /// The session takes no more paths for now.
+    /// The session accepts no more paths at present.
     Refused(PathId),
-    /// Nothing has been acknowledged on it for too long.
+    /// Nothing has been acknowledged on the path for too long.
     Silent {
         path: PathId,
-        /// It looks as if large packets were lost and small ones were not.
+        /// Large packets seem to be lost and small ones do not.
         loses_large: bool,
-        /// The size that its packets are limited to.
+        /// Size limit of its packets.
         packet_limit: Option<u16>,
     },
-    /// It is of use again.
+    /// The path works again.
     Recovered(PathId),
-    /// The bytes that each link has moved.
+    /// Bytes moved by each link.
     Traffic(Vec<LinkTraffic<usize>>),
 }
 
-/// What was received from the carriers.
+/// Result of receiving from the carriers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Received {
     any: bool,
-    /// There may be more.
+    /// More data may be available.
     more: bool,
 }
 
@@ -52,21 +52,21 @@ pub(super) struct Daemon {
     side: Side,
     pub(super) session: Session,
     pub(super) carriers: Vec<Carrier>,
-    /// Which carrier is served first: the turn goes round.
+    /// The carrier that is served first; rotates.
     turn: usize,
     health: Health,
-    /// What the carriers of each link move, where their number follows from it.
+    /// Traffic of each link's carriers, if it determines their number.
     traffic: Option<Traffic<usize>>,
-    /// For when it is to be woken, as far as that is planned.
+    /// Time of the next scheduled wake.
     planned: Nanos,
-    /// For how long the selector has had which link rest.
+    /// Time for which the selector has rested each link.
     pub(super) rests: Rests,
-    /// What it has to tell.
+    /// Reports for the manager.
     pub(super) told: Vec<Tell>,
 }
 
 impl Daemon {
-    /// `measures` says that the number of carriers is found by measurement.
+    /// Creates a daemon; `measures` if the number of carriers is chosen by measurement.
     pub(super) fn new(side: Side, config: Config, measures: bool) -> Result<Self, ConfigError> {
         Ok(Self {
             side,
@@ -89,7 +89,7 @@ impl Daemon {
         }
     }
 
-    /// A carrier is past its handshake.
+    /// A carrier has completed its handshake.
     pub(super) fn add(
         &mut self,
         id: PathId,
@@ -109,7 +109,7 @@ impl Daemon {
         }
         let is_refused = refusal(&self.session, false, self.carriers.len(), most).is_some();
         if self.session.is_closed() || is_refused {
-            // The other end must not take it for a path.
+            // The other end must not use it as a path.
             net.abort(connection, self.side);
             self.told.push(Tell::Refused(id));
             return;
@@ -130,7 +130,7 @@ impl Daemon {
         }
     }
 
-    /// The daemon leaves a carrier.
+    /// Closes a carrier.
     pub(super) fn remove(&mut self, id: PathId, net: &mut Net, wires: &mut Wires) {
         if let Some(index) = self.carriers.iter().position(|carrier| carrier.id == id) {
             let carrier = self.carriers.swap_remove(index);
@@ -149,7 +149,7 @@ impl Daemon {
         }
     }
 
-    /// Whether what has changed at a connection wakes the daemon.
+    /// Whether a change of a connection wakes the daemon.
     pub(super) fn is_woken(&mut self, connection: Connection, net: &Net, wires: &Wires) -> bool {
         let Some(carrier) = self
             .carriers
@@ -163,7 +163,7 @@ impl Daemon {
         carrier.has_become_writable(net) || has_record || tcp.state().has_ended()
     }
 
-    /// The alarm went off; false if it was an old one.
+    /// The alarm expired; returns false for an outdated one.
     pub(super) fn on_alarm(&mut self, net: &Net) -> bool {
         let is_due = self.planned <= net.now();
         if is_due {
@@ -172,12 +172,12 @@ impl Daemon {
         is_due
     }
 
-    /// Bytes that the session holds: to be sent or sent and not acknowledged, and arrived and not read.
+    /// Bytes that the session holds: unsent, unacknowledged, and received but unread.
     pub(super) fn held(&self) -> u64 {
         self.session.held()
     }
 
-    /// Does what there is to do, and says the most that the session held meanwhile.
+    /// Does all pending work, and returns the most bytes that the session held meanwhile.
     pub(super) fn take_turn(
         &mut self,
         net: &mut Net,
@@ -187,7 +187,7 @@ impl Daemon {
         let mut most = self.held();
         for _ in 0..ROUNDS {
             let Received { any, more } = self.receive(net, wires);
-            // Before the programs read.
+            // Measured before the programs read.
             most = most.max(self.held());
             self.sample(net, wires);
             self.session.handle_timeout(duration(net.now()));
@@ -200,8 +200,8 @@ impl Daemon {
             self.look_for_silence(net);
             self.tell_traffic(net);
             if !(more || has_sent || is_told) {
-                // Who drives a real session looks once more where anything has moved. Here nothing arrives meanwhile, so that it
-                // would be in vain; but the next carrier's turn comes.
+                // A real driver polls again after any progress. Here no data arrives in between, so
+                // a second poll would find nothing; but the next carrier takes its turn.
                 self.turn = self.turn.wrapping_add(usize::from(any || was_told));
                 break;
             }
@@ -252,7 +252,7 @@ impl Daemon {
             let now = duration(net.now());
             let mut taken = 0;
             while taken < RECEIVE_QUOTA {
-                // A fault closes the session, which is told as an event.
+                // A fault closes the session, which an event reports.
                 let record = wires.take(connection, self.side, received, |frames| {
                     let _ = self.session.handle_frames(id, frames, now);
                 });
@@ -331,7 +331,7 @@ impl Daemon {
 
     fn sample(&mut self, net: &mut Net, wires: &mut Wires) {
         for carrier in &mut self.carriers {
-            // Whether it takes anything is a part of the sample.
+            // The sample includes whether the carrier is writable.
             carrier.poll_writable(net, wires.pipe(carrier.connection, self.side.peer()));
             let sample = carrier.sample(net);
             let (at, link) = (net.now(), net.link_of(carrier.connection));
@@ -362,7 +362,7 @@ impl Daemon {
                 return moved;
             }
             let now = duration(net.now());
-            // Before the first one, nothing has changed on this carrier since all were sampled.
+            // Before the first piece, nothing has changed on this carrier since all were sampled.
             if piece > 0 {
                 self.session.path_stats(id, carrier.sample(net), now);
             }
@@ -401,7 +401,7 @@ impl Daemon {
         }
     }
 
-    /// Tells the manager, which chooses the number of carriers, what they move.
+    /// Reports the carriers' traffic to the manager, which chooses their number.
     fn tell_traffic(&mut self, net: &Net) {
         let now = duration(net.now());
         if let Some(traffic) = &mut self.traffic

@@ -1,7 +1,9 @@
-//! The client's side that makes carriers: dials links, replaces silent paths, follows links that come and go.
+//! The client's manager of carriers: dials links, replaces silent paths, follows links that come
+//! and go.
 //!
-//! When a link is dialed, and what becomes of its paths, is decided by [`sumlink_bond::Link`], as in the daemon. Here are the
-//! dials themselves: a connection, and the flights of TLS and of the session's handshake over it.
+//! As in the daemon, [`sumlink_bond::Link`] decides when a link is dialed and which of its paths
+//! are replaced. This module performs the dials: a connection, then the flights of TLS and of the
+//! session's handshake over it.
 
 use std::time::Duration;
 
@@ -18,22 +20,22 @@ use crate::clock::{MILLISECOND, Nanos, duration, nanos};
 use crate::net::{Alarm, Connection, Net};
 use crate::tcp::{Group, HEADERS, Side, TcpConfig};
 
-/// Bytes of the handshake on the wire: the client's first flight of TLS, the server's, the client's second one with
-/// HELLO, and the server's answer.
+/// Wire bytes of the handshake's flights: the client's first flight of TLS, the server's, the
+/// client's second one with HELLO, and the server's answer.
 const FLIGHTS: [u64; 4] = [260, 780, 620, 60];
 
-/// How a bond makes its carriers.
+/// Settings of a bond's carriers.
 #[derive(Clone, Debug)]
 pub(crate) struct Dialing {
-    /// What they ask of their sockets.
+    /// TCP configuration of their sockets.
     pub(crate) tcp: TcpConfig,
-    /// Their congestion control is chosen by measurement; they begin with that of `tcp`.
+    /// Their congestion control is chosen by measurement, starting with the one of `tcp`.
     pub(crate) chooses: bool,
-    /// How many of them each link gets.
+    /// Number of carriers per link.
     pub(crate) carriers: Carriers,
 }
 
-/// A connection before it is a carrier.
+/// A connection before it becomes a carrier.
 #[derive(Debug)]
 struct Dial {
     connection: Connection,
@@ -42,19 +44,19 @@ struct Dial {
     begun: Nanos,
     /// Flights sent by each side.
     sent: [usize; 2],
-    /// It is one of those that a silent link is tried with.
+    /// It is one of the attempts on a silent link.
     is_attempt: bool,
     packet_limit: Option<u16>,
 }
 
-/// A silent link is tried with one connection after the other until one gets through.
+/// Successive connection attempts on a silent link, until one gets through.
 #[derive(Debug)]
 struct Attempts {
     link: usize,
     begun: Nanos,
-    /// When the next one begins.
+    /// Start of the next attempt.
     next: Nanos,
-    /// The connection that has got through and asks to join: none begins meanwhile.
+    /// The connection that got through and asks to join; no further attempt starts meanwhile.
     joining: Option<Connection>,
     packet_limit: Option<u16>,
 }
@@ -63,13 +65,13 @@ struct Attempts {
 #[derive(Debug)]
 pub(super) struct Manager {
     dialing: Dialing,
-    /// Carriers are siblings, by their sender's side.
+    /// Sibling groups of the carriers, indexed by the sender's side.
     groups: [Group; 2],
     links: Vec<Link<()>>,
     dials: Vec<Dial>,
     attempts: Vec<Attempts>,
     next_path: u32,
-    /// Paths that are to be left.
+    /// Paths to close.
     leaving: Vec<PathId>,
 }
 
@@ -86,18 +88,18 @@ impl Manager {
         }
     }
 
-    /// Paths that there should be now.
+    /// Number of paths that the bond should have now.
     pub(super) fn wanted(&self) -> usize {
         let carriers = self.dialing.carriers;
         self.links.iter().map(|link| link.wanted(carriers)).sum()
     }
 
-    /// Paths that are to be left.
+    /// Paths to close.
     pub(super) fn take_leaving(&mut self) -> Vec<PathId> {
         std::mem::take(&mut self.leaving)
     }
 
-    /// Links are tried within a few milliseconds, in any order.
+    /// Dials all links within a few milliseconds, in random order.
     pub(super) fn start(&mut self, net: &mut Net, random: &mut Random) {
         for link in &mut self.links {
             let at = net.now() + random.next_u64() % (5 * MILLISECOND);
@@ -113,7 +115,8 @@ impl Manager {
         }
     }
 
-    /// Tries a link; a silent one whose path is to be replaced until a connection gets through.
+    /// Dials a link. To replace the path of a silent link, it dials until a connection gets
+    /// through.
     fn dial(&mut self, link: usize, replacing: Option<PathId>, net: &mut Net, wires: &mut Wires) {
         let (now, carriers) = (net.now(), self.dialing.carriers);
         let packet_limit = self.links[link].dial(replacing, carriers, duration(now));
@@ -142,7 +145,7 @@ impl Manager {
         if let Some(limit) = packet_limit {
             tcp.mss = tcp.mss.min(u32::from(limit) - HEADERS as u32);
         }
-        // The congestion control was tried before the run.
+        // Cannot fail: the congestion control's name was checked before the run.
         let Ok(connection) = net.connect(link, &tcp) else {
             return;
         };
@@ -164,7 +167,7 @@ impl Manager {
         }
     }
 
-    /// Begins another connection on each silent link whose turn it is.
+    /// Starts the next attempt on each silent link for which it is due.
     fn connect_again(&mut self, net: &mut Net, wires: &mut Wires) {
         let now = net.now();
         let mut due = Vec::new();
@@ -181,7 +184,8 @@ impl Manager {
         }
     }
 
-    /// Something has changed at an end of a connection; whether the daemon of that side has a new carrier.
+    /// Handles a change at one end of a connection; returns whether the daemon of that side has a
+    /// new carrier.
     pub(super) fn on_connection(
         &mut self,
         net: &mut Net,
@@ -238,14 +242,14 @@ impl Manager {
         false
     }
 
-    /// Whether another attempt on the same link asks to join: only one of them says HELLO.
+    /// Whether another attempt on the same link asks to join: only one of them sends HELLO.
     fn is_joining(&self, dial: usize) -> bool {
         let dial = &self.dials[dial];
         let mut of_link = self.attempts.iter().filter(|a| a.link == dial.link);
         dial.is_attempt && of_link.any(|attempts| attempts.joining.is_some())
     }
 
-    /// A connection says HELLO.
+    /// A connection sends HELLO.
     fn join(&mut self, dial: usize) {
         let dial = &self.dials[dial];
         if dial.is_attempt {
@@ -262,17 +266,17 @@ impl Manager {
         let now = duration(net.now());
         let replaced = self.links[dial.link].joined(dial.path, (), now);
         self.leaving.extend(replaced);
-        // The next one of several.
+        // The next carrier of several.
         net.wake(net.now(), Alarm::Manager);
     }
 
-    /// The dial of a link is over, or is not wanted any more.
+    /// The dial of a link has ended, or is no longer needed.
     fn end_dial(&mut self, link: usize, net: &mut Net) {
         self.attempts.retain(|attempts| attempts.link != link);
         while let Some(index) = self.dials.iter().position(|dial| dial.link == link) {
             let dial = self.dials.remove(index);
             net.abort(dial.connection, Side::Client);
-            // The link may have waited for it with a dial of its own.
+            // Another dial of the link may have waited for this one.
             net.wake(net.now(), Alarm::Manager);
         }
     }
@@ -281,7 +285,7 @@ impl Manager {
         let dial = self.dials.remove(index);
         net.abort(dial.connection, Side::Client);
         if dial.is_attempt {
-            // Others are begun as long as the link is silent.
+            // Further attempts start as long as the link is silent.
             for attempts in &mut self.attempts {
                 if attempts.joining == Some(dial.connection) {
                     attempts.joining = None;
@@ -295,7 +299,7 @@ impl Manager {
         wake(net, link);
     }
 
-    /// Dials that take too long fail, and links that lack carriers are tried.
+    /// Ends dials that take too long, and dials links that lack carriers.
     pub(super) fn on_alarm(&mut self, net: &mut Net, wires: &mut Wires) {
         let now = net.now();
         let is_late = |dial: &Dial| {
@@ -319,7 +323,7 @@ impl Manager {
         self.connect_again(net, wires);
     }
 
-    /// What the client's daemon tells of its carriers.
+    /// Handles a report of the client's daemon about its carriers.
     pub(super) fn on_tell(&mut self, tell: Tell, net: &mut Net, wires: &mut Wires) {
         match tell {
             Tell::Ended(path) => self.on_end(path, ENDED_PAUSE, net),
@@ -348,7 +352,7 @@ impl Manager {
         }
     }
 
-    /// Nothing is acknowledged on a path.
+    /// A path has had no acknowledgement for too long.
     fn on_silence(
         &mut self,
         path: PathId,
@@ -369,7 +373,7 @@ impl Manager {
         }
     }
 
-    /// Links may get more carriers, or fewer.
+    /// Adjusts the number of carriers per link to their traffic.
     fn on_traffic(&mut self, links: &[LinkTraffic<usize>], net: &mut Net, wires: &mut Wires) {
         let session = links.iter().map(|link| link.bytes).sum();
         for traffic in links {
@@ -393,13 +397,13 @@ impl Manager {
         }
     }
 
-    /// A link has a carrier again: it is worth a dial at once.
+    /// A link is up again and is dialed at once.
     pub(super) fn link_up(&mut self, link: usize, net: &mut Net, wires: &mut Wires) {
         self.links[link].changed();
         self.dial_if_due(link, net, wires);
     }
 
-    /// A link has lost its carrier: its paths are left.
+    /// A link is down; returns its paths, which are closed.
     pub(super) fn link_down(&mut self, link: usize, net: &mut Net) -> Vec<PathId> {
         self.end_dial(link, net);
         let paths = self.links[link].leave();
@@ -407,7 +411,7 @@ impl Manager {
     }
 }
 
-/// Has the manager woken when the link may be dialed again.
+/// Wakes the manager when the link may be dialed again.
 fn wake(net: &mut Net, link: &Link<()>) {
     if let Some(at) = link.retry_at {
         net.wake(nanos(at), Alarm::Manager);

@@ -1,5 +1,5 @@
-//! sumlink: both sessions are the real engine, each driven as the daemon drives it, over modelled connections. What the daemon
-//! decides about its carriers is in [`sumlink_bond`], which both drive.
+//! sumlink: both sessions are the real engine, driven as the daemon drives it, over modelled
+//! connections. [`sumlink_bond`] makes the decisions about carriers for both.
 
 mod carrier;
 mod daemon;
@@ -33,32 +33,34 @@ pub(crate) struct Bond {
     wires: Wires,
     manager: Manager,
     streams: Streams,
-    /// Daemons that have something to do.
+    /// Daemons that have work to do.
     due: [bool; 2],
     /// The most bytes that both sessions have held at once.
     memory_peak: u64,
 }
 
-/// What a bond says about itself at the end.
+/// Statistics of a bond at the end of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Account {
     /// Bytes sent more than once, by either side.
     pub(crate) duplicates: u64,
     /// The most bytes held because earlier ones were missing, of both sides together.
     pub(crate) reorder_peak: u64,
-    /// The most bytes held at once by both sides together: written and not acknowledged, and arrived and not read.
+    /// The most bytes held at once by both sides together: written and unacknowledged, and received
+    /// but unread.
     pub(crate) memory_peak: u64,
     /// Paths that deliver at the end.
     pub(crate) active: usize,
-    /// The part of the time that each link rested because its sender's selector said so, of the side for which that is more.
+    /// Share of the time for which each link rested because of the sender's selector; the larger of
+    /// both sides.
     pub(crate) rested: Vec<f64>,
-    /// Bytes arrived that had not been sent.
+    /// The first received bytes that differ from the sent ones.
     pub(crate) fault: Option<String>,
 }
 
 impl Bond {
-    /// `configure` makes the configuration of each end from the default one; `early` says when a program is given its stream
-    /// before the server has connected it.
+    /// Creates a bond. `configure` derives the configuration of each end from the default; `early`
+    /// says when a program is given its stream before the server has connected it.
     pub(crate) fn new(
         configure: impl Fn(&mut Config),
         dialing: Dialing,
@@ -94,7 +96,7 @@ impl Bond {
             .all(|daemon| daemon.active_paths().len() >= wanted)
     }
 
-    /// Takes note of news; true if they concern it.
+    /// Takes news; returns true if they concern the bond.
     pub(crate) fn on_news(&mut self, net: &mut Net, news: News) -> bool {
         match news {
             News::Connection(connection, side) => return self.on_connection(net, connection, side),
@@ -120,7 +122,7 @@ impl Bond {
         true
     }
 
-    /// The client leaves the paths of a link.
+    /// The client closes the paths of a link.
     fn leave_link(&mut self, link: usize, net: &mut Net) {
         let client = &mut self.daemons[Side::Client.index()];
         for path in self.manager.link_down(link, net) {
@@ -144,7 +146,7 @@ impl Bond {
         true
     }
 
-    /// Has the daemons do what there is to do; says what the programs should know.
+    /// Lets the daemons do their pending work; returns events for the programs.
     pub(crate) fn work(&mut self, net: &mut Net) -> Vec<Progress> {
         while self.due != [false; 2] {
             for side in Side::BOTH {
@@ -174,7 +176,7 @@ impl Bond {
         self.streams.take_progress()
     }
 
-    /// What it says about itself.
+    /// The statistics of the bond.
     pub(crate) fn account(&self, net: &Net) -> Account {
         let stats = self.daemons.each_ref().map(|daemon| daemon.session.stats());
         Account {

@@ -1,4 +1,4 @@
-//! The programs' ends of a session's streams: the proxy's and the relay's part of the daemon.
+//! The programs' ends of a session's streams, which the proxy and the relay handle in the daemon.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,31 +14,31 @@ use crate::net::Net;
 use crate::tcp::Side;
 use crate::workload::{Channel, Progress};
 
-/// Where all streams go.
+/// Target of all streams.
 const TARGET: &[u8] = b"10.99.0.1:5001";
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     pub(super) id: Option<StreamId>,
-    /// What its program says that it is; learnt where it says nothing.
+    /// The class requested by its program; learned if there is none.
     class: Option<Class>,
-    /// Bytes that the programs want to write, have written, and were given.
+    /// Bytes that the programs want to write, have written, and have read.
     pub(super) offered: [u64; 2],
     pub(super) written: [u64; 2],
     pub(super) received: [u64; 2],
-    /// The programs write no more than they have offered, and the sessions have been told.
+    /// The programs write no more than they have offered, and the sessions know that.
     pub(super) is_finishing: [bool; 2],
     pub(super) is_ended: [bool; 2],
     /// The programs do not read.
     pub(super) is_stalled: [bool; 2],
-    /// The programs were given the end, or told that there is none.
+    /// The programs have seen the end of the stream, or its failure.
     pub(super) is_finished: [bool; 2],
     pub(super) is_broken: [bool; 2],
     /// The server knows it.
     pub(super) is_there: bool,
-    /// The client's program was given it, and the server has connected it.
+    /// The client's program has the stream, and the server has connected it.
     is_given: bool,
     is_confirmed: bool,
-    /// It was not opened, or not in time.
+    /// The stream was not opened, or not in time.
     pub(super) is_refused: bool,
     pub(super) is_over: bool,
 }
@@ -49,14 +49,14 @@ pub(super) struct Streams {
     pub(super) channels: Vec<Stream>,
     by_id: BTreeMap<StreamId, Channel>,
     pub(super) waiting: Waiting<Channel>,
-    /// When programs are given their streams without waiting for the server.
+    /// When programs get their streams without waiting for the server.
     early: Early,
     known: Known,
-    /// Streams that the server has not connected, by when they are given up.
+    /// Streams that the server has not connected, by the time at which they are given up.
     unconfirmed: Unconfirmed<Channel>,
     progress: Vec<Progress>,
     pattern: Pattern,
-    /// Where bytes were other than those sent: a fault of the engine's.
+    /// Received bytes that differ from the sent ones: a bug of the engine.
     pub(super) fault: Option<String>,
 }
 
@@ -121,7 +121,7 @@ impl Streams {
         self.progress.push(Progress::Broken(channel));
     }
 
-    /// Ends the streams that have waited long enough: for the peer to allow them, or for their targets.
+    /// Ends the streams that have waited too long for the peer's permission or for their targets.
     pub(super) fn end_overdue(&mut self, session: &mut Session, now: Duration) {
         while let Some(channel) = self.waiting.pop_overdue(now) {
             self.refuse(channel);
@@ -144,13 +144,13 @@ impl Streams {
         }
     }
 
-    /// When [`Streams::end_overdue`] is next due.
+    /// Time at which [`Streams::end_overdue`] is next due.
     pub(super) fn due(&self) -> Option<Duration> {
         let due = self.waiting.due().into_iter().chain(self.unconfirmed.due());
         due.min()
     }
 
-    /// A program wants to write so much more.
+    /// A program writes more bytes.
     pub(super) fn offer(
         &mut self,
         channel: Channel,
@@ -163,7 +163,7 @@ impl Streams {
         self.pump(channel, side, session, now);
     }
 
-    /// The program at this side is done.
+    /// The program at this side has finished.
     pub(super) fn leave(&mut self, channel: Channel, session: &mut Session, now: Duration) {
         self.channels[channel].is_over = true;
         if let Some(id) = self.channels[channel].id {
@@ -171,7 +171,7 @@ impl Streams {
         }
     }
 
-    /// Writes as much as the session takes.
+    /// Writes as much as the session accepts.
     pub(super) fn pump(
         &mut self,
         channel: Channel,
@@ -203,12 +203,12 @@ impl Streams {
         }
         if stream.is_finishing[index] && !stream.is_ended[index] {
             stream.is_ended[index] = true;
-            // Of a stream that is gone nothing has to be told.
+            // A stream that has ended needs no report.
             let _ = session.finish(id, now);
         }
     }
 
-    /// What a session of a side tells.
+    /// Handles an event of a session.
     pub(super) fn on_event(
         &mut self,
         event: &Event,
@@ -220,7 +220,7 @@ impl Streams {
         let channel = |stream: &StreamId| self.by_id.get(stream).copied();
         match event {
             Event::Opened { stream, .. } => {
-                // The server's program is on the server's machine and answers at once.
+                // The server's program runs on the server's machine and answers at once.
                 let _ = session.accept(*stream, duration(now));
                 if let Some(channel) = channel(stream) {
                     self.channels[channel].is_there = true;
@@ -269,7 +269,7 @@ impl Streams {
         }
     }
 
-    /// Gives the program what has arrived.
+    /// Gives received bytes to the program.
     pub(super) fn give(
         &mut self,
         channel: Channel,

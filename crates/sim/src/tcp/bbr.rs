@@ -1,9 +1,11 @@
-//! BBR as Linux has it (`net/ipv4/tcp_bbr.c`, its first version), for carriers that choose their control by measurement.
+//! BBR as in Linux (`net/ipv4/tcp_bbr.c`, version 1), for carriers that choose their congestion
+//! control by measurement.
 //!
-//! Source: Cardwell et al., "BBR: congestion-based congestion control", ACM Queue 14(5), 2016. It is a part of the model of Linux
-//! and paces. The model takes the rate of delivery from acknowledgements: those of what was in flight at an earlier one count what
-//! was delivered since. It knows no limit by the program, and leaves its drain phase when the round-trip time shows that the queue
-//! is empty. Long-term sampling against policers is left out.
+//! Source: Cardwell et al., "BBR: congestion-based congestion control", ACM Queue 14(5), 2016. It
+//! belongs to the model of Linux and paces. It computes the delivery rate from acknowledgements: an
+//! acknowledgement of data that was in flight at an earlier one measures the deliveries since then.
+//! It does not model limits by the program, leaves its drain phase when the round-trip time shows
+//! an empty queue, and omits long-term sampling against policers.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,38 +14,41 @@ use sumlink_congestion::{
     Ack, CongestionControl, Idle, Instant, Loss, Siblings, Timeout, Window, WindowParameters,
 };
 
-/// The gain of the startup, 2/ln 2, and what takes the queue away again (`bbr_high_gain`, `bbr_drain_gain`).
+/// Gain of the startup phase, 2/ln 2, whose inverse drains the queue (`bbr_high_gain`,
+/// `bbr_drain_gain`).
 const HIGH_GAIN: f64 = 2.885;
-/// Gains of the rate while it probes for more, each for a least round trip (`bbr_pacing_gain`).
+/// Pacing gains while probing for bandwidth, each for one minimum round trip (`bbr_pacing_gain`).
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
-/// Windows of the bandwidth-delay product (`bbr_cwnd_gain`).
+/// Window in bandwidth-delay products (`bbr_cwnd_gain`).
 const CWND_GAIN: f64 = 2.0;
-/// It paces a little below the rate (`bbr_pacing_margin_percent`).
+/// Factor that paces slightly below the estimated rate (`bbr_pacing_margin_percent`).
 const MARGIN: f64 = 0.99;
-/// Rounds that the highest rate counts for (`bbr_bw_rtts`).
+/// Rounds for which the highest rate is remembered (`bbr_bw_rtts`).
 const ROUNDS: u64 = 10;
-/// The link is full after so many rounds in which the rate has not grown by this factor (`bbr_full_bw_cnt`, `bbr_full_bw_thresh`).
+/// The link is full after this number of rounds without growth of the rate by this factor
+/// (`bbr_full_bw_cnt`, `bbr_full_bw_thresh`).
 const FULL: (u32, f64) = (3, 1.25);
-/// The least round trip counts for so long (`bbr_min_rtt_win_sec`) ...
+/// Validity of the minimum round-trip time (`bbr_min_rtt_win_sec`).
 const MIN_RTT_FOR: Duration = Duration::from_secs(10);
-/// ... and is looked for with this window for so long (`bbr_cwnd_min_target`, `bbr_probe_rtt_mode_ms`).
+/// Window and duration of a probe for the minimum round-trip time (`bbr_cwnd_min_target`,
+/// `bbr_probe_rtt_mode_ms`).
 const PROBE_WINDOW: f64 = 4.0;
 const PROBE_FOR: Duration = Duration::from_millis(200);
-/// A round trip that is longer by no more than this has met no queue.
+/// A round trip up to this factor above the minimum met no queue.
 const NO_QUEUE: f64 = 1.1;
-/// Rounds in which a queue drains at the latest.
+/// Most rounds of the drain phase.
 const DRAIN_ROUNDS: u64 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mode {
     Startup,
-    /// Since that round.
+    /// With the round in which it started.
     Drain(u64),
     ProbeBandwidth {
         phase: usize,
         since: Instant,
     },
-    /// Until then, with the window from before.
+    /// With its end, and the window from before.
     ProbeRtt(Instant, f64),
 }
 
@@ -54,11 +59,11 @@ pub(super) struct Bbr {
     mode: Mode,
     /// Packets delivered.
     delivered: u64,
-    /// What had been sent and delivered at earlier acknowledgements.
+    /// Packets sent and delivered at earlier acknowledgements.
     flights: VecDeque<(u64, u64, Instant)>,
     rounds: u64,
     round_ends: u64,
-    /// The highest rates, in packets per second, and in which rounds; each is higher than those behind it.
+    /// The highest rates in packets per second, with their rounds, in descending order.
     rates: VecDeque<(u64, f64)>,
     full_rate: f64,
     full_rounds: u32,
@@ -91,7 +96,7 @@ impl Bbr {
         self.rates.front().map_or(0.0, |(_, rate)| *rate)
     }
 
-    /// Packets that fill the path.
+    /// Bandwidth-delay product in packets.
     fn product(&self) -> Option<f64> {
         let (least, _) = self.least?;
         let product = self.rate() * least.as_secs_f64();
@@ -102,7 +107,7 @@ impl Bbr {
         self.full_rounds >= FULL.0
     }
 
-    /// Whether a round is over.
+    /// Takes a rate sample; returns whether a round has ended.
     fn measure(&mut self, ack: &Ack) -> bool {
         self.delivered += u64::from(ack.acked);
         let mut flight = None;
@@ -131,14 +136,14 @@ impl Bbr {
         }
         let flight = (ack.sent, self.delivered, ack.now);
         match self.flights.back_mut() {
-            // Of acknowledgements between which nothing was sent the last one counts.
+            // Of several acknowledgements without a transmission in between, the last one counts.
             Some(last) if last.0 == ack.sent => *last = flight,
             _ => self.flights.push_back(flight),
         }
         starts_round
     }
 
-    /// Notes the round trip; whether the least one is old.
+    /// Takes a round-trip time; returns whether the minimum has expired.
     fn note_trip(&mut self, ack: &Ack) -> bool {
         let Some(rtt) = ack.rtt else {
             return false;
@@ -193,11 +198,12 @@ impl Bbr {
     }
 
     fn probe_bandwidth(&mut self, since: Instant) {
-        // Linux begins with any phase but the one that drains; here it is always the first of those at the rate.
+        // Linux starts with any phase except the draining one; here it is always the first at the
+        // estimated rate.
         self.mode = Mode::ProbeBandwidth { phase: 2, since };
     }
 
-    /// Gains of the rate and of the window.
+    /// Gains of the pacing rate and of the window.
     fn gains(&self) -> (f64, f64) {
         match self.mode {
             Mode::Startup => (HIGH_GAIN, HIGH_GAIN),
@@ -257,7 +263,7 @@ impl CongestionControl for Bbr {
         self.set_pacing(ack.srtt);
     }
 
-    /// A loss says nothing of the path.
+    /// Losses do not change the estimate of the path.
     fn on_loss(&mut self, _: &Loss, _: &Siblings<'_>) {}
 
     fn on_rto(&mut self, timeout: &Timeout, _: &Siblings<'_>) {
@@ -276,7 +282,7 @@ impl CongestionControl for Bbr {
         self.on_recovery_exit(now);
     }
 
-    /// It keeps its window through a pause.
+    /// The window survives an idle period.
     fn on_idle_end(&mut self, _: &Idle) {}
 
     fn pacing_rate(&self) -> Option<f64> {
@@ -288,7 +294,8 @@ impl CongestionControl for Bbr {
 mod tests {
     use super::*;
 
-    /// Acknowledges at a rate over a round trip of 50 ms for so many milliseconds, one packet a millisecond.
+    /// Acknowledges one packet per millisecond for `ms` milliseconds, with a round-trip time of 50
+    /// ms.
     fn run(bbr: &mut Bbr, from: u64, ms: u64) {
         for n in from..from + ms {
             let ack = Ack {
@@ -305,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn it_finds_the_rate_of_a_link_and_keeps_it_through_losses() {
+    fn bbr_finds_the_rate_of_a_link_and_keeps_it_through_losses() {
         let mut bbr = Bbr::new();
         assert_eq!(bbr.ssthresh(), f64::INFINITY);
         run(&mut bbr, 1, 2000);
@@ -332,7 +339,7 @@ mod tests {
             for part in 0..10 {
                 run(&mut bbr, 1 + second * 1000 + part * 100, 100);
                 small += u32::from(bbr.cwnd() <= PROBE_WINDOW);
-                // A queue stands: the least round trip is never seen again.
+                // A standing queue: the minimum round-trip time does not occur again.
                 bbr.least = bbr.least.map(|(_, at)| (Duration::from_millis(40), at));
             }
         }

@@ -20,9 +20,9 @@ use crate::own::Own;
 
 /// Name of the control with these additions.
 const CUBIC: &str = "cubic";
-/// The control that has no threshold.
+/// Name of the control without a slow start threshold.
 pub(super) const BBR: &str = "bbr";
-/// Acknowledged packets for each packet that its window grows before the first loss, at most.
+/// Before the first loss, most acknowledged packets per packet of window growth.
 const UNKNOWN: f64 = 20.0;
 /// Time without window growth after a loss: more than 1/32 s, in whole ticks of the kernel's clock.
 const HELD: Nanos = (250 / 32 + 1) * TICK;
@@ -91,12 +91,13 @@ impl Control {
         })
     }
 
-    /// Whether it sets the window itself while losses are repaired, in place of the step by step reduction of others.
+    /// Whether the control sets the window itself during recovery; for other controls, recovery
+    /// reduces it step by step.
     pub(super) fn owns_window(&self) -> bool {
         self.inner.name() == BBR
     }
 
-    /// Its packets are paced from now on.
+    /// Paces packets from now on.
     pub(super) fn set_paced(&mut self) {
         if let Some(hystart) = &mut self.hystart {
             hystart.is_paced = true;
@@ -104,8 +105,8 @@ impl Control {
         self.is_paced = true;
     }
 
-    /// Becomes another one, with the window that there is. BBR forgets the slow start threshold, and a control after it finds
-    /// none; others keep it (`tcp_reinit_congestion_control`).
+    /// Replaces the congestion control and keeps the window. The slow start threshold is kept, too,
+    /// except by BBR, which clears it (`tcp_reinit_congestion_control`).
     pub(super) fn change(&mut self, name: &str, own: &Own) -> Result<(), BuildError> {
         let mut next = Self::new(name, own)?;
         let (cwnd, ssthresh) = (self.inner.cwnd(), self.inner.ssthresh());
@@ -122,7 +123,7 @@ impl Control {
         Ok(())
     }
 
-    /// Looks at the others of a group from now on, and is looked at.
+    /// Joins a group of siblings.
     pub(super) fn join(&mut self, group: &Group) {
         self.member = Some(group.join());
         self.publish();
@@ -274,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unknown_names_are_told() {
+    fn unknown_names_are_refused() {
         assert!(check_congestion("cubic").is_ok());
         let error = check_congestion("cubik").unwrap_err().to_string();
         assert!(
@@ -304,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn siblings_are_seen_until_they_leave() {
+    fn siblings_count_until_they_leave() {
         let group = Group::default();
         let mut alone = Control::new("lia", &Own::default()).unwrap();
         let reno = growth(&mut alone);

@@ -59,19 +59,20 @@ pub struct TcpInfo {
     pub retransmitted: u64,
     /// Time since data was last sent.
     pub since_sent: Nanos,
-    /// Bytes sent, each counted once.
+    /// Bytes sent for the first time.
     pub sent: u64,
-    /// Bytes of data in the largest segment that has arrived.
+    /// Payload bytes of the largest received segment.
     pub largest: u32,
-    /// Timeouts in a row.
+    /// Consecutive timeouts.
     pub backoff: u32,
-    /// Time with data to send or in flight, and the part of it in which the peer's window had no room for it.
+    /// Time with unsent or unacknowledged data; `shut_out` is the part of it during which the peer's
+    /// window was full.
     pub busy: Nanos,
     /// See `busy`.
     pub shut_out: Nanos,
 }
 
-/// Adds up the time in which something holds.
+/// Total time for which a condition holds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Chrono {
     total: Nanos,
@@ -79,7 +80,7 @@ pub(super) struct Chrono {
 }
 
 impl Chrono {
-    /// It holds from now on, or not.
+    /// Sets whether the condition holds from now on.
     pub(super) fn set(&mut self, holds: bool, now: Nanos) {
         match (holds, self.since) {
             (true, None) => self.since = Some(now),

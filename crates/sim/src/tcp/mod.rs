@@ -94,10 +94,10 @@ impl Default for TcpConfig {
     }
 }
 
-/// What Linux takes for the peer's segment before there was a larger one (TCP_MSS_DEFAULT).
+/// Initial estimate of the peer's segment size in Linux (TCP_MSS_DEFAULT).
 const SMALL_SEGMENT: u32 = 536;
 
-/// How far a connection is.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Listening, or not yet connected.
@@ -176,9 +176,10 @@ pub struct Tcp {
     counters: Counters,
     /// SACK is offered or negotiated.
     sack: bool,
-    /// Its program has asked for packets with pauses between them (SO_MAX_PACING_RATE), or a control has that paces.
+    /// Packets are paced, because the program requested it (SO_MAX_PACING_RATE) or a congestion
+    /// control paces.
     is_paced: bool,
-    /// Bytes of data in the largest segment that has arrived.
+    /// Payload bytes of the largest received segment.
     largest: u32,
     busy: Chrono,
     shut_out: Chrono,
@@ -246,7 +247,7 @@ impl Tcp {
         self.control.join(group);
     }
 
-    /// From now on what it sends has pauses between the packets (SO_MAX_PACING_RATE), for good.
+    /// Paces packets from now on (SO_MAX_PACING_RATE); this cannot be undone.
     pub fn pace(&mut self) {
         self.is_paced = true;
         self.control.set_paced();
@@ -257,22 +258,22 @@ impl Tcp {
         &self.config.congestion
     }
 
-    /// Another congestion control from now on (TCP_CONGESTION).
+    /// Changes the congestion control (TCP_CONGESTION).
     ///
     /// # Errors
     ///
-    /// One that there is not.
+    /// The congestion control does not exist.
     pub fn set_congestion(&mut self, name: &str) -> Result<(), BuildError> {
         self.control.change(name, &self.config.own)?;
         name.clone_into(&mut self.config.congestion);
         if self.control.pause().is_some() || name == control::BBR {
-            // Linux goes on pacing when a control that does has gone (sk_pacing_status).
+            // Linux continues pacing after a control that paces was replaced (sk_pacing_status).
             self.pace();
         }
         Ok(())
     }
 
-    /// Connects.
+    /// Starts the handshake as a client.
     pub fn connect(&mut self, now: Nanos) {
         self.state = State::SynSent;
         self.send_handshake(Kind::Syn, now);
@@ -438,7 +439,7 @@ impl Tcp {
     fn agree(&mut self, packet: &Packet) {
         self.sack &= packet.sack_permitted;
         if !self.sack {
-            self.receiver.tell_no_ranges();
+            self.receiver.disable_sack();
         }
     }
 

@@ -7,7 +7,7 @@ use super::{State, Tcp};
 use crate::clock::{Nanos, SECOND, scaled};
 
 impl Tcp {
-    /// The next packet to be sent; nothing if there is none for now.
+    /// Returns the next packet; `None` if none can be sent now.
     pub fn poll_transmit(&mut self, now: Nanos) -> Option<Packet> {
         let packet = self.next_packet(now);
         let is_busy = !self.board.is_empty() || self.unsent() > 0;
@@ -188,7 +188,7 @@ impl Tcp {
         }
     }
 
-    /// Time between two segments, where they are paced.
+    /// Interval between segments, if they are paced.
     fn pause(&self) -> Option<Nanos> {
         let spaced = || {
             let rate = self.pacing_rate();
@@ -202,13 +202,13 @@ impl Tcp {
         self.pause().is_some() && now < self.paced_until
     }
 
-    /// Whether the next segment fits the peer's window.
+    /// Whether the next segment fits into the peer's window.
     fn has_room(&self) -> bool {
         let len = self.unsent().min(u64::from(self.config.mss));
         self.window_end.saturating_sub(self.next) >= len
     }
 
-    /// Whether a packet waits for its time, and for nothing else.
+    /// Whether a packet waits only because of pacing.
     pub(super) fn is_held_by_pacing(&self) -> bool {
         self.pause().is_some()
             && self.board.in_flight() < self.cwnd()

@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 use bytes::BufMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -10,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
 use super::Relayed;
+use super::receive_buffer::ReceiveBuffer;
 use crate::exit::unread::Unread;
 
 /// Maximum bytes read from a socket in one go.
@@ -36,6 +38,7 @@ pub(super) async fn both<S: Relayed>(
             false => Stage::Copying,
         },
         is_refused,
+        buffer: ReceiveBuffer::of(local, Instant::now()),
     };
     let mut down = Down {
         bytes: 0,
@@ -85,6 +88,8 @@ struct Up {
     stage: Stage,
     /// The stream accepts no more data.
     is_refused: bool,
+    /// The receive buffer of the socket.
+    buffer: ReceiveBuffer,
 }
 
 impl Up {
@@ -163,6 +168,7 @@ impl Up {
             Ok(read) => {
                 self.bytes += read as u64;
                 self.left = self.left.map(|left| left - read as u64);
+                self.buffer.read(local, read, Instant::now());
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Poll::Ready(Err(Failed::Socket(error))),
