@@ -3,7 +3,7 @@
 
 pub(crate) mod dial;
 pub mod egress;
-mod happy_eyeballs;
+pub(crate) mod happy_eyeballs;
 pub mod relay;
 #[expect(
     unsafe_code,
