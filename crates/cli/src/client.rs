@@ -111,7 +111,7 @@ async fn answer(
             let note = if status.session.is_empty() {
                 connecting
             } else if status.paths.iter().all(|path| path.state != "active") {
-                "no path delivers: streams wait, and the session ends if none returns in time"
+                "no path delivers; streams wait, and the session ends unless a path recovers in time"
                     .to_owned()
             } else {
                 String::new()

@@ -68,8 +68,8 @@ impl Controls {
         match keep(twin.algorithm, self.kept.first()) {
             Ok(kept) => {
                 let how = match kept.is_own() {
-                    true => "loaded for as long as this runs",
-                    false => "shared with whoever loaded it",
+                    true => "loaded until this process exits",
+                    false => "loaded by another process and shared with it",
                 };
                 tracing::info!("congestion control {name}: {how}");
                 self.kept.push(kept);
@@ -79,7 +79,7 @@ impl Controls {
             Err(error) if check_congestion(name).is_ok() => {
                 if twin.is_coupled() {
                     tracing::warn!(
-                        "congestion control {name}: the paths do not see each other: {error}"
+                        "congestion control {name}: paths are not coupled: {error}"
                     );
                 }
                 Some(name.to_owned())
@@ -89,7 +89,7 @@ impl Controls {
                     tracing::debug!("{log}");
                 }
                 tracing::warn!(
-                    "congestion control {}: {error}; the paths use the kernel's own default instead",
+                    "congestion control {}: {error}; paths use the kernel's default",
                     twin.algorithm
                 );
                 None
@@ -128,7 +128,7 @@ pub(crate) fn parse_coupled(name: &str) -> Result<String, String> {
     Err(match near {
         Some(near) => format!("no coupled congestion control `{name}`: did you mean `{near}`?"),
         None => format!(
-            "no coupled congestion control `{name}`: there are {}",
+            "no coupled congestion control `{name}`: choose one of {}",
             names.join(", ")
         ),
     })

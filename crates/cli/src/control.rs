@@ -120,10 +120,10 @@ pub enum ControlError {
     #[error("{}: another sumlink already uses this control socket; choose another --control", .0.display())]
     InUse(PathBuf),
     /// The user's: there is a file that is no socket.
-    #[error("{}: there is a file that is no socket; choose another --control", .0.display())]
+    #[error("{}: the file is not a socket; choose another --control", .0.display())]
     NotASocket(PathBuf),
     /// The system's or the user's: the socket cannot be made.
-    #[error("{}: cannot make the control socket: {reason}; choose a --control of at most {LONGEST_PATH} bytes in a directory that exists and that you may write to", path.display(), reason = plain(.reason))]
+    #[error("{}: cannot create the control socket: {reason}; choose a --control of at most {LONGEST_PATH} bytes in a directory that exists and that you may write to", path.display(), reason = plain(.reason))]
     Create {
         /// The socket.
         path: PathBuf,
@@ -142,16 +142,16 @@ pub enum ControlError {
     #[error("no sumlink runs as a service here (no answer at {}): name the socket with --control", paths(.0))]
     NoService(Vec<PathBuf>),
     /// The user's: no socket was named, and several services run.
-    #[error("several sumlinks run here: choose one with --control, from {}", paths(.0))]
+    #[error("several sumlink services run here: choose one with --control, from {}", paths(.0))]
     Several(Vec<PathBuf>),
     /// The user's: it belongs to somebody else.
-    #[error("{}: not permitted: ask as the user that runs sumlink, or as root", .0.display())]
+    #[error("{}: not permitted: run this as the user of that sumlink, or as root", .0.display())]
     NotPermitted(PathBuf),
     /// The user's: the other program says why it does not do it.
     #[error("{}", .0.error)]
     Refused(Refusal),
     /// The other program's: what it says is no report.
-    #[error("{}: this is no answer of sumlink: {reason}; is --control the socket of a sumlink of this version, and does it still run?", path.display())]
+    #[error("{}: invalid answer: {reason}; check that --control is the socket of a running sumlink of this version", path.display())]
     Answer {
         /// The socket.
         path: PathBuf,
@@ -265,7 +265,7 @@ pub fn set_rate(path: &Path, rate: LinkRate) -> Result<LinkRate, ControlError> {
 /// What clients and servers say when they are told the rate of a link.
 pub(crate) fn no_rates(_: &LinkRate) -> Result<(), Refusal> {
     Err(Refusal {
-        error: "only an edge node is told rates: --send-limit and --receive-limit bound a client's link"
+        error: "only an edge node accepts rates; use --send-limit and --receive-limit at a client"
             .to_owned(),
         kind: RefusalKind::Usage,
     })
@@ -319,10 +319,10 @@ where
     let asked = tokio::select! {
         asked = timeout(PATIENCE, read_request(&mut stream)) => match asked {
             Ok(line) => Request::decode(&line?),
-            Err(_) => Err(format!("no request came within {} s", PATIENCE.as_secs())),
+            Err(_) => Err(format!("no request arrived within {} s", PATIENCE.as_secs())),
         },
         Ok(()) = place => {
-            Err("no request came, and other connections need the place".to_owned())
+            Err("no request arrived, and other connections need the slot".to_owned())
         }
     };
     let place = answering
@@ -465,12 +465,12 @@ mod tests {
             assert!(
                 ask_raw(&path, "{\"cmd\":\"format\"}\n")
                     .await
-                    .contains("no such request")
+                    .contains("unknown request")
             );
             assert!(
                 ask_raw(&path, "garbage\n")
                     .await
-                    .contains("no such request")
+                    .contains("unknown request")
             );
             let endless = "x".repeat(MAX_REQUEST);
             assert!(ask_raw(&path, &endless).await.contains("is longer than"));
@@ -481,7 +481,7 @@ mod tests {
                 b"\0\n",
             ] {
                 let answer = ask_raw(&path, strange).await;
-                assert!(answer.contains("no such request"), "{strange:?}: {answer}");
+                assert!(answer.contains("unknown request"), "{strange:?}: {answer}");
             }
         };
         tokio::select! { () = socket.serve(report, no_link, no_rates) => unreachable!(), () = client => {} }
@@ -506,7 +506,7 @@ mod tests {
             let mut reason = String::new();
             let read = idle[0].read_to_string(&mut reason);
             timeout(PATIENCE / 2, read).await.unwrap().unwrap();
-            assert!(reason.contains("need the place"), "{reason}");
+            assert!(reason.contains("need the slot"), "{reason}");
             // The newest may still ask.
             let newest = idle.last_mut().unwrap();
             newest.write_all(b"{\"cmd\":\"status\"}\n").await.unwrap();
@@ -541,7 +541,7 @@ mod tests {
     fn a_request_that_cannot_be_read_is_answered_with_the_reason() {
         let decode = |line: &[u8]| Request::decode(line).unwrap_err();
         assert!(decode(b"").contains("ended first"));
-        assert!(decode(b"\xff\n").contains("no such request"));
+        assert!(decode(b"\xff\n").contains("unknown request"));
         let cut = [b"{\"cmd\":".as_slice(), &[b' '; MAX_REQUEST]].concat();
         assert!(decode(&cut[..MAX_REQUEST]).contains("longer than 4096 bytes"));
         // The end of the connection ends a line, too.

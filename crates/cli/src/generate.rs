@@ -115,7 +115,7 @@ fn page(name: &str, command: &Command, codes: &[Exit]) -> String {
         exits.control("TP", []);
         exits.text([bold("SUMLINK_LOG")]);
         exits.text([roman(
-            "What is logged on standard error, such as debug or sumlink_transport=trace,info.",
+            "Filter of the log on standard error, such as debug or sumlink_transport=trace,info.",
         )]);
         exits.to_writer(out)
     };

@@ -39,7 +39,7 @@ fn set(kept: u64, mapped: u64) {
         // SAFETY: it takes two numbers and changes the allocator's settings, which nobody reads meanwhile: no other thread
         // has been started.
         if unsafe { libc::mallopt(option, bytes) } == 0 {
-            tracing::debug!(option, bytes, "mallopt(3) refused: the heap stays as it is");
+            tracing::debug!(option, bytes, "mallopt(3) failed; the heap keeps its default settings");
         }
     }
 }

@@ -94,10 +94,10 @@ async fn towards(link: Link, remotes: &[SocketAddr]) -> Result<Row, CliError> {
 
 fn in_general(link: Link) -> Row {
     let reason = match &link {
-        Link { loopback: true, .. } => "leads nowhere but to this machine",
+        Link { loopback: true, .. } => "reaches only this machine",
         Link { up: false, .. } => "down: switch it on, plug it in or connect it to its network",
         Link { addresses, .. } if addresses.is_empty() => "has no address",
-        _ => "up; --server HOST:PORT tells whether it reaches a server",
+        _ => "up; --server HOST:PORT checks whether it reaches a server",
     };
     let usable = link.up && !link.loopback && !link.addresses.is_empty();
     Row {

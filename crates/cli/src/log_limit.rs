@@ -183,7 +183,7 @@ impl LogLimit {
     }
 }
 
-const WORDS: &str = "lines left out: too many of one kind";
+const WORDS: &str = "lines suppressed: too many of one kind";
 
 fn per_second(level: &Level) -> u32 {
     match *level <= Level::INFO {

@@ -80,20 +80,20 @@ impl Events {
         let Some(lines) = &self.lines else { return };
         let mut event = match serde_json::to_value(event) {
             Ok(event) => event,
-            Err(error) => return tracing::debug!(%error, "an event"),
+            Err(error) => return tracing::debug!(%error, "cannot serialize an event"),
         };
         if let Some(event) = event.as_object_mut() {
             event.insert("time".to_owned(), now().into());
         }
         if !lines.push(format!("{event}\n").as_bytes()) {
             if self.missed.fetch_add(1, Ordering::Relaxed) == 0 {
-                tracing::warn!("events are missed: nobody reads standard output");
+                tracing::warn!("events dropped: standard output is not read");
             }
             return;
         }
         let missed = self.missed.swap(0, Ordering::Relaxed);
         if missed > 0 {
-            tracing::warn!(missed, "events were missed");
+            tracing::warn!(missed, "events dropped");
         }
     }
 
@@ -105,7 +105,7 @@ impl Events {
         };
         let missed = self.missed.load(Ordering::Relaxed);
         if missed > 0 {
-            tracing::warn!(missed, "events were missed");
+            tracing::warn!(missed, "events dropped");
         }
         if matches!(ended, Err(CliError::Interrupted)) || lines.finish(LAST) {
             return ended;
@@ -131,7 +131,7 @@ impl Events {
                 match next {
                     Ok(event) => events.tell(&event),
                     Err(RecvError::Lagged(missed)) => {
-                        tracing::warn!(missed, "path events were missed");
+                        tracing::warn!(missed, "path events dropped");
                     }
                     Err(RecvError::Closed) => return,
                 }

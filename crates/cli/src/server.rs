@@ -56,7 +56,7 @@ async fn serve(args: ServerArgs, events: &Events) -> Result<(), CliError> {
             _ = hangup.recv() => reload.run(&handle, events),
             () = &mut answering => {}
             ended = &mut serving => {
-                let reason = ended.err().map_or("the server ended by itself".to_owned(), |e| e.to_string());
+                let reason = ended.err().map_or("the server ended unexpectedly".to_owned(), |e| e.to_string());
                 return Err(std::io::Error::other(reason).into());
             }
         }
@@ -64,7 +64,7 @@ async fn serve(args: ServerArgs, events: &Events) -> Result<(), CliError> {
     drop(end);
     let done = stop.graceful(async {
         if let Err(error) = serving.await {
-            tracing::error!(%error, "server task");
+            tracing::error!(%error, "server task failed");
         }
     });
     done.await?;
@@ -84,7 +84,7 @@ async fn answer(control: Option<&ControlSocket>, handle: ServerHandle) {
     };
     let link = |_, _| async {
         Err(Refusal {
-            error: "links belong to the client: ask it, with its control socket".to_owned(),
+            error: "links belong to the client: ask at the client's control socket".to_owned(),
             kind: RefusalKind::Usage,
         })
     };
@@ -113,16 +113,16 @@ impl Reload {
 
     fn run(&self, handle: &ServerHandle, events: &Events) {
         let Some(file) = &self.file else {
-            tracing::warn!("SIGHUP: there is no configuration file to read again");
+            tracing::warn!("SIGHUP ignored: there is no configuration file to reload");
             return;
         };
         match self.apply(file, handle) {
             Ok(clients) => {
-                tracing::info!(clients, file = %file.display(), "SIGHUP: clients and egress rules read again");
+                tracing::info!(clients, file = %file.display(), "SIGHUP: clients and egress rules reloaded");
                 events.tell(&json!({ "event": "reloaded", "clients": clients }));
             }
             Err(error) => {
-                tracing::error!("SIGHUP: nothing changed: {error}");
+                tracing::error!("SIGHUP: reload failed, nothing changed: {error}");
                 events.tell(&json!({ "event": "reload_failed", "reason": error.to_string() }));
             }
         }
@@ -144,7 +144,7 @@ impl Reload {
                 // Revoking the last key must work like revoking any other.
                 tracing::warn!(
                     file = %file.display(),
-                    "SIGHUP: no client may connect any more: the file has no [[client]] block"
+                    "SIGHUP: the file has no [[client]] block, so no client may connect"
                 );
             }
             handle.set_authorized(&settings.authorized);

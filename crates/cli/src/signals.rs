@@ -39,7 +39,7 @@ impl Stop {
         tokio::select! {
             done = tokio::time::timeout(PATIENCE, closing) => {
                 if done.is_err() {
-                    tracing::warn!("the peer did not confirm the end within {} s", PATIENCE.as_secs());
+                    tracing::warn!("the peer did not acknowledge the close within {} s", PATIENCE.as_secs());
                 }
                 Ok(())
             }

@@ -112,7 +112,7 @@ fn keep_clients(report: &mut Report, patterns: &[String]) -> Result<(), CliError
         (false, _) => Ok(()),
         (true, []) => Err(no_client("no client has a session".to_owned())),
         (true, names) => Err(no_client(format!(
-            "no client `{}` has a session; there are {}",
+            "no client `{}` has a session; connected are {}",
             patterns.join("`, `"),
             names.join(", ")
         ))),
@@ -159,7 +159,7 @@ fn render(
     if is_list && (args.client.is_empty() || clients.len() > 1) {
         if !clients.is_empty() {
             out.push_str(&format!("\n{}", clients::render(&clients, view)));
-            out.push_str("\n--client NAME shows all of one\n");
+            out.push_str("\n--client NAME shows one client in full\n");
         }
         return out;
     }
@@ -474,7 +474,7 @@ mod tests {
         let error = kept("phone").unwrap_err();
         assert_eq!(error.exit(), crate::exit::Exit::Network);
         assert!(
-            error.to_string().contains("there are laptop-00, laptop-01"),
+            error.to_string().contains("connected are laptop-00, laptop-01"),
             "{error}"
         );
         let mut client = report("", vec![session()]);

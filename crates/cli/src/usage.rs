@@ -28,7 +28,7 @@ pub(crate) fn advice(error: &clap::Error, args: &[String]) -> Option<String> {
     let (name, example) = GLOBS.iter().find(|(glob, _)| *glob == name)?;
     let is_value = option + 1 < at || args[option].contains('=');
     is_value.then(|| {
-        format!("if the shell has replaced a pattern by the names of files, quote it: {name} '{example}'")
+        format!("if the shell expanded a pattern to file names, quote it: {name} '{example}'")
     })
 }
 

@@ -8,10 +8,10 @@ use super::{LoadArgs, UnloadArgs};
 use crate::exit::CliError;
 use crate::output::{print, print_json};
 
-/// The word for every one.
+/// The word for all congestion controls.
 const ALL: &str = "all";
 
-/// Loads what is named. All names and settings are looked at before anything is loaded.
+/// Loads the named congestion controls, after checking all names and parameters.
 pub(super) fn load(args: &LoadArgs) -> Result<(), CliError> {
     let mut settings = Settings::default();
     for assignment in &args.set {
@@ -40,7 +40,7 @@ pub(super) fn load(args: &LoadArgs) -> Result<(), CliError> {
             if let Error::Refused { log, .. } = &error {
                 tracing::debug!("{log}");
             }
-            // What was loaded before it stays, and is told.
+            // Congestion controls loaded before the failure stay loaded and are reported.
             if !done.is_empty() {
                 tell("loaded", &done, args.json)?;
             }
@@ -54,7 +54,7 @@ pub(super) fn load(args: &LoadArgs) -> Result<(), CliError> {
     tell("loaded", &done, args.json)
 }
 
-/// Unloads what is named.
+/// Unloads the named congestion controls.
 pub(super) fn unload(args: &UnloadArgs) -> Result<(), CliError> {
     let pins = args.place.pins();
     let twins = match is_all(&args.names)? {
@@ -82,23 +82,23 @@ pub(super) fn unload(args: &UnloadArgs) -> Result<(), CliError> {
 fn unload_one(pins: &Pins, twin: &Twin) -> Result<(), CliError> {
     if !pins.unload(twin.algorithm)? {
         let name = twin.system_name;
-        tracing::warn!("{name} stays until the sumlink that uses it ends");
+        tracing::warn!("{name} stays loaded until the process that uses it exits");
     }
     Ok(())
 }
 
-/// Whether every one is meant.
+/// Whether `names` is `all`.
 fn is_all(names: &[String]) -> Result<bool, CliError> {
     match names {
         [name] if name == ALL => Ok(true),
         names if names.iter().any(|name| name == ALL) => {
-            Err(CliError::Usage("`all` stands alone".to_owned()))
+            Err(CliError::Usage("`all` cannot be combined with other names".to_owned()))
         }
         _ => Ok(false),
     }
 }
 
-/// Each once, in the order in which they are named.
+/// The named congestion controls without duplicates, in the order given.
 fn named(names: &[String]) -> Result<Vec<&'static Twin>, Error> {
     let mut twins: Vec<&'static Twin> = Vec::new();
     for name in names {

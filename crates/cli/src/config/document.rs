@@ -181,7 +181,7 @@ fn unknown_key(span: Range<usize>, unknown: &str, known: &[&str]) -> Mistake {
     let reason = match meant {
         Some(near) => format!("unknown key `{unknown}`: did you mean `{near}`?"),
         None => format!(
-            "unknown key `{unknown}`: known here are {}",
+            "unknown key `{unknown}`: known keys are {}",
             known.join(", ")
         ),
     };
@@ -208,7 +208,7 @@ mod tests {
             ),
             (
                 "bandwidth",
-                "unknown key `bandwidth`: known here are server, socks, http",
+                "unknown key `bandwidth`: known keys are server, socks, http",
                 None,
             ),
         ] {

@@ -198,7 +198,7 @@ pub(crate) fn parse_scheduler(name: &str) -> Result<String, String> {
     let known = scheduler::NAMES.join(", ");
     Err(match closest(name, scheduler::NAMES.iter().copied()) {
         Some(near) => format!("no scheduler `{name}`: did you mean `{near}`?"),
-        None => format!("no scheduler `{name}`: there is {known}"),
+        None => format!("no scheduler `{name}`: choose one of {known}"),
     })
 }
 
@@ -221,14 +221,14 @@ pub(crate) fn parse_class_scheduler(text: &str) -> Result<(Class, String), Strin
     let classes = Class::ALL.map(Class::name);
     let Some((class, scheduler)) = text.split_once('=') else {
         return Err(format!(
-            "write CLASS=NAME: the class one of {}, the name a scheduler's",
+            "write CLASS=NAME: a class ({}) and a scheduler's name",
             classes.join(", ")
         ));
     };
     let class =
         Class::from_name(class).ok_or_else(|| match closest(class, classes.into_iter()) {
             Some(near) => format!("no class `{class}`: did you mean `{near}`?"),
-            None => format!("no class `{class}`: there is {}", classes.join(", ")),
+            None => format!("no class `{class}`: choose one of {}", classes.join(", ")),
         })?;
     Ok((class, parse_scheduler(scheduler)?))
 }
@@ -243,7 +243,7 @@ pub(crate) fn parse_congestion(name: &str) -> Result<String, String> {
         Ok(name.to_owned())
     } else {
         Err(format!(
-            "`{name}` is no congestion control: sumlink cc list lists those that there are"
+            "`{name}` is not a congestion control; sumlink cc list shows all"
         ))
     }
 }
@@ -257,7 +257,7 @@ pub(crate) fn parse_carriers(text: &str) -> Result<Carriers, String> {
     let number = number.filter(|number| number.get() <= Carriers::MOST);
     number.map(Carriers::Fixed).ok_or_else(|| {
         format!(
-            "`{text}` is no number of connections: 1 to {}, or `auto`",
+            "`{text}` is not a number of connections: write 1 to {}, or `auto`",
             Carriers::MOST
         )
     })
@@ -267,7 +267,7 @@ pub(crate) fn parse_carriers(text: &str) -> Result<Carriers, String> {
 pub(crate) fn parse_max_connections(text: &str) -> Result<usize, String> {
     let number = text.parse::<usize>().ok();
     let number = number.filter(|number| (1..=1 << 20).contains(number));
-    number.ok_or_else(|| format!("`{text}` is no number of connections: 1 to 1048576"))
+    number.ok_or_else(|| format!("`{text}` is not a number of connections: write 1 to 1048576"))
 }
 
 /// An interface's name or a glob for some (IFNAMSIZ is 16 with its NUL).
@@ -281,7 +281,7 @@ pub(crate) fn parse_link(name: &str) -> Result<String, String> {
         Ok(name.to_owned())
     } else {
         Err(format!(
-            "`{name}` is no interface's name: sumlink links lists them"
+            "`{name}` is not the name of an interface; sumlink links lists them"
         ))
     }
 }
@@ -289,7 +289,7 @@ pub(crate) fn parse_link(name: &str) -> Result<String, String> {
 /// The name of one interface, and no pattern.
 pub fn parse_interface(name: &str) -> Result<String, String> {
     if is_pattern(name) {
-        return Err(format!("`{name}` stands for many interfaces: name one"));
+        return Err(format!("`{name}` matches several interfaces: name one"));
     }
     parse_link(name)
 }
@@ -414,7 +414,7 @@ mod tests {
                 .unwrap_err()
                 .contains("did you mean `fbdt`?")
         );
-        assert!(parse_scheduler("magic").unwrap_err().contains("there is "));
+        assert!(parse_scheduler("magic").unwrap_err().contains("choose one of "));
     }
 
     #[test]
@@ -444,7 +444,7 @@ mod tests {
         for (text, complaint) in [
             ("redundant", "write CLASS=NAME"),
             ("conversationl=redundant", "did you mean `conversational`?"),
-            ("x=redundant", "no class `x`: there is conversational, "),
+            ("x=redundant", "no class `x`: choose one of conversational, "),
             ("streaming=fbtd", "did you mean `fbdt`?"),
         ] {
             let error = parse_class_scheduler(text).unwrap_err();

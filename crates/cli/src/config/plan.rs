@@ -211,7 +211,7 @@ fn client(
         server_key.as_ref(),
         "server_key",
         "PUBKEY",
-        "its public key, which sumlink pubkey prints there",
+        "its public key, printed by sumlink pubkey on the server",
     );
     let key = found.key(args.key, file.key);
     let mut links = Vec::new();
@@ -233,7 +233,7 @@ fn client(
         let line = found.lines.links.get(number).copied().unwrap_or(1);
         if link.policy.has_cap() && state.is_none() {
             found.problem(line, format!(
-                "link {} has a cap and there is no file in which what it moves is remembered: add `state = \"FILE\"` or give \
+                "link {} has a data cap, but no file stores the bytes that it moves: add `state = \"FILE\"` or give \
                  --state FILE (a service with systemd's StateDirectory= has one)",
                 link.name
             ));

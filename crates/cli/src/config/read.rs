@@ -97,7 +97,7 @@ impl Reader<'_> {
                 };
                 let (client, server) = (key(&raw::CLIENT_KEYS), key(&raw::SERVER_KEYS));
                 self.problem(0..0, format!(
-                    "`{client}` belongs to a client and `{server}` to a server: one file holds one role"
+                    "`{client}` is a client's key and `{server}` a server's: one file configures one role"
                 ));
                 None
             }

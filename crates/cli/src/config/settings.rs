@@ -145,7 +145,7 @@ impl SessionSettings {
         let mut told: Vec<_> = unread
             .map(|key| {
                 let line = self.lines.get(key).copied().unwrap_or_default();
-                let reason = "changes nothing: no scheduler of this session reads it";
+                let reason = "has no effect: no scheduler of this session uses it";
                 Problem::new(line, format!("`{key}` {reason}"))
             })
             .collect();

@@ -49,11 +49,11 @@ impl Request {
     /// Reads a request from what came in up to the end of its line; the error says in one sentence what is wrong.
     pub(crate) fn decode(line: &[u8]) -> Result<Self, String> {
         if line.is_empty() {
-            return Err("no request came: the connection ended first".to_owned());
+            return Err("no request arrived: the connection ended first".to_owned());
         }
         if !line.ends_with(b"\n") && line.len() >= MAX_REQUEST {
             return Err(format!("the request is longer than {MAX_REQUEST} bytes"));
         }
-        serde_json::from_slice(line).map_err(|error| format!("no such request: {error}"))
+        serde_json::from_slice(line).map_err(|error| format!("unknown request: {error}"))
     }
 }

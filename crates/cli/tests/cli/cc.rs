@@ -158,7 +158,7 @@ fn what_makes_no_sense_is_wrong_usage() {
         &["cc", "load", "lia", "--set", "min_ssthresh=0"],
         "min_ssthresh is 0",
     );
-    fails(&["cc", "load", "lia", "all"], "`all` stands alone");
+    fails(&["cc", "load", "lia", "all"], "`all` cannot be combined with other names");
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn without_the_privilege_one_line_says_which_is_missing() {
     let ran = Ran::from(ran);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     assert!(
-        ran.out.contains("Nothing can be loaded here: "),
+        ran.out.contains("Congestion controls cannot be loaded here: "),
         "{}",
         ran.out
     );

@@ -95,7 +95,7 @@ fn every_mistake_has_its_line_and_reason() {
         (
             "client",
             "\nbandwidth = 5",
-            "x.toml:5: unknown key `bandwidth`: known here are server,",
+            "x.toml:5: unknown key `bandwidth`: known keys are server,",
         ),
         (
             "client",
@@ -377,7 +377,7 @@ fn what_no_scheduler_reads_is_warned_of() {
     let of = |line: usize, key: &str| {
         let line = lines + line;
         format!(
-            "x.toml:{line}: warning: `{key}` changes nothing: no scheduler of this session reads it\n"
+            "x.toml:{line}: warning: `{key}` has no effect: no scheduler of this session uses it\n"
         )
     };
     let expected = of(2, "coupling") + &of(6, "race.interactive");
@@ -474,17 +474,17 @@ speed = 1
             "7: `x` is no address and port",
             "8: invalid type: integer `7`, expected a string",
             "8: `8081` is not a forward",
-            "9: unknown key `bandwidth`: known here are server,",
+            "9: unknown key `bandwidth`: known keys are server,",
             "11: unknown key `nmae`: did you mean `name`?",
             "12: missing field `name`",
             "15: invalid type: integer `1`, expected a string",
-            "16: unknown key `cost`: known here are name, congestion",
+            "16: unknown key `cost`: known keys are name, congestion",
             "18: no scheduler `fbtd`: did you mean `fbdt`?",
             "19: invalid type: integer `64`, expected a string",
             "20: stream_memory must be from",
             "21: max_streams must be from 1 to 65536, not 100000",
             "22: '1' has no unit",
-            "23: unknown key `speed`: known here are scheduler,",
+            "23: unknown key `speed`: known keys are scheduler,",
         ],
     );
 }

@@ -212,7 +212,7 @@ fn a_stream_goes_through_client_and_server() {
     let stranger = ["status", "--control", "server.sock", "--client", "nobody"];
     host.bench
         .run(&stranger)
-        .fails(5, "no client `nobody` has a session; there are");
+        .fails(5, "no client `nobody` has a session; connected are");
 
     client.signal("TERM");
     client.event("stopped");

@@ -176,7 +176,7 @@ fn who_does_not_read_the_events_holds_nobody_up() {
         events
     });
     kill(pid, Signal::SIGTERM).unwrap();
-    until("events were missed");
+    until("events dropped");
     assert_eq!(server.0.wait().unwrap().code(), Some(0));
     let events: Vec<serde_json::Value> = read
         .join()

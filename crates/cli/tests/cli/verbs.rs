@@ -316,7 +316,7 @@ fn what_cannot_be_read_or_made_says_what_to_do() {
     let closing = std::thread::spawn(move || drop(other.accept()));
     bench
         .run(&["status", "--control", "other.sock"])
-        .fails(8, "is --control the socket of a sumlink");
+        .fails(8, "check that --control is the socket");
     closing.join().unwrap();
     bench
         .run(&["check", "none.toml"])

@@ -99,8 +99,8 @@ fn what_cannot_be_split_is_refused_with_the_reason_and_left_as_it_was() {
             5,
             "a has no address of six bytes",
         ),
-        (&["split", "nothing"], 5, "there is no interface nothing"),
-        (&["join", "nothing"], 5, "there is no interface nothing"),
+        (&["split", "nothing"], 5, "no interface nothing"),
+        (&["join", "nothing"], 5, "no interface nothing"),
         (&["split", "card", "--into", "1"], 2, "1"),
     ] {
         let (got, out, err) = link(&bench, args);

@@ -220,7 +220,7 @@ impl EdgeReader<'_, '_> {
             if links.iter().any(|link| link.name == name) {
                 self.0.problem(
                     name_span,
-                    format!("link `{name}` is there twice: remove one"),
+                    format!("link `{name}` occurs twice: remove one"),
                 );
                 continue;
             }
@@ -408,7 +408,7 @@ fn parse_steering(text: &str) -> Result<String, String> {
 fn unknown(what: &str, text: &str, known: &[&str]) -> String {
     match closest(text, known.iter().copied()) {
         Some(near) => format!("no {what} `{text}`: did you mean `{near}`?"),
-        None => format!("no {what} `{text}`: there is {}", known.join(", ")),
+        None => format!("no {what} `{text}`: choose one of {}", known.join(", ")),
     }
 }
 

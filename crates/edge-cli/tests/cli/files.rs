@@ -75,7 +75,7 @@ fn what_is_wrong_in_a_file_is_told_with_its_line() {
         (
             "role = \"node\"\nsteering = \"best\"",
             2,
-            "there is qdepl, lrtt, roundrobin, flowhash",
+            "choose one of qdepl, lrtt, roundrobin, flowhash",
         ),
         (
             "role = \"node\"\nmode = \"lwip+visible\"\nboost = \"no\"",
@@ -116,7 +116,7 @@ fn what_is_wrong_in_a_file_is_told_with_its_line() {
         (
             "role = \"node\"\n[tun]\nname = \"edge*\"",
             3,
-            "stands for many interfaces",
+            "matches several interfaces",
         ),
         ("role = \"node\"\ntunnel = 65536", 2, "0 to 65535"),
         ("role = \"node\"\nmetrics = \"x\"", 2, "no address and port"),

@@ -73,7 +73,7 @@ fn parse_scheme(name: &str) -> Result<&'static str, String> {
     let found = SCHEMES.into_iter().find(|scheme| *scheme == name);
     found.ok_or_else(|| {
         format!(
-            "`{name}` is no access scheme: there are {}",
+            "`{name}` is not an access scheme: choose one of {}",
             SCHEMES.join(", ")
         )
     })

@@ -90,7 +90,7 @@ pub(super) fn all(
             found.warn(
                 entry.line,
                 format!(
-                    "{} {} is open to others: whoever reaches it can use the session, without a password",
+                    "{} {} is open to other hosts, which can use the session without a password",
                     entry.word, entry.address
                 ),
             );
@@ -111,7 +111,7 @@ pub(super) fn warn_of_overlaps(links: &[LinkConfig], found: &mut Findings<'_>) {
                     found.warn(
                         own,
                         format!(
-                            "link `{}` changes nothing: `{}` in line {first} fits the same interfaces and comes first",
+                            "link `{}` has no effect: `{}` in line {first} matches the same interfaces first",
                             link.name, other.name
                         ),
                     );
@@ -122,7 +122,7 @@ pub(super) fn warn_of_overlaps(links: &[LinkConfig], found: &mut Findings<'_>) {
                 Overlap::Partly => found.warn(
                     own,
                     format!(
-                        "links `{}` and `{}` in line {first} fit some of the same interfaces, for which line {first} counts",
+                        "links `{}` and `{}` in line {first} match some of the same interfaces; line {first} applies",
                         link.name, other.name
                     ),
                 ),

@@ -108,12 +108,12 @@ impl<'a> Findings<'a> {
         match self.file {
             _ if first.is_some() => {}
             None => self.missing.push(
-                "--authorize PUBKEY (of a client, which sumlink pubkey prints there)".to_owned(),
+                "--authorize PUBKEY (of a client, printed by sumlink pubkey there)".to_owned(),
             ),
             Some(_) if self.lines.keys.contains_key("client") => {}
             Some(_) => self.problem(
                 1,
-                "nobody may connect: add a [[client]] block with a client's public key",
+                "no client may connect: add a [[client]] block with a client's public key",
             ),
         }
     }
@@ -124,7 +124,7 @@ impl<'a> Findings<'a> {
         flag: Option<PathBuf>,
         file: Option<PathBuf>,
     ) -> Option<SecretKey> {
-        let about = "this side's own key, which sumlink keygen makes";
+        let about = "the secret key of this side, made by sumlink keygen";
         self.need(flag.as_ref().or(file.as_ref()), "key", "FILE", about);
         let by_flag = flag.is_some();
         match SecretKey::load(&flag.or(file)?) {
@@ -171,7 +171,7 @@ impl<'a> Findings<'a> {
         let file = file?;
         if file.as_os_str().len() > LONGEST_PATH {
             let reason = format!(
-                "the path of a control socket has at most {LONGEST_PATH} bytes: {}",
+                "the path of a control socket is limited to {LONGEST_PATH} bytes: {}",
                 file.display()
             );
             self.problem(self.lines.of("control"), reason);
@@ -185,7 +185,7 @@ impl<'a> Findings<'a> {
         let missing = match self.missing.as_slice() {
             [] => None,
             missing => Some(format!(
-                "missing: {}; or name a file that says it with --config",
+                "missing: {}; or give a configuration file with --config",
                 missing.join(", ")
             )),
         };

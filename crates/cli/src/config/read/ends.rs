@@ -105,7 +105,7 @@ impl Reader<'_> {
                 continue;
             };
             if authorized.iter().any(|known| known.key == key) {
-                self.problem(span, "this client key is there twice: remove one");
+                self.problem(span, "this client key occurs twice: remove one");
                 continue;
             }
             authorized.push(AuthorizedClient {

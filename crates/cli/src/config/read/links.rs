@@ -21,7 +21,7 @@ impl Reader<'_> {
             if links.get_ref() != "auto" {
                 self.problem(
                     links.span(),
-                    "the only word here is \"auto\": name each link in its own [[link]] block",
+                    "the only value here is \"auto\": name each link in its own [[link]] block",
                 );
             } else if !blocks.is_empty() {
                 self.problem(
@@ -43,7 +43,7 @@ impl Reader<'_> {
                 continue;
             };
             if configs.iter().any(|config| config.name == name) {
-                self.problem(span, format!("link `{name}` is there twice: remove one"));
+                self.problem(span, format!("link `{name}` occurs twice: remove one"));
                 continue;
             }
             lines.push(self.line(&span));
