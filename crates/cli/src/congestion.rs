@@ -1,4 +1,4 @@
-//! Which congestion control the paths use: one that the kernel has, or one of ours, which is loaded for as long as this
+//! The congestion control of the paths: one of the kernel's, or one of sumlink's, loaded while this
 //! program runs.
 
 use std::collections::hash_map::RandomState;
@@ -11,18 +11,20 @@ use crate::kernel::{Group, Kept, TWINS, Twin, keep};
 use sumlink_transport::CarrierGroups;
 use sumlink_transport::socket::{SocketError, check_congestion};
 
-/// What of ours this program keeps loaded, and how carriers of a session find each other in it.
+/// The congestion controls that this program keeps loaded, and the groups of a session's carriers
+/// in them.
 #[derive(Debug, Default)]
 pub(crate) struct Controls {
     kept: Vec<Kept>,
-    /// Makes numbers of groups from sessions. Another program, such as the other end of the session, makes others.
+    /// Hashes sessions to group numbers; another program, such as the other end of the session,
+    /// gets other numbers.
     numbers: RandomState,
-    /// Whether nothing is loaded, because nothing will run.
+    /// Nothing is loaded, because nothing will run.
     is_trial: bool,
 }
 
 impl Controls {
-    /// Nothing so far. Without `loads`, names are only looked up.
+    /// Starts empty. Without `loads`, names are only looked up.
     pub(crate) fn new(loads: bool) -> Self {
         Self {
             is_trial: !loads,
@@ -30,15 +32,15 @@ impl Controls {
         }
     }
 
-    /// What to ask the kernel for when somebody asks for `name`; nothing if the kernel's default has to do, because ours
-    /// cannot be loaded here, which is logged.
+    /// The kernel's name for the congestion control `name`. `None` means the kernel's default:
+    /// sumlink's cannot be loaded here, which is logged.
     ///
     /// # Errors
     ///
-    /// A name that neither the kernel has nor we, in one line.
+    /// Neither the kernel nor sumlink has this name; one line.
     pub(crate) fn choose(&mut self, name: &str) -> Result<Option<String>, String> {
         let twin = Twin::of(name).ok();
-        // A plain name is the kernel's where it has one of that name.
+        // A plain name means the kernel's own, if it has one.
         let is_ours = twin.is_some_and(|twin| twin.system_name == name);
         let by_kernel = check_congestion(name);
         let twin = match (by_kernel, twin) {
@@ -59,7 +61,7 @@ impl Controls {
         Ok(self.keep(twin))
     }
 
-    /// Has the kernel keep one of ours.
+    /// Loads one of sumlink's and keeps it loaded.
     fn keep(&mut self, twin: &'static Twin) -> Option<String> {
         let name = twin.system_name;
         if self.is_trial || self.kept.iter().any(|kept| kept.twin().system_name == name) {
@@ -75,7 +77,8 @@ impl Controls {
                 self.kept.push(kept);
                 Some(name.to_owned())
             }
-            // Somebody has loaded it for all, whom this program may not ask more than that.
+            // Another program has loaded it for all; this one may use it but has no access to its
+            // maps.
             Err(error) if check_congestion(name).is_ok() => {
                 if twin.is_coupled() {
                     tracing::warn!(
@@ -97,7 +100,7 @@ impl Controls {
         }
     }
 
-    /// As the sessions want it; nothing if nothing here looks at siblings.
+    /// The groups for the sessions; `None` if no loaded congestion control is coupled.
     pub(crate) fn into_groups(self) -> Option<Arc<dyn CarrierGroups>> {
         match self.kept.is_empty() {
             true => None,
@@ -117,7 +120,7 @@ impl CarrierGroups for Controls {
     }
 }
 
-/// The name of a congestion control that looks at its siblings, for `coupled = "NAME"`.
+/// Parses the name of a coupled congestion control, for `coupled = "NAME"`.
 pub(crate) fn parse_coupled(name: &str) -> Result<String, String> {
     if Twin::of(name).is_ok_and(Twin::is_coupled) {
         return Ok(name.to_owned());

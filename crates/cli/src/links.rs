@@ -1,4 +1,4 @@
-//! `sumlink links`: which interfaces there are, and which of them lead to the server.
+//! `sumlink links`: lists the interfaces and checks which of them reach the server.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,14 +12,14 @@ use crate::exit::CliError;
 use crate::output::{print, print_json};
 use crate::table::Table;
 
-/// An interface and what can be said about its use.
+/// An interface and its usability.
 #[derive(Debug, Serialize)]
 struct Row {
     #[serde(flatten)]
     link: Link,
-    /// Whether a client could use it: for the server that was named, or, without one, at all.
+    /// Whether a client could use it for the named server, or for any server if none is named.
     usable: bool,
-    /// The address that connections to the server would come from.
+    /// Source address of connections to the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<IpAddr>,
     /// Why it is usable or not.
@@ -64,8 +64,8 @@ async fn resolve(server: &str) -> Result<Vec<SocketAddr>, CliError> {
     }
 }
 
-/// What the routing tables say about this link and a server with these addresses, the best answer
-/// first: a yes for any of them, else why the first one cannot be reached.
+/// Checks the routes of this link to a server with these addresses: yes if one of them is
+/// reachable, otherwise why the first one is not.
 async fn towards(link: Link, remotes: &[SocketAddr]) -> Result<Row, CliError> {
     let mut refusal = String::new();
     for remote in remotes {

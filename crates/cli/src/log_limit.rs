@@ -1,8 +1,8 @@
-//! A bound on the log lines that a peer, a stranger or a local program can cause.
+//! Limits the log lines that a peer, a stranger or a local program can cause.
 //!
-//! Every line passes here, wherever it is written, so none can be forgotten. The bound holds for each kind of line (the
-//! place in the program that writes it) and each client; lines without a client, such as those about strangers,
-//! share one.
+//! Every log line passes through this layer. The limit holds for each kind of line (the place in
+//! the program that writes it) and each client; lines without a client, such as those about
+//! strangers, share one limit.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,23 +19,23 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::spool;
 
-/// Lines of one kind and client that one second may have, beside [`BURST`].
+/// Sustained lines per second of one kind and client; see [`BURST`].
 const PER_SECOND: u32 = 1;
-/// The same for lines of debugging and tracing, which are written only on request.
+/// The same for the levels debug and trace, which are written only on request.
 const DEBUG_PER_SECOND: u32 = 100;
-/// So many seconds' lines may come at once, after a time without.
+/// Seconds of the sustained rate that may be written at once after a pause.
 const BURST: u32 = 30;
 
-/// Lines that were left out are reported this often.
+/// Interval between reports of suppressed lines.
 const REPORT: Duration = Duration::from_secs(10);
 
-/// The target of those reports, which are not limited themselves.
+/// Target of these reports, which are not limited themselves.
 const TARGET: &str = "sumlink::left_out";
 
-/// The field of a session's span that names the client.
+/// Field of a session's span that names the client.
 const CLIENT: &str = "key";
 
-/// Lets some lines of each kind through and counts the others. Clones share the counts.
+/// Admits a limited number of lines of each kind and counts the others. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LogLimit {
     shared: Arc<Shared>,
@@ -44,7 +44,7 @@ pub(crate) struct LogLimit {
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
-    /// A first line has been left out.
+    /// Signals the first suppressed line.
     left_out: Condvar,
 }
 
@@ -54,7 +54,7 @@ struct State {
     has_thread: bool,
 }
 
-/// Who causes a line: a part of a client's key; nothing where no session is known.
+/// The client that causes a line, as a part of its key; `None` if no session is known.
 type Client = Option<Arc<str>>;
 
 /// The lines of one kind and client.
@@ -63,11 +63,11 @@ struct Kind {
     metadata: &'static Metadata<'static>,
     bucket: Bucket,
     left_out: u64,
-    /// The message of the first line that was left out.
+    /// Message of the first suppressed line.
     example: PeerText,
 }
 
-/// How many lines may be written: a token bucket.
+/// A token bucket.
 #[derive(Debug)]
 struct Bucket {
     per_second: u32,
@@ -85,7 +85,7 @@ impl Bucket {
         }
     }
 
-    /// Whether one more line may be written.
+    /// Takes a token for one more line, if there is one.
     fn takes(&mut self, now: Instant) -> bool {
         self.fill(now);
         let takes = self.tokens >= 1.0;
@@ -93,7 +93,7 @@ impl Bucket {
         takes
     }
 
-    /// Whether nothing remembers an earlier line.
+    /// Whether the bucket holds no trace of earlier lines.
     fn is_full(&mut self, now: Instant) -> bool {
         self.fill(now);
         self.tokens >= f64::from(self.per_second * BURST)
@@ -108,7 +108,7 @@ impl Bucket {
 }
 
 impl LogLimit {
-    /// Reports the lines that were left out since the last report.
+    /// Reports the lines suppressed since the last report.
     pub(crate) fn report(&self) {
         let now = Instant::now();
         let mut reports = Vec::new();
@@ -125,7 +125,8 @@ impl LogLimit {
         drop(state);
         for (level, client, left_out, example) in reports {
             let key = client.as_deref();
-            // At their lines' level: a filter that keeps the lines keeps the report.
+            // The level of the suppressed lines, so that a filter that shows the lines shows the
+            // report.
             match level {
                 Level::ERROR => tracing::error!(target: TARGET, key, left_out, %example, "{WORDS}"),
                 Level::WARN => tracing::warn!(target: TARGET, key, left_out, %example, "{WORDS}"),
@@ -163,7 +164,7 @@ impl LogLimit {
         false
     }
 
-    /// The thread that reports; it exists once there is something to report.
+    /// Starts the reporting thread when there is something to report.
     fn start(&self) {
         let limit = self.clone();
         spool::spawn("log limit", move || {
@@ -175,7 +176,7 @@ impl LogLimit {
         });
     }
 
-    /// Waits until a line has been left out.
+    /// Waits until a line is suppressed.
     fn wait(&self) {
         let state = self.shared.lock();
         let is_calm = |state: &mut State| state.kinds.values().all(|kind| kind.left_out == 0);
@@ -219,7 +220,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LogLimit {
     }
 }
 
-/// The client that a span is about.
+/// The client named by a span.
 #[derive(Debug, Default)]
 struct Key(Client);
 
@@ -266,7 +267,7 @@ mod tests {
         assert!(bucket.is_full(start + Duration::from_secs(3700)));
     }
 
-    /// Counts lines, and those that reports say were left out.
+    /// Counts written lines, and lines that reports call suppressed.
     #[derive(Clone, Default)]
     struct Counts(Arc<(AtomicUsize, AtomicUsize, AtomicUsize)>);
 
@@ -292,7 +293,7 @@ mod tests {
     #[test]
     fn each_kind_and_client_has_a_limit_of_its_own_and_no_line_goes_uncounted() {
         let (limit, counts) = (LogLimit::default(), Counts::default());
-        // The thread would report while this test counts.
+        // Keeps the thread from reporting while this test counts.
         limit.shared.lock().has_thread = true;
         let flood = |name: &'static str| {
             for _ in 0..1000 {
@@ -305,14 +306,14 @@ mod tests {
         with_default(registry().with(limit.clone()).with(counts.clone()), || {
             flood("a stranger");
             tracing::error_span!("session", key = "first", id = 1).in_scope(|| flood("first"));
-            // Another session of the same client changes nothing.
+            // Another session of the same client shares the limit.
             tracing::error_span!("session", key = "first", id = 2).in_scope(|| flood("first"));
             tracing::error_span!("session", key = "second").in_scope(|| flood("second"));
             limit.report();
         });
         let (lines, reports, left_out) = &*counts.0;
         let lines = lines.load(Ordering::Relaxed);
-        // Two kinds from three: a burst each, and what a slow machine's seconds add.
+        // Two kinds from three sources: a burst each, plus the lines of a slow machine's seconds.
         assert!((6 * 30..6 * 60).contains(&lines), "{lines}");
         assert_eq!(reports.load(Ordering::Relaxed), 6);
         assert_eq!(lines + left_out.load(Ordering::Relaxed), 8000);

@@ -1,12 +1,12 @@
-//! Places for connections that may take their time: where one more comes than there are, the oldest ends.
+//! Slots for slow connections: a new connection beyond the limit ends the oldest one.
 //!
-//! Whoever waits for a free place instead can be kept waiting by connections that say nothing.
+//! If new connections waited for a free slot instead, idle connections could block them.
 
 use std::collections::VecDeque;
 
 use tokio::sync::oneshot;
 
-/// Places for so many connections.
+/// A limited number of connection slots.
 #[derive(Debug)]
 pub struct Places {
     most: usize,
@@ -14,11 +14,11 @@ pub struct Places {
     taken: VecDeque<oneshot::Sender<()>>,
 }
 
-/// A connection's place, until it is dropped; a message says that another connection needs it.
+/// A connection's slot until it is dropped; a message means that another connection needs it.
 pub type Place = oneshot::Receiver<()>;
 
 impl Places {
-    /// `most` places, at least one.
+    /// Makes `most` slots, at least one.
     pub fn new(most: usize) -> Self {
         Self {
             most: most.max(1),
@@ -26,7 +26,7 @@ impl Places {
         }
     }
 
-    /// A place for one more connection; the oldest one loses its own where none is free.
+    /// Takes a slot; if none is free, the oldest connection loses its own.
     pub fn enter(&mut self) -> Place {
         self.taken.retain(|place| !place.is_closed());
         if self.taken.len() >= self.most

@@ -42,7 +42,7 @@ async fn serve(args: ServerArgs, events: &Events) -> Result<(), CliError> {
 
     let (end, ended) = oneshot::channel::<()>();
     let mut serving = tokio::spawn(server.run(async {
-        // Both a message and a dropped sender mean: stop.
+        // A message and a dropped sender both mean the end.
         let _ = ended.await;
     }));
     let answering = answer(control.as_ref(), handle.clone());
@@ -73,7 +73,7 @@ async fn serve(args: ServerArgs, events: &Events) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Answers at the control socket for ever, if there is one.
+/// Answers at the control socket without end, if there is one.
 async fn answer(control: Option<&ControlSocket>, handle: ServerHandle) {
     let Some(control) = control else {
         return std::future::pending().await;
@@ -91,14 +91,13 @@ async fn answer(control: Option<&ControlSocket>, handle: ServerHandle) {
     control.serve(report, link, no_rates).await;
 }
 
-/// What SIGHUP does: the authorised keys and the egress rules are read again. A key that is gone ends
-/// its sessions, those of the others go on; rules hold for new streams. Everything else in the file
-/// needs a restart.
+/// Handles SIGHUP: reads the authorized keys and the egress rules again. Removing a key ends its
+/// sessions and no others; rules apply to new streams. All other settings need a restart.
 struct Reload {
     file: Option<PathBuf>,
-    /// Keys given as flags replace those of the file, now as at the start.
+    /// Keys given as flags replace those of the file, as at the start.
     keys_by_flags: bool,
-    /// So do rules.
+    /// The same for rules.
     egress_by_flags: bool,
 }
 
@@ -128,7 +127,7 @@ impl Reload {
         }
     }
 
-    /// The number of clients in the file.
+    /// Applies the file and returns its number of clients.
     fn apply(&self, file: &Path, handle: &ServerHandle) -> Result<usize, ConfigError> {
         let settings = match config::read_settings(file)? {
             File::Server(settings) => settings,

@@ -1,8 +1,8 @@
-//! What to say besides clap when a command line is wrong.
+//! Advice in addition to clap's messages about a wrong command line.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// Options whose value may be a glob, each with an example of one.
+/// Options that accept a glob, each with an example.
 const GLOBS: [(&str, &str); 4] = [
     ("--link", "wwan*"),
     ("--client", "laptop-*"),
@@ -10,7 +10,7 @@ const GLOBS: [(&str, &str); 4] = [
     ("--only", "unplug-*"),
 ];
 
-/// Advice on one line, for a mistake whose cause can be guessed.
+/// One line of advice for a mistake with a probable cause.
 pub(crate) fn advice(error: &clap::Error, args: &[String]) -> Option<String> {
     if error.kind() != ErrorKind::UnknownArgument {
         return None;
@@ -21,7 +21,8 @@ pub(crate) fn advice(error: &clap::Error, args: &[String]) -> Option<String> {
     if unknown.starts_with('-') {
         return None;
     }
-    // The words before it are the first value of an option and perhaps others that a shell has made of it.
+    // The words before it are the first value of an option and perhaps others that the shell
+    // expanded.
     let at = args.iter().position(|arg| arg == unknown)?;
     let option = args[..at].iter().rposition(|arg| arg.starts_with('-'))?;
     let name = args[option].split('=').next().unwrap_or_default();
