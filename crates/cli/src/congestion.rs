@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_looks_at_no_siblings_couples_nothing() {
+    fn uncoupled_congestion_controls_are_refused_as_coupled() {
         assert_eq!(parse_coupled("lia"), Ok("lia".to_owned()));
         assert_eq!(parse_coupled("sl_olia"), Ok("sl_olia".to_owned()));
         for alone in ["uncoupled", "cubic", "nosuch"] {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_own_need_nothing_and_unknown_ones_are_told_what_there_is() {
+    fn the_kernels_own_are_accepted_and_unknown_ones_get_a_list() {
         let mut controls = Controls::default();
         assert_eq!(controls.choose("reno"), Ok(Some("reno".to_owned())));
         let error = controls.choose("nosuch").unwrap_err();

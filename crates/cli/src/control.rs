@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_socket_is_private_answers_and_goes() {
+    async fn the_socket_is_private_answers_and_is_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("control.sock");
         let socket = ControlSocket::bind(&path).unwrap();
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn connections_without_a_request_hold_up_nobody() {
+    async fn connections_without_a_request_block_no_others() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("control.sock");
         let socket = ControlSocket::bind(&path).unwrap();
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_that_nobody_reads_hold_up_nobody() {
+    async fn unread_answers_block_no_others() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("control.sock");
         let socket = ControlSocket::bind(&path).unwrap();
@@ -560,7 +560,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_living_socket_is_an_error_and_a_stale_one_is_replaced() {
+    async fn a_live_socket_is_an_error_and_a_stale_one_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("control.sock");
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
@@ -579,7 +579,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_socket_that_took_our_place_stays() {
+    async fn a_socket_that_replaced_ours_stays() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("control.sock");
         let ours = ControlSocket::bind(&path).unwrap();
@@ -591,7 +591,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_there_is_one_line() {
+    fn a_missing_process_is_one_line() {
         let dir = tempfile::tempdir().unwrap();
         let error = ask(&dir.path().join("none.sock")).unwrap_err();
         assert!(matches!(error, ControlError::Nobody { .. }));

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_only_service_is_found_and_of_several_one_must_be_named() {
+    fn the_only_service_is_found_and_several_are_an_error() {
         let run = tempfile::tempdir().unwrap();
         for socket in SOCKETS {
             std::fs::create_dir(run.path().join(socket).parent().unwrap()).unwrap();

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn the_columns_follow_from_the_width_and_not_from_what_is_in_them() {
+    fn the_columns_depend_on_the_width_and_not_on_the_cells() {
         let heads = |grid: &Grid, width| {
             let text = grid.render(View::Fit(width));
             let widest = text.lines().map(|line| line.chars().count()).max();
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_remark_without_room_stands_below_its_row() {
+    fn a_remark_that_does_not_fit_is_below_its_row() {
         assert_eq!(
             grid("wlan0", "delivers").render(View::Fit(20)),
             "LINK           RATE\nwlan0     60 Mbit/s\n  delivers\n"
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_in_narrow_lines_stands_in_blocks_with_whole_headers() {
+    fn all_columns_in_narrow_lines_are_in_blocks_with_full_headings() {
         let all = grid("a-very-long-name", "delivers").render(View::All(36));
         assert_eq!(
             all,

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_small_machine_keeps_less() {
+    fn a_small_machine_keeps_less_memory() {
         for (machine, expected) in [
             (None, 1 << 20),
             (Some(128 << 20), 1 << 20),

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn each_link_says_why_it_can_be_used_or_not() {
+    fn each_link_has_a_reason() {
         let rows = [
             in_general(link("lo", true, &["127.0.0.1", "::1"])),
             in_general(link("wlan0", true, &["192.0.2.7", "2001:db8::7"])),

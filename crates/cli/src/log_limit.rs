@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_lets_a_burst_through_and_then_a_line_a_second() {
+    fn a_bucket_admits_a_burst_and_then_one_line_per_second() {
         let start = Instant::now();
         let mut bucket = Bucket::new(1, start);
         let mut count = |at: Duration| (0..100).filter(|_| bucket.takes(start + at)).count();
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_and_client_has_a_limit_of_its_own_and_no_line_goes_uncounted() {
+    fn each_kind_and_client_has_a_limit_and_every_line_is_counted() {
         let (limit, counts) = (LogLimit::default(), Counts::default());
         // Keeps the thread from reporting while this test counts.
         limit.shared.lock().has_thread = true;

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_a_message_or_a_field_forges_a_line() {
+    fn messages_and_fields_cannot_forge_a_line() {
         let kept = Kept::default();
         let log = Spool::new("log", kept.clone(), dropped);
         let lines = lines(&log, false, false);

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_old_verb_is_answered_with_the_new_command() {
+    fn an_old_verb_names_the_new_command() {
         let advice = |line: &str| {
             let args: Vec<String> = line.split(' ').map(str::to_owned).collect();
             advice(&args).map(|text| text.split_once(" now: ").unwrap().1.to_owned())

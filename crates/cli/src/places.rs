@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_gives_way_where_no_place_is_free() {
+    fn the_oldest_loses_its_slot_if_none_is_free() {
         let mut places = Places::new(2);
         let (mut first, second) = (places.enter(), places.enter());
         assert!(first.try_recv().is_err());

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stuck_reader_holds_nobody_up_and_lines_beyond_the_room_are_counted() {
+    fn a_blocked_reader_blocks_no_writer_and_dropped_lines_are_counted() {
         let (spool, permit, text) = spool(8);
         spool.push(b"first\n");
         until_taken(&spool);
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_swallowed_and_what_was_lost_is_reported_before_what_follows() {
+    fn errors_are_ignored_and_lost_lines_are_reported_before_the_next() {
         let (spool, permit, text) = spool(1000);
         // The disk is full in the middle of a line, for the lines after it and for the next one.
         for room in [9, 0, 0] {

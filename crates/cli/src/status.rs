@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_shown_with_what_its_owner_calls_it() {
+    fn a_link_is_shown_with_its_label() {
         let mut session = session();
         session.paths[1].label = "5G\u{7}".to_owned();
         let text = shown(&report("", vec![session]), None);
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn all_columns_stand_in_blocks_on_a_narrow_terminal() {
+    fn all_columns_are_in_blocks_on_a_narrow_terminal() {
         let text = render(
             &report("", vec![session()]),
             &args(),
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn who_carries_nothing_has_dashes() {
+    fn idle_clients_have_dashes() {
         let mut session = session_of(1);
         session.paths[0].send_rate_bps = 1.0;
         session.paths[0].receive_rate_bps = 0.4;
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_connects_again() {
+    fn a_client_that_reconnects() {
         let link = session().paths.pop();
         let links = SessionStatus {
             paths: link.into_iter().collect(),
@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_peer_says_does_not_reach_the_terminal_raw() {
+    fn a_peers_text_is_escaped() {
         let mut hostile = session();
         hostile.paths[0].link = "\x1b[2J".to_owned();
         hostile.session = "\x1b[31m".to_owned();

@@ -36,7 +36,7 @@ pub(crate) fn advice(error: &clap::Error, args: &[String]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn a_pattern_that_the_shell_has_expanded_is_to_be_quoted() {
+    fn a_pattern_that_the_shell_expanded_gets_advice() {
         let advice = |line: &str| {
             let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
             let error = crate::generate::command::<crate::args::Cli>().try_get_matches_from(&args);

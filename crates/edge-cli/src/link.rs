@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_has_a_unit_or_is_none() {
+    fn a_rate_has_a_unit_or_is_the_word_none() {
         assert_eq!(rate_or_none("25mbit"), Ok(Rate(Some(25_000_000))));
         assert_eq!(rate_or_none("0"), Ok(Rate(Some(0))));
         assert_eq!(rate_or_none("none"), Ok(Rate(None)));

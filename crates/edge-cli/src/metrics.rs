@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_is_told_in_the_units_of_prometheus() {
+    fn a_status_is_exported_in_the_units_of_prometheus() {
         let mut status = NodeStatus {
             uptime_s: 2.5,
             ..NodeStatus::default()

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_can_be_read_is_answered() {
+    fn only_known_paths_are_answered() {
         let registry = Registry::default();
         let long = format!("GET /metrics HTTP/1.1\r\nA: {}", "a".repeat(MAX_HEAD));
         for (head, status) in [
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_port_that_is_taken_is_told_in_a_line() {
+    async fn a_taken_port_is_reported_on_one_line() {
         let any = "127.0.0.1:0".parse().unwrap();
         let first = MetricsServer::bind(any).await.unwrap();
         let address = first.listener.local_addr().unwrap();

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_says_where_it_comes_from_and_what_can_be_set() {
+    fn shows_origin_and_parameters() {
         let all = crate::cc::found(&["reno", "cubic", "bbr"], &[]);
         let told = |name: &str| {
             let found = all.iter().find(|found| found.name == name).unwrap();

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_state_has_its_words() {
+    fn every_state_is_listed() {
         let info = |about| {
             Some(Info {
                 name: "x",

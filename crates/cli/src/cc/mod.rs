@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_the_kernel_has_are_its_own_and_ours_go_by_the_systems_name_then() {
+    fn names_of_the_kernel_take_precedence() {
         let lia = Twin::of("lia").unwrap();
         let all = found(&["reno", "cubic", "lia", "bbr", "sl_lia"], &[lia]);
         let state = |name: &str| {

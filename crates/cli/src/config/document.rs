@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mistyped_key_is_guessed_and_a_strange_one_told_what_there_is() {
+    fn a_mistyped_key_gets_a_suggestion_and_an_unknown_one_a_list() {
         for (unknown, reason, meant) in [
             (
                 "scoks",

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_gets_a_part_of_the_machine_within_bounds() {
+    fn a_session_gets_a_share_of_the_machine_within_bounds() {
         for (machine, session, client) in [
             (None, 64 << 20, 1 << 30),
             (Some(512 << 20), 64 << 20, 1 << 30),
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_tells_is_understood() {
+    fn the_files_of_the_kernel_are_parsed() {
         let meminfo = "MemTotal:       24587032 kB\nMemFree:        22000000 kB\n";
         assert_eq!(total(meminfo), Some(24_587_032 * 1024));
         assert_eq!(total("MemFree: 1 kB\n"), None);

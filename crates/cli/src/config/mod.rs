@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_things_that_cannot_exist_are_refused() {
+    fn impossible_names_are_refused() {
         assert!(parse_congestion("bbr").is_ok());
         assert!(parse_congestion("").is_err());
         assert!(parse_congestion("sixteen_letters_").is_err());
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_engine_can_be_told_reaches_it() {
+    fn every_setting_reaches_the_engine() {
         let directory = tempfile::tempdir().unwrap();
         let session = |more: &str| {
             let file = directory.path().join("x.toml");
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistyped_scheduler_is_guessed() {
+    fn a_mistyped_scheduler_gets_a_suggestion() {
         assert_eq!(parse_scheduler("fbdt"), Ok("fbdt".to_owned()));
         assert!(
             parse_scheduler("fbtd")
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistyped_selector_is_guessed_and_its_parameters_are_checked() {
+    fn a_mistyped_selector_gets_a_suggestion_and_parameters_are_checked() {
         let parsed = parse_selector("base:alpha=0.1").unwrap();
         assert_eq!((parsed.name.as_str(), parsed.alpha), ("base", 0.1));
         assert_eq!(
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_and_its_scheduler_are_told_from_mistakes() {
+    fn a_class_and_its_scheduler_are_checked() {
         let parsed = parse_class_scheduler("conversational=redundant");
         assert_eq!(parsed, Ok((Class::Conversational, "redundant".to_owned())));
         for (text, complaint) in [

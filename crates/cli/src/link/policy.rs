@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_said_changes() {
+    fn only_given_options_change() {
         let before = LinkPolicy {
             label: "5G".to_owned(),
             send_limit: Some(1_000_000),
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_words_are_one_line_that_says_what_is_right() {
+    fn a_wrong_value_is_one_line_with_the_valid_ones() {
         for (words, hint) in [
             ("--priority first", "write one of primary"),
             ("--direction sideways", "both, up"),

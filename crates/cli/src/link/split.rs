@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_the_interfaces_own_with_a_number() {
+    fn names_are_the_interfaces_name_and_a_number() {
         let wlan0 = interface("wlan0", "");
         let new = planned(&wlan0, 3, std::slice::from_ref(&wlan0)).unwrap();
         let names: Vec<_> = new.iter().map(|one| one.name.as_str()).collect();
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_carries_the_alias_is_a_part() {
+    fn only_interfaces_with_the_alias_are_parts() {
         let all = [
             interface("a", ""),
             interface("av2", &alias_of("a")),

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_is_asked_for_by_name_glob_or_key() {
+    fn clients_are_selected_by_name_glob_or_key() {
         let session = SessionStatus {
             peer: "E2tQXpu0P3xCZrF0= (laptop-7)".to_owned(),
             client: "laptop-7".to_owned(),

@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_what_the_selector_has_made_of_it_unless_it_does_not_deliver() {
+    fn a_delivering_path_has_the_state_of_the_selector() {
         let mut path = PathStatus {
             state: "active".to_owned(),
             reason: "connected for 9 s".to_owned(),

@@ -101,7 +101,7 @@ fn nothing_is_loaded() -> bool {
 }
 
 #[test]
-fn every_algorithm_is_listed_with_what_it_is_for() {
+fn every_algorithm_is_listed_with_its_purpose() {
     let bench = crate::common::new();
     let list = json(&bench.run(&["cc", "list", "--json"]));
     let all = list["congestion_controls"].as_array().unwrap();
@@ -146,7 +146,7 @@ fn info_has_source_and_parameters_of_each() {
 }
 
 #[test]
-fn what_makes_no_sense_is_wrong_usage() {
+fn invalid_arguments_are_wrong_usage() {
     let bench = crate::common::new();
     let fails = |args: &[&str], part: &str| bench.run(args).fails(2, part);
     fails(
@@ -162,7 +162,7 @@ fn what_makes_no_sense_is_wrong_usage() {
 }
 
 #[test]
-fn without_the_privilege_one_line_says_which_is_missing() {
+fn a_missing_privilege_is_named_on_one_line() {
     let bench = crate::common::new();
     let mut ran = unprivileged(&bench, &["cc", "load", "lia"]);
     Ran::from(ran.output().unwrap()).fails(11, "CAP_BPF");
@@ -177,7 +177,7 @@ fn without_the_privilege_one_line_says_which_is_missing() {
 }
 
 #[test]
-fn what_is_loaded_stays_until_it_is_unloaded() {
+fn loaded_programs_stay_until_they_are_unloaded() {
     let Some(_turn) = turn() else { return };
     let bench = crate::common::new();
     bench
@@ -216,7 +216,7 @@ fn what_is_loaded_stays_until_it_is_unloaded() {
 
 /// A machine whose BPF file system nobody has mounted gets it.
 #[test]
-fn loading_mounts_the_bpf_file_system_where_it_is_not() {
+fn loading_mounts_a_missing_bpf_file_system() {
     let Some(_turn) = turn() else { return };
     let bench = crate::common::new();
     let script = "mount --make-rprivate / && { umount /sys/fs/bpf 2>/dev/null; $S cc load lia && \
@@ -245,7 +245,7 @@ fn server<'a>(key: &'a str, more: [&'a str; 2]) -> Vec<&'a str> {
 }
 
 #[test]
-fn a_daemon_loads_what_it_is_asked_for_and_takes_it_along() {
+fn a_daemon_loads_a_congestion_control_and_unloads_it_at_its_end() {
     let Some(_turn) = turn() else { return };
     let bench = crate::common::new();
     let key = bench.key("a.key");
@@ -264,7 +264,7 @@ fn a_daemon_loads_what_it_is_asked_for_and_takes_it_along() {
 }
 
 #[test]
-fn a_daemon_without_the_privilege_says_so_and_goes_on() {
+fn a_daemon_without_the_privilege_warns_and_continues() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let bench = crate::common::new();
     let key = bench.key("a.key");

@@ -21,7 +21,7 @@ fn bench(example: &str, file: &str) -> (Bench, String) {
 }
 
 #[test]
-fn the_examples_are_right() {
+fn the_examples_are_valid() {
     for (example, role) in [(CLIENT, "client"), (SERVER, "server")] {
         let (bench, text) = bench(example, "sumlink.toml");
         let ran = bench.run(&["check", "sumlink.toml"]);
@@ -357,7 +357,7 @@ fn every_mistake_has_its_line_and_reason() {
 }
 
 #[test]
-fn what_no_scheduler_reads_is_warned_of() {
+fn unused_settings_cause_warnings() {
     // The example ends in its `[session]`.
     let session = "scheduler = \"blest\"\ncoupling = \"fair\"\n\
         [session.redundancy]\nshare = \"2%\"\n[session.race]\ninteractive = \"8KiB\"\n";
@@ -396,7 +396,7 @@ fn what_no_scheduler_reads_is_warned_of() {
 }
 
 #[test]
-fn all_problems_are_told_at_once_in_the_order_of_lines() {
+fn all_problems_are_listed_in_the_order_of_lines() {
     let bench = crate::common::new();
     bench.write(
         "x.toml",
@@ -441,7 +441,7 @@ fn assert_complaints(text: &str, expected: &[&str]) {
 }
 
 #[test]
-fn unknown_keys_and_wrong_values_are_all_told() {
+fn all_unknown_keys_and_wrong_values_are_listed() {
     assert_complaints(
         r#"
 server = "h:7443"
@@ -490,7 +490,7 @@ speed = 1
 }
 
 #[test]
-fn what_a_link_cannot_be_used_for_is_told() {
+fn impossible_policies_are_reported() {
     assert_complaints(
         r#"
 [[link]]
@@ -534,7 +534,7 @@ label = "bell \u0007"
 
 /// What it moves would be forgotten at every start.
 #[test]
-fn a_cap_needs_a_file_in_which_it_is_remembered() {
+fn a_data_cap_needs_a_state_file() {
     let capped = CLIENT.replace(
         "links = \"auto\"",
         "[[link]]\nname = \"lo\"\ncap_day = \"1GB\"\n",
@@ -551,7 +551,7 @@ fn a_cap_needs_a_file_in_which_it_is_remembered() {
 }
 
 #[test]
-fn a_servers_mistakes_are_all_told() {
+fn all_mistakes_of_a_server_are_listed() {
     assert_complaints(
         r#"
 listen = 7443
@@ -577,7 +577,7 @@ limits = { paths = 0, sessions = "3", half = 1 }
 }
 
 #[test]
-fn a_file_that_is_no_toml_says_so_once_a_line() {
+fn a_file_that_is_not_toml_has_one_problem_per_line() {
     assert_complaints(
         "server = \nkey == 1 1 =\nhttp = \"x\n",
         &["1: ", "2: ", "3: "],
@@ -589,7 +589,7 @@ fn a_file_that_is_no_toml_says_so_once_a_line() {
 }
 
 #[test]
-fn duplicate_clients_are_told() {
+fn duplicate_clients_are_reported() {
     let bench = crate::common::new();
     let key = bench.key("a.key");
     let block = format!("[[client]]\nkey = \"{key}\"\n");
@@ -603,7 +603,7 @@ fn duplicate_clients_are_told() {
 }
 
 #[test]
-fn a_file_for_neither_role_and_one_that_is_not_there() {
+fn a_file_without_a_role_and_a_missing_file() {
     let bench = crate::common::new();
     bench.write("x.toml", "key = \"a.key\"\n");
     bench.run(&["check", "x.toml"]).fails(3, "neither `server`");
@@ -636,7 +636,7 @@ fn paths_in_a_file_are_relative_to_the_file() {
 }
 
 #[test]
-fn a_file_of_the_other_role_is_refused_at_the_start() {
+fn a_file_of_the_other_role_is_refused_at_start() {
     let (bench, _) = bench(SERVER, "server.toml");
     bench
         .run(&["client", "--config", "server.toml"])
@@ -648,7 +648,7 @@ fn a_file_of_the_other_role_is_refused_at_the_start() {
 }
 
 #[test]
-fn a_daemon_tells_the_first_problem_and_where_to_find_the_others() {
+fn a_daemon_reports_the_first_problem_and_how_to_list_the_others() {
     let bench = crate::common::new();
     bench.write(
         "x.toml",

@@ -114,7 +114,7 @@ pub(crate) fn through(socks: &str, target: SocketAddr) -> TcpStream {
 }
 
 #[test]
-fn a_server_told_to_stop_ends_well_and_cleans_up() {
+fn a_stopped_server_exits_with_success_and_cleans_up() {
     for signal in ["TERM", "INT"] {
         let mut host = Host::new();
         let report = status(&host.bench, "server.sock");
@@ -131,7 +131,7 @@ fn a_server_told_to_stop_ends_well_and_cleans_up() {
 }
 
 #[test]
-fn a_control_socket_in_use_is_refused_and_stays() {
+fn a_control_socket_in_use_is_refused_and_kept() {
     let host = Host::new();
     host.bench
         .run(&[
@@ -260,7 +260,7 @@ fn the_last_key_can_be_revoked_and_comes_back() {
 }
 
 #[test]
-fn a_client_comes_back_after_the_server_was_restarted() {
+fn a_client_reconnects_after_the_server_restarts() {
     let mut host = Host::new();
     let mut client = Daemon::start(host.client(&[]));
     client.event("connected");
@@ -284,7 +284,7 @@ fn a_client_comes_back_after_the_server_was_restarted() {
 }
 
 #[test]
-fn a_refused_client_says_why() {
+fn a_refused_client_reports_the_reason() {
     let host = Host::new();
     let stranger = host.bench.key("stranger.key");
     assert_eq!(host.refused("--server-key", &stranger).0, 6);

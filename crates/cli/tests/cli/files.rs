@@ -12,7 +12,7 @@ const VERBS: [&[&str]; 3] = [
 const CONFIG: i32 = 3;
 
 #[test]
-fn a_file_of_settings_that_cannot_be_read_has_one_exit_code() {
+fn an_unreadable_configuration_file_has_one_exit_code() {
     let bench = crate::common::new();
     bench.write("broken.toml", "name = [\n");
     std::fs::write(bench.path("bytes.toml"), b"name = \"\xff\"\n").unwrap();

@@ -58,7 +58,7 @@ fn broken() -> [(&'static str, Stdio); 2] {
 }
 
 #[test]
-fn a_log_that_cannot_be_written_harms_neither_start_nor_transfer_nor_end() {
+fn an_unwritable_log_does_not_affect_start_transfer_or_end() {
     for ((what, server_log), (_, client_log)) in broken().into_iter().zip(broken()) {
         let mut host = Host::logging_to(server_log);
         let mut command = host.client(&[]);
@@ -97,7 +97,7 @@ fn unread() -> (PipeReader, Stdio) {
 }
 
 #[test]
-fn a_reader_of_the_log_who_is_stuck_holds_nothing_up() {
+fn a_blocked_reader_of_the_log_blocks_nothing() {
     let (mut reader, log) = unread();
     let mut host = Host::logging_to(log);
     long_mistake(&host.bench);
@@ -140,7 +140,7 @@ impl Drop for Ended {
 }
 
 #[test]
-fn who_does_not_read_the_events_holds_nobody_up() {
+fn unread_events_block_nothing() {
     let bench = crate::common::new();
     let keys = [bench.key("server.key"), bench.key("client.key")];
     bench.write("server.toml", &config(&[&keys[1]]));
@@ -193,7 +193,7 @@ fn who_does_not_read_the_events_holds_nobody_up() {
 }
 
 #[test]
-fn events_and_log_lines_say_which_client_and_session_they_are_about() {
+fn events_and_log_lines_name_client_and_session() {
     let mut host = Host::new();
     let second = host.bench.key("second.key");
     let named = format!(
@@ -266,7 +266,7 @@ fn events_and_log_lines_say_which_client_and_session_they_are_about() {
 }
 
 #[test]
-fn a_client_that_asks_for_refused_targets_cannot_fill_the_log() {
+fn a_client_with_refused_targets_cannot_fill_the_log() {
     const ASKED: u64 = 300;
     let mut host = Host::new();
     let refuses =

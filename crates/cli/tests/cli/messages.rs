@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::common::{Bench, Daemon, Ran};
 
 #[test]
-fn addresses_are_written_as_everywhere() {
+fn addresses_have_one_spelling() {
     let bench = crate::common::new();
     let key = bench.key("a.key");
     let server = [
@@ -75,7 +75,7 @@ fn addresses_are_written_as_everywhere() {
 }
 
 #[test]
-fn a_text_without_quotes_is_said_with_line_and_column() {
+fn a_text_without_quotes_is_reported_with_line_and_column() {
     let bench = crate::common::new();
     for (line, words) in [
         (
@@ -109,7 +109,7 @@ fn a_text_without_quotes_is_said_with_line_and_column() {
 }
 
 #[test]
-fn a_pattern_that_the_shell_has_expanded_is_to_be_quoted() {
+fn a_pattern_that_the_shell_expanded_gets_advice() {
     let bench = crate::common::new();
     let ran = bench.run(&["client", "--link", "wwanx", "wwany"]);
     assert_eq!(ran.code, 2);
@@ -128,7 +128,7 @@ fn a_pattern_that_the_shell_has_expanded_is_to_be_quoted() {
 
 /// The numbers of the system say nothing to people; the path and what was tried do.
 #[test]
-fn errors_of_the_system_have_no_numbers() {
+fn system_errors_have_no_numbers() {
     let bench = crate::common::new();
     let key = bench.key("a.key");
     std::fs::create_dir(bench.path("folder")).unwrap();
@@ -177,7 +177,7 @@ fn errors_of_the_system_have_no_numbers() {
 }
 
 #[test]
-fn a_client_says_which_key_its_server_has() {
+fn a_client_reports_the_key_of_its_server() {
     let bench = crate::common::new();
     let (server_key, client_key) = (bench.key("server.key"), bench.key("client.key"));
     let server = [

@@ -25,7 +25,7 @@ fn client(bench: &Bench, key: &str, lines: &str) {
 }
 
 #[test]
-fn what_a_start_refuses_a_check_refuses_in_the_same_words() {
+fn start_and_check_refuse_with_the_same_message() {
     let (bench, key) = bench();
     bench.write("damaged.json", "{");
     bench.write("file", "");
@@ -108,7 +108,7 @@ fn what_a_start_refuses_a_check_refuses_in_the_same_words() {
 }
 
 #[test]
-fn what_a_check_warns_of_is_logged_at_the_start() {
+fn warnings_of_a_check_are_logged_at_start() {
     let (bench, key) = bench();
     let link = |name: &str| format!("[[link]]\nname = \"{name}\"\n");
     for (lines, line, words) in [
@@ -171,7 +171,7 @@ fn what_a_check_warns_of_is_logged_at_the_start() {
 }
 
 #[test]
-fn mistakes_in_links_show_beside_links_auto() {
+fn mistakes_in_link_blocks_are_reported_beside_links_auto() {
     let (bench, key) = bench();
     client(
         &bench,

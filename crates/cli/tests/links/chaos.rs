@@ -58,7 +58,7 @@ impl Dice {
 }
 
 #[test]
-fn two_minutes_of_chaos_lose_nothing_and_leave_nothing() {
+fn two_minutes_of_chaos_lose_no_data_and_leave_nothing() {
     let Some(bond) = Plan::new(&LINKS).memory("8MiB", "4MiB").start() else {
         return;
     };

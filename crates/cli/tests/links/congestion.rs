@@ -20,7 +20,7 @@ fn in_use(bond: &Bond, links: [&str; 2]) -> [String; 2] {
 }
 
 #[test]
-fn a_path_that_loses_without_a_queue_changes_to_bbr_and_back_when_that_is_over() {
+fn a_path_with_loss_but_no_queue_changes_to_bbr_and_back() {
     let plan = Plan::new(&[
         "clean:rate=20mbit,delay=10ms",
         "lossy:rate=20mbit,delay=10ms,loss=3%",
@@ -127,7 +127,7 @@ fn carriers(session: &SessionStatus, link: &str) -> usize {
 }
 
 #[test]
-fn a_link_has_as_many_connections_as_asked_for_and_one_that_breaks_is_made_anew() {
+fn a_link_has_the_configured_carriers_and_replaces_a_broken_one() {
     let plan = Plan::new(&["a:rate=20mbit,delay=5ms", "b:rate=20mbit,delay=5ms"]);
     let lines = "carriers = 3\n[[link]]\nname = \"a\"\n[[link]]\nname = \"b\"\ncarriers = 1\n";
     let Some(bond) = plan.client(lines).start() else {
@@ -154,7 +154,7 @@ fn a_link_has_as_many_connections_as_asked_for_and_one_that_breaks_is_made_anew(
 }
 
 #[test]
-fn a_link_gets_more_connections_where_losses_keep_one_from_using_it_and_loses_them_in_a_queue() {
+fn a_link_gets_more_carriers_under_loss_and_fewer_with_a_queue() {
     let plan = Plan::new(&["lossy:rate=50mbit,delay=25ms,loss=3%"]);
     let plan = plan.server_lines("congestion = \"cubic\"");
     let Some(bond) = plan
@@ -197,7 +197,7 @@ fn is_spaced(bond: &Bond, link: &str) -> bool {
 }
 
 #[test]
-fn what_is_sent_over_a_long_way_is_spaced() {
+fn a_high_rtt_path_is_paced() {
     let plan = Plan::new(&["near:rate=20mbit,delay=5ms", "far:rate=20mbit,delay=80ms"]);
     let plan = plan.client("congestion = \"cubic\"\nlinks = \"auto\"\n");
     let Some(bond) = plan.start() else { return };

@@ -146,7 +146,7 @@ fn localhost(bond: &Bond, flags: &[&str]) -> Option<String> {
 }
 
 #[test]
-fn names_are_resolved_and_judged_at_the_server() {
+fn names_are_resolved_and_checked_at_the_server() {
     let entries = [
         &["--socks5-hostname", SOCKS][..],
         &["-x", HTTP],

@@ -138,32 +138,32 @@ fn carries(path: &PathStatus, before: Option<&PathStatus>) -> bool {
 }
 
 #[test]
-fn a_deleted_device_costs_nothing_and_rejoins() {
+fn a_deleted_device_loses_no_data_and_rejoins() {
     survives(&State("state=removed"));
 }
 
 #[test]
-fn a_pulled_cable_costs_nothing_and_rejoins() {
+fn a_pulled_cable_loses_no_data_and_rejoins() {
     survives(&State("state=down"));
 }
 
 #[test]
-fn a_link_that_drops_everything_costs_nothing_and_rejoins() {
+fn a_link_that_drops_everything_loses_no_data_and_rejoins() {
     survives(&State("state=blackhole"));
 }
 
 #[test]
-fn a_reset_connection_costs_nothing_and_is_made_again() {
+fn a_reset_connection_loses_no_data_and_is_replaced() {
     survives(&Reset);
 }
 
 #[test]
-fn a_new_address_costs_nothing() {
+fn a_new_address_loses_no_data() {
     survives(&Readdressed);
 }
 
 #[test]
-fn all_links_dead_for_five_seconds_cost_nothing() {
+fn all_links_dead_for_five_seconds_lose_no_data() {
     let Some(bond) = Plan::new(&LINKS).memory("8MiB", "4MiB").start() else {
         return;
     };

@@ -146,7 +146,7 @@ impl Drop for End {
 }
 
 #[test]
-fn one_host_with_many_ipv6_networks_keeps_nobody_out() {
+fn one_host_with_many_ipv6_networks_locks_out_no_client() {
     let Some(bench) = Plan::new(&LINKS).bench() else {
         return;
     };
@@ -172,7 +172,7 @@ fn one_host_with_many_ipv6_networks_keeps_nobody_out() {
 }
 
 #[test]
-fn twenty_ipv4_addresses_with_two_thousand_connections_a_second_keep_nobody_out() {
+fn twenty_ipv4_addresses_with_two_thousand_connections_per_second_lock_out_no_client() {
     let Some(mut bond) = Plan::new(&LINKS).start() else {
         return;
     };

@@ -230,7 +230,7 @@ fn a_bad_first_frame_is_refused_with_its_reason() {
 }
 
 #[test]
-fn a_session_can_only_be_joined_by_its_own_client_and_made_once() {
+fn a_session_is_opened_once_and_joined_only_by_its_client() {
     let Some(scene) = Scene::new() else { return };
     let refuse = |code: RefuseCode| Said::Refuse { code: code.code() };
     let mut good = [0; 16];
@@ -324,7 +324,7 @@ fn every_kind() -> Vec<Frame<'static>> {
 }
 
 #[test]
-fn a_frame_of_every_kind_cut_at_every_byte_costs_only_its_path() {
+fn a_frame_cut_at_any_byte_closes_only_its_path() {
     let Some(scene) = Scene::new() else { return };
     let (mut first, said) = scene.join(SESSION, true, 0);
     assert_eq!(said, Said::Welcome);
@@ -345,7 +345,7 @@ fn a_frame_of_every_kind_cut_at_every_byte_costs_only_its_path() {
 }
 
 #[test]
-fn a_broken_frame_closes_the_session_of_who_sent_it() {
+fn a_broken_frame_closes_the_session_of_its_sender() {
     let Some(scene) = Scene::new() else { return };
     let stream = |frames: &[Frame<'_>]| frames.iter().flat_map(encode).collect::<Vec<u8>>();
     let open = Frame::Open {
@@ -461,7 +461,7 @@ fn a_broken_frame_closes_the_session_of_who_sent_it() {
 }
 
 #[test]
-fn connections_that_prove_no_key_are_limited_and_cut() {
+fn connections_without_a_proved_key_are_limited_and_cut() {
     let Some(scene) = Scene::new() else { return };
     let bench = &scene.bond.bench;
     let held: Vec<TcpStream> = (0..16 + 20).map(|_| dial(bench)).collect();

@@ -148,12 +148,12 @@ fn stalled(stalls: Side) {
 }
 
 #[test]
-fn a_program_that_does_not_read_holds_up_only_itself() {
+fn a_program_that_does_not_read_blocks_only_its_stream() {
     stalled(Side::Client);
 }
 
 #[test]
-fn a_target_that_does_not_read_holds_up_only_itself() {
+fn a_target_that_does_not_read_blocks_only_its_stream() {
     stalled(Side::Server);
 }
 
@@ -183,12 +183,12 @@ fn many_stalled(stalls: Side) {
 }
 
 #[test]
-fn many_programs_that_do_not_read_leave_room_for_others() {
+fn many_programs_that_do_not_read_leave_memory_for_others() {
     many_stalled(Side::Client);
 }
 
 #[test]
-fn many_targets_that_do_not_read_leave_room_for_others() {
+fn many_targets_that_do_not_read_leave_memory_for_others() {
     many_stalled(Side::Server);
 }
 

@@ -77,7 +77,7 @@ fn a_link_that_appears_after_the_start_joins() {
 }
 
 #[test]
-fn sixteen_links_of_two_families_that_a_glob_names_are_one_bond() {
+fn sixteen_links_of_two_families_are_one_bond() {
     let names: Vec<String> = (1..=16).map(|number| format!("l{number:02}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let specs = names
@@ -155,7 +155,7 @@ fn refused(bench: &Bench, changes: &[(&str, &str)]) -> (i32, String) {
 }
 
 #[test]
-fn a_client_that_cannot_connect_says_why_on_one_line() {
+fn a_client_that_cannot_connect_reports_the_reason_on_one_line() {
     let plan = Plan::new(&LINKS);
     let Some(bench) = plan.bench() else { return };
     // Nobody listens yet.
@@ -194,7 +194,7 @@ fn a_client_that_cannot_connect_says_why_on_one_line() {
 }
 
 #[test]
-fn a_network_that_answers_nothing_is_told_on_one_line() {
+fn a_silent_network_is_reported_on_one_line() {
     let Some(bench) = Plan::new(&LINKS).bench() else {
         return;
     };
@@ -206,7 +206,7 @@ fn a_network_that_answers_nothing_is_told_on_one_line() {
 }
 
 #[test]
-fn a_server_of_another_version_is_told_by_its_exit_code() {
+fn a_server_of_another_version_has_its_exit_code() {
     let Some(bench) = Plan::new(&LINKS).bench() else {
         return;
     };

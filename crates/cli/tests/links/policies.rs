@@ -72,7 +72,7 @@ fn restart(bond: &mut Bond) {
 }
 
 #[test]
-fn a_backup_carries_while_the_other_link_is_gone_and_a_change_counts_at_once() {
+fn a_backup_carries_during_an_outage_and_a_change_applies_at_once() {
     let client =
         "[[link]]\nname = \"a\"\n[[link]]\nname = \"b\"\npriority = \"backup\"\nlabel = \"5G\"\n";
     let Some(bond) = Plan::new(&LINKS).client(client).start() else {
@@ -111,7 +111,7 @@ fn a_backup_carries_while_the_other_link_is_gone_and_a_change_counts_at_once() {
 }
 
 #[test]
-fn a_link_that_is_never_to_be_used_is_left_and_joins_again() {
+fn a_link_set_to_never_is_closed_and_rejoins() {
     let Some(bond) = Plan::new(&LINKS).start() else {
         return;
     };
@@ -133,7 +133,7 @@ fn a_link_that_is_never_to_be_used_is_left_and_joins_again() {
 }
 
 #[test]
-fn a_direction_and_a_limit_are_kept_by_the_server_too() {
+fn the_server_obeys_a_direction_and_a_limit() {
     let client = "[[link]]\nname = \"a\"\n[[link]]\nname = \"b\"\ndirection = \"up\"\n";
     let Some(bond) = Plan::new(&LINKS).client(client).start() else {
         return;
@@ -171,7 +171,7 @@ fn a_direction_and_a_limit_are_kept_by_the_server_too() {
 }
 
 #[test]
-fn a_link_that_is_too_late_for_its_owner_is_a_backup_until_it_is_not() {
+fn a_link_with_too_much_latency_is_a_backup() {
     let client = "[[link]]\nname = \"a\"\n[[link]]\nname = \"b\"\nmax_added_latency = \"100ms\"\n";
     let Some(bond) = Plan::new(&LINKS).client(client).start() else {
         return;
@@ -199,7 +199,7 @@ fn a_link_that_is_too_late_for_its_owner_is_a_backup_until_it_is_not() {
 }
 
 #[test]
-fn a_link_that_has_moved_what_it_may_is_left_and_stays_so_after_a_restart() {
+fn a_link_at_its_data_cap_is_closed_also_after_a_restart() {
     let client = "state = \"links.json\"\n[[link]]\nname = \"a\"\n[[link]]\nname = \"b\"\ncap_day = \"3MB\"\nbeyond = \"never\"\n";
     let Some(mut bond) = Plan::new(&LINKS).client(client).start() else {
         return;
@@ -227,7 +227,7 @@ fn a_link_that_has_moved_what_it_may_is_left_and_stays_so_after_a_restart() {
 }
 
 #[test]
-fn what_was_set_counts_after_a_restart_if_that_was_asked_for() {
+fn kept_policies_survive_a_restart() {
     let Some(mut bond) = Plan::new(&LINKS)
         .client("state = \"links.json\"\nlinks = \"auto\"\n")
         .start()
@@ -260,7 +260,7 @@ fn what_was_set_counts_after_a_restart_if_that_was_asked_for() {
 }
 
 #[test]
-fn a_secondary_link_helps_only_where_there_is_too_much_to_do() {
+fn a_secondary_link_helps_only_when_primary_links_are_busy() {
     let client = "[[link]]\nname = \"a\"\n[[link]]\nname = \"b\"\nmetered = true\n";
     let Some(bond) = Plan::new(&LINKS).client(client).start() else {
         return;
@@ -278,7 +278,7 @@ fn a_secondary_link_helps_only_where_there_is_too_much_to_do() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said_on_one_line() {
+fn impossible_changes_are_reported_on_one_line() {
     let Some(bond) = Plan::new(&LINKS).start() else {
         return;
     };

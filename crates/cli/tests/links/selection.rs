@@ -19,7 +19,7 @@ fn bad(session: &SessionStatus) -> &PathStatus {
 }
 
 #[test]
-fn a_parked_link_says_why_and_carries_when_the_other_one_fails() {
+fn a_parked_link_has_a_reason_and_carries_when_the_other_fails() {
     // It is not tried again while this test looks.
     let plan = Plan::new(&LINKS).selector("wrr", "base:probe=60s");
     let Some(bond) = plan.start() else { return };

@@ -87,17 +87,17 @@ fn follows(reads: Side) {
 }
 
 #[test]
-fn the_links_carry_no_more_than_a_slow_program_reads() {
+fn the_links_carry_only_what_a_slow_program_reads() {
     follows(Side::Client);
 }
 
 #[test]
-fn the_links_carry_no_more_than_a_slow_target_reads() {
+fn the_links_carry_only_what_a_slow_target_reads() {
     follows(Side::Server);
 }
 
 #[test]
-fn curl_with_a_limited_rate_has_the_links_carry_as_much() {
+fn curl_with_a_limited_rate_limits_the_links() {
     let Some(mut bond) = Plan::new(&LINKS).start() else {
         return;
     };

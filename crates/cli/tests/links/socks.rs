@@ -53,7 +53,7 @@ fn told_of_a_target_that_is_gone(before: bool, lines: &str) -> Option<[u8; 2]> {
 }
 
 #[test]
-fn where_the_target_was_connected_a_moment_ago_one_is_told_so_before_the_server_says_it() {
+fn a_recently_connected_target_gets_an_early_answer() {
     let Some(told) = told_of_a_target_that_is_gone(true, "") else {
         return;
     };
@@ -61,7 +61,7 @@ fn where_the_target_was_connected_a_moment_ago_one_is_told_so_before_the_server_
 }
 
 #[test]
-fn with_early_always_one_is_told_so_of_any_target_but_one_that_has_just_failed() {
+fn early_always_answers_early_unless_the_target_just_failed() {
     let Some(told) = told_of_a_target_that_is_gone(false, "early = \"always\"\n") else {
         return;
     };
@@ -69,7 +69,7 @@ fn with_early_always_one_is_told_so_of_any_target_but_one_that_has_just_failed()
 }
 
 #[test]
-fn with_early_never_everybody_waits_for_the_server() {
+fn early_never_waits_for_the_server() {
     let Some(told) = told_of_a_target_that_is_gone(true, "early = \"never\"\n") else {
         return;
     };

@@ -81,7 +81,7 @@ fn an_ethernet_interface_is_split_and_joined_again() {
 }
 
 #[test]
-fn what_cannot_be_split_is_refused_with_the_reason_and_left_as_it_was() {
+fn impossible_splits_are_refused_with_a_reason_and_change_nothing() {
     let Some(bench) = bench() else { return };
     // One that is in the way: what was made before it is removed again.
     let file = bench.write("ip-batch", "link add cardv3 type veth peer name other\n");
@@ -117,7 +117,7 @@ fn what_cannot_be_split_is_refused_with_the_reason_and_left_as_it_was() {
 }
 
 #[test]
-fn what_fails_half_way_is_undone() {
+fn a_split_that_fails_halfway_is_undone() {
     let Some(bench) = bench() else { return };
     // The address of the third is taken on the card, which the kernel finds out only when it makes it.
     let file = bench.write(

@@ -56,7 +56,7 @@ fn download(bond: &Bond) -> Transfer {
 }
 
 #[test]
-fn a_token_bucket_under_bbr_makes_no_path_ill() {
+fn a_policer_under_bbr_stalls_no_path() {
     let links = [
         "a:rate=20mbit,burst=32kB,queue=50ms",
         "b:rate=10mbit,burst=32kB,queue=50ms",
@@ -78,7 +78,7 @@ fn a_token_bucket_under_bbr_makes_no_path_ill() {
 }
 
 #[test]
-fn a_limited_link_carries_its_limit_and_no_waste() {
+fn a_limited_link_carries_its_limit_without_waste() {
     let links = ["a:rate=15mbit,delay=2ms", "b:rate=12mbit,delay=2ms"];
     let client = "[[link]]\nname = \"a\"\n[[link]]\nname = \"b\"\nreceive_limit = \"3mbit\"\n\
                   metered = true\npriority = \"primary\"\n";

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_edge_node_can_be_told_of_flows_reaches_it() {
+    fn every_flow_setting_reaches_the_edge_node() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("x.toml");
         let text = "role = \"node\"\n[[link]]\nname = \"a\"\nlocal = \"10.77.1.1:7400\"\nremote = \"10.77.1.2:7400\"\n\

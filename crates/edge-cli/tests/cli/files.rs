@@ -5,7 +5,7 @@ const MINIMUM: &str =
     "[[link]]\nname = \"a\"\nlocal = \"10.77.1.1:7400\"\nremote = \"10.77.1.2:7400\"\n";
 
 #[test]
-fn the_examples_of_the_manual_are_right() {
+fn the_examples_of_the_manual_are_valid() {
     let manual = include_str!("../../../../docs/edge-node.md");
     let blocks = manual.split("```toml\n").skip(1);
     let files: Vec<&str> = blocks.filter_map(|rest| rest.split("```").next()).collect();
@@ -21,7 +21,7 @@ fn the_examples_of_the_manual_are_right() {
 }
 
 #[test]
-fn the_example_is_right_and_so_is_what_is_commented_out_in_it() {
+fn the_example_is_valid_with_and_without_its_commented_lines() {
     let example = include_str!("../../../../packaging/edge.toml");
     // A key is commented out without a space behind the `#`, which words have.
     let is_word = |rest: &str| rest.is_empty() || rest.starts_with(' ');
@@ -43,7 +43,7 @@ fn the_example_is_right_and_so_is_what_is_commented_out_in_it() {
 }
 
 #[test]
-fn what_is_wrong_in_a_file_is_told_with_its_line() {
+fn problems_of_a_file_have_their_lines() {
     let bench = crate::common::new();
     // Each with the line of the problem and words of it.
     for (lines, line, words) in [
@@ -217,7 +217,7 @@ fn what_is_wrong_in_a_file_is_told_with_its_line() {
 }
 
 #[test]
-fn an_address_that_is_not_here_is_a_matter_of_the_network() {
+fn an_address_of_another_machine_is_a_network_error() {
     let bench = crate::common::new();
     // TEST-NET-1 (RFC 5737) is nobody's.
     let link = MINIMUM.replace("10.77.1.1", "192.0.2.1");

@@ -223,7 +223,7 @@ pub(crate) fn count(status: &Value, path: &str) -> u64 {
 }
 
 #[test]
-fn lwip_with_every_packet_over_another_link() {
+fn lwip_with_packets_in_turn_over_the_links() {
     transfers(
         "mode = \"lwip\"\nsteering = \"roundrobin\"",
         "uplink = \"a\"",
@@ -235,7 +235,7 @@ fn lwip_with_every_packet_over_another_link() {
 }
 
 #[test]
-fn lwa_gives_packets_their_order_back_in_both_directions() {
+fn lwa_restores_the_order_of_packets_in_both_directions() {
     let lines = "mode = \"lwa\"\nsteering = \"roundrobin\"";
     transfers(lines, lines, |node, user| {
         for end in [node, user] {
@@ -247,7 +247,7 @@ fn lwa_gives_packets_their_order_back_in_both_directions() {
 }
 
 #[test]
-fn acknowledgements_have_a_link_of_their_own_while_data_takes_all() {
+fn acknowledgments_use_one_link_while_data_uses_all() {
     for mode in ["lwip", "lwa"] {
         let lines = format!("mode = \"{mode}\"\nsteering = \"roundrobin\"\nacks = \"a\"");
         let Some(edge) = Edge::start(&lines, &lines) else {
@@ -274,7 +274,7 @@ fn acknowledgements_have_a_link_of_their_own_while_data_takes_all() {
 }
 
 #[test]
-fn packet_by_packet_where_the_kernel_has_no_more() {
+fn packet_by_packet_without_offloads() {
     let lines = "mode = \"lwip\"\ntun.offload = \"off\"";
     transfers(lines, lines, |node, _| {
         assert_eq!(count(node, "/device_refused"), 0);
@@ -391,7 +391,7 @@ fn a_trace_has_flows_and_queues_over_time() {
 }
 
 #[test]
-fn ends_of_different_tunnels_do_not_hear_each_other() {
+fn ends_of_different_tunnels_ignore_each_other() {
     let Some(mut edge) = Edge::start("tunnel = 3", "tunnel = 3") else {
         return;
     };
@@ -409,7 +409,7 @@ fn ends_of_different_tunnels_do_not_hear_each_other() {
 }
 
 #[test]
-fn without_the_privilege_it_says_which() {
+fn the_missing_privilege_is_named() {
     let Some(bench) = crate::bench(&LINKS.map(str::to_owned)) else {
         return;
     };
@@ -432,7 +432,7 @@ fn without_the_privilege_it_says_which() {
 }
 
 #[test]
-fn prometheus_reads_the_metrics_and_a_port_that_is_taken_ends_it() {
+fn prometheus_reads_the_metrics_and_a_taken_port_is_fatal() {
     let lines = "metrics = \"127.0.0.1:9108\"";
     let Some(edge) = Edge::start(lines, "") else {
         return;

@@ -20,12 +20,12 @@ const RESTART: Duration = Duration::from_secs(12);
 const RESET: Duration = Duration::from_secs(45);
 
 #[test]
-fn a_link_that_dies_takes_nothing_with_it_and_comes_back() {
+fn a_failed_link_loses_no_data_and_returns() {
     a_link_dies(&["lwip", "lwa", "lwip+visible\"\nboost = \"off"]);
 }
 
 #[test]
-fn a_link_that_dies_takes_nothing_of_boosted_flows() {
+fn a_failed_link_loses_no_data_of_boosted_flows() {
     a_link_dies(&["lwip+visible"]);
 }
 
@@ -54,12 +54,12 @@ fn a_link_dies(modes: &[&str]) {
 }
 
 #[test]
-fn a_node_that_is_killed_and_started_anew_corrupts_nothing() {
+fn a_restarted_node_corrupts_no_data() {
     a_node_is_killed(&["lwip", "lwa", "lwip+visible\"\nboost = \"off"]);
 }
 
 #[test]
-fn a_boosting_node_that_is_killed_corrupts_nothing() {
+fn a_killed_boosting_node_corrupts_no_data() {
     a_node_is_killed(&["lwip+visible"]);
 }
 
@@ -98,7 +98,7 @@ fn a_node_is_killed(modes: &[&str]) {
 
 /// What is owed stays so: one link loses everything and is not taken for dead, and repairs wait for longer than the node lives.
 #[test]
-fn what_a_dead_node_owed_ends_the_connection_at_both_ends() {
+fn bytes_lost_with_a_node_end_the_connection_at_both_ends() {
     for next in ["lwip+visible", "lwa"] {
         let lines = "mode = \"lwip+visible\"\nsteering = \"roundrobin\"\ndead_after = \"60s\"\n\
                      visible.least_repair = \"60s\"\nvisible.most_retransmissions = 0\nvisible.give_up = \"120s\"";
@@ -156,7 +156,7 @@ fn what_a_dead_node_owed_ends_the_connection_at_both_ends() {
 
 /// The receiver of numbered packets knows nothing of the numbers before; with 12 bits more than half of them are gone by then.
 #[test]
-fn a_users_end_that_is_killed_and_started_anew_goes_on() {
+fn a_restarted_user_end_continues() {
     for (mode, users) in [("lwip", "lwip"), ("lwa", "lwa"), ("lwip+visible", "lwip")] {
         let lines = |mode| match mode {
             "lwa" => "mode = \"lwa\"\nlwa.bits = 12".to_owned(),
@@ -179,7 +179,7 @@ fn a_users_end_that_is_killed_and_started_anew_goes_on() {
 
 /// Four files each way at once, while a link dies and comes back and the user's end is killed and started anew.
 #[test]
-fn many_flows_both_ways_survive_what_happens_to_links_and_ends() {
+fn many_flows_survive_faults_of_links_and_ends() {
     for mode in MODES {
         let users = match mode {
             "lwa" => "mode = \"lwa\"",

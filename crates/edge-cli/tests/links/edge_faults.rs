@@ -19,7 +19,7 @@ const STALL: Duration = Duration::from_secs(15);
 const MOST_FLOWS: u64 = 100_000;
 
 #[test]
-fn both_links_may_die_under_load_and_come_back() {
+fn both_links_may_fail_under_load_and_return() {
     for mode in MODES {
         let Some(edge) = Edge::start(&format!("mode = \"{mode}\""), "uplink = \"a\"") else {
             return;
@@ -59,7 +59,7 @@ fn syn(ends: [(Ipv4Addr, u16); 2], options: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_no_segment_of_tcp_harms_nobody() {
+fn invalid_tcp_segments_do_no_harm() {
     for mode in MODES {
         let Some(edge) = Edge::start(&format!("mode = \"{mode}\""), "") else {
             return;
@@ -98,7 +98,7 @@ fn what_is_no_segment_of_tcp_harms_nobody() {
 
 /// What no kernel's IP would send, put into the device below it.
 #[test]
-fn packets_with_broken_headers_of_ip_harm_nobody() {
+fn broken_ip_headers_do_no_harm() {
     for mode in MODES {
         let Some(edge) = Edge::start(&format!("mode = \"{mode}\""), "") else {
             return;
@@ -195,7 +195,7 @@ fn fragments_pass_in_both_directions() {
 }
 
 #[test]
-fn more_flows_than_a_node_knows_cost_the_oldest_and_no_more_memory() {
+fn flows_beyond_the_limit_replace_the_oldest() {
     let Some(edge) = Edge::start("mode = \"lwip+visible\"", "") else {
         return;
     };
@@ -241,7 +241,7 @@ fn more_flows_than_a_node_knows_cost_the_oldest_and_no_more_memory() {
 /// What comes to a tunnel's port and is no datagram of it: cut off, of another version or number, numbered and nothing behind it,
 /// probes of other lengths, answers to what was never asked.
 #[test]
-fn datagrams_that_are_none_of_the_tunnels_harm_nobody() {
+fn foreign_datagrams_do_no_harm() {
     for (mode, users, kind) in [
         ("lwip", "lwip", 0),
         ("lwa", "lwa", 2),

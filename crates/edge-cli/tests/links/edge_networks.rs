@@ -83,7 +83,7 @@ pub(crate) fn until_up(bench: &Bench, side: Side) {
 }
 
 #[test]
-fn ipv6_inside_and_outside_as_ipv4_in_every_mode() {
+fn ipv6_inside_and_outside_in_every_mode() {
     for (mode, v6_outside) in [
         ("lwip", true),
         ("lwa", true),
@@ -119,7 +119,7 @@ fn ipv6_inside_and_outside_as_ipv4_in_every_mode() {
 }
 
 #[test]
-fn packets_that_do_not_fit_a_link_are_told_with_what_would() {
+fn packets_too_large_for_a_link_report_its_mtu() {
     for (v6_outside, needed, fits) in [(false, 1436, 1364), (true, 1456, 1344)] {
         let Some(bench) = bench() else { return };
         bench.run(
@@ -152,7 +152,7 @@ fn packets_that_do_not_fit_a_link_are_told_with_what_would() {
 
 /// Both ends of a connection would send larger segments: the routes take 1360 bytes of payload, and the device as much.
 #[test]
-fn segments_are_no_larger_than_the_node_says() {
+fn segments_obey_the_size_of_the_node() {
     let Some(bench) = bench() else { return };
     let mut nginx = bench.serve_files();
     let lines = "mode = \"lwip\"\ntun.mss = 1000";

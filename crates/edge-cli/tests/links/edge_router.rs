@@ -138,7 +138,7 @@ fn make_router(bench: &Bench, side: Side, rules: &str) {
 }
 
 #[test]
-fn firewalls_and_masquerading_let_every_mode_through() {
+fn every_mode_passes_firewalls_and_masquerading() {
     for mode in ["lwip", "lwa", "lwip+visible"] {
         let Some(bench) = crate::bench(&LINKS.map(str::to_owned)) else {
             return;

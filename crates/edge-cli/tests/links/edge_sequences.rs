@@ -272,13 +272,13 @@ struct Heard {
 }
 
 #[test]
-fn data_that_is_sent_again_with_another_content_is_one_of_the_two_at_the_end() {
+fn data_retransmitted_with_other_content_arrives_as_one_of_the_two() {
     one_of_two_contents_arrives(false);
 }
 
 /// The node cannot read what is in fragments: it passes them on, and sees a flow with gaps of which acknowledgements tell.
 #[test]
-fn a_flow_that_comes_in_fragments_at_times_is_whole_at_the_end() {
+fn a_partly_fragmented_flow_arrives_complete() {
     one_of_two_contents_arrives(true);
 }
 

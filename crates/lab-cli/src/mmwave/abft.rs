@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_are_told_in_their_order() {
+    fn slots_are_listed_in_order() {
         let frames = [(3, true), (1, false), (3, false)];
         assert_eq!(places(frames.into_iter()), "slot 1: 0 of 1, slot 3: 1 of 2");
     }

@@ -44,7 +44,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 #[test]
-fn what_makes_no_sense_is_wrong_usage() {
+fn invalid_arguments_are_wrong_usage() {
     let bench = crate::common::new();
     let fails = |args: &[&str], part: &str| bench.run(args).fails(2, part);
     fails(&["cc", "trace", "--out", "x.txt"], ".csv");
@@ -52,7 +52,7 @@ fn what_makes_no_sense_is_wrong_usage() {
 }
 
 #[test]
-fn without_the_privilege_one_line_says_which_is_missing() {
+fn a_missing_privilege_is_named_on_one_line() {
     let bench = crate::common::new();
     for args in [&["cc", "trace"][..], &["cc", "trace", "--out", "x.csv"]] {
         let ran = Ran::from(unprivileged(&bench, args).output().unwrap());

@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::common::Ran;
 
 #[test]
-fn a_text_without_quotes_is_told_with_its_place() {
+fn a_text_without_quotes_is_reported_with_its_position() {
     let bench = crate::common::new();
     bench.write("s.toml", "name = x\nrate = 20mbit\n");
     let ran = bench.run(&["check", "s.toml"]);
@@ -21,7 +21,7 @@ fn a_text_without_quotes_is_told_with_its_place() {
 
 /// The numbers of the system say nothing to people; the path and what was tried do.
 #[test]
-fn errors_of_the_system_have_no_numbers() {
+fn system_errors_have_no_numbers() {
     let bench = crate::common::new();
     bench.write("file", "");
     let runs: Vec<Vec<&str>> = vec![
@@ -50,7 +50,7 @@ fn errors_of_the_system_have_no_numbers() {
 
 /// The usual reason why the demonstration does not begin for a user: it writes its results where it is started.
 #[test]
-fn a_demonstration_that_may_not_write_says_what_to_do() {
+fn a_demonstration_without_write_access_gives_advice() {
     let bench = crate::common::new();
     // In a place where anybody may look.
     std::fs::set_permissions(bench.dir(), std::fs::Permissions::from_mode(0o755)).unwrap();

@@ -16,7 +16,7 @@ fn json(bench: &Bench, args: &[&str]) -> Value {
 }
 
 #[test]
-fn fairness_is_told_for_each_scheme_and_blockage_and_kept_in_files() {
+fn fairness_is_printed_and_stored_for_each_scheme_and_blockage() {
     let bench = crate::common::new();
     bench.write("j.toml", JAIN);
     let told = json(&bench, &["mmwave", "run", "j.toml", "--json", "--out", "d"]);
@@ -47,7 +47,7 @@ fn fairness_is_told_for_each_scheme_and_blockage_and_kept_in_files() {
 }
 
 #[test]
-fn mini_slots_are_told_for_each_number_of_stations() {
+fn mini_slots_are_printed_for_each_number_of_stations() {
     let bench = crate::common::new();
     bench.write("o.toml", OVERHEAD);
     let told = json(&bench, &["mmwave", "run", "o.toml", "--json"]);
@@ -124,7 +124,7 @@ fn a_bond_is_measured_under_each_scheme_and_drawn() {
 }
 
 #[test]
-fn clients_that_walk_are_told_for_each_speed() {
+fn walking_clients_are_printed_for_each_speed() {
     let bench = crate::common::new();
     let text = "name = \"m\"\nkind = \"mobility\"\nspeeds = [0, 1.4]\nschemes = [\"jpoc\"]\nseeds = 1\n\
                 [cell]\nstations = 2\nintervals = 200\nblockage = 0.0\npause_s = 1\n";
@@ -182,7 +182,7 @@ fn one_a_bft_the_office_and_its_beams_are_shown() {
 }
 
 #[test]
-fn what_cannot_be_is_one_line_with_its_code() {
+fn impossible_values_are_one_line_with_their_exit_code() {
     let bench = crate::common::new();
     bench.write("kind.toml", &JAIN.replace("\"jain\"", "\"jane\""));
     bench.write("cell.toml", &JAIN.replace("stations = 8", "stations = 0"));

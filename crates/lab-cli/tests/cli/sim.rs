@@ -27,7 +27,7 @@ fn one_seed<'a>(systems: &'a str, option: &'a str, value: &'a str) -> [&'a str; 
 }
 
 #[test]
-fn a_table_or_a_line_for_each_run_always_the_same() {
+fn tables_and_lines_are_reproducible() {
     let bench = crate::common::new();
     bench.write("two.toml", SCENARIO);
     let table = bench.run(&["sim", "run", "two.toml"]);
@@ -58,7 +58,7 @@ fn a_table_or_a_line_for_each_run_always_the_same() {
 }
 
 #[test]
-fn results_are_kept_as_those_of_the_laboratory() {
+fn results_are_stored_as_in_the_laboratory() {
     let bench = crate::common::new();
     bench.write("two.toml", SCENARIO);
     let args = one_seed("alone,sumlink:fbdt", "--out", "out");
@@ -105,7 +105,7 @@ fn results_are_kept_as_those_of_the_laboratory() {
 }
 
 #[test]
-fn a_trace_says_who_carried_which_bytes() {
+fn a_trace_shows_which_path_carried_which_bytes() {
     let bench = crate::common::new();
     bench.write("two.toml", SCENARIO);
     let args = one_seed("sumlink:fbdt", "--trace", "traces");
@@ -156,7 +156,7 @@ fn a_trace_says_who_carried_which_bytes() {
 }
 
 #[test]
-fn a_system_that_tells_nothing_leaves_no_empty_trace() {
+fn a_system_without_a_trace_leaves_no_empty_file() {
     let bench = crate::common::new();
     bench.write("two.toml", SCENARIO);
     let ran = bench.run(&one_seed("alone,mptcp", "--trace", "traces"));
@@ -166,7 +166,7 @@ fn a_system_that_tells_nothing_leaves_no_empty_trace() {
 }
 
 #[test]
-fn a_run_that_fails_takes_no_others_with_it() {
+fn a_failed_run_does_not_fail_others() {
     let bench = crate::common::new();
     bench.write("two.toml", SCENARIO);
     // Nobody can write a file where there is a directory.
@@ -189,7 +189,7 @@ fn a_run_that_fails_takes_no_others_with_it() {
 
 /// Paths of round trips so different that the rule of the paper parks one of them; where nobody is asked to select, none is.
 #[test]
-fn a_trace_says_what_the_selector_decided_and_why() {
+fn a_trace_shows_the_decisions_of_the_selector() {
     let bench = crate::common::new();
     let far = SCENARIO.replace("delay = \"20ms\"", "delay = \"250ms\"");
     let far = far.replace("duration = \"2s\"", "duration = \"6s\"");
@@ -224,7 +224,7 @@ fn a_trace_says_what_the_selector_decided_and_why() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told_as_by_the_laboratory() {
+fn invalid_arguments_are_reported_as_by_the_laboratory() {
     let bench = crate::common::new();
     bench.write("two.toml", SCENARIO);
     bench.write("wrong.toml", &SCENARIO.replace("20mbit", "20 parsecs"));
@@ -265,7 +265,7 @@ fn what_makes_no_sense_is_told_as_by_the_laboratory() {
 }
 
 #[test]
-fn a_sweep_is_handed_over_to_the_python_package() {
+fn a_sweep_runs_in_the_python_package() {
     let bench = crate::common::new();
     let run = |args: &[&str]| {
         let mut command = bench.command(["sim", "sweep"].iter().chain(args));

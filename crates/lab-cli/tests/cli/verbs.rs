@@ -3,7 +3,7 @@
 use crate::common::Ran;
 
 #[test]
-fn without_the_programs_that_it_needs_it_fails_as_a_laboratory() {
+fn missing_programs_have_the_laboratorys_exit_code() {
     let bench = crate::common::new();
     // Nothing to make a laboratory with.
     let mut command = bench.command(["self-test", "--json", "--only", "delay"]);
@@ -14,7 +14,7 @@ fn without_the_programs_that_it_needs_it_fails_as_a_laboratory() {
 }
 
 #[test]
-fn completions_and_manual_pages_are_its_own() {
+fn completions_and_manual_pages_belong_to_the_laboratory() {
     let bench = crate::common::new();
     for shell in ["bash", "zsh", "fish"] {
         let ran = bench.run(&["completions", shell]);
@@ -42,7 +42,7 @@ fn completions_and_manual_pages_are_its_own() {
 }
 
 #[test]
-fn its_own_processes_are_hidden_from_the_help_and_there() {
+fn internal_verbs_are_hidden_but_work() {
     let bench = crate::common::new();
     let help = bench.run(&["--help"]).out;
     for verb in ["keygen", "server", "client", "edge", "traffic"] {

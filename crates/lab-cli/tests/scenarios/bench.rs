@@ -72,7 +72,7 @@ fn mistakes_in_the_matrix_have_file_and_line() {
 }
 
 #[test]
-fn the_matrix_of_the_project_is_right() {
+fn the_matrix_of_the_project_is_valid() {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/matrix");
     let list = |arguments: &[&str]| {
         let mut command = Command::new(program());
@@ -104,7 +104,7 @@ fn the_matrix_of_the_project_is_right() {
 }
 
 #[test]
-fn the_matrix_of_a_third_of_the_rates_is_right() {
+fn the_matrix_of_a_third_of_the_rates_is_valid() {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/matrix-third");
     let mut command = Command::new(program());
     command.args(["bench", "--list", "--matrix", directory]);
@@ -116,7 +116,7 @@ fn the_matrix_of_a_third_of_the_rates_is_right() {
 }
 
 #[test]
-fn the_front_page_quotes_what_was_measured() {
+fn the_front_page_quotes_the_results() {
     let read = |name: &str| {
         let path = format!("{}/../../{name}", env!("CARGO_MANIFEST_DIR"));
         fs::read_to_string(path).unwrap()
@@ -127,7 +127,7 @@ fn the_front_page_quotes_what_was_measured() {
 }
 
 #[test]
-fn the_page_is_what_its_runs_say() {
+fn the_page_matches_its_runs() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let place = tempfile::tempdir().unwrap();
     let mut unpack = Command::new("tar");
@@ -226,7 +226,7 @@ fn a_row_is_measured_once_and_judged() {
 }
 
 #[test]
-fn questions_cold_objects_and_a_rival_are_measured() {
+fn requests_cold_objects_and_a_rival_are_measured() {
     if is_skipped() {
         return;
     }

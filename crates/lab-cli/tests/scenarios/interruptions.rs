@@ -90,7 +90,7 @@ fn ctrl_c_leaves_nothing_behind() {
 }
 
 #[test]
-fn what_a_killed_run_leaves_is_removed_by_the_next() {
+fn leftovers_of_a_killed_run_are_removed_by_the_next() {
     if is_skipped() || !nix::unistd::geteuid().is_root() {
         return;
     }
@@ -109,7 +109,7 @@ fn what_a_killed_run_leaves_is_removed_by_the_next() {
 }
 
 #[test]
-fn runs_at_once_leave_nothing_behind_and_go_on() {
+fn concurrent_runs_leave_nothing_behind_and_continue() {
     if is_skipped() || !nix::unistd::geteuid().is_root() {
         return;
     }
@@ -204,7 +204,7 @@ fn a_full_disk_is_one_clear_line() {
 }
 
 #[test]
-fn a_place_that_cannot_be_written_is_told_before_anything_is_run() {
+fn an_unwritable_folder_is_reported_before_the_first_run() {
     let place = Place::new(TWO_LINKS);
     fs::write(place.path("out"), "a file").unwrap();
     let (output, lines) = place.run(&[]);

@@ -65,7 +65,7 @@ fn of<'a>(lines: &'a [Value], system: &str) -> &'a Value {
 }
 
 #[test]
-fn traffic_has_the_class_and_sessions_have_the_settings_that_are_named() {
+fn traffic_has_its_class_and_sessions_their_settings() {
     if is_skipped() {
         return;
     }
@@ -92,7 +92,7 @@ fn traffic_has_the_class_and_sessions_have_the_settings_that_are_named() {
 }
 
 #[test]
-fn questions_and_the_load_beside_them_have_a_class_each() {
+fn requests_and_background_load_have_their_own_classes() {
     if is_skipped() {
         return;
     }
@@ -120,7 +120,7 @@ fn questions_and_the_load_beside_them_have_a_class_each() {
 }
 
 #[test]
-fn a_program_that_names_no_class_is_told_by_its_port() {
+fn a_program_without_a_class_is_classified_by_its_port() {
     if is_skipped() {
         return;
     }
@@ -139,7 +139,7 @@ fn a_program_that_names_no_class_is_told_by_its_port() {
 }
 
 #[test]
-fn links_that_carry_nothing_are_a_figure() {
+fn links_that_carry_nothing_have_a_figure() {
     if is_skipped() {
         return;
     }
@@ -181,7 +181,7 @@ while one.recv(65536):
 
 /// A command that does not name the link goes over it all the same: no other one is up.
 #[test]
-fn a_command_is_measured_over_the_link_that_is_measured() {
+fn a_command_is_measured_over_the_chosen_link() {
     if is_skipped() {
         return;
     }
@@ -284,7 +284,7 @@ fn an_edge_node_is_measured_in_each_mode() {
 
 /// Of a link's rates only the first is in the node's file. Below the node is room for what it would send too much.
 #[test]
-fn an_edge_node_is_told_what_a_link_carries_while_that_changes() {
+fn an_edge_node_gets_the_rate_of_a_link_while_it_changes() {
     if is_skipped() {
         return;
     }
@@ -305,7 +305,7 @@ fn an_edge_node_is_told_what_a_link_carries_while_that_changes() {
 }
 
 #[test]
-fn what_goes_up_through_an_edge_node_takes_both_links() {
+fn uploads_through_an_edge_node_use_both_links() {
     if is_skipped() {
         return;
     }
@@ -399,7 +399,7 @@ fn files_messages_and_commands_are_measured() {
 
 /// In both namespaces, and what a system says itself goes before what the scenario says.
 #[test]
-fn hosts_are_what_a_scenario_or_a_system_asks_for() {
+fn hosts_follow_the_scenario_or_the_system() {
     if is_skipped() {
         return;
     }
@@ -433,7 +433,7 @@ fn hosts_are_what_a_scenario_or_a_system_asks_for() {
 }
 
 #[test]
-fn a_scenario_can_ask_for_a_congestion_control_of_ours() {
+fn a_scenario_can_use_a_congestion_control_of_sumlink() {
     if is_skipped() {
         return;
     }
@@ -459,7 +459,7 @@ fn a_scenario_can_ask_for_a_congestion_control_of_ours() {
 }
 
 #[test]
-fn the_library_counts_what_both_ends_sent_twice() {
+fn the_library_counts_duplicates_of_both_ends() {
     if is_skipped() {
         return;
     }

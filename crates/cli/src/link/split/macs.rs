@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_local_stable_and_all_different() {
+    fn addresses_are_local_stable_and_distinct() {
         for card in [
             "00:11:22:33:44:55",
             "02:11:22:33:44:55",
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_none() {
+    fn invalid_addresses_are_refused() {
         for text in [
             "",
             "0.0.0.0",

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_card_of_an_interface_has_a_number() {
+    fn the_number_of_a_card_is_read() {
         let info = "Interface wlan0\n\tifindex 3\n\twdev 0x1\n\taddr 00:11:22:33:44:55\n\ttype managed\n\twiphy 2\n";
         assert_eq!(number(info), Some(2));
         assert_eq!(number("Interface wlan0\n"), None);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_allows_nothing_allows_one() {
+    fn a_driver_without_combinations_allows_one_station() {
         for info in [
             "",
             "\tinterface combinations are not supported\n\tHT Capability\n",

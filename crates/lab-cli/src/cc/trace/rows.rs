@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_have_the_same_columns() {
+    fn both_formats_have_the_same_columns() {
         let mut record = sample();
         record.ssthresh = None;
         let csv = written(Form::Csv, &record);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ending_says_the_form() {
+    fn the_file_name_selects_the_format() {
         let form = |path: &str| Form::of(Path::new(path)).ok();
         assert_eq!(form("a.csv"), Some(Form::Csv));
         assert_eq!(form("a.jsonl"), Some(Form::JsonLines));
