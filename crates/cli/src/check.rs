@@ -51,7 +51,9 @@ pub fn report<T>(
                 }))?,
                 false => note(&format!("{}{warned}", lines(&file, "", &problems))),
             }
-            Err(CliError::Told(ConfigError::Wrong { file, problems }.exit()))
+            Err(CliError::AlreadyReported(
+                ConfigError::Wrong { file, problems }.exit(),
+            ))
         }
         Err(error) => Err(error),
     }

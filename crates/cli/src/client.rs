@@ -43,7 +43,7 @@ async fn carry(args: ClientArgs, events: &Events) -> Result<(), CliError> {
         let client = Client::connect(plan.config).await?;
         tracing::info!(%server, %server_key, "connected");
         following.set(Some(events.follow(client.events())));
-        events.tell(&json!({
+        events.emit(&json!({
             "event": "connected", "server": server, "server_key": server_key, "public_key": public_key,
         }));
         let bond = Bond {
@@ -67,7 +67,7 @@ async fn carry(args: ClientArgs, events: &Events) -> Result<(), CliError> {
     if let Some(following) = following.take() {
         following.end().await;
     }
-    events.tell(&json!({ "event": "stopped" }));
+    events.emit(&json!({ "event": "stopped" }));
     Ok(())
 }
 
@@ -148,7 +148,7 @@ impl Entries {
     fn serve(self, bond: &Bond, events: &Events) {
         for (word, listener) in self.listeners {
             let address = listener.local_addr();
-            events.tell(&json!({ "event": "listening", "service": word, "address": address }));
+            events.emit(&json!({ "event": "listening", "service": word, "address": address }));
             tokio::spawn(listener.serve(bond.clone(), std::future::pending()));
         }
     }

@@ -81,9 +81,7 @@ impl Controls {
             // maps.
             Err(error) if check_congestion(name).is_ok() => {
                 if twin.is_coupled() {
-                    tracing::warn!(
-                        "congestion control {name}: paths are not coupled: {error}"
-                    );
+                    tracing::warn!("congestion control {name}: paths are not coupled: {error}");
                 }
                 Some(name.to_owned())
             }

@@ -32,7 +32,7 @@ use tokio::net::UnixListener;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::places::{Place, Places};
+use crate::slots::{Slot, Slots};
 pub use request::{LinkChange, LinkRate};
 use request::{MAX_REQUEST, Request};
 
@@ -219,8 +219,8 @@ impl ControlSocket {
         let mut accepting = Accepting::new("the control socket");
         let mut connections = JoinSet::new();
         let (mut asking, answering) = (
-            Places::new(MAX_CONNECTIONS),
-            Arc::new(Mutex::new(Places::new(MAX_CONNECTIONS))),
+            Slots::new(MAX_CONNECTIONS),
+            Arc::new(Mutex::new(Slots::new(MAX_CONNECTIONS))),
         );
         loop {
             let stream = tokio::select! {
@@ -228,9 +228,9 @@ impl ControlSocket {
                 Some(_) = connections.join_next() => continue,
             };
             let (report, link, rate) = (report.clone(), link.clone(), rate.clone());
-            let (place, answering) = (asking.enter(), Arc::clone(&answering));
+            let (slot, answering) = (asking.enter(), Arc::clone(&answering));
             connections.spawn(async move {
-                let served = serve_one(stream, place, &answering, report, link, rate);
+                let served = serve_one(stream, slot, &answering, report, link, rate);
                 if let Err(error) = served.await {
                     tracing::debug!(%error, "control connection");
                 }
@@ -311,8 +311,8 @@ fn request<T: DeserializeOwned>(path: &Path, request: &Request) -> Result<T, Con
 /// connection needs its slot.
 async fn serve_one<F, R, L, S, P>(
     mut stream: tokio::net::UnixStream,
-    place: Place,
-    answering: &Mutex<Places>,
+    slot: Slot,
+    answering: &Mutex<Slots>,
     report: F,
     link: L,
     rate: P,
@@ -329,11 +329,11 @@ where
             Ok(line) => Request::decode(&line?),
             Err(_) => Err(format!("no request arrived within {} s", PATIENCE.as_secs())),
         },
-        Ok(()) = place => {
+        Ok(()) = slot => {
             Err("no request arrived, and other connections need the slot".to_owned())
         }
     };
-    let place = answering
+    let slot = answering
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .enter();
@@ -349,7 +349,7 @@ where
         answered = timeout(PATIENCE, exchange) => {
             answered.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
         }
-        Ok(()) = place => Err(io::ErrorKind::TimedOut.into()),
+        Ok(()) = slot => Err(io::ErrorKind::TimedOut.into()),
     }
 }
 

@@ -109,7 +109,9 @@ impl Exit {
             Self::Kernel => {
                 "congestion controls in the kernel: privilege or feature missing, or refused"
             }
-            Self::Interrupted => "interrupted: the laboratory, or a daemon by a second signal while closing",
+            Self::Interrupted => {
+                "interrupted: the laboratory, or a daemon by a second signal while closing"
+            }
         }
     }
 }
@@ -172,7 +174,7 @@ pub enum CliError {
     },
     /// The problem has been printed already.
     #[error("failed")]
-    Told(Exit),
+    AlreadyReported(Exit),
     /// A second signal arrived while closing.
     #[error("stopped by a second signal before everything was closed")]
     Interrupted,
@@ -205,7 +207,7 @@ impl CliError {
             Self::Control(_) => Exit::Control,
             Self::Kernel(error) => kernel_exit(error),
             Self::Other(failure) => failure.exit,
-            Self::Told(exit) => *exit,
+            Self::AlreadyReported(exit) => *exit,
             Self::Write { .. } | Self::Read { .. } | Self::System(_) => Exit::Other,
             Self::Interrupted => Exit::Interrupted,
         }

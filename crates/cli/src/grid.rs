@@ -58,7 +58,7 @@ pub struct Grid {
 const GAP: usize = 2;
 
 /// Least width of a column of remarks.
-const REMARK_ROOM: usize = 30;
+const MIN_REMARK_WIDTH: usize = 30;
 
 /// Indentation of remarks below a row.
 const INDENT: usize = 2;
@@ -85,7 +85,7 @@ impl Grid {
             View::Fit(width) => {
                 let widths: Vec<usize> = self.columns.iter().map(|column| column.width).collect();
                 let shown = self.fitting(width);
-                let room = self.remark_room(&shown, &widths, width);
+                let room = self.remark_width(&shown, &widths, width);
                 self.block(&shown, &widths, width, room, true)
             }
             View::All(width) => {
@@ -93,7 +93,7 @@ impl Grid {
                 let blocks = blocks(&widths, width);
                 let last = blocks.len() - 1;
                 let lines = blocks.iter().enumerate().map(|(number, shown)| {
-                    let room = self.remark_room(shown, &widths, width);
+                    let room = self.remark_width(shown, &widths, width);
                     self.block(shown, &widths, width, room, number == last)
                 });
                 lines.collect::<Vec<_>>().join("\n")
@@ -127,10 +127,10 @@ impl Grid {
     }
 
     /// Width of the column of remarks, if it is wide enough.
-    fn remark_room(&self, shown: &[usize], widths: &[usize], width: usize) -> Option<usize> {
+    fn remark_width(&self, shown: &[usize], widths: &[usize], width: usize) -> Option<usize> {
         self.remark?;
         let taken: usize = shown.iter().map(|column| widths[*column] + GAP).sum();
-        Some(width.saturating_sub(taken)).filter(|room| *room >= REMARK_ROOM)
+        Some(width.saturating_sub(taken)).filter(|room| *room >= MIN_REMARK_WIDTH)
     }
 
     /// Renders these columns of all rows, and the remarks if `remarks`.
@@ -170,7 +170,7 @@ impl Grid {
                 out.push_str(&line(&|_| String::new(), &more));
             }
             if remarks && room.is_none() && !remark.is_empty() {
-                for text in wrap(remark, width.saturating_sub(INDENT).max(REMARK_ROOM)) {
+                for text in wrap(remark, width.saturating_sub(INDENT).max(MIN_REMARK_WIDTH)) {
                     out.push_str(&format!("{}{text}\n", " ".repeat(INDENT)));
                 }
             }
@@ -224,7 +224,7 @@ mod tests {
             let text = grid.render(View::Fit(width));
             let widest = text.lines().map(|line| line.chars().count()).max();
             assert!(
-                widest <= Some(width.max(INDENT + REMARK_ROOM)),
+                widest <= Some(width.max(INDENT + MIN_REMARK_WIDTH)),
                 "{width}: {text}"
             );
             text.lines().next().unwrap().to_owned()

@@ -42,7 +42,11 @@ fn set(kept: u64, mapped: u64) {
         // SAFETY: mallopt takes two numbers and changes the allocator's settings. No other thread
         // reads them meanwhile, since none has been started.
         if unsafe { libc::mallopt(option, bytes) } == 0 {
-            tracing::debug!(option, bytes, "mallopt(3) failed; the heap keeps its default settings");
+            tracing::debug!(
+                option,
+                bytes,
+                "mallopt(3) failed; the heap keeps its default settings"
+            );
         }
     }
 }

@@ -30,7 +30,7 @@ const BURST: u32 = 30;
 const REPORT: Duration = Duration::from_secs(10);
 
 /// Target of these reports, which are not limited themselves.
-const TARGET: &str = "sumlink::left_out";
+const TARGET: &str = "sumlink::suppressed";
 
 /// Field of a session's span that names the client.
 const CLIENT: &str = "key";
@@ -45,7 +45,7 @@ pub(crate) struct LogLimit {
 struct Shared {
     state: Mutex<State>,
     /// Signals the first suppressed line.
-    left_out: Condvar,
+    suppressed: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -62,7 +62,7 @@ type Client = Option<Arc<str>>;
 struct Kind {
     metadata: &'static Metadata<'static>,
     bucket: Bucket,
-    left_out: u64,
+    suppressed: u64,
     /// Message of the first suppressed line.
     example: PeerText,
 }
@@ -114,24 +114,26 @@ impl LogLimit {
         let mut reports = Vec::new();
         let mut state = self.shared.lock();
         for ((_, client), kind) in &mut state.kinds {
-            if kind.left_out > 0 {
-                let left_out = std::mem::take(&mut kind.left_out);
+            if kind.suppressed > 0 {
+                let suppressed = std::mem::take(&mut kind.suppressed);
                 let example = std::mem::take(&mut kind.example);
-                reports.push((*kind.metadata.level(), client.clone(), left_out, example));
+                reports.push((*kind.metadata.level(), client.clone(), suppressed, example));
             }
         }
         state.kinds.retain(|_, kind| !kind.bucket.is_full(now));
         // The reports pass through this limit like every other line.
         drop(state);
-        for (level, client, left_out, example) in reports {
+        for (level, client, suppressed, example) in reports {
             let key = client.as_deref();
             // The level of the suppressed lines, so that a filter that shows the lines shows the
             // report.
             match level {
-                Level::ERROR => tracing::error!(target: TARGET, key, left_out, %example, "{WORDS}"),
-                Level::WARN => tracing::warn!(target: TARGET, key, left_out, %example, "{WORDS}"),
-                Level::INFO => tracing::info!(target: TARGET, key, left_out, %example, "{WORDS}"),
-                _ => tracing::debug!(target: TARGET, key, left_out, %example, "{WORDS}"),
+                Level::ERROR => {
+                    tracing::error!(target: TARGET, key, suppressed, %example, "{WORDS}")
+                }
+                Level::WARN => tracing::warn!(target: TARGET, key, suppressed, %example, "{WORDS}"),
+                Level::INFO => tracing::info!(target: TARGET, key, suppressed, %example, "{WORDS}"),
+                _ => tracing::debug!(target: TARGET, key, suppressed, %example, "{WORDS}"),
             }
         }
     }
@@ -143,24 +145,24 @@ impl LogLimit {
         let kind = kind.or_insert_with(|| Kind {
             metadata,
             bucket: Bucket::new(per_second(metadata.level()), now),
-            left_out: 0,
+            suppressed: 0,
             example: PeerText::default(),
         });
         if kind.bucket.takes(now) {
             return true;
         }
-        if kind.left_out == 0 {
+        if kind.suppressed == 0 {
             let mut message = Message::default();
             event.record(&mut message);
             kind.example = message.0;
         }
-        kind.left_out += 1;
+        kind.suppressed += 1;
         let is_alone = std::mem::replace(&mut state.has_thread, true);
         drop(state);
         if !is_alone {
             self.start();
         }
-        self.shared.left_out.notify_one();
+        self.shared.suppressed.notify_one();
         false
     }
 
@@ -179,8 +181,8 @@ impl LogLimit {
     /// Waits until a line is suppressed.
     fn wait(&self) {
         let state = self.shared.lock();
-        let is_calm = |state: &mut State| state.kinds.values().all(|kind| kind.left_out == 0);
-        let _woken = self.shared.left_out.wait_while(state, is_calm);
+        let is_calm = |state: &mut State| state.kinds.values().all(|kind| kind.suppressed == 0);
+        let _woken = self.shared.suppressed.wait_while(state, is_calm);
     }
 }
 
@@ -273,7 +275,7 @@ mod tests {
 
     impl<S: Subscriber> Layer<S> for Counts {
         fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-            let (lines, reports, left_out) = &*self.0;
+            let (lines, reports, suppressed) = &*self.0;
             struct LeftOut<'a>(&'a AtomicUsize);
             impl Visit for LeftOut<'_> {
                 fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
@@ -283,7 +285,7 @@ mod tests {
             }
             if event.metadata().target() == TARGET {
                 reports.fetch_add(1, Ordering::Relaxed);
-                event.record(&mut LeftOut(left_out));
+                event.record(&mut LeftOut(suppressed));
             } else {
                 lines.fetch_add(1, Ordering::Relaxed);
             }
@@ -311,11 +313,11 @@ mod tests {
             tracing::error_span!("session", key = "second").in_scope(|| flood("second"));
             limit.report();
         });
-        let (lines, reports, left_out) = &*counts.0;
+        let (lines, reports, suppressed) = &*counts.0;
         let lines = lines.load(Ordering::Relaxed);
         // Two kinds from three sources: a burst each, plus the lines of a slow machine's seconds.
         assert!((6 * 30..6 * 60).contains(&lines), "{lines}");
         assert_eq!(reports.load(Ordering::Relaxed), 6);
-        assert_eq!(lines + left_out.load(Ordering::Relaxed), 8000);
+        assert_eq!(lines + suppressed.load(Ordering::Relaxed), 8000);
     }
 }

@@ -27,7 +27,7 @@ const VARIABLE: &str = "SUMLINK_LOG";
 const LIMIT_VARIABLE: &str = "SUMLINK_LOG_LIMIT";
 
 /// Time for which the program waits at its end for the last lines to be written.
-const LAST: Duration = Duration::from_secs(1);
+const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Lines on their way to standard error, once logging has started.
 static LOG: OnceLock<Spool> = OnceLock::new();
@@ -80,7 +80,7 @@ where
 
 /// Writes a note for people to standard error after the log lines queued before. It never waits and
 /// never fails: text that cannot be written is dropped.
-pub(crate) fn say(text: &str) {
+pub(crate) fn note(text: &str) {
     match LOG.get() {
         Some(log) => {
             log.push(text.as_bytes());
@@ -98,7 +98,7 @@ pub(crate) fn finish() {
         limit.report();
     }
     if let Some(log) = LOG.get() {
-        log.finish(LAST);
+        log.finish(FINISH_TIMEOUT);
     }
 }
 
@@ -118,7 +118,7 @@ fn report_panic(panic: &PanicHookInfo<'_>) {
         std::backtrace::BacktraceStatus::Captured => format!("{backtrace}\n"),
         _ => String::new(),
     };
-    say(&format!("thread '{name}' {panic}\n{trace}"));
+    note(&format!("thread '{name}' {panic}\n{trace}"));
 }
 
 /// Queues each event as a line; the formatter writes an event in one call.
@@ -202,7 +202,7 @@ mod tests {
             tracing::info!(reason = %hostile, debugged = ?hostile, plain = hostile, "{hostile}");
             tracing::info!("Käse");
         });
-        assert!(log.finish(LAST * 60));
+        assert!(log.finish(FINISH_TIMEOUT * 60));
         let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
         assert_eq!(text.lines().count(), 2, "{text}");
         assert!(

@@ -46,11 +46,11 @@ pub fn print_json(value: &impl Serialize) -> Result<(), CliError> {
 /// Writes a note for people to standard error, such as a warning beside a result. Text that cannot
 /// be written is dropped.
 pub fn note(text: &str) {
-    logging::say(text);
+    logging::note(text);
 }
 
 /// Time for which a daemon that ends waits for the reader of its events.
-const LAST: Duration = Duration::from_secs(1);
+const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A daemon's events: JSON lines on standard output if `--json` was given.
 ///
@@ -77,7 +77,7 @@ impl Events {
     }
 
     /// Queues one event. A reader that has gone away or does not read does not stop the daemon.
-    pub fn tell(&self, event: &impl Serialize) {
+    pub fn emit(&self, event: &impl Serialize) {
         let Some(lines) = &self.lines else { return };
         let mut event = match serde_json::to_value(event) {
             Ok(event) => event,
@@ -108,12 +108,12 @@ impl Events {
         if missed > 0 {
             tracing::warn!(missed, "events dropped");
         }
-        if matches!(ended, Err(CliError::Interrupted)) || lines.finish(LAST) {
+        if matches!(ended, Err(CliError::Interrupted)) || lines.finish(FINISH_TIMEOUT) {
             return ended;
         }
         ended.map_err(|error| {
             tracing::error!("{error}");
-            CliError::Told(error.exit())
+            CliError::AlreadyReported(error.exit())
         })
     }
 
@@ -131,7 +131,7 @@ impl Events {
                     _ = &mut stopped => return,
                 };
                 match next {
-                    Ok(event) => events.tell(&event),
+                    Ok(event) => events.emit(&event),
                     Err(RecvError::Lagged(missed)) => {
                         tracing::warn!(missed, "path events dropped");
                     }

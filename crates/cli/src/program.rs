@@ -88,7 +88,7 @@ pub fn block_on(verb: impl Future<Output = Result<(), CliError>>) -> Result<(), 
 /// exit code.
 fn fail(program: &str, error: &CliError, json: bool) -> ExitCode {
     match error {
-        CliError::Told(_) => {}
+        CliError::AlreadyReported(_) => {}
         // A reader that ends early, such as `head`, causes no message.
         CliError::System(io) if io.kind() == std::io::ErrorKind::BrokenPipe => {}
         _ if json => output::print_json(&error.json()).unwrap_or_default(),

@@ -37,7 +37,7 @@ async fn serve(args: ServerArgs, events: &Events) -> Result<(), CliError> {
     let server = Server::bind(plan.config).await?;
     let (handle, listen) = (server.handle(), server.local_addr()?);
     tracing::info!(%listen, public_key = %public, clients, "server listens");
-    events.tell(&json!({ "event": "listening", "address": listen, "public_key": public }));
+    events.emit(&json!({ "event": "listening", "address": listen, "public_key": public }));
     let following = events.follow(handle.events());
 
     let (end, ended) = oneshot::channel::<()>();
@@ -69,7 +69,7 @@ async fn serve(args: ServerArgs, events: &Events) -> Result<(), CliError> {
     });
     done.await?;
     following.end().await;
-    events.tell(&json!({ "event": "stopped" }));
+    events.emit(&json!({ "event": "stopped" }));
     Ok(())
 }
 
@@ -118,11 +118,11 @@ impl Reload {
         match self.apply(file, handle) {
             Ok(clients) => {
                 tracing::info!(clients, file = %file.display(), "SIGHUP: clients and egress rules reloaded");
-                events.tell(&json!({ "event": "reloaded", "clients": clients }));
+                events.emit(&json!({ "event": "reloaded", "clients": clients }));
             }
             Err(error) => {
                 tracing::error!("SIGHUP: reload failed, nothing changed: {error}");
-                events.tell(&json!({ "event": "reload_failed", "reason": error.to_string() }));
+                events.emit(&json!({ "event": "reload_failed", "reason": error.to_string() }));
             }
         }
     }

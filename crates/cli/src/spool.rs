@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{SigSet, SigmaskHow};
 
 /// Capacity of the queue in bytes; further lines are dropped.
-pub(crate) const ROOM: usize = 1 << 20;
+pub(crate) const CAPACITY: usize = 1 << 20;
 
 /// Most bytes of whole lines in one write: a pipe takes them atomically (`PIPE_BUF`).
 const PIECE: usize = 4096;
@@ -34,7 +34,7 @@ struct Shared {
     /// Signals a change that the thread or [`Spool::finish`] waits for.
     changed: Condvar,
     name: &'static str,
-    room: usize,
+    capacity: usize,
     /// Formats the line that reports a number of dropped lines.
     notice: fn(u64) -> String,
 }
@@ -67,11 +67,11 @@ impl Spool {
         sink: impl Write + Send + 'static,
         notice: fn(u64) -> String,
     ) -> Self {
-        Self::with_room(ROOM, name, sink, notice)
+        Self::with_capacity(CAPACITY, name, sink, notice)
     }
 
-    fn with_room(
-        room: usize,
+    fn with_capacity(
+        capacity: usize,
         name: &'static str,
         sink: impl Write + Send + 'static,
         notice: fn(u64) -> String,
@@ -86,7 +86,7 @@ impl Spool {
             state: Mutex::new(state),
             changed: Condvar::new(),
             name,
-            room,
+            capacity,
             notice,
         };
         Self {
@@ -101,8 +101,8 @@ impl Spool {
             return true;
         }
         let mut state = self.shared.lock();
-        let has_room = state.waiting.len() + lines.len() <= self.shared.room;
-        if has_room {
+        let fits = state.waiting.len() + lines.len() <= self.shared.capacity;
+        if fits {
             state.waiting.extend_from_slice(lines);
         } else {
             state.dropped += count(lines);
@@ -111,7 +111,7 @@ impl Spool {
             self.start(sink, &mut state);
         }
         self.shared.changed.notify_all();
-        has_room
+        fits
     }
 
     /// Waits up to `patience` until everything has been written or dropped; returns whether it has.
@@ -299,20 +299,20 @@ mod tests {
     /// 0 fails.
     struct Sink {
         permits: mpsc::Receiver<usize>,
-        room: usize,
+        permitted: usize,
         text: Arc<Mutex<String>>,
     }
 
     impl Write for Sink {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            if self.room == 0 {
-                self.room = self.permits.recv().map_err(io::Error::other)?;
+            if self.permitted == 0 {
+                self.permitted = self.permits.recv().map_err(io::Error::other)?;
             }
-            if self.room == 0 {
+            if self.permitted == 0 {
                 return Err(ErrorKind::StorageFull.into());
             }
-            let length = bytes.len().min(self.room);
-            self.room -= length;
+            let length = bytes.len().min(self.permitted);
+            self.permitted -= length;
             let text = str::from_utf8(&bytes[..length]).unwrap();
             self.text.lock().unwrap().push_str(text);
             Ok(length)
@@ -323,15 +323,19 @@ mod tests {
         }
     }
 
-    fn spool(room: usize) -> (Spool, mpsc::Sender<usize>, Arc<Mutex<String>>) {
+    fn spool(capacity: usize) -> (Spool, mpsc::Sender<usize>, Arc<Mutex<String>>) {
         let (permit, permits) = mpsc::channel();
         let text = Arc::new(Mutex::new(String::new()));
         let sink = Sink {
             permits,
-            room: 0,
+            permitted: 0,
             text: Arc::clone(&text),
         };
-        (Spool::with_room(room, "spool", sink, notice), permit, text)
+        (
+            Spool::with_capacity(capacity, "spool", sink, notice),
+            permit,
+            text,
+        )
     }
 
     /// Waits until the thread has taken the waiting lines.
@@ -362,8 +366,8 @@ mod tests {
     fn errors_are_ignored_and_lost_lines_are_reported_before_the_next() {
         let (spool, permit, text) = spool(1000);
         // The disk is full in the middle of a line, for the lines after it and for the next one.
-        for room in [9, 0, 0] {
-            permit.send(room).unwrap();
+        for bytes in [9, 0, 0] {
+            permit.send(bytes).unwrap();
         }
         spool.push(b"whole\nbroken\nlost\n");
         assert!(spool.finish(PATIENCE));

@@ -474,7 +474,9 @@ mod tests {
         let error = kept("phone").unwrap_err();
         assert_eq!(error.exit(), crate::exit::Exit::Network);
         assert!(
-            error.to_string().contains("connected are laptop-00, laptop-01"),
+            error
+                .to_string()
+                .contains("connected are laptop-00, laptop-01"),
             "{error}"
         );
         let mut client = report("", vec![session()]);

@@ -35,7 +35,7 @@ impl Table {
         let widths = self.widths();
         let before = widths.len().saturating_sub(1);
         let taken: usize = widths[..before].iter().map(|width| width + GAP).sum();
-        let room = width.saturating_sub(taken).max(LEAST_ROOM);
+        let room = width.saturating_sub(taken).max(MIN_WIDTH);
         for mut row in std::mem::take(&mut self.rows) {
             let mut lines = row
                 .pop()
@@ -61,7 +61,7 @@ impl Table {
         let widths = self.widths();
         let gaps = GAP * widths.len().saturating_sub(1);
         let others: usize = widths.iter().sum::<usize>() - widths[column] + gaps;
-        let room = width.saturating_sub(others).max(LEAST_ROOM);
+        let room = width.saturating_sub(others).max(MIN_WIDTH);
         for cell in self.rows.iter_mut().filter_map(|row| row.get_mut(column)) {
             *cell = shortened(cell, room);
         }
@@ -99,7 +99,7 @@ impl Table {
 const GAP: usize = 2;
 
 /// Least readable width of a column of text.
-const LEAST_ROOM: usize = 16;
+const MIN_WIDTH: usize = 16;
 
 /// The text in lines of at most `width` characters, broken between words; a longer word has its own
 /// line.
@@ -237,7 +237,7 @@ mod tests {
         assert!(cut(long, usize::MAX).contains(long));
         assert!(cut("short:1", 0).contains("short:1"), "what fits stays");
         // Too narrow: the least readable width is kept.
-        assert_eq!(cut(long, 0), cut(long, 17 + LEAST_ROOM));
+        assert_eq!(cut(long, 0), cut(long, 17 + MIN_WIDTH));
         assert_eq!(shortened("äöüäöü", 4), "ä…öü");
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
-use sumlink::places::Places;
+use sumlink::slots::Slots;
 use sumlink_transport::accept::Accepting;
 use sumlink_util::plain;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -70,11 +70,11 @@ impl MetricsServer {
     /// Answers for ever; the registry is asked anew each time.
     pub(crate) async fn serve(&self, registry: Registry) {
         let registry = Arc::new(registry);
-        let mut places = Places::new(MAX_CONNECTIONS);
+        let mut slots = Slots::new(MAX_CONNECTIONS);
         let mut accepting = Accepting::new("the metrics");
         loop {
             let (stream, _) = accepting.next(&self.listener).await;
-            let place = places.enter();
+            let slot = slots.enter();
             let registry = Arc::clone(&registry);
             tokio::spawn(async move {
                 tokio::select! {
@@ -83,7 +83,7 @@ impl MetricsServer {
                             tracing::debug!(%error, "metrics connection");
                         }
                     }
-                    Ok(()) = place => {}
+                    Ok(()) = slot => {}
                 }
             });
         }

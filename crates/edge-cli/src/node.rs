@@ -46,7 +46,7 @@ async fn carry(args: EdgeArgs, events: &Events) -> Result<(), CliError> {
     let node = Node::open(settings.node).await.map_err(of_node)?;
     let mut running = node.start().map_err(of_node)?;
     tracing::info!(%device, "the device is up");
-    events.tell(&json!({ "event": "ready", "device": device }));
+    events.emit(&json!({ "event": "ready", "device": device }));
     let handle = running.handle();
     let failed = tokio::select! {
         () = follow(&mut running.notices, events) => true,
@@ -63,14 +63,14 @@ async fn carry(args: EdgeArgs, events: &Events) -> Result<(), CliError> {
         // The thread does not end by itself but with an error, which has just been returned.
         return Err(std::io::Error::other("the edge node ended by itself").into());
     }
-    events.tell(&json!({ "event": "stopped", "status": status }));
+    events.emit(&json!({ "event": "stopped", "status": status }));
     Ok(())
 }
 
 /// Tells what happens until nothing can happen any more.
 async fn follow(notices: &mut mpsc::Receiver<Notice>, events: &Events) {
     while let Some(notice) = notices.recv().await {
-        events.tell(&notice);
+        events.emit(&notice);
     }
 }
 

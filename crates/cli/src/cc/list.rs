@@ -44,7 +44,9 @@ fn render(all: &[Found], missing: &[Missing], width: usize) -> String {
     let mut text = table.render();
     let can_load = all.iter().any(|found| found.state == State::Available);
     if let Some(missing) = missing.first().filter(|_| can_load) {
-        text.push_str(&format!("\nCongestion controls cannot be loaded here: {missing}\n"));
+        text.push_str(&format!(
+            "\nCongestion controls cannot be loaded here: {missing}\n"
+        ));
     }
     text
 }

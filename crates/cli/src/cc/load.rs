@@ -30,7 +30,7 @@ pub(super) fn load(args: &LoadArgs) -> Result<(), CliError> {
     for twin in &twins {
         twin.check(&settings)?;
     }
-    let pins = args.place.pins();
+    let pins = args.folder.pins();
     if pins.prepare()? {
         tracing::info!("mounted the BPF file system at /sys/fs/bpf");
     }
@@ -42,7 +42,7 @@ pub(super) fn load(args: &LoadArgs) -> Result<(), CliError> {
             }
             // Congestion controls loaded before the failure stay loaded and are reported.
             if !done.is_empty() {
-                tell("loaded", &done, args.json)?;
+                print_names("loaded", &done, args.json)?;
             }
             return Err(error.into());
         }
@@ -51,12 +51,12 @@ pub(super) fn load(args: &LoadArgs) -> Result<(), CliError> {
     if done.is_empty() && !args.json {
         return print("all of them are loaded already\n");
     }
-    tell("loaded", &done, args.json)
+    print_names("loaded", &done, args.json)
 }
 
 /// Unloads the named congestion controls.
 pub(super) fn unload(args: &UnloadArgs) -> Result<(), CliError> {
-    let pins = args.place.pins();
+    let pins = args.folder.pins();
     let twins = match is_all(&args.names)? {
         true => pins.list(),
         false => named(&args.names)?,
@@ -67,7 +67,7 @@ pub(super) fn unload(args: &UnloadArgs) -> Result<(), CliError> {
             Ok(()) => done.push(twin.system_name),
             Err(error) => {
                 if !done.is_empty() {
-                    tell("unloaded", &done, args.json)?;
+                    print_names("unloaded", &done, args.json)?;
                 }
                 return Err(error);
             }
@@ -76,7 +76,7 @@ pub(super) fn unload(args: &UnloadArgs) -> Result<(), CliError> {
     if done.is_empty() && !args.json {
         return print("nothing is loaded\n");
     }
-    tell("unloaded", &done, args.json)
+    print_names("unloaded", &done, args.json)
 }
 
 fn unload_one(pins: &Pins, twin: &Twin) -> Result<(), CliError> {
@@ -91,9 +91,9 @@ fn unload_one(pins: &Pins, twin: &Twin) -> Result<(), CliError> {
 fn is_all(names: &[String]) -> Result<bool, CliError> {
     match names {
         [name] if name == ALL => Ok(true),
-        names if names.iter().any(|name| name == ALL) => {
-            Err(CliError::Usage("`all` cannot be combined with other names".to_owned()))
-        }
+        names if names.iter().any(|name| name == ALL) => Err(CliError::Usage(
+            "`all` cannot be combined with other names".to_owned(),
+        )),
         _ => Ok(false),
     }
 }
@@ -113,7 +113,7 @@ fn named(names: &[String]) -> Result<Vec<&'static Twin>, Error> {
     Ok(twins)
 }
 
-fn tell(what: &str, names: &[&str], json: bool) -> Result<(), CliError> {
+fn print_names(what: &str, names: &[&str], json: bool) -> Result<(), CliError> {
     if json {
         return print_json(&json!({ what: names }));
     }

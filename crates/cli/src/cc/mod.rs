@@ -58,7 +58,7 @@ pub(crate) struct LoadArgs {
     set: Vec<String>,
     /// Folder of the pins.
     #[command(flatten)]
-    place: Place,
+    folder: PinFolder,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -72,7 +72,7 @@ pub(crate) struct UnloadArgs {
     names: Vec<String>,
     /// Folder of the pins.
     #[command(flatten)]
-    place: Place,
+    folder: PinFolder,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -91,13 +91,13 @@ pub(crate) struct InfoArgs {
 
 /// Folder that keeps the loaded programs.
 #[derive(Debug, Args)]
-struct Place {
+struct PinFolder {
     /// Keep loaded programs in this folder of a BPF file system.
     #[arg(long, value_name = "DIR", default_value = "/sys/fs/bpf/sumlink")]
     pins: PathBuf,
 }
 
-impl Place {
+impl PinFolder {
     fn pins(&self) -> Pins {
         Pins::at(&self.pins)
     }

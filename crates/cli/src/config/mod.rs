@@ -415,7 +415,11 @@ mod tests {
                 .unwrap_err()
                 .contains("did you mean `fbdt`?")
         );
-        assert!(parse_scheduler("magic").unwrap_err().contains("choose one of "));
+        assert!(
+            parse_scheduler("magic")
+                .unwrap_err()
+                .contains("choose one of ")
+        );
     }
 
     #[test]
@@ -445,7 +449,10 @@ mod tests {
         for (text, complaint) in [
             ("redundant", "write CLASS=NAME"),
             ("conversationl=redundant", "did you mean `conversational`?"),
-            ("x=redundant", "no class `x`: choose one of conversational, "),
+            (
+                "x=redundant",
+                "no class `x`: choose one of conversational, ",
+            ),
             ("streaming=fbtd", "did you mean `fbdt`?"),
         ] {
             let error = parse_class_scheduler(text).unwrap_err();

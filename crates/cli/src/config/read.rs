@@ -59,7 +59,7 @@ pub fn read_with<T>(
     let read = match mistakes.is_empty() {
         true => read(&mut reader)?,
         false => {
-            reader.tell(mistakes);
+            reader.report(mistakes);
             None
         }
     };
@@ -108,7 +108,7 @@ impl Reader<'_> {
                 );
                 // A mistyped key may be the reason.
                 let known = [&raw::CLIENT_KEYS[..], &raw::SERVER_KEYS, &raw::COMMON_KEYS];
-                self.tell(self.document.unknown_keys(&known.concat()));
+                self.report(self.document.unknown_keys(&known.concat()));
                 None
             }
         })
@@ -133,11 +133,11 @@ impl Reader<'_> {
     /// Deserializes the file into `T` and reports what does not fit.
     pub fn shape<T: serde::de::DeserializeOwned>(&mut self) -> Option<T> {
         let (shape, mistakes) = self.document.shape();
-        self.tell(mistakes);
+        self.report(mistakes);
         shape
     }
 
-    fn tell(&mut self, mistakes: Vec<Mistake>) {
+    fn report(&mut self, mistakes: Vec<Mistake>) {
         for Mistake {
             span,
             column,

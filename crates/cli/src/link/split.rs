@@ -22,7 +22,7 @@ use system::{Interface, interfaces, ip, iw};
 /// Longest name of an interface (IFNAMSIZ without its NUL).
 const NAME_MAX: usize = 15;
 /// Most interfaces that a card is split into; the derived addresses allow no more.
-const MOST: u8 = 16;
+const MAX_PARTS: u8 = 16;
 
 /// `sumlink link split`
 #[derive(Debug, Args)]
@@ -31,7 +31,7 @@ pub(crate) struct SplitArgs {
     #[arg(value_name = "INTERFACE")]
     interface: String,
     /// Total number of interfaces, this one included
-    #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..=i64::from(MOST)))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..=i64::from(MAX_PARTS)))]
     into: u8,
     /// Kind of interface to make: stations of a Wi-Fi card, or macvlan on Ethernet
     #[arg(long, value_enum, default_value = "station")]
@@ -142,11 +142,7 @@ fn parts<'a>(all: &'a [Interface], parent: &str) -> impl Iterator<Item = &'a Int
 
 fn find<'a>(all: &'a [Interface], name: &str) -> Result<&'a Interface, CliError> {
     let found = all.iter().find(|interface| interface.name == name);
-    found.ok_or_else(|| {
-        refused(format!(
-            "no interface {name}; sumlink links lists them"
-        ))
-    })
+    found.ok_or_else(|| refused(format!("no interface {name}; sumlink links lists them")))
 }
 
 /// Names and addresses of the new interfaces, or why they cannot be made.
@@ -185,9 +181,7 @@ fn may_split(parent: &str, into: u8) -> Result<Option<String>, CliError> {
         )),
     })?;
     let Some(number) = phy::number(&info) else {
-        return Err(refused(format!(
-            "{parent}: iw does not report its card"
-        )));
+        return Err(refused(format!("{parent}: iw does not report its card")));
     };
     let combinations = Combinations::parse(&iw(&["phy", &format!("phy{number}"), "info"])?);
     let most = combinations.stations();
@@ -197,9 +191,8 @@ fn may_split(parent: &str, into: u8) -> Result<Option<String>, CliError> {
             if most == 1 { "" } else { "s" }
         )));
     }
-    Ok((combinations.channels() == 1).then(|| {
-        "the card uses one channel at a time: the hotspots must share it".to_owned()
-    }))
+    Ok((combinations.channels() == 1)
+        .then(|| "the card uses one channel at a time: the hotspots must share it".to_owned()))
 }
 
 /// Checks that the interface is an Ethernet one, as macvlan requires.

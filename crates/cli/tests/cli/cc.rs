@@ -158,7 +158,10 @@ fn invalid_arguments_are_wrong_usage() {
         &["cc", "load", "lia", "--set", "min_ssthresh=0"],
         "min_ssthresh is 0",
     );
-    fails(&["cc", "load", "lia", "all"], "`all` cannot be combined with other names");
+    fails(
+        &["cc", "load", "lia", "all"],
+        "`all` cannot be combined with other names",
+    );
 }
 
 #[test]
@@ -170,7 +173,8 @@ fn a_missing_privilege_is_named_on_one_line() {
     let ran = Ran::from(ran);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     assert!(
-        ran.out.contains("Congestion controls cannot be loaded here: "),
+        ran.out
+            .contains("Congestion controls cannot be loaded here: "),
         "{}",
         ran.out
     );

@@ -303,8 +303,8 @@ fn a_refused_client_reports_the_reason() {
 }
 
 /// How many lines a log says were left out.
-pub(crate) fn left_out(log: &str) -> u64 {
-    let counts = log.split("left_out=").skip(1).map(|rest| {
+pub(crate) fn suppressed(log: &str) -> u64 {
+    let counts = log.split("suppressed=").skip(1).map(|rest| {
         let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap();
         rest[..digits].parse::<u64>().unwrap()
     });
@@ -327,7 +327,7 @@ fn strangers_cannot_fill_the_log() {
     assert_eq!(host.server.wait(), Some(0));
     let log = host.server.log();
     let told = log.matches("connection refused from=").count() as u64;
-    let left_out = left_out(&log);
-    assert_eq!(told + left_out, STRANGERS, "{log}");
+    let suppressed = suppressed(&log);
+    assert_eq!(told + suppressed, STRANGERS, "{log}");
     assert!(told <= 30 + seconds, "{told} in {seconds} s: {log}");
 }

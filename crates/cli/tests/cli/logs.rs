@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::common::{Bench, Daemon, PATIENCE};
-use crate::daemons::{Host, SERVER, config, left_out, status, through};
+use crate::daemons::{Host, SERVER, config, status, suppressed, through};
 
 /// So many reloads that fail with a line of [`LONG`] bytes each fill a queue of a megabyte, but stay below the limit
 /// on lines of one kind.
@@ -295,7 +295,7 @@ fn a_client_with_refused_targets_cannot_fill_the_log() {
     let log = host.server.log();
     let told = log.matches("refused by the egress policy target=").count() as u64;
     assert!(told <= 30 + seconds, "{told} in {seconds} s");
-    assert_eq!(told + left_out(&log), ASKED, "{log}");
+    assert_eq!(told + suppressed(&log), ASKED, "{log}");
     // What a local program causes is limited too, where it is logged.
     let log = client.log();
     let told = log.matches("SOCKS5 target not opened target=").count() as u64;

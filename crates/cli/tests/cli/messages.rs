@@ -274,7 +274,10 @@ fn status_finds_the_service_that_runs() {
     );
     let both = start("sumlink-client") + &start("sumlink-server");
     let several = run(format!("{both}$S status; ")).unwrap();
-    several.fails(8, "several sumlink services run here: choose one with --control");
+    several.fails(
+        8,
+        "several sumlink services run here: choose one with --control",
+    );
     assert!(
         several
             .err

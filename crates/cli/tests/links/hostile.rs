@@ -101,15 +101,17 @@ impl Scene {
 /// How many connections without a key a server's log says were refused: by a line each, or together where there were
 /// too many for that.
 fn refused(log: &str) -> usize {
-    let lines = log.lines().map(|line| match line.split_once("left_out=") {
-        Some((_, rest)) => {
-            let number = rest.split(|c: char| !c.is_ascii_digit()).next();
-            number.unwrap().parse().unwrap()
-        }
-        None if line.contains("connection refused") => 1,
-        None if line.contains("too many connections without a key") => 1,
-        None => 0,
-    });
+    let lines = log
+        .lines()
+        .map(|line| match line.split_once("suppressed=") {
+            Some((_, rest)) => {
+                let number = rest.split(|c: char| !c.is_ascii_digit()).next();
+                number.unwrap().parse().unwrap()
+            }
+            None if line.contains("connection refused") => 1,
+            None if line.contains("too many connections without a key") => 1,
+            None => 0,
+        });
     lines.sum()
 }
 

@@ -218,10 +218,8 @@ impl EdgeReader<'_, '_> {
                 continue;
             };
             if links.iter().any(|link| link.name == name) {
-                self.0.problem(
-                    name_span,
-                    format!("link `{name}` occurs twice: remove one"),
-                );
+                self.0
+                    .problem(name_span, format!("link `{name}` occurs twice: remove one"));
                 continue;
             }
             if let Err(reason) = check_pair(local, remote) {

@@ -43,9 +43,8 @@ struct Info {
 /// Lists all interfaces.
 pub(super) fn interfaces() -> Result<Vec<Interface>, CliError> {
     let text = ip(&["-json", "-details", "link", "show"])?;
-    let listed: Vec<Listed> = serde_json::from_str(&text).map_err(|error| {
-        CliError::Split(format!("cannot read the output of ip: {error}"))
-    })?;
+    let listed: Vec<Listed> = serde_json::from_str(&text)
+        .map_err(|error| CliError::Split(format!("cannot read the output of ip: {error}")))?;
     let interface = |listed: Listed| Interface {
         name: listed.ifname,
         mac: listed.address,

@@ -8,16 +8,16 @@ use tokio::sync::oneshot;
 
 /// A limited number of connection slots.
 #[derive(Debug)]
-pub struct Places {
+pub struct Slots {
     most: usize,
     /// Oldest first.
     taken: VecDeque<oneshot::Sender<()>>,
 }
 
 /// A connection's slot until it is dropped; a message means that another connection needs it.
-pub type Place = oneshot::Receiver<()>;
+pub type Slot = oneshot::Receiver<()>;
 
-impl Places {
+impl Slots {
     /// Makes `most` slots, at least one.
     pub fn new(most: usize) -> Self {
         Self {
@@ -27,16 +27,16 @@ impl Places {
     }
 
     /// Takes a slot; if none is free, the oldest connection loses its own.
-    pub fn enter(&mut self) -> Place {
-        self.taken.retain(|place| !place.is_closed());
+    pub fn enter(&mut self) -> Slot {
+        self.taken.retain(|slot| !slot.is_closed());
         if self.taken.len() >= self.most
             && let Some(oldest) = self.taken.pop_front()
         {
             let _ = oldest.send(());
         }
-        let (end, place) = oneshot::channel();
+        let (end, slot) = oneshot::channel();
         self.taken.push_back(end);
-        place
+        slot
     }
 }
 
@@ -46,13 +46,13 @@ mod tests {
 
     #[test]
     fn the_oldest_loses_its_slot_if_none_is_free() {
-        let mut places = Places::new(2);
-        let (mut first, second) = (places.enter(), places.enter());
+        let mut slots = Slots::new(2);
+        let (mut first, second) = (slots.enter(), slots.enter());
         assert!(first.try_recv().is_err());
         drop(second);
-        let mut third = places.enter();
+        let mut third = slots.enter();
         assert!(first.try_recv().is_err(), "one was free");
-        let _fourth = places.enter();
+        let _fourth = slots.enter();
         assert!(first.try_recv().is_ok() && third.try_recv().is_err());
     }
 }
