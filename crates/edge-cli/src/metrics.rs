@@ -1,4 +1,5 @@
-//! What `sumlink-edge` tells Prometheus: its status, each number under the name and in the unit that Prometheus wants.
+//! The status of an edge node as Prometheus metrics, with the names and units that Prometheus
+//! expects.
 
 use std::fmt;
 
@@ -10,7 +11,7 @@ use prometheus_client::registry::Registry;
 use sumlink_edge_node::NodeStatus;
 use sumlink_edge_node::status::LinkStatus;
 
-/// Everything that `status` tells, asked anew at each request.
+/// All numbers of `status`, read at each request.
 pub(crate) fn registry(status: impl Fn() -> NodeStatus + Send + Sync + 'static) -> Registry {
     let mut registry = Registry::with_prefix("sumlink_edge");
     registry.register_collector(Box::new(EdgeCollector(status)));
@@ -31,10 +32,11 @@ impl<F: Fn() -> NodeStatus + Send + Sync + 'static> Collector for EdgeCollector<
     }
 }
 
-/// A number of the whole end: name, help and value. Names of counters get `_total` from the format.
+/// A number of the whole end: name, help and value. The format adds `_total` to the names of
+/// counters.
 type Total = (&'static str, &'static str, fn(&NodeStatus) -> u64);
 
-/// The same of a link.
+/// A number of a link.
 type PerLink<T> = (&'static str, &'static str, fn(&LinkStatus) -> T);
 
 const COUNTERS: [Total; 21] = [
@@ -181,7 +183,7 @@ const LINK_COUNTERS: [PerLink<u64>; 8] = [
     ("link_answers", "Answers to probes", |l| l.answers),
 ];
 
-/// What is not known yet is left out.
+/// Unknown values are omitted.
 const LINK_GAUGES: [PerLink<Option<f64>>; 8] = [
     ("link_up", "1 if probes are answered", |l| {
         Some(f64::from(u8::from(l.state == "up")))

@@ -1,7 +1,8 @@
-//! Metrics over HTTP for Prometheus and whatever else reads its text format: `sumlink-edge` with `metrics` in its file.
+//! Metrics over HTTP for Prometheus and other readers of its text format, if the file has
+//! `metrics`.
 //!
-//! `GET /metrics` is answered, one request for each connection. Nothing is authenticated: who reaches the port reads link
-//! names and counters, so that it belongs on a loopback address.
+//! `GET /metrics` is answered, one request per connection. There is no authentication: any host
+//! that reaches the port reads link names and counters, so use a loopback address.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,19 +17,19 @@ use sumlink_util::plain;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Connections at once; one more ends the oldest.
+/// Limit on open connections; one more ends the oldest.
 const MAX_CONNECTIONS: usize = 32;
 
-/// Bytes of a request's head; more is refused.
+/// Longest head of a request, in bytes.
 const MAX_HEAD: usize = 8 << 10;
 
-/// How long a connection may take.
+/// Time limit of a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What `text::encode` writes.
+/// Content type of the output of `text::encode`.
 const CONTENT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Why nobody can read the metrics.
+/// Why metrics cannot be served.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address} for metrics: {}", hint(reason))]
 pub(crate) struct MetricsError {
@@ -53,21 +54,21 @@ fn hint(reason: &io::Error) -> String {
     }
 }
 
-/// A port that is listened on, and not yet answered at.
+/// A port that is bound and not yet served.
 #[derive(Debug)]
 pub(crate) struct MetricsServer {
     listener: TcpListener,
 }
 
 impl MetricsServer {
-    /// Takes the port.
+    /// Binds the port.
     pub(crate) async fn bind(address: SocketAddr) -> Result<Self, MetricsError> {
         let failed = |reason| MetricsError { address, reason };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         Ok(Self { listener })
     }
 
-    /// Answers for ever; the registry is asked anew each time.
+    /// Answers requests without end, each with the current values of the registry.
     pub(crate) async fn serve(&self, registry: Registry) {
         let registry = Arc::new(registry);
         let mut slots = Slots::new(MAX_CONNECTIONS);
@@ -110,7 +111,7 @@ async fn answer(mut stream: TcpStream, registry: &Registry) -> io::Result<()> {
     stream.shutdown().await
 }
 
-/// All up to the empty line, or as much as may be; `None` if the connection ended before.
+/// Reads up to the empty line or the limit; `None` if the connection ends before.
 async fn read_head(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") && head.len() <= MAX_HEAD {
@@ -121,7 +122,7 @@ async fn read_head(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(head))
 }
 
-/// Status line, type and body.
+/// Status line, content type and body.
 fn respond(head: &[u8], registry: &Registry) -> (&'static str, &'static str, String) {
     const TEXT: &str = "text/plain; charset=utf-8";
     if head.len() > MAX_HEAD {
@@ -193,7 +194,7 @@ mod tests {
             response
         };
         let ask = async {
-            // Connections without a request delay nobody.
+            // Connections without a request delay no others.
             let mut idle = Vec::new();
             for _ in 0..2 * MAX_CONNECTIONS {
                 idle.push(TcpStream::connect(address).await.unwrap());

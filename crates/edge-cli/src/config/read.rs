@@ -1,4 +1,4 @@
-//! An edge node's file.
+//! Reads the file of an edge node.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
@@ -18,13 +18,13 @@ use toml::Spanned;
 
 use super::{EdgeSettings, raw};
 
-/// What is had or not.
+/// Values of a switch.
 const SWITCH: [(&str, bool); 2] = [("on", true), ("off", false)];
 
-/// Bytes that may wait below a link, where nothing is said.
+/// Default for the bytes that may wait below a link.
 const BACKLOG: usize = 64 << 10;
 
-/// Reads the file; its keys say whether it is that of an edge node.
+/// Reads the file; its keys show whether it is that of an edge node.
 pub(super) fn edge(reader: &mut Reader<'_>) -> Result<Option<EdgeSettings>, FileError> {
     for (key, role) in [("server", "client"), ("listen", "server")] {
         if reader.has(key) {
@@ -34,7 +34,7 @@ pub(super) fn edge(reader: &mut Reader<'_>) -> Result<Option<EdgeSettings>, File
     Ok(EdgeReader(reader).edge())
 }
 
-/// What of the reader is about edge nodes.
+/// The parts of the reader that concern edge nodes.
 struct EdgeReader<'a, 'b>(&'a mut Reader<'b>);
 
 impl EdgeReader<'_, '_> {
@@ -51,7 +51,7 @@ impl EdgeReader<'_, '_> {
         let role = role.unwrap_or_default();
         let mode_span = raw.mode.as_ref().map(Spanned::span);
         let mode = self.0.parse(raw.mode, |s| named("mode", s, &Mode::NAMES));
-        // The fastest with the TCP of current kernels (docs/notes/edge.md, in the laboratory).
+        // The fastest mode with the TCP of current kernels (docs/notes/edge.md, in the laboratory).
         let mode = mode.unwrap_or(match role {
             Role::Node => Mode::Lwa,
             Role::User => Mode::Lwip,
@@ -119,7 +119,7 @@ impl EdgeReader<'_, '_> {
         if mode == Mode::LwipVisible && core.visible.boost && core.idle < core.visible.give_up {
             self.0.problem(idle_span.unwrap_or(0..0), ConfigError::Idle);
         }
-        // What is wrong with one value was told at its place.
+        // A problem of a single value has been reported at its position.
         if self.0.is_sound()
             && let Err(error) = core.check()
         {
@@ -143,7 +143,7 @@ impl EdgeReader<'_, '_> {
         })
     }
 
-    /// The number of the link that is named, if one is.
+    /// The index of the named link, if a name is given.
     fn link_named(&mut self, name: Field<String>, links: &[LinkConfig]) -> Option<usize> {
         let name = name?;
         let found = links.iter().position(|link| link.name == *name.get_ref());
@@ -154,7 +154,7 @@ impl EdgeReader<'_, '_> {
         found
     }
 
-    /// What is said for one mode and does nothing in this one.
+    /// Reports settings of another mode, which have no effect in this one.
     fn without_effect<const N: usize>(
         &mut self,
         role: Role,
@@ -257,7 +257,7 @@ impl EdgeReader<'_, '_> {
         let mtu = self.0.parse(raw.mtu, |n| within(*n, 576, 65_000));
         let mtu = mtu.unwrap_or(default.mtu as u64) as usize;
         let mss_span = raw.mss.as_ref().map(Spanned::span);
-        // The headers of IPv4 and TCP without options, as everywhere where an MSS is made of an MTU.
+        // Headers of IPv4 and TCP without options, as always when an MSS is derived from an MTU.
         let largest = (mtu - 40) as u64;
         let mss = self
             .0
@@ -304,7 +304,7 @@ impl EdgeReader<'_, '_> {
         (bits, reorder)
     }
 
-    /// How many flows are known, what is kept of them, and when they are forgotten; the rest as by default.
+    /// Limits on flows and copies, and their lifetimes; defaults for the rest.
     fn flows(&mut self, raw: raw::Flows) -> Config {
         let default = Config::default();
         let most = self.0.parse(raw.most, |n| within(*n, 1, 10_000_000));
@@ -386,7 +386,7 @@ impl EdgeReader<'_, '_> {
     }
 }
 
-/// The value of that name.
+/// Finds the value of a name.
 fn named<T: Copy>(what: &str, text: &str, names: &[(&str, T)]) -> Result<T, String> {
     if let Some((_, value)) = names.iter().find(|(name, _)| *name == text) {
         return Ok(*value);
@@ -417,7 +417,7 @@ fn within(number: i64, least: u64, most: u64) -> Result<u64, String> {
         .ok_or_else(|| format!("write a number from {least} to {most}"))
 }
 
-/// A time between so many milliseconds.
+/// Parses a duration within bounds in milliseconds.
 fn span_of_time(text: &str, least: u64, most: u64) -> Result<Duration, String> {
     let time = units::parse_duration(text).map_err(|error| error.to_string())?;
     let [low, high] = [least, most].map(Duration::from_millis);
@@ -440,7 +440,7 @@ fn parse_rate(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A number of bytes from one to the other.
+/// Parses a size within bounds.
 fn size_between(text: &str, least: &str, most: &str) -> Result<usize, String> {
     let read = |text| units::parse_size(text).map_err(|error| error.to_string());
     let bytes = read(text)?;
@@ -450,7 +450,7 @@ fn size_between(text: &str, least: &str, most: &str) -> Result<usize, String> {
     }
 }
 
-/// An address with its network's length; without one it is that of a host.
+/// Parses an address with its prefix length; without one it is a host's.
 fn parse_net(text: &str) -> Result<IpNet, String> {
     let net = text.parse::<IpNet>().ok();
     let host = || text.parse::<IpAddr>().ok().map(IpNet::from);
@@ -458,7 +458,7 @@ fn parse_net(text: &str) -> Result<IpNet, String> {
         .ok_or_else(|| format!("`{text}` is no network: write it like 10.88.0.1/24 or fd88::1/64"))
 }
 
-/// One end of a link's tunnel: an address of this machine or the other, always with its port.
+/// Parses one end of a link's tunnel: an address of this or the other machine, with its port.
 fn parse_tunnel_end(text: &str) -> Result<SocketAddr, String> {
     let is_short = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty();
     if is_short || text.starts_with([':', '*']) {
