@@ -52,7 +52,7 @@ pub(crate) fn run(args: &LinkArgs) -> Result<(), CliError> {
     let name = printable(&set.name);
     match set.rate_bps {
         Some(rate) => print(&format!("{name} carries {}\n", units::format_rate(rate))),
-        None => print(&format!("{name} carries what its socket takes\n")),
+        None => print(&format!("{name}: no rate set; its socket limits it\n")),
     }
 }
 

@@ -132,18 +132,18 @@ fn respond(head: &[u8], registry: &Registry) -> (&'static str, &'static str, Str
     let line = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
     let words: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
     let [method, target, version] = words[..] else {
-        return ("400 Bad Request", TEXT, "this is no request\n".to_owned());
+        return ("400 Bad Request", TEXT, "invalid request\n".to_owned());
     };
     if !version.starts_with(b"HTTP/1.") {
-        return ("400 Bad Request", TEXT, "this is no HTTP/1\n".to_owned());
+        return ("400 Bad Request", TEXT, "HTTP/1 expected\n".to_owned());
     }
     if method != b"GET" && method != b"HEAD" {
-        let body = "metrics can only be read\n".to_owned();
+        let body = "metrics are read-only\n".to_owned();
         return ("405 Method Not Allowed", TEXT, body);
     }
     let path = target.split(|&byte| byte == b'?').next();
     if path != Some(b"/metrics") {
-        return ("404 Not Found", TEXT, "there is /metrics\n".to_owned());
+        return ("404 Not Found", TEXT, "try /metrics\n".to_owned());
     }
     let mut body = String::new();
     match encode(&mut body, registry) {
@@ -217,7 +217,7 @@ mod tests {
             assert!(response.ends_with("\r\n\r\n"), "{response}");
         };
         tokio::select! {
-            () = server.serve(registry) => panic!("it serves for ever"),
+            () = server.serve(registry) => panic!("serving ended"),
             () = ask => {}
         }
     }

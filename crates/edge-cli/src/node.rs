@@ -61,7 +61,7 @@ async fn carry(args: EdgeArgs, events: &Events) -> Result<(), CliError> {
     let status = running.stop().map_err(of_node)?;
     if failed {
         // The node's thread ends only with an error, which has been returned above.
-        return Err(std::io::Error::other("the edge node ended by itself").into());
+        return Err(std::io::Error::other("the edge node ended unexpectedly").into());
     }
     events.emit(&json!({ "event": "stopped", "status": status }));
     Ok(())
@@ -84,7 +84,7 @@ async fn answer(control: Option<&ControlSocket>, handle: NodeHandle) -> bool {
         let status = handle.status();
         let dead = status.links.iter().all(|link| link.state == "down");
         let note = match dead {
-            true => "no link carries anything: packets wait".to_owned(),
+            true => "no link delivers; packets wait".to_owned(),
             false => String::new(),
         };
         let mut report = Report::new("edge", note, Vec::new());
@@ -94,7 +94,7 @@ async fn answer(control: Option<&ControlSocket>, handle: NodeHandle) -> bool {
     };
     let link = |_, _| async {
         Err(Refusal {
-            error: "the links of an edge node have no policies: --rate says what one carries, and its file the rest"
+            error: "links of an edge node have no policies; set the rate with --rate and all else in the file"
                 .to_owned(),
             kind: RefusalKind::Usage,
         })
@@ -157,7 +157,10 @@ async fn write_trace(trace: Option<TraceFile>, handle: NodeHandle) {
     loop {
         ticks.tick().await;
         if let Err(reason) = trace.line(&handle.status()) {
-            tracing::warn!("the trace ends here, {}: {reason}", trace.path.display());
+            tracing::warn!(
+                "cannot write the trace {}: {reason}; the trace ends here",
+                trace.path.display()
+            );
             return std::future::pending().await;
         }
     }

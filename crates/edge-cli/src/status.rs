@@ -44,7 +44,7 @@ fn shown(node: &serde_json::Value, view: View) -> String {
     match serde_json::from_value::<NodeStatus>(node.clone()) {
         Ok(node) => render(&node, view),
         Err(error) => {
-            format!("an edge node of another version, whose report has another shape: {error}\n")
+            format!("cannot read the report of an edge node of another version: {error}\n")
         }
     }
 }
@@ -76,21 +76,21 @@ fn render(edge: &NodeStatus, view: View) -> String {
     line(
         "flows",
         format!(
-            "{}, {} of them busy, {} owed something; {} reset",
+            "{}, {} of them busy, {} owed data; {} reset",
             core.flows, core.busy_flows, core.owed_flows, core.resets
         ),
     );
     line(
         "packets",
         format!(
-            "{} to the links, {} of them without room; {} from the links",
+            "{} to the links, {} dropped by full queues; {} from the links",
             core.down_packets, core.dropped, core.up_packets
         ),
     );
     line(
         "duplicates",
         format!(
-            "{}: {} boosted, {} held; {} packets sent again from here",
+            "{}: {} boosted, {} held; {} packets retransmitted by the node",
             core.duplicates,
             core.boosted,
             core.held,

@@ -117,16 +117,14 @@ fn hand_over(arguments: &[OsString]) -> CliError {
         _ => format!("cannot be run: {error}"),
     };
     CliError::Usage(format!(
-        "sweeps are made by the Python package, whose program {PACKAGE} {what}"
+        "sweeps need the Python package: its program {PACKAGE} {what}"
     ))
 }
 
 fn run_all(args: &SimRunArgs) -> Result<(), CliError> {
     for (number, name) in args.systems.iter().enumerate() {
         if args.systems[..number].contains(name) {
-            return Err(CliError::Usage(format!(
-                "--systems: '{name}' is there twice"
-            )));
+            return Err(CliError::Usage(format!("--systems: '{name}' occurs twice")));
         }
         sumlink_sim::check_system(name)
             .map_err(|error| CliError::Usage(format!("--systems: {error}")))?;

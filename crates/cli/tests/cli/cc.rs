@@ -1,7 +1,7 @@
-//! `sumlink cc`: what there is, loading and unloading; and daemons that load what they are asked for.
+//! `sumlink cc`: listing, loading and unloading; and daemons that load congestion controls.
 //!
-//! What loads something needs root and Linux 6.4 or later, and fails without, unless `SUMLINK_SKIP_BPF=1` is set. Names
-//! of congestion controls are the system's, so that these tests take turns.
+//! Loading needs root and Linux 6.4 or later; these tests fail without, unless `SUMLINK_SKIP_BPF=1`
+//! is set. Names of congestion controls are global to the system, so these tests take turns.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +16,7 @@ use crate::common::{Bench, Daemon, Ran};
 
 static TURN: Mutex<()> = Mutex::new(());
 
-/// One test at a time; nothing if these tests are to be left out.
+/// Runs one test at a time; `None` if these tests are disabled.
 fn turn() -> Option<MutexGuard<'static, ()>> {
     if std::env::var_os("SUMLINK_SKIP_BPF").is_some_and(|value| value == "1") {
         eprintln!("skipped because SUMLINK_SKIP_BPF=1");
@@ -30,7 +30,7 @@ fn turn() -> Option<MutexGuard<'static, ()>> {
     Some(TURN.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// A BPF file system that goes with the test.
+/// A BPF file system that is unmounted after the test.
 struct BpfFs(PathBuf);
 
 impl BpfFs {
@@ -57,7 +57,7 @@ impl Drop for BpfFs {
     }
 }
 
-/// The program without any privilege, whoever runs the tests.
+/// The program without any privilege, also if the tests run as root.
 fn unprivileged(bench: &Bench, args: &[&str]) -> Command {
     let plain = bench.command(args);
     if !nix::unistd::geteuid().is_root() {
@@ -79,7 +79,7 @@ fn json(ran: &Ran) -> Value {
     serde_json::from_str(&ran.out).unwrap()
 }
 
-/// The state of one in the list.
+/// State of a congestion control in the list.
 fn state(bench: &Bench, system_name: &str) -> String {
     let list = json(&bench.run(&["cc", "list", "--json"]));
     let all = list["congestion_controls"].as_array().unwrap();
@@ -218,7 +218,7 @@ fn loaded_programs_stay_until_they_are_unloaded() {
     assert!(!Path::new(&pins).exists());
 }
 
-/// A machine whose BPF file system nobody has mounted gets it.
+/// Loading mounts the BPF file system on a machine without it.
 #[test]
 fn loading_mounts_a_missing_bpf_file_system() {
     let Some(_turn) = turn() else { return };
@@ -242,7 +242,7 @@ fn loading_mounts_a_missing_bpf_file_system() {
     assert!(nothing_is_loaded());
 }
 
-/// A server with the key `a.key` and more flags, that tells its events.
+/// Arguments of a server with the key `a.key` and more flags, with `--json`.
 fn server<'a>(key: &'a str, more: [&'a str; 2]) -> Vec<&'a str> {
     let line = "server --json --listen 127.0.0.1:0 --key a.key --authorize";
     line.split(' ').chain([key]).chain(more).collect()
@@ -257,7 +257,7 @@ fn a_daemon_loads_a_congestion_control_and_unloads_it_at_its_end() {
         let mut server = Daemon::start(bench.command(server(&key, [how, "balia"])));
         server.event("listening");
         assert_eq!(state(&bench, "sl_balia"), "loaded");
-        // However it ends.
+        // For every kind of end.
         match how {
             "--coupled" => server.signal("KILL"),
             _ => server.signal("TERM"),

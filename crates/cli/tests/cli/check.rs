@@ -1,4 +1,4 @@
-//! `sumlink check`: each mistake in a configuration file is found, with its line.
+//! `sumlink check` finds each mistake of a configuration file, with its line.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -7,7 +7,7 @@ use crate::common::Bench;
 const CLIENT: &str = include_str!("../../../../packaging/client.toml");
 const SERVER: &str = include_str!("../../../../packaging/server.toml");
 
-/// A bench with a key, and the example with that key in place of its placeholders.
+/// A directory with a key, and the example with that key in place of its placeholders.
 fn bench(example: &str, file: &str) -> (Bench, String) {
     let bench = crate::common::new();
     let public = bench.key("client.key");
@@ -34,8 +34,8 @@ fn the_examples_are_valid() {
         let json = bench.run(&["check", "--json", "sumlink.toml"]).out;
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!((&json["ok"], &json["role"]), (&true.into(), &role.into()));
-        // What is commented out is right too; `links` and [[link]] exclude each other, and so do `congestion` and
-        // `coupled`.
+        // The commented lines are valid too. `links` and [[link]] exclude each other, and so do
+        // `congestion` and `coupled`.
         for other in ["congestion", "coupled"] {
             let all: String = text
                 .lines()
@@ -67,7 +67,7 @@ fn a_placeholder_is_not_a_configuration() {
     );
 }
 
-/// Checks a file made of these lines on top of a right minimum, which ends before line 4.
+/// Checks a file of these lines after a valid minimum, which ends before line 4.
 fn problems(role: &str, lines: &str) -> (i32, String) {
     let bench = crate::common::new();
     let key = bench.key("a.key");
@@ -387,7 +387,7 @@ fn unused_settings_cause_warnings() {
     assert_eq!(json["warnings"].as_array().unwrap().len(), 2, "{json}");
     assert_eq!(json["warnings"][0]["line"], lines + 2);
 
-    // The race is for the interactive ones, whose scheduler is another.
+    // The race is for the interactive class, which has another scheduler.
     let of_class = |class: &str| format!("{session}[session.schedulers]\n{class} = \"fbdt\"\n");
     assert_eq!(warnings(&of_class("streaming")), of(6, "race.interactive"));
     assert_eq!(warnings(&of_class("interactive")), "");
@@ -417,7 +417,7 @@ fn all_problems_are_listed_in_the_order_of_lines() {
     assert_eq!(json["problems"][2]["line"], 2);
 }
 
-/// What `sumlink check` says of a file with these lines, each without the file's name.
+/// The problems of a file with these lines, without the file's name.
 fn complaints(text: &str) -> Vec<String> {
     let bench = crate::common::new();
     let key = bench.key("a.key");
@@ -532,7 +532,7 @@ label = "bell \u0007"
     );
 }
 
-/// What it moves would be forgotten at every start.
+/// Without the file, each start would forget the bytes counted against the cap.
 #[test]
 fn a_data_cap_needs_a_state_file() {
     let capped = CLIENT.replace(

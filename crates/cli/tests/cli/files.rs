@@ -1,7 +1,6 @@
-//! Files that a verb reads its settings from: one that is missing, unreadable or wrong has the same
-//! exit code everywhere.
+//! Configuration files: a missing, unreadable or wrong one has the same exit code for every verb.
 
-/// Verbs with the place of a file of settings.
+/// Verbs with the position of their configuration file.
 const VERBS: [&[&str]; 3] = [
     &["check", "FILE"],
     &["client", "--config", "FILE"],

@@ -1,4 +1,4 @@
-//! Messages that say in people's words what is wrong and what to do.
+//! Messages state the problem and the remedy in plain words.
 
 use std::process::Command;
 
@@ -126,7 +126,7 @@ fn a_pattern_that_the_shell_expanded_gets_advice() {
     assert!(!bench.run(&["client", "wwany"]).err.contains("quote it"));
 }
 
-/// The numbers of the system say nothing to people; the path and what was tried do.
+/// Messages name the path and the operation instead of the system's error number.
 #[test]
 fn system_errors_have_no_numbers() {
     let bench = crate::common::new();
@@ -221,7 +221,8 @@ fn a_client_reports_the_key_of_its_server() {
     assert!(!log.contains(&client_key), "{log}");
 }
 
-/// A shell command in a mount namespace of its own, with the program as `$S`; nothing where that is not permitted.
+/// Runs a shell command in a new mount namespace, with the program as `$S`; `None` if that is not
+/// permitted.
 fn in_namespace(bench: &Bench, script: &str) -> Option<Ran> {
     let mut command = Command::new("unshare");
     command

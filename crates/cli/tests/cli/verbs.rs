@@ -1,8 +1,8 @@
-//! The verbs that end by themselves: what they print, what they write, how they fail.
+//! Verbs that are no daemons: their output, the files they write, and their failures.
 
 use std::os::unix::fs::PermissionsExt;
 
-/// A server with the key `a.key` that lets in whoever has `key`.
+/// Arguments of a server with the key `a.key` that accepts the client `key`.
 fn server<'a>(listen: &'a str, key: &'a str) -> [&'a str; 7] {
     [
         "server",
@@ -15,7 +15,7 @@ fn server<'a>(listen: &'a str, key: &'a str) -> [&'a str; 7] {
     ]
 }
 
-/// A client with the key `a.key`, of a server that is not there.
+/// Arguments of a client with the key `a.key` whose server does not exist.
 fn client(key: &str) -> [&str; 7] {
     [
         "client",
@@ -311,7 +311,7 @@ fn files_that_cannot_be_read_or_created_come_with_advice() {
             .run(&[&server[..], &["--control", control]].concat())
             .fails(8, "choose a --control of at most 107 bytes");
     }
-    // Somebody else's socket, who closes without a word.
+    // The socket of another program that closes connections without an answer.
     let other = std::os::unix::net::UnixListener::bind(bench.path("other.sock")).unwrap();
     let closing = std::thread::spawn(move || drop(other.accept()));
     bench
@@ -349,7 +349,7 @@ fn an_unused_control_socket_is_one_line() {
     bench
         .run(&["status", "--control", "none.sock"])
         .fails(8, "none.sock");
-    // A dead process's socket.
+    // The socket of a dead process.
     drop(std::os::unix::net::UnixListener::bind(bench.path("dead.sock")).unwrap());
     bench
         .run(&["status", "--watch", "--control", "dead.sock"])

@@ -1,4 +1,4 @@
-//! What the owner of a link says is kept: in the running session, by the server too, and after a restart.
+//! Policies of links apply in the running session, at the server, and after a restart.
 
 use std::process::Output;
 
@@ -13,7 +13,7 @@ use sumlink_test_support::emulated::until;
 
 const LINKS: [&str; 2] = ["a:rate=16mbit,delay=2ms", "b:rate=16mbit,delay=4ms"];
 
-/// More than confirmations and keep-alives take while a test runs, far less than a link carries.
+/// More than acknowledgments and keep-alives take during a test, far less than a link carries.
 const LITTLE: u64 = 200_000;
 
 fn download(bond: &Bond) -> Transfer {
@@ -45,8 +45,8 @@ fn received(bond: &Bond, name: &str) -> u64 {
     path(bond, name).map_or(0, |path| path.bytes_received)
 }
 
-/// Waits for a stretch of the transfer that leaves the link out: where the machine is busy the other one may stand still for a
-/// while, and this one helps.
+/// Waits for a part of the transfer without this link. On a busy machine the other link may pause,
+/// and this one helps.
 #[track_caller]
 fn rests(bond: &Bond, transfer: &Transfer, name: &str) {
     let left_out = (0..20).any(|_| {
@@ -57,7 +57,7 @@ fn rests(bond: &Bond, transfer: &Transfer, name: &str) {
     assert!(left_out, "{name} carries all the time");
 }
 
-/// Who says what the link may be used for, in the words of `sumlink link --json`.
+/// The source of the policy, in the words of `sumlink link --json`.
 fn source(report: &LinkReport) -> Value {
     serde_json::to_value(report.source).unwrap()
 }
@@ -155,7 +155,8 @@ fn the_server_obeys_a_direction_and_a_limit() {
     });
     up.finish();
     link(&bond, "b --direction both --receive-limit 2mbit");
-    // Until what it carried before is out of the average: it carries, and no more than it may.
+    // Waits until earlier traffic has left the average: the link then carries its limit and no
+    // more.
     bond.until("the link keeps to its limit", |session| {
         let b = active(session).find(|path| path.link == "b")?;
         let rate = b.receive_rate_bps;
@@ -216,7 +217,7 @@ fn a_link_at_its_data_cap_is_closed_also_after_a_restart() {
     download.goes_on(1_000_000);
     download.finish();
     let moved = link(&bond, "b").usage.unwrap().day_bytes;
-    // A quarter of a second of the link's rate, and what was under way.
+    // A quarter of a second at the link's rate, plus the bytes under way.
     assert!((3_000_000..4_500_000).contains(&moved), "{moved}");
     restart(&mut bond);
     used_up(&bond);

@@ -1,4 +1,4 @@
-//! Every scheduler over two links that are not alike, with everything that it reads from the kernel.
+//! Every scheduler over two unequal links, with all its inputs from the kernel.
 
 use sumlink_engine::scheduler;
 use sumlink_lab::Side;
@@ -17,7 +17,7 @@ fn every_scheduler_completes_a_download() {
         bond.until_active(&["a", "b"]);
         assert_eq!(bond.status(Side::Server).scheduler, *name);
         let download = Transfer::download(&bond.bench, "10.99.0.1:8080".parse().unwrap());
-        // The faster path alone would need half a second for this, and some wait for it first.
+        // The faster path alone would need 0.5 s for this, and some schedulers wait for it first.
         bond.until(&format!("{name} uses both links"), |session| {
             let mut paths = active(session);
             paths
@@ -30,7 +30,7 @@ fn every_scheduler_completes_a_download() {
     }
 }
 
-/// A queue at this end of a link, which only two schedulers ask the kernel for.
+/// A queue in the client's interface, which only two schedulers read.
 #[test]
 fn schedulers_that_use_the_interface_queue_read_it() {
     for name in ["qaware", "qdepl", "minrtt"] {
@@ -84,7 +84,7 @@ fn musher_refuses_a_third_link() {
     bond.stop();
 }
 
-/// Two streams of the same kind, of which a rule names one.
+/// Two streams of the same kind; a rule names one of them.
 #[test]
 fn only_traffic_of_a_racing_class_goes_over_two_links() {
     let plan = Plan::new(&["a:rate=16mbit,delay=5ms", "b:rate=16mbit,delay=5ms"]);

@@ -57,7 +57,7 @@ impl EdgeReader<'_, '_> {
             Role::User => Mode::Lwip,
         });
         if role == Role::User && mode == Mode::LwipVisible {
-            let reason = "`lwip+visible` is the node's business: write \"lwip\" or \"lwa\" at the user's end";
+            let reason = "`lwip+visible` is a mode of the node only: write \"lwip\" or \"lwa\" at the user's end";
             self.0.problem(mode_span.unwrap_or(0..0), reason);
         }
         let for_visible = [
@@ -70,13 +70,13 @@ impl EdgeReader<'_, '_> {
         self.without_effect(role, mode, Mode::Lwa, for_lwa);
         let steering = self.0.parse(raw.steering, |s| parse_steering(s));
         if let (Role::Node, Some(uplink)) = (role, &raw.uplink) {
-            let reason = "`uplink` is for the user's end: the node steers over all links";
+            let reason = "`uplink` is for the user's end only: the node uses all links";
             self.0.problem(uplink.span(), reason);
         }
         let (links, settings) = self.edge_links(raw.link);
         if let (Some(acks), Some(_)) = (&raw.acks, &raw.uplink) {
             let reason =
-                "`uplink` takes all that goes up, acknowledgements as well: say one of the two";
+                "`uplink` also carries acknowledgments, so `acks` contradicts it: remove one";
             self.0.problem(acks.span(), reason);
         }
         let only = self.link_named(raw.uplink, &links);
@@ -101,7 +101,7 @@ impl EdgeReader<'_, '_> {
         let dead_after = dead_after.unwrap_or((probe * 5).max(Duration::from_millis(500)));
         if dead_after < probe * 2 {
             let reason =
-                "a link must be allowed to miss a probe: `dead_after` is at least twice `probe`";
+                "`dead_after` must be at least twice `probe`, so that a link may miss one probe";
             self.0.problem(dead_span.unwrap_or(0..0), reason);
         }
         let idle_span = raw.flows.idle.as_ref().map(Spanned::span);
@@ -148,7 +148,7 @@ impl EdgeReader<'_, '_> {
         let name = name?;
         let found = links.iter().position(|link| link.name == *name.get_ref());
         if found.is_none() {
-            let reason = format!("no link is called `{}`", name.get_ref());
+            let reason = format!("no link is named `{}`", name.get_ref());
             self.0.problem(name.span(), reason);
         }
         found
@@ -175,9 +175,9 @@ impl EdgeReader<'_, '_> {
                 span,
                 match (role, needed) {
                     (Role::User, Mode::LwipVisible) => {
-                        format!("{key} is the node's business: it does nothing at the user's end")
+                        format!("{key} is for the node only and has no effect at the user's end")
                     }
-                    _ => format!("{key} is for one mode only: write `mode = \"{name}\"`, too"),
+                    _ => format!("{key} has an effect only with `mode = \"{name}\"`"),
                 },
             );
         }
@@ -264,8 +264,9 @@ impl EdgeReader<'_, '_> {
             .parse(raw.mss, |n| within(*n, 216, 64_960))
             .unwrap_or(largest);
         if mss > largest {
-            let reason =
-                format!("segments of {mss} bytes do not fit an MTU of {mtu}: at most {largest}");
+            let reason = format!(
+                "segments of {mss} bytes do not fit an MTU of {mtu}: write at most {largest}"
+            );
             self.0.problem(mss_span.unwrap_or(0..0), reason);
         }
         let tun = TunConfig {
@@ -316,8 +317,7 @@ impl EdgeReader<'_, '_> {
         let kept_per_flow = size(raw.kept_per_flow, default.kept_per_flow);
         let kept = size(raw.kept, default.kept.max(kept_per_flow));
         if kept_per_flow > kept {
-            let reason =
-                "one flow cannot keep more than all together: `kept` is at least `kept_per_flow`";
+            let reason = "one flow cannot keep more than all together: raise `kept` to at least `kept_per_flow`";
             self.0.problem(kept_span.unwrap_or(0..0), reason);
         }
         let mut time = |field: Field<String>, default| {
@@ -342,7 +342,7 @@ impl EdgeReader<'_, '_> {
                 .0
                 .parse(field, |share| match (0.0..=1.0).contains(share) {
                     true => Ok(*share),
-                    false => Err("a share lies between 0 and 1"),
+                    false => Err("write a share from 0 to 1"),
                 });
             said.unwrap_or(default)
         };
@@ -433,8 +433,7 @@ fn parse_rate(text: &str) -> Result<u64, String> {
     let rate = units::parse_rate(text).map_err(|error| error.to_string())?;
     match rate {
         0 => Err(
-            "a link without a rate carries nothing: leave the key out where the rate is not known"
-                .to_owned(),
+            "a link with rate 0 carries nothing: remove the key if the rate is unknown".to_owned(),
         ),
         rate => Ok(rate),
     }
@@ -454,8 +453,9 @@ fn size_between(text: &str, least: &str, most: &str) -> Result<usize, String> {
 fn parse_net(text: &str) -> Result<IpNet, String> {
     let net = text.parse::<IpNet>().ok();
     let host = || text.parse::<IpAddr>().ok().map(IpNet::from);
-    net.or_else(host)
-        .ok_or_else(|| format!("`{text}` is no network: write it like 10.88.0.1/24 or fd88::1/64"))
+    net.or_else(host).ok_or_else(|| {
+        format!("`{text}` is not a network: write it like 10.88.0.1/24 or fd88::1/64")
+    })
 }
 
 /// Parses one end of a link's tunnel: an address of this or the other machine, with its port.
@@ -463,7 +463,7 @@ fn parse_tunnel_end(text: &str) -> Result<SocketAddr, String> {
     let is_short = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty();
     if is_short || text.starts_with([':', '*']) {
         return Err(format!(
-            "`{text}` has no address: write the link's own one, as in 192.0.2.1:7400"
+            "`{text}` has no address: write the link's address, as in 192.0.2.1:7400"
         ));
     }
     parse_public(text).map_err(|error| error.to_string())
@@ -475,7 +475,7 @@ fn check_pair(local: SocketAddr, remote: SocketAddr) -> Result<(), String> {
     }
     if remote.ip().is_unspecified() || remote.port() == 0 {
         return Err(format!(
-            "`{remote}` is nobody's address: the other end's, with its port"
+            "`{remote}` is not the address of a host: write that of the other end, with its port"
         ));
     }
     Ok(())

@@ -139,7 +139,7 @@ pub(super) fn pictures(points: &[Point]) -> Vec<(&'static str, String)> {
     let mut pictures = Vec::new();
     for (figure, label) in [
         (GOODPUT, "Mbit/s, median over seeds"),
-        (GAPS, "seconds in which nothing arrives, median"),
+        (GAPS, "seconds without data, median over seeds"),
     ] {
         let all = figure.iter().flat_map(|(_, name, _)| {
             let found = points.iter().filter_map(|point| point.find(name));
@@ -149,7 +149,7 @@ pub(super) fn pictures(points: &[Point]) -> Vec<(&'static str, String)> {
         for (end, name, title) in figure {
             let labels = Labels {
                 title: &format!("{title} by access scheme"),
-                x: "stations that compete with the link's",
+                x: "competing stations",
                 y: label,
             };
             let series = series(points, ("stations", name));

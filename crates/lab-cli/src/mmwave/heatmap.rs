@@ -98,7 +98,7 @@ pub(super) fn run(args: &HeatmapArgs) -> Result<(), CliError> {
         return print_json(&told);
     }
     let mut text = format!(
-        "competition index against a client 1 m from the access point, which stands in the upper left corner\n\
+        "competition index against a client 1 m from the access point in the upper left corner\n\
          (1: both are heard as often; 0: never), {} by {} parts of 1.4 m\n",
         CELLS.0, CELLS.1
     );

@@ -1,4 +1,4 @@
-//! What the laboratory says where something is wrong: the place, and what to do.
+//! Messages of the laboratory state the position of a problem and the remedy.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -19,7 +19,7 @@ fn a_text_without_quotes_is_reported_with_its_position() {
     );
 }
 
-/// The numbers of the system say nothing to people; the path and what was tried do.
+/// Messages name the path and the operation instead of the system's error number.
 #[test]
 fn system_errors_have_no_numbers() {
     let bench = crate::common::new();
@@ -48,11 +48,12 @@ fn system_errors_have_no_numbers() {
     );
 }
 
-/// The usual reason why the demonstration does not begin for a user: it writes its results where it is started.
+/// The usual reason why the demonstration fails for a user: it writes its results to the current
+/// directory.
 #[test]
 fn a_demonstration_without_write_access_gives_advice() {
     let bench = crate::common::new();
-    // In a place where anybody may look.
+    // A directory that every user can read.
     std::fs::set_permissions(bench.dir(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let program = bench.path("sumlink-lab");
     if std::fs::hard_link(env!("CARGO_BIN_EXE_sumlink-lab"), &program).is_err() {
@@ -70,7 +71,7 @@ fn a_demonstration_without_write_access_gives_advice() {
     };
     match run(&["--version"]) {
         Some(ran) if ran.code == 0 => {}
-        // Only root can become somebody else.
+        // Only root can switch to another user.
         _ => return,
     }
     let ran = run(&["demo", "--rounds", "1", "--size", "1MB"]).unwrap();

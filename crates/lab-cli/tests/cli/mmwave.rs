@@ -1,4 +1,4 @@
-//! 60 GHz Wi-Fi's contention, from the command line.
+//! The contention of 60 GHz Wi-Fi on the command line.
 
 use serde_json::Value;
 
@@ -38,7 +38,7 @@ fn fairness_is_printed_and_stored_for_each_scheme_and_blockage() {
     assert_eq!(serde_json::from_str::<Value>(&kept).unwrap(), told);
     let table = std::fs::read_to_string(bench.path("d/j.csv")).unwrap();
     assert!(table.starts_with("scheme,blockage,") && table.lines().count() == 9);
-    // However many at once, and always the same.
+    // The result does not depend on the number of parallel runs.
     let again = json(
         &bench,
         &["mmwave", "run", "j.toml", "--json", "--jobs", "1"],
@@ -78,13 +78,13 @@ fn a_bond_is_measured_under_each_scheme_and_drawn() {
         let figure = |name: &str| point[name].as_f64().unwrap();
         assert_eq!(point["failed"], 0, "{point}");
         assert!((0.0..1.0).contains(&figure("gone")), "{point}");
-        // Wi-Fi goes on while WiGig is gone.
+        // Wi-Fi continues during outages of WiGig.
         assert!(figure("sumlink_mbps") > figure("wigig_mbps"), "{point}");
         assert!(figure("sumlink_mbps") > 4.0, "{point}");
         for system in ["sumlink", "mptcp", "wigig"] {
             let gap = figure(&format!("{system}_gap_s"));
             assert!((0.0..=2.0).contains(&gap), "{point}");
-            // Whole intervals of the series, and no noise behind them.
+            // Whole intervals of the series, without floating-point noise.
             assert!(gap.to_string().len() <= 5, "{point}");
             assert!(figure(&format!("{system}_worst_gap_s")) >= gap, "{point}");
         }
@@ -108,7 +108,7 @@ fn a_bond_is_measured_under_each_scheme_and_drawn() {
         &["mmwave", "run", "b.toml", "--json", "--jobs", "1"],
     );
     assert_eq!(again, told);
-    // The links are a scenario by themselves.
+    // The links form a scenario.
     let run = bench.run(&[
         "sim",
         "run",

@@ -5,7 +5,7 @@ use crate::common::Ran;
 #[test]
 fn missing_programs_have_the_laboratorys_exit_code() {
     let bench = crate::common::new();
-    // Nothing to make a laboratory with.
+    // The programs that a laboratory needs are missing.
     let mut command = bench.command(["self-test", "--json", "--only", "delay"]);
     let ran = Ran::from(command.env("PATH", "").output().unwrap());
     let json: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
@@ -35,7 +35,7 @@ fn completions_and_manual_pages_belong_to_the_laboratory() {
         let text = std::fs::read_to_string(file).unwrap();
         assert!(text.contains("EXIT STATUS"), "{page}");
     }
-    // An example is a line of its own.
+    // An example has its own line.
     let page = bench.run(&["man", "run"]).out.replace("\\-", "-");
     assert!(page.contains("\n  sumlink-lab report lab-out\n"), "{page}");
     assert!(!bench.path("man/sumlink-lab-server.1").exists());

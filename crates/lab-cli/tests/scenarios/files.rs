@@ -1,4 +1,4 @@
-//! Scenario files that are wrong.
+//! Invalid scenario files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,8 +50,8 @@ fn every_scenario_of_the_project_is_valid() {
         let entries = fs::read_dir(directory).unwrap();
         entries.map(|entry| entry.unwrap().path())
     };
-    // What a folder has that is none of these is a scenario, so that a new folder is not forgotten: tables of the matrix, and
-    // experiments in a cell.
+    // All other files of a folder are scenarios, so that no new folder is forgotten; the exceptions
+    // are tables of the matrix and experiments in a cell.
     let is_other = |path: &Path| {
         let folder = path.parent().unwrap();
         let text = fs::read_to_string(path).unwrap();

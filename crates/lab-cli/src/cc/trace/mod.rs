@@ -63,9 +63,7 @@ pub(crate) async fn run(args: TraceArgs) -> Result<(), CliError> {
     if let Some(pid) = args.pid
         && !process(pid).exists()
     {
-        return Err(CliError::Usage(format!(
-            "--pid {pid}: there is no such process"
-        )));
+        return Err(CliError::Usage(format!("--pid {pid}: no such process")));
     }
     // The trace starts before the file is opened, so that a failure does not overwrite it.
     let trace = Trace::start(filter)?;
@@ -152,7 +150,7 @@ fn tell(
 ) -> Result<(), CliError> {
     if lost > 0 {
         tracing::warn!(
-            "{lost} records were lost: acknowledgements came faster than they could be written"
+            "{lost} records lost: acknowledgments arrived faster than they could be written"
         );
     }
     let flows = account.connections();
@@ -166,7 +164,7 @@ fn tell(
         }));
     }
     tracing::info!(
-        "{} acknowledgements of {flows} connections, {lost} lost",
+        "{} acknowledgments of {flows} connections, {lost} lost",
         account.records
     );
     Ok(())

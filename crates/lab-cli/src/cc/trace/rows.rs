@@ -23,7 +23,7 @@ impl Form {
             Some("csv") => Ok(Self::Csv),
             Some("jsonl" | "json") => Ok(Self::JsonLines),
             _ => Err(CliError::Usage(format!(
-                "--out {}: the ending says the form: .csv, or .jsonl for JSON lines",
+                "--out {}: the name must end in .csv, or in .jsonl for JSON lines",
                 path.display()
             ))),
         }
