@@ -1,18 +1,18 @@
-//! When a carrier's TCP acknowledges at once.
+//! Decides when a carrier's TCP acknowledges at once.
 //!
 //! TCP waits 40 ms or longer for data that can carry an acknowledgement (TCP_DELACK_MIN in Linux;
-//! RFC 9293, section 3.8.6.3). The peer takes that wait for a part of the round trip, so it cannot
-//! know which of several paths is the shortest while they carry a request now and then.
+//! RFC 9293, section 3.8.6.3). The peer counts that wait as a part of the round trip. It then
+//! cannot know which of several paths is the shortest while they only carry occasional requests.
 
 use crate::{Instant, TcpInfo};
 
 /// More segments than this without a pause are a flow: an initial window (RFC 6928).
 const FLOW: u64 = 10;
 
-/// The data that has arrived on a carrier and may not be acknowledged yet.
+/// Data that has arrived on a carrier and may not be acknowledged yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Acknowledgements {
-    /// So little has arrived since the last transmission that TCP may wait.
+    /// The data since the last transmission is too short for TCP to acknowledge it at once.
     is_owed: bool,
     /// When data last arrived, and how many bytes have arrived since a pause of a round trip.
     last: Instant,
@@ -30,7 +30,8 @@ impl Acknowledgements {
 
     /// Notes that `len` bytes have arrived.
     ///
-    /// TCP acknowledges every second segment at once, and in a flow one segment makes no difference.
+    /// TCP acknowledges every second segment at once, and in a flow one segment makes no
+    /// difference.
     pub(crate) fn arrived(&mut self, len: u64, info: &TcpInfo, now: Instant) {
         if now.saturating_sub(self.last) >= info.srtt {
             self.burst = 0;
@@ -46,9 +47,10 @@ impl Acknowledgements {
         self.is_owed = false;
     }
 
-    /// Whether TCP is to acknowledge now; true once for each arrival.
+    /// Whether TCP should acknowledge now; true once for each arrival.
     pub(crate) fn take_due(&mut self, info: &TcpInfo) -> bool {
-        // With more than a few segments in flight there soon is data to carry it.
+        // With more than a few segments in flight, data that can carry the acknowledgement follows
+        // soon.
         let flows = info.unacked_bytes > 2 * u64::from(info.snd_mss);
         let is_due = self.is_owed && !flows;
         self.is_owed &= !is_due;
@@ -64,7 +66,7 @@ mod tests {
     use crate::START;
 
     #[test]
-    fn a_flow_of_segments_is_left_to_tcp_until_it_pauses() {
+    fn tcp_acknowledges_a_flow_until_it_pauses() {
         let mut info = TcpInfo {
             srtt: Duration::from_secs(3600),
             snd_mss: 1000,
@@ -81,13 +83,13 @@ mod tests {
         assert_eq!(owes, [vec![true; 11], vec![false; 9]].concat());
         info.srtt = Duration::ZERO;
         acknowledgements.arrived(900, &info, START);
-        assert!(acknowledgements.is_owed, "a pause of a round trip");
+        assert!(acknowledgements.is_owed, "after a pause of a round trip");
         acknowledgements.arrived(2000, &info, START);
         assert!(!acknowledgements.is_owed, "TCP acknowledges two at once");
     }
 
     #[test]
-    fn an_acknowledgement_is_asked_for_once_and_not_in_a_flow() {
+    fn an_acknowledgement_is_requested_once_and_not_in_a_flow() {
         let mut info = TcpInfo {
             snd_mss: 1000,
             ..TcpInfo::default()

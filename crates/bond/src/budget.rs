@@ -1,27 +1,27 @@
-//! How many bytes of frames a carrier is given at once.
+//! The number of frame bytes that a carrier is given at once.
 
 /// Bytes of frames in a full TLS 1.3 record.
 pub const RECORD: u64 = 16 * 1024;
 
-/// Bytes that a record has beside them: header, type and tag (RFC 8446, section 5.2).
+/// Overhead of a record in bytes: header, type and tag (RFC 8446, section 5.2).
 pub const RECORD_OVERHEAD: u64 = 22;
 
-/// Most bytes handed over at once.
+/// Maximum bytes handed over at once.
 pub(crate) const MOST_AT_ONCE: u64 = 64 * 1024;
 
-/// Fewest bytes of frames handed over at once: less would hold hardly any data.
+/// Minimum frame bytes handed over at once: less would hold hardly any data.
 const LEAST_AT_ONCE: u64 = 512;
 
-/// The bytes for a carrier with a low-water mark of `lowat` bytes that is not young: a part of what
-/// the socket may hold, so that little is decided early.
+/// The budget of a carrier with a low-water mark of `lowat` bytes that is no longer young: a part
+/// of the socket's capacity, so that little data is committed early.
 pub(crate) fn part_of(lowat: u32) -> u64 {
     u64::from(lowat / 2).clamp(8 * 1024, MOST_AT_ONCE)
 }
 
-/// Bytes of frames that fill the `room` of a window and one segment beyond it, to the last byte,
-/// behind the bytes that wait (`waits`) in the socket.
+/// Frame bytes that exactly fill the `room` of a window plus one segment, after the `waits` bytes
+/// already in the socket.
 ///
-/// A remainder would leave as a packet of its own when the window opens. A window has room for a
+/// A remainder would leave as a separate packet when the window opens. A window has room for a
 /// number of packets, whatever their size, so a young one would carry a third less.
 pub(crate) fn whole_segments(room: u64, waits: u64, segment: u64) -> u64 {
     let segment = segment.max(1);
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_young_carrier_is_given_ends_with_a_whole_segment() {
+    fn the_budget_of_a_young_carrier_ends_with_a_whole_segment() {
         for room in [0, 1, 1448, 14_480, 40_000] {
             for waits in [0, 1, 28, 1447, 1448, 5000] {
                 let given = wire(whole_segments(room, waits, 1448));

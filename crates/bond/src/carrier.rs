@@ -1,4 +1,4 @@
-//! One carrier: how much its socket may hold, how much it is given at once, and what its TCP is to do.
+//! The policy of one carrier: its socket's capacity, its budget, and the settings of its TCP.
 
 use std::time::Duration;
 
@@ -13,61 +13,62 @@ use crate::socket::{Report, SEGMENT, Socket};
 use crate::spacing::Spacing;
 use crate::{CaState, Instant, TcpInfo, budget};
 
-/// TCP_INFO is not older than this when a decision is made with it.
+/// Maximum age of the TCP_INFO behind a decision.
 const SAMPLE_AGE: Duration = Duration::from_millis(1);
 
-/// TCP_NOTSENT_LOWAT is changed no more often than this, unless twice as much is wanted.
+/// Minimum time between two changes of TCP_NOTSENT_LOWAT, unless it is to be doubled.
 const LOWAT_PAUSE: Duration = Duration::from_millis(50);
 
-/// A carrier is young until so many bytes have been acknowledged, after it was made and after a pause
-/// in which TCP forgets its window (RFC 5681, section 4.1): four round trips of slow start.
+/// A carrier is young until this many bytes have been acknowledged, after it was made and after a
+/// pause in which TCP forgets its window (RFC 5681, section 4.1): four round trips of slow start.
 const YOUTH: u64 = 256 * 1024;
 
-/// TCP_NOTSENT_LOWAT of a young carrier: it is writable when nothing waits.
+/// TCP_NOTSENT_LOWAT of a young carrier, which makes it writable only when nothing waits.
 const YOUNG_LOWAT: u32 = 2;
 
 /// The policy of one carrier.
 ///
-/// The driver asks [`Carrier::must_ask_first`] before it writes, notes each write with
+/// The driver calls [`Carrier::must_ask_first`] before it writes, reports each write with
 /// [`Carrier::handed`], and takes a [`Carrier::sample`] for the engine before each decision.
 #[derive(Debug)]
 pub struct Carrier {
     /// Name of the congestion control.
     congestion: String,
-    /// Changes it by measurement, where that was asked for.
+    /// Chooses the congestion control by measurement, if configured.
     chooser: Option<Chooser>,
-    /// The effect of outages on the window.
+    /// Detects outages that have left a small window.
     restart: Restart,
-    /// The socket does not permit a change to BBR, so slow start cannot begin again.
+    /// The socket refuses a change to BBR, so slow start cannot be restarted.
     cannot_restart: bool,
     spacing: Spacing,
     large: Large,
     /// The newest TCP_INFO, and when it was taken.
     info: TcpInfo,
     sampled: Instant,
-    /// Present value of TCP_NOTSENT_LOWAT, and since when.
+    /// Current value of TCP_NOTSENT_LOWAT, and when it was set.
     lowat: u32,
     lowat_set: Instant,
-    /// How long it is to last under BBR.
+    /// How long the data in the socket should last under BBR.
     reserve: Reserve,
-    /// The socket refused bytes at the last write. If it is empty at the next visit, that is too late.
+    /// The socket refused bytes at the last write. If it is empty at the next visit, the visit is
+    /// too late.
     is_refused: bool,
-    /// Until TCP has this many bytes acknowledged its window is small, and grows with every round trip.
+    /// The carrier is young until TCP has this many bytes acknowledged.
     young_until: u64,
-    /// The most that it may send, in bytes per second.
+    /// Limit on its sending rate, in bytes per second.
     limit: Option<u64>,
-    /// The rate that it delivers for longer than a burst, by the time since it was made.
+    /// The rate that it delivers for longer than a burst.
     sustained: SustainedRate,
     began: Instant,
-    /// Bytes handed to the socket since TCP_INFO was taken.
+    /// Bytes written to the socket since TCP_INFO was taken.
     handed: u64,
     acknowledgements: Acknowledgements,
-    /// Bytes of frames in records that the socket has not taken.
+    /// Frame bytes in records that the socket has not accepted yet.
     unwritten: u64,
 }
 
 impl Carrier {
-    /// A new carrier, and the first low-water mark of its socket.
+    /// A new carrier; sets the first low-water mark of its socket.
     ///
     /// `congestion` is the name of its congestion control, `info` its first TCP_INFO.
     pub fn new(congestion: String, info: TcpInfo, socket: &mut impl Socket, now: Instant) -> Self {
@@ -96,7 +97,7 @@ impl Carrier {
         carrier
     }
 
-    /// From now on the congestion control is chosen by measurement.
+    /// Turns on the choice of the congestion control by measurement.
     pub fn choose_congestion(&mut self) {
         self.chooser = Some(Chooser::new());
     }
@@ -111,31 +112,31 @@ impl Carrier {
         &self.info
     }
 
-    /// Present value of TCP_NOTSENT_LOWAT, in bytes.
+    /// Current value of TCP_NOTSENT_LOWAT, in bytes.
     pub fn lowat(&self) -> u32 {
         self.lowat
     }
 
-    /// Whether bytes were handed to the socket since TCP_INFO was taken.
+    /// Whether bytes were written to the socket since TCP_INFO was taken.
     pub fn is_handed(&self) -> bool {
         self.handed > 0
     }
 
-    /// Bounds the rate, in bytes per second; the driver sets the bound of the socket.
+    /// Limits the rate, in bytes per second; the driver sets the socket's limit.
     pub fn set_limit(&mut self, rate: Option<u64>) {
         self.limit = rate;
         if rate.is_some() {
-            // The bound paces.
+            // The limit makes TCP pace.
             self.spacing = Spacing::Settled;
         }
     }
 
-    /// Frames of so many bytes were made into records.
+    /// Records that `frames` bytes of frames were made into records.
     pub fn queued(&mut self, frames: u64) {
         self.unwritten += frames;
     }
 
-    /// The socket has taken bytes of records; `rest` says whether records are left.
+    /// Records that the socket has accepted bytes of records; `rest` says whether records are left.
     pub fn handed(&mut self, bytes: u64, rest: bool) {
         self.handed += bytes;
         self.acknowledgements.sent();
@@ -144,24 +145,24 @@ impl Carrier {
         }
     }
 
-    /// Whether the socket refused bytes at the last write.
+    /// Records whether the socket refused bytes at the last write.
     pub fn set_refused(&mut self, is_refused: bool) {
         self.is_refused = is_refused;
     }
 
-    /// Bytes have arrived.
+    /// Records that bytes have arrived.
     pub fn arrived(&mut self, bytes: u64, now: Instant) {
         self.acknowledgements.arrived(bytes, &self.info, now);
     }
 
-    /// Whether TCP is to acknowledge what has arrived at once; `sends` says that records wait to be
+    /// Whether TCP should acknowledge received data at once; `sends` says that records wait to be
     /// written, which carry the acknowledgement.
     pub fn acknowledges_now(&mut self, sends: bool) -> bool {
         !sends && self.acknowledgements.take_due(&self.info)
     }
 
-    /// Bytes to hand over at once. A young carrier is given what TCP can send now and one segment,
-    /// after which the kernel reports that it can send more.
+    /// Bytes to hand over at once. A young carrier gets the amount that TCP can send now plus one
+    /// segment, after which the kernel reports that it can send more.
     pub fn budget(&self) -> usize {
         let bytes = if self.is_young() {
             let info = &self.info;
@@ -175,8 +176,8 @@ impl Carrier {
         bytes as usize
     }
 
-    /// Bytes in flight at most under the carrier's limit, and those that leave until the next visit. A
-    /// window beyond that waits in the socket.
+    /// Maximum bytes in flight under the carrier's limit, plus those that leave until the next
+    /// visit. Any window beyond that would wait in the socket.
     fn limited_window(&self) -> u64 {
         let lasts = self.info.srtt + low_water::TIME;
         self.limit.map_or(u64::MAX, |limit| {
@@ -184,19 +185,19 @@ impl Carrier {
         })
     }
 
-    /// Whether its window is small and grows.
+    /// Whether the window is still small and growing.
     fn is_young(&self) -> bool {
         self.info.bytes_acked < self.young_until
     }
 
-    /// Whether the socket may take more than is wanted, so that the driver asks whether less than
-    /// [`Carrier::wakes_at`] waits there before it gives it anything.
+    /// Whether the socket may accept more than intended. If so, the driver must check that less
+    /// than [`Carrier::wakes_at`] waits there before each write.
     ///
-    /// A young carrier is asked when data waits there for TCP's window to open: a window of ten
-    /// segments and a low-water mark of the same size would be taken for twice the window. Data that
-    /// waits leaves a round trip later, and another path could have delivered it by then. Other
-    /// carriers are asked when the low-water mark is small: TCP looks at it only where a new segment
-    /// begins in its queue, and such a segment takes 64 KiB.
+    /// A young carrier is checked while data waits there for TCP's window to open: a window of ten
+    /// segments and a low-water mark of the same size would be taken for twice the window. Waiting
+    /// data leaves a round trip later, and another path could have delivered it by then. Other
+    /// carriers are checked when the low-water mark is small: TCP applies it only where a new
+    /// segment begins in its queue, and such a segment takes 64 KiB.
     pub fn must_ask_first(&mut self, socket: &mut impl Socket, now: Instant) -> bool {
         if self.is_young() && (self.handed > 0 || self.info.notsent_bytes > 0) {
             self.refresh(socket, now);
@@ -207,20 +208,21 @@ impl Carrier {
         }
     }
 
-    /// The kernel reports that a socket takes more when fewer bytes than this wait in it.
+    /// The kernel reports a socket as writable when fewer bytes than this wait in it.
     pub fn wakes_at(&self) -> u64 {
         u64::from(self.lowat / 2)
     }
 
-    /// Whether its low-water mark is so small that TCP alone would take far more.
+    /// Whether its low-water mark is so small that TCP alone would accept far more.
     fn is_exact(&self) -> bool {
         self.lowat < 2 * SEGMENT
     }
 
-    /// What TCP knows now: at most 1 ms old, and for a young carrier no older than the last write.
+    /// The current TCP statistics: at most 1 ms old, and for a young carrier no older than the last
+    /// write.
     ///
-    /// `local_queue` is the number of bytes in the interface's queue, `has_records` says that records
-    /// wait to be written.
+    /// `local_queue` is the number of bytes in the interface's queue, `has_records` says that
+    /// records wait to be written.
     pub fn sample(
         &mut self,
         socket: &mut impl Socket,
@@ -229,9 +231,8 @@ impl Carrier {
         now: Instant,
     ) -> PathSample {
         let is_old = now.saturating_sub(self.sampled) >= SAMPLE_AGE;
-        // Otherwise the bytes that were just handed over, of which TCP_INFO knows nothing yet, would
-        // look acknowledged, and the bytes behind them would be expected as soon as if nothing were
-        // before them.
+        // TCP_INFO does not yet include the bytes just written. Without them, those bytes would
+        // look acknowledged, and the bytes behind them would be expected too early.
         let known = self.info.unacked_bytes + self.info.notsent_bytes;
         let is_behind = self.handed > known || self.handed > 0 && self.is_young();
         if is_old || is_behind || self.info.srtt.is_zero() {
@@ -265,7 +266,7 @@ impl Carrier {
         }
     }
 
-    /// Takes a new TCP_INFO, and decides what follows from it.
+    /// Reads TCP_INFO and acts on it.
     pub fn refresh(&mut self, socket: &mut impl Socket, now: Instant) {
         (self.sampled, self.handed) = (now, 0);
         if let Some(info) = socket.info() {
@@ -296,7 +297,7 @@ impl Carrier {
         self.regain_window(socket, now);
     }
 
-    /// Notes under BBR whether a socket that was full has run empty, at most once a millisecond.
+    /// Under BBR, records whether a socket that was full has run empty, at most once a millisecond.
     pub fn look_into_full_socket(&mut self, socket: &mut impl Socket, now: Instant) {
         let is_due = now.saturating_sub(self.sampled) >= SAMPLE_AGE;
         if self.is_refused && self.is_model_based() && is_due {
@@ -304,10 +305,10 @@ impl Carrier {
         }
     }
 
-    /// The highest rate that a measurement of TCP may show, in bytes per second.
+    /// The highest rate that TCP's measurements may show, in bytes per second.
     ///
-    /// BBR empties the path's queue in order to measure, and a token bucket fills meanwhile. Loss-based
-    /// controls keep the bucket empty, so they measure the path's rate.
+    /// BBR empties the path's queue in order to measure, and a token bucket fills meanwhile.
+    /// Loss-based controls keep the bucket empty, so they measure the path's rate.
     fn most_sustained(&self) -> u64 {
         if !self.is_model_based() {
             return u64::MAX;
@@ -324,8 +325,8 @@ impl Carrier {
         self.congestion == MODEL_BASED
     }
 
-    /// For a carrier without progress: whether it looks as if its large packets were lost and its small
-    /// ones were not.
+    /// For a carrier without progress: whether its large packets seem to be lost and its small ones
+    /// not.
     pub fn loses_large_packets(&self) -> bool {
         self.large.are_lost(&self.info)
     }
@@ -335,14 +336,14 @@ impl Carrier {
         self.info.bytes_acked + self.info.bytes_received
     }
 
-    /// Whether packets wait in a queue on their way.
+    /// Whether its packets wait in a queue on the path.
     pub fn is_queueing(&self) -> bool {
         let least = self.info.min_rtt.unwrap_or(self.info.srtt);
         congestion::is_queueing(self.info.srtt.saturating_sub(least), least)
     }
 
-    /// Lets as much wait in the socket as leaves in a few milliseconds: enough to keep TCP busy between
-    /// two visits, little enough to be decided late.
+    /// Sets the low-water mark to the data that leaves in a few milliseconds: enough to keep TCP
+    /// busy between two visits, and little enough to be committed late.
     fn adapt_lowat(&mut self, socket: &mut impl Socket, now: Instant) {
         let reserve = self.is_model_based().then_some(&self.reserve);
         let most = self.most_sustained().min(self.limit.unwrap_or(u64::MAX));
@@ -385,7 +386,7 @@ impl Carrier {
         }
     }
 
-    /// Begins slow start again when an outage has left a small window.
+    /// Restarts slow start after an outage has left a small window.
     fn regain_window(&mut self, socket: &mut impl Socket, now: Instant) {
         if self.cannot_restart {
             return;
@@ -397,12 +398,12 @@ impl Carrier {
         }
     }
 
-    /// Whether slow start can begin again: false once the socket has refused to change to BBR.
+    /// Whether slow start can be restarted: false once the socket has refused to change to BBR.
     pub fn can_restart(&self) -> bool {
         !self.cannot_restart
     }
 
-    /// Begins slow start: the change to BBR makes TCP forget its slow start threshold.
+    /// Restarts slow start: the change to BBR makes TCP forget its slow start threshold.
     pub fn begin_slow_start(&mut self, socket: &mut impl Socket) {
         let window = self.info.snd_cwnd_bytes;
         if let Err(error) = socket.set_congestion(MODEL_BASED) {
@@ -420,7 +421,7 @@ impl Carrier {
     }
 }
 
-/// Whether BBR sends next to nothing in order to see the least round trip: with four segments
+/// Whether BBR nearly stops sending to measure the least round trip: with four segments in flight
 /// (PROBE_RTT of its first version; later ones continue with half of their window).
 fn pauses(info: &TcpInfo) -> bool {
     let window = 4 * u64::from(info.snd_mss);

@@ -1,14 +1,17 @@
-//! `congestion = "auto"`: which congestion control a carrier uses, by measurement.
+//! `congestion = "auto"`: chooses a carrier's congestion control by measurement.
 //!
-//! A loss-based control (CUBIC) takes every loss for a full queue. Over radio many are not, and then it gives up most of
-//! the link: 5 % loss at a round trip of 4 ms leaves 16 Mbit/s of any link (the square-root law, RFC 5348, section
-//! 3.1). A model-based one (BBR) does not mind, but takes more than its share of a queue that others fill. So a carrier
-//! begins loss-based, and changes only where losses come without a queue and a trial shows that the change pays; when
-//! the losses are over, or come with a queue, it changes back. Several model-based ones fill a queue by themselves: where
-//! losses without a queue are there again at once, the next change back for a queue's sake is put off. Linux changes the
-//! control of a connection in use (tcp(7), TCP_CONGESTION).
+//! A loss-based control (CUBIC) takes every loss for a full queue. On radio links many losses have
+//! other causes, and it then gives up most of the link: 5 % loss at a round trip of 4 ms leaves 16
+//! Mbit/s of any link (the square-root law, RFC 5348, section 3.1). A model-based control (BBR)
+//! tolerates such losses, but takes more than its share of a queue that other flows fill.
 //!
-//! `Chooser` knows neither socket nor clock; each end of a carrier has one, for what it sends itself.
+//! So a carrier starts loss-based. It changes only if losses occur without a queue and a trial
+//! shows a gain, and changes back when the losses end or coincide with a queue. Several model-based
+//! carriers fill a queue themselves: if losses without a queue return at once, the next change back
+//! because of a queue is delayed. Linux can change the control of a connected socket (tcp(7),
+//! TCP_CONGESTION).
+//!
+//! `Chooser` has no socket and no clock; each end of a carrier has one, for the data that it sends.
 
 use std::time::Duration;
 
@@ -16,21 +19,21 @@ use crate::Instant;
 
 use crate::TcpInfo;
 
-/// The name that asks for this module instead of one control.
+/// The name that selects this module in place of one control.
 pub const AUTO: &str = "auto";
 
-/// What a carrier begins with.
+/// The initial control of a carrier.
 pub const LOSS_BASED: &str = "cubic";
 
-/// What it changes to where loss is not congestion.
+/// The control for paths with losses that are not congestion.
 pub const MODEL_BASED: &str = "bbr";
 
 /// A change of a carrier's congestion control.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The kernel's name of the new one.
+    /// The kernel's name of the new control.
     pub to: &'static str,
-    /// For the log.
+    /// The reason, for the log.
     pub reason: String,
 }
 
@@ -38,36 +41,36 @@ pub struct Change {
 #[derive(Debug)]
 pub struct Chooser {
     phase: Phase,
-    /// Where the present measurement began.
+    /// The start of the current measurement.
     mark: Option<Mark>,
-    /// After a trial that did not pay: none before.
+    /// After a trial without gain: the earliest time of the next one.
     not_before: Option<Instant>,
-    /// How long that lasts the next time.
+    /// The pause after the next trial without gain.
     pause: Duration,
     /// When it last changed back because of a queue.
     doubted: Option<Instant>,
-    /// It does not do so before ...
+    /// The earliest time of the next change back because of a queue.
     stay_until: Option<Instant>,
-    /// ... and stays so long the next time it turns out to have been wrong.
+    /// The delay of that change after the next one that was wrong.
     stay: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    /// Loss-based; the usual.
+    /// Loss-based; the normal state.
     LossBased,
-    /// Model-based on trial; loss-based it was this many bytes a second.
+    /// Model-based on trial; `before` is the loss-based rate in bytes per second.
     Trial { before: f64, settled: bool },
-    /// Model-based, because it pays.
+    /// Model-based after a successful trial.
     ModelBased {
-        /// Measurements in a row without loss.
+        /// Consecutive measurements without loss.
         clean: u32,
-        /// The same without a loss that no queue explains.
+        /// Consecutive measurements in which a queue explains every loss.
         explained: u32,
     },
 }
 
-/// Counters at the begin of a measurement, and what was seen of round trips since.
+/// Counters at the start of a measurement, and the round trips seen since.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     at: Instant,
@@ -80,34 +83,35 @@ struct Mark {
     samples: u32,
 }
 
-/// A measurement lasts at least this long and so many round trips ...
+/// Minimum length of a measurement, in time and in round trips.
 const WINDOW: (Duration, u32) = (Duration::from_millis(500), 10);
 
-/// ... and covers this many segments, so that a share of losses means something ...
+/// Minimum number of segments in a measurement, for a meaningful loss rate.
 const LEAST_SEGMENTS: u32 = 100;
 
-/// ... of a carrier that had something to send for this part of the time.
+/// Minimum share of the time in which the carrier had data to send.
 const LEAST_BUSY: f64 = 0.6;
 
-/// Losses below this share cost a loss-based control little.
+/// Loss rate below which a loss-based control loses little.
 const LOSS: f64 = 0.003;
 
-/// Losses are congestion when packets waited this part of the least round trip, or this long if that is longer.
+/// Losses are congestion if packets waited for this share of the least round trip, or for this time
+/// if it is longer.
 const QUEUEING: (f64, Duration) = (0.25, Duration::from_millis(5));
 
-/// A trial pays when it delivers this many times as much.
+/// A trial succeeds at this multiple of the former rate.
 const PAYS: f64 = 1.15;
 
-/// Losses are over when so many measurements in a row show hardly any.
+/// Losses are over after this many consecutive measurements with at most this loss rate.
 const CLEAN: (u32, f64) = (10, LOSS / 3.0);
 
-/// Pause after a trial that did not pay, and its longest after several.
+/// Pause after a trial without gain, and its maximum after several.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(600));
 
-/// A change back for a queue's sake was wrong if the trial that follows it pays within this time ...
+/// A change back because of a queue was wrong if the trial after it succeeds within this time.
 const DOUBT: Duration = Duration::from_secs(30);
 
-/// ... and the next one comes so much later, at the longest after several.
+/// Delay of the next change back after a wrong one, and its maximum after several.
 const STAY: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(120));
 
 impl Default for Chooser {
@@ -117,7 +121,7 @@ impl Default for Chooser {
 }
 
 impl Chooser {
-    /// Of a carrier that begins with [`LOSS_BASED`].
+    /// For a carrier that starts with [`LOSS_BASED`].
     pub fn new() -> Self {
         Self {
             phase: Phase::LossBased,
@@ -130,14 +134,14 @@ impl Chooser {
         }
     }
 
-    /// Takes a sample of the carrier; says when it should change.
+    /// Takes a sample of the carrier; returns a change when one is due.
     pub fn observe(&mut self, now: Instant, info: &TcpInfo) -> Option<Change> {
         let mark = self.mark.get_or_insert_with(|| Mark::new(now, info));
         mark.note(info);
         let least = WINDOW.0.max(info.srtt * WINDOW.1);
         let time = now.saturating_sub(mark.at);
         let segments = info.segs_out.wrapping_sub(mark.segments);
-        // Over a slow link a window lasts as long as its segments take, within reason.
+        // On a slow link a measurement lasts until it has enough segments, up to a limit.
         if time < least || segments < LEAST_SEGMENTS && time < least * 10 {
             return None;
         }
@@ -149,7 +153,7 @@ impl Chooser {
         self.decide(now, &window)
     }
 
-    /// The kernel refused the control that was asked for: there is nothing to choose from.
+    /// Records that the kernel refused the chosen control, which leaves no choice.
     pub fn refused(&mut self, now: Instant) {
         self.phase = Phase::LossBased;
         self.not_before = Some(now + PAUSE.1);
@@ -169,12 +173,12 @@ impl Chooser {
                 Some(Change {
                     to: MODEL_BASED,
                     reason: format!(
-                        "{:.1} % are lost while no queue builds up",
+                        "{:.1} % of the segments are lost while no queue builds up",
                         window.loss * 100.0
                     ),
                 })
             }
-            // The first window of a trial finds the rate; the next one is judged.
+            // The first measurement of a trial finds the rate; the next one is judged.
             Phase::Trial {
                 before,
                 settled: false,
@@ -192,7 +196,7 @@ impl Chooser {
                 Some(Change {
                     to: LOSS_BASED,
                     reason: format!(
-                        "{MODEL_BASED} brought {:.1} Mbit/s where {:.1} were before",
+                        "{MODEL_BASED} delivered {:.1} Mbit/s, the former control {:.1} Mbit/s",
                         megabits(window.rate),
                         megabits(before)
                     ),
@@ -211,10 +215,10 @@ impl Chooser {
                 let stays = self.stay_until.is_some_and(|at| now < at);
                 let reason = if clean >= CLEAN.0 {
                     self.doubted = None;
-                    "nothing is lost any more"
+                    "losses have ended"
                 } else if explained >= CLEAN.0 && !stays {
                     self.doubted = Some(now);
-                    "what is lost comes with a queue"
+                    "losses coincide with a queue"
                 } else {
                     return None;
                 };
@@ -243,14 +247,14 @@ impl Chooser {
     }
 }
 
-/// What a measurement gave.
+/// The result of a measurement.
 #[derive(Clone, Copy, Debug)]
 struct Window {
-    /// Bytes acknowledged a second.
+    /// Bytes acknowledged per second.
     rate: f64,
-    /// Share of segments sent again.
+    /// Share of segments retransmitted.
     loss: f64,
-    /// Part of the time with data under way that nothing but the network held back.
+    /// Share of the time with data in flight that only the network limited.
     busy: f64,
     /// Packets waited in a queue.
     is_queueing: bool,
@@ -294,7 +298,7 @@ impl Mark {
     }
 }
 
-/// Whether a round trip is so much longer than the least that a queue must be the cause.
+/// Whether a round trip exceeds the least one by so much that a queue must be the cause.
 pub fn is_queueing(longer: Duration, least: Duration) -> bool {
     longer > least.mul_f64(QUEUEING.0).max(QUEUEING.1)
 }

@@ -1,31 +1,33 @@
-//! Whether a program waits for the server's word.
+//! Whether a program waits until the server has connected a stream to its target.
 
 use std::str::FromStr;
 
-/// When a stream is given to its program before the server has said that the target is connected.
+/// When a program gets a stream before the server has confirmed the connection to the target.
 ///
-/// What the program writes then arrives a round trip sooner. A target that is not to be reached shows when the stream is used,
-/// and no longer as the reason why it could not be opened.
+/// The program's data then arrives a round trip sooner. The error of an unreachable target occurs
+/// when the stream is used, and not when it is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Early {
     /// Never.
     Never,
-    /// Where the session has connected a stream to the same target within the last minute, and none has failed since.
+    /// If the session has connected a stream to the same target within the last minute, and none
+    /// has failed since.
     #[default]
     Known,
-    /// Always, but where the last one to the same target has failed within the last minute: then the program is told why.
+    /// Always, unless the last stream to the same target failed within the last minute: then
+    /// opening waits and returns the reason.
     Always,
 }
 
 impl Early {
-    /// What they are called, in files and flags.
+    /// The names of the variants, in files and flags.
     pub const NAMES: [&str; 3] = ["never", "known", "always"];
 }
 
 impl FromStr for Early {
     type Err = String;
 
-    /// One of [`Early::NAMES`].
+    /// Parses one of [`Early::NAMES`].
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "never" => Ok(Self::Never),

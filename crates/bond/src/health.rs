@@ -6,44 +6,44 @@ use sumlink_engine::{PathId, PathState, PathStats};
 
 use crate::Instant;
 
-/// A path on which nothing is acknowledged for this long is worth a new connection on its link.
+/// Time without an acknowledgement after which a path's link is dialed again.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// The same for a path that has been stalled for this long, here or by the peer's report: within less
-/// time TCP often gets through.
+/// The same for a path that has been stalled for this long, at this side or by the peer's report.
+/// Within a shorter time TCP often recovers.
 const USELESS: Duration = Duration::from_millis(200);
 
-/// Time between two looks at stalled paths.
+/// Time between two checks of stalled paths.
 const USELESS_CHECK: Duration = Duration::from_millis(100);
 
-/// A path on which nothing has been acknowledged for so long delivers nothing.
+/// Time without an acknowledgement after which a path counts as not delivering.
 pub const STUCK: Duration = Duration::from_millis(500);
 
 /// Finds the paths that are silent.
 #[derive(Clone, Debug)]
 pub struct Health {
-    /// When the paths are next looked at.
+    /// When the paths are next checked.
     due: Instant,
 }
 
 impl Health {
-    /// Of a session that begins now.
+    /// For a session that starts now.
     pub fn new(now: Instant) -> Self {
         Self { due: now + SILENCE }
     }
 
-    /// When [`Health::look`] is next worth a call.
+    /// The time of the next useful call of [`Health::look`].
     pub fn due(&self) -> Instant {
         self.due
     }
 
-    /// A path is of no use: [`Health::look`] finds out soon whether that lasts.
+    /// A path is useless; [`Health::look`] finds out soon whether that lasts.
     pub fn look_soon(&mut self, now: Instant) {
         self.due = self.due.min(now + USELESS);
     }
 
-    /// The paths that are silent. `paths` is called when a look is due; a side that dials no links
-    /// gives it nothing.
+    /// The silent paths. `paths` is called when a check is due; a side that dials no links returns
+    /// none.
     pub fn look(&mut self, now: Instant, paths: impl FnOnce() -> Vec<PathStats>) -> Vec<PathId> {
         if now < self.due {
             return Vec::new();
@@ -68,12 +68,12 @@ impl Health {
 fn is_silent(path: &PathStats) -> bool {
     let is_stuck = path.stuck_for.is_some_and(|time| time >= SILENCE);
     let is_long = |time| time >= USELESS;
-    // Where TCP still gets a little through, a new connection would get no more.
+    // If TCP still gets a little data through, a new connection would get no more.
     let is_still = path.still_for.is_none_or(is_long);
     is_stuck || is_still && path.useless_for.is_some_and(is_long)
 }
 
-/// Whether a path is of no use, here or by the peer's report.
+/// Whether a path is useless, at this side or by the peer's report.
 pub fn is_useless(paths: &[PathStats], id: PathId) -> bool {
     paths
         .iter()
@@ -89,23 +89,23 @@ pub fn is_delivering(paths: &[PathStats]) -> bool {
     })
 }
 
-/// A way in which a path is ill.
+/// An ill state of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ill {
-    /// The peer does not acknowledge what this side sends on it.
+    /// The peer does not acknowledge this side's data on the path.
     Stalled,
-    /// The peer reports the same of its own data.
+    /// The peer reports the same for its data.
     Doubted,
 }
 
-/// The ills of a path that the log shows. Each line of illness is followed by one of recovery, or by
-/// that of the path's end, and neither is repeated: a line is written where [`Ills::set`] reports a
-/// change.
+/// The ill states of a path as shown in the log. Each line about an ill state is followed by one
+/// about its recovery or about the path's end, and none is repeated: a line is written when
+/// [`IllStates::set`] reports a change.
 #[derive(Clone, Debug, Default)]
-pub struct Ills([bool; 2]);
+pub struct IllStates([bool; 2]);
 
-impl Ills {
-    /// Notes whether the path suffers from `ill`; whether that is a change.
+impl IllStates {
+    /// Records whether the path is in the state `ill`; returns whether that is a change.
     #[must_use]
     pub fn set(&mut self, ill: Ill, is_ill: bool) -> bool {
         std::mem::replace(&mut self.0[ill as usize], is_ill) != is_ill

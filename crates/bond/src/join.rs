@@ -1,19 +1,20 @@
-//! What happens when a carrier joins a session.
+//! Decides what happens when a carrier joins a session.
 
 use sumlink_engine::{PathId, Session};
 
 use crate::Instant;
 
-/// Paths that a client brings into a session at most.
+/// Maximum number of paths that a client brings into a session.
 pub const CLIENT_PATHS: usize = 256;
 
-/// Paths of one session that a server takes at most, unless its configuration gives another number.
+/// Default maximum number of paths per session at a server.
 pub const SERVER_PATHS: usize = 32;
 
 /// The path that has to leave because the session is full and a new carrier has just shown that its
-/// link works: the one that has been of no use for longest.
+/// link works: the one that has been useless for the longest time.
 ///
-/// `is_known` says that the carrier's number is that of another path, `count` is the number of carriers.
+/// `is_known` says that the carrier's number belongs to another path, `count` is the number of
+/// carriers.
 pub fn makes_room(
     session: &Session,
     is_known: bool,
@@ -28,7 +29,7 @@ pub fn makes_room(
     }
 }
 
-/// Why a carrier cannot become a path; nothing if it can.
+/// Why a carrier cannot become a path; `None` if it can.
 pub fn refusal(session: &Session, is_known: bool, count: usize, most: usize) -> Option<String> {
     match session.check_path() {
         _ if is_known => Some("its number is that of another path".to_owned()),

@@ -1,25 +1,25 @@
-//! What became of targets a moment ago, and will most likely become of them again.
+//! Remembers recent results of connecting targets, which most likely repeat.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::{Early, Instant};
 
-/// For so long one connection says something about the next one to the same target.
+/// How long a result predicts the next one for the same target.
 const KNOWN_FOR: Duration = Duration::from_secs(60);
 
-/// Targets that are remembered at most.
+/// Maximum number of remembered targets.
 const MOST: usize = 1024;
 
-/// What is remembered of targets, as OPEN frames say them.
+/// Results by target, encoded as in an OPEN frame.
 #[derive(Debug, Default)]
 pub struct Known {
     last: BTreeMap<Box<[u8]>, Outcome>,
-    /// When the peer last said that it lacks what a connection to any target takes.
+    /// When the peer last reported that it lacks the resources for any connection.
     lacking: Option<Instant>,
 }
 
-/// What became of the last stream to a target.
+/// The result of the last stream to a target.
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
     is_connected: bool,
@@ -27,15 +27,16 @@ struct Outcome {
 }
 
 impl Known {
-    /// A stream to `target` has been connected.
+    /// Records that a stream to `target` has been connected.
     pub fn connected(&mut self, target: &[u8], now: Instant) {
         self.note(target, true, now);
     }
 
-    /// A stream to `target` has failed before it was connected, or as if it never had been.
+    /// Records that a stream to `target` has failed before it was connected, or as if it never had
+    /// been.
     ///
-    /// A peer that lacks what a connection takes (`peer_lacks`), such as descriptors, connects to no
-    /// target, so that failure counts for all of them.
+    /// A peer that lacks resources for a connection (`peer_lacks`), such as descriptors, can
+    /// connect to no target, so this failure counts for all of them.
     pub fn failed(&mut self, target: &[u8], peer_lacks: bool, now: Instant) {
         if peer_lacks {
             self.lacking = Some(now);
@@ -58,7 +59,7 @@ impl Known {
         self.last.insert(target.into(), outcome);
     }
 
-    /// Whether one to `target` is to be taken for connected before the peer says so.
+    /// Whether a stream to `target` is treated as connected before the peer has confirmed it.
     pub fn is_early(&self, target: &[u8], early: Early, now: Instant) -> bool {
         let is_recent = |at: Instant| now.saturating_sub(at) < KNOWN_FOR;
         if self.lacking.is_some_and(is_recent) {
@@ -85,13 +86,13 @@ mod tests {
     use super::*;
     use crate::START;
 
-    /// Under never, known, always.
+    /// The results under never, known, always.
     fn early(known: &Known, target: &[u8], now: Instant) -> [bool; 3] {
         [Early::Never, Early::Known, Early::Always].map(|early| known.is_early(target, early, now))
     }
 
     #[test]
-    fn what_became_of_a_target_counts_for_a_minute() {
+    fn results_are_remembered_for_a_minute() {
         let (mut known, now) = (Known::default(), START);
         assert_eq!(early(&known, b"a", now), [false, false, true]);
         known.connected(b"a", now);
@@ -114,14 +115,14 @@ mod tests {
         known.failed(b"a", true, now);
         assert_eq!(early(&known, b"b", now), [false; 3]);
         assert_eq!(early(&known, b"c", now), [false; 3]);
-        // One that has come through proves little: the next one may lack them again.
+        // One success proves little: the peer may lack resources again.
         known.connected(b"a", now + KNOWN_FOR / 2);
         assert_eq!(early(&known, b"a", now + KNOWN_FOR / 2), [false; 3]);
         assert_eq!(early(&known, b"a", now + KNOWN_FOR), [false, true, true]);
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn the_number_of_remembered_targets_is_bounded() {
         let (mut known, now) = (Known::default(), START);
         let target = |n: usize| n.to_be_bytes();
         let at = |n| now + Duration::from_millis(n as u64);

@@ -1,14 +1,15 @@
-//! Whether packets of full size get through: where a router on the way drops those that are too large for its next link, and
-//! its word for that (ICMP, RFC 1191 and RFC 8201) is lost, small ones do and large ones never.
+//! Detects whether packets of full size get through. If a router drops packets that are too large
+//! for its next link, and its reports (ICMP, RFC 1191 and RFC 8201) are lost, small packets arrive
+//! and large ones never do.
 
 use crate::{CaState, TcpInfo};
 
-/// What is known of a carrier's large segments.
+/// Observations of a carrier's large segments.
 #[derive(Debug, Default)]
 pub(crate) struct Large {
-    /// The peer has acknowledged some.
+    /// The peer has acknowledged a large segment.
     are_delivered: bool,
-    /// Bytes acknowledged and segments delivered when that was last looked at.
+    /// Bytes acknowledged and segments delivered at the last observation.
     acked: u64,
     delivered: u32,
 }
@@ -25,8 +26,8 @@ impl Large {
         self.are_delivered = segments > 0 && bytes >= u64::from(segments) * large(info);
     }
 
-    /// Whether it looks as if large segments were lost and none else, on a carrier that makes no progress: none has ever got
-    /// through in the direction that is stuck, and enough is waiting there to fill one.
+    /// Whether only large segments seem to be lost, on a carrier without progress: none has ever
+    /// got through in the stuck direction, and enough data waits there to fill one.
     pub(crate) fn are_lost(&self, info: &TcpInfo) -> bool {
         let is_sending = info.unacked_bytes > 0;
         if is_sending && (info.ca_state == CaState::Loss || info.backoff > 0) {
@@ -38,8 +39,8 @@ impl Large {
     }
 }
 
-/// The least size of a segment that counts as a large one: above what fits into the packets of the next smaller size in use
-/// ([`crate::Packets`]), and below what TCP cuts a flow of bytes into.
+/// The size from which a segment counts as large: above the packets of the next smaller size in use
+/// ([`crate::Packets`]), and below the segments into which TCP divides a flow of bytes.
 fn large(info: &TcpInfo) -> u64 {
     u64::from(info.snd_mss) * 7 / 8
 }
@@ -56,7 +57,7 @@ mod tests {
         }
     }
 
-    /// A carrier whose newest bytes are lost and sent again.
+    /// A carrier whose latest bytes are lost and retransmitted.
     fn stuck(sent: u64, acked: u64, delivered: u32) -> TcpInfo {
         TcpInfo {
             bytes_sent: sent + 1448,
@@ -71,22 +72,22 @@ mod tests {
     }
 
     #[test]
-    fn large_segments_are_lost_where_small_ones_only_were_acknowledged() {
+    fn large_segments_are_lost_if_only_small_ones_were_acknowledged() {
         let mut large = Large::default();
         large.observe(&stuck(3_000, 3_000, 10));
         assert!(large.are_lost(&stuck(20_000, 3_000, 10)));
-        // A question that waits for its answer is a small one.
+        // A request that waits for its answer is small.
         assert!(!large.are_lost(&stuck(3_100, 3_000, 10)));
         large.observe(&stuck(20_000, 3_000 + 1448, 11));
         assert!(!large.are_lost(&stuck(20_000, 3_000 + 1448, 11)));
     }
 
     #[test]
-    fn what_the_peer_cannot_send_is_known_by_what_has_arrived() {
+    fn the_peers_lost_segments_are_detected_from_received_ones() {
         let (large, mut info) = (Large::default(), info());
         assert!(large.are_lost(&info));
         info.rcv_mss = 1228;
-        assert!(large.are_lost(&info), "as small ones are");
+        assert!(large.are_lost(&info), "the segments are small, too");
         info.rcv_mss = 1448;
         assert!(!large.are_lost(&info));
     }

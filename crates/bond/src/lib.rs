@@ -1,4 +1,5 @@
-//! The decisions of whatever drives an engine over carriers: the daemon with sockets, the simulator with modelled TCP.
+//! The decisions around an engine whose paths are carriers, for two drivers: the daemon with sockets
+//! and the simulator with modeled TCP.
 //!
 //! The engine ([`sumlink_engine`]) chooses the bytes of each path. This crate holds the decisions
 //! around it, each of them once:
@@ -12,11 +13,11 @@
 //! | When is a link dialed, after which pause, with which timeouts? | [`Link`], [`dial`] |
 //! | How many carriers does a link get, and how large are their packets? | [`Width`], [`Packets`] |
 //! | Which path makes room when a carrier joins a full session? | [`join`] |
-//! | How long does a stream wait to be opened, and when does it not wait at all? | [`opens`], [`Known`] |
+//! | How long does a stream wait to be opened, and when not at all? | [`opens`], [`Known`] |
 //!
 //! The crate knows no socket, clock, thread or random source. A moment ([`Instant`]) is the time
-//! since an epoch that the driver chooses; what TCP reports is a [`TcpInfo`]; a driver's socket is a
-//! [`Socket`].
+//! since an epoch that the driver chooses; what TCP reports is a [`TcpInfo`]; a driver's socket is
+//! a [`Socket`].
 
 #![forbid(unsafe_code)]
 
@@ -45,7 +46,7 @@ mod width;
 pub use budget::{RECORD, RECORD_OVERHEAD};
 pub use carrier::Carrier;
 pub use early::Early;
-pub use health::{Health, Ill, Ills, STUCK, is_delivering, is_useless};
+pub use health::{Health, Ill, IllStates, STUCK, is_delivering, is_useless};
 pub use known::Known;
 pub use link::{Link, Silence};
 pub use packets::Packets;
@@ -55,6 +56,6 @@ pub use tcp_info::{CaState, TcpInfo, TcpState};
 pub use traffic::{LinkTraffic, Traffic};
 pub use width::{Carriers, Moved, Width};
 
-/// When the tests begin: long enough after the epoch for anything to lie before it.
+/// Start time of the tests: long after the epoch, so that any earlier moment exists.
 #[cfg(test)]
 const START: Instant = Instant::from_secs(100_000);

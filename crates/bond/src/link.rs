@@ -1,4 +1,4 @@
-//! One link of a client: when it is dialed, and what becomes of its paths.
+//! The policy of one link of a client: when it is dialed, and what follows from the end of a path.
 
 use std::time::Duration;
 
@@ -6,27 +6,27 @@ use sumlink_engine::PathId;
 
 use crate::{Carriers, Instant, Moved, Packets, Width, dial};
 
-/// A link is silent for so long after it was last found so: while it is, it is found so twice a second.
+/// How long a link counts as silent after a check found it silent; there are two checks per second.
 const SILENT_FOR: Duration = Duration::from_secs(2);
 
-/// One link. `A` is what the driver keeps of each path.
+/// One link. `A` is the driver's data for each path.
 #[derive(Debug)]
 pub struct Link<A> {
     /// Its paths, oldest first.
     pub paths: Vec<(PathId, A)>,
-    /// Its number of carriers, where that is found by measurement.
+    /// The number of carriers, if it is measured.
     width: Option<Width>,
     /// A dial is in progress.
     pub is_dialing: bool,
-    /// The path that the last dial is to replace.
+    /// The path that the current dial should replace.
     replacing: Option<PathId>,
     /// Failed dials in a row.
     failures: u32,
-    /// No dial begins before.
+    /// The earliest time of the next dial.
     pub retry_at: Option<Instant>,
-    /// How large its packets may be.
+    /// The size of its packets.
     pub packets: Packets,
-    /// When one of its paths was last found silent.
+    /// When a check last found one of its paths silent.
     silent_at: Option<Instant>,
 }
 
@@ -45,24 +45,24 @@ impl<A> Default for Link<A> {
     }
 }
 
-/// What follows from a silent path.
+/// The actions after a silent path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Silence {
     /// Its link is dialed, and the new path replaces it.
     pub dials: bool,
-    /// The present dial ends, because it is for packets of another size.
+    /// The current dial ends, because it uses another packet size.
     pub gives_up: bool,
-    /// Connections are made for packets of another size from now on: `Some(None)` is the link's own.
+    /// Connections use another packet size from now on: `Some(None)` is the link's own.
     pub size: Option<Option<u16>>,
 }
 
 impl<A> Link<A> {
-    /// Whether the path is one of its own.
+    /// Whether the path belongs to this link.
     pub fn has(&self, path: PathId) -> bool {
         self.paths.iter().any(|(id, _)| *id == path)
     }
 
-    /// How many carriers it should have.
+    /// The intended number of carriers.
     pub fn wanted(&self, carriers: Carriers) -> usize {
         match (carriers, &self.width) {
             (Carriers::Fixed(count), _) => count.get().into(),
@@ -70,7 +70,7 @@ impl<A> Link<A> {
         }
     }
 
-    /// Whether it lacks a carrier.
+    /// Whether it has fewer carriers than intended.
     pub fn lacks(&self, carriers: Carriers) -> bool {
         self.paths.len() < self.wanted(carriers)
     }
@@ -85,7 +85,7 @@ impl<A> Link<A> {
         self.lacks(carriers) && self.may_dial(now)
     }
 
-    /// A dial begins; the size of packets that it is for.
+    /// Starts a dial; returns its packet size.
     pub fn dial(
         &mut self,
         replacing: Option<PathId>,
@@ -100,12 +100,12 @@ impl<A> Link<A> {
         self.packets.next_size(now)
     }
 
-    /// The path that the present dial is to replace.
+    /// The path that the current dial should replace.
     pub fn replacing(&self) -> Option<PathId> {
         self.replacing
     }
 
-    /// The present dial ends without a result; false if there is none.
+    /// Ends the current dial without a result; false if there is none.
     pub fn give_up(&mut self) -> bool {
         if self.is_dialing {
             self.replacing = None;
@@ -113,10 +113,10 @@ impl<A> Link<A> {
         std::mem::take(&mut self.is_dialing)
     }
 
-    /// A dial has brought a path; the one that it replaces.
+    /// Records that a dial has added a path; returns the path that it replaces.
     ///
-    /// The pause after another path's end stays: a server that refuses what has just joined would be
-    /// dialed without any.
+    /// The pause after another path's end stays: otherwise a server that refuses paths which have
+    /// just joined would be dialed without pauses.
     pub fn joined(&mut self, path: PathId, of_path: A, now: Instant) -> Option<PathId> {
         self.is_dialing = false;
         self.failures = 0;
@@ -127,7 +127,7 @@ impl<A> Link<A> {
         replaced
     }
 
-    /// A dial has failed; how many have in a row.
+    /// Records that a dial has failed; returns the number of failures in a row.
     pub fn failed(&mut self, now: Instant) -> u32 {
         self.is_dialing = false;
         self.failures += 1;
@@ -135,7 +135,8 @@ impl<A> Link<A> {
         self.failures
     }
 
-    /// A path has ended: another one is dialed after `pause`. False if it is none of its own.
+    /// Records that a path has ended: another one is dialed after `pause`. False if the path
+    /// belongs to another link.
     pub fn ended(&mut self, path: PathId, pause: Duration, now: Instant) -> bool {
         let is_own = self.has(path);
         if is_own {
@@ -145,10 +146,11 @@ impl<A> Link<A> {
         is_own
     }
 
-    /// Nothing is acknowledged on one of its paths. A new connection may get through where the old one
-    /// waits for ever longer timeouts.
+    /// No data is acknowledged on one of its paths. A new connection may get through where the old
+    /// one waits for ever longer timeouts.
     ///
-    /// `loses_large` says that large packets seem to be lost, `limit` is the size of the path's packets.
+    /// `loses_large` says that large packets seem to be lost, `limit` is the size of the path's
+    /// packets.
     pub fn on_silence(&mut self, loses_large: bool, limit: Option<u16>, now: Instant) -> Silence {
         self.silent_at = Some(now);
         let size = match loses_large {
@@ -163,20 +165,21 @@ impl<A> Link<A> {
         }
     }
 
-    /// A path is of use again: whether the present dial, which was to replace it, ends.
+    /// A path works again; returns whether the current dial, which should have replaced it, ends.
     pub fn recovered(&mut self, path: PathId) -> bool {
         self.replacing == Some(path) && self.give_up()
     }
 
-    /// The link or its ways to the server have changed: it is worth a dial at once.
+    /// The link or its routes to the server have changed, which permits a dial at once.
     pub fn changed(&mut self) {
         self.retry_at = None;
         self.packets.forget();
-        // Failures on the former network say nothing about this one.
+        // Failures on the former network do not predict failures on this one.
         self.failures = 0;
     }
 
-    /// The link cannot be used: its paths, which are to be left. The driver ends a dial in progress.
+    /// The link cannot be used: returns its paths, which must be removed. The driver ends a dial in
+    /// progress.
     pub fn leave(&mut self) -> Vec<(PathId, A)> {
         self.give_up();
         self.failures = 0;
@@ -184,7 +187,7 @@ impl<A> Link<A> {
         std::mem::take(&mut self.paths)
     }
 
-    /// Whether nothing is acknowledged on its paths now.
+    /// Whether no data is acknowledged on its paths now.
     pub fn is_silent(&self, now: Instant) -> bool {
         self.silent_at
             .is_some_and(|at| now.saturating_sub(at) < SILENT_FOR)
@@ -195,13 +198,14 @@ impl<A> Link<A> {
         !self.paths.is_empty() && !self.is_silent(now)
     }
 
-    /// Whether larger packets are to be tried again, with a dial that replaces the path.
+    /// The path to replace in order to try larger packets again, if that is due.
     pub fn tries_larger_packets(&self, now: Instant) -> Option<PathId> {
         let is_due = self.delivers(now) && self.may_dial(now) && self.packets.is_due(now);
         self.paths.first().filter(|_| is_due).map(|(id, _)| *id)
     }
 
-    /// Takes the traffic of a link whose number of carriers is measured; the numbers before and after.
+    /// Takes the traffic of a link whose number of carriers is measured; returns the number before
+    /// and after a change.
     pub fn on_traffic(&mut self, moved: Moved, now: Instant) -> Option<(u8, u8)> {
         let width = self.width.as_mut().filter(|_| !self.paths.is_empty())?;
         let before = width.carriers();
@@ -209,8 +213,9 @@ impl<A> Link<A> {
         Some((before, width.carriers()))
     }
 
-    /// The path that is one too many where `enough` suffice: one that was to be replaced, or else the
-    /// newest. A dial that would bring one too many ends; whether it has.
+    /// The path to remove when the link has more than `enough`: one that was to be replaced,
+    /// otherwise the newest. A dial that would add a superfluous path ends; the second value says
+    /// whether one has.
     pub fn superfluous(&mut self, enough: usize) -> (Option<PathId>, bool) {
         let useless = self.replacing.filter(|id| self.has(*id));
         let brings_more = self.paths.len() + usize::from(useless.is_none()) > enough;

@@ -1,5 +1,5 @@
-//! How much may wait unsent in a carrier's socket (`TCP_NOTSENT_LOWAT`, tcp(7)): enough to keep TCP busy between two visits,
-//! little enough to be decided late. docs/fbdt.md has what was measured.
+//! Limits unsent data in a carrier's socket (`TCP_NOTSENT_LOWAT`, tcp(7)): enough to keep TCP busy
+//! between two visits, and little enough to be committed late. docs/fbdt.md has the measurements.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -8,33 +8,34 @@ use crate::Instant;
 
 use crate::TcpInfo;
 
-/// What leaves in this time at the present rate, unless the socket is found empty ([`Reserve`]) ...
+/// The limit as sending time at the current rate, unless the socket is found empty ([`Reserve`]).
 pub(crate) const TIME: Duration = Duration::from_millis(3);
 
-/// ... within these bounds, in bytes.
+/// Bounds of the limit, in bytes.
 const BOUNDS: RangeInclusive<u32> = 12 * 1024..=512 * 1024;
 
-/// Under BBR, at the rate at which it paces, what leaves in a sixteenth of the least round trip, and in no longer time than
-/// this. What it measures while its socket is empty does not count for it as the link's rate, and until it has that it sends
-/// nearly three times as fast as the link: empty once in a round trip is enough for that to last for ever. Over short
-/// trips, where rounds are many, it ends without.
+/// Under BBR, the limit is a sixteenth of the least round trip at the pacing rate, and at most this
+/// time. BBR does not count measurements with an empty socket as the link's rate, and until it has
+/// that rate it sends nearly three times as fast as the link. One empty moment per round trip is
+/// enough to prolong this state forever. On short paths, with many round trips, it ends anyway.
 const PACED_TIME: Duration = Duration::from_millis(6);
 
-/// While it sends so much faster than was delivered that it is in its startup, an eighth of the least round trip, and no longer
-/// than this: the kernel tells that a socket takes more when acknowledgements arrive, and these come in bursts where a link
-/// varies or repairs losses.
+/// While BBR sends so much faster than data is delivered that it is in its startup, the limit is an
+/// eighth of the least round trip, and at most this time. The kernel reports a writable socket when
+/// acknowledgements arrive, and these come in bursts if a link varies or repairs losses.
 const STARTUP_TIME: Duration = Duration::from_millis(20);
 
-/// The startup's gain is 2.89, the greatest one after it 1.25.
+/// Separates the startup's gain of 2.89 from the highest later one, 1.25.
 const STARTUP_GAIN: f64 = 1.8;
 
 /// The bounds under BBR, in bytes.
 const PACED: RangeInclusive<u32> = 12 * 1024..=2048 * 1024;
 
-/// For how long what waits in a carrier's socket lasts, under BBR.
+/// How long the data in a carrier's socket should last under BBR.
 ///
-/// A process that waits for a processor comes too late to some of its sockets. CUBIC's links have queues to send from meanwhile;
-/// BBR keeps theirs empty, and the link rests. So the reserve grows with every visit that comes too late, and shrinks in calm times.
+/// A process that waits for a processor serves some of its sockets too late. CUBIC's links then
+/// have queues to send from, but BBR keeps theirs empty, and the link idles. So the reserve grows
+/// with every late visit, and shrinks in calm times.
 #[derive(Debug)]
 pub(crate) struct Reserve {
     time: Duration,
@@ -42,11 +43,11 @@ pub(crate) struct Reserve {
 }
 
 impl Reserve {
-    /// Grows by so much ...
+    /// Growth per late visit.
     const STEP: Duration = Duration::from_millis(1);
-    /// ... to this: what waits ahead of an urgent byte, too.
+    /// Maximum, because the reserve also delays urgent data.
     const MOST: Duration = Duration::from_millis(8);
-    /// Shrinks by half a step when it sufficed for so long.
+    /// Time without a late visit after which the reserve shrinks by half a step.
     const CALM: Duration = Duration::from_secs(1);
 
     pub(crate) fn new(now: Instant) -> Self {
@@ -56,7 +57,8 @@ impl Reserve {
         }
     }
 
-    /// A socket that had refused more was visited; `is_empty` if all that it had taken was sent meanwhile.
+    /// Records a visit to a socket that had refused more data; `is_empty` if all its data was sent
+    /// meanwhile.
     pub(crate) fn visited(&mut self, is_empty: bool, now: Instant) {
         let time = if is_empty {
             (self.time + Self::STEP).min(Self::MOST)
@@ -69,8 +71,8 @@ impl Reserve {
     }
 }
 
-/// What may wait unsent in the socket of a carrier that is not young any more, in bytes. No rate counts beyond `most` bytes per
-/// second: what the carrier sustains, or may send.
+/// The limit on unsent data for a carrier that is no longer young, in bytes. Rates above `most`
+/// bytes per second, the rate that the carrier sustains or its limit, do not count.
 pub(crate) fn wanted(info: &TcpInfo, reserve: Option<&Reserve>, most: u64) -> u32 {
     let mut rate = info.delivery_rate_bytes_per_s as f64;
     let (mut time, mut bounds) = (TIME, BOUNDS);
@@ -86,12 +88,12 @@ pub(crate) fn wanted(info: &TcpInfo, reserve: Option<&Reserve>, most: u64) -> u3
             (rate, time, bounds) = (rate.max(paced), wanted, PACED);
         }
         if reserve.time > time {
-            // What was delivered while the socket was empty is less than the link's rate.
+            // The rate delivered from an empty socket is below the link's rate.
             let full = if in_startup { rate } else { rate.max(paced) };
             (rate, time, bounds) = (full, reserve.time, PACED);
         }
     } else if info.snd_ssthresh_bytes.is_none() {
-        // In slow start what was measured is the rate of the window before.
+        // In slow start the measured rate belongs to the previous window.
         rate = rate.max(info.snd_cwnd_bytes as f64 / info.srtt.as_secs_f64().max(1e-6));
     }
     let wanted = rate.min(most as f64) * time.as_secs_f64();
@@ -104,7 +106,7 @@ mod tests {
     use crate::START;
 
     #[test]
-    fn what_may_wait_follows_the_rate_and_how_the_congestion_control_uses_it() {
+    fn the_low_water_mark_follows_the_rate_and_the_congestion_control() {
         let least = Reserve::new(START);
         let info = TcpInfo {
             delivery_rate_bytes_per_s: 10_000_000,
@@ -135,7 +137,7 @@ mod tests {
         assert_eq!(
             wanted(&startup, Some(&least), 2_000_000),
             40_000,
-            "no more than it sustains"
+            "at most the sustained rate"
         );
         let trip_of = |ms| TcpInfo {
             min_rtt: Some(Duration::from_millis(ms)),
@@ -144,17 +146,17 @@ mod tests {
         assert_eq!(
             wanted(&trip_of(50), Some(&least), u64::MAX),
             180_625,
-            "an eighth"
+            "an eighth of the round trip"
         );
         assert_eq!(
             wanted(&trip_of(20), Some(&least), u64::MAX),
             30_000,
-            "too short for it"
+            "the round trip is too short"
         );
     }
 
     #[test]
-    fn a_socket_that_was_found_empty_is_given_more_until_it_suffices_for_long() {
+    fn the_reserve_grows_when_a_socket_is_empty_and_shrinks_in_calm_times() {
         let info = TcpInfo {
             delivery_rate_bytes_per_s: 90_000_000,
             pacing_rate_bytes_per_s: Some(100_000_000),
@@ -172,7 +174,7 @@ mod tests {
         assert_eq!(
             wanted(&info, Some(&reserve), u64::MAX),
             270_000,
-            "it sufficed"
+            "the reserve sufficed"
         );
         reserve.visited(true, now);
         assert_eq!(
@@ -193,7 +195,7 @@ mod tests {
         assert_eq!(
             wanted(&info, Some(&reserve), u64::MAX),
             800_000,
-            "not calm for long"
+            "the calm time is too short"
         );
         for _ in 0..100 {
             now += Duration::from_millis(1001);
@@ -202,12 +204,12 @@ mod tests {
         assert_eq!(
             wanted(&info, Some(&reserve), u64::MAX),
             270_000,
-            "as in the beginning"
+            "as at the start"
         );
         assert_eq!(
             wanted(&info, None, u64::MAX),
             270_000,
-            "no matter without BBR"
+            "the reserve applies only to BBR"
         );
     }
 }

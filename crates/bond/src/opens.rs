@@ -1,4 +1,4 @@
-//! Streams that wait to be opened: how long, and how many.
+//! Streams that wait to be opened: for how long, and how many.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,18 +8,19 @@ use crate::Instant;
 /// How long a stream waits for a session and for its target.
 pub const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Streams that may wait for the peer to allow more.
+/// Maximum number of streams that wait until the peer allows more.
 const MOST_WAITING: usize = 4096;
 
-/// How long one of them waits. The peer's report that another stream has ended takes a few round trips
-/// at most. A longer wait is caused by the limit itself, and the program learns that at once.
+/// Maximum wait of such a stream. The peer's report that another stream has ended takes a few round
+/// trips at most. A longer wait is caused by the limit itself, and the program gets that error at
+/// once.
 pub const WAITING_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Streams that wait for the peer to allow more, in their order.
+/// Streams that wait until the peer allows more, in order.
 #[derive(Debug)]
 pub struct Waiting<T> {
     streams: VecDeque<(Instant, T)>,
-    /// The peer has allowed a stream: before, it has not yet said how many it allows.
+    /// The peer has allowed a stream; before that, its limit is unknown.
     has_opened: bool,
 }
 
@@ -33,16 +34,16 @@ impl<T> Default for Waiting<T> {
 }
 
 impl<T> Waiting<T> {
-    /// A stream has been opened.
+    /// Records that a stream has been opened.
     pub fn opened(&mut self) {
         self.has_opened = true;
     }
 
-    /// A stream waits that was asked for at `since`.
+    /// Adds a stream that was requested at `since`.
     ///
     /// # Errors
     ///
-    /// Too many streams wait: the stream is given back.
+    /// Too many streams wait: the stream is returned.
     pub fn push(&mut self, since: Instant, stream: T) -> Result<(), T> {
         if self.streams.len() >= MOST_WAITING {
             return Err(stream);
@@ -51,30 +52,30 @@ impl<T> Waiting<T> {
         Ok(())
     }
 
-    /// The peer allows more streams: all of them are tried again.
+    /// The peer allows more streams: returns all waiting ones for another attempt.
     pub fn take(&mut self) -> impl Iterator<Item = (Instant, T)> + use<T> {
         std::mem::take(&mut self.streams).into_iter()
     }
 
-    /// Streams that nobody waits for any longer leave.
+    /// Removes the streams whose requests were abandoned.
     pub fn retain(&mut self, wants: impl Fn(&T) -> bool) {
         self.streams.retain(|(_, stream)| wants(stream));
     }
 
-    /// When the stream that has waited longest is refused; never before the peer has allowed one.
+    /// When the longest-waiting stream is refused; never before the peer has allowed one.
     pub fn due(&self) -> Option<Instant> {
         let (since, _) = self.streams.front().filter(|_| self.has_opened)?;
         Some(*since + WAITING_PATIENCE)
     }
 
-    /// A stream that has waited long enough and is refused.
+    /// Removes a stream that has waited too long, to be refused.
     pub fn pop_overdue(&mut self, now: Instant) -> Option<T> {
         let due = self.due()?;
         let (_, stream) = (due <= now).then(|| self.streams.pop_front())??;
         Some(stream)
     }
 
-    /// Whether none waits.
+    /// Whether no stream waits.
     pub fn is_empty(&self) -> bool {
         self.streams.is_empty()
     }
@@ -96,18 +97,19 @@ impl<Id> Default for Unconfirmed<Id> {
 }
 
 impl<Id: Copy> Unconfirmed<Id> {
-    /// A stream was opened that was asked for at `since`.
+    /// Adds a stream that was requested at `since`.
     pub fn push(&mut self, since: Instant, id: Id) {
         self.streams.push_back((since, id));
     }
 
-    /// When the oldest one is given up.
+    /// When the oldest one expires.
     pub fn due(&self) -> Option<Instant> {
         let (since, _) = self.streams.front()?;
         Some(*since + OPEN_TIMEOUT)
     }
 
-    /// The next stream that the peer has not confirmed in time; those that are confirmed leave.
+    /// Removes the next stream that the peer has not confirmed in time, and all confirmed ones
+    /// before it.
     pub fn pop_overdue(&mut self, is_unconfirmed: impl Fn(Id) -> bool, now: Instant) -> Option<Id> {
         while let Some(&(since, id)) = self.streams.front() {
             let is_unconfirmed = is_unconfirmed(id);

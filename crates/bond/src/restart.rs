@@ -1,45 +1,49 @@
-//! Slow start once more, for a connection that an outage has left with next to no window.
+//! Restarts slow start for a connection that an outage has left with a tiny window.
 //!
-//! A loss-based control takes what an outage loses for a full queue, and what is lost while that is repaired for another
-//! one: TCP comes out of it with the window of a link many times as slow, and from there CUBIC needs seconds to have the
-//! link again, the longer the faster the link is. A new connection would begin with slow start (RFC 5681, section 3.1) and
-//! have it in a few round trips. So has this one, without being made anew: Linux begins it when the control of a
-//! connection in use is changed to BBR, which forgets the threshold, and back at once. Where BBR is not to be had, the
-//! window grows as TCP has it grow.
+//! A loss-based control takes the losses of an outage for a full queue, and the losses during their
+//! repair for another one. TCP is left with the window of a far slower link, and CUBIC then needs
+//! seconds to fill the link again, the longer the faster the link is. A new connection would begin
+//! with slow start (RFC 5681, section 3.1) and fill it in a few round trips. This module achieves
+//! the same for the existing connection: Linux restarts slow start when the control of a connection
+//! is changed to BBR, which forgets the threshold, and back at once. If BBR is not available, the
+//! window grows as usual.
 //!
-//! [`Restart`] knows neither socket nor clock. It asks for slow start when one episode of repairs has taken more than
-//! congestion does, while the window is a small part of the one before, is full, and meets no queue; what a queue or a
-//! loss ends before the window is back is tried again, with pauses.
+//! [`Restart`] has no socket and no clock. It requests slow start when one episode of repairs has
+//! reduced the window by more than congestion does, while the window is a small part of the former
+//! one, is full, and meets no queue. If a queue or a loss ends the slow start before the window is
+//! back, it is tried again, with pauses.
 
 use std::time::Duration;
 
 use crate::{CaState, Instant, TcpInfo, congestion};
 
-/// A window of less than this part of the one before an outage is worth another slow start. Congestion leaves more: CUBIC
-/// takes three tenths, Reno a half, and the same once more when a timeout follows.
+/// A window below one in this number of the window before an outage is worth another slow start.
+/// Congestion leaves more: CUBIC takes three tenths, Reno a half, and the same once more when a
+/// timeout follows.
 const SMALL: u64 = 4;
 
-/// A window of this part is as good as the one before.
+/// A window of one in this number counts as regained.
 const REGAINED: u64 = 2;
 
-/// Segments with which a connection begins (RFC 6928): one that has no more loses nothing by an outage.
+/// Initial window in segments (RFC 6928): a connection with a smaller window loses nothing by an
+/// outage.
 const INITIAL_WINDOW: u64 = 10;
 
-/// What a window was before an outage says something about the link for so long.
+/// How long the window before an outage describes the link.
 const REMEMBERED: Duration = Duration::from_secs(10);
 
-/// Pause after a slow start that did not bring the window back; doubles with each.
+/// Pause after a slow start that did not restore the window; doubles with each.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// The controls that may be left for a moment: those that keep nothing outside of the connection.
+/// The controls that may be replaced for a moment: those without state outside the connection.
 pub(crate) const LOSS_BASED: [&str; 2] = ["cubic", "reno"];
 
-/// Decides when a connection begins slow start once more.
+/// Decides when a connection restarts slow start.
 #[derive(Debug, Default)]
 pub(crate) struct Restart {
     /// The congestion window when TCP last had nothing to repair, in bytes.
     window: u64,
-    /// TCP has been repairing losses since.
+    /// TCP has been repairing losses since then.
     is_repairing: bool,
     outage: Option<Outage>,
 }
@@ -49,15 +53,15 @@ pub(crate) struct Restart {
 struct Outage {
     /// The congestion window before it, in bytes.
     window: u64,
-    /// How long that is remembered.
+    /// How long the window is remembered.
     until: Instant,
-    /// No slow start before.
+    /// The earliest time of the next slow start.
     not_before: Instant,
     pause: Duration,
 }
 
 impl Restart {
-    /// Takes a sample of the connection; whether it should begin slow start now.
+    /// Takes a sample of the connection; returns whether it should restart slow start now.
     pub(crate) fn observe(&mut self, now: Instant, info: &TcpInfo) -> bool {
         match info.ca_state {
             CaState::Open => {
@@ -124,7 +128,8 @@ mod tests {
     const MSS: u64 = 1448;
     const MS: Duration = Duration::from_millis(1);
 
-    /// A connection with a full window of so many segments, over a round trip of 5 ms without a queue.
+    /// A connection with a full window of `window` segments, over a round trip of 5 ms without a
+    /// queue.
     fn info(ca_state: CaState, window: u64, threshold: u64) -> TcpInfo {
         TcpInfo {
             state: TcpState::Established,
@@ -139,7 +144,8 @@ mod tests {
         }
     }
 
-    /// What an outage left of a window of 3973 segments (`thesis-4-5/mobility`), and the time of its end.
+    /// A connection whose window an outage has reduced from 3973 segments (`thesis-4-5/mobility`),
+    /// and the time of its end.
     fn after_outage() -> (Restart, Instant) {
         let (mut restart, start) = (Restart::default(), START);
         let before = [
@@ -155,10 +161,10 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_an_outage_left_small_is_regained_by_slow_start() {
+    fn slow_start_restores_a_window_after_an_outage() {
         let (mut restart, now) = after_outage();
         assert!(restart.observe(now, &info(CaState::Open, 88, 88)));
-        // It grows, and is not disturbed; once it is back, so is all of it forgotten.
+        // The window grows undisturbed; once it is back, the outage is forgotten.
         assert!(!restart.observe(now + MS, &info(CaState::Open, 88, 88)));
         assert!(!restart.observe(now + 20 * MS, &info(CaState::Open, 1987, 1 << 20)));
         assert!(restart.outage.is_none());
@@ -167,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_before_the_window_is_back_is_tried_again_with_pauses() {
+    fn an_interrupted_restart_is_tried_again_with_pauses() {
         let (mut restart, start) = after_outage();
         let small = info(CaState::Open, 88, 88);
         let tried: Vec<u32> = (0..12_000)
@@ -177,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_none_where_it_would_not_help() {
+    fn no_restart_without_a_benefit() {
         let sample = info(CaState::Open, 88, 88);
         let unless = [
             ("the window is not small", info(CaState::Open, 994, 88)),
@@ -190,7 +196,7 @@ mod tests {
                 },
             ),
             (
-                "there is not enough to send",
+                "too little data to send",
                 TcpInfo {
                     unacked_bytes: 43 * MSS,
                     ..sample
@@ -221,10 +227,13 @@ mod tests {
             ..sample
         };
         assert!(!restart.observe(now, &nothing_to_send));
-        assert!(!restart.observe(now + REMEMBERED, &sample), "too long ago");
+        assert!(
+            !restart.observe(now + REMEMBERED, &sample),
+            "the outage is forgotten"
+        );
     }
 
-    /// Each of them is an episode by itself: a link that has become slow is found as TCP finds it.
+    /// Each is a separate episode: on a link that has become slow, TCP's estimate stays.
     #[test]
     fn reductions_one_after_the_other_are_congestion() {
         let (mut restart, mut now) = (Restart::default(), START);
@@ -236,9 +245,10 @@ mod tests {
         }
     }
 
-    /// A timeout that lost the end of something: a threshold that is as high as the window was leads back by itself.
+    /// A timeout after the loss of a last segment: a threshold as high as the former window
+    /// restores it without help.
     #[test]
-    fn a_window_that_slow_start_brings_back_anyway_is_left_to_it() {
+    fn a_window_already_in_slow_start_is_left_alone() {
         let (mut restart, now) = (Restart::default(), START);
         for (ca_state, window) in [(CaState::Open, 4000), (CaState::Loss, 1)] {
             assert!(!restart.observe(now, &info(ca_state, window, 2800)));
@@ -247,7 +257,7 @@ mod tests {
         assert!(restart.outage.is_none());
     }
 
-    /// A timeout that turns out to have been for nothing leaves the window, and the next repairs may take it.
+    /// A spurious timeout keeps the window, and the next repairs may reduce it.
     #[test]
     fn an_outage_in_parts_counts_as_well() {
         let (mut restart, now) = (Restart::default(), START);
@@ -264,7 +274,7 @@ mod tests {
         assert!(restart.observe(now, &info(CaState::Open, 48, 35)));
     }
 
-    /// A few segments are as much as a new connection has.
+    /// The window of a new connection is no larger than a few segments.
     #[test]
     fn a_small_window_has_lost_nothing() {
         let (mut restart, now) = (Restart::default(), START);

@@ -1,4 +1,4 @@
-//! A carrier's TCP socket, as far as the policy needs it, and the settings that each one gets.
+//! A carrier's TCP socket as required by the policy, and the settings of all such sockets.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use crate::TcpInfo;
 /// Data that waits in the socket cannot be given to another path.
 pub const INITIAL_NOTSENT_LOWAT: u32 = 16 << 10;
 
-/// How long TCP waits for an acknowledgement before it gives a carrier up (RFC 5482).
+/// Time without an acknowledgement after which TCP ends a carrier (RFC 5482).
 ///
-/// The engine notices a path without progress long before. This timeout only removes the socket of a
-/// peer that is gone.
+/// The engine notices a path without progress long before. This timeout only removes the socket of
+/// a peer that is gone.
 pub const USER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a peer may be silent before TCP probes it.
+/// Silence of a peer after which TCP probes it.
 pub const KEEPALIVE_TIME: Duration = Duration::from_secs(15);
 
 /// The time between two such probes.
@@ -28,28 +28,28 @@ pub const KEEPALIVE_PROBES: u32 = 3;
 /// The least retransmission timeout beyond the round-trip time.
 pub const RTO_MIN: Duration = Duration::from_millis(50);
 
-/// The longest delay of an acknowledgement; Linux' own least one.
+/// The longest delay of an acknowledgement: the minimum that Linux uses.
 pub const DELACK_MAX: Duration = Duration::from_millis(40);
 
-/// Bytes that TCP puts into a segment of its queue before it divides it for the link (`tcp_send_mss`
-/// in Linux).
+/// Bytes that TCP collects in a segment of its queue before it divides it for the link
+/// (`tcp_send_mss` in Linux).
 pub const SEGMENT: u32 = 64 * 1024;
 
-/// What the policy asks of a carrier's socket.
+/// The operations of a carrier's socket that the policy needs.
 pub trait Socket {
     /// Why the socket refuses a congestion control.
     type Error: Display;
 
-    /// What TCP reports now; nothing if it cannot be asked.
+    /// TCP's current statistics; `None` if they cannot be read.
     fn info(&self) -> Option<TcpInfo>;
 
-    /// Sets `TCP_NOTSENT_LOWAT`; whether that has worked.
+    /// Sets `TCP_NOTSENT_LOWAT`; returns whether that worked.
     fn set_notsent_lowat(&mut self, bytes: u32) -> bool;
 
-    /// Has TCP pace what it sends, from now on and without a bound on the rate.
+    /// Turns on TCP's pacing without a rate limit.
     fn pace(&mut self);
 
-    /// Changes the congestion control of the connection in use.
+    /// Changes the congestion control of the connected socket.
     ///
     /// # Errors
     ///
@@ -65,35 +65,36 @@ pub trait Socket {
 pub enum Report<'a, E> {
     /// `auto` has changed the congestion control to `to`.
     Changed {
-        /// Its name.
+        /// The name of the new control.
         to: &'static str,
-        /// Why.
+        /// The reason.
         reason: &'a str,
     },
     /// `auto` wanted another congestion control, and the socket refused it.
     ChangeRefused {
-        /// Why it was wanted.
+        /// The reason for the change.
         reason: &'a str,
-        /// Why it is not to be had.
+        /// The socket's error.
         error: &'a E,
     },
-    /// An outage has left a small window, and slow start begins again.
+    /// An outage has left a small window, and slow start restarts.
     SlowStart {
         /// The window, in bytes.
         window: u64,
     },
-    /// An outage has left a small window, which grows slowly because the socket refuses to begin slow start.
+    /// An outage has left a small window, which grows slowly because the socket refuses to restart
+    /// slow start.
     NoSlowStart {
         /// The window, in bytes.
         window: u64,
-        /// Why.
+        /// The reason.
         error: &'a E,
     },
     /// After a slow start the former congestion control could not be set again.
     Stays {
         /// The control that the connection has now.
         with: &'static str,
-        /// Why.
+        /// The reason.
         error: &'a E,
     },
 }

@@ -1,35 +1,36 @@
-//! When TCP paces what a carrier sends: on high-RTT paths.
+//! Decides when TCP paces a carrier's data: on high-RTT paths.
 //!
-//! A loss-based control sends when acknowledgements arrive, and on a high-RTT path those of a window
-//! arrive close together. The window then leaves in a part of the round trip as fast as the link takes
-//! it, and nothing leaves in the rest. A queue before the link that is short for such a path overflows
-//! although the link is idle most of the time, and slow start ends with the window that this queue can
-//! hold. With pacing, Linux spreads a window over half of the round trip in slow start and over five
-//! sixths of it afterwards, and HyStart takes a train of acknowledgements for a full link after a whole
-//! round trip instead of half of one.
+//! A loss-based control sends when acknowledgements arrive, and on a high-RTT path those of a
+//! window arrive close together. The window then leaves in a part of the round trip at the link's
+//! full rate, and nothing leaves in the rest. A queue before the link that is short for such a path
+//! overflows although the link is idle most of the time, and slow start ends with the window that
+//! this queue can hold. With pacing, Linux spreads a window over half of the round trip in slow
+//! start and over five sixths of it afterwards, and HyStart takes a train of acknowledgements for a
+//! full link after a whole round trip instead of half of one.
 //!
-//! On a path of medium length small windows gain nothing. Such a path is paced from the moment its
-//! window is wide, even if a queue or the end of slow start made it so.
+//! On a medium-RTT path small windows gain nothing. Such a path is paced from the moment its window
+//! is wide, even if a queue or the end of slow start made it so.
 //!
-//! On a short path a queue holds what a round trip does, and a timer for every few packets of a fast
-//! link costs processor time. A young carrier has a small window, and its data, a request or a small
-//! object, would arrive later.
+//! On a low-RTT path a queue holds the data of a whole round trip, and a timer for every few
+//! packets of a fast link costs processor time. A young carrier has a small window, and its data, a
+//! request or a small object, would arrive later.
 
 use std::time::Duration;
 
 use crate::TcpInfo;
 
-/// The least round trip from which on TCP paces whatever its window: with a queue of 50 ms, pacing
-/// gains nothing at 104 ms and fills the link at 204 ms (docs/fbdt.md, "A window over a long way").
+/// The least round trip from which TCP paces with any window: with a queue of 50 ms, pacing gains
+/// nothing at 104 ms and fills the link at 204 ms (docs/fbdt.md, "A window over a long way").
 const HIGH: Duration = Duration::from_millis(150);
 
-/// The least round trip from which on TCP paces a window that is [`WIDE`]; less was not measured.
+/// The least round trip from which TCP paces a window that is [`WIDE`]; lower ones were not
+/// measured.
 const HIGH_IF_WIDE: Duration = Duration::from_millis(50);
 
 /// In bytes: about what 50 Mbit/s need on such a path; below, pacing gains nothing.
 const WIDE: u64 = 1 << 20;
 
-/// Whether TCP paces what a carrier sends.
+/// Whether TCP paces a carrier's data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Spacing {
     /// The round-trip time of the path is unknown.
@@ -42,9 +43,9 @@ pub(crate) enum Spacing {
 }
 
 impl Spacing {
-    /// Whether TCP is to pace from now on, for a carrier that is not young.
+    /// Whether TCP should pace from now on, for a carrier that is no longer young.
     ///
-    /// The answer is true at most once, because no socket can stop pacing. The round trip is judged when
+    /// Returns true at most once, because no socket can stop pacing. The round trip is judged when
     /// the carrier has sent more than a small object, before data has stood in a queue for minutes.
     pub(crate) fn begins(&mut self, info: &TcpInfo) -> bool {
         if let (Self::Undecided, Some(least)) = (*self, info.min_rtt) {
@@ -90,21 +91,24 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_medium_length_is_paced_when_its_window_is_wide() {
+    fn a_medium_rtt_path_is_paced_when_its_window_is_wide() {
         let mut spacing = Spacing::default();
         assert!(!spacing.begins(&info(Some(HIGH_IF_WIDE), WIDE - 1)));
         assert!(spacing.begins(&info(Some(HIGH_IF_WIDE), WIDE)));
-        assert!(!spacing.begins(&info(Some(HIGH_IF_WIDE), WIDE)), "once");
+        assert!(
+            !spacing.begins(&info(Some(HIGH_IF_WIDE), WIDE)),
+            "pacing begins only once"
+        );
     }
 
     #[test]
-    fn no_window_is_paced_on_a_short_path() {
+    fn no_window_is_paced_on_a_low_rtt_path() {
         let short = HIGH_IF_WIDE - Duration::from_micros(1);
         assert!(!Spacing::default().begins(&info(Some(short), WIDE)));
     }
 
     #[test]
-    fn a_queue_that_comes_later_does_not_make_a_path_long() {
+    fn a_later_queue_does_not_make_a_path_high_rtt() {
         for least in [HIGH / 2, HIGH_IF_WIDE / 2] {
             let mut spacing = Spacing::default();
             assert!(!spacing.begins(&info(Some(least), 0)));

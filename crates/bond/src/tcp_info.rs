@@ -1,4 +1,4 @@
-//! What TCP reports about a connection.
+//! The statistics that TCP reports about a connection.
 
 use std::time::Duration;
 
@@ -13,16 +13,17 @@ pub struct TcpInfo {
     pub srtt: Duration,
     /// Round-trip time variation (RFC 6298).
     pub rttvar: Duration,
-    /// Least round-trip time of the last minutes (`net.ipv4.tcp_min_rtt_wlen`); `None` before the first
-    /// sample, and before Linux 4.6.
+    /// Least round-trip time of the last minutes (`net.ipv4.tcp_min_rtt_wlen`); `None` before the
+    /// first sample, and before Linux 4.6.
     pub min_rtt: Option<Duration>,
     /// Retransmission timeout.
     pub rto: Duration,
-    /// Retransmission timeouts in a row without an acknowledgement in between.
+    /// Consecutive retransmission timeouts without an acknowledgement in between.
     pub backoff: u8,
-    /// Largest segment that is sent, in bytes.
+    /// Largest segment to be sent, in bytes.
     pub snd_mss: u32,
-    /// Largest segment that has arrived, in bytes, as far as the kernel watches: 536 until there was a larger one.
+    /// Largest segment received, in bytes, as tracked by the kernel: 536 until there was a larger
+    /// one.
     pub rcv_mss: u32,
     /// Congestion window in bytes: the kernel counts it in segments of `snd_mss`.
     pub snd_cwnd_bytes: u64,
@@ -32,19 +33,19 @@ pub struct TcpInfo {
     pub snd_wnd_bytes: u64,
     /// Bytes sent and not yet acknowledged: segments of `snd_mss`, so the last one is rounded up.
     pub unacked_bytes: u64,
-    /// Segments of those that are thought to be lost.
+    /// Segments of those that are presumed lost.
     pub lost: u32,
-    /// Segments of those that have been sent again.
+    /// Segments of those that have been retransmitted.
     pub retrans: u32,
     /// Bytes written to the socket and not yet sent for the first time.
     pub notsent_bytes: u64,
-    /// Rate at which the network delivered the last samples, in bytes (not bits) per second; zero before
-    /// the first sample.
+    /// Rate at which the network delivered the last samples, in bytes (not bits) per second; zero
+    /// before the first sample.
     pub delivery_rate_bytes_per_s: u64,
-    /// Whether `delivery_rate_bytes_per_s` was held down by a lack of data to send: then it is a lower
-    /// bound of what the path can carry.
+    /// Whether `delivery_rate_bytes_per_s` was limited by a lack of data to send, and is only a
+    /// lower bound of the path's rate.
     pub app_limited: bool,
-    /// Rate at which the kernel spaces its packets, in bytes per second; `None` where it does not.
+    /// Rate at which the kernel paces packets, in bytes per second; `None` if it does not.
     pub pacing_rate_bytes_per_s: Option<u64>,
     /// Bytes that the peer has acknowledged (RFC 4898).
     pub bytes_acked: u64,
@@ -52,17 +53,17 @@ pub struct TcpInfo {
     pub bytes_received: u64,
     /// Bytes of data sent, retransmissions included; zero before Linux 4.19.
     pub bytes_sent: u64,
-    /// Bytes of data sent again; zero before Linux 4.19.
+    /// Bytes of data retransmitted; zero before Linux 4.19.
     pub bytes_retrans: u64,
     /// Segments sent, with and without data.
     pub segs_out: u32,
     /// Segments received, with and without data.
     pub segs_in: u32,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub total_retrans: u32,
     /// Segments delivered to the peer, retransmissions included; zero before Linux 4.18.
     pub delivered: u32,
-    /// Duplicates that the peer has reported (RFC 2883): retransmissions that were not needed.
+    /// Duplicates that the peer has reported (RFC 2883): unnecessary retransmissions.
     pub dsack_dups: u32,
     /// Time with data in flight.
     pub busy: Duration,
@@ -88,7 +89,7 @@ pub enum TcpState {
     Opening,
     /// At least one side has sent its last byte (FIN-WAIT-1 to LAST-ACK).
     Closing,
-    /// There is no connection (any more).
+    /// There is no connection.
     #[default]
     Closed,
 }
@@ -100,11 +101,11 @@ pub enum CaState {
     /// Nothing is suspicious.
     #[default]
     Open,
-    /// Duplicate or selective acknowledgements: loss or reordering, not yet known which.
+    /// Duplicate or selective acknowledgements: either loss or reordering.
     Disorder,
     /// The window was reduced by a congestion notification or a local one.
     Cwr,
-    /// Lost segments are being sent again (fast recovery).
+    /// Lost segments are being retransmitted (fast recovery).
     Recovery,
     /// A retransmission timeout has fired.
     Loss,

@@ -19,7 +19,7 @@ pub struct LinkTraffic<L> {
     pub is_queueing: bool,
 }
 
-/// Adds up what the carriers of each link move.
+/// Adds up the traffic of each link's carriers.
 #[derive(Clone, Debug)]
 pub struct Traffic<L> {
     /// Bytes of carriers that have ended.
@@ -28,7 +28,7 @@ pub struct Traffic<L> {
 }
 
 impl<L: Ord + Clone> Traffic<L> {
-    /// Of a session that begins now.
+    /// For a session that starts now.
     pub fn new(now: Instant) -> Self {
         Self {
             ended: BTreeMap::new(),
@@ -36,18 +36,18 @@ impl<L: Ord + Clone> Traffic<L> {
         }
     }
 
-    /// A carrier of the link has ended after so many bytes.
+    /// Records that a carrier of the link has ended after `bytes`.
     pub fn ended(&mut self, link: L, bytes: u64) {
         *self.ended.entry(link).or_default() += bytes;
     }
 
-    /// Whether it is time for a report.
+    /// Whether a report is due.
     pub fn is_due(&self, now: Instant) -> bool {
         now >= self.reported + EVERY
     }
 
-    /// The traffic of each link. `carriers` gives for each carrier its link, its bytes, and whether its
-    /// packets wait in a queue.
+    /// The traffic of each link. `carriers` yields for each carrier its link, its bytes, and
+    /// whether its packets wait in a queue.
     pub fn report(
         &mut self,
         carriers: impl Iterator<Item = (L, u64, bool)>,
@@ -93,12 +93,12 @@ mod tests {
         assert!(traffic.is_due(now));
         let carriers = [("a", 100, false), ("b", 7, false), ("a", 1000, true)];
         let links = traffic.report(carriers.into_iter(), now);
-        let told: Vec<_> = links
+        let reported: Vec<_> = links
             .iter()
             .map(|link| (link.link, link.bytes, link.is_queueing))
             .collect();
         assert_eq!(
-            told,
+            reported,
             [("a", 1111, true), ("gone", 1, false), ("b", 7, false)]
         );
         assert!(!traffic.is_due(now));

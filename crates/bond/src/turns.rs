@@ -1,11 +1,11 @@
-//! How a session's task shares its time: between carriers, and with other tasks.
+//! How a session's task divides its time between carriers, and yields to other tasks.
 
 use std::time::Duration;
 
-/// Rounds of a session's task in a row, before other tasks of the runtime get their turn.
+/// Rounds of a session's task in a row before it yields to other tasks of the runtime.
 pub const ROUNDS: usize = 16;
 
-/// Work that is due and cannot be sent is tried again after this time.
+/// Pause before due work that could not be sent is tried again.
 pub const OVERDUE_PAUSE: Duration = Duration::from_millis(5);
 
 /// Pieces given to one carrier before the others get their turn.

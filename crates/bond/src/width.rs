@@ -1,59 +1,62 @@
-//! `carriers = "auto"`: how many carriers a link has, by measurement.
+//! `carriers = "auto"`: chooses the number of carriers of a link by measurement.
 //!
-//! Where losses hold a connection's window down, several connections side by side get several windows; where a queue
-//! is full they get nothing but a larger share of what others need as well. So one more is tried only while packets do
-//! not wait in a queue, and stays only if the link then carries clearly more and the session no less.
+//! If losses limit a connection's window, several parallel connections get several windows. If a
+//! queue is full, they only get a larger share at the expense of others. So one more is tried only
+//! while packets do not wait in a queue, and kept only if the link then carries clearly more and
+//! the session no less.
 //!
-//! None stays for good. While packets wait in a queue one is taken away, and from time to time without a queue, too. It
-//! comes back only if the link then carries less and has no queue: a queue that is full without it is filled by others as
-//! well, and what the link carries less is what they get.
+//! No additional carrier is kept forever. While packets wait in a queue one is removed, and from
+//! time to time without a queue, too. It is added again only if the link then carries less and has
+//! no queue: a queue that is full without it is also filled by others, and the link's loss is their
+//! gain.
 
 use std::num::NonZeroU8;
 use std::time::Duration;
 
 use crate::Instant;
 
-/// How many connections a link has at once.
+/// The number of parallel connections of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carriers {
     /// This many, at most [`Carriers::MOST`].
     Fixed(NonZeroU8),
-    /// As many as bring something: one more is tried now and then on a link that loses packets without being full.
+    /// As many as increase the rate: one more is tried now and then on a link with losses that is
+    /// not full.
     Auto,
 }
 
 impl Carriers {
-    /// The most connections that a link may have.
+    /// Maximum number of connections of a link.
     pub const MOST: u8 = 8;
 
     /// One connection on each link.
     pub const ONE: Self = Self::Fixed(NonZeroU8::MIN);
 }
 
-/// Decides how many carriers a link has.
+/// Decides the number of carriers of a link.
 #[derive(Debug)]
 pub struct Width {
     carriers: u8,
     phase: Phase,
     mark: Option<Mark>,
-    /// After a trial that did not pay: none before.
+    /// After a trial without gain: the earliest time of the next one.
     not_before: Option<Instant>,
-    /// How long that lasts the next time.
+    /// The pause after the next trial without gain.
     pause: Duration,
-    /// Measurements in a row with a queue.
+    /// Consecutive measurements with a queue.
     queueing: u32,
-    /// None is taken away before, once the number has changed.
+    /// The earliest time of the next removal, after a change of the number.
     kept_until: Option<Instant>,
-    /// How long that lasts after the next one that was missed.
+    /// How long the number is kept after the next removal that was wrong.
     keep: Duration,
 }
 
-/// The bytes that a link and its session have moved so far.
+/// Total bytes moved by a link and its session.
 #[derive(Clone, Copy, Debug)]
 pub struct Moved {
-    /// Bytes over the link, both ways.
+    /// Bytes over the link, in both directions.
     pub link: u64,
-    /// Bytes over all links, both ways.
+    /// Bytes over all links, in both directions.
     pub session: u64,
     /// Packets wait in a queue of the link.
     pub is_queueing: bool,
@@ -62,13 +65,13 @@ pub struct Moved {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
     Steady,
-    /// One more is there since the last measurement, which is this one.
+    /// A carrier was added; the current measurement is ignored.
     Settling(Rates),
-    /// The next measurement decides.
+    /// The next measurement decides whether it is kept.
     Judging(Rates),
-    /// One fewer is there since the last measurement, which is this one.
+    /// A carrier was removed; the current measurement is ignored.
     Lacking(Rates),
-    /// The next measurement decides whether it is missed.
+    /// The next measurement decides whether it is added again.
     Missing(Rates),
 }
 
@@ -83,36 +86,36 @@ struct Rates {
 struct Mark {
     at: Instant,
     moved: Moved,
-    /// Samples, and those of them with a queue.
+    /// Number of samples, and of those with a queue.
     samples: u32,
     queueing: u32,
 }
 
-/// Length of a measurement; one that takes much longer had pauses in it and says nothing.
+/// Length of a measurement; one that takes much longer contained pauses and is discarded.
 const WINDOW: Duration = Duration::from_secs(3);
 
-/// Below this rate, in bytes per second, a link has too little to do to tell.
+/// Below this rate, in bytes per second, a link has too little traffic for a measurement.
 const LEAST_RATE: f64 = 60_000.0;
 
-/// One more pays when the link carries this many times as much ...
+/// One more is kept if the link carries at least this multiple of its former rate ...
 const PAYS: f64 = 1.15;
 
-/// ... and the session at least this part of what it did.
+/// ... and the session at least this share of its own.
 const COSTS: f64 = 0.97;
 
-/// Pause after a trial that did not pay, and its longest after several.
+/// Pause after a trial without gain, and its maximum after several.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(600));
 
-/// One is taken away after so many measurements in a row with a queue ...
+/// One is removed after this many consecutive measurements with a queue ...
 const QUEUEING: u32 = 2;
 
-/// ... or without one when none has been for so long ...
+/// ... or, without a queue, after this time without a removal ...
 const DOUBT: Duration = Duration::from_secs(60);
 
-/// ... and is missed when the link then carries less than this part of what it did.
+/// ... and added again if the link then carries less than this share of its former rate.
 const MISSED: f64 = 0.95;
 
-/// How long a number that was found right is kept at least, and the longest after several times.
+/// Minimum time for which a confirmed number is kept, and its maximum after several confirmations.
 const KEEP: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(120));
 
 impl Default for Width {
@@ -122,7 +125,7 @@ impl Default for Width {
 }
 
 impl Width {
-    /// Of a link with one carrier.
+    /// For a link with one carrier.
     pub fn new() -> Self {
         Self {
             carriers: 1,
@@ -136,12 +139,12 @@ impl Width {
         }
     }
 
-    /// How many there should be, 1 to [`Carriers::MOST`].
+    /// The intended number, 1 to [`Carriers::MOST`].
     pub fn carriers(&self) -> u8 {
         self.carriers
     }
 
-    /// Takes what has been moved up to now; afterwards [`Width::carriers`] may be another number.
+    /// Takes the bytes moved up to now; may change [`Width::carriers`].
     pub fn observe(&mut self, now: Instant, moved: Moved) {
         let mark = self.mark.get_or_insert(Mark {
             at: now,
@@ -172,7 +175,7 @@ impl Width {
         self.queueing = if is_queueing { self.queueing + 1 } else { 0 };
         match self.phase {
             Phase::Steady if rates.link < LEAST_RATE => {}
-            // What is being found out stays unknown, and nothing follows from it.
+            // The trial ends without a result, and nothing changes.
             Phase::Settling(_) | Phase::Judging(_) if rates.link < LEAST_RATE => {
                 self.carriers -= 1;
                 self.phase = Phase::Steady;
@@ -228,7 +231,7 @@ impl Width {
         }
     }
 
-    /// Whether the last one that was added may be superfluous by now.
+    /// Whether the last carrier that was added may be superfluous by now.
     fn has_one_too_many(&self, now: Instant) -> bool {
         let is_due = |after| self.kept_until.is_none_or(|until| now >= until + after);
         let fills_queue = self.queueing >= QUEUEING && is_due(Duration::ZERO);

@@ -1,4 +1,4 @@
-//! The policy of a carrier against a socket whose TCP reports what the test says.
+//! The policy of a carrier against a socket with simulated TCP statistics.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use sumlink_bond::{CaState, Carrier, TcpInfo};
 
 const MSS: u32 = 1448;
 const MS: Duration = Duration::from_millis(1);
-/// More than a carrier acknowledges while it is young.
+/// More bytes than a carrier acknowledges while it is young.
 const GROWN: u64 = 300_000;
 
-/// A socket that does what it is asked, unless it refuses congestion controls.
+/// A socket that accepts every setting, unless it refuses congestion controls.
 #[derive(Debug, Default)]
 struct Fake {
     info: TcpInfo,
@@ -71,11 +71,11 @@ fn carrier(socket: &mut Fake) -> Carrier {
 }
 
 #[test]
-fn a_young_carrier_is_given_a_window_and_a_segment_and_a_grown_one_its_low_water_mark() {
+fn a_young_carrier_gets_a_window_and_a_segment_a_grown_one_its_low_water_mark() {
     let mut socket = Fake::default();
     let mut carrier = carrier(&mut socket);
     assert_eq!(socket.lowat, 2);
-    // Eleven segments less the overhead of one record.
+    // Eleven segments minus the overhead of one record.
     assert_eq!(carrier.budget(), 11 * 1448 - 22);
     socket.info = info(GROWN);
     carrier.refresh(&mut socket, 100 * MS);
@@ -117,7 +117,7 @@ fn only_a_grown_carrier_on_a_high_rtt_path_without_a_limit_is_paced() {
 }
 
 #[test]
-fn what_tcp_has_not_seen_yet_is_asked_for_before_a_decision() {
+fn written_bytes_refresh_the_statistics_before_a_decision() {
     let mut socket = Fake::default();
     let mut carrier = carrier(&mut socket);
     socket.info.unacked_bytes = 1448;
@@ -134,7 +134,7 @@ fn what_tcp_has_not_seen_yet_is_asked_for_before_a_decision() {
     assert!(carrier.sample(&mut socket, 7, true, MS / 2).full);
 }
 
-/// A connection with a full window of so many segments.
+/// A connection with a full window of `segments`.
 fn window(ca_state: CaState, segments: u64, threshold: u64) -> TcpInfo {
     let mss = u64::from(MSS);
     TcpInfo {
@@ -149,7 +149,7 @@ fn window(ca_state: CaState, segments: u64, threshold: u64) -> TcpInfo {
 }
 
 #[test]
-fn slow_start_after_an_outage_goes_by_way_of_bbr_and_back() {
+fn slow_start_after_an_outage_switches_to_bbr_and_back() {
     for refuses in [false, true] {
         let mut socket = Fake {
             refuses,
@@ -173,10 +173,10 @@ fn slow_start_after_an_outage_goes_by_way_of_bbr_and_back() {
 }
 
 proptest! {
-    /// Whatever TCP reports: budgets and low-water marks stay within their bounds, pacing begins once at
-    /// most, and what is reported to the engine is what TCP reported.
+    /// For any TCP statistics, budgets and low-water marks stay within their bounds, pacing begins
+    /// at most once, and the engine gets the statistics unchanged.
     #[test]
-    fn whatever_tcp_reports_the_socket_is_asked_for_nothing_absurd(
+    fn any_tcp_statistics_lead_to_valid_settings(
         congestion in prop_oneof![Just("cubic"), Just("bbr"), Just("reno"), Just("lia")],
         chooses: bool,
         limit in proptest::option::of(1u64..1 << 32),
@@ -239,7 +239,7 @@ proptest! {
             prop_assert!(socket.paced <= 1);
             prop_assert!(!carrier.acknowledges_now(true));
             if carrier.acknowledges_now(false) {
-                prop_assert!(!carrier.acknowledges_now(false), "once");
+                prop_assert!(!carrier.acknowledges_now(false), "only once per arrival");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The plan of a link: dials, pauses, silence, and the number of its carriers.
+//! The policy of a link: dials, pauses, silence, and the number of its carriers.
 
 use std::num::NonZeroU8;
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn carriers(count: u8) -> Carriers {
     Carriers::Fixed(NonZeroU8::new(count).unwrap())
 }
 
-/// A link with so many paths, and a dial that may be to replace one.
+/// A link with `paths` paths, and a dial that may replace one.
 fn link(paths: u32, replacing: Option<u32>, is_dialing: bool) -> Link<()> {
     let mut link = Link::default();
     for path in 0..paths {
@@ -29,8 +29,9 @@ fn link(paths: u32, replacing: Option<u32>, is_dialing: bool) -> Link<()> {
 }
 
 #[test]
-fn one_connection_fewer_ends_a_dial_or_the_useless_path_or_the_newest() {
-    // paths, the one to be replaced, dialing, enough; the one that goes, and whether the dial goes on
+fn one_carrier_fewer_ends_a_dial_a_useless_path_or_the_newest() {
+    // paths, the one to be replaced, dialing, enough; the one to remove, and whether the dial
+    // continues
     for (paths, replacing, dialing, enough, goes, goes_on) in [
         (2, None, false, 1, Some(1), false),
         (1, None, true, 1, None, false),
@@ -48,11 +49,11 @@ fn one_connection_fewer_ends_a_dial_or_the_useless_path_or_the_newest() {
 }
 
 #[test]
-fn a_link_that_failed_or_lost_its_path_is_dialed_after_a_pause_and_after_a_change_at_once() {
+fn a_failed_link_is_dialed_after_a_pause_or_at_once_after_a_change() {
     let mut link = link(0, None, true);
     let one = carriers(1);
     for (failures, pause) in [(1, 250), (2, 500), (3, 1000)] {
-        assert!(!link.is_due(one, START), "it is being dialed");
+        assert!(!link.is_due(one, START), "a dial is in progress");
         assert_eq!(link.failed(START), failures);
         let pause = Duration::from_millis(pause);
         assert!(!link.is_due(one, START + pause - Duration::from_millis(1)));
@@ -64,10 +65,10 @@ fn a_link_that_failed_or_lost_its_path_is_dialed_after_a_pause_and_after_a_chang
     assert!(link.is_due(one, START));
     link.dial(None, one, START);
     assert_eq!(link.joined(PathId(4), (), START), None);
-    assert!(!link.is_due(one, START), "it has its path");
+    assert!(!link.is_due(one, START), "the link has its path");
     assert!(
         !link.ended(PathId(5), REFUSED_PAUSE, START),
-        "of another link"
+        "the path belongs to another link"
     );
     assert!(link.ended(PathId(4), REFUSED_PAUSE, START));
     assert!(!link.is_due(one, START + ENDED_PAUSE) && link.is_due(one, START + REFUSED_PAUSE));
@@ -84,7 +85,7 @@ fn a_silent_path_is_replaced_unless_it_recovers() {
         link.dial(Some(PathId(0)), one, START);
         assert!(
             !link.on_silence(false, None, START).dials,
-            "it is being dialed"
+            "a dial is in progress"
         );
         assert!(!link.recovered(PathId(9)));
         if recovers {
@@ -99,12 +100,12 @@ fn a_silent_path_is_replaced_unless_it_recovers() {
 }
 
 #[test]
-fn connections_that_lose_large_packets_twice_are_made_for_smaller_ones() {
+fn two_connections_that_lose_large_packets_reduce_the_size() {
     let (mut link, one) = (link(1, None, false), carriers(1));
     assert!(link.on_silence(true, None, START).size.is_none());
     assert_eq!(link.dial(Some(PathId(0)), one, START), None);
     link.joined(PathId(1), (), START + SECOND);
-    // The dial that has begun meanwhile is for the size that does not work.
+    // The dial started meanwhile uses the size that does not work.
     link.dial(Some(PathId(1)), one, START + 2 * SECOND);
     let silence = link.on_silence(true, None, START + 4 * SECOND);
     assert!(silence.gives_up && silence.dials);
@@ -119,7 +120,7 @@ fn connections_that_lose_large_packets_twice_are_made_for_smaller_ones() {
     assert_eq!(link.tries_larger_packets(later), Some(PathId(2)));
 }
 
-/// What can happen to a link.
+/// An event of a link.
 #[derive(Clone, Debug)]
 enum Op {
     Dial,
@@ -151,8 +152,8 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 proptest! {
-    /// A link never has more paths than it should, nor two dials; a path is its own until it ends; and
-    /// one that lacks a path is due at last.
+    /// A link never has more paths than intended, nor two dials; a path belongs to it until it
+    /// ends; and a link that lacks a path becomes due eventually.
     #[test]
     fn a_link_has_its_carriers_whatever_happens(
         count in proptest::option::of(1u8..=8),

@@ -1,17 +1,17 @@
-//! What is decided about a session: silent paths, streams that wait, carriers that join.
+//! Decisions about a session: silent paths, waiting streams, joining carriers.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use proptest::prelude::*;
 use sumlink_bond::opens::{OPEN_TIMEOUT, Unconfirmed, WAITING_PATIENCE, Waiting};
-use sumlink_bond::{Health, Ill, Ills, Instant, is_delivering, is_useless, join};
+use sumlink_bond::{Health, Ill, IllStates, Instant, is_delivering, is_useless, join};
 use sumlink_engine::{Config, PathId, PathStats, Role, Session};
 
 const START: Instant = Duration::from_secs(1000);
 const MS: Duration = Duration::from_millis(1);
 
-/// A session with so many paths, and what it reports of them.
+/// A session with `paths` paths, and its report about them.
 fn session(paths: u32) -> Session {
     let mut session = Session::new(Config::new(Role::Client), START).unwrap();
     (0..paths).for_each(|path| session.path_up(PathId(path), START));
@@ -45,7 +45,7 @@ fn a_path_is_silent_when_it_is_stuck_or_still_and_useless_for_long() {
         let now = START + 200 * MS;
         assert_eq!(health.due(), now);
         let paths = || stats(useless, still, stuck);
-        assert!(health.look(now - MS, paths).is_empty(), "not due");
+        assert!(health.look(now - MS, paths).is_empty(), "no check is due");
         let silent = health.look(now, paths);
         assert_eq!(
             !silent.is_empty(),
@@ -72,18 +72,21 @@ fn a_path_delivers_unless_it_is_useless_or_stuck() {
 }
 
 #[test]
-fn only_changes_of_an_ill_are_news() {
-    let mut ills = Ills::default();
-    assert!(!ills.set(Ill::Stalled, false), "it was well");
-    assert!(ills.set(Ill::Stalled, true));
-    assert!(ills.set(Ill::Doubted, true), "another illness");
-    assert!(!ills.set(Ill::Doubted, true), "said before");
-    assert!(ills.set(Ill::Doubted, false));
-    assert!(ills.set(Ill::Stalled, false));
+fn only_changes_of_an_ill_state_are_reported() {
+    let mut ill_states = IllStates::default();
+    assert!(
+        !ill_states.set(Ill::Stalled, false),
+        "the path was not stalled"
+    );
+    assert!(ill_states.set(Ill::Stalled, true));
+    assert!(ill_states.set(Ill::Doubted, true), "another ill state");
+    assert!(!ill_states.set(Ill::Doubted, true), "already reported");
+    assert!(ill_states.set(Ill::Doubted, false));
+    assert!(ill_states.set(Ill::Stalled, false));
 }
 
 #[test]
-fn a_full_session_takes_a_carrier_in_the_place_of_a_useless_path_only() {
+fn a_full_session_replaces_only_a_useless_path() {
     let session = session(2);
     assert_eq!(join::makes_room(&session, false, 2, 2, START), None);
     assert_eq!(
@@ -119,7 +122,7 @@ fn streams_wait_for_a_second_once_one_was_allowed() {
 }
 
 #[test]
-fn only_so_many_streams_wait() {
+fn the_number_of_waiting_streams_is_bounded() {
     let mut waiting = Waiting::default();
     let taken = (0..10_000).filter(|n| waiting.push(START, *n).is_ok());
     assert_eq!(taken.count(), 4096);
@@ -128,9 +131,9 @@ fn only_so_many_streams_wait() {
 }
 
 proptest! {
-    /// Of the streams that wait to be confirmed each one that is not is given up, at its time and once.
+    /// Each unconfirmed stream expires at its time, and once.
     #[test]
-    fn unconfirmed_streams_are_given_up_in_time(
+    fn unconfirmed_streams_expire_in_time(
         gaps in proptest::collection::vec(0u64..20_000, 1..40),
         confirmed in proptest::collection::vec(any::<bool>(), 40),
     ) {

@@ -1,12 +1,12 @@
-//! A carrier: one TCP connection with TLS 1.3 on it, past its handshake, driven by the session's task.
+//! A carrier: one TCP connection with TLS 1.3, after its handshake, driven by the session's task.
 //!
-//! This file moves the bytes. How many of them, and what TCP is to do, is decided by the policy of
-//! [`sumlink_bond`], which asks the socket through `kernel`.
+//! This module moves the bytes. The policy of [`sumlink_bond`], which accesses the socket through
+//! `kernel`, decides how many bytes are sent and how TCP is configured.
 
 #[cfg(test)]
 mod fixture;
 mod kernel;
-mod knowledge;
+mod stats;
 
 use std::cell::RefCell;
 use std::io::{self, BufRead, Write};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use rustls::Connection;
 use socket2::SockRef;
-use sumlink_bond::{Carrier as Policy, Ills};
+use sumlink_bond::{Carrier as Policy, IllStates};
 use sumlink_engine::PathId;
 use sumlink_qdisc::LocalQueue;
 use tokio::io::Interest;
@@ -38,29 +38,30 @@ pub(crate) struct Carrier {
     pub(crate) link: String,
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
-    /// The most that its IP packets may have, in bytes, where larger ones were lost on its link; nothing otherwise.
+    /// Maximum size of its IP packets in bytes, if larger ones were lost on its link; `None`
+    /// otherwise.
     pub(crate) packet_limit: Option<u16>,
-    /// What the log says it suffers from.
-    pub(crate) ills: Ills,
-    /// How much it is given, and what its TCP is to do.
+    /// The ill states of the path that the log has reported.
+    pub(crate) ill_states: IllStates,
+    /// Decides how many bytes the carrier gets and how TCP is configured.
     policy: Policy,
     /// Time zero of the policy.
     began: Instant,
     tcp: TcpStream,
     tls: Connection,
-    /// Frames that came along with the handshake's last one.
+    /// Frames received together with the last frame of the handshake.
     early: Vec<u8>,
-    /// Bytes on the wire that have been given account of.
+    /// Bytes on the wire that have been charged to the link.
     accounted: u64,
-    /// The queue of the interface, where somebody wants to know what waits there.
+    /// The interface's queue, if its length is needed.
     local_queue: Option<LocalQueue>,
 }
 
-/// Bytes taken out of a socket at once.
+/// Bytes read from a socket at once.
 const READ: usize = 256 * 1024;
 
 thread_local! {
-    /// Where they are until TLS has them, which by itself takes 4 KiB in one go.
+    /// Holds received bytes until TLS has taken them, which takes only 4 KiB at a time.
     static ARRIVED: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ].into());
 }
 
@@ -88,7 +89,7 @@ impl Carrier {
             remote: canonical(tcp.peer_addr()?),
             link,
             packet_limit: None,
-            ills: Ills::default(),
+            ill_states: IllStates::default(),
             policy,
             began: now,
             accounted: 0,
@@ -99,20 +100,25 @@ impl Carrier {
         })
     }
 
-    /// From now on the congestion control is chosen by measurement.
+    /// Turns on the choice of the congestion control by measurement.
     pub(crate) fn choose_congestion(&mut self) {
         self.policy.choose_congestion();
     }
 
-    /// Makes it a sibling of the session's other carriers.
+    /// Adds the carrier's socket to the group of its session.
     pub(crate) fn join_group(&self, groups: &dyn CarrierGroups, session: &[u8; 16]) {
         if let Err(error) = groups.join(self.tcp.as_fd(), session) {
-            tracing::warn!(path = self.id.0, link = %self.link, %error, "its congestion control sees no siblings");
+            tracing::warn!(
+                path = self.id.0,
+                link = %self.link,
+                %error,
+                "congestion control of the carrier sees no siblings; it runs uncoupled"
+            );
         }
     }
 
-    /// Gives arrived frame bytes to `sink`, at most about `quota` of them. Ready with how many there were; 0 is the
-    /// end of the connection. Pending when there is nothing.
+    /// Passes received frame bytes to `sink`, at most about `quota` of them. Ready with their
+    /// number, 0 at the end of the connection; pending if nothing has arrived.
     pub(crate) fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
@@ -133,7 +139,7 @@ impl Carrier {
                 let now = self.began.elapsed();
                 self.policy.arrived(len as u64, now);
                 let mut rest = &arrived[..len];
-                // What comes behind the peer's goodbye counts for nothing, and TLS takes none of it.
+                // Data after the peer's close_notify is ignored, and TLS accepts none of it.
                 while !rest.is_empty() && self.tls.read_tls(&mut rest)? > 0 {
                     if let Err(error) = self.tls.process_new_packets() {
                         return Err(io::Error::new(io::ErrorKind::InvalidData, error));
@@ -154,7 +160,7 @@ impl Carrier {
                     }
                 }
                 Err(error) => {
-                    // The alert that tells the peer; it may not get out any more.
+                    // Sends the alert to the peer, if the socket still accepts it.
                     let _ = self.flush();
                     return Poll::Ready(Err(error));
                 }
@@ -162,7 +168,7 @@ impl Carrier {
         }
     }
 
-    /// Whether the socket takes more; while it does not, the task is woken when it does.
+    /// Whether the socket accepts more data; if not, the task is woken when it does.
     pub(crate) fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let now = self.began.elapsed();
         let mut kernel = Kernel {
@@ -199,7 +205,8 @@ impl Carrier {
     /// Ready when less than half of the low-water mark waits in the socket.
     fn poll_window(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            // poll(2) has the kernel tell when the window opens, which it does only for those who were refused.
+            // poll(2) makes the kernel report when the window opens; it does so only after a
+            // refused write.
             let ask = || match socket::is_writable(&self.tcp)? {
                 true => Ok(()),
                 false => Err(io::ErrorKind::WouldBlock.into()),
@@ -222,24 +229,30 @@ impl Carrier {
         self.tls.writer().write_all(frames)
     }
 
-    /// Says goodbye to the peer's TLS, after what has been sent.
+    /// Sends close_notify to the peer's TLS, after all data.
     pub(crate) fn send_end(&mut self) {
         self.tls.send_close_notify();
     }
 
-    /// Has TCP send at most so many bytes a second.
+    /// Limits TCP to `rate` bytes per second.
     pub(crate) fn limit(&mut self, rate: Option<u64>) {
         self.policy.set_limit(rate);
         if let Err(error) = pacing::limit(&self.tcp, rate) {
             let (path, link) = (self.id.0, &self.link);
-            tracing::warn!(path, %link, %error, "the limit of the link cannot be kept");
+            tracing::warn!(
+                path,
+                %link,
+                %error,
+                "cannot set the rate limit of the link; the path ignores it"
+            );
         }
     }
 
-    /// Has TCP acknowledge what little has arrived, unless that goes along with what is sent.
+    /// Makes TCP acknowledge small amounts of received data at once, unless data is about to be
+    /// sent.
     pub(crate) fn acknowledge(&mut self) {
         if self.policy.acknowledges_now(self.tls.wants_write()) {
-            // A socket that cannot do it acknowledges as before.
+            // A socket without the option acknowledges as before.
             let _ = SockRef::from(&self.tcp).set_tcp_quickack(true);
         }
     }

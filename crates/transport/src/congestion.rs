@@ -1,4 +1,5 @@
-//! `congestion = "auto"`: which congestion control a carrier uses, by measurement ([`sumlink_bond::congestion`]).
+//! `congestion = "auto"`: chooses the congestion control of a carrier by measurement
+//! ([`sumlink_bond::congestion`]).
 
 pub use sumlink_bond::congestion::AUTO;
 pub(crate) use sumlink_bond::congestion::{LOSS_BASED, MODEL_BASED};

@@ -1,8 +1,8 @@
 //! The task that owns a session: its engine, its carriers, and its ends of the streams' pipes.
 //!
-//! Everything of one session happens here, one thing after the other, so the data path needs no lock between paths
-//! and every decision sees the newest state of all of them. Encryption is done here, too: at 14 Gbit/s a core it is
-//! not what limits a session.
+//! All work of one session happens in this task, sequentially. The data path therefore needs no
+//! lock between paths, and every decision sees the newest state of all of them. Encryption happens
+//! here, too: at 14 Gbit/s per core it does not limit a session.
 
 mod carriers;
 mod commands;
@@ -44,7 +44,7 @@ pub(crate) use status::LinkStates;
 use status::RateWindow;
 use streams::Local;
 
-/// A stream that the peer opened.
+/// A stream opened by the peer.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     pub(crate) id: StreamId,
@@ -52,18 +52,18 @@ pub(crate) struct Incoming {
     pub(crate) stream: Stream,
 }
 
-/// Who learns what from a session's task.
+/// Receivers of notifications from a session's task.
 #[derive(Debug)]
 pub(crate) struct Listeners {
     pub(crate) incoming: Option<UnboundedSender<Incoming>>,
     pub(crate) carriers: Option<UnboundedSender<CarrierNews>>,
-    /// That one also wants to know what the links move.
+    /// The receiver of `carriers` also needs the traffic of the links.
     pub(crate) wants_traffic: bool,
     pub(crate) events: broadcast::Sender<SessionEvent>,
     pub(crate) links: LinkStates,
-    /// What the client's links may do; they are told what each moves.
+    /// The policies of the client's links; they count each link's traffic.
     pub(crate) policies: Option<Policies>,
-    /// Paths that the session may have at once.
+    /// Maximum number of paths of the session.
     pub(crate) max_paths: usize,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct Driver {
     role: Role,
     id: [u8; 16],
     peer: PublicKey,
-    /// The name that the server has for its client.
+    /// The client's name as configured at the server.
     client: Option<String>,
     /// When the session got its first path.
     began: Option<Instant>,
@@ -83,46 +83,46 @@ pub(crate) struct Driver {
     /// Time zero of the engine.
     epoch: Instant,
     carriers: Vec<Carrier>,
-    /// Which carrier is served first: the turn goes round.
+    /// The carrier that is served first; rotates.
     turn: usize,
     locals: HashMap<StreamId, Local>,
-    /// What the streams' pipes may hold.
+    /// Memory of the streams' pipes.
     pools: Arc<Pools>,
-    /// Paths that the peer may bring at most.
+    /// Maximum number of paths that the peer may add.
     max_paths: usize,
-    /// Streams that wait for the peer to allow more.
+    /// Streams that wait until the peer allows more.
     waiting: Waiting<Opening>,
-    /// Targets to which a stream need not wait for the peer's word.
+    /// Targets to which streams are opened without waiting for the peer.
     known: Known,
-    /// Streams that did not, in the order in which they were opened; confirmed ones may be among them.
+    /// Streams opened in this way, in order; may include confirmed ones.
     early_opens: Unconfirmed<StreamId>,
     commands: UnboundedReceiver<Command>,
     sender: UnboundedSender<Command>,
     listeners: Listeners,
     timer: Pin<Box<Sleep>>,
     rates: RateWindow,
-    /// A program has been given bytes or room for more, and waits for its turn on this thread.
-    owes_turn: bool,
-    /// Frames on their way from the engine to a carrier.
+    /// A program has received data or room for more, and waits to run on this thread.
+    must_yield: bool,
+    /// Frames in transit from the engine to a carrier.
     frames: Vec<u8>,
-    /// When carriers are next looked at for silence.
+    /// When carriers are next checked for silence.
     health: Health,
-    /// When it is told that bytes move.
+    /// Rate-limits the notification that bytes move.
     moving: Moving,
-    /// What the carriers of each link move, where traffic is told of.
+    /// The traffic of each link's carriers, if traffic is reported.
     traffic: Traffic<String>,
-    /// What paths had carried that have ended, by link.
+    /// Totals of ended paths, by link.
     totals: totals::Totals,
-    /// When what the links moved was last counted.
+    /// When the links' usage was last counted.
     usage_counted: Instant,
-    /// After the end: until when the last frames may leave.
-    farewell_until: Option<Instant>,
+    /// After the end: deadline for sending the last frames.
+    close_deadline: Option<Instant>,
     /// Why the session ended.
     ended: Option<String>,
 }
 
 impl Driver {
-    /// A session without carriers, and where it takes commands.
+    /// A session without carriers, and its command channel.
     pub(crate) fn new(
         role: Role,
         id: [u8; 16],
@@ -156,14 +156,14 @@ impl Driver {
             listeners,
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             rates: RateWindow::default(),
-            owes_turn: false,
+            must_yield: false,
             frames: Vec::with_capacity(128 * 1024),
             health: Health::new(Duration::ZERO),
             moving: Moving::new(now),
             traffic: Traffic::new(Duration::ZERO),
             totals: totals::Totals::default(),
             usage_counted: now,
-            farewell_until: None,
+            close_deadline: None,
             ended: None,
         };
         Ok((driver, sender))
@@ -173,9 +173,9 @@ impl Driver {
         self.epoch.elapsed()
     }
 
-    /// After the end: whether all has been said that should be.
+    /// After the end: whether the last frames have been sent or their deadline has passed.
     fn has_left(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(until) = self.farewell_until else {
+        let Some(until) = self.close_deadline else {
             return false;
         };
         let mut unsaid = false;
@@ -189,11 +189,11 @@ impl Driver {
         !unsaid || self.carriers.is_empty() || Instant::now() >= until
     }
 
-    /// Arms the timer for what is due next; false when it is due already.
+    /// Arms the timer for the next due event; false if one is already due.
     fn arm(&mut self, cx: &mut Context<'_>) -> bool {
         let now = self.now();
-        // What is due and could not be sent waits for a carrier, which wakes this task by itself.
-        // This is only in case that the carrier of a path that is best no more stays full.
+        // Due data that could not be sent waits for a carrier, which wakes this task. The timer
+        // covers the case that a path is no longer the best one and its carrier stays full.
         let engine = self.engine.poll_timeout().map(|at| match at > now {
             true => at,
             false => now + OVERDUE_PAUSE,
@@ -209,7 +209,7 @@ impl Driver {
         if let Some(due) = due.min() {
             at = at.min(self.epoch + due);
         }
-        if let Some(until) = self.farewell_until {
+        if let Some(until) = self.close_deadline {
             at = at.min(until);
         }
         self.timer.as_mut().reset(at.into());
@@ -240,19 +240,20 @@ impl Future for Driver {
             this.refuse_waiting();
             this.rates.note(Instant::now(), &this.engine);
             this.look_for_silence();
-            this.tell_moving(moved && !this.locals.is_empty());
-            this.tell_traffic();
+            this.notify_moving(moved && !this.locals.is_empty());
+            this.notify_traffic();
             this.count_usage();
-            if this.farewell_until.is_some() && this.has_left(cx) {
+            if this.close_deadline.is_some() && this.has_left(cx) {
                 return Poll::Ready(this.ended.clone().unwrap_or_default());
             }
             if !moved && this.arm(cx) {
                 this.carriers.iter_mut().for_each(Carrier::acknowledge);
                 return Poll::Pending;
             }
-            // Whoever is woken from here runs on this thread, after this task: a program that reads would get one
-            // chunk for all the rounds, and one that writes would have the engine run dry.
-            if std::mem::take(&mut this.owes_turn) {
+            // Tasks woken from here run on this thread, after this task. Otherwise a reading
+            // program would get one chunk for all the rounds, and a writing program would let the
+            // engine run dry.
+            if std::mem::take(&mut this.must_yield) {
                 break;
             }
         }
@@ -283,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_engine_hears_what_a_session_is_told() {
+    fn the_engine_gets_the_session_configuration() {
         let mut config = SessionConfig {
             redundancy: Redundancy::NONE,
             ..SessionConfig::default()

@@ -1,7 +1,7 @@
 //! sumlink's sessions over real sockets, and the library that programs use instead of the proxy.
 //!
-//! A [`Client`] bonds all links of this machine to a [`Server`]; [`Client::open_stream`] gives a [`Stream`] that
-//! reads and writes like a TCP connection, as fast as all links together:
+//! A [`Client`] bonds all links of this machine to a [`Server`]; [`Client::open_stream`] gives a
+//! [`Stream`] that reads and writes like a TCP connection, as fast as all links together:
 //!
 //! ```no_run
 //! use sumlink_transport::config::{Carriers, ClientConfig, SessionConfig};
@@ -30,8 +30,9 @@
 //! # }
 //! ```
 //!
-//! A session belongs to one task, which owns the engine ([`sumlink_engine`]), the carriers and the session's ends of
-//! the streams. Programs exchange whole chunks with it; nothing on the data path takes a lock shared between paths.
+//! A session belongs to one task, which owns the engine ([`sumlink_engine`]), the carriers and the
+//! session's ends of the streams. Programs exchange whole chunks with it; nothing on the data path
+//! takes a lock shared between paths.
 
 #![deny(unsafe_code)]
 

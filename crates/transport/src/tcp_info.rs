@@ -1,8 +1,8 @@
-//! What the kernel knows about a TCP connection: one sample of `getsockopt(TCP_INFO)`.
+//! The kernel's statistics of a TCP connection: one sample of `getsockopt(TCP_INFO)`.
 //!
-//! The kernel's structure grows at its end with every few releases and a kernel fills in only what it
-//! knows. It is therefore read as bytes at the offsets that `linux/tcp.h` fixes for all time, and what
-//! the running kernel does not report is zero (or `None` where zero would be a lie).
+//! The kernel's structure grows at its end every few releases, and a kernel fills in only the
+//! fields that it knows. It is therefore read as bytes at the stable offsets of `linux/tcp.h`.
+//! Fields that the running kernel does not report are zero (or `None` where zero would be wrong).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -10,12 +10,13 @@ use std::time::Duration;
 
 pub use sumlink_bond::{CaState, TcpInfo, TcpState};
 
-/// Asks the kernel; fails with `ENOTSOCK`, `EOPNOTSUPP` or `ENOPROTOOPT` if this is not a TCP socket.
+/// Reads the statistics; fails with `ENOTSOCK`, `EOPNOTSUPP` or `ENOPROTOOPT` if this is not a TCP
+/// socket.
 pub fn sample(socket: &impl AsFd) -> io::Result<TcpInfo> {
     let mut raw = Raw([0; RAW_LEN]);
     let mut len = RAW_LEN as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes to `raw`, which is that long; both outlive the
-    // call, and the borrow keeps the descriptor open.
+    // SAFETY: the kernel writes at most `len` bytes to `raw`, which has that length; both outlive
+    // the call, and the borrow keeps the descriptor open.
     let result = unsafe {
         libc::getsockopt(
             socket.as_fd().as_raw_fd(),
@@ -32,8 +33,8 @@ pub fn sample(socket: &impl AsFd) -> io::Result<TcpInfo> {
     }
 }
 
-/// Long enough for everything that is read below. A kernel that knows more cuts it to this, one that
-/// knows less leaves the zeros.
+/// Long enough for all fields read below. A newer kernel truncates to this length, an older one
+/// leaves the zeros.
 const RAW_LEN: usize = 232;
 
 /// `struct tcp_info` of `linux/tcp.h`.
@@ -65,7 +66,7 @@ impl Raw {
             snd_ssthresh_bytes: Some(self.u32(76)).filter(|n| *n < 0x7fff_ffff).map(bytes),
             snd_cwnd_bytes: bytes(self.u32(80)),
             total_retrans: self.u32(100),
-            // All ones where the kernel does not pace.
+            // All ones if the kernel does not pace.
             pacing_rate_bytes_per_s: Some(self.u64(104)).filter(|n| !matches!(n, 0 | &u64::MAX)),
             bytes_acked: self.u64(120),
             bytes_received: self.u64(128),
@@ -148,7 +149,7 @@ mod tests {
             scope.spawn(|| client.write_all(&data).unwrap());
             server.read_exact(&mut received).unwrap();
         });
-        // One byte back, so that everything before it is acknowledged when it has arrived.
+        // One byte back; all earlier data is acknowledged when it has arrived.
         server.write_all(&[1]).unwrap();
         client.read_exact(&mut [0]).unwrap();
         let at_client = sample(&client).unwrap();
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_with_little_to_say_is_limited_by_itself() {
+    fn a_sender_with_little_data_is_app_limited() {
         let (mut client, mut server) = pair();
         for _ in 0..3 {
             client.write_all(&[1]).unwrap();
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_the_peer_does_not_take_are_counted_as_not_sent() {
+    fn bytes_that_the_peer_does_not_read_count_as_not_sent() {
         let (mut client, server) = pair();
         client.set_nonblocking(true).unwrap();
         let mut written = 0;
@@ -198,14 +199,14 @@ mod tests {
             info.notsent_bytes > 0 && info.notsent_bytes < written,
             "{written} {info:?}"
         );
-        // What is neither acknowledged nor waiting is in flight, in whole segments.
+        // Data neither acknowledged nor waiting is in flight, in whole segments.
         let in_flight = written - (info.bytes_acked - 1) - info.notsent_bytes;
         assert!(info.unacked_bytes >= in_flight, "{in_flight} {info:?}");
         drop(server);
     }
 
     #[test]
-    fn what_is_not_a_tcp_socket_is_an_error() {
+    fn other_sockets_are_an_error() {
         assert!(sample(&UdpSocket::bind("127.0.0.1:0").unwrap()).is_err());
         assert!(sample(&std::fs::File::open("/dev/null").unwrap()).is_err());
     }

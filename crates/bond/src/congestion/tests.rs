@@ -1,24 +1,24 @@
-//! The rule against carriers whose counters run as the test says.
+//! The rule against carriers with simulated counters.
 
 use super::*;
 use crate::START;
 
-/// A carrier whose counters run as the test says, looked at every millisecond.
+/// A carrier with simulated counters, sampled every millisecond.
 struct Running {
     chooser: Chooser,
     now: Instant,
     info: TcpInfo,
 }
 
-/// What a carrier goes through.
+/// The conditions of a carrier.
 #[derive(Clone, Copy)]
 struct Network {
-    /// Segments a second.
+    /// Segments per second.
     rate: u32,
-    /// One segment in so many is lost; 0 for none.
+    /// One segment in this number is lost; 0 for none.
     one_in: u32,
     queueing: Duration,
-    /// Of a millisecond.
+    /// Share of each millisecond.
     busy: f64,
 }
 
@@ -42,7 +42,8 @@ impl Running {
         }
     }
 
-    /// The names of the controls changed to within so many seconds, and when, in tenths of a second.
+    /// The changes within `seconds`: the name of the new control, and the time in tenths of a
+    /// second.
     fn run(&mut self, network: Network, seconds: u64) -> Vec<(&'static str, u64)> {
         self.run_for(network, seconds * 1000)
     }
@@ -85,7 +86,7 @@ fn losses_of_a_full_queue_are_congestion() {
 }
 
 #[test]
-fn losses_without_a_queue_are_answered_within_a_second_and_for_as_long_as_they_last() {
+fn losses_without_a_queue_select_bbr_within_a_second_while_they_last() {
     let mut running = Running::new();
     let lossy = Network {
         one_in: 20,
@@ -102,9 +103,10 @@ fn losses_without_a_queue_are_answered_within_a_second_and_for_as_long_as_they_l
     assert_eq!(changes, [(LOSS_BASED, 51)]);
 }
 
-/// The losses are over, and somebody else fills the same queue: for one second of three something is lost.
+/// The losses are over, and another flow fills the same queue: segments are lost in one second of
+/// three.
 #[test]
-fn losses_that_come_with_a_queue_end_what_losses_without_one_began() {
+fn losses_with_a_queue_restore_the_loss_based_control() {
     let mut running = Running::new();
     let lossy = Network {
         one_in: 20,
@@ -136,13 +138,13 @@ fn losses_that_come_with_a_queue_end_what_losses_without_one_began() {
         let network = if second % 3 == 0 { full } else { filling };
         changes.extend(running.run(network, 1).iter().map(|(to, _)| (*to, second)));
     }
-    // What CUBIC loses then is congestion too.
+    // CUBIC's losses then are congestion, too.
     assert_eq!(changes, [(LOSS_BASED, 5)]);
 }
 
-/// The losses go on, and BBR makes a queue of its own: CUBIC has none, and is tried ever less often.
+/// The losses continue, and BBR causes a queue: CUBIC has none, and is tried ever less often.
 #[test]
-fn a_queue_of_its_own_making_ends_it_ever_less_often() {
+fn a_self_made_queue_ends_bbr_ever_less_often() {
     let mut running = Running::new();
     let cubic = Network {
         one_in: 20,
@@ -168,9 +170,9 @@ fn a_queue_of_its_own_making_ends_it_ever_less_often() {
     assert!(gaps[gaps.len() - 1] > 100, "{gaps:?}");
 }
 
-/// A start or a probe with a queue says nothing where what is lost in between has none.
+/// A queue during startup or a probe does not count if losses in between occur without one.
 #[test]
-fn a_queue_now_and_then_ends_nothing() {
+fn an_occasional_queue_changes_nothing() {
     let mut running = Running::new();
     let lossy = Network {
         one_in: 20,
@@ -193,7 +195,7 @@ fn a_queue_now_and_then_ends_nothing() {
 }
 
 #[test]
-fn a_change_that_brings_nothing_is_undone_and_tried_ever_less_often() {
+fn a_change_without_gain_is_undone_and_retried_ever_less_often() {
     let lossy = Network {
         one_in: 20,
         ..CLEAN_LINK
@@ -221,7 +223,7 @@ fn a_carrier_with_little_to_send_is_not_judged() {
 }
 
 #[test]
-fn what_the_kernel_refuses_is_not_asked_for_again_at_once() {
+fn a_refused_control_is_not_requested_again_at_once() {
     let mut running = Running::new();
     let lossy = Network {
         one_in: 20,

@@ -1,9 +1,9 @@
-//! The rule against links that carry what the test says.
+//! The rule against links with simulated rates.
 
 use super::*;
 use crate::START;
 
-/// A link and its session, looked at twice a second.
+/// A link and its session, sampled twice per second.
 struct Running {
     width: Width,
     now: Instant,
@@ -19,8 +19,8 @@ impl Running {
         }
     }
 
-    /// Numbers of carriers over so many seconds, and since when in seconds. `link` says what so many carry in bytes
-    /// per second, and whether packets then wait in a queue.
+    /// The numbers of carriers over `seconds`, each with its start in seconds. `link` gives the
+    /// rate of a number of carriers in bytes per second, and whether packets then wait in a queue.
     fn run(&mut self, seconds: u64, link: impl Fn(u8) -> (u64, bool)) -> Vec<(u8, u64)> {
         let mut carriers = vec![(self.width.carriers(), 0)];
         for half in 0..seconds * 2 {
@@ -47,13 +47,13 @@ fn run(seconds: u64, is_queueing: bool, rate: impl Fn(u8) -> u64) -> Vec<u8> {
     carriers.into_iter().map(|(count, _)| count).collect()
 }
 
-/// Each connection gets as much of a lossy link.
+/// Each connection gets the same rate of a lossy link.
 fn lossy(carriers: u8) -> (u64, bool) {
     (2_000_000 * u64::from(carriers), false)
 }
 
 #[test]
-fn as_many_as_bring_something_and_never_more_than_eight() {
+fn carriers_are_added_while_they_help_up_to_eight() {
     let enough = run(180, false, |n| lossy(n.min(4)).0);
     assert_eq!(enough[..4], [1, 2, 3, 4]);
     let stays = |n: &u8| [3, 4, 5].contains(n);
@@ -64,9 +64,10 @@ fn as_many_as_bring_something_and_never_more_than_eight() {
     assert!(most[8..].iter().all(|n| [7, 8].contains(n)), "{most:?}");
 }
 
-/// The losses are over, and somebody else fills the queue: each connection more takes from that one.
+/// The losses are over, and another flow fills the queue: each additional connection takes from
+/// that flow.
 #[test]
-fn what_was_added_for_losses_is_taken_back_from_a_queue_that_others_fill() {
+fn a_carrier_added_for_losses_is_removed_from_a_shared_queue() {
     let mut running = Running::new();
     let added = running.run(40, lossy);
     let (most, _) = *added.last().unwrap();
@@ -79,19 +80,19 @@ fn what_was_added_for_losses_is_taken_back_from_a_queue_that_others_fill() {
 }
 
 #[test]
-fn what_no_longer_brings_anything_is_taken_back_without_a_queue_too() {
+fn a_useless_carrier_is_removed_even_without_a_queue() {
     let mut running = Running::new();
     running.run(40, lossy);
     let taken = running.run(600, |_| (8_000_000, false));
     assert!(taken.iter().any(|(count, _)| *count == 1), "{taken:?}");
-    // One more is tried now and then, and goes again.
+    // One more is tried now and then, and removed again.
     let end = running.run(60, |_| (8_000_000, false));
     assert!(end.iter().all(|(count, _)| *count <= 2), "{end:?}");
 }
 
 /// Four connections fill the link between losses, three do not.
 #[test]
-fn one_that_is_missed_comes_back_and_is_taken_away_ever_less_often() {
+fn a_missed_carrier_returns_and_is_removed_ever_less_often() {
     let link = |n: u8| (lossy(n.min(4)).0, n >= 4);
     let carriers = Running::new().run(1800, link);
     let taken: Vec<u64> = carriers
@@ -111,7 +112,7 @@ fn one_that_is_missed_comes_back_and_is_taken_away_ever_less_often() {
 }
 
 #[test]
-fn one_queue_in_passing_takes_nothing_away() {
+fn a_single_queue_removes_no_carrier() {
     let mut running = Running::new();
     let (most, _) = *running.run(40, lossy).last().unwrap();
     let bursts = running.run(4, |n| (lossy(n).0, true));
@@ -123,15 +124,15 @@ fn none_is_added_to_a_full_queue() {
     assert_eq!(run(600, true, |n| 2_000_000 * u64::from(n)), [1]);
 }
 
-/// The transfer ends while it is found out whether one fewer is missed, or whether one more pays.
+/// The transfer ends during the trial of one carrier fewer, or of one more.
 #[test]
-fn nothing_follows_from_a_link_that_has_become_idle() {
+fn a_link_that_became_idle_changes_nothing() {
     for end in 1..200 {
         let mut running = Running::new();
         let busy = running.run(end, |n| (lossy(n.min(3)).0, false));
         let at_its_end = busy.last().unwrap().0;
         let idle = running.run(600, |_| (0, false));
-        // The first measurement is half of the transfer still.
+        // Half of the first measurement still belongs to the transfer.
         let grows = |pair: &[(u8, u64)]| pair[1].1 >= 4 && pair[1].0 > pair[0].0;
         assert!(!idle.windows(2).any(grows), "{end}: {busy:?}, {idle:?}");
         let after = idle.last().unwrap().0;
@@ -147,13 +148,13 @@ fn none_is_added_to_an_idle_link() {
 }
 
 #[test]
-fn trials_that_bring_nothing_become_rare() {
+fn trials_without_gain_become_rare() {
     let trials = run(3600, false, |_| 2_000_000).len() / 2;
     assert!((5..=12).contains(&trials), "{trials} trials in an hour");
 }
 
 #[test]
-fn one_that_costs_the_session_more_than_it_brings_goes_again() {
+fn a_carrier_that_costs_the_session_more_is_removed() {
     let (mut width, begin) = (Width::new(), START);
     let (mut link, mut session) = (0, 0);
     for half in 0..30 {
@@ -167,5 +168,5 @@ fn one_that_costs_the_session_more_than_it_brings_goes_again() {
         width.observe(begin + Duration::from_millis(500) * half, moved);
     }
     assert_eq!(width.carriers(), 1);
-    assert!(width.not_before.is_some(), "it was tried");
+    assert!(width.not_before.is_some(), "a trial has ended");
 }

@@ -287,7 +287,7 @@ fn what_cannot_be_done_is_said_on_one_line() {
         (
             "c --priority backup",
             5,
-            "there is no link c; there are a, b",
+            "no link named c; known links: a, b",
         ),
         ("b --reset-day 32", 2, "1 to 31"),
         ("b --send-limit 1kbit", 2, "at least 8000"),

@@ -1,4 +1,4 @@
-//! A carrier's socket, as the policy of [`sumlink_bond`] asks for it.
+//! A carrier's socket as required by the policy of [`sumlink_bond`].
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use crate::pacing;
 use crate::socket::{self, SocketError};
 use crate::tcp_info::{self, TcpInfo};
 
-/// A socket, and how the log names its carrier.
+/// A socket, and the name of its carrier in the log.
 #[derive(Debug)]
 pub(super) struct Kernel<'a> {
     pub(super) tcp: &'a TcpStream,
@@ -31,7 +31,12 @@ impl Socket for Kernel<'_> {
     fn pace(&mut self) {
         if let Err(error) = pacing::space(self.tcp) {
             let (path, link) = (self.path, self.link);
-            tracing::warn!(path, %link, %error, "what is sent over a long way cannot be spaced");
+            tracing::warn!(
+                path,
+                %link,
+                %error,
+                "cannot pace the high-RTT path; short queues may overflow"
+            );
         }
     }
 
@@ -43,26 +48,45 @@ impl Socket for Kernel<'_> {
         let (path, link) = (self.path, self.link);
         match report {
             Report::Changed { to, reason } => {
-                tracing::info!(path, %link, congestion = to, "{reason}");
+                tracing::info!(
+                    path,
+                    %link,
+                    congestion = to,
+                    "congestion control changed: {reason}"
+                );
             }
             Report::ChangeRefused { reason, error } => {
-                tracing::warn!(path, %link, "{reason}, but: {error}");
+                tracing::warn!(
+                    path,
+                    %link,
+                    "cannot change the congestion control ({reason}): {error}"
+                );
             }
             Report::SlowStart { window } => {
-                tracing::debug!(path, %link, window, "slow start once more after an outage");
+                tracing::debug!(path, %link, window, "restarting slow start after an outage");
             }
             Report::NoSlowStart { window, error } => {
-                tracing::debug!(path, %link, window, %error, "an outage has left a small window, which grows slowly");
+                tracing::debug!(
+                    path,
+                    %link,
+                    window,
+                    %error,
+                    "cannot restart slow start after an outage; the window grows slowly"
+                );
             }
             Report::Stays { with, error } => {
-                tracing::warn!(path, %link, "its congestion control is {with} from now on: {error}");
+                tracing::warn!(
+                    path,
+                    %link,
+                    "cannot restore the congestion control; it stays {with}: {error}"
+                );
             }
         }
     }
 }
 
-/// Bytes that a carrier's packets take on the link: headers of TCP and IP, with the timestamps that
-/// nearly every connection has (RFC 7323).
+/// Bytes that a carrier's packets take on the link, including the headers of TCP and IP with the
+/// timestamps that nearly every connection uses (RFC 7323).
 pub(super) fn wire_total(info: &TcpInfo, remote: SocketAddr) -> u64 {
     let header = if remote.is_ipv4() { 52 } else { 72 };
     let packets = u64::from(info.segs_out) + u64::from(info.segs_in);
@@ -85,9 +109,9 @@ mod tests {
         Kernel { tcp, path, link }
     }
 
-    /// Else TCP waits for 40 ms, by far more than loopback takes.
+    /// Otherwise TCP waits for 40 ms, far longer than a round trip over loopback.
     #[tokio::test]
-    async fn what_little_arrives_is_acknowledged_before_a_second_segment() {
+    async fn little_data_is_acknowledged_before_a_second_segment() {
         let (mut from, mut to) = carrier().await;
         let mut round_trips = Vec::new();
         for message in 0..100 {
@@ -106,7 +130,7 @@ mod tests {
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 from.refresh(Instant::now());
             }
-            // TCP acknowledges the first ones at once in any case.
+            // TCP acknowledges the first messages at once in any case.
             if message >= 60 {
                 round_trips.push(from.policy.info().srtt);
             }
@@ -117,9 +141,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_more_waits_in_a_socket_than_is_wanted() {
+    async fn unsent_data_stays_below_the_low_water_mark() {
         let (mut carrier, mut peer) = carrier().await;
-        // Slow enough for the smallest low-water mark, and read until the carrier is not young.
+        // Slow enough for the smallest low-water mark; reads until the carrier is no longer young.
         carrier.limit(Some(2_000_000));
         let reader = tokio::spawn(async move {
             let mut received = 0;
@@ -155,7 +179,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_socket_that_is_to_pace_does_and_a_limit_takes_its_place() {
+    async fn pacing_works_and_a_limit_replaces_it() {
         let (mut carrier, _peer) = carrier().await;
         assert!(!pacing::is_spaced(&carrier.tcp));
         kernel(&carrier.tcp).pace();
@@ -188,7 +212,7 @@ mod tests {
             };
             let limit = Duration::from_secs(20);
             let timed_out = tokio::time::timeout(limit, until(true)).await;
-            timed_out.expect("what is sent into nothing is lost");
+            timed_out.expect("data sent over a dead link is lost");
             ip("link set lo up");
             policy.begin_slow_start(&mut kernel(&carrier.tcp));
             if !policy.can_restart() {

@@ -1,4 +1,4 @@
-//! One link's dials and its path: when it is tried, and what becomes of it.
+//! The dials and paths of one link: when it is dialed, and what follows from the result.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -18,19 +18,19 @@ use crate::driver::{CarrierNews, Command};
 use crate::links::Link;
 use crate::socket::Binding;
 
-/// One link, as far as this session is concerned.
+/// One link of this session.
 #[derive(Debug, Default)]
 pub(super) struct LinkState {
-    /// When it is dialed, and its paths with their local addresses.
+    /// The dial schedule, and the link's paths with their local addresses.
     pub(super) plan: Plan<SocketAddr>,
-    /// The present dial's task, and its number among all: of one that was given up nothing is taken any more.
+    /// The task of the current dial and its number; results of abandoned dials are ignored.
     task: Option<AbortHandle>,
     pub(super) number: Option<u64>,
-    /// The link and its ways to the server when it was last looked at; a change is worth a dial at once.
+    /// The link and its routes to the server at the last listing; a change triggers a dial at once.
     pub(super) seen: Option<(Link, Ways)>,
 }
 
-/// How a dial went.
+/// The result of a dial.
 #[derive(Debug)]
 pub(super) struct Dialed {
     link: String,
@@ -60,12 +60,12 @@ impl Manager {
             has_address
         });
         if state.plan.paths.len() < before {
-            // It began at the address that is gone.
+            // The dial started from the address that is gone.
             state.give_up();
         }
         let mut replacing = None;
         if has_moved && state.plan.is_dialing {
-            // It goes on asking where the server was.
+            // The dial continues to the server's old addresses.
             replacing = state.plan.replacing();
             state.give_up();
         }
@@ -74,7 +74,7 @@ impl Manager {
         }
     }
 
-    /// The link cannot be used at the moment.
+    /// Ends the link's paths and dials: it cannot be used at the moment.
     pub(super) fn leave(&mut self, name: &str, reason: &str) {
         let Some(state) = self.links.get_mut(name) else {
             return;
@@ -95,7 +95,8 @@ impl Manager {
                 loses_large,
                 packet_limit,
             } => {
-                // A new connection may get through where the old one waits for ever longer timeouts.
+                // A new connection may get through where the old one waits for ever longer
+                // timeouts.
                 let now = self.now();
                 let state = self.links.get_mut(&link);
                 let Some(state) = state.filter(|state| state.plan.has(id)) else {
@@ -108,17 +109,17 @@ impl Manager {
                     size,
                 } = silence;
                 if let Some(size) = size {
-                    tell_of_size(&link, packet_limit, size);
+                    log_size(&link, packet_limit, size);
                 }
                 if gives_up {
-                    // The present dial is for the size that does not work.
+                    // The current dial uses the packet size that does not work.
                     state.end_task();
                 }
                 if dials {
                     self.dial(&link, self.servers.clone(), Some(id));
                 }
                 if self.is_lost() {
-                    // Nothing gets through to where the server was.
+                    // Nothing reaches the server's known addresses.
                     self.resolver.ask_again(true);
                 }
             }
@@ -140,7 +141,7 @@ impl Manager {
         }
     }
 
-    /// A path of the link is no more; another one is tried after `pause`.
+    /// A path of the link has ended; another one is dialed after `pause`.
     fn on_end(&mut self, id: PathId, link: &str, reason: String, pause: Duration) {
         let now = self.now();
         let Some(state) = self.links.get_mut(link) else {
@@ -155,7 +156,7 @@ impl Manager {
         self.apply_terms(link);
     }
 
-    /// Tells the session what the paths of a link may be used for; they share what its limits allow.
+    /// Sends the session the terms of a link's paths, which share the link's limits.
     fn apply_terms(&self, link: &str) {
         let Some(state) = self.links.get(link) else {
             return;
@@ -166,12 +167,12 @@ impl Manager {
         }
     }
 
-    /// Policies have changed, or a link has moved what it may.
+    /// Applies changed policies and data caps.
     pub(super) fn apply_all_terms(&self) {
         self.links.keys().for_each(|link| self.apply_terms(link));
     }
 
-    /// Links may get more carriers, or fewer.
+    /// Adjusts the number of carriers of each link to its traffic.
     fn on_traffic(&mut self, links: &[LinkTraffic<String>]) {
         let now = self.now();
         let session = links.iter().map(|link| link.bytes).sum();
@@ -188,7 +189,7 @@ impl Manager {
                 continue;
             };
             if carriers != before {
-                tracing::info!(link = %traffic.link, carriers, "number of carriers");
+                tracing::info!(link = %traffic.link, carriers, "number of carriers changed");
             }
             if carriers < before {
                 let (superfluous, gives_up) = state.plan.superfluous(carriers.into());
@@ -207,19 +208,20 @@ impl Manager {
         }
     }
 
-    /// Time of the links' plans.
+    /// The time as used by the dial schedules.
     pub(super) fn now(&self) -> Moment {
         self.began.elapsed()
     }
 
-    /// Whether the link lacks a carrier and may be asked for one now.
+    /// Whether the link lacks a carrier and may be dialed now.
     fn is_due(&self, link: &str) -> bool {
         let carriers = self.dialer.config.carriers_of(link);
         let state = self.links.get(link);
         state.is_some_and(|state| state.plan.is_due(carriers, self.now()))
     }
 
-    /// Whether a path has joined; `connected` says whether one had before.
+    /// Takes the result of a dial and returns whether a path has joined; `connected` says whether
+    /// one had before.
     pub(super) fn on_dialed(
         &mut self,
         dialed: Dialed,
@@ -228,14 +230,19 @@ impl Manager {
         let now = self.now();
         let state = self.links.get_mut(&dialed.link);
         let Some(state) = state.filter(|state| state.number == Some(dialed.number)) else {
-            // Given up when it had just been made.
+            // The dial was abandoned just after it had succeeded.
             return Ok(false);
         };
         state.task = None;
         match dialed.result {
             Ok((carrier, binding)) => {
                 if let Binding::SourceAddress(source) = binding {
-                    tracing::warn!(link = %dialed.link, %source, "SO_BINDTODEVICE is not permitted: bound to the source address only, so packets leave by the preferred link unless a routing rule says otherwise");
+                    tracing::warn!(
+                        link = %dialed.link,
+                        %source,
+                        "SO_BINDTODEVICE is not permitted: bound to the source address only, so \
+                        packets leave by the preferred link unless a routing rule says otherwise"
+                    );
                 }
                 let (id, local) = (carrier.id, carrier.local);
                 let replaced = state.plan.joined(id, local, now);
@@ -246,7 +253,7 @@ impl Manager {
                     let _ = self.commands.send(Command::Remove(old, reason));
                 }
                 self.apply_terms(&dialed.link);
-                // The next one of several: a link that works need not be looked at again first.
+                // The next carrier of several: a working link need not be checked again first.
                 if self.is_due(&dialed.link) {
                     self.dial(&dialed.link, self.servers.clone(), None);
                 }
@@ -257,7 +264,8 @@ impl Manager {
                 if state.plan.paths.is_empty() {
                     self.states.set(&dialed.link, "down", error.to_string());
                 }
-                // The first connection's failure is returned; later ones are news once.
+                // The failure of the first connection is returned; of later failures only the first
+                // in a row is logged.
                 if failures == 1 && connected {
                     tracing::warn!(link = %dialed.link, "{error}");
                 }
@@ -266,7 +274,7 @@ impl Manager {
         }
     }
 
-    /// Time until a link is due to be tried again.
+    /// Time until a link is due for another dial.
     pub(super) fn next_look(&self) -> Duration {
         let lacking = |(link, state): &(&String, &LinkState)| {
             let carriers = self.dialer.config.carriers_of(link);
@@ -278,7 +286,8 @@ impl Manager {
         next_look(looked, retries).saturating_sub(self.now())
     }
 
-    /// Tries larger packets again on links that were limited a while ago, as long as another link delivers.
+    /// Retries larger packets on links that were limited a while ago, as long as another link
+    /// delivers.
     pub(super) fn try_larger_packets(&mut self) {
         let now = self.now();
         let delivering = self.links.values().filter(|link| link.plan.delivers(now));
@@ -295,25 +304,26 @@ impl Manager {
         }
     }
 
-    /// Whether the server is reached over no link, as far as anybody knows.
+    /// Whether no link is known to reach the server.
     pub(super) fn is_lost(&self) -> bool {
         let now = self.now();
         !self.links.values().any(|link| link.plan.delivers(now))
     }
 
-    /// Time until the server's name is looked up again because it is reached over no link.
+    /// Time until the server's name is resolved again because no link reaches it.
     pub(super) fn next_question(&self) -> Duration {
         match self.is_lost() {
             true => self
                 .resolver
                 .due(true)
                 .saturating_duration_since(Instant::now()),
-            // Whatever makes it lost asks by itself.
+            // The event that makes the server unreachable starts a lookup itself.
             false => LOOK_EVERY,
         }
     }
 
-    /// Tries the link, beside its present paths if it has any; `replacing` is one of them that goes for the new one.
+    /// Dials the link, in addition to its current paths; the new path replaces the path
+    /// `replacing`.
     fn dial(&mut self, link: &str, servers: Vec<SocketAddr>, replacing: Option<PathId>) {
         if self.is_closing {
             return;
@@ -325,13 +335,16 @@ impl Manager {
         state.number = Some(number);
         let size = state.plan.dial(replacing, carriers, now);
         if state.plan.paths.is_empty() {
-            self.states
-                .set(link, "connecting", "asking the server".to_owned());
+            self.states.set(
+                link,
+                "connecting",
+                "waiting for the server's answer".to_owned(),
+            );
         }
         let (dialer, link) = (Arc::clone(&self.dialer), link.to_owned());
         let task = self.dials.spawn(async move {
             let result = match replacing {
-                // The link is silent: nobody knows when it will not be any more.
+                // The link is silent, and it is unknown when it will recover.
                 Some(_) => dialer.dial_until_answered(&link, &servers, size).await,
                 None => dialer.dial(&link, &servers, size).await,
             };
@@ -345,8 +358,8 @@ impl Manager {
     }
 }
 
-/// A link's connections are made for another size of packets from now on.
-fn tell_of_size(link: &str, before: Option<u16>, size: Option<u16>) {
+/// Logs that the link's connections use another packet size from now on.
+fn log_size(link: &str, before: Option<u16>, size: Option<u16>) {
     match size {
         Some(mtu) => tracing::warn!(
             link,
@@ -361,20 +374,20 @@ fn tell_of_size(link: &str, before: Option<u16>, size: Option<u16>) {
     }
 }
 
-/// The server's addresses that a link leads to; resolvers name them in another order each time.
+/// The server's addresses that a link can reach; a set, because resolvers vary their order.
 fn servers_of(ways: &Ways) -> BTreeSet<SocketAddr> {
     ways.iter().map(|(server, _)| *server).collect()
 }
 
 impl LinkState {
-    /// The present dial is not wanted any more, if there is one.
+    /// Abandons the current dial, if there is one.
     fn give_up(&mut self) {
         if self.plan.give_up() {
             self.end_task();
         }
     }
 
-    /// The present dial has been given up.
+    /// Stops the task of a dial that was abandoned.
     fn end_task(&mut self) {
         if let Some(task) = self.task.take() {
             task.abort();

@@ -1,4 +1,4 @@
-//! What a carrier's TCP knows: for the engine's decisions, and for accounts.
+//! TCP statistics of a carrier, for the engine's decisions and for usage counters.
 
 use std::time::Instant;
 
@@ -9,18 +9,24 @@ use super::Carrier;
 use super::kernel::{Kernel, wire_total};
 
 impl Carrier {
-    /// Has [`Carrier::sample`] tell what waits in the interface's queue, from now on.
+    /// Makes [`Carrier::sample`] include the length of the interface's queue from now on.
     pub(crate) fn watch_local_queue(&mut self) {
         match LocalQueue::of(&self.tcp, self.local.ip()) {
             Ok(queue) => self.local_queue = Some(queue),
             Err(error) => {
                 let (path, link) = (self.id.0, &self.link);
-                tracing::warn!(path, %link, %error, "what waits in the interface's queue is not known");
+                tracing::warn!(
+                    path,
+                    %link,
+                    %error,
+                    "cannot read the interface's queue; schedulers treat it as empty"
+                );
             }
         }
     }
 
-    /// What TCP knows now: at most a millisecond old, and of a young carrier no older than what was last sent.
+    /// The current TCP statistics: at most 1 ms old, and for a young carrier no older than the last
+    /// write.
     pub(crate) fn sample(&mut self, now: Instant) -> PathSample {
         let now = now.saturating_duration_since(self.began);
         let local_queue = (self.local_queue.as_ref().and_then(LocalQueue::bytes)).unwrap_or(0);
@@ -34,7 +40,7 @@ impl Carrier {
             .sample(&mut kernel, local_queue, has_records, now)
     }
 
-    /// Takes a new TCP_INFO.
+    /// Reads TCP_INFO.
     pub(super) fn refresh(&mut self, now: Instant) {
         let now = now.saturating_duration_since(self.began);
         let mut kernel = Kernel {
@@ -55,7 +61,8 @@ impl Carrier {
         self.policy.congestion()
     }
 
-    /// Of one that makes no progress: whether it looks as if its large packets were lost and the small ones were not.
+    /// For a carrier without progress: whether its large packets seem to be lost and its small ones
+    /// not.
     pub(crate) fn loses_large_packets(&self) -> bool {
         self.policy.loses_large_packets()
     }
@@ -65,7 +72,8 @@ impl Carrier {
         self.policy.bytes_moved()
     }
 
-    /// Bytes that its packets took on the link since this was last asked, both ways, with the headers of TCP and IP.
+    /// Bytes that its packets took on the link since the last call, in both directions, including
+    /// the headers of TCP and IP.
     pub(crate) fn wire_bytes(&mut self) -> u64 {
         self.refresh(Instant::now());
         let total = wire_total(self.policy.info(), self.remote);
@@ -73,7 +81,7 @@ impl Carrier {
         total.saturating_sub(before)
     }
 
-    /// Whether packets wait in a queue on their way.
+    /// Whether its packets wait in a queue on the path.
     pub(crate) fn is_queueing(&self) -> bool {
         self.policy.is_queueing()
     }
