@@ -1,4 +1,4 @@
-//! Which congestion control the paths use: one that the kernel has, or one of ours, which is loaded for as long as this
+//! The congestion control of the paths: one of the kernel's, or one of sumlink's, loaded while this
 //! program runs.
 
 use std::collections::hash_map::RandomState;
@@ -16,14 +16,15 @@ use crate::kernel::{self, Group, Kept, TWINS, Twin, keep};
 #[derive(Debug, Default)]
 pub(crate) struct Controls {
     kept: Vec<Kept>,
-    /// Makes numbers of groups from sessions. Another program, such as the other end of the session, makes others.
+    /// Hashes sessions to group numbers; another program, such as the other end of the session,
+    /// gets other numbers.
     numbers: RandomState,
-    /// Whether nothing is loaded, because nothing will run.
+    /// Nothing is loaded, because nothing will run.
     is_trial: bool,
 }
 
 impl Controls {
-    /// Nothing so far. Without `loads`, names are only looked up.
+    /// Starts empty. Without `loads`, names are only looked up.
     pub(crate) fn new(loads: bool) -> Self {
         Self {
             is_trial: !loads,
@@ -31,15 +32,15 @@ impl Controls {
         }
     }
 
-    /// What to ask the kernel for when somebody asks for `name`; nothing if the kernel's default has to do, because ours
-    /// cannot be loaded here, which is logged.
+    /// The kernel's name for the congestion control `name`. `None` means the kernel's default:
+    /// sumlink's cannot be loaded here, which is logged.
     ///
     /// # Errors
     ///
-    /// A name that neither the kernel has nor we, in one line.
+    /// Neither the kernel nor sumlink has this name; one line.
     pub(crate) fn choose(&mut self, name: &str) -> Result<Option<String>, String> {
         let twin = Twin::of(name).ok();
-        // A plain name is the kernel's where it has one of that name.
+        // A plain name means the kernel's own, if it has one.
         let is_ours = twin.is_some_and(|twin| twin.system_name == name);
         let by_kernel = check_congestion(name);
         let twin = match (by_kernel, twin) {
@@ -63,7 +64,7 @@ impl Controls {
         Ok(self.keep(twin))
     }
 
-    /// Has the kernel keep one of ours.
+    /// Loads one of sumlink's and keeps it loaded.
     fn keep(&mut self, twin: &'static Twin) -> Option<String> {
         let name = twin.system_name;
         if self.is_trial || self.kept.iter().any(|kept| kept.twin().system_name == name) {
@@ -72,19 +73,18 @@ impl Controls {
         match keep(twin.algorithm, self.kept.first()) {
             Ok(kept) => {
                 let how = match kept.is_own() {
-                    true => "loaded for as long as this runs",
-                    false => "shared with whoever loaded it",
+                    true => "loaded until this process exits",
+                    false => "loaded by another process and shared with it",
                 };
                 tracing::info!("congestion control {name}: {how}");
                 self.kept.push(kept);
                 Some(name.to_owned())
             }
-            // Somebody has loaded it for all, whom this program may not ask more than that.
+            // Another program has loaded it for all; this one may use it but has no access to its
+            // maps.
             Err(error) if check_congestion(name).is_ok() => {
                 if twin.is_coupled() {
-                    tracing::warn!(
-                        "congestion control {name}: the paths do not see each other: {error}"
-                    );
+                    tracing::warn!("congestion control {name}: paths are not coupled: {error}");
                 }
                 Some(name.to_owned())
             }
@@ -93,7 +93,7 @@ impl Controls {
                     tracing::debug!("{log}");
                 }
                 tracing::warn!(
-                    "congestion control {}: {error}; the paths use the kernel's own default instead",
+                    "congestion control {}: {error}; paths use the kernel's default",
                     twin.algorithm
                 );
                 None
@@ -101,7 +101,7 @@ impl Controls {
         }
     }
 
-    /// As the sessions want it; nothing if nothing here looks at siblings.
+    /// The groups for the sessions; `None` if no loaded congestion control is coupled.
     pub(crate) fn into_groups(self) -> Option<Arc<dyn CarrierGroups>> {
         match self.kept.is_empty() {
             true => None,
@@ -121,7 +121,7 @@ impl CarrierGroups for Controls {
     }
 }
 
-/// The name of a congestion control that looks at its siblings, for `coupled = "NAME"`.
+/// Parses the name of a coupled congestion control, for `coupled = "NAME"`.
 pub(crate) fn parse_coupled(name: &str) -> Result<String, String> {
     if Twin::of(name).is_ok_and(Twin::is_coupled) {
         return Ok(name.to_owned());
@@ -135,7 +135,7 @@ pub(crate) fn parse_coupled(name: &str) -> Result<String, String> {
     Err(match near {
         Some(near) => format!("no coupled congestion control `{name}`: did you mean `{near}`?"),
         None => format!(
-            "no coupled congestion control `{name}`: there are {}",
+            "no coupled congestion control `{name}`: choose one of {}",
             names.join(", ")
         ),
     })
@@ -147,7 +147,7 @@ mod tests {
 
     #[cfg(feature = "kernel")]
     #[test]
-    fn what_looks_at_no_siblings_couples_nothing() {
+    fn uncoupled_congestion_controls_are_refused_as_coupled() {
         assert_eq!(parse_coupled("lia"), Ok("lia".to_owned()));
         assert_eq!(parse_coupled("sl_olia"), Ok("sl_olia".to_owned()));
         for alone in ["uncoupled", "cubic", "nosuch"] {
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_own_need_nothing_and_unknown_ones_are_told_what_there_is() {
+    fn the_kernels_own_are_accepted_and_unknown_ones_get_a_list() {
         let mut controls = Controls::default();
         assert_eq!(controls.choose("reno"), Ok(Some("reno".to_owned())));
         let error = controls.choose("nosuch").unwrap_err();
