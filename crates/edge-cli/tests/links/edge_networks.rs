@@ -178,11 +178,11 @@ fn segments_obey_the_size_of_the_node() {
         let mut curl = bench.spawn(Side::Client, &words);
         for (side, filter) in [(Side::Server, "sport = :80"), (Side::Client, "dport = :80")] {
             let mss = until("a connection is open", || {
-                let told = bench.run(
+                let output = bench.run(
                     side,
                     &["ss", family, "-Htnio", "state", "established", filter],
                 );
-                let mss = told
+                let mss = output
                     .split_whitespace()
                     .find_map(|word| word.strip_prefix("mss:"))?;
                 mss.parse::<u32>().ok()

@@ -96,7 +96,7 @@ pub(crate) async fn run(args: TraceArgs) -> Result<(), CliError> {
         (Some(path), true) => Some(account.draw(path)?),
         _ => None,
     };
-    tell(&args, &account, lost, picture.as_deref())
+    print_summary(&args, &account, lost, picture.as_deref())
 }
 
 /// Takes records until the end; returns the connections and the number of lost records.
@@ -142,7 +142,7 @@ fn process(pid: u32) -> PathBuf {
 }
 
 /// Prints the summary; warns of lost records in any case.
-fn tell(
+fn print_summary(
     args: &TraceArgs,
     account: &Account,
     lost: u64,
