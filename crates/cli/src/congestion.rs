@@ -7,9 +7,10 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use crate::kernel::{Group, Kept, TWINS, Twin, keep};
 use sumlink_transport::CarrierGroups;
 use sumlink_transport::socket::{SocketError, check_congestion};
+
+use crate::kernel::{self, Group, Kept, TWINS, Twin, keep};
 
 /// The congestion controls that this program keeps loaded, and the groups of a session's carriers
 /// in them.
@@ -51,9 +52,12 @@ impl Controls {
             (Err(SocketError::UnknownCongestion { .. }), Some(twin)) => twin,
             (Err(SocketError::UnknownCongestion { name, available }), None) => {
                 let ours: Vec<&str> = TWINS.iter().map(|twin| twin.algorithm).collect();
+                let ours = match kernel::ABSENT {
+                    Some(reason) => reason.to_owned(),
+                    None => format!("sumlink can load {}", ours.join(", ")),
+                };
                 return Err(format!(
-                    "unknown congestion control {name}: this kernel has {available}, and sumlink can load {}",
-                    ours.join(", ")
+                    "unknown congestion control {name}: this kernel has {available}, and {ours}"
                 ));
             }
             (Err(error), _) => return Err(error.to_string()),
@@ -86,7 +90,7 @@ impl Controls {
                 Some(name.to_owned())
             }
             Err(error) => {
-                if let crate::kernel::Error::Refused { log, .. } = &error {
+                if let Some(log) = kernel::refusal(&error) {
                     tracing::debug!("{log}");
                 }
                 tracing::warn!(
@@ -123,6 +127,9 @@ pub(crate) fn parse_coupled(name: &str) -> Result<String, String> {
     if Twin::of(name).is_ok_and(Twin::is_coupled) {
         return Ok(name.to_owned());
     }
+    if let Some(reason) = kernel::ABSENT {
+        return Err(format!("no coupled congestion control `{name}`: {reason}"));
+    }
     let coupled = TWINS.iter().filter(|twin| twin.is_coupled());
     let names: Vec<&str> = coupled.map(|twin| twin.algorithm).collect();
     let near = crate::config::closest(name, names.iter().copied());
@@ -139,6 +146,7 @@ pub(crate) fn parse_coupled(name: &str) -> Result<String, String> {
 mod tests {
     use super::*;
 
+    #[cfg(feature = "kernel")]
     #[test]
     fn uncoupled_congestion_controls_are_refused_as_coupled() {
         assert_eq!(parse_coupled("lia"), Ok("lia".to_owned()));
@@ -161,10 +169,13 @@ mod tests {
         let error = controls.choose("nosuch").unwrap_err();
         let start = "unknown congestion control nosuch: this kernel has ";
         assert!(error.starts_with(start), "{error}");
-        assert!(
-            error.contains("sumlink can load ") && error.contains("lia"),
-            "{error}"
-        );
+        match kernel::ABSENT {
+            Some(reason) => assert!(error.ends_with(reason), "{error}"),
+            None => assert!(
+                error.contains("sumlink can load ") && error.contains("lia"),
+                "{error}"
+            ),
+        }
         assert!(controls.into_groups().is_none());
     }
 }

@@ -300,10 +300,9 @@ fn server_exit(error: &ServerError) -> Exit {
 
 /// Exit codes of failures of the kernel part.
 fn kernel_exit(error: &crate::kernel::Error) -> Exit {
-    use crate::kernel::Error;
-    match error {
-        Error::NoTwin { .. } | Error::Settings(_) | Error::NotForTheKernel { .. } => Exit::Usage,
-        _ => Exit::Kernel,
+    match crate::kernel::is_usage(error) {
+        true => Exit::Usage,
+        false => Exit::Kernel,
     }
 }
 

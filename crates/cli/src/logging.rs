@@ -10,17 +10,20 @@ use std::time::Duration;
 
 use sumlink_engine::peer_text::escaped;
 use tracing::Subscriber;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Layer, fmt};
+use tracing_subscriber::{Layer, fmt};
 
 use crate::exit::CliError;
 use crate::log_limit::LogLimit;
 use crate::spool::{self, Spool};
 
-/// Environment variable with a filter such as `debug` or `sumlink_transport=trace,info`.
+/// Environment variable with levels of targets or of everything, such as `debug` or
+/// `sumlink_transport=trace,info`.
 const VARIABLE: &str = "SUMLINK_LOG";
 
 /// Environment variable that disables the limit on lines of one kind if `off`.
@@ -37,17 +40,24 @@ static LIMIT: OnceLock<LogLimit> = OnceLock::new();
 
 /// Starts logging; the environment overrides the flags.
 pub(crate) fn start(verbose: u8, quiet: bool) -> Result<(), CliError> {
-    let filter = match std::env::var(VARIABLE) {
-        Ok(text) if !text.is_empty() => EnvFilter::try_new(&text)
+    let filter: Targets = match std::env::var(VARIABLE) {
+        Ok(text) if !text.is_empty() => text
+            .parse()
             .map_err(|error| CliError::Usage(format!("{VARIABLE}={text}: {error}")))?,
         // rustls logs a peer's mistakes without a limit; the connection's own line reports them
         // instead.
-        _ => EnvFilter::new(match (quiet, verbose) {
-            (true, _) => "error,rustls=off",
-            (false, 0) => "info,rustls=off",
-            (false, 1) => "debug",
-            (false, _) => "trace",
-        }),
+        _ => {
+            let (level, has_rustls) = match (quiet, verbose) {
+                (true, _) => (LevelFilter::ERROR, false),
+                (false, 0) => (LevelFilter::INFO, false),
+                (false, 1) => (LevelFilter::DEBUG, true),
+                (false, _) => (LevelFilter::TRACE, true),
+            };
+            let rustls = if has_rustls { level } else { LevelFilter::OFF };
+            Targets::new()
+                .with_default(level)
+                .with_target("rustls", rustls)
+        }
     };
     let descriptor = spool::unlocked(io::stderr())?;
     let log = LOG.get_or_init(|| Spool::new("log", descriptor, dropped));

@@ -82,7 +82,7 @@ impl Pair {
 
     fn write(&mut self, len: usize) {
         let written = self.client.write(self.stream, &vec![7; len], self.now);
-        assert_eq!(written, Ok(len), "there is room for it");
+        assert_eq!(written, Ok(len), "the send buffer has space");
     }
 
     /// Takes everything that the client has to send, from each path in turn.
@@ -118,10 +118,10 @@ impl Pair {
         while let Some(event) = self.server.poll_event() {
             if let Event::Readable { .. } = event {
                 let outcome = self.server.read(self.stream, BYTES, &mut text, self.now);
-                outcome.expect("the stream is there");
+                outcome.expect("the stream exists");
             }
         }
-        assert_eq!(text.len(), len, "everything has arrived");
+        assert_eq!(text.len(), len, "all bytes have arrived");
     }
 
     /// Delivers the server's acknowledgments and reports to the client.
@@ -163,7 +163,7 @@ fn schedule(mut pair: Pair) -> Pair {
 }
 
 /// One path and `streams` streams with 16 KiB each to send.
-fn crowd(streams: u64) -> Pair {
+fn many_streams(streams: u64) -> Pair {
     let mut pair = pair("fbdt", 1);
     pair.send(1);
     for _ in 1..streams {
@@ -176,7 +176,7 @@ fn crowd(streams: u64) -> Pair {
 }
 
 // Schedule and encode with many streams: one megabyte of their data.
-#[library_benchmark(setup = crowd)]
+#[library_benchmark(setup = many_streams)]
 #[bench::streams_64(65)]
 #[bench::streams_250(251)]
 #[bench::streams_1000(1001)]

@@ -113,7 +113,7 @@ impl Pair {
                 let outcome = self
                     .server
                     .read(stream, CHUNK, &mut text, self.now)
-                    .expect("the stream is there");
+                    .expect("the stream exists");
                 read += outcome.len as u64;
                 readable = outcome.len == CHUNK;
             }

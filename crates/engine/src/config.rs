@@ -93,7 +93,7 @@ pub struct Hints {
     /// the bytes that the session sends, and 128 KiB that refill at 16 KiB/s.
     pub duplicate: bool,
     /// Each byte should reach the peer within this time after it is written. Once the remaining
-    /// time is less than four times what the bytes take over a path, the stream is served before
+    /// time is less than four times the time for the bytes over a path, the stream is served before
     /// the others there and over two paths, as far as [`Redundancy`] allows. Bytes past their
     /// deadline are still sent, without that preference.
     pub deadline: Option<Duration>,
@@ -251,7 +251,10 @@ impl Config {
 #[non_exhaustive]
 pub enum ConfigError {
     /// No scheduler has this name.
-    #[error("unknown scheduler \"{0}\", choose one of: {names}", names = scheduler::NAMES.join(", "))]
+    #[error(
+        "unknown scheduler \"{0}\", choose one of: {names}",
+        names = scheduler::NAMES.join(", ")
+    )]
     UnknownScheduler(String),
     /// `memory` is out of range.
     #[error("memory must be from {least} bytes (for {streams} streams) to 1 TiB")]
@@ -271,11 +274,12 @@ pub enum ConfigError {
     #[error("alpha and beta must be above 0 and no larger than 1")]
     Coupling,
     /// The share of duplicated bytes is out of range.
-    #[error("redundancy must be a share from 0 to 1 of what is sent")]
+    #[error("redundancy must be a share of the bytes sent, from 0 to 1")]
     Redundancy,
     /// The limits on the size of transmission windows are invalid.
     #[error(
-        "a window is from 1 KiB to 1 TiB, its least size no larger than its most, for 0 to 1000 products"
+        "a window is from 1 KiB to 1 TiB, its least size no larger than its most, \
+         and has 0 to 1000 products"
     )]
     Window,
     /// The number of streams is out of range.

@@ -6,13 +6,13 @@
 //!
 //! | class | observation in an interval |
 //! | --- | --- |
-//! | conversational | both directions in at least 7 of its 10 parts, at most 32 KiB each, and the sender is never behind |
-//! | streaming | sent in at least 5 parts, 32 KiB to 8 MiB and 8 times the bytes received, and the sender is never behind |
+//! | conversational | both ways in 7 of its 10 parts or more, up to 32 KiB each, never behind |
+//! | streaming | sent in 5 parts or more, 32 KiB to 8 MiB, 8 times the received, never behind |
 //! | background | at least 16 KiB sent, and the sender is behind at every write |
 //! | interactive | anything else |
 //!
-//! The sender is behind at a write that finds unsent bytes, or that is cut short because the send
-//! buffer is full. "Never behind" means at most at a tenth of the writes. A class is adopted when
+//! The sender is behind at a write that finds unsent bytes, that is cut short because the send
+//! buffer is full, or that follows a write which filled the buffer. "Never behind" means at most at a tenth of the writes. A class is adopted when
 //! three intervals in a row agree, so that a single pause or burst changes nothing. Only bulk is
 //! detected sooner: when 2 MiB went one way without an answer or a pause of half a second, and the
 //! sender was behind at half of the writes.
@@ -43,6 +43,8 @@ pub(crate) struct Learner {
     class: Class,
     /// The class of the latest intervals, and how many in a row agree on it.
     candidate: (Class, u32),
+    /// The traffic has determined the class at least once.
+    is_sure: bool,
     /// Start of the current interval.
     since: Instant,
     sent: Direction,
@@ -79,6 +81,7 @@ impl Learner {
         Self {
             class: FIRST,
             candidate: (FIRST, 0),
+            is_sure: false,
             since: now,
             sent: Direction::default(),
             received: Direction::default(),
@@ -94,8 +97,13 @@ impl Learner {
         self.class
     }
 
-    /// The program has written `bytes`. The paths are behind if earlier bytes are still unsent, or
-    /// if the program wanted to write more.
+    /// Whether the traffic has determined the class. Until then the class is only the first one.
+    pub(crate) fn is_sure(&self) -> bool {
+        self.is_sure
+    }
+
+    /// The program has written `bytes`. The paths are behind if earlier bytes are still unsent, if
+    /// the program wanted to write more, or if its previous write filled the send buffer.
     pub(crate) fn wrote(&mut self, bytes: u64, is_behind: bool, now: Instant) {
         let part = self.part(now);
         if now.saturating_sub(self.last) >= PAUSE {
@@ -109,6 +117,7 @@ impl Learner {
         if self.run >= BULK_RUN && 2 * self.behind >= self.writes {
             self.class = Class::Background;
             self.candidate = (Class::Background, AGREEING);
+            self.is_sure = true;
         }
     }
 
@@ -138,6 +147,7 @@ impl Learner {
         *candidate = seen;
         if *times >= AGREEING {
             self.class = seen;
+            self.is_sure = true;
         }
     }
 
@@ -195,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn speech_video_questions_and_files_are_told_apart() {
+    fn classifies_speech_video_requests_and_files() {
         // 160 bytes every 20 ms both ways: G.711.
         assert_eq!(learnt(|_| (160, 0, 160)), Class::Conversational);
         // 25 frames a second at 20 Mbit/s.
@@ -226,21 +236,23 @@ mod tests {
     }
 
     #[test]
-    fn bulk_is_known_after_two_mebibytes() {
+    fn detects_bulk_after_two_mebibytes() {
         let mut now = Instant::from_secs(9);
         let mut learner = Learner::new(now);
         run(&mut learner, &mut now, 1, |index| {
             let unsent = if index == 0 { 0 } else { 60_000 };
             (if index < 30 { 64 << 10 } else { 0 }, unsent, 0)
         });
-        assert_eq!(learner.class(), Class::Interactive, "just below");
+        assert_eq!(learner.class(), Class::Interactive, "just below the limit");
+        assert!(!learner.is_sure());
         let mut learner = Learner::new(now);
         run(&mut learner, &mut now, 1, |_| (64 << 10, 60_000, 0));
         assert_eq!(learner.class(), Class::Background);
+        assert!(learner.is_sure());
     }
 
     #[test]
-    fn a_class_changes_when_the_stream_does_and_not_for_a_moment() {
+    fn class_changes_only_after_a_lasting_change() {
         let mut now = Instant::from_secs(9);
         let mut learner = Learner::new(now);
         let talk = |_| (160, 0, 160);
@@ -255,6 +267,10 @@ mod tests {
         run(&mut learner, &mut now, 3, |_| (100_000, 1 << 20, 0));
         assert_eq!(learner.class(), Class::Background, "now it sends a file");
         run(&mut learner, &mut now, 5, talk);
-        assert_eq!(learner.class(), Class::Conversational, "and talks again");
+        assert_eq!(
+            learner.class(),
+            Class::Conversational,
+            "and carries speech again"
+        );
     }
 }

@@ -11,7 +11,7 @@
 //! and before the next one with a later `now`:
 //!
 //! 1. call [`Session::poll_event`] until it returns none,
-//! 2. call [`Session::poll_transmit`] for every path whose carrier can accept bytes, until it
+//! 2. call [`Session::poll_transmit`] for every path with a carrier that can accept bytes, until it
 //!    returns none,
 //! 3. arm a timer for [`Session::poll_timeout`]. When it fires, first pass in the carriers'
 //!    measurements ([`Session::path_stats`]), then call [`Session::handle_timeout`], which uses
@@ -53,6 +53,7 @@
 
 #![forbid(unsafe_code)]
 
+mod backlog;
 mod config;
 pub mod frame;
 mod learn;

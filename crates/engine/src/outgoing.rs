@@ -9,7 +9,7 @@ use crate::pages::{PAGE, Pages, Spare};
 
 /// Chunks shorter than this are copied, because a chunk keeps the whole allocation that it is part
 /// of alive.
-const LEAST_SHARED: usize = 2 * PAGE;
+const MIN_SHARED: usize = 2 * PAGE;
 
 /// Bytes from the acknowledged offset to the end of the written data. They are read anywhere and
 /// freed from the front.
@@ -29,7 +29,7 @@ impl Outgoing {
     /// Appends the chunk, which begins at `offset`, without copying it where that saves time.
     pub(crate) fn share(&mut self, offset: u64, chunk: Bytes, spare: &mut Spare) {
         match chunk.len() {
-            ..LEAST_SHARED => self.pages.write(offset, &chunk, spare),
+            ..MIN_SHARED => self.pages.write(offset, &chunk, spare),
             _ => self.shared.push_back((offset, chunk)),
         }
     }
@@ -102,7 +102,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_read_is_what_was_written(ops in prop::collection::vec(op(), 1..60)) {
+        fn bytes_read_equal_bytes_written(ops in prop::collection::vec(op(), 1..60)) {
             let (mut outgoing, mut spare) = (Outgoing::default(), Spare::default());
             let (mut all, mut freed) = (Vec::new(), 0_u64);
             for op in ops {
@@ -136,11 +136,11 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_given_back_when_a_whole_chunk_is_acknowledged() {
+    fn a_chunk_is_freed_once_it_is_fully_acknowledged() {
         let (mut outgoing, mut spare) = (Outgoing::default(), Spare::default());
-        let memory = Bytes::from(vec![7; 3 * LEAST_SHARED]);
+        let memory = Bytes::from(vec![7; 3 * MIN_SHARED]);
         outgoing.share(0, memory.slice(..10), &mut spare);
-        assert!(memory.is_unique(), "what is short is copied");
+        assert!(memory.is_unique(), "short chunks are copied");
         outgoing.share(10, memory.clone(), &mut spare);
         outgoing.free_below(10 + memory.len() as u64 - 1, &mut spare);
         assert!(!memory.is_unique());

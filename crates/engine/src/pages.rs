@@ -184,7 +184,7 @@ mod tests {
         /// Whatever the order of the writes, the bytes handed over are the written text, and no
         /// memory is held afterwards.
         #[test]
-        fn what_is_handed_over_is_what_was_written(
+        fn bytes_handed_over_equal_bytes_written(
             pieces in prop::collection::vec(1..3 * PAGE, 1..20),
             backwards: bool,
             at_once in 1..5_usize,
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_handed_over_of_nothing() {
+    fn an_empty_range_hands_over_no_page() {
         let (mut pages, mut spare) = (Pages::default(), Spare::default());
         pages.write(0, b"ab", &mut spare);
         let mut received = Received::default();
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_pages_are_handed_over_and_the_last_one_can_be_written_further() {
+    fn whole_pages_are_handed_over_and_the_last_one_stays_writable() {
         let (mut pages, mut spare) = (Pages::default(), Spare::default());
         let text: Vec<u8> = (0..3 * PAGE).map(|at| (at % 251) as u8).collect();
         pages.write(0, &text[..2 * PAGE + 5], &mut spare);

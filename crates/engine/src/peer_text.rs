@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_plain_is_escaped() {
+    fn special_characters_are_escaped() {
         for (text, safe) in [
             ("", ""),
             ("the key has gone — ключ", "the key has gone — ключ"),

@@ -167,7 +167,8 @@ mod tests {
             for (insert, start, len) in ops {
                 let range = start..start + len;
                 let changed = if insert {
-                    prop_assert_eq!(set.insert(range.clone()), range.clone().filter(|x| !model.contains(x)).count() as u64);
+                    let new = range.clone().filter(|x| !model.contains(x)).count() as u64;
+                    prop_assert_eq!(set.insert(range.clone()), new);
                     range.for_each(|x| { model.insert(x); });
                     0
                 } else {
@@ -177,7 +178,8 @@ mod tests {
                 };
                 prop_assert_eq!(changed, 0);
                 prop_assert_eq!(set.total(), model.len() as u64);
-                prop_assert_eq!(set.iter().flatten().collect::<Vec<_>>(), model.iter().copied().collect::<Vec<_>>());
+                let expected: Vec<_> = model.iter().copied().collect();
+                prop_assert_eq!(set.iter().flatten().collect::<Vec<_>>(), expected);
                 let all: Vec<_> = set.iter().collect();
                 prop_assert!(all.windows(2).all(|w| w[0].end < w[1].start));
             }

@@ -44,7 +44,7 @@ const ROUNDS_OF_GROWTH: u64 = 6;
 const LAST: usize = 4;
 
 /// Decay of the best round per round, as a fraction: it halves in approximately 20 rounds.
-const FADING: (u64, u64) = (31, 32);
+const DECAY: (u64, u64) = (31, 32);
 
 /// Statistics of a stream's reader.
 #[derive(Debug, Default)]
@@ -71,13 +71,13 @@ impl Reader {
         now: Instant,
         trip: impl FnOnce() -> Duration,
     ) {
-        self.turn(now, trip);
+        self.end_rounds(now, trip);
         self.arrived += bytes;
     }
 
     /// Bytes have been read or dropped.
     pub(crate) fn note_read(&mut self, bytes: u64, now: Instant, trip: impl FnOnce() -> Duration) {
-        self.turn(now, trip);
+        self.end_rounds(now, trip);
         self.read += bytes;
     }
 
@@ -86,7 +86,7 @@ impl Reader {
     pub(crate) fn window(&self, is_prompt: bool) -> u64 {
         let arrives = self.most_arrived.max(self.arrived);
         let (base, round, rounds) = if is_prompt {
-            let grows = self.has_grown || is_more(self.counted(), self.most_read);
+            let grows = self.has_grown || exceeds(self.counted(), self.most_read);
             let rounds = if grows {
                 ROUNDS_OF_GROWTH
             } else {
@@ -106,7 +106,7 @@ impl Reader {
     }
 
     /// Ends the round if it is over.
-    fn turn(&mut self, now: Instant, trip: impl FnOnce() -> Duration) {
+    fn end_rounds(&mut self, now: Instant, trip: impl FnOnce() -> Duration) {
         let Some((began, ends)) = self.round else {
             self.round = Some((now, now + trip()));
             return;
@@ -117,14 +117,14 @@ impl Reader {
         // Bytes of a period longer than a round are divided among its rounds.
         let rounds = (now - began).as_secs_f64() / (ends - began).as_secs_f64().max(1e-6);
         let each = |bytes: u64| (bytes as f64 / rounds) as u64;
-        let (left, of) = FADING;
+        let (left, of) = DECAY;
         self.most_arrived = (self.most_arrived / of * left).max(each(self.arrived));
         let read = each(self.read);
         let whole = (rounds as usize).clamp(1, LAST);
         self.last.rotate_right(whole);
         self.last[..whole].fill(read);
         let counts = read.min(self.most_arrived);
-        self.has_grown = is_more(counts, self.most_read);
+        self.has_grown = exceeds(counts, self.most_read);
         self.most_read = (self.most_read / of * left).max(counts);
         (self.read, self.arrived) = (0, 0);
         self.round = Some((now, now + trip()));
@@ -132,7 +132,7 @@ impl Reader {
 }
 
 /// Whether a round brought more than the best one before it, by more than chance.
-fn is_more(round: u64, best: u64) -> bool {
+fn exceeds(round: u64, best: u64) -> bool {
     round > best + best / 4
 }
 
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_reader_that_was_fast_still_gets_what_it_reads() {
+    fn an_idle_reader_that_was_fast_keeps_its_credit() {
         let (mut reader, mut now) = (Reader::default(), Instant::from_secs(1));
         let ms = Duration::from_millis(1);
         steady(&mut reader, &mut now, ms, 10_000, 10_000);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_reader_is_two_rounds_ahead_however_often_it_reads() {
+    fn credit_of_a_steady_reader_is_two_rounds_at_any_read_interval() {
         for ms in [1, 10, 40, 200, 500] {
             let (mut reader, mut now) = (Reader::default(), Instant::from_secs(1));
             // 1 MB/s: 40 kB in a round.
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_in_a_burst_counts_as_far_as_it_can_arrive_again() {
+    fn a_burst_of_reads_counts_up_to_the_arrival_rate() {
         let (mut reader, mut now) = (Reader::default(), Instant::from_secs(1));
         // 100 kB arrive in each round, and every second round they are read.
         for _ in 0..20 {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_gets_more_in_each_round_leaves_room_for_a_window_that_doubles() {
+    fn growing_rounds_leave_credit_for_a_doubling_window() {
         let (mut reader, mut now) = (Reader::default(), Instant::from_secs(1));
         for power in 0..10 {
             let bytes = 10_000 << power;
@@ -214,11 +214,11 @@ mod tests {
             reader.note_read(bytes, now, || TRIP);
             now += TRIP;
         }
-        assert_eq!(reader.window(true), PROMPT + 3 * bytes, "it grows no more");
+        assert_eq!(reader.window(true), PROMPT + 3 * bytes, "it stops growing");
     }
 
     #[test]
-    fn a_reader_that_stops_is_a_slow_one_soon() {
+    fn a_reader_that_stops_soon_counts_as_slow() {
         let (mut reader, mut now) = (Reader::default(), Instant::from_secs(1));
         let ms = Duration::from_millis(1);
         steady(&mut reader, &mut now, ms, 10_000, 10_000);

@@ -93,7 +93,10 @@ impl Buf for Received {
     ///
     /// If fewer than `count` bytes are left.
     fn advance(&mut self, mut count: usize) {
-        assert!(count <= self.remaining, "only what is there can be read");
+        assert!(
+            count <= self.remaining,
+            "only readable bytes can be consumed"
+        );
         self.remaining -= count;
         while let Some(part) = self.parts.get_mut(self.next)
             && count >= part.range.len()
@@ -147,8 +150,8 @@ mod tests {
     }
 
     #[test]
-    #[should_panic = "only what is there can be read"]
-    fn more_than_is_there_cannot_be_read() {
+    #[should_panic = "only readable bytes can be consumed"]
+    fn reading_beyond_the_end_panics() {
         received(&[0..3, 0..3]).advance(7);
     }
 }

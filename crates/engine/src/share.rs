@@ -78,7 +78,7 @@ mod tests {
         /// A stream that is granted credit when half of its part is used can go on until its next
         /// grant, which comes at the latest when the free memory has sunk.
         #[test]
-        fn what_has_not_sunk_leaves_room_for_who_was_told_in_time(
+        fn memory_that_has_not_sunk_covers_earlier_grants(
             memory in 1u64 << 16..1 << 28,
             streams in 1u64..4096,
             before in 0.0..1.0f64,

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_come_back_and_cuts_are_noticed() {
+    fn limits_round_trip_and_truncation_is_detected() {
         for value in [0, 0x3f, 0x40, 0x3fff, 0x4000, 0x3fff_ffff, 0x4000_0000, MAX] {
             let mut out = Vec::new();
             write(value, &mut out);

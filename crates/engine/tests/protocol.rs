@@ -9,13 +9,11 @@ const TEXT: &str = include_str!("../../../docs/protocol.md");
 /// Label, bytes and meaning of every block that is fenced as `hex LABEL`.
 fn examples() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     let block = |text: &'static str| {
-        let (label, rest) = text
-            .split_once('\n')
-            .expect("a label stands on the fence's line");
+        let (label, rest) = text.split_once('\n').expect("the fence's line has a label");
         let (body, _) = rest.split_once("\n```").expect("a fence is closed");
         let (hex, meaning) = body
             .split_once("\n= ")
-            .expect("the meaning stands after \"= \"");
+            .expect("the description follows \"= \"");
         let byte = |digits| u8::from_str_radix(digits, 16).expect("two hex digits");
         (label, hex.split_whitespace().map(byte).collect(), meaning)
     };
@@ -23,11 +21,11 @@ fn examples() -> Vec<(&'static str, Vec<u8>, &'static str)> {
 }
 
 #[test]
-fn every_example_decodes_to_what_is_written_below_it() {
+fn every_example_decodes_to_its_description() {
     for (label, bytes, meaning) in examples() {
         let (frame, len) = Frame::decode(&bytes)
             .expect(label)
-            .expect("the whole frame is there");
+            .expect("the frame is complete");
         assert_eq!(len, bytes.len(), "{label}");
         assert_eq!(format!("{frame:?}"), meaning, "{label}");
         let mut again = Vec::new();
@@ -51,7 +49,7 @@ fn every_type_has_an_example_and_a_row() {
 }
 
 #[test]
-fn the_limits_are_the_ones_of_the_code() {
+fn the_documented_limits_match_the_code() {
     for (what, limit) in [
         ("| body of a frame", MAX_BODY),
         ("| data of a DATA frame", MAX_DATA),

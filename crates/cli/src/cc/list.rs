@@ -1,6 +1,6 @@
 //! `sumlink cc list`.
 
-use crate::kernel::{Missing, probe};
+use crate::kernel::{ABSENT, Missing, probe};
 use serde_json::json;
 
 use super::{Found, ListArgs, State, all};
@@ -42,7 +42,7 @@ fn render(all: &[Found], missing: &[Missing], width: usize) -> String {
     }
     table.wrap_last(width);
     let mut text = table.render();
-    let can_load = all.iter().any(|found| found.state == State::Available);
+    let can_load = ABSENT.is_some() || all.iter().any(|found| found.state == State::Available);
     if let Some(missing) = missing.first().filter(|_| can_load) {
         text.push_str(&format!(
             "\nCongestion controls cannot be loaded here: {missing}\n"
@@ -51,7 +51,7 @@ fn render(all: &[Found], missing: &[Missing], width: usize) -> String {
     text
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "kernel"))]
 mod tests {
     use sumlink_congestion::Info;
 

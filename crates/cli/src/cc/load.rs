@@ -1,6 +1,6 @@
 //! `sumlink cc load` and `sumlink cc unload`.
 
-use crate::kernel::{Error, Pins, TWINS, Twin, loaded};
+use crate::kernel::{Error, Pins, TWINS, Twin, check_build, loaded, refusal};
 use serde_json::json;
 use sumlink_congestion::Settings;
 
@@ -13,6 +13,7 @@ const ALL: &str = "all";
 
 /// Loads the named congestion controls, after checking all names and parameters.
 pub(super) fn load(args: &LoadArgs) -> Result<(), CliError> {
+    check_build()?;
     let mut settings = Settings::default();
     for assignment in &args.set {
         let assigned = settings.assign(assignment);
@@ -37,7 +38,7 @@ pub(super) fn load(args: &LoadArgs) -> Result<(), CliError> {
     let mut done = Vec::new();
     for twin in twins {
         if let Err(error) = pins.load(twin.algorithm, &settings) {
-            if let Error::Refused { log, .. } = &error {
+            if let Some(log) = refusal(&error) {
                 tracing::debug!("{log}");
             }
             // Congestion controls loaded before the failure stay loaded and are reported.
@@ -56,6 +57,7 @@ pub(super) fn load(args: &LoadArgs) -> Result<(), CliError> {
 
 /// Unloads the named congestion controls.
 pub(super) fn unload(args: &UnloadArgs) -> Result<(), CliError> {
+    check_build()?;
     let pins = args.folder.pins();
     let twins = match is_all(&args.names)? {
         true => pins.list(),

@@ -244,7 +244,7 @@ fn find(name: &str) -> Result<Found, CliError> {
     }))
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "kernel"))]
 mod tests {
     use super::*;
 

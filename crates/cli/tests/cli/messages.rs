@@ -62,7 +62,7 @@ fn addresses_have_one_spelling() {
         ("socks = \"1080\"", ""),
         (
             "http = \"127.0.0.1:http\"",
-            "x.toml:3: `127.0.0.1:http` is no address and port: the port is",
+            "x.toml:3: `127.0.0.1:http` is not an address and port: the port is",
         ),
     ] {
         bench.write(

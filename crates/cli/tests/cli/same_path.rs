@@ -63,17 +63,17 @@ fn start_and_check_refuse_with_the_same_message() {
         (
             "state = \"damaged.json\"",
             4,
-            "damaged.json: this is not what sumlink remembers of links",
+            "damaged.json: not a saved link state of sumlink",
         ),
         (
             "state = \"none/links.json\"",
             4,
-            "none/links.json: cannot keep what is remembered of the links: No such file",
+            "none/links.json: cannot save the link state: No such file",
         ),
         (
             "state = \"file/links.json\"",
             4,
-            "file/links.json: cannot read what is remembered of the links: Not a directory",
+            "file/links.json: cannot read the saved link state: Not a directory",
         ),
     ] {
         client(&bench, &key, lines);
@@ -192,7 +192,7 @@ fn mistakes_in_link_blocks_are_reported_beside_links_auto() {
         ran.err
     );
     assert!(
-        lines[2].starts_with("x.toml:7: `first` is no priority"),
+        lines[2].starts_with("x.toml:7: `first` is not a priority"),
         "{}",
         ran.err
     );

@@ -47,7 +47,7 @@ fn keygen_never_overwrites() {
     bench.write("precious", "mine");
     bench
         .run(&["keygen", "--out", "precious"])
-        .fails(4, "exists already");
+        .fails(4, "already exists");
     assert_eq!(
         std::fs::read_to_string(bench.path("precious")).unwrap(),
         "mine"

@@ -20,6 +20,7 @@ mod policies;
 mod programs;
 mod schedulers;
 mod selection;
+mod slow_links;
 mod slow_readers;
 mod socks;
 mod split;

@@ -210,7 +210,7 @@ fn a_link_at_its_data_cap_is_closed_also_after_a_restart() {
     let used_up = |bond: &Bond| {
         bond.until("the link is used up", |session| {
             let b = session.paths.iter().find(|path| path.link == "b")?;
-            (b.state == "down" && b.reason.contains("moved what it may")).then_some(())
+            (b.state == "down" && b.reason.contains("data cap reached")).then_some(())
         });
     };
     used_up(&bond);
@@ -288,7 +288,7 @@ fn impossible_changes_are_reported_on_one_line() {
         (
             "c --priority backup",
             5,
-            "there is no link c; there are a, b",
+            "no link named c; known links: a, b",
         ),
         ("b --reset-day 32", 2, "1 to 31"),
         ("b --send-limit 1kbit", 2, "at least 8000"),

@@ -115,7 +115,11 @@ fn problems_of_a_file_have_their_lines() {
             "matches several interfaces",
         ),
         ("role = \"node\"\ntunnel = 65536", 2, "0 to 65535"),
-        ("role = \"node\"\nmetrics = \"x\"", 2, "no address and port"),
+        (
+            "role = \"node\"\nmetrics = \"x\"",
+            2,
+            "not an address and port",
+        ),
         (
             "role = \"node\"\nprobe = \"1s\"\ndead_after = \"1s\"",
             3,

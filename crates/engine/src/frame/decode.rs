@@ -3,7 +3,8 @@
 use core::time::Duration;
 
 use super::{
-    Ack, FIRST_OPTIONAL, Frame, Hello, MAX_ACK_RANGES, MAX_BODY, MAX_DATA, MAX_TEXT, PathWord, kind,
+    Ack, FIRST_OPTIONAL, Frame, Hello, MAX_ACK_RANGES, MAX_BODY, MAX_DATA, MAX_TEXT, ReportedState,
+    kind,
 };
 use crate::policy::{PathPolicy, PeerPolicy, Priority};
 use crate::{Class, varint};
@@ -184,9 +185,9 @@ fn decode_body(kind: u64, body: &[u8]) -> Result<Frame<'_>, FrameError> {
             path: int()?,
             version: int()?,
             state: match int()? {
-                0 => PathWord::Delivers,
-                1 => PathWord::Stalled,
-                2 => PathWord::Left,
+                0 => ReportedState::Delivers,
+                1 => ReportedState::Stalled,
+                2 => ReportedState::Left,
                 _ => return Err(malformed()),
             },
         },
@@ -241,7 +242,7 @@ mod tests {
             if open_ended {
                 continue;
             }
-            // The length follows the type, whose first byte encodes the type's own length.
+            // The length follows the type; the type's first byte encodes the type's length.
             let length = 1 << (out[0] >> 6);
             let mut short = out[..out.len() - 1].to_vec();
             short[length] -= 1;

@@ -154,7 +154,7 @@ pub enum Frame<'a> {
         /// Counts the sender's frames of this type for the path, from 1; the highest is the newest.
         version: u64,
         /// The state of the path.
-        state: PathWord,
+        state: ReportedState,
     },
     /// Ends the session.
     Close {
@@ -167,7 +167,7 @@ pub enum Frame<'a> {
 
 /// The state of a path in a PATH_STATE, as its sender sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PathWord {
+pub enum ReportedState {
     /// It delivers the sender's data again.
     Delivers,
     /// None of the data that the sender gives it is acknowledged.
@@ -299,12 +299,12 @@ pub(crate) mod tests {
             Frame::PathState {
                 path: 1,
                 version: 1,
-                state: PathWord::Stalled,
+                state: ReportedState::Stalled,
             },
             Frame::PathState {
                 path: varint::MAX,
                 version: 2,
-                state: PathWord::Left,
+                state: ReportedState::Left,
             },
             Frame::Close {
                 code: 0,
@@ -332,7 +332,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn every_kind_comes_back_unchanged_and_every_cut_waits_for_more() {
+    fn every_kind_round_trips_and_truncated_frames_are_incomplete() {
         for frame in samples() {
             let mut out = Vec::new();
             frame.encode(&mut out);
@@ -352,7 +352,9 @@ pub(crate) mod tests {
 
     proptest! {
         #[test]
-        fn arbitrary_bytes_never_panic_and_what_decodes_comes_back(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_bytes_never_panic_and_decoded_frames_round_trip(
+            bytes in proptest::collection::vec(any::<u8>(), 0..200),
+        ) {
             if let Ok(Some((frame, len))) = Frame::decode(&bytes) {
                 prop_assert!(len <= bytes.len());
                 let mut out = Vec::new();

@@ -34,7 +34,7 @@ impl Path {
     }
 
     /// Lowest round-trip time; the smoothed one if TCP does not report it.
-    pub(crate) fn least_rtt(&self) -> Duration {
+    pub(crate) fn min_round_trip(&self) -> Duration {
         if self.sample.min_rtt.is_zero() {
             self.srtt()
         } else {
@@ -43,12 +43,12 @@ impl Path {
     }
 
     /// Recomputes the delays after each sample.
-    pub(super) fn work_out_delays(&mut self) {
+    pub(super) fn update_delays(&mut self) {
         let sample = &self.sample;
         let waiting = (sample.unsent + sample.local_queue) as f64 / self.shown_rate();
         let waiting = Duration::from_secs_f64(waiting.min(LONGEST));
         let more = self.beyond_half() + waiting;
-        let queued = self.least_rtt() / 2 + self.present_queue() + more;
+        let queued = self.min_round_trip() / 2 + self.present_queue() + more;
         self.delay = self.srtt() / 2 + more;
         self.queued_delay = self.delay.max(queued);
         self.likely_delay = self.rtt_without_own_queue() / 2 + more;
@@ -63,7 +63,7 @@ impl Path {
 
     /// Bytes in flight beyond those that fill the path; negative if it is not full.
     pub(super) fn queued_bytes(&self) -> f64 {
-        self.sample.in_flight as f64 - self.draining_rate() * self.least_rtt().as_secs_f64()
+        self.sample.in_flight as f64 - self.draining_rate() * self.min_round_trip().as_secs_f64()
     }
 
     /// Rate at which the path's queue drains.
@@ -78,8 +78,8 @@ impl Path {
     /// at the earliest: they leave when TCP's window opens, and are not late because of that. Bytes
     /// that have waited for a round trip or longer wait for something else. A short wait makes
     /// nothing late.
-    pub(crate) fn put_off_unsent(&mut self, now: Instant) {
-        let round_trip = self.least_rtt();
+    pub(crate) fn postpone_unsent(&mut self, now: Instant) {
+        let round_trip = self.min_round_trip();
         if round_trip < REPORT_SLACK {
             return;
         }
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fills_the_path_makes_no_queue_and_what_is_beyond_does_at_once() {
+    fn only_bytes_beyond_those_that_fill_the_path_queue() {
         for (in_flight, ms) in [(0, 20), (40_000, 20), (60_000, 40), (140_000, 120)] {
             let path = path(in_flight, 40 * MS);
             assert_eq!(path.delay(), 20 * MS);
@@ -143,17 +143,17 @@ mod tests {
     }
 
     #[test]
-    fn a_window_twice_the_one_before_is_no_queue() {
+    fn a_doubled_window_is_no_queue() {
         assert_eq!(in_slow_start(100_000, 100_000).queued_delay(), 20 * MS);
     }
 
     #[test]
-    fn a_path_that_was_given_less_for_some_round_trips_is_still_in_slow_start() {
+    fn a_path_that_was_given_less_is_still_in_slow_start() {
         assert_eq!(in_slow_start(300_000, 100_000).queued_delay(), 20 * MS);
     }
 
     #[test]
-    fn a_window_of_many_times_what_was_measured_does_not_hide_a_queue() {
+    fn a_window_far_above_the_measured_rate_does_not_hide_a_queue() {
         let mut path = in_slow_start(0, 100_000);
         let sample = PathSample {
             cwnd: 1_000_000,
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_long_shown_what_it_can_has_a_queue_of_what_is_beyond() {
+    fn a_path_past_slow_start_queues_bytes_beyond_its_capacity() {
         assert_eq!(in_slow_start(500_000, 100_000).queued_delay(), 60 * MS);
     }
 
@@ -177,13 +177,13 @@ mod tests {
     }
 
     #[test]
-    fn before_anything_is_measured_both_are_one() {
+    fn both_delays_are_equal_before_the_first_measurement() {
         let path = Path::new(PathId(0), Instant::ZERO);
         assert_eq!(path.delay(), path.queued_delay());
     }
 
     #[test]
-    fn what_waits_in_the_socket_comes_on_top_of_both() {
+    fn bytes_in_the_socket_add_to_both_delays() {
         let mut path = path(60_000, 40 * MS);
         let waits = PathSample {
             unsent: 5_000,
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_in_the_socket_is_not_late_for_that_nor_is_what_shares_a_record_with_it() {
+    fn bytes_in_the_socket_and_their_record_are_not_late_for_waiting() {
         let mut path = Path::new(PathId(0), Instant::ZERO);
         path.sent = 4000;
         path.flights.push_back(flight(0..1000, 1000));
@@ -228,16 +228,16 @@ mod tests {
                 .collect()
         };
         path.update(sample(2200), Instant::ZERO);
-        path.put_off_unsent(Instant::ZERO + 30 * MS);
+        path.postpone_unsent(Instant::ZERO + 30 * MS);
         assert_eq!(expected(&path), [50 * MS, 80 * MS, 80 * MS, 80 * MS]);
         path.update(sample(1), Instant::ZERO);
-        path.put_off_unsent(Instant::ZERO + 40 * MS);
+        path.postpone_unsent(Instant::ZERO + 40 * MS);
         assert_eq!(expected(&path), [50 * MS, 80 * MS, 80 * MS, 90 * MS]);
         // Only for as long as a window may take to open.
-        path.put_off_unsent(Instant::ZERO + 300 * MS);
+        path.postpone_unsent(Instant::ZERO + 300 * MS);
         assert_eq!(expected(&path), [50 * MS, 80 * MS, 80 * MS, 150 * MS]);
         path.update(sample(0), Instant::ZERO);
-        path.put_off_unsent(Instant::ZERO + 90 * MS);
+        path.postpone_unsent(Instant::ZERO + 90 * MS);
         assert_eq!(expected(&path), [50 * MS, 80 * MS, 80 * MS, 150 * MS]);
         // Bytes that wait longer for their window stall as early as without the wait.
         let mut patience = path.flights().map(Flight::stall_patience);

@@ -21,24 +21,24 @@ const DELAYED_ACK: Duration = Duration::from_millis(40);
 
 /// A path's part of a download has ended when nothing has arrived for a round trip, or for this
 /// time if that is shorter: records arrive in one piece.
-const FED_FOR: Duration = Duration::from_millis(10);
+const RECEIVING_FOR: Duration = Duration::from_millis(10);
 
 /// After this many measurements nothing is left of the earlier value.
-const MOST_MEASUREMENTS: u64 = 100;
+const MAX_MEASUREMENTS: u64 = 100;
 
 /// Whether the session's own bytes form a queue, and the round trip to expect once it has drained.
 #[derive(Debug, Default)]
 pub(super) struct OwnQueue {
     /// An own queue has existed since the path was last empty.
-    was_there: bool,
+    was_queueing: bool,
     /// Bytes received over the path at the last sample, and the last time that more than a packet's
     /// answer arrived.
     received: u64,
-    fed_at: Option<Instant>,
+    received_at: Option<Instant>,
     /// Nothing that filled the path has been in flight since it was empty.
     is_empty: bool,
     /// The part of the smoothed round trip that is attributed to the own queue.
-    over: Duration,
+    drained: Duration,
     /// Excess over the lowest round trip when no own queue existed: the queue of others, or the
     /// delay of a radio.
     others: Duration,
@@ -69,8 +69,8 @@ impl Path {
         if self.own_queue.is_shared {
             return srtt;
         }
-        let without = srtt.saturating_sub(self.own_queue.over);
-        without.max(self.least_rtt().min(srtt))
+        let without = srtt.saturating_sub(self.own_queue.drained);
+        without.max(self.min_round_trip().min(srtt))
     }
 
     /// Whether the path's own bytes wait in its queue. Data in flight is counted in whole segments,
@@ -83,14 +83,14 @@ impl Path {
     pub(crate) fn share_queue(&mut self, is_shared: bool) {
         if self.own_queue.is_shared != is_shared {
             self.own_queue.is_shared = is_shared;
-            self.work_out_delays();
+            self.update_delays();
         }
     }
 
     /// Whether even an unchanged sample would show that the peer's queue has drained.
     pub(crate) fn has_own_queue_ended(&self, now: Instant) -> bool {
         let own = &self.own_queue;
-        !own.is_empty && own.fed_at.is_some() && self.is_unused() && !self.is_fed(now)
+        !own.is_empty && own.received_at.is_some() && self.is_unused() && !self.is_receiving(now)
     }
 
     fn is_unused(&self) -> bool {
@@ -98,10 +98,10 @@ impl Path {
     }
 
     /// Whether the peer sends: acknowledgments then return through the queue of its data.
-    fn is_fed(&self, now: Instant) -> bool {
-        let lasts = self.srtt().max(FED_FOR);
-        let fed_at = self.own_queue.fed_at;
-        fed_at.is_some_and(|at| now.saturating_sub(at) < lasts)
+    fn is_receiving(&self, now: Instant) -> bool {
+        let lasts = self.srtt().max(RECEIVING_FOR);
+        let received_at = self.own_queue.received_at;
+        received_at.is_some_and(|at| now.saturating_sub(at) < lasts)
     }
 
     /// Updates the state after a sample; `before` is the previous one.
@@ -109,10 +109,10 @@ impl Path {
         let got = self.received.saturating_sub(self.own_queue.received);
         self.own_queue.received = self.received;
         if got > self.mss() {
-            self.own_queue.fed_at = Some(now);
+            self.own_queue.received_at = Some(now);
         }
-        let is_queueing = self.is_queueing() || self.is_fed(now);
-        let (is_unused, srtt, least) = (self.is_unused(), self.srtt(), self.least_rtt());
+        let is_queueing = self.is_queueing() || self.is_receiving(now);
+        let (is_unused, srtt, least) = (self.is_unused(), self.srtt(), self.min_round_trip());
         // One acknowledgment covers two segments if that many are in flight (RFC 5681, section
         // 4.2).
         let measurements = match self.sample.delivered {
@@ -120,23 +120,23 @@ impl Path {
             delivered => delivered.saturating_sub(before.delivered).div_ceil(2),
         };
         // RFC 6298: srtt = 7/8 of the previous value + 1/8 of the measurement, each time.
-        let kept = (1.0 - SMOOTHING).powi(measurements.min(MOST_MEASUREMENTS) as i32);
+        let kept = (1.0 - SMOOTHING).powi(measurements.min(MAX_MEASUREMENTS) as i32);
         let own = &mut self.own_queue;
-        own.over = own.over.mul_f64(kept);
+        own.drained = own.drained.mul_f64(kept);
         if is_queueing {
-            (own.was_there, own.is_empty) = (true, false);
+            (own.was_queueing, own.is_empty) = (true, false);
         } else if is_unused && !own.is_empty {
             own.is_empty = true;
-            if std::mem::take(&mut own.was_there) {
-                own.over = srtt.saturating_sub(least + own.others);
+            if std::mem::take(&mut own.was_queueing) {
+                own.drained = srtt.saturating_sub(least + own.others);
             }
         } else if own.is_empty && measurements > 0 {
             let before = before.srtt.as_secs_f64();
             let measured = before + (srtt.as_secs_f64() - before) / (1.0 - kept);
             let measured = Duration::from_secs_f64(measured.max(0.0));
             let in_queues = measured.saturating_sub(DELAYED_ACK).max(least);
-            own.over = own.over.min(srtt.saturating_sub(in_queues));
-            own.others = (srtt - own.over).saturating_sub(least);
+            own.drained = own.drained.min(srtt.saturating_sub(in_queues));
+            own.others = (srtt - own.drained).saturating_sub(least);
         }
     }
 }
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_is_gone_when_its_bytes_are() {
+    fn a_queue_has_drained_when_its_bytes_have_left() {
         let mut path = busy();
         assert_eq!(path.rtt_without_own_queue(), 140 * MS);
         change(&mut path, |sample| sample.in_flight = 50_000);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_then_is_under_way_without_it() {
+    fn later_bytes_do_not_see_the_drained_queue() {
         let mut path = busy();
         drain(&mut path);
         path.sent += 1000;
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_others_keep_is_known_after_one_measurement() {
+    fn a_queue_of_others_is_detected_with_one_measurement() {
         let mut path = busy();
         drain(&mut path);
         // 140 ms again, of which 40 ms may be a delayed acknowledgment.
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_in_the_socket_is_under_way_still() {
+    fn bytes_in_the_socket_count_as_in_flight() {
         let mut path = busy();
         change(&mut path, |sample| {
             (sample.in_flight, sample.unsent) = (0, 1000)
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_never_less_than_the_least() {
+    fn it_is_never_below_the_lowest_round_trip() {
         let mut path = busy();
         drain(&mut path);
         change(&mut path, |sample| sample.min_rtt = 60 * MS);
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn two_segments_make_no_queue() {
+    fn two_segments_are_no_queue() {
         let mut path = busy();
         drain(&mut path);
         change(&mut path, |sample| {
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delayed_acknowledgement_is_no_queue() {
+    fn a_delayed_acknowledgment_is_no_queue() {
         let mut path = busy();
         drain(&mut path);
         // A measurement of 80 ms.
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_was_no_own_queue_the_round_trip_is_what_it_is() {
+    fn without_an_own_queue_the_round_trip_is_unchanged() {
         let mut path = busy();
         drain(&mut path);
         for _ in 0..50 {
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_of_what_the_peer_sends_is_gone_when_nothing_comes_any_more() {
+    fn the_queue_of_the_peer_has_drained_when_nothing_more_arrives() {
         let mut path = busy();
         drain(&mut path);
         let mut sample = path.sample;

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::frame::PathWord;
+use crate::frame::ReportedState;
 use crate::{Instant, PathId, StreamId};
 
 /// Stream bytes in flight on a path.
@@ -54,7 +54,7 @@ impl Flight {
 
 impl Sent {
     /// A PING concerns its own path; every other frame may go over any path.
-    pub(crate) fn is_to_be_repeated(&self) -> bool {
+    pub(crate) fn needs_repeat(&self) -> bool {
         !matches!(self.frame, None | Some(Control::Ping { .. }))
     }
 }
@@ -96,6 +96,6 @@ pub(crate) enum Control {
     PathState {
         path: PathId,
         version: u64,
-        state: PathWord,
+        state: ReportedState,
     },
 }

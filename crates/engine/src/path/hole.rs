@@ -13,8 +13,8 @@ const PATIENCE: u32 = 3;
 
 /// The path counts as delivering behind the hole at this share of its previous rate, measured over
 /// this many round trips: a window's retransmissions and its new data leave in bursts.
-const CARRIES: f64 = 0.25;
-const CARRIES_IN: u32 = 2;
+const DELIVERING_SHARE: f64 = 0.25;
+const DELIVERING_TRIPS: u32 = 2;
 
 /// A hole that TCP repairs, or has repaired without an acknowledgment of the peer yet.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +25,7 @@ pub(super) struct Hole {
     since: Instant,
     delivered: u64,
     /// Whether the path delivered behind the hole at the last count.
-    carries: bool,
+    delivers_behind: bool,
     /// TCP has repaired all of it.
     is_repaired: bool,
 }
@@ -42,7 +42,7 @@ impl Hole {
         match known {
             Some(mut hole) if !hole.is_repaired => {
                 hole.is_repaired = is_repaired;
-                hole.look_behind(sample, now);
+                hole.count_behind(sample, now);
                 Some(hole)
             }
             known if is_repaired => known,
@@ -50,21 +50,21 @@ impl Hole {
                 rate: before.delivery_rate as f64,
                 since: now,
                 delivered: sample.delivered,
-                carries: false,
+                delivers_behind: false,
                 is_repaired,
             }),
         }
     }
 
-    fn look_behind(&mut self, sample: &PathSample, now: Instant) {
+    fn count_behind(&mut self, sample: &PathSample, now: Instant) {
         let time = now.saturating_sub(self.since);
-        if self.is_repaired || time < CARRIES_IN * srtt_of(sample) {
+        if self.is_repaired || time < DELIVERING_TRIPS * srtt_of(sample) {
             return;
         }
         let segments = sample.delivered.saturating_sub(self.delivered);
         let bytes = (segments * u64::from(sample.mss)) as f64;
         let rate = bytes / time.as_secs_f64();
-        self.carries = rate > 0.0 && rate >= CARRIES * self.rate;
+        self.delivers_behind = rate > 0.0 && rate >= DELIVERING_SHARE * self.rate;
         (self.since, self.delivered) = (now, sample.delivered);
     }
 
@@ -76,7 +76,7 @@ impl Hole {
     /// Additional patience for a path with this hole: `patience` once more, and longer if the path
     /// delivers behind the hole, up to `most`.
     pub(super) fn patience(&self, patience: Duration, most: Duration) -> Duration {
-        match self.carries {
+        match self.delivers_behind {
             true => patience.max((PATIENCE * patience).min(most)),
             false => patience,
         }

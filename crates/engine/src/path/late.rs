@@ -11,15 +11,15 @@ use crate::Instant;
 pub(crate) const REPORT_SLACK: Duration = Duration::from_millis(15);
 
 /// A path is suspect once it has been silent for this long; its late data is duplicated elsewhere.
-const SILENT_SLACK: Duration = Duration::from_millis(15);
+const SUSPECT_SLACK: Duration = Duration::from_millis(15);
 
-/// A path that delivers less than this share of its previous rate counts as silent: during the time
-/// of a repair, less than its rate would deliver in a thirtieth of that time.
+/// Share of its previous rate below which a path delivers nothing of use: during the time of a
+/// repair, less than its rate would deliver in a thirtieth of that time.
 ///
 /// A path that browns out to a hundredth of its rate delivers an occasional segment, which is
 /// useless. One that fades to a twentieth still carries data and must not be given up
 /// (docs/failover.md).
-const WORTH: f64 = 1.0 / 30.0;
+const USEFUL_SHARE: f64 = 1.0 / 30.0;
 
 /// One segment may complete the acknowledgment of this many bytes: those of a TLS record, which can
 /// be read once its last byte has arrived.
@@ -29,10 +29,10 @@ pub(crate) const RECORD: u64 = 16_384;
 /// four variations and this time.
 const STALL_SLACK: Duration = Duration::from_millis(150);
 
-/// A silent path stalls once TCP could have repaired a loss through its timeout. The timeout takes
+/// A suspect path stalls once TCP could have repaired a loss through its timeout. The timeout takes
 /// a round trip and four variations, or this time if that is longer, and the repair takes another
 /// round trip.
-const REPAIR_LEAST: Duration = Duration::from_millis(50);
+const REPAIR_MIN: Duration = Duration::from_millis(50);
 
 /// Added for the granularity of TCP's timers.
 const REPAIR_SLACK: Duration = Duration::from_millis(10);
@@ -43,11 +43,11 @@ const REPAIR_SLACK: Duration = Duration::from_millis(10);
 const PAUSE: (Duration, u32) = (Duration::from_millis(200), 2);
 
 /// Longest patience for any path.
-const STALL_MOST: Duration = Duration::from_secs(5);
+const STALL_MAX: Duration = Duration::from_secs(5);
 
 /// The last time that a path proved that it delivers, and its state then.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Heard {
+pub(super) struct DeliveryProof {
     at: Instant,
     /// Bytes that TCP had in flight.
     in_flight: u64,
@@ -95,14 +95,14 @@ impl Path {
     /// that slows down, round trip and variation grow with the data that waits on it, and would
     /// postpone the detection.
     pub(crate) fn late_at(&self, flight: &Flight) -> Instant {
-        flight.expected_at + self.patience_with(flight.record_end, flight.patience)
+        flight.expected_at + self.patience_for(flight.record_end, flight.patience)
     }
 
-    /// Patience for data of which TCP has received an acknowledgment: it is at the peer's host,
-    /// whose process has not read it yet, and another path would not deliver it sooner. An
+    /// Patience for data of which TCP has received an acknowledgment: it has reached the peer's
+    /// host, but its process has not read it yet, and another path would not deliver it sooner. An
     /// intermediary may have acknowledged in the peer's name (a satellite's proxy, RFC 3135), so
     /// the patience does not exceed that for a stall.
-    fn patience_with(&self, path_end: u64, patience: Duration) -> Duration {
+    fn patience_for(&self, path_end: u64, patience: Duration) -> Duration {
         match self.has_acknowledged(path_end) {
             true => patience.max(self.stall_patience()),
             false => patience,
@@ -116,9 +116,9 @@ impl Path {
         if self.control.is_empty() {
             return data;
         }
-        let control = [self.control.front(), self.first_control_on_its_way()];
+        let control = [self.control.front(), self.first_control_in_flight()];
         let control = control.into_iter().flatten().map(|sent| {
-            let patience = self.patience_with(self.record_end(sent), self.patience());
+            let patience = self.patience_for(self.record_end(sent), self.patience());
             sent.sent_at + self.delay() + patience
         });
         data.into_iter().chain(control).min()
@@ -126,8 +126,8 @@ impl Path {
 
     /// Expected arrival of the oldest data that TCP has in flight.
     fn expected_at(&self) -> Option<Instant> {
-        let data = self.first_on_its_way().map(|flight| flight.expected_at);
-        let control = self.first_control_on_its_way();
+        let data = self.first_in_flight().map(|flight| flight.expected_at);
+        let control = self.first_control_in_flight();
         let control = control.map(|sent| sent.sent_at + self.delay());
         data.into_iter().chain(control).min()
     }
@@ -136,12 +136,12 @@ impl Path {
     /// small and each holds something up, so it makes no difference whether TCP has received an
     /// acknowledgment.
     pub(crate) fn control_late_at(&self) -> Option<Instant> {
-        let oldest = self.control.iter().find(|sent| sent.is_to_be_repeated())?;
+        let oldest = self.control.iter().find(|sent| sent.needs_repeat())?;
         Some(oldest.sent_at + self.delay() + self.patience())
     }
 
     /// Time at which the oldest unacknowledged data was sent.
-    pub(crate) fn oldest_unconfirmed(&self) -> Option<Instant> {
+    pub(crate) fn oldest_unacknowledged(&self) -> Option<Instant> {
         let data = self.flights.front().map(|flight| flight.sent_at);
         let control = self.control.front().map(|sent| sent.sent_at);
         match (data, control) {
@@ -157,22 +157,22 @@ impl Path {
     /// While TCP delivers a useful amount, late data may still be in flight. A path that is silent
     /// at both levels is dead, or waits for a timeout. If TCP has nothing in flight, because all is
     /// acknowledged or the peer has closed the window, it gives no indication.
-    pub(crate) fn silent_from(&self) -> Option<Instant> {
-        let heard = self.heard.filter(|_| self.sample.in_flight > 0)?;
-        let patience = self.patience_at(heard.srtt, heard.rttvar);
-        Some((self.expected_at()? + patience).max(heard.at + patience))
+    pub(crate) fn suspect_from(&self) -> Option<Instant> {
+        let proof = self.proof.filter(|_| self.sample.in_flight > 0)?;
+        let patience = self.patience_at(proof.srtt, proof.rttvar);
+        Some((self.expected_at()? + patience).max(proof.at + patience))
     }
 
     /// Whether the path has been silent for longer than chance explains.
-    pub(crate) fn is_silent(&self, now: Instant) -> bool {
-        self.silent_from()
-            .is_some_and(|from| now >= from + SILENT_SLACK)
+    pub(crate) fn is_suspect(&self, now: Instant) -> bool {
+        self.suspect_from()
+            .is_some_and(|from| now >= from + SUSPECT_SLACK)
     }
 
-    /// Whether late data on it is worth a duplicate: the path is silent, or TCP does not report
+    /// Whether late data on it is worth a duplicate: the path is suspect, or TCP does not report
     /// deliveries.
     pub(crate) fn may_have_failed(&self, now: Instant) -> bool {
-        self.heard.is_none() || self.is_silent(now)
+        self.proof.is_none() || self.is_suspect(now)
     }
 
     /// Time at which the path counts as stalled, if nothing is acknowledged before, or if its
@@ -187,33 +187,33 @@ impl Path {
     /// except of a loss that only a timeout detects, and one such timeout is allowed.
     pub(crate) fn stalls_at(&self) -> Option<Instant> {
         let late = self.late_stalls_at()?;
-        let silent = self.heard.zip(self.silent_from());
-        Some(silent.map_or(late, |(heard, from)| late.min(from + heard.repair())))
+        let suspect = self.proof.zip(self.suspect_from());
+        Some(suspect.map_or(late, |(proof, from)| late.min(from + proof.repair())))
     }
 
     fn late_stalls_at(&self) -> Option<Instant> {
-        let oldest = self.oldest_unconfirmed()?;
+        let oldest = self.oldest_unacknowledged()?;
         let patience = self.stall_patience();
-        let hole = self.hole.zip(self.heard);
-        let heard = hole.map(|(_, heard)| heard.at).unwrap_or_default();
-        let silent = oldest.max(self.last_progress.max(heard)) + patience;
+        let hole = self.hole.zip(self.proof);
+        let proof = hole.map(|(_, proof)| proof.at).unwrap_or_default();
+        let silent = oldest.max(self.last_progress.max(proof)) + patience;
         // Also if a part of the hole has just been closed: then the next piece is as late as the
         // one before.
         let more = match hole {
-            Some((hole, _)) => hole.patience(patience, STALL_MOST),
+            Some((hole, _)) => hole.patience(patience, STALL_MAX),
             None => Duration::ZERO,
         };
         let late = self.oldest_flights().map(|flight| {
             let least = patience.min(flight.stall_patience());
-            flight.expected_at + self.patience_with(flight.record_end, least) + more
+            flight.expected_at + self.patience_for(flight.record_end, least) + more
         });
         late.chain([silent]).min()
     }
 
-    /// How long data may be overdue before the path counts as stalled, silent or not.
+    /// How long data may be overdue before the path counts as stalled, suspect or not.
     pub(crate) fn stall_patience(&self) -> Duration {
         let patience = 2 * self.srtt() + 4 * self.sample.rttvar + STALL_SLACK;
-        patience.min(STALL_MOST)
+        patience.min(STALL_MAX)
     }
 
     /// Time until which a stall only means that TCP has paused to measure.
@@ -224,22 +224,22 @@ impl Path {
     }
 
     /// Compares a new sample of TCP with the previous one in `self.sample`.
-    pub(super) fn hear(&mut self, sample: &PathSample, now: Instant) {
+    pub(super) fn note_sample(&mut self, sample: &PathSample, now: Instant) {
         if sample.pauses && !self.sample.pauses {
             self.paused_at = Some(now);
         }
         if sample.delivered > self.sample.delivered || sample.received > self.sample.received {
             self.last_moved = Some(now);
         }
-        let is_heard = match &self.heard {
+        let is_proof = match &self.proof {
             None => sample.delivered > self.sample.delivered,
-            Some(heard) => {
-                let segments = sample.delivered.saturating_sub(heard.delivered);
-                segments * u64::from(sample.mss).max(1) >= heard.worth(sample.in_flight)
+            Some(proof) => {
+                let segments = sample.delivered.saturating_sub(proof.delivered);
+                segments * u64::from(sample.mss).max(1) >= proof.useful_bytes(sample.in_flight)
             }
         };
-        if is_heard {
-            self.heard = Some(Heard::new(sample, self.confirmed, now));
+        if is_proof {
+            self.proof = Some(DeliveryProof::new(sample, self.confirmed, now));
         }
         self.hole = Hole::of(self.hole, &self.sample, sample, now);
     }
@@ -250,10 +250,10 @@ impl Path {
         self.last_progress = now;
         // Until then the peer may have all of it without having reported it.
         self.hole = self.hole.filter(|hole| !hole.is_repaired());
-        if let Some(heard) = self.heard
-            && confirmed - heard.confirmed >= heard.worth(self.sample.in_flight) + RECORD
+        if let Some(proof) = self.proof
+            && confirmed - proof.confirmed >= proof.useful_bytes(self.sample.in_flight) + RECORD
         {
-            self.heard = Some(Heard::new(&self.sample, confirmed, now));
+            self.proof = Some(DeliveryProof::new(&self.sample, confirmed, now));
         }
     }
 
@@ -265,28 +265,28 @@ impl Path {
     /// nothing, since a proxy may acknowledge in the peer's name (RFC 3135). So the reports must
     /// also have advanced since the stall, and recently.
     pub(crate) fn has_caught_up(&self, now: Instant) -> bool {
-        let moves = self.last_progress > self.useless_from
+        let moves = self.last_progress > self.stalled_from
             && now.saturating_sub(self.last_progress) < self.stall_patience();
         self.confirmed >= self.recovers_at || moves && self.has_acknowledged(self.recovers_at)
     }
 
     /// Restarts the path's patience, as if it had just proven that it delivers.
-    pub(crate) fn begin_again(&mut self, now: Instant) {
+    pub(crate) fn restart_patience(&mut self, now: Instant) {
         self.last_progress = now;
-        if let Some(heard) = &mut self.heard {
-            heard.at = now;
+        if let Some(proof) = &mut self.proof {
+            proof.at = now;
         }
     }
 }
 
-/// See [`Heard::rate`].
+/// See [`DeliveryProof::rate`].
 fn delivered_rate(sample: &PathSample) -> Option<f64> {
     let rates = [sample.delivery_rate, sample.limit].into_iter();
     let known = rates.filter(|rate| *rate > 0).min();
     known.map(|rate| rate as f64)
 }
 
-impl Heard {
+impl DeliveryProof {
     fn new(sample: &PathSample, confirmed: u64, at: Instant) -> Self {
         Self {
             at,
@@ -299,20 +299,20 @@ impl Heard {
         }
     }
 
-    /// Bytes whose delivery proves that the path still delivers. After a timeout little is in
-    /// flight, and each segment counts.
-    fn worth(&self, in_flight: u64) -> u64 {
+    /// Number of delivered bytes that proves that the path still delivers. After a timeout little
+    /// is in flight, and each segment counts.
+    fn useful_bytes(&self, in_flight: u64) -> u64 {
         let rate = self.in_flight.min(in_flight) as f64 / self.srtt.as_secs_f64();
         // The data in flight in a short round trip may be a burst, which a token bucket passes
         // after a pause or a limit passes now and then. A path that continues at its own rate would
         // never show as much again.
         let rate = self.rate.map_or(rate, |delivered| rate.min(delivered));
-        (WORTH * rate * self.repair().as_secs_f64()).max(1.0) as u64
+        (USEFUL_SHARE * rate * self.repair().as_secs_f64()).max(1.0) as u64
     }
 
     /// Time that TCP needs to detect a loss by its timeout and to repair it.
     fn repair(&self) -> Duration {
-        self.srtt + (4 * self.rttvar).max(REPAIR_LEAST) + REPAIR_SLACK
+        self.srtt + (4 * self.rttvar).max(REPAIR_MIN) + REPAIR_SLACK
     }
 }
 
@@ -337,31 +337,34 @@ mod tests {
         };
         path.sent = 100_000;
         path.update(sample(1, 100_000), 900 * MS);
-        (path.state, path.recovers_at, path.useless_from) =
+        (path.state, path.recovers_at, path.stalled_from) =
             (PathState::Stalled, 100_000, 1000 * MS);
         path.update(sample(50, in_flight), 1100 * MS);
         path
     }
 
     #[test]
-    fn a_path_that_has_faded_is_back_when_tcp_has_had_all_of_it_acknowledged() {
+    fn a_faded_path_recovers_when_all_is_acknowledged_to_tcp() {
         let mut path = stalled(0);
         path.confirm(50_000, 1100 * MS);
         assert!(path.has_caught_up(1100 * MS), "reports follow later");
         let mut path = stalled(1448);
         path.confirm(50_000, 1100 * MS);
-        assert!(!path.has_caught_up(1100 * MS), "not all of it");
+        assert!(
+            !path.has_caught_up(1100 * MS),
+            "not all of it is acknowledged"
+        );
         path.confirm(100_000, 1110 * MS);
-        assert!(path.has_caught_up(9999 * MS), "the peer has said so");
+        assert!(path.has_caught_up(9999 * MS), "the peer has reported it");
     }
 
     #[test]
-    fn acknowledgements_alone_do_not_bring_a_path_back() {
+    fn tcp_acknowledgments_alone_do_not_recover_a_path() {
         // A proxy may have sent the acknowledgments.
         let mut path = stalled(0);
         assert!(!path.has_caught_up(1100 * MS));
         path.confirm(50_000, 1100 * MS);
         let later = 1100 * MS + path.stall_patience();
-        assert!(!path.has_caught_up(later), "nor with old reports");
+        assert!(!path.has_caught_up(later), "old reports do not count");
     }
 }

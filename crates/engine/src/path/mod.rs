@@ -4,8 +4,8 @@ mod delay;
 mod drained;
 mod flight;
 mod hole;
+mod in_flight;
 mod late;
-mod on_its_way;
 mod one_way;
 mod sample;
 mod sustained;
@@ -23,7 +23,7 @@ use drained::OwnQueue;
 pub use flight::Flight;
 pub(crate) use flight::{Control, Sent};
 use hole::Hole;
-use late::Heard;
+use late::DeliveryProof;
 pub(crate) use late::{RECORD, REPORT_SLACK};
 use one_way::OneWay;
 pub use sample::{LossState, PathSample};
@@ -48,7 +48,7 @@ pub struct Path {
     /// Version of the peer's POLICY that set it; none before the first one.
     pub(crate) policy_version: Option<u64>,
     /// The policy sent to the peer, and its version.
-    pub(crate) told_policy: Option<(u64, PeerPolicy)>,
+    pub(crate) sent_policy: Option<(u64, PeerPolicy)>,
     /// It is secondary, and more data waits than the primary paths deliver soon.
     pub(crate) helps: bool,
     /// It adds more latency than permitted.
@@ -71,7 +71,7 @@ pub struct Path {
     /// Delay of returning reports over the fastest path; none if unknown.
     pub(crate) report_trip: Option<Duration>,
     /// The same delay without queues.
-    pub(crate) report_least: Option<Duration>,
+    pub(crate) report_min_trip: Option<Duration>,
     /// Frame bytes handed to the carrier.
     pub(crate) sent: u64,
     /// Frame bytes that the peer has reported as received.
@@ -99,25 +99,25 @@ pub struct Path {
     /// The hole that TCP is repairing.
     hole: Option<Hole>,
     /// The last proof that it delivers; none if TCP does not report deliveries.
-    heard: Option<Heard>,
+    proof: Option<DeliveryProof>,
     /// Time at which TCP last began to pause to measure.
     paused_at: Option<Instant>,
     /// Last known time at which TCP got a segment through in either direction.
     pub(crate) last_moved: Option<Instant>,
     /// Number of PATH_STATE frames sent to the peer about the path, and the version of the newest
     /// one received.
-    pub(crate) said: u64,
-    pub(crate) heard_version: u64,
+    pub(crate) state_version_sent: u64,
+    pub(crate) state_version_received: u64,
     /// Time since when the peer has reported that its data on the path is not acknowledged.
-    pub(crate) doubted_since: Option<Instant>,
+    pub(crate) peer_stalled_since: Option<Instant>,
     /// For a stalled path: the start of the stall.
-    pub(crate) useless_from: Instant,
+    pub(crate) stalled_from: Instant,
     /// For a stalled path: the time since when its earliest data has been unacknowledged.
-    pub(crate) owed_since: Instant,
+    pub(crate) oldest_sent_at: Instant,
     /// The stall has been reported to the peer and the program, and a recovery has not.
-    pub(crate) is_stall_told: bool,
+    pub(crate) is_stall_reported: bool,
     /// The peer has abandoned it.
-    pub(crate) is_left: bool,
+    pub(crate) is_abandoned: bool,
     /// Time of the last arrival on it.
     pub(crate) last_received: Instant,
     /// Time at which data that elicits a report last left on it.
@@ -127,7 +127,7 @@ pub struct Path {
     /// Token of a PING to answer.
     pub(crate) pong_due: Option<u64>,
     /// The session's CLOSE has been handed to the carrier.
-    pub(crate) farewell_said: bool,
+    pub(crate) close_sent: bool,
     /// Number of stalls, decaying with a half-life of [`STALL_HALF_LIFE`].
     stalls: f64,
     /// Time at which `stalls` was last updated.
@@ -167,7 +167,7 @@ impl Path {
             state: PathState::Active,
             policy: PathPolicy::default(),
             policy_version: None,
-            told_policy: None,
+            sent_policy: None,
             helps: false,
             too_slow: false,
             selection: Selection::default(),
@@ -181,7 +181,7 @@ impl Path {
             own_queue: OwnQueue::default(),
             one_way: OneWay::default(),
             report_trip: None,
-            report_least: None,
+            report_min_trip: None,
             sent: 0,
             confirmed: 0,
             flights: VecDeque::new(),
@@ -195,21 +195,21 @@ impl Path {
             behind_since: None,
             last_progress: now,
             hole: None,
-            heard: None,
+            proof: None,
             paused_at: None,
             last_moved: None,
-            said: 0,
-            heard_version: 0,
-            doubted_since: None,
-            useless_from: now,
-            owed_since: now,
-            is_stall_told: false,
-            is_left: false,
+            state_version_sent: 0,
+            state_version_received: 0,
+            peer_stalled_since: None,
+            stalled_from: now,
+            oldest_sent_at: now,
+            is_stall_reported: false,
+            is_abandoned: false,
             last_received: now,
             last_asked: None,
             idle: None,
             pong_due: None,
-            farewell_said: false,
+            close_sent: false,
             stalls: 0.0,
             stalls_at: now,
             loss: 0.0,
@@ -220,7 +220,7 @@ impl Path {
             send_meter: Meter::default(),
             receive_meter: Meter::default(),
         };
-        path.work_out_delays();
+        path.update_delays();
         path
     }
 
@@ -307,7 +307,7 @@ impl Path {
     }
 
     /// Whether the record of the path's data in flight is full: then it gets no more.
-    pub(crate) fn is_crowded(&self) -> bool {
+    pub(crate) fn has_max_flights(&self) -> bool {
         self.flights.len() >= MAX_FLIGHTS
     }
 
@@ -418,7 +418,7 @@ impl Path {
     }
 
     pub(crate) fn update(&mut self, sample: PathSample, now: Instant) {
-        self.hear(&sample, now);
+        self.note_sample(&sample, now);
         let segments = sample.segments.saturating_sub(self.sample.segments);
         if segments > 0 {
             let lost = sample
@@ -430,7 +430,7 @@ impl Path {
         }
         let before = std::mem::replace(&mut self.sample, sample);
         self.note_own_queue(&before, now);
-        self.work_out_delays();
+        self.update_delays();
     }
 
     pub(crate) fn note_stall(&mut self, now: Instant) {

@@ -74,7 +74,7 @@ impl Path {
         if min_rtt.is_zero() {
             return;
         }
-        let back = self.report_least.unwrap_or(min_rtt / 2);
+        let back = self.report_min_trip.unwrap_or(min_rtt / 2);
         let before = self.beyond_half();
         self.one_way.note(Measured {
             took: since.saturating_sub(back),
@@ -82,7 +82,7 @@ impl Path {
             min_rtt,
         });
         if self.beyond_half() != before {
-            self.work_out_delays();
+            self.update_delays();
         }
     }
 }
@@ -95,12 +95,12 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// A path with a lowest round trip of 500 ms, whose reports return within 2 ms over another
+    /// A path with a lowest round trip of 500 ms; its reports return within 2 ms over another
     /// one.
     fn path() -> Path {
         let mut path = Path::new(PathId(0), Instant::ZERO);
         path.sent = 1_000_000;
-        path.report_least = Some(2 * MS);
+        path.report_min_trip = Some(2 * MS);
         path.update(sample(500), Instant::ZERO);
         path
     }
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_round_trip_is_taken_for_the_way_there_until_reports_say_more() {
+    fn half_a_round_trip_is_assumed_until_reports_show_more() {
         let mut path = path();
         assert_eq!(path.delay(), 250 * MS);
         // Half a round trip plus the delay of reports changes nothing.
@@ -127,14 +127,14 @@ mod tests {
     }
 
     #[test]
-    fn a_detour_in_the_direction_of_the_data_is_found_by_its_reports() {
+    fn reports_reveal_a_detour_in_the_direction_of_the_data() {
         let mut path = path();
         path.note_one_way(502 * MS);
         assert_eq!((path.delay(), path.queued_delay()), (500 * MS, 500 * MS));
     }
 
     #[test]
-    fn the_least_counts_and_no_way_is_longer_than_the_round_trip() {
+    fn the_lowest_value_counts_up_to_the_round_trip() {
         let mut path = path();
         for (since, beyond) in [(2000, 250), (402, 150), (502, 150), (352, 100), (265, 0)] {
             path.note_one_way(since * MS);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_forgotten_with_the_least_round_trip() {
+    fn it_is_forgotten_when_the_lowest_round_trip_rises() {
         let mut path = path();
         path.note_one_way(262 * MS);
         // A slightly higher value is noise.
@@ -167,21 +167,21 @@ mod tests {
     /// While the fast path is gone, reports return over the slow one, of which only half of the
     /// round trip is known to be the return delay.
     #[test]
-    fn what_a_shorter_way_back_has_shown_is_not_given_up_for_a_longer_one() {
+    fn a_measurement_with_a_shorter_return_is_kept() {
         let mut path = path();
-        path.report_least = None;
+        path.report_min_trip = None;
         path.note_one_way(502 * MS);
         assert_eq!(path.delay(), 250 * MS);
-        path.report_least = Some(2 * MS);
+        path.report_min_trip = Some(2 * MS);
         path.note_one_way(502 * MS);
         assert_eq!(path.delay(), 500 * MS);
-        path.report_least = None;
+        path.report_min_trip = None;
         path.note_one_way(502 * MS);
         assert_eq!(path.delay(), 500 * MS);
     }
 
     #[test]
-    fn without_a_least_round_trip_nothing_is_concluded() {
+    fn no_estimate_without_a_lowest_round_trip() {
         let mut path = Path::new(PathId(0), Instant::ZERO);
         path.note_one_way(Duration::from_secs(9));
         assert_eq!(path.beyond_half(), Duration::ZERO);

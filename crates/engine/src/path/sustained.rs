@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_at_the_speed_of_the_line_is_not_what_the_link_carries() {
+    fn a_burst_at_line_rate_is_not_the_sustained_rate() {
         let mut rate = SustainedRate::default();
         // 32 kB at once, then 1 MB/s: a token bucket.
         watch(&mut rate, [0, 500], true, |ms| {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn little_to_send_does_not_make_a_path_slow_and_a_slow_path_does() {
+    fn only_a_backlogged_path_lowers_the_rate() {
         let mut rate = SustainedRate::default();
         watch(&mut rate, [0, 300], true, |ms| 1_000 * u64::from(ms));
         watch(&mut rate, [300, 900], false, |_| 300_000);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_bounded_before_anything_was_measured() {
+    fn rates_are_not_bounded_before_the_first_measurement() {
         let mut rate = SustainedRate::default();
         rate.observe(MS, 0, true, MS);
         assert_eq!(rate.bound(7), 7);

@@ -11,14 +11,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::path::Path;
-use crate::scheduler::subflow::{LeastRtt, fastest};
+use crate::scheduler::subflow::{DefaultRule, fastest};
 use crate::scheduler::{Pick, Scheduler, View, lowest_unsent};
 use crate::{Instant, PathId};
 
 /// BLEST.
 #[derive(Debug)]
 pub struct Blest {
-    subflows: LeastRtt,
+    subflows: DefaultRule,
     /// Lowest and highest smoothed round-trip time of each path so far.
     extremes: BTreeMap<PathId, (Duration, Duration)>,
     /// Scales the expected bytes of the fastest path.
@@ -33,18 +33,18 @@ pub struct Blest {
 /// `LAMBDA_BAD` if the window was full, which is when an opportunistic retransmission is needed,
 /// and otherwise down by `LAMBDA_GOOD`.
 const LAMBDA: f64 = 1.2;
-const LAMBDA_LEAST: f64 = 1.0;
-const LAMBDA_MOST: f64 = 1.3;
+const LAMBDA_MIN: f64 = 1.0;
+const LAMBDA_MAX: f64 = 1.3;
 const LAMBDA_BAD: f64 = 0.04;
 const LAMBDA_GOOD: f64 = 0.01;
 
 /// Most doublings of the window that are expected of a path in slow start.
-const MOST_DOUBLINGS: f64 = 16.0;
+const MAX_DOUBLINGS: f64 = 16.0;
 
 impl Default for Blest {
     fn default() -> Self {
         Self {
-            subflows: LeastRtt::default(),
+            subflows: DefaultRule::default(),
             extremes: BTreeMap::new(),
             lambda: LAMBDA,
             adapted: Instant::ZERO,
@@ -96,7 +96,8 @@ impl Blest {
         let Some(window) = windows.reduce(u64::saturating_add) else {
             return false;
         };
-        // BLEST, eq. 2 and 3: X = packets * mss * lambda, and send iff X <= |M| - (bytes on the slow path)
+        // BLEST, eq. 2 and 3: X = packets * mss * lambda, and send iff X <= |M| - (bytes on the
+        // slow path)
         let room = window.saturating_sub(len + on_path(slow, view));
         self.bytes_of(fast, self.linger(slow, view), view.now) > room as f64
     }
@@ -127,7 +128,7 @@ impl Blest {
         let rounds = (time.as_secs_f64() / ((least + most) / 2).as_secs_f64()).floor() + 1.0;
         let packets = match path.sample().ssthresh {
             // slow start: cwnd + 2 cwnd + 4 cwnd + ...
-            None => window * (rounds.min(MOST_DOUBLINGS).exp2() - 1.0),
+            None => window * (rounds.min(MAX_DOUBLINGS).exp2() - 1.0),
             // congestion avoidance: one more segment in each round
             Some(ssthresh) => {
                 let window = window.max(ssthresh as f64 / mss + 1.0);
@@ -151,7 +152,7 @@ impl Blest {
             true => LAMBDA_BAD,
             false => -LAMBDA_GOOD,
         };
-        self.lambda = (self.lambda + step).clamp(LAMBDA_LEAST, LAMBDA_MOST);
+        self.lambda = (self.lambda + step).clamp(LAMBDA_MIN, LAMBDA_MAX);
     }
 
     fn note_extremes(&mut self, view: &View<'_>) {
@@ -215,7 +216,10 @@ mod tests {
     fn bytes_and_windows_of_the_same_streams_are_compared() {
         let waits =
             |fixture: &mut Fixture| fixture.send(&mut Blest::default(), 1, BUDGET).is_none();
-        assert!(!waits(&mut busy(3_600_000)), "alone there is room");
+        assert!(
+            !waits(&mut busy(3_600_000)),
+            "the window suffices for the path alone"
+        );
         // Another stream's bytes on the slow path do not count if it has nothing else to send ...
         let mut fixture = busy(3_600_000);
         fixture.write(2, 2_000_000);
@@ -263,7 +267,7 @@ mod tests {
             let path = &fixture.paths[&PathId(1)];
             fixture.view(|view| blest.linger(path, view).as_millis())
         };
-        assert_eq!(linger(&fixture), 120, "the srtt at least");
+        assert_eq!(linger(&fixture), 120, "at least the srtt");
         let half = fixture.paths[&PathId(1)].cwnd() / 2;
         fixture.handed = half;
         let handed = linger(&fixture);
@@ -293,7 +297,7 @@ mod tests {
         assert_eq!(
             after(&mut blest, false, 2),
             1190.0,
-            "half a round trip is none"
+            "half a round trip does not count"
         );
         assert_eq!(after(&mut blest, false, 100), 1000.0);
         assert_eq!(after(&mut blest, true, 2), 1040.0);

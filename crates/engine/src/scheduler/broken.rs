@@ -38,16 +38,16 @@ fn faults_with(
 }
 
 #[test]
-fn who_is_listed_does_nothing_wrong_where_the_others_below_do() {
+fn listed_schedulers_pass_the_cases_that_the_broken_ones_fail() {
     for name in NAMES {
         let make = || by_name(name).unwrap();
         assert!(faults(make).is_empty(), "{name}");
-        assert!(faults_with(make, widowed()).is_empty(), "{name}");
+        assert!(faults_with(make, with_failed_path()).is_empty(), "{name}");
     }
 }
 
 /// The first of two paths fails, and others join.
-fn widowed() -> Vec<(u64, Change)> {
+fn with_failed_path() -> Vec<(u64, Change)> {
     let joins = Change::Joins((4.0, 20));
     vec![
         (100, Change::Dies(0)),
@@ -74,10 +74,10 @@ impl Scheduler for Faithful {
 }
 
 #[test]
-fn who_counts_on_a_path_that_dies_is_found() {
+fn rejects_a_scheduler_that_relies_on_a_failed_path() {
     let faithful = || Box::<Faithful>::default() as Box<dyn Scheduler>;
     assert!(faults(faithful).is_empty());
-    assert_eq!(faults_with(faithful, widowed()), ["stuck"]);
+    assert_eq!(faults_with(faithful, with_failed_path()), ["stuck"]);
 }
 
 /// Never sends.
@@ -95,7 +95,7 @@ impl Scheduler for Mute {
 }
 
 #[test]
-fn who_never_sends_is_found() {
+fn rejects_a_scheduler_that_never_sends() {
     assert_eq!(faults(|| Box::new(Mute)), ["stuck"]);
 }
 
@@ -122,7 +122,7 @@ impl Scheduler for BackFirst {
 }
 
 #[test]
-fn who_sends_the_head_last_is_found() {
+fn rejects_a_scheduler_that_sends_the_head_last() {
     assert_eq!(faults(|| Box::new(BackFirst)), ["starves"]);
 }
 
@@ -146,7 +146,7 @@ impl Scheduler for NoTurns {
 }
 
 #[test]
-fn who_has_streams_wait_for_all_of_another_one_is_found() {
+fn rejects_a_scheduler_that_finishes_one_stream_before_the_next() {
     assert_eq!(faults(|| Box::new(NoTurns)), ["starves"]);
 }
 
@@ -185,7 +185,7 @@ impl Scheduler for Parrot {
 }
 
 #[test]
-fn who_sends_everything_again_is_found_whatever_it_calls_its_limit() {
+fn rejects_a_scheduler_that_repeats_everything_with_any_limit() {
     for limit in [RepeatLimit::Share, RepeatLimit::OncePerPath] {
         let parrot = || Box::new(Parrot { limit, again: true }) as Box<dyn Scheduler>;
         assert_eq!(faults(parrot), ["repeats"], "{limit:?}");
@@ -210,6 +210,6 @@ impl Scheduler for Counting {
 }
 
 #[test]
-fn who_decides_by_what_is_not_in_its_view_is_found() {
+fn rejects_a_scheduler_that_depends_on_hidden_state() {
     assert_eq!(faults(|| Box::new(Counting)), ["varies"]);
 }

@@ -106,7 +106,7 @@ mod tests {
     };
 
     #[test]
-    fn a_part_of_what_is_sent_may_be_repeated_and_the_floor_comes_back() {
+    fn a_share_of_the_bytes_sent_may_be_duplicated_and_the_floor_refills() {
         let mut budget = RepeatBudget::new(RULES, Instant::from_secs(5));
         assert_eq!(budget.urgent(Instant::from_secs(100)), 8000);
         assert_eq!(budget.other(Instant::from_secs(100)), 1000);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_waited_for_leaves_the_rest_to_the_other() {
+    fn urgent_duplicates_leave_the_rest_to_the_others() {
         let now = Instant::from_secs(5);
         let mut budget = RepeatBudget::new(RULES, now);
         budget.note_repeated(7000, true);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn an_advance_is_paid_back_by_the_share_and_leaves_the_urgent_their_own() {
+    fn the_share_repays_an_advance_and_urgent_duplicates_keep_their_part() {
         let now = Instant::from_secs(5);
         let mut budget = RepeatBudget::new(RULES, now);
         budget.note_repeated(11_000, false);

@@ -6,7 +6,7 @@
 //! the first one with bytes for the path is served. A lane's service is the bytes that it sent,
 //! divided by the number of its ready streams. So streams get equal shares of the session whichever
 //! lane they are in, as they do within one. A lane that had nothing to send accumulates no claim. A
-//! lane whose scheduler waits for a better path than the asking one does, up to [`DEBT`].
+//! lane with a scheduler that waits for a better path than the asking one does, up to [`DEBT`].
 
 use super::budget::RepeatBudget;
 use super::view::{ClassSet, View};
@@ -226,14 +226,14 @@ mod tests {
     }
 
     #[test]
-    fn lanes_share_by_streams_and_a_late_one_is_owed_nothing() {
+    fn lanes_share_by_streams_and_a_late_one_has_no_claim() {
         let mut lanes = schedulers(&[(Class::Interactive, "minrtt")]);
         let mut fixture = Fixture::new(&[(80.0, 10)]);
         let mut sent: BTreeMap<StreamId, u64> = BTreeMap::new();
         let mut serve = |lanes: &mut Schedulers, fixture: &mut Fixture, rounds: usize| {
             for _ in 0..rounds {
                 let Pick::Send { stream, range } = fixture.pick_of(lanes, PathId(0), 10_000) else {
-                    panic!("there is something to send")
+                    panic!("data is waiting")
                 };
                 *sent.entry(stream).or_default() += range.end - range.start;
             }
@@ -251,11 +251,11 @@ mod tests {
     }
 
     #[test]
-    fn a_metered_path_repeats_what_another_one_failed_to_deliver_and_races_nothing() {
+    fn a_metered_path_retransmits_for_a_failed_path_and_races_nothing() {
         let mut lanes = schedulers(&[(Class::Conversational, "fbdt")]);
         let mut fixture = Fixture::new(&[(80.0, 10), (80.0, 10)]);
         fixture.paths.get_mut(&PathId(0)).unwrap().policy.metered = true;
-        fixture.doubt_all();
+        fixture.make_unreliable();
         fixture.write_as(0, Class::Conversational, 200);
         fixture.pick_of(&mut lanes, PathId(1), 10_000);
         let idle = fixture.pick_of(&mut lanes, PathId(0), 10_000);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn each_lane_has_a_budget_of_its_own_to_repeat() {
+    fn each_lane_has_its_own_duplicate_budget() {
         let mut lanes = schedulers(&[(Class::Conversational, "redundant")]);
         let mut fixture = Fixture::new(&[(80.0, 10), (80.0, 10)]);
         fixture.write_as(0, Class::Conversational, 1_000_000);

@@ -45,9 +45,9 @@ pub(super) enum Change {
 pub(super) enum Fault {
     #[error("{0}: {1} bytes unacknowledged, {2} unsent after {3:?}")]
     Stuck(&'static str, u64, u64, Duration),
-    #[error("{0}: the head of stream {1} waits for {2:?}, and {3:?} at most would do")]
+    #[error("{0}: the head of stream {1} waits for {2:?}, more than {3:?}")]
     Starves(&'static str, StreamId, Duration, Duration),
-    #[error("{0}: {1} bytes sent again, {2} may be, and {3} over the path that had them")]
+    #[error("{0}: {1} bytes sent again (limit {2}), {3} over the path that had them")]
     Repeats(&'static str, u64, u64, u64),
     #[error("{0} is not deterministic")]
     Varies(&'static str),
@@ -103,7 +103,7 @@ pub(super) fn deliver(scheduler: Box<dyn Scheduler>, case: &Case) -> Result<Mode
             }
         }
         for &(_, change) in case.changes.iter().filter(|(at, _)| *at == ms) {
-            befall(&mut model, change);
+            apply_change(&mut model, change);
         }
         model.tick();
     }
@@ -123,12 +123,12 @@ pub(super) fn deliver(scheduler: Box<dyn Scheduler>, case: &Case) -> Result<Mode
     // Bytes of a failed path may have arrived over another one before their turn comes.
     assert!(
         (bytes..=bytes + model.lost).contains(&model.sent),
-        "{name}: every byte is sent once, and once more where it was lost"
+        "{name}: every byte is sent once, and again if it was lost"
     );
     Ok(model)
 }
 
-fn befall(model: &mut Model, change: Change) {
+fn apply_change(model: &mut Model, change: Change) {
     let paths = model.paths();
     match change {
         Change::Dies(path) if paths.len() > 1 => model.die(paths[path % paths.len()]),
@@ -138,7 +138,7 @@ fn befall(model: &mut Model, change: Change) {
                 model.join(link);
             }
         }
-        Change::Queue(path, bytes) => model.pile_up(paths[path % paths.len()], bytes),
+        Change::Queue(path, bytes) => model.add_backlog(paths[path % paths.len()], bytes),
         Change::Dies(_) => {}
     }
 }
@@ -185,9 +185,9 @@ pub(super) fn check_repeats(model: &Model, case: &Case) -> Result<(), Fault> {
         RepeatLimit::Share => REPEATS,
         RepeatLimit::OncePerPath => others * model.sent,
     };
-    if model.repeated > most || model.in_vain > 0 {
+    if model.repeated > most || model.wasted > 0 {
         let name = scheduler.name();
-        return Err(Fault::Repeats(name, model.repeated, most, model.in_vain));
+        return Err(Fault::Repeats(name, model.repeated, most, model.wasted));
     }
     Ok(())
 }
@@ -282,12 +282,15 @@ fn cases() -> impl Strategy<Value = Case> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(40),
+        cases: std::env::var("PROPTEST_CASES")
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(40),
         ..ProptestConfig::default()
     })]
 
     #[test]
-    fn everything_is_delivered_and_the_same_way_again(case in cases()) {
+    fn everything_is_delivered_and_reproducibly(case in cases()) {
         for name in NAMES {
             let first = deliver(named(name), &case)?;
             check_same(&first, &deliver(named(name), &case)?)?;
@@ -319,7 +322,7 @@ fn no_scheduler_exceeds_credit_or_leaves_it_unused() {
         stream.send.limit = 100_000;
         model.fixture.credit = 300_000;
         (0..500).for_each(|_| model.tick());
-        // A stream whose reader has granted no credit leaves a ninth of the credit to others.
+        // A stream without credit from its reader leaves a ninth of the credit to others.
         let left = model.fixture.credit;
         assert!(left < 200_000 / 8, "{name} leaves credit unused: {left}");
         assert!(
@@ -330,7 +333,7 @@ fn no_scheduler_exceeds_credit_or_leaves_it_unused() {
 }
 
 #[test]
-fn no_scheduler_gives_work_for_a_path_that_is_not_there() {
+fn no_scheduler_picks_bytes_for_an_unknown_path() {
     for name in NAMES {
         let mut fixture = Fixture::new(&[]);
         fixture.write(0, 1000);
@@ -343,7 +346,7 @@ fn no_scheduler_gives_work_for_a_path_that_is_not_there() {
 }
 
 #[test]
-fn paths_that_have_not_been_measured_are_used() {
+fn paths_without_measurements_are_used() {
     for name in NAMES {
         let mut model = Model::new(named(name), &[(80.0, 0)]);
         let blank = crate::PathSample::default();
@@ -357,7 +360,7 @@ fn paths_that_have_not_been_measured_are_used() {
 }
 
 #[test]
-fn a_path_too_many_is_refused_in_one_line() {
+fn a_path_beyond_the_limit_is_refused_in_one_line() {
     for name in NAMES {
         let mut config = Config::new(Role::Client);
         config.scheduler = (*name).to_owned();
@@ -377,7 +380,7 @@ fn a_path_too_many_is_refused_in_one_line() {
     };
     assert_eq!(
         refused.to_string(),
-        "the scheduler musher takes 2 paths: name as many links, or choose another scheduler"
+        "the scheduler musher takes 2 paths: configure that many links, or choose another scheduler"
     );
 }
 
@@ -392,7 +395,7 @@ fn a_scheduler_of_a_class_must_exist() {
 }
 
 #[test]
-fn streams_that_could_fall_into_step_with_the_paths_are_not_starved() {
+fn streams_do_not_starve_by_synchronizing_with_the_paths() {
     // If streams and paths took turns in a regular ratio, each path could always have the same
     // streams, and send some of them from their end. With FBDT the head of a stream then waited for
     // up to 3.7 s.

@@ -7,13 +7,13 @@
 
 use crate::PathId;
 use crate::path::Path;
-use crate::scheduler::subflow::{LeastRtt, fastest};
+use crate::scheduler::subflow::{DefaultRule, fastest};
 use crate::scheduler::{Pick, Scheduler, View};
 
 /// ECF.
 #[derive(Debug, Default)]
 pub struct Ecf {
-    subflows: LeastRtt,
+    subflows: DefaultRule,
     /// It has waited for the fastest path; the condition for waiting now includes the hysteresis.
     waiting: bool,
 }
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_path_that_is_not_much_slower_is_used_at_once() {
+    fn a_slightly_slower_path_is_used_at_once() {
         // 1 * 19 ms < 2 * 10 ms: it completes before the fast path has had two round trips.
         for (ms, waits) in [(19, false), (20, true)] {
             let (mut fixture, mut ecf) = (busy(1), Ecf::default());
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_goes_on_waiting_a_little_longer() {
+    fn waiting_continues_within_the_hysteresis() {
         // While waiting: (1 + k / 100 kB) 10 ms < 1.25 * 60 ms, so k < 650 kB
         let (mut fixture, mut ecf) = (busy(499_000), Ecf::default());
         assert_eq!(fixture.send(&mut ecf, 1, 10_000), None);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_was_halved_counts_as_that() {
+    fn a_halved_window_counts_as_halved() {
         // Of 100 kB the penalty leaves 50 kB: 299 kB take seven rounds of 10 ms there, and at least
         // 60 ms.
         let (mut fixture, mut ecf) = (busy(299_000), Ecf::default());

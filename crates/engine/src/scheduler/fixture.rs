@@ -113,7 +113,7 @@ impl Fixture {
     }
 
     /// Every path has just stalled and delivers again.
-    pub(crate) fn doubt_all(&mut self) {
+    pub(crate) fn make_unreliable(&mut self) {
         let now = self.now;
         self.paths
             .values_mut()
@@ -246,7 +246,7 @@ impl Fixture {
     }
 
     /// Each path's share of the bytes sent when all of them ask in turns, `rounds` times with the
-    /// same budget, except those whose carrier is full.
+    /// same budget, except those with a full carrier.
     pub(crate) fn shares(
         &mut self,
         scheduler: &mut dyn Scheduler,

@@ -37,7 +37,7 @@ impl Scheduler for Linux {
     fn pick(&mut self, path: PathId, budget: u64, view: &View<'_>) -> Pick {
         self.pacing.retain(|id, _| view.path(*id).is_some());
         if !self.continues(path, view) {
-            let best = self.least_linger(path, view);
+            let best = self.shortest_linger(path, view);
             let Some(asking) = best.filter(|best| best.id() == path) else {
                 return Pick::Idle;
             };
@@ -86,7 +86,7 @@ impl Linux {
         goes_on && id == path
     }
 
-    fn least_linger<'a>(&self, asking: PathId, view: &View<'a>) -> Option<&'a Path> {
+    fn shortest_linger<'a>(&self, asking: PathId, view: &View<'a>) -> Option<&'a Path> {
         // The burst of another path continues, so that path is still chosen.
         if let Some((id, _)) = self.burst {
             return view.path(id);
@@ -125,7 +125,7 @@ fn queued(path: &Path, asking: PathId, view: &View<'_>) -> u64 {
 }
 
 fn is_full(path: &Path) -> bool {
-    path.sample().full || path.is_crowded()
+    path.sample().full || path.has_max_flights()
 }
 
 #[cfg(test)]
@@ -135,7 +135,7 @@ mod tests {
     use crate::scheduler::minrtt::MinRtt;
 
     #[test]
-    fn it_chooses_by_what_lingers_and_not_by_the_round_trip() {
+    fn the_linger_time_decides_and_not_the_round_trip() {
         // 10 MB/s with 200 kB in the socket: 20 ms. 1 MB/s with 10 kB: 10 ms.
         let (mut fixture, mut linux) = (Fixture::new(&[(80.0, 10), (8.0, 100)]), Linux::default());
         fixture.write(0, 1_000_000);
@@ -148,7 +148,7 @@ mod tests {
             (0, "", None),
             (1, "", Some(0..1_000)),
             (1, "the slow path holds 30 kB: 30 ms", Some(1_000..2_000)),
-            (0, "its burst goes on", None),
+            (0, "its burst continues", None),
         ];
         decisions(&mut linux, &mut fixture, 1_000, &table, |fixture, when| {
             if when.starts_with("the slow path holds") {
@@ -177,12 +177,12 @@ mod tests {
         assert_eq!(
             fixture.send(&mut linux, 1, 100_000),
             Some(BURST..2 * BURST),
-            "it has nothing queued"
+            "nothing is queued on it"
         );
     }
 
     #[test]
-    fn a_burst_ends_when_its_path_takes_nothing_any_more() {
+    fn a_burst_ends_when_its_path_is_full() {
         let (mut fixture, mut linux) = (Fixture::new(&[(80.0, 10), (80.0, 10)]), Linux::default());
         fixture.write(0, 1_000_000);
         assert_eq!(fixture.send(&mut linux, 0, 10_000), Some(0..10_000));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_anything_while_the_one_that_lingers_least_is_full() {
+    fn no_path_sends_while_the_one_with_the_shortest_linger_time_is_full() {
         // Twice the window of the full path takes 30 ms.
         for (in_flight, sends) in [(29_000, true), (31_000, false)] {
             let (mut fixture, mut linux) =
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pacing_rate_is_averaged_over_what_is_queued() {
+    fn the_pacing_rate_is_averaged_over_the_queued_bytes() {
         let (mut fixture, mut linux) = (Fixture::new(&[(80.0, 10)]), Linux::default());
         fixture.write(0, 1_000_000);
         fixture.change(0, |sample| sample.pacing_rate = 10_000_000);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_no_longer_than_the_room_in_the_send_window() {
+    fn a_burst_does_not_exceed_the_send_window() {
         let (mut fixture, mut linux) = (Fixture::new(&[(80.0, 10)]), Linux::default());
         fixture.write(0, 1_000_000);
         fixture.change(0, |sample| sample.pacing_rate = 10_000_000);

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_least_round_trip_the_whole_way_counts() {
+    fn without_a_lowest_round_trip_the_whole_srtt_counts() {
         let mut fixture = fixture();
         fixture.change(1, |sample| sample.min_rtt = Duration::ZERO);
         assert_eq!(fixture.send(&mut LRtt, 0, 10_000), Some(0..10_000));

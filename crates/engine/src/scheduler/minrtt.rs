@@ -8,13 +8,13 @@
 //! engine. The repeated bytes stay within the budget that all schedulers have.
 
 use crate::PathId;
-use crate::scheduler::subflow::LeastRtt;
+use crate::scheduler::subflow::DefaultRule;
 use crate::scheduler::{Pick, Scheduler, View};
 
 /// Lowest round-trip time first.
 #[derive(Debug, Default)]
 pub struct MinRtt {
-    subflows: LeastRtt,
+    subflows: DefaultRule,
 }
 
 impl Scheduler for MinRtt {

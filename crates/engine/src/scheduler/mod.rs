@@ -1,9 +1,9 @@
 //! Schedulers: a path that can send asks, and the scheduler answers with bytes or with "not now".
 //!
 //! The rules of the literature are written as a push: they take the next segment and choose a path
-//! for it. Here a path whose carrier has space pulls. All rules are translated in the same way: *to
-//! which path would the rule give this segment now?* If it is the asking path, that path sends.
-//! Otherwise it stays idle, and the other path will ask. A path whose carrier accepts no data now
+//! for it. Here a path with space in its carrier pulls. All rules are translated in the same way:
+//! *to which path would the rule give this segment now?* If it is the asking path, that path sends.
+//! Otherwise it stays idle, and the other path will ask. A path with a full carrier
 //! ([`PathSample::full`](crate::PathSample::full)) cannot ask; rules that skip paths without space
 //! skip it. An idle path is asked again after every change, and by a timer while data waits.
 //!

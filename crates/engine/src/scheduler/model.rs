@@ -39,7 +39,7 @@ pub(super) struct Model {
     pub(super) sent: u64,
     pub(super) repeated: u64,
     /// The part of `repeated` that the same path had already carried.
-    pub(super) in_vain: u64,
+    pub(super) wasted: u64,
     /// Every pick but Idle, with its path.
     pub(super) picks: Vec<(PathId, Pick)>,
     /// Offset of each stream's head that is on no path, and the time since when it has been the
@@ -54,7 +54,7 @@ struct Carrier {
     rtt: Duration,
     /// Time at which all data handed over has left.
     busy_until: Instant,
-    /// Bytes whose acknowledgment is in flight, with its arrival time.
+    /// Acknowledgments in flight: their arrival times and bytes.
     flying: Vec<(Instant, StreamId, Range<u64>)>,
     /// Time until which it accepts no data.
     blocked_until: Instant,
@@ -84,7 +84,7 @@ impl Model {
             lost: 0,
             sent: 0,
             repeated: 0,
-            in_vain: 0,
+            wasted: 0,
             picks: Vec::new(),
             heads: BTreeMap::new(),
             waits: BTreeMap::new(),
@@ -137,7 +137,7 @@ impl Model {
     }
 
     /// From now on `bytes` of other traffic wait on a path, below TCP, before its own.
-    pub(super) fn pile_up(&mut self, path: PathId, bytes: u64) {
+    pub(super) fn add_backlog(&mut self, path: PathId, bytes: u64) {
         if let Some(carrier) = self.carriers.get_mut(&path) {
             carrier.backlog = bytes;
         }
@@ -232,7 +232,7 @@ impl Model {
         let len = range.end - range.start;
         let carrier = self.carriers.get_mut(&id).unwrap();
         let new = carrier.carried.entry(stream).or_default();
-        self.in_vain += len - new.insert(range.clone());
+        self.wasted += len - new.insert(range.clone());
         if let Pick::Send { .. } = pick {
             self.sent += len;
         } else {

@@ -58,7 +58,7 @@ struct Sample {
 struct Reference {
     sum: Sample,
     count: u32,
-    /// Samples in a row whose rate deviates too far, and whose buffer is too far below.
+    /// Samples in a row with a rate that deviates too far, and with a buffer too far below.
     off_rate: u32,
     off_buffer: u32,
 }
@@ -178,7 +178,7 @@ impl Musher {
     fn note(&mut self, sample: Sample, now: Instant) {
         if let Some(search) = self.search {
             self.search = search.step(sample.rate, &mut self.ratio);
-        } else if self.reference.is_left(sample) {
+        } else if self.reference.deviates(sample) {
             self.reference = Reference::default();
             if self.searched.is_none_or(|at| now >= at + PAUSE) {
                 self.searched = Some(now);
@@ -220,7 +220,7 @@ impl Meter {
 
 impl Reference {
     /// Records a sample; returns whether enough of them in a row deviate from the reference.
-    fn is_left(&mut self, sample: Sample) -> bool {
+    fn deviates(&mut self, sample: Sample) -> bool {
         if self.count < SAMPLES {
             self.count += 1;
             self.sum.rate += sample.rate;
@@ -230,8 +230,8 @@ impl Reference {
         let count = f64::from(SAMPLES);
         let (rate, buffer) = (self.sum.rate / count, self.sum.buffer / count);
         let scale = rate / SCALE;
-        // MuSher, the module's trigger: |throughput - reference| > 200 Mbit/s, else reference buffer - buffer > 75 kB, five
-        // samples in a row
+        // MuSher, the module's trigger: |throughput - reference| > 200 Mbit/s, else reference
+        // buffer - buffer > 75 kB, five samples in a row
         if (sample.rate - rate).abs() > RATE_CHANGE * scale {
             (self.off_rate, self.off_buffer) = (self.off_rate + 1, 0);
         } else if buffer - sample.buffer > BUFFER_FALL * scale {
@@ -247,7 +247,8 @@ impl Search {
     /// One step, after `rate` has been measured with the current ratio; none when the search has
     /// ended.
     fn step(self, rate: f64, ratio: &mut u64) -> Option<Self> {
-        // MuSher, the search: r + 5 while the throughput grows by more than 5 Mbit/s, else r - 5; then the last step back
+        // MuSher, the search: r + 5 while the throughput grows by more than 5 Mbit/s, else r - 5;
+        // then the last step back
         let grows = rate > self.before + RATE_GAIN * self.before / SCALE;
         let (right, left) = (self.initial + STEP, self.initial.saturating_sub(STEP));
         let to = |state| {
@@ -323,13 +324,13 @@ mod tests {
         while let Some(step) = search {
             search = step.step(rate(ratio) * MBIT, &mut ratio);
             tried.push(ratio);
-            assert!(tried.len() < 100, "no end");
+            assert!(tried.len() < 100, "the search does not end");
         }
         tried
     }
 
     #[test]
-    fn a_search_goes_right_then_left_and_takes_the_last_step_back() {
+    fn a_search_tries_right_then_left_and_undoes_the_last_step() {
         let peak = |at: u64| move |ratio: u64| 1000.0 - 10.0 * ratio.abs_diff(at) as f64;
         assert_eq!(search(50, peak(65)), [55, 60, 65, 70, 65]);
         assert_eq!(search(50, peak(40)), [55, 50, 45, 40, 35, 40]);
@@ -346,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn five_samples_off_the_reference_start_a_search_and_four_do_not() {
+    fn five_deviating_samples_start_a_search_and_four_do_not() {
         let sample = |mbit: f64, buffer: f64| Sample {
             rate: mbit * MBIT,
             buffer,
@@ -354,9 +355,9 @@ mod tests {
         let run = |samples: &[Sample]| {
             let mut reference = Reference::default();
             for _ in 0..5 {
-                assert!(!reference.is_left(sample(2000.0, 500e3)));
+                assert!(!reference.deviates(sample(2000.0, 500e3)));
             }
-            samples.iter().filter(|s| reference.is_left(**s)).count()
+            samples.iter().filter(|s| reference.deviates(**s)).count()
         };
         let (usual, fast) = (sample(2000.0, 500e3), sample(2201.0, 500e3));
         let (slow, empty) = (sample(1799.0, 500e3), sample(2000.0, 424e3));
@@ -372,13 +373,13 @@ mod tests {
         // A tenth of the throughput, at any throughput.
         let mut reference = Reference::default();
         let left =
-            |reference: &mut Reference, mbit| (0..5).any(|_| reference.is_left(sample(mbit, 0.0)));
+            |reference: &mut Reference, mbit| (0..5).any(|_| reference.deviates(sample(mbit, 0.0)));
         assert!(!left(&mut reference, 10.0) && !left(&mut reference, 10.9));
         assert!(left(&mut reference, 11.1));
     }
 
     #[test]
-    fn searches_keep_a_distance_of_three_seconds() {
+    fn searches_start_at_least_three_seconds_apart() {
         let mut musher = Musher::default();
         let run = |musher: &mut Musher, mbit: f64, from: u64| {
             for i in 0..5 {
@@ -400,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_whose_quota_is_used_waits_even_for_a_full_one() {
+    fn a_path_without_quota_waits_even_for_a_full_path() {
         let (mut fixture, mut musher) =
             (Fixture::new(&[(80.0, 10), (8.0, 100)]), Musher::default());
         musher.ratio = 70;
@@ -418,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn with_one_path_everything_goes_over_it() {
+    fn a_single_path_carries_everything() {
         let (mut fixture, mut musher) =
             (Fixture::new(&[(80.0, 10), (8.0, 100)]), Musher::default());
         fixture.write(0, 1_000_000);
@@ -428,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn throughput_is_what_the_peer_has_confirmed() {
+    fn throughput_counts_acknowledged_bytes() {
         let (mut fixture, mut meter) = (Fixture::new(&[(80.0, 10), (8.0, 100)]), Meter::default());
         let look = |fixture: &Fixture, meter: &mut Meter| {
             let paths = [&fixture.paths[&PathId(0)], &fixture.paths[&PathId(1)]];

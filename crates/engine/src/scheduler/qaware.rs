@@ -54,7 +54,7 @@ mod tests {
     use crate::scheduler::minrtt::MinRtt;
 
     #[test]
-    fn a_local_queue_turns_the_choice() {
+    fn a_local_queue_changes_the_choice() {
         // The round trips differ by 20 ms; at 10 MB/s a queue of 200 kB takes 20 ms.
         for (queue, first) in [(0, true), (199_000, true), (201_000, false)] {
             let mut fixture = Fixture::new(&[(80.0, 20), (80.0, 40)]);
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_in_the_socket_counts_as_well() {
+    fn bytes_in_the_socket_count_as_well() {
         let mut fixture = Fixture::new(&[(80.0, 20), (80.0, 40)]);
         fixture.write(0, 60_000);
         fixture.change(0, |sample| {
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_whose_carrier_is_full_is_passed_over() {
+    fn a_path_with_a_full_carrier_is_skipped() {
         let mut fixture = Fixture::new(&[(80.0, 20), (80.0, 40)]);
         fixture.write(0, 60_000);
         fixture.change(0, |sample| sample.full = true);

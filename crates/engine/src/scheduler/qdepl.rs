@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_split_follows_the_depletion_of_the_queues_and_not_the_rates_of_tcp() {
+    fn the_split_follows_queue_depletion_and_not_tcp_rates() {
         let (mut fixture, mut qdepl) = (Fixture::new(&[(80.0, 10), (80.0, 10)]), QDepl::default());
         fixture.write(0, 20_000_000);
         let even = fixture.shares(&mut qdepl, 4_000, 500);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_ran_empty_says_nothing_of_how_slow_it_is() {
+    fn an_empty_queue_does_not_lower_the_rate() {
         let (mut fixture, mut qdepl) = (Fixture::new(&[(80.0, 10)]), QDepl::default());
         fixture.view(|view| qdepl.measure(view));
         let before = qdepl.queues[&PathId(0)].rate;
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_path_is_passed_over_and_owed_nothing() {
+    fn a_full_path_is_skipped_without_a_later_claim() {
         let (mut fixture, mut qdepl) = (Fixture::new(&[(80.0, 10), (80.0, 10)]), QDepl::default());
         fixture.write(0, 20_000_000);
         fixture.change(1, |sample| sample.full = true);

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_acknowledged_is_passed_over() {
+    fn acknowledged_bytes_are_skipped() {
         let (mut fixture, mut scheduler) = (
             Fixture::new(&[(80.0, 10), (8.0, 100)]),
             Redundant::default(),

@@ -14,7 +14,7 @@ type Make = dyn Fn(Role) -> Box<dyn Scheduler> + Send + Sync;
 /// Each end of a session that names one creates a new instance.
 #[derive(Clone, Default)]
 pub struct OwnSchedulers {
-    makers: BTreeMap<String, Arc<Make>>,
+    constructors: BTreeMap<String, Arc<Make>>,
 }
 
 impl OwnSchedulers {
@@ -38,25 +38,25 @@ impl OwnSchedulers {
         }
         if NAMES.contains(&name) {
             return Err(format!(
-                "there is a scheduler '{name}' already: choose another name"
+                "the scheduler '{name}' already exists: choose another name"
             ));
         }
-        self.makers.insert(name.to_owned(), Arc::new(make));
+        self.constructors.insert(name.to_owned(), Arc::new(make));
         Ok(())
     }
 
     /// Whether a scheduler with this name exists.
     pub fn has(&self, name: &str) -> bool {
-        self.makers.contains_key(name)
+        self.constructors.contains_key(name)
     }
 
     /// Their names, in alphabetical order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.makers.keys().map(String::as_str)
+        self.constructors.keys().map(String::as_str)
     }
 
     pub(super) fn make(&self, name: &str, role: Role) -> Option<Box<dyn Scheduler>> {
-        self.makers.get(name).map(|make| make(role))
+        self.constructors.get(name).map(|make| make(role))
     }
 }
 
@@ -73,7 +73,7 @@ mod tests {
     use crate::{Class, Config, ConfigError, Instant, Session};
 
     #[test]
-    fn own_schedulers_are_chosen_by_name_also_for_a_class() {
+    fn own_schedulers_are_chosen_by_name_and_per_class() {
         let mut config = Config::new(Role::Client);
         config.scheduler = "mine".to_owned();
         let session = |config: &Config| Session::new(config.clone(), Instant::ZERO).map(drop);
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_mean_something_else_are_refused() {
+    fn invalid_and_used_names_are_refused() {
         let mut own = OwnSchedulers::default();
         let mut add = |name| own.add(name, |_| Box::new(MinRtt::default()));
         assert!(add("fbdt").unwrap_err().contains("already"));

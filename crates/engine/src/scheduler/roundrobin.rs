@@ -52,13 +52,13 @@ mod tests {
     use crate::scheduler::fixture::{Fixture, decisions};
 
     #[test]
-    fn a_turn_each_and_full_paths_are_skipped() {
+    fn paths_take_turns_and_full_ones_are_skipped() {
         let links = [(80.0, 10), (8.0, 100), (1.0, 300)];
         let (mut fixture, mut scheduler) = (Fixture::new(&links), RoundRobin::default());
         fixture.write(0, 200_000);
         let piece = |n: u64| Some(n * PIECE..(n + 1) * PIECE);
         let table = [
-            (1, "anybody may begin", piece(0)),
+            (1, "any path may begin", piece(0)),
             (1, "it has had its turn", None),
             (0, "", piece(1)),
             (1, "path 2 has not had its turn", None),

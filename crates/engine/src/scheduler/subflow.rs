@@ -15,19 +15,19 @@ use crate::{Instant, PathId};
 ///
 /// Linux 0.95, mptcp_is_temp_unavailable: not in loss recovery after a timeout, infl < cwnd, and
 /// the unsent bytes fit into the rest of the window. It also skips a subflow that TCP small queues
-/// throttle; here that is a path whose carrier accepts no data now. Otherwise a paced path, whose
-/// window is never full, would keep all slower ones idle forever.
+/// throttle; here that is a path with a carrier that accepts no data now. Otherwise a paced path,
+/// which never fills its window, would keep all slower ones idle forever.
 pub(super) fn is_available(path: &Path) -> bool {
     let sample = path.sample();
     !sample.full
-        && !path.is_crowded()
+        && !path.has_max_flights()
         && sample.loss != LossState::Timeout
         && sample.in_flight < path.cwnd()
         && sample.unsent <= path.cwnd() - sample.in_flight
 }
 
-/// The paths that could take the next segment: `asking`, whose carrier has space, and others with
-/// space.
+/// The paths that could take the next segment: `asking`, which has space in its carrier, and others
+/// with space.
 ///
 /// The asking path's own window is not checked: its carrier accepts no more than TCP sends soon,
 /// and nothing would trigger another request when the window opens. A path in loss recovery after a
@@ -55,11 +55,11 @@ pub(super) fn fastest<'a>(view: &View<'a>) -> Option<&'a Path> {
 /// The default scheduler: the choice of the path, and opportunistic retransmission with
 /// penalization.
 #[derive(Debug, Default)]
-pub(super) struct LeastRtt {
+pub(super) struct DefaultRule {
     /// Limits on the paths' data in flight, from penalties.
     caps: BTreeMap<PathId, Cap>,
     /// Time at which each path last penalized others.
-    penalised: BTreeMap<PathId, Instant>,
+    penalized: BTreeMap<PathId, Instant>,
     /// Time of each path's last fruitless search for the head of a full window.
     looked: BTreeMap<PathId, Instant>,
     /// The window has been full since this was last read.
@@ -81,7 +81,7 @@ struct Cap {
 /// in flight.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
-impl LeastRtt {
+impl DefaultRule {
     /// The path to which the rule gives the next segment, when `asking` has space.
     pub(super) fn choose(&mut self, asking: &Path, view: &View<'_>) -> Option<PathId> {
         self.caps
@@ -181,12 +181,12 @@ impl LeastRtt {
             .filter(|path| path.id() != asking.id() && held(path).is_some())
             .collect();
         // At most once per round trip of the path with space.
-        let last = self.penalised.get(&asking.id());
+        let last = self.penalized.get(&asking.id());
         if last.is_none_or(|at| view.now >= *at + asking.srtt()) {
             for slow in &holders {
                 if asking.srtt() < slow.srtt() && slow.sample().loss == LossState::Open {
                     self.halve(slow, view.now);
-                    self.penalised.insert(asking.id(), view.now);
+                    self.penalized.insert(asking.id(), view.now);
                 }
             }
         }
@@ -245,7 +245,7 @@ mod tests {
             ("a full window", |s| s.in_flight = s.cwnd, false),
             ("half a window", |s| s.in_flight = s.cwnd / 2, true),
             (
-                "what waits fills the rest",
+                "unsent bytes fill the rest",
                 |s| (s.in_flight, s.unsent) = (s.cwnd / 2, s.cwnd / 2 + 2),
                 false,
             ),
@@ -259,8 +259,7 @@ mod tests {
         }
     }
 
-    /// Two paths, the second one `times` as slow; it holds the head of a stream whose window is
-    /// full.
+    /// Two paths, the second one `times` as slow; it holds the head of a stream with a full window.
     fn stuck(times: u64) -> Fixture {
         let mut fixture = Fixture::new(&[(80.0, 10), (80.0, 10 * times)]);
         fixture.write(0, 100_000);
@@ -271,7 +270,7 @@ mod tests {
         fixture
     }
 
-    fn unblock(rule: &mut LeastRtt, fixture: &Fixture) -> Option<Pick> {
+    fn unblock(rule: &mut DefaultRule, fixture: &Fixture) -> Option<Pick> {
         fixture.view(|view| {
             let asking = view.path(PathId(0)).unwrap();
             rule.unblock(asking, 100_000, view)
@@ -279,36 +278,36 @@ mod tests {
     }
 
     #[test]
-    fn the_head_of_a_full_window_is_sent_again_where_it_was_not_yet() {
+    fn the_head_of_a_full_window_is_repeated_on_a_path_without_it() {
         let head = Some(Pick::Repeat {
             stream: 0,
             range: 0..20_000,
         });
-        assert_eq!(unblock(&mut LeastRtt::default(), &stuck(5)), head);
+        assert_eq!(unblock(&mut DefaultRule::default(), &stuck(5)), head);
         let four_times = stuck(4);
-        assert_eq!(unblock(&mut LeastRtt::default(), &four_times), None);
+        assert_eq!(unblock(&mut DefaultRule::default(), &four_times), None);
         // The penalty comes first: of 8 segments 4 are left.
         for (segments, sent) in [(4, true), (8, true), (10, false)] {
             let mut tiny = stuck(4);
             tiny.change(1, |sample| sample.cwnd = segments * 1448);
-            let pick = unblock(&mut LeastRtt::default(), &tiny);
+            let pick = unblock(&mut DefaultRule::default(), &tiny);
             assert_eq!(pick, head.clone().filter(|_| sent), "{segments}");
         }
         let mut known = stuck(5);
         known.fly(PathId(0), 0, 0..20_000, Duration::ZERO);
-        assert_eq!(unblock(&mut LeastRtt::default(), &known), None);
+        assert_eq!(unblock(&mut DefaultRule::default(), &known), None);
         let mut open = stuck(5);
         open.streams.get_mut(&0).unwrap().send.limit = 1 << 20;
-        let pick =
-            open.view(|view| LeastRtt::default().send(view.path(PathId(0)).unwrap(), 1000, view));
+        let pick = open
+            .view(|view| DefaultRule::default().send(view.path(PathId(0)).unwrap(), 1000, view));
         assert!(matches!(pick, Pick::Send { .. }), "the window is not full");
     }
 
     #[test]
-    fn whoever_holds_the_head_is_halved_once_a_round_trip_and_recovers() {
-        let (mut rule, mut fixture) = (LeastRtt::default(), stuck(4));
+    fn the_path_with_the_head_is_halved_once_a_round_trip_and_recovers() {
+        let (mut rule, mut fixture) = (DefaultRule::default(), stuck(4));
         let window = fixture.paths[&PathId(1)].cwnd();
-        let cap = |rule: &LeastRtt, fixture: &Fixture| {
+        let cap = |rule: &DefaultRule, fixture: &Fixture| {
             let path = &fixture.paths[&PathId(1)];
             rule.caps
                 .get(&PathId(1))
@@ -318,7 +317,11 @@ mod tests {
         assert_eq!(cap(&rule, &fixture), Some(window / 2));
         fixture.now += Duration::from_millis(5);
         unblock(&mut rule, &fixture);
-        assert_eq!(cap(&rule, &fixture), Some(window / 2), "once a round trip");
+        assert_eq!(
+            cap(&rule, &fixture),
+            Some(window / 2),
+            "once per round trip"
+        );
         fixture.now += Duration::from_millis(5);
         unblock(&mut rule, &fixture);
         assert_eq!(cap(&rule, &fixture), Some(window / 4));
@@ -328,18 +331,18 @@ mod tests {
         fixture.now += Duration::from_secs(60);
         let chosen = fixture.view(|view| rule.choose(view.path(PathId(1)).unwrap(), view));
         assert_eq!(chosen, Some(PathId(0)));
-        assert_eq!(cap(&rule, &fixture), None, "it has ended");
+        assert_eq!(cap(&rule, &fixture), None, "the penalty has ended");
     }
 
     #[test]
-    fn a_capped_path_takes_what_its_cap_leaves() {
-        let (mut rule, mut fixture) = (LeastRtt::default(), stuck(4));
+    fn a_capped_path_stays_within_its_cap() {
+        let (mut rule, mut fixture) = (DefaultRule::default(), stuck(4));
         unblock(&mut rule, &fixture);
         let cap = fixture.paths[&PathId(1)].cwnd() / 2;
         fixture.streams.get_mut(&0).unwrap().send.limit = 1 << 20;
         fixture.change(0, |sample| sample.full = true);
         fixture.change(1, |sample| sample.in_flight = cap - 700);
-        let choose = |rule: &mut LeastRtt, fixture: &Fixture| {
+        let choose = |rule: &mut DefaultRule, fixture: &Fixture| {
             fixture.view(|view| rule.choose(view.path(PathId(1)).unwrap(), view))
         };
         assert_eq!(choose(&mut rule, &fixture), Some(PathId(1)));
@@ -363,14 +366,14 @@ mod tests {
     }
 
     #[test]
-    fn in_a_timeout_a_path_asks_in_vain_unless_all_are() {
+    fn a_path_in_a_timeout_is_refused_unless_all_are() {
         let mut fixture = Fixture::new(&[(80.0, 10), (80.0, 20)]);
         fixture.write(0, 1000);
         fixture.change(0, |sample| sample.loss = LossState::Timeout);
         let choose = |fixture: &Fixture, asking: u32| {
             fixture.view(|view| {
                 let asking = view.path(PathId(asking)).unwrap();
-                LeastRtt::default().choose(asking, view).map(|id| id.0)
+                DefaultRule::default().choose(asking, view).map(|id| id.0)
             })
         };
         assert_eq!(

@@ -21,7 +21,7 @@ pub struct View<'a> {
     pub(crate) ready: &'a BTreeSet<StreamId>,
     /// Streams with a short write.
     pub(crate) blocked: &'a BTreeSet<StreamId>,
-    /// The classes whose streams are visible.
+    /// The classes with visible streams.
     pub(crate) classes: ClassSet,
     /// The stream that was served last.
     pub(crate) last_served: StreamId,
@@ -72,7 +72,7 @@ impl<'a> View<'a> {
         after.chain(before).filter_map(|id| self.stream(*id))
     }
 
-    /// Streams whose programs wait for space in the send buffer.
+    /// Streams with a program that waits for space in the send buffer.
     pub fn blocked_streams(&self) -> impl Iterator<Item = &'a Stream> + '_ {
         self.blocked.iter().filter_map(|id| self.stream(*id))
     }

@@ -44,7 +44,7 @@ impl Selector for Base {
         let (part, rtt) = (self.alpha * 100.0, path.srtt.as_millis());
         let figures = |relation: &str| {
             let (own, all) = (mbit(rate), mbit(global));
-            format!("a segment in {rtt} ms is {own}, {relation} {part:.0} % of the average {all}")
+            format!("one segment in {rtt} ms is {own}, {relation} {part:.0} % of the average {all}")
         };
         // Equation 1; algorithm 1, lines 18 to 21.
         if rate < self.alpha * global && turn.spared {
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_below_a_fifth_of_the_average_is_parked_and_says_why() {
+    fn a_path_below_a_fifth_of_the_average_is_parked_with_a_reason() {
         // The average of 20 and 400 ms is that of 1/20 and 1/400: 38 ms; a fifth of it is 190 ms.
         let mut fixture = fixture(&[20, 400]);
         let decisions = fixture.run(10.0);
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(parked.path.0, 1);
         assert_eq!(
             parked.reason,
-            "a segment in 400 ms is 0.029 Mbit/s, below 20 % of the average 0.2 Mbit/s"
+            "one segment in 400 ms is 0.029 Mbit/s, below 20 % of the average 0.2 Mbit/s"
         );
     }
 
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_parked_comes_back_at_once_when_the_others_fail() {
+    fn a_parked_path_returns_at_once_when_the_others_fail() {
         let mut fixture = fixture(&[20, 400]);
         fixture.run(3.0);
         assert_eq!(fixture.selection(1), Selection::Parked);

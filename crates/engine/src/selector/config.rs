@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_and_config_are_the_same() {
+    fn configurations_round_trip_as_text() {
         for text in [
             "none",
             "base",
@@ -168,12 +168,12 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_what_there_is() {
+    fn errors_list_the_valid_choices() {
         let error = |text: &str| {
             let parsed: Result<SelectorConfig, _> = text.parse();
             parsed.unwrap_err().to_string()
         };
-        for (text, told) in [
+        for (text, expected) in [
             ("bass", "choose one of: none, base, global, trials"),
             ("none:alpha=0.1", "none has no parameters"),
             ("base:margin=0.1", "base has alpha, probe"),
@@ -186,7 +186,7 @@ mod tests {
             ("trials:budget=1", "from 0.001 to 0.1"),
             ("trials:margin=0", "from 0.01 to 0.5"),
         ] {
-            assert!(error(text).contains(told), "{text}: {}", error(text));
+            assert!(error(text).contains(expected), "{text}: {}", error(text));
         }
     }
 }

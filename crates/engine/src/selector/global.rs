@@ -62,7 +62,7 @@ impl Selector for Global {
         let (alpha, global) = (self.alpha, self.lists.global());
         let figures = |relation: &str| {
             let (own, all, part) = (mbit(rate), mbit(global), alpha * 100.0);
-            format!("the peer counts {own}, {relation} {part:.0} % of the average {all}")
+            format!("the peer receives {own}, {relation} {part:.0} % of the average {all}")
         };
         if rate >= alpha * global {
             // Lines 10 to 13.
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peers_count_decides_and_not_the_round_trip() {
+    fn the_count_of_the_peer_decides_and_not_the_round_trip() {
         // The base algorithm parks this path.
         let mut fixture = Fixture::new("global", &[(10.0, 20), (10.0, 400)]);
         assert_eq!(fixture.run(20.0), []);
@@ -140,12 +140,12 @@ mod tests {
         assert!(
             decisions[0]
                 .reason
-                .starts_with("the peer counts 0.001 Mbit/s, below ")
+                .starts_with("the peer receives 0.001 Mbit/s, below ")
         );
     }
 
     #[test]
-    fn time_without_anything_to_send_does_not_count() {
+    fn idle_time_does_not_count() {
         let mut fixture = Fixture::new("global", &[(10.0, 20), (8.0, 20)]);
         fixture.run(5.0);
         fixture.idle(60.0);

@@ -112,11 +112,11 @@ impl Lists {
         let works = |lists: &Self, path: &SeenPath| path.works && lists.is_active(path.id);
         if !seen.paths.iter().any(|path| works(self, path)) {
             let reason = "no other path delivers";
-            return self.bring_back(seen, Selection::Active, reason);
+            return self.reactivate(seen, Selection::Active, reason);
         }
         if self.probe_at.is_some_and(|at| at <= now) {
             let reason = format!("tried again after {} s", self.probe.as_secs_f64());
-            return self.bring_back(seen, Selection::Probing, &reason);
+            return self.reactivate(seen, Selection::Probing, &reason);
         }
         Vec::new()
     }
@@ -192,7 +192,7 @@ impl Lists {
         member.is_some_and(|member| !member.selection.rests())
     }
 
-    fn bring_back(&mut self, seen: &Seen<'_>, to: Selection, reason: &str) -> Vec<Decision> {
+    fn reactivate(&mut self, seen: &Seen<'_>, to: Selection, reason: &str) -> Vec<Decision> {
         self.probe_at = None;
         let mut decisions = Vec::new();
         for path in seen.paths {

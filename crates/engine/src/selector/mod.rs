@@ -171,8 +171,8 @@ mod tests {
     }
 
     #[test]
-    fn rates_have_figures_that_mean_something() {
-        let told = [1250.0, 125_000.0, 2_500_000.0].map(mbit);
-        assert_eq!(told, ["0.010 Mbit/s", "1.0 Mbit/s", "20 Mbit/s"]);
+    fn rates_have_significant_figures() {
+        let formatted = [1250.0, 125_000.0, 2_500_000.0].map(mbit);
+        assert_eq!(formatted, ["0.010 Mbit/s", "1.0 Mbit/s", "20 Mbit/s"]);
     }
 }

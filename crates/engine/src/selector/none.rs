@@ -1,4 +1,4 @@
-//! No selection: every path carries what the scheduler gives it.
+//! No selection: every path carries the bytes that the scheduler gives it.
 
 use super::{Decision, Seen, Selector};
 use crate::Instant;

@@ -55,7 +55,7 @@ impl Session {
         }
     }
 
-    /// Bytes have arrived, so less of the session's credit is left. Streams whose last grant
+    /// Bytes have arrived, so less of the session's credit is left. Streams with a grant that
     /// sufficed while more was left may need another one. Their own bytes may all have been read,
     /// so nothing else would trigger it.
     pub(super) fn note_arrival(&mut self, now: Instant) {

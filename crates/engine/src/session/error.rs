@@ -23,7 +23,7 @@ pub enum ProtocolError {
     #[error("the peer contradicted the length of stream {0}")]
     Size(StreamId),
     /// An acknowledgment or report of data that was never sent.
-    #[error("the peer acknowledged what was never sent")]
+    #[error("the peer acknowledged data that was never sent")]
     Acknowledged,
     /// More gaps than this side tracks; they would take unbounded memory.
     #[error("the peer sent or acknowledged stream {0} in too many pieces")]
@@ -39,7 +39,8 @@ pub enum ProtocolError {
 pub enum PathRefused {
     /// A scheduler supports only this number of paths.
     #[error(
-        "the scheduler {scheduler} takes {most} paths: name as many links, or choose another scheduler"
+        "the scheduler {scheduler} takes {most} paths: configure that many links, \
+         or choose another scheduler"
     )]
     TooMany {
         /// The scheduler's name.
@@ -54,10 +55,10 @@ pub enum PathRefused {
 #[non_exhaustive]
 pub enum StreamError {
     /// The stream does not exist or has ended.
-    #[error("there is no such stream")]
+    #[error("the stream does not exist")]
     Unknown,
     /// The peer does not permit more streams now.
-    #[error("the peer allows no more streams at the moment")]
+    #[error("the peer does not permit more streams now")]
     NoMoreStreams,
     /// The stream's writing end is finished.
     #[error("the stream is finished")]

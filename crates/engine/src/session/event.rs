@@ -81,7 +81,7 @@ pub enum Event {
         /// The path.
         path: PathId,
     },
-    /// The peer reports that a path that it doubted delivers again.
+    /// The peer reports that a path that it had reported as stalled delivers again.
     PathTrusted {
         /// The path.
         path: PathId,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{Event, Session};
-use crate::frame::PathWord;
+use crate::frame::ReportedState;
 use crate::path::{Control, Path, PathState};
 use crate::{Instant, PathId};
 
@@ -72,13 +72,13 @@ impl Session {
                 false => at,
             };
             consider(self.reports.due(path, best == Some(path.id)).map(sendable));
-            match path.oldest_unconfirmed() {
+            match path.oldest_unacknowledged() {
                 Some(_) if several => consider(path.stalls_at()),
                 Some(_) => {}
                 None => {
                     let idle = self.streams.is_empty();
                     consider(Some(sendable(path.next_ping(idle))));
-                    consider(path.mute_stalls_at(idle).filter(|_| several));
+                    consider(path.full_stalls_at(idle).filter(|_| several));
                 }
             }
             if several {
@@ -97,7 +97,7 @@ impl Session {
         }
         let stalled = self.paths.values();
         for path in stalled.filter(|path| path.state == PathState::Stalled) {
-            consider(path.pauses_until().filter(|_| path.is_untold()));
+            consider(path.pauses_until().filter(|_| path.has_unreported_stall()));
             if path.sample.unsent == 0 && path.control.len() < MAX_STALLED_PINGS {
                 consider(Some(path.next_ping(false)));
             }
@@ -125,13 +125,13 @@ impl Session {
     pub fn most_useless_path(&self, now: Instant) -> Option<PathId> {
         let idle = self.streams.is_empty();
         let since = |path: &Path| {
-            let stalls_at = path.stalls_at().or_else(|| path.mute_stalls_at(idle));
+            let stalls_at = path.stalls_at().or_else(|| path.full_stalls_at(idle));
             let would_stall = stalls_at.filter(|at| *at <= now);
-            path.useless_since().or(would_stall)
+            path.stalled_since().or(would_stall)
         };
-        let useless = self.paths.values();
-        let useless = useless.filter_map(|path| Some((since(path)?, path.id)));
-        useless.min().map(|(_, id)| id)
+        let stalled = self.paths.values();
+        let stalled = stalled.filter_map(|path| Some((since(path)?, path.id)));
+        stalled.min().map(|(_, id)| id)
     }
 
     /// Does everything that is due. Some timeouts of `poll_timeout` change nothing here because
@@ -145,24 +145,27 @@ impl Session {
         if let Some(since) = self.pathless_since
             && now >= since + self.config.session_timeout
         {
-            self.end(CODE_TIMEOUT, "no path came back in time".into());
+            self.end(
+                CODE_TIMEOUT,
+                "no path returned within the session timeout".into(),
+            );
             return;
         }
-        let silent: Vec<PathId> = self
+        let stalled: Vec<PathId> = self
             .paths
             .values()
             .filter(|path| path.state == PathState::Active)
             .filter(|path| {
-                let mute = || path.mute_stalls_at(self.streams.is_empty());
-                let stalls_at = path.stalls_at().or_else(mute);
+                let full = || path.full_stalls_at(self.streams.is_empty());
+                let stalls_at = path.stalls_at().or_else(full);
                 stalls_at.is_some_and(|at| at <= now)
             })
             .map(|path| path.id)
             .collect();
-        for id in silent {
+        for id in stalled {
             self.stall(id, now);
         }
-        self.tell_stalls(now);
+        self.report_stalls(now);
         self.repeat_late_control(now);
         self.select_paths(now);
     }
@@ -183,7 +186,7 @@ impl Session {
             late.extend(
                 control
                     .take_while(|sent| sent.sent_at + wait <= now)
-                    .filter(|sent| sent.is_to_be_repeated())
+                    .filter(|sent| sent.needs_repeat())
                     .filter_map(|sent| sent.frame.take()),
             );
         }
@@ -202,8 +205,8 @@ impl Session {
             return;
         };
         path.state = PathState::Stalled;
-        path.useless_from = now;
-        path.owed_since = path.oldest_unconfirmed().unwrap_or(now);
+        path.stalled_from = now;
+        path.oldest_sent_at = path.oldest_unacknowledged().unwrap_or(now);
         let ends = [
             path.flights.back().map(|flight| flight.path_end),
             path.control.back().map(|sent| sent.path_end),
@@ -217,7 +220,8 @@ impl Session {
             .filter_map(|sent| sent.frame.take())
             .collect();
         self.requeue(flights, control.into_iter(), now);
-        self.reports.tell_again(&mut self.streams, &mut self.paths);
+        self.reports
+            .report_again(&mut self.streams, &mut self.paths);
         self.schedulers.paths_changed();
     }
 
@@ -229,44 +233,47 @@ impl Session {
         };
         // A stalled path that is retried because no other is left has not recovered until it
         // delivers.
-        let is_ill = path.state == PathState::Stalled || path.is_stall_told;
-        if !is_ill || !path.has_caught_up(now) {
+        let has_stalled = path.state == PathState::Stalled || path.is_stall_reported;
+        if !has_stalled || !path.has_caught_up(now) {
             return;
         }
-        let was_told = std::mem::take(&mut path.is_stall_told);
+        let was_reported = std::mem::take(&mut path.is_stall_reported);
         if std::mem::replace(&mut path.state, PathState::Active) == PathState::Stalled {
             self.schedulers.paths_changed();
         }
-        if was_told {
+        if was_reported {
             self.events.push_back(Event::PathRecovered { path: id });
-            self.say_path_state(id, PathWord::Delivers, now);
+            self.send_path_state(id, ReportedState::Delivers, now);
         }
     }
 
     /// Reports stalled paths. If a path's TCP only pauses to measure, it will continue; nothing has
-    /// to be done, and the peer should not doubt the path.
-    fn tell_stalls(&mut self, now: Instant) {
-        let untold = self.paths.values_mut().filter(|path| path.is_untold());
-        let mut told = Vec::new();
-        for path in untold.filter(|path| path.pauses_until().is_none_or(|until| until <= now)) {
-            path.is_stall_told = true;
+    /// to be done, and the peer should not get a report.
+    fn report_stalls(&mut self, now: Instant) {
+        let unreported = self
+            .paths
+            .values_mut()
+            .filter(|path| path.has_unreported_stall());
+        let mut reported = Vec::new();
+        for path in unreported.filter(|path| path.pauses_until().is_none_or(|until| until <= now)) {
+            path.is_stall_reported = true;
             path.note_stall(now);
             self.events.push_back(Event::PathStalled {
                 path: path.id,
-                silent_for: now.saturating_sub(path.owed_since),
+                silent_for: now.saturating_sub(path.oldest_sent_at),
             });
-            told.push(path.id);
+            reported.push(path.id);
         }
-        for id in told {
-            self.say_path_state(id, PathWord::Stalled, now);
+        for id in reported {
+            self.send_path_state(id, ReportedState::Stalled, now);
         }
     }
 
     /// Reports a path's state to the peer over another path.
-    pub(super) fn say_path_state(&mut self, id: PathId, state: PathWord, now: Instant) {
+    pub(super) fn send_path_state(&mut self, id: PathId, state: ReportedState, now: Instant) {
         if let Some(path) = self.paths.get_mut(&id) {
-            path.said += 1;
-            let version = path.said;
+            path.state_version_sent += 1;
+            let version = path.state_version_sent;
             self.queue_path_state(id, version, state, now);
         }
     }
@@ -277,7 +284,7 @@ impl Session {
         &mut self,
         path: PathId,
         version: u64,
-        state: PathWord,
+        state: ReportedState,
         now: Instant,
     ) {
         if self.closed {
@@ -302,37 +309,37 @@ impl Session {
         &mut self,
         id: PathId,
         version: u64,
-        state: PathWord,
+        state: ReportedState,
         now: Instant,
     ) {
         let Some(path) = self.paths.get_mut(&id) else {
-            return self.early.keep_word(id, version, state);
+            return self.unjoined.keep_state(id, version, state);
         };
-        if version <= path.heard_version {
+        if version <= path.state_version_received {
             return;
         }
-        path.heard_version = version;
+        path.state_version_received = version;
         match state {
-            PathWord::Delivers => {
-                if path.doubted_since.take().is_some() {
+            ReportedState::Delivers => {
+                if path.peer_stalled_since.take().is_some() {
                     self.events.push_back(Event::PathTrusted { path: id });
                 }
             }
-            PathWord::Stalled => {
+            ReportedState::Stalled => {
                 // The other direction may be dead as well; an answer will show whether it is.
-                if path.oldest_unconfirmed().is_none() {
+                if path.oldest_unacknowledged().is_none() {
                     path.last_asked = None;
                 }
-                if path.doubted_since.is_none() {
-                    path.doubted_since = Some(now);
+                if path.peer_stalled_since.is_none() {
+                    path.peer_stalled_since = Some(now);
                     self.events.push_back(Event::PathDoubted { path: id });
                 }
             }
-            PathWord::Left if !path.is_left => {
-                path.is_left = true;
+            ReportedState::Left if !path.is_abandoned => {
+                path.is_abandoned = true;
                 self.events.push_back(Event::PathLeft { path: id });
             }
-            PathWord::Left => {}
+            ReportedState::Left => {}
         }
     }
 
@@ -341,7 +348,7 @@ impl Session {
     pub(super) fn reactivate_all(&mut self, now: Instant) {
         for path in self.paths.values_mut() {
             path.state = PathState::Active;
-            path.begin_again(now);
+            path.restart_patience(now);
         }
     }
 
@@ -375,32 +382,32 @@ impl Path {
     /// The remaining bytes in its socket, such as reports, hold nothing up, and may have been lost
     /// together with the connection: a NAT that dropped its state sends no error, and TCP needs up
     /// to a minute to give up.
-    fn mute_stalls_at(&self, idle: bool) -> Option<Instant> {
-        let is_mute = self.oldest_unconfirmed().is_none() && self.sample.full;
-        is_mute.then(|| self.next_ping(idle) + self.stall_patience())
+    fn full_stalls_at(&self, idle: bool) -> Option<Instant> {
+        let is_full = self.oldest_unacknowledged().is_none() && self.sample.full;
+        is_full.then(|| self.next_ping(idle) + self.stall_patience())
     }
 
     /// Start of the current period in which data is unacknowledged and no acknowledgment has
     /// arrived.
-    pub(super) fn stuck_since(&self) -> Option<Instant> {
+    pub(super) fn unacknowledged_since(&self) -> Option<Instant> {
         match self.state {
             PathState::Stalled => Some(self.last_progress),
             PathState::Active => self
-                .oldest_unconfirmed()
+                .oldest_unacknowledged()
                 .map(|sent| sent.max(self.last_progress)),
         }
     }
 
     /// Whether it has stalled without having been reported.
-    fn is_untold(&self) -> bool {
-        self.state == PathState::Stalled && !self.is_stall_told
+    fn has_unreported_stall(&self) -> bool {
+        self.state == PathState::Stalled && !self.is_stall_reported
     }
 
     /// Time since when the path has been stalled, here or by the peer's report.
-    pub(super) fn useless_since(&self) -> Option<Instant> {
-        let has_stalled = self.state == PathState::Stalled && self.is_stall_told;
-        let stalled = has_stalled.then_some(self.useless_from);
-        let since = [stalled, self.doubted_since];
+    pub(super) fn stalled_since(&self) -> Option<Instant> {
+        let has_stalled = self.state == PathState::Stalled && self.is_stall_reported;
+        let stalled = has_stalled.then_some(self.stalled_from);
+        let since = [stalled, self.peer_stalled_since];
         since.into_iter().flatten().min()
     }
 }

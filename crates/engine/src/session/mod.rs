@@ -1,7 +1,6 @@
 //! The session: streams above, paths below, and the state that connects them.
 
 mod credit;
-mod early;
 mod error;
 mod event;
 mod liveness;
@@ -13,12 +12,14 @@ mod select;
 mod stats;
 mod streams;
 mod transmit;
+mod unjoined;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use crate::backlog::Backlog;
 use crate::config::ConfigError;
-use crate::frame::PathWord;
+use crate::frame::ReportedState;
 use crate::pages::Spare;
 use crate::path::{Control, Path, PathSample, PathState};
 use crate::ranges::RangeSet;
@@ -28,12 +29,12 @@ use crate::stream::Stream;
 use crate::varint;
 use crate::{Config, Instant, PathId, PeerText, Role, StreamId};
 
-use early::Early;
 pub use error::{PathRefused, ProtocolError, StreamError};
 pub use event::Event;
 use report::Reports;
 use select::Selecting;
 pub use stats::{PathStats, Stats, StreamStats};
+use unjoined::UnjoinedPaths;
 
 /// The bond between one client and one server; the crate documentation describes how to drive it.
 #[derive(Debug)]
@@ -48,17 +49,17 @@ pub struct Session {
     /// Streams with a short write; they are notified when their send buffer has space.
     blocked: BTreeSet<StreamId>,
     /// The change count at which the delay of reports was last computed.
-    trips_known_at: Option<u64>,
+    trips_computed_at: Option<u64>,
     /// Time at which a path was made to wait although data is waiting to be sent.
     waits_since: Option<Instant>,
     /// Control frames that no path has taken yet, and the time since when they wait.
     control: VecDeque<(Instant, Control)>,
     /// The path that carries the newest OPEN, and the path's byte count at its end.
-    opened_on: Option<(PathId, u64)>,
+    newest_open: Option<(PathId, u64)>,
     events: VecDeque<Event>,
     reports: Reports,
     /// Frames about paths that have not joined on this side yet.
-    early: Early,
+    unjoined: UnjoinedPaths,
     /// At least one path's policy is not the default.
     has_policies: bool,
     /// Time until which secondary paths carry data; none while they do not.
@@ -74,6 +75,8 @@ pub struct Session {
     send_credit: SendCredit,
     receive_credit: ReceiveCredit,
     counters: Counters,
+    /// The rate that bounds send buffers.
+    backlog: Backlog,
     next_token: u64,
     /// Time since when the session has had no path.
     pathless_since: Option<Instant>,
@@ -85,7 +88,7 @@ pub struct Session {
     closed: bool,
     /// Code and reason of the CLOSE, if this side ended the session. It is sent over every path, so
     /// that it arrives before any of them ends.
-    farewell: Option<(u64, Arc<[u8]>)>,
+    pending_close: Option<(u64, Arc<[u8]>)>,
 }
 
 /// Limits that the peer has granted to this side.
@@ -183,13 +186,13 @@ impl Session {
             streams: BTreeMap::new(),
             ready: BTreeSet::new(),
             blocked: BTreeSet::new(),
-            trips_known_at: None,
+            trips_computed_at: None,
             waits_since: None,
             control: first.into_iter().map(|frame| (now, frame)).collect(),
-            opened_on: None,
+            newest_open: None,
             events: VecDeque::new(),
             reports: Reports::default(),
-            early: Early::default(),
+            unjoined: UnjoinedPaths::default(),
             has_policies: false,
             secondaries_until: None,
             spare: Spare::default(),
@@ -199,12 +202,13 @@ impl Session {
             send_credit: SendCredit::default(),
             receive_credit,
             counters: Counters::default(),
+            backlog: Backlog::default(),
             next_token: 0,
             pathless_since: Some(now),
             handled: now,
             latest: now,
             closed: false,
-            farewell: None,
+            pending_close: None,
         })
     }
 
@@ -228,12 +232,12 @@ impl Session {
         self.paths.insert(id, path);
         self.pathless_since = None;
         self.schedulers.paths_changed();
-        let (policy, word) = self.early.take(id);
-        if let Some((version, said)) = policy {
-            self.on_policy(id, version, said);
+        let (policy, state) = self.unjoined.take(id);
+        if let Some((version, policy)) = policy {
+            self.on_policy(id, version, policy);
         }
-        if let Some((version, word)) = word {
-            self.on_path_state(id, version, word, now);
+        if let Some((version, state)) = state {
+            self.on_path_state(id, version, state, now);
         }
     }
 
@@ -251,12 +255,12 @@ impl Session {
         let Some(path) = self.paths.remove(&id) else {
             return;
         };
-        let (is_left, said) = (path.is_left, path.said);
+        let (is_abandoned, sent) = (path.is_abandoned, path.state_version_sent);
         self.take_back(path, now);
         self.note_policies();
         // The peer's end of it may otherwise wait a long time for its timeouts.
-        if !is_left && !self.paths.is_empty() {
-            self.queue_path_state(id, said + 1, PathWord::Left, now);
+        if !is_abandoned && !self.paths.is_empty() {
+            self.queue_path_state(id, sent + 1, ReportedState::Left, now);
         }
         if self.paths.is_empty() {
             self.pathless_since = Some(now);
@@ -281,7 +285,7 @@ impl Session {
             path.update(sample, self.latest);
             self.schedulers.note_change();
         }
-        path.put_off_unsent(self.latest);
+        path.postpone_unsent(self.latest);
         let is_stalled = path.state == PathState::Stalled;
         let link = path.link;
         if is_news && link.is_some() {
@@ -290,16 +294,16 @@ impl Session {
         if is_stalled {
             self.recover_path(id, self.latest);
         }
-        if !is_news && self.trips_known_at == Some(self.schedulers.changes()) {
+        if !is_news && self.trips_computed_at == Some(self.schedulers.changes()) {
             return;
         }
-        self.trips_known_at = Some(self.schedulers.changes());
+        self.trips_computed_at = Some(self.schedulers.changes());
         let delivering = self.paths.values();
         let delivering = delivering.filter(|path| path.state == PathState::Active);
         let trip = delivering.clone().map(|path| path.srtt() / 2).min();
-        let least = delivering.map(|path| path.least_rtt() / 2).min();
+        let least = delivering.map(|path| path.min_round_trip() / 2).min();
         for path in self.paths.values_mut() {
-            (path.report_trip, path.report_least) = (trip, least);
+            (path.report_trip, path.report_min_trip) = (trip, least);
         }
     }
 
@@ -326,7 +330,7 @@ impl Session {
         self.end(code, reason.into());
         let reason = reason.as_bytes();
         let reason: Arc<[u8]> = reason[..reason.len().min(crate::frame::MAX_TEXT)].into();
-        self.farewell = Some((code, reason));
+        self.pending_close = Some((code, reason));
     }
 
     /// Whether the session has ended.
@@ -335,14 +339,14 @@ impl Session {
     }
 
     /// Whether a CLOSE is still to be sent after the end.
-    pub fn has_farewell(&self) -> bool {
-        self.farewell.is_some() && !self.paths.values().all(|path| path.farewell_said)
+    pub fn is_close_pending(&self) -> bool {
+        self.pending_close.is_some() && !self.paths.values().all(|path| path.close_sent)
     }
 
     /// Whether the session has ended and nothing is left to send on this path.
     pub fn has_left(&self, id: PathId) -> bool {
-        let said = |path: &Path| self.farewell.is_none() || path.farewell_said;
-        self.closed && self.paths.get(&id).is_none_or(said)
+        let is_sent = |path: &Path| self.pending_close.is_none() || path.close_sent;
+        self.closed && self.paths.get(&id).is_none_or(is_sent)
     }
 
     /// The next event.

@@ -36,26 +36,26 @@ impl Session {
         let Some(path) = self.paths.get_mut(&id) else {
             return;
         };
-        let (version, told) = path.told_policy.unwrap_or_default();
-        if told != policy && !self.closed {
-            path.told_policy = Some((version + 1, policy));
+        let (version, sent) = path.sent_policy.unwrap_or_default();
+        if sent != policy && !self.closed {
+            path.sent_policy = Some((version + 1, policy));
             self.control.push_back((now, Control::Policy { path: id }));
         }
     }
 
     /// The peer sends this side's policy for a path. The frame goes over any path and may arrive
     /// before the path joins.
-    pub(super) fn on_policy(&mut self, id: PathId, version: u64, said: PeerPolicy) {
+    pub(super) fn on_policy(&mut self, id: PathId, version: u64, peer_policy: PeerPolicy) {
         let newer = |known: Option<u64>| known.is_none_or(|known| version > known);
         match self.paths.get_mut(&id) {
             Some(path) if newer(path.policy_version) => {
                 path.policy_version = Some(version);
-                self.set_policy(id, said.policy);
-                let (path, rate) = (id, said.rate);
+                self.set_policy(id, peer_policy.policy);
+                let (path, rate) = (id, peer_policy.rate);
                 self.events.push_back(Event::PathLimited { path, rate });
             }
             Some(_) => {}
-            None => self.early.keep_policy(id, version, said),
+            None => self.unjoined.keep_policy(id, version, peer_policy),
         }
     }
 

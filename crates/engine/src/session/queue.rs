@@ -15,7 +15,8 @@ impl Session {
             now,
         );
         self.reports.path_lost(path.id);
-        self.reports.tell_again(&mut self.streams, &mut self.paths);
+        self.reports
+            .report_again(&mut self.streams, &mut self.paths);
     }
 
     /// Requeues stream bytes and control frames that a path does not deliver, so that others carry
@@ -40,7 +41,7 @@ impl Session {
         }
         // The oldest first, and before the frames that already wait: a FIN may hold up a program.
         for frame in control.rev() {
-            if !matches!(frame, Control::Ping { .. }) && self.is_to_be_queued(&frame) {
+            if !matches!(frame, Control::Ping { .. }) && self.needs_queueing(&frame) {
                 self.control.push_front((now, frame));
             }
         }
@@ -49,14 +50,14 @@ impl Session {
     /// Queues a control frame.
     pub(super) fn queue(&mut self, frame: Control, now: Instant) {
         self.schedulers.note_change();
-        if self.is_to_be_queued(&frame) {
+        if self.needs_queueing(&frame) {
             self.control.push_back((now, frame));
         }
     }
 
     /// Whether the frame must be queued. Credit is queued at most once, however often it is raised
     /// meanwhile, because the frame is encoded with the newest value.
-    fn is_to_be_queued(&mut self, frame: &Control) -> bool {
+    fn needs_queueing(&mut self, frame: &Control) -> bool {
         match frame {
             Control::CreditSession => {
                 !std::mem::replace(&mut self.receive_credit.session_queued, true)
@@ -72,7 +73,7 @@ impl Session {
             Control::PathState { path, version, .. } => self
                 .paths
                 .get(path)
-                .is_none_or(|path| path.said <= *version),
+                .is_none_or(|path| path.state_version_sent <= *version),
             _ => true,
         }
     }

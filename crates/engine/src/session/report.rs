@@ -39,7 +39,7 @@ pub(super) struct Reports {
     /// Counts changes.
     version: u64,
     /// The newest version in any report sent.
-    told: u64,
+    reported: u64,
     /// The changes by version; each stream or path appears once.
     changes: BTreeMap<u64, Change>,
     /// Versions in `changes` of streams that have ended, ascending.
@@ -105,12 +105,12 @@ impl Reports {
 
     /// Reports sent on a path that ended or stalled may not arrive, so all of them count as new
     /// again.
-    pub(super) fn tell_again(
+    pub(super) fn report_again(
         &mut self,
         streams: &mut BTreeMap<StreamId, Stream>,
         paths: &mut BTreeMap<PathId, Path>,
     ) {
-        self.told = self.version;
+        self.reported = self.version;
         for stream in streams
             .values_mut()
             .filter(|stream| stream.receive.version > 0)
@@ -155,7 +155,7 @@ impl Reports {
 
     /// Whether `path`, the one with the least delay, has unreported changes and has not just
     /// reported.
-    pub(super) fn has_news(&self, path: &Path, now: Instant) -> bool {
+    pub(super) fn has_unreported(&self, path: &Path, now: Instant) -> bool {
         let is_new = self.since.is_some() && path.reported_version < self.version;
         is_new && now >= path.last_report + REPORT_DELAY
     }
@@ -173,12 +173,12 @@ impl Reports {
     ) -> bool {
         let from = paths.get(&path).map_or(0, |path| path.reported_version);
         let start = out.len();
-        let mut told = from;
+        let mut reported = from;
         for (&version, change) in self.changes.range(from + 1..) {
             if out.len() - start >= budget {
                 break;
             }
-            told = version;
+            reported = version;
             match change {
                 Change::Stream(id) => {
                     if let Some(stream) = streams.get(id) {
@@ -204,35 +204,35 @@ impl Reports {
                 }
             }
         }
-        let finished = self.changes.range(told + 1..).next().is_none();
+        let finished = self.changes.range(reported + 1..).next().is_none();
         if finished {
-            told = self.version;
+            reported = self.version;
         }
-        self.told = self.told.max(told);
+        self.reported = self.reported.max(reported);
         for other in paths.values_mut() {
             if other.id == path {
-                other.reported_version = told;
+                other.reported_version = reported;
                 other.last_report = now;
-                other.behind_since = other.behind_since.filter(|_| told < self.told);
-            } else if other.reported_version < told {
+                other.behind_since = other.behind_since.filter(|_| reported < self.reported);
+            } else if other.reported_version < reported {
                 other.behind_since.get_or_insert(now);
             }
         }
-        self.forget_told(paths);
+        self.drop_reported(paths);
         finished
     }
 
     /// The path with the least delay has reported everything. If another path had reported it, it
     /// would still be urgent, because this path delivers it sooner.
-    pub(super) fn told_promptly(&mut self) {
+    pub(super) fn reported_promptly(&mut self) {
         self.unreported = 0;
         self.since = None;
     }
 
     /// Adds the end of a stream to the changes.
     ///
-    /// If there are too many, the oldest is dropped. A peer whose frames of the stream are all
-    /// acknowledged needs no such entry, and one that still sends some gets a new entry.
+    /// If there are too many, the oldest is dropped. A peer that has acknowledgments for all its
+    /// frames of the stream needs no such entry, and one that still sends some gets a new entry.
     fn list_gone(&mut self, id: StreamId) {
         if self.gone.len() >= MAX_GONE
             && let Some(oldest) = self.gone.pop_front()
@@ -245,7 +245,7 @@ impl Reports {
 
     fn bump(&mut self, version: &mut u64, change: Change) {
         // Unreported changes will be reported with the newest state anyway.
-        if *version > self.told {
+        if *version > self.reported {
             return;
         }
         self.changes.remove(version);
@@ -255,19 +255,23 @@ impl Reports {
     }
 
     /// Drops changes that every delivering path has reported.
-    fn forget_told(&mut self, paths: &BTreeMap<PathId, Path>) {
+    fn drop_reported(&mut self, paths: &BTreeMap<PathId, Path>) {
         let active = paths
             .values()
             .filter(|path| path.state == PathState::Active);
-        if let Some(told) = active.map(|path| path.reported_version).min() {
+        if let Some(reported) = active.map(|path| path.reported_version).min() {
             while self
                 .changes
                 .first_key_value()
-                .is_some_and(|(&version, _)| version <= told)
+                .is_some_and(|(&version, _)| version <= reported)
             {
                 self.changes.pop_first();
             }
-            while self.gone.front().is_some_and(|&version| version <= told) {
+            while self
+                .gone
+                .front()
+                .is_some_and(|&version| version <= reported)
+            {
                 self.gone.pop_front();
             }
         }

@@ -8,11 +8,11 @@ use crate::path::{Path, PathState};
 use crate::selector::{self, Decision, Seen, SeenPath, Selector, SelectorConfig};
 use crate::stream::SendHalf;
 
-/// Most writes per stream whose delivery is timed at once, and the time between two of them.
+/// Most writes per stream that are timed at once, and the time between two of them.
 const MARKS: (usize, Duration) = (32, Duration::from_millis(5));
 
 /// Most delays that are stored for a review.
-const MOST_DELAYS: usize = 4096;
+const MAX_DELAYS: usize = 4096;
 
 /// A session's selector.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl Selecting {
             && end <= send.base
         {
             send.marks.pop_front();
-            if self.delays.len() < MOST_DELAYS {
+            if self.delays.len() < MAX_DELAYS {
                 self.delays.push(now.saturating_sub(at));
             }
         }

@@ -182,9 +182,11 @@ impl Session {
             retransmitted: path.sample.retransmitted,
             age: now.saturating_sub(path.joined),
             silent_for: now.saturating_sub(path.last_received),
-            useless_for: path.useless_since().map(|since| now.saturating_sub(since)),
+            useless_for: path.stalled_since().map(|since| now.saturating_sub(since)),
             still_for: path.last_moved.map(|at| now.saturating_sub(at)),
-            stuck_for: path.stuck_since().map(|since| now.saturating_sub(since)),
+            stuck_for: path
+                .unacknowledged_since()
+                .map(|since| now.saturating_sub(since)),
         });
         stats.collect()
     }

@@ -21,7 +21,7 @@ const UNPROVEN: Duration = Duration::from_millis(150);
 
 /// Upper bound for the predicted growth of a path's rate, since the final size of its window is
 /// unknown.
-const MOST_GROWTH: f64 = 16.0;
+const MAX_GROWTH: f64 = 16.0;
 
 /// Largest relative difference between two computations of the same time.
 const ROUNDING: f64 = 1e-6;
@@ -63,8 +63,8 @@ impl Forecast {
     /// Whether the asking path may be useful for some piece of up to `most` bytes, with at most
     /// `backlog` bytes up to the end of their window. If not, no such piece needs to be searched
     /// for.
-    pub(super) fn may_be_welcome(&self, most: u64, backlog: f64) -> bool {
-        self.is_welcome(1, backlog) || self.may_be_first(most)
+    pub(super) fn may_be_useful(&self, most: u64, backlog: f64) -> bool {
+        self.is_useful(1, backlog) || self.may_be_first(most)
     }
 
     /// Whether the asking path is the first to deliver some piece of 1 to `most` bytes. A path with
@@ -90,7 +90,7 @@ impl Forecast {
     /// Whether `piece` bytes on the asking path arrive no later than the whole `backlog` up to the
     /// end of their window would over the other paths: only then does the path bring delivery
     /// forward.
-    pub(super) fn is_welcome(&self, piece: u64, backlog: f64) -> bool {
+    pub(super) fn is_useful(&self, piece: u64, backlog: f64) -> bool {
         let here = self.asking.arrival(piece + self.handed);
         // Bytes travel in pieces: without this, equal paths would leave the last piece to each
         // other forever.
@@ -154,10 +154,10 @@ impl Trip {
         };
         let windows = backlog / window;
         let round_trips = (1.0 + windows).log2() - 1.0;
-        let growth = if windows < MOST_GROWTH * round_trips {
+        let growth = if windows < MAX_GROWTH * round_trips {
             (windows / round_trips).max(1.0)
         } else {
-            MOST_GROWTH
+            MAX_GROWTH
         };
         growth * self.rate
     }
@@ -167,12 +167,12 @@ impl Trip {
 /// path that has never delivered anything may be dead, so its bytes arrive only after that has been
 /// detected.
 pub(super) fn delay(path: &Path, view: &View<'_>) -> Duration {
-    let doubt = if path.is_proven() {
+    let detection = if path.is_proven() {
         Duration::ZERO
     } else {
         UNPROVEN + 2 * path.srtt()
     };
-    path.likely_queued_delay() + path.overdue(view.now) + doubt
+    path.likely_queued_delay() + path.overdue(view.now) + detection
 }
 
 /// Seconds until `piece` bytes handed to `path` now reach the peer.

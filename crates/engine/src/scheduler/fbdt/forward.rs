@@ -18,7 +18,7 @@ const STILL_ENOUGH: f64 = 0.35;
 
 /// Among fast paths, one becomes forward only if the current one is more unreliable by this much
 /// ...
-const DOUBT_MARGIN: f64 = 0.25;
+const UNRELIABILITY_MARGIN: f64 = 0.25;
 
 /// ... or, at equal reliability, has a delay this many times as long.
 const DELAY_MARGIN: f64 = 1.5;
@@ -55,13 +55,13 @@ impl ForwardRole {
         {
             return false;
         }
-        let doubt = |path: &Path| (path.unreliability(now) / DOUBT_MARGIN).floor();
+        let unreliability = |path: &Path| (path.unreliability(now) / UNRELIABILITY_MARGIN).floor();
         let fastest = view.active_paths().map(Path::rate).fold(0.0, f64::max);
         let fast = view.active_paths();
         let fast = fast.filter(|path| path.rate() >= ENOUGH * fastest);
         let best = fast.min_by(|a, b| {
-            doubt(a)
-                .total_cmp(&doubt(b))
+            unreliability(a)
+                .total_cmp(&unreliability(b))
                 .then(a.srtt().cmp(&b.srtt()))
                 .then(a.id().cmp(&b.id()))
         });
@@ -69,7 +69,7 @@ impl ForwardRole {
         let stays = present.is_some_and(|(path, _)| {
             path.id() == best.id()
                 || (path.rate() >= STILL_ENOUGH * fastest
-                    && path.unreliability(now) - best.unreliability(now) < DOUBT_MARGIN
+                    && path.unreliability(now) - best.unreliability(now) < UNRELIABILITY_MARGIN
                     && path.srtt().as_secs_f64() < DELAY_MARGIN * best.srtt().as_secs_f64())
         });
         match self.present {

@@ -19,17 +19,17 @@ use crate::stream::Stream;
 ///
 /// From 1 to 1.5 the peak of the reorder memory grows with this factor, and the duplicated bytes
 /// decrease: docs/fbdt.md.
-const KEPT: f64 = 1.25;
+const REORDER_FACTOR: f64 = 1.25;
 
 /// Lower bound of that memory in bytes: no receiver is short of this much, and the duplicates would
 /// be a large part of everything that slow links carry.
-const KEPT_LEAST: f64 = 524_288.0;
+const REORDER_MIN: f64 = 524_288.0;
 
 /// Gaps are closed only if TCP has not repaired them within this many round trips after their
 /// expected arrival: TCP's own first repair takes one, and arrives as soon as any data sent now.
 const REPAIR: f64 = 1.5;
 
-// A silent path gets no such patience in either respect: it is unknown whether its data still
+// A suspect path gets no such patience in either respect: it is unknown whether its data still
 // arrives.
 
 /// The search for gaps.
@@ -40,7 +40,7 @@ impl Gaps {
     /// Late bytes of another path that `path` should carry before new ones.
     pub(super) fn close(&mut self, path: &Path, view: &View<'_>) -> Option<Pick> {
         let search = || find(path, view);
-        self.0.unless_in_vain(path.id(), view.now, search)
+        self.0.unless_recent(path.id(), view.now, search)
     }
 
     /// A path joined, left, stalled or recovered.
@@ -54,18 +54,18 @@ fn find(path: &Path, view: &View<'_>) -> Option<Pick> {
     let oldest = oldest.filter_map(|other| {
         let oldest = other.late_flight(view.now).or(other.flights().next())?;
         let repaired_at = oldest.expected_at + round_trip(other, view).mul_f64(REPAIR);
-        let is_silent = other.is_silent(view.now);
+        let is_suspect = other.is_suspect(view.now);
         let stream = view.stream(oldest.stream)?;
-        (is_silent || view.now >= repaired_at).then_some((stream, is_silent))
+        (is_suspect || view.now >= repaired_at).then_some((stream, is_suspect))
     });
     let mut oldest = oldest.peekable();
     oldest.peek()?;
     let round_trips = view.active_paths().map(|path| round_trip(path, view));
     let longest = round_trips.max().unwrap_or_default().as_secs_f64();
-    let kept = (KEPT * view.rate() * longest).max(KEPT_LEAST) as u64;
-    // The data of a silent path will hardly arrive, however little waits behind it.
-    let is_worth = |(stream, is_silent): &(&Stream, bool)| {
-        stream.held_back() > if *is_silent { 0 } else { kept }
+    let kept = (REORDER_FACTOR * view.rate() * longest).max(REORDER_MIN) as u64;
+    // The data of a suspect path will hardly arrive, however little waits behind it.
+    let is_worth = |(stream, is_suspect): &(&Stream, bool)| {
+        stream.held_back() > if *is_suspect { 0 } else { kept }
     };
     let (held, _) = oldest.find(is_worth)?;
     let budget = view.gap_budget();
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_that_holds_back_much_is_closed_before_new_bytes() {
+    fn a_gap_that_holds_back_many_bytes_is_closed_before_new_bytes() {
         // 352 Mbit/s carry 440 000 bytes in 10 ms.
         let (mut fixture, mut fbdt) = late_with_the_first_bytes(10, LATE, 600_000);
         fixture.repeat_budget = 100_000;
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tcp_may_still_repair_is_not_sent_twice() {
+    fn losses_that_tcp_may_still_repair_are_not_duplicated() {
         for (late, is_repeated) in [(149, false), (150, true), (200, true)] {
             let by = Duration::from_millis(late);
             let (mut fixture, mut fbdt) = late_with_the_first_bytes(100, by, 6_000_000);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_has_slowed_down_is_waited_for_as_before() {
+    fn a_path_that_has_slowed_down_gets_no_more_patience() {
         let by = Duration::from_millis(150);
         // Up to 1.25 times the bytes that 352 Mbit/s carry in 100 ms are kept anyway.
         for (kept, is_repeated) in [(5_000_000, false), (6_000_000, true)] {
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unsent_before_a_gap_comes_first() {
+    fn unsent_bytes_before_a_gap_come_first() {
         let (mut fixture, mut fbdt) = late_with_the_first_bytes(10, LATE, 600_000);
         fixture.repeat_budget = 100_000;
         let path = fixture.paths.get_mut(&PathId(1)).unwrap();
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_closed_in_advance_of_the_share_as_far_as_that_goes() {
+    fn gaps_are_closed_within_the_advance() {
         let (mut fixture, mut fbdt) = late_with_the_first_bytes(10, LATE, 600_000);
         let new = first_pick(&mut fixture, &mut fbdt);
         assert!(matches!(new, Pick::Send { .. }), "no budget: {new:?}");

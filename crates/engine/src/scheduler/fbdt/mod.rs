@@ -14,10 +14,10 @@
 mod arrival;
 mod config;
 mod coupling;
-mod crowd;
 mod forward;
 mod gap;
 mod repeat;
+mod sorted;
 #[cfg(test)]
 mod tests;
 mod turns;
@@ -36,7 +36,7 @@ pub use config::{FbdtConfig, WindowRule};
 pub use coupling::Coupling;
 use forward::ForwardRole;
 use gap::Gaps;
-use repeat::{Repeats, is_doubtful};
+use repeat::{Repeats, is_unreliable};
 use turns::{Turns, is_in_danger};
 use window::Window;
 
@@ -84,7 +84,7 @@ impl Scheduler for Fbdt {
         for stream in self.turns.order(asking, is_forward, view) {
             let forecast = forecast.get_or_insert_with(|| Forecast::new(asking, view));
             if let Some(range) = self.pick_in(stream, asking, forecast, budget, view) {
-                let race = is_doubtful(asking, view) && view.fbdt.is_raced(stream)
+                let race = is_unreliable(asking, view) && view.fbdt.is_raced(stream)
                     || stream.hints().duplicate
                     || is_in_danger(stream, asking, view);
                 self.turns
@@ -151,7 +151,7 @@ impl Fbdt {
         // that without examining every window.
         let all = stream.unsent().total_within(0..end);
         let backlog = all as f64 * slowdown;
-        if all == 0 || !forecast.may_be_welcome(whole.min(all), backlog) {
+        if all == 0 || !forecast.may_be_useful(whole.min(all), backlog) {
             return None;
         }
         let first = stream.unsent().first().map_or(end, |range| range.start);
@@ -183,7 +183,7 @@ impl Fbdt {
                 unsent.next();
             }
             let here = left_to_others - before;
-            if here > 0 && forecast.is_welcome(whole.min(here), left_to_others as f64 * slowdown) {
+            if here > 0 && forecast.is_useful(whole.min(here), left_to_others as f64 * slowdown) {
                 return window.take(path, piece, stream, &inside, forward, self.generation, view);
             }
             index += 1;

@@ -22,7 +22,7 @@ const KNOWN_AFTER: u32 = 10;
 
 /// [`Path::unreliability`] above which a path counts as unreliable: 2 of 1000 segments are lost, or
 /// it stalled within the last two minutes.
-const DOUBT: f64 = 0.02;
+const UNRELIABLE: f64 = 0.02;
 
 /// Smallest budget for a duplicate, in bytes.
 pub(super) const SEGMENT: u64 = 1448;
@@ -48,7 +48,7 @@ pub(super) struct Searches(BTreeMap<PathId, Instant>);
 
 impl Searches {
     /// The result of `search` for the path, unless it recently found nothing.
-    pub(super) fn unless_in_vain<T>(
+    pub(super) fn unless_recent<T>(
         &mut self,
         path: PathId,
         now: Instant,
@@ -124,18 +124,18 @@ impl Repeats {
     /// Bytes in flight on another path that would arrive sooner over this one; with `urgent` only
     /// those that no other data can replace.
     pub(super) fn late(&mut self, path: &Path, urgent: bool, view: &View<'_>) -> Option<Pick> {
-        let is_waited_for = || others(path, view).any(|other| is_waited_for(other, view));
+        let holds_up_reader = || others(path, view).any(|other| holds_up_reader(other, view));
         let budget_of = |stream: &Stream| budget_of(stream, path, view);
         let most = match path.policy.metered {
             true => view.repeat_budget(),
             false => view.race_budget(),
         };
-        if most < SEGMENT || urgent && !is_waited_for() {
+        if most < SEGMENT || urgent && !holds_up_reader() {
             return None;
         }
         let is_wanted = |s: &Stream| (!urgent || is_urgent(s)) && budget_of(s) > 0;
         let search = || late_bytes(path, is_wanted, view);
-        let found = self.searches.unless_in_vain(path.id(), view.now, search);
+        let found = self.searches.unless_recent(path.id(), view.now, search);
         let (stream, range) = found?;
         self.carried.insert(path.id(), view.now);
         let state = view.stream(stream)?;
@@ -177,9 +177,10 @@ impl Repeats {
 }
 
 /// The path on which the bytes of `first` arrive soonest, of those that can take them now: a copy
-/// that waits for a full or silent path is useless.
+/// that waits for a full or suspect path is useless.
 fn second_for<'a>(first: PathId, view: &View<'a>) -> Option<&'a Path> {
-    let free = may_be_second(first, view).filter(|path| !path.sample().full && !path.is_crowded());
+    let free =
+        may_be_second(first, view).filter(|path| !path.sample().full && !path.has_max_flights());
     free.min_by_key(|other| (delay(other, view), other.id()))
 }
 
@@ -197,9 +198,11 @@ fn may_be_second<'a>(first: PathId, view: &View<'a>) -> impl Iterator<Item = &'a
 /// new.
 ///
 /// On a reliable path the race of a small message would bring nothing but a second copy.
-pub(super) fn is_doubtful(path: &Path, view: &View<'_>) -> bool {
+pub(super) fn is_unreliable(path: &Path, view: &View<'_>) -> bool {
     let age = view.now.saturating_sub(path.joined());
-    !path.is_proven() || age < KNOWN_AFTER * path.srtt() || path.unreliability(view.now) > DOUBT
+    !path.is_proven()
+        || age < KNOWN_AFTER * path.srtt()
+        || path.unreliability(view.now) > UNRELIABLE
 }
 
 /// Bytes of `stream` that `path` may duplicate now; 0 for less than a segment, since tiny frames
@@ -221,7 +224,7 @@ pub(super) fn others<'a>(path: &Path, view: &View<'a>) -> impl Iterator<Item = &
 }
 
 /// Whether the data of `path` is late and its receiver can use nothing else meanwhile.
-fn is_waited_for(path: &Path, view: &View<'_>) -> bool {
+fn holds_up_reader(path: &Path, view: &View<'_>) -> bool {
     let oldest = path.late_flight(view.now).or(path.flights().next());
     path.is_late(view.now)
         && oldest.is_some_and(|flight| view.stream(flight.stream).is_some_and(is_urgent))
@@ -251,7 +254,7 @@ pub(super) fn late_bytes(
     let may_repeat = |other: &&Path| !path.policy.metered || other.may_have_failed(view.now);
     for other in others(path, view).filter(may_repeat) {
         // A carrier delivers in order: data behind a late piece is as late as that piece.
-        let oldest = other.first_on_its_way();
+        let oldest = other.first_in_flight();
         let oldest = oldest.filter(|_| other.is_late(view.now));
         let behind = oldest.map_or(Duration::ZERO, |oldest| {
             view.now.saturating_sub(oldest.expected_at)

@@ -50,7 +50,7 @@ fn segments_and_offsets_follow_the_rates() {
 }
 
 #[test]
-fn a_finished_segment_leads_to_a_new_alignment_of_what_is_unsent() {
+fn a_finished_segment_realigns_the_unsent_bytes() {
     let mut fixture = Fixture::new(&[(80.0, 10), (80.0, 20), (80.0, 30)]);
     fixture.write(0, 90_000);
     let mut fbdt = Fbdt::default();
@@ -76,7 +76,7 @@ fn a_finished_segment_leads_to_a_new_alignment_of_what_is_unsent() {
 }
 
 #[test]
-fn the_next_window_opens_when_the_open_ones_are_sent() {
+fn the_next_window_opens_once_the_open_ones_are_sent() {
     let (mut fixture, mut fbdt) = (Fixture::new(&[(80.0, 10), (80.0, 12)]), Fbdt::default());
     fixture.write(0, 10_000_000);
     // Twice the bandwidth-delay product: 20 MB/s over 12 ms.
@@ -128,7 +128,7 @@ fn a_slow_path_is_left_idle_at_the_tail_of_an_object() {
 }
 
 #[test]
-fn budgets_do_not_make_two_paths_leave_the_rest_to_each_other() {
+fn different_budgets_do_not_leave_bytes_unsent() {
     let links = [(800.0, 12), (8.0, 1)];
     let (mut fixture, mut fbdt) = (Fixture::new(&links), Fbdt::default());
     fixture.write(0, 30_000);
@@ -145,7 +145,7 @@ fn budgets_do_not_make_two_paths_leave_the_rest_to_each_other() {
         ];
         assert!(
             moved.iter().any(Option::is_some),
-            "{} bytes are left to the other",
+            "{} bytes are left for the other",
             fixture.unsent()
         );
         rounds += 1;
@@ -154,7 +154,7 @@ fn budgets_do_not_make_two_paths_leave_the_rest_to_each_other() {
 }
 
 #[test]
-fn only_late_bytes_are_repeated_each_once_and_within_the_budget() {
+fn only_late_bytes_are_duplicated_once_and_within_the_budget() {
     let (mut fixture, mut fbdt) = (Fixture::new(&[(80.0, 10), (80.0, 10)]), Fbdt::default());
     fixture.write(0, 30_000);
     while fixture.unsent() > 0 {
@@ -174,7 +174,7 @@ fn only_late_bytes_are_repeated_each_once_and_within_the_budget() {
     assert_eq!(
         fixture.pick(&mut fbdt, path, BUDGET),
         Pick::Idle,
-        "they arrive soon enough"
+        "they arrive in time"
     );
     next_look(&mut fixture);
     expect(&mut fixture, 500);
@@ -202,14 +202,14 @@ fn only_late_bytes_are_repeated_each_once_and_within_the_budget() {
                 assert_eq!(range.start, twice);
                 twice = range.end;
             }
-            pick => break assert_eq!(pick, Pick::Idle, "once is enough"),
+            pick => break assert_eq!(pick, Pick::Idle, "only one copy"),
         }
     }
     assert_eq!(twice, 30_000);
 }
 
 #[test]
-fn bytes_that_did_not_come_in_time_are_repeated_unless_acknowledged() {
+fn overdue_bytes_are_duplicated_unless_acknowledged() {
     let (mut fixture, mut fbdt) = (Fixture::new(&[(80.0, 10), (80.0, 10)]), Fbdt::default());
     fixture.write(0, 30_000);
     while fixture.unsent() > 0 {
@@ -270,7 +270,7 @@ fn the_forward_role_stays_until_another_path_is_clearly_better() {
     assert_eq!(
         forward(&mut fixture, &mut fbdt),
         Some(0),
-        "a stall is reason enough"
+        "a stall suffices"
     );
     fixture.paths.get_mut(&PathId(0)).unwrap().state = PathState::Stalled;
     fbdt.paths_changed();
@@ -278,12 +278,12 @@ fn the_forward_role_stays_until_another_path_is_clearly_better() {
     assert_eq!(
         fbdt.forward.path().map(|id| id.0),
         Some(1),
-        "a stalled path leads nobody"
+        "a stalled path is not forward"
     );
 }
 
 #[test]
-fn a_fast_path_feeds_the_reader_however_often_it_has_faded() {
+fn a_fast_path_becomes_forward_again_after_fades() {
     let (mut fixture, mut fbdt) = (Fixture::new(&[(30.0, 20), (6.0, 80)]), Fbdt::default());
     fixture.write(0, 10_000_000);
     let now = fixture.now;
@@ -304,7 +304,7 @@ fn a_fast_path_feeds_the_reader_however_often_it_has_faded() {
 }
 
 #[test]
-fn a_path_that_may_not_work_any_more_loses_the_forward_role_at_once() {
+fn a_path_that_may_not_carry_data_loses_the_forward_role_at_once() {
     type Change = fn(&mut Path);
     let changes: [(&str, Change); 3] = [
         ("parked", |path| path.selection = Selection::Parked),
@@ -400,7 +400,7 @@ fn streams_share_by_weight_and_a_new_one_is_served_next() {
 }
 
 /// One path, and `streams` bulk streams that have been served once or twice.
-fn crowd(streams: u64) -> (Fixture, Fbdt) {
+fn many_streams(streams: u64) -> (Fixture, Fbdt) {
     let (mut fixture, mut fbdt) = (Fixture::new(&[(80.0, 10)]), Fbdt::default());
     (0..streams).for_each(|id| fixture.write(id, 1_000_000));
     for _ in 0..streams + 50 {
@@ -411,7 +411,7 @@ fn crowd(streams: u64) -> (Fixture, Fbdt) {
 
 #[test]
 fn speech_among_five_hundred_bulk_streams_is_served_at_once() {
-    let (mut fixture, mut fbdt) = crowd(500);
+    let (mut fixture, mut fbdt) = many_streams(500);
     for (id, last) in [(1000, 70), (1001, 499)] {
         fixture.write_as(id, Class::Conversational, 200);
         fixture.last_served = last;
@@ -433,7 +433,7 @@ fn speech_among_five_hundred_bulk_streams_is_served_at_once() {
 
 #[test]
 fn weights_count_among_two_hundred_streams() {
-    let (mut fixture, mut fbdt) = crowd(200);
+    let (mut fixture, mut fbdt) = many_streams(200);
     fixture.streams.get_mut(&150).unwrap().hints.priority = 3;
     fbdt.stream_ready(150);
     let before: Vec<u64> = fixture.streams.values().map(Stream::highest_sent).collect();
@@ -452,7 +452,7 @@ fn weights_count_among_two_hundred_streams() {
 
 #[test]
 fn a_deadline_counts_among_five_hundred_streams() {
-    let (mut fixture, mut fbdt) = crowd(500);
+    let (mut fixture, mut fbdt) = many_streams(500);
     let (now, ms) = (fixture.now, Duration::from_millis);
     // Many streams past their deadline come before it.
     for id in 0..499 {
@@ -466,7 +466,7 @@ fn a_deadline_counts_among_five_hundred_streams() {
     // It is the first of its class, so it is served next, but has then had its share.
     assert_eq!(fixture.send(&mut fbdt, 0, 5_000), Some(0..5_000));
     fixture.send(&mut fbdt, 0, BUDGET);
-    assert!(fixture.last_served != 1000, "there is time");
+    assert!(fixture.last_served != 1000, "the deadline is not in danger");
     let queued = &mut fixture.paths.get_mut(&PathId(0)).unwrap().flights;
     queued.clear();
     fixture.now += ms(490);
@@ -477,8 +477,8 @@ fn a_deadline_counts_among_five_hundred_streams() {
 /// A path may not be useful for the streams in danger, because another one is faster; it is useful
 /// for bulk.
 #[test]
-fn streams_in_a_hurry_do_not_hide_the_others() {
-    let (mut fixture, mut fbdt) = crowd(500);
+fn urgent_streams_do_not_hide_the_others() {
+    let (mut fixture, mut fbdt) = many_streams(500);
     let (now, ms) = (fixture.now, Duration::from_millis);
     for id in 1000..1040 {
         fixture.write_as(id, Class::Interactive, 10_000);
@@ -503,8 +503,8 @@ fn streams_in_a_hurry_do_not_hide_the_others() {
 
 /// A stream served out of turn does not cause others to be examined again.
 #[test]
-fn a_piece_in_a_hurry_costs_no_look_at_all_the_others() {
-    let (mut fixture, mut fbdt) = crowd(500);
+fn an_urgent_piece_does_not_reexamine_the_other_streams() {
+    let (mut fixture, mut fbdt) = many_streams(500);
     fixture.write(1000, 1_000_000);
     fbdt.stream_ready(1000);
     for _ in 0..20 {
@@ -513,22 +513,22 @@ fn a_piece_in_a_hurry_costs_no_look_at_all_the_others() {
     }
     let looks = std::cell::Cell::new(0);
     let turns = &mut fbdt.turns.forward;
-    let mut crowd = turns.crowd.take().unwrap();
+    let mut sorted = turns.sorted.take().unwrap();
     let start = |id, group| {
         looks.set(looks.get() + 1);
         turns.start(id, group)
     };
     let count = fixture.view(|view| {
         let path = &fixture.paths[&PathId(0)];
-        crowd.order(path, view, start, |_| 0.0).len()
+        sorted.order(path, view, start, |_| 0.0).len()
     });
     assert_eq!(count, 16);
     assert!(looks.get() < 50, "{}", looks.get());
 }
 
 #[test]
-fn streams_without_credit_do_not_stand_before_one_that_gets_some() {
-    let (mut fixture, mut fbdt) = crowd(500);
+fn streams_without_credit_do_not_block_one_with_credit() {
+    let (mut fixture, mut fbdt) = many_streams(500);
     let close = |fixture: &mut Fixture, id: u64| {
         let send = &mut fixture.streams.get_mut(&id).unwrap().send;
         send.limit = send.highest;
@@ -551,7 +551,7 @@ fn a_stream_about_to_miss_its_deadline_is_served_first_and_raced() {
     let (now, far) = (fixture.now, Duration::from_millis(500));
     fixture.streams.get_mut(&2).unwrap().send.wants(far, now);
     assert_eq!(fixture.send(&mut fbdt, 0, BUDGET).unwrap().start, 0);
-    assert_eq!(fixture.last_served, 0, "there is time");
+    assert_eq!(fixture.last_served, 0, "the deadline is not in danger");
     // 5 ms of delay and 1 ms for the bytes, with 10 ms left.
     fixture
         .paths
@@ -577,7 +577,7 @@ fn a_stream_about_to_miss_its_deadline_is_served_first_and_raced() {
 }
 
 #[test]
-fn speech_goes_over_the_two_best_paths_where_one_is_in_doubt_and_bulk_over_one() {
+fn speech_is_raced_on_the_two_best_paths_if_one_is_unreliable_and_bulk_is_not() {
     let links = [(80.0, 10), (80.0, 30), (80.0, 20)];
     let (speech, bulk) = (Class::Conversational, Class::Background);
     for (class, stalled, raced) in [
@@ -588,7 +588,7 @@ fn speech_goes_over_the_two_best_paths_where_one_is_in_doubt_and_bulk_over_one()
         let (mut fixture, mut fbdt) = (Fixture::new(&links), Fbdt::default());
         fixture.repeat_budget = 10_000;
         if stalled {
-            fixture.doubt_all();
+            fixture.make_unreliable();
         }
         fixture.write_as(0, class, 200);
         assert_eq!(fixture.send(&mut fbdt, 0, BUDGET), Some(0..200));
@@ -599,13 +599,13 @@ fn speech_goes_over_the_two_best_paths_where_one_is_in_doubt_and_bulk_over_one()
 }
 
 #[test]
-fn what_is_raced_goes_over_another_link_and_not_over_another_carrier_of_it() {
+fn races_use_another_link_and_not_another_carrier_of_the_same_link() {
     // Two carriers of the first link, then one of a slower link.
     let links = [(80.0, 10), (80.0, 10), (80.0, 60)];
     let on_links = |numbers: [Option<u64>; 3]| {
         let mut fixture = Fixture::new(&links);
         fixture.repeat_budget = 10_000;
-        fixture.doubt_all();
+        fixture.make_unreliable();
         for (path, link) in fixture.paths.values_mut().zip(numbers) {
             path.link = link;
         }
@@ -631,7 +631,7 @@ fn what_is_raced_goes_over_another_link_and_not_over_another_carrier_of_it() {
 }
 
 #[test]
-fn what_is_raced_does_not_wait_for_a_path_that_may_not_or_cannot_carry_it() {
+fn races_do_not_wait_for_a_path_that_may_not_or_cannot_carry_them() {
     // The second one would be the best to race on.
     let links = [(80.0, 10), (80.0, 12), (80.0, 60)];
     type Change = fn(&mut Fixture);
@@ -643,7 +643,7 @@ fn what_is_raced_does_not_wait_for_a_path_that_may_not_or_cannot_carry_it() {
         ("it is full", |fixture| {
             fixture.change(1, |sample| sample.full = true);
         }),
-        ("it is silent", |fixture| {
+        ("it is suspect", |fixture| {
             fixture.change(1, |sample| sample.in_flight = 1000);
             // The piece itself has been duplicated.
             fixture.paths.get_mut(&PathId(1)).unwrap().flights[0].repeated = true;
@@ -653,7 +653,7 @@ fn what_is_raced_does_not_wait_for_a_path_that_may_not_or_cannot_carry_it() {
     for (what, change) in changes {
         let (mut fixture, mut fbdt) = (Fixture::new(&links), Fbdt::default());
         fixture.repeat_budget = 10_000;
-        fixture.doubt_all();
+        fixture.make_unreliable();
         fixture.write_as(2, Class::Background, 1000);
         fixture.take(1, 2, 0..1000);
         change(&mut fixture);
@@ -675,7 +675,7 @@ proptest! {
     /// While nothing is in flight, at least one path has to take bytes, however little is known of
     /// some paths and whatever is left of the windows. Otherwise nothing would ever change.
     #[test]
-    fn idle_paths_never_all_leave_the_bytes_to_each_other(
+    fn idle_paths_never_all_refuse_the_bytes(
         links in prop::collection::vec((0.0..6.0f64, 0.0..6.0f64, any::<bool>(), 1..200u64), 2..=6),
         len in 1..100_000usize,
         gone in prop::collection::vec((0..100_000u64, 1..30_000u64), 0..6),

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::arrival::arrival;
-use super::crowd::Crowd;
+use super::sorted::SortedStreams;
 use crate::path::Path;
 use crate::scheduler::View;
 use crate::stream::Stream;
@@ -31,7 +31,7 @@ pub(super) const COMPARED: usize = 64;
 
 /// A deadline is in danger when the remaining time is less than this many times the time for the
 /// bytes (docs/fbdt.md, "Other constants").
-const HASTE: f64 = 4.0;
+const DEADLINE_MARGIN: f64 = 4.0;
 
 /// Largest step of priority in either direction.
 const PRIORITIES: i8 = 7;
@@ -62,7 +62,7 @@ pub(super) struct Queue {
     /// Group of each stream, and the time in the group at which the stream's last piece finishes.
     finished: BTreeMap<StreamId, (usize, f64)>,
     /// Sorted streams, if there are too many to compare each time.
-    pub(super) crowd: Option<Crowd>,
+    pub(super) sorted: Option<SortedStreams>,
 }
 
 /// The streams of one weight.
@@ -116,8 +116,8 @@ impl Turns {
     /// A stream has data to send again.
     pub(super) fn stream_ready(&mut self, stream: StreamId) {
         for queue in [&mut self.forward, &mut self.others] {
-            if let Some(crowd) = &mut queue.crowd {
-                crowd.note(stream);
+            if let Some(sorted) = &mut queue.sorted {
+                sorted.note(stream);
             }
         }
     }
@@ -143,14 +143,14 @@ impl Queue {
         counts: &mut [usize; GROUPS],
     ) -> Vec<&'a Stream> {
         if view.ready.len() > COMPARED {
-            let mut crowd = self.crowd.take().unwrap_or_default();
+            let mut sorted = self.sorted.take().unwrap_or_default();
             let start = |stream, group| self.start(stream, group);
-            let order = crowd.order(path, view, start, |group| self.group_start(group));
-            *counts = crowd.counts();
-            self.crowd = Some(crowd);
+            let order = sorted.order(path, view, start, |group| self.group_start(group));
+            *counts = sorted.counts();
+            self.sorted = Some(sorted);
             return order;
         }
-        self.crowd = None;
+        self.sorted = None;
         let ready = view.ready_streams();
         let mut order: Vec<_> = ready.filter(|stream| can_send(stream, view)).collect();
         // A single stream needs no comparison.
@@ -237,6 +237,6 @@ pub(super) fn is_in_danger(stream: &Stream, path: &Path, view: &View<'_>) -> boo
     stream.wanted_at().is_some_and(|wanted| {
         let takes = arrival(path, stream.unsent().total(), view);
         let left = wanted.saturating_sub(view.now).as_secs_f64();
-        left > 0.0 && left < HASTE * takes
+        left > 0.0 && left < DEADLINE_MARGIN * takes
     })
 }

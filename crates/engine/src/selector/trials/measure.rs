@@ -6,16 +6,16 @@ use crate::Instant;
 use crate::selector::Seen;
 
 /// Smallest number of delays for a median.
-const LEAST_DELAYS: usize = 4;
+const MIN_DELAYS: usize = 4;
 
 /// Most delays that are kept.
-const MOST_DELAYS: usize = 4096;
+const MAX_DELAYS: usize = 4096;
 
 /// A program with waiting bytes in this share of the observations is ahead of the paths.
 const GREEDY: f64 = 0.8;
 
 /// Fewer bytes are not significant.
-const LEAST_BYTES: u64 = 16 << 10;
+const MIN_BYTES: u64 = 16 << 10;
 
 /// A period under observation.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub(super) struct Sample {
     /// The programs offered more than the paths took.
     pub(super) greedy: bool,
     /// The traffic was large enough for a result.
-    pub(super) says_something: bool,
+    pub(super) is_significant: bool,
 }
 
 impl Window {
@@ -55,7 +55,7 @@ impl Window {
     pub(super) fn note(&mut self, seen: &Seen<'_>) {
         self.looks += 1;
         self.waited += u32::from(seen.waiting);
-        let room = MOST_DELAYS - self.delays.len();
+        let room = MAX_DELAYS - self.delays.len();
         self.delays.extend(seen.delays.iter().take(room));
     }
 
@@ -68,12 +68,12 @@ impl Window {
         let time = self.age(seen.now).as_secs_f64().max(1e-3);
         self.delays.sort_unstable();
         let count = self.delays.len();
-        let delay = (count >= LEAST_DELAYS).then(|| self.delays[(count - 1) / 2]);
+        let delay = (count >= MIN_DELAYS).then(|| self.delays[(count - 1) / 2]);
         Sample {
             goodput: bytes as f64 / time,
             delay,
             greedy: f64::from(self.waited) >= GREEDY * f64::from(self.looks.max(1)),
-            says_something: bytes >= LEAST_BYTES || delay.is_some(),
+            is_significant: bytes >= MIN_BYTES || delay.is_some(),
         }
     }
 }

@@ -46,7 +46,7 @@ impl Member {
     }
 
     /// Discards most of the earlier results.
-    pub(super) fn look_anew(&mut self, now: Instant) {
+    pub(super) fn start_over(&mut self, now: Instant) {
         (self.votes, self.interval) = (0, FIRST);
         self.next_at = self.next_at.min(now + FIRST);
     }

@@ -51,7 +51,7 @@ const SETTLE: (u32, Duration, Duration) = (3, Duration::from_millis(200), Durati
 const WINDOW: (u32, Duration, Duration) = (10, Duration::from_secs(1), Duration::from_secs(3));
 
 /// Largest balance of the account, in seconds of goodput.
-const MOST_SAVED: f64 = 3.0;
+const MAX_SAVED: f64 = 3.0;
 
 /// Number of observations in a row with waiting bytes after which paths return that were parked
 /// when no bytes waited.
@@ -113,9 +113,9 @@ impl Trials {
 
     /// Discards most of the earlier results: every path may be tried soon, and nothing is compared
     /// with earlier periods.
-    fn look_anew(&mut self, seen: &Seen<'_>) -> Vec<Decision> {
+    fn start_over(&mut self, seen: &Seen<'_>) -> Vec<Decision> {
         for member in self.members.values_mut() {
-            member.look_anew(seen.now);
+            member.start_over(seen.now);
         }
         self.abort(seen)
     }
@@ -132,7 +132,7 @@ impl Trials {
             self.before = None;
             self.settle(seen);
         }
-        let reason = "it is needed: bytes wait without it";
+        let reason = "needed: bytes wait without it";
         let recalled = recalled.into_iter();
         let active = recalled.filter_map(|id| {
             self.members.get_mut(&id)?.wait(seen.now);
@@ -187,12 +187,12 @@ impl Selector for Trials {
         self.reviewed = Some(seen.now);
         let mut decisions = Vec::new();
         if self.sync(seen) {
-            decisions.extend(self.look_anew(seen));
+            decisions.extend(self.start_over(seen));
         } else if passed.is_none_or(|time| time > PAUSE) {
             decisions.extend(self.abort(seen));
         }
         if let Some(time) = passed.filter(|time| *time <= PAUSE) {
-            self.account = (self.account + self.budget * time.as_secs_f64()).min(MOST_SAVED);
+            self.account = (self.account + self.budget * time.as_secs_f64()).min(MAX_SAVED);
         }
         decisions.extend(self.rescue(seen));
         for path in seen.paths {
@@ -202,7 +202,7 @@ impl Selector for Trials {
         }
         self.waited = if seen.waiting { self.waited + 1 } else { 0 };
         decisions.extend(self.recall(seen));
-        if self.makes_wait() {
+        if self.delays_programs() {
             decisions.extend(self.give_up(seen));
         }
         if seen.now < self.settled_at {

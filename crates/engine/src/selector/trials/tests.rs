@@ -29,7 +29,7 @@ fn a_slow_path_that_does_no_harm_stays_and_its_trials_cost_a_hundredth() {
 }
 
 #[test]
-fn a_path_that_costs_goodput_is_parked_after_two_trials_and_says_why() {
+fn a_path_that_costs_goodput_is_parked_after_two_trials_with_a_reason() {
     let mut fixture = Fixture::new("trials", &[(20.0, 20), (2.0, 300)]);
     fixture.world.costs[1].0 = 0.4;
     let decisions = fixture.run(60.0);
@@ -46,7 +46,7 @@ fn a_path_that_costs_goodput_is_parked_after_two_trials_and_says_why() {
 }
 
 #[test]
-fn a_path_that_delays_live_traffic_is_parked_and_comes_back_when_it_does_not_any_more() {
+fn a_path_that_delays_live_traffic_is_parked_until_it_does_not() {
     let mut fixture = Fixture::new("trials", &[(20.0, 20), (8.0, 200)]);
     fixture.world.offered = Some(4e6);
     fixture.world.costs[1].1 = 140 * MS;
@@ -68,7 +68,7 @@ fn a_path_that_delays_live_traffic_is_parked_and_comes_back_when_it_does_not_any
 }
 
 #[test]
-fn a_path_that_brings_more_than_it_costs_is_kept_whatever_delay_it_brings() {
+fn a_path_with_a_net_benefit_is_kept_at_any_delay() {
     let mut fixture = Fixture::new("trials", &[(3.0, 20), (8.0, 200)]);
     fixture.world.offered = Some(6e6);
     fixture.world.costs[1].1 = 140 * MS;
@@ -79,7 +79,7 @@ fn a_path_that_brings_more_than_it_costs_is_kept_whatever_delay_it_brings() {
 }
 
 #[test]
-fn a_trial_that_makes_bytes_wait_is_broken_off_at_once() {
+fn a_trial_that_delays_bytes_is_aborted_at_once() {
     let mut fixture = Fixture::new("trials", &[(20.0, 20), (8.0, 200)]);
     fixture.world.offered = Some(4e6);
     fixture.run(4.0);
@@ -96,12 +96,12 @@ fn a_trial_that_makes_bytes_wait_is_broken_off_at_once() {
     assert_eq!(fixture.selection(1), Selection::Active);
     assert_eq!(
         decisions[0].reason,
-        "it is needed: bytes began to wait without it"
+        "needed: bytes began to wait without it"
     );
 }
 
 #[test]
-fn a_parked_path_is_let_in_from_time_to_time_ever_less_often() {
+fn a_parked_path_is_tried_less_and_less_often() {
     let mut fixture = Fixture::new("trials", &[(20.0, 20), (2.0, 300)]);
     fixture.world.costs[1].0 = 0.4;
     fixture.run(60.0);
@@ -114,7 +114,7 @@ fn a_parked_path_is_let_in_from_time_to_time_ever_less_often() {
 }
 
 #[test]
-fn a_trial_is_broken_off_when_the_others_fail() {
+fn a_trial_is_aborted_when_the_others_fail() {
     let mut fixture = Fixture::new("trials", &[(20.0, 20), (2.0, 300)]);
     fixture.world.costs[1].0 = 0.4;
     for _ in 0..1000 {

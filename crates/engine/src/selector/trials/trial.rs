@@ -45,7 +45,7 @@ impl Trials {
                 true => Selection::Parked,
                 false => Selection::Active,
             };
-            let back = self.decide(trial.path, to, "the trial is being judged".to_owned());
+            let back = self.decide(trial.path, to, "the trial is being evaluated".to_owned());
             trial.during = Some(sample);
             self.trial = Some(trial);
             self.settle(seen);
@@ -70,7 +70,7 @@ impl Trials {
         let Some(verdict) = verdict else {
             member.next_at = seen.now + member.interval;
             let selection = member.selection;
-            let reason = "there was too little traffic to judge".to_owned();
+            let reason = "too little traffic for a verdict".to_owned();
             return self.decide(trial.path, selection, reason);
         };
         let half = seen.now.saturating_sub(trial.begun).as_secs_f64() / 2.0;
@@ -81,7 +81,7 @@ impl Trials {
         let reason = verdict.reason;
         if trial.lets_in {
             member.cost = verdict.cost;
-            if verdict.serves {
+            if verdict.helps {
                 member.votes = 0;
                 // A path that keeps changing is tried less and less often.
                 member.wait(seen.now);
@@ -100,7 +100,7 @@ impl Trials {
         if member.votes < VOTES {
             // At once, because the session would benefit.
             member.next_at = seen.now;
-            let reason = format!("{reason}, as one trial says");
+            let reason = format!("{reason} in one trial");
             return self.decide(trial.path, Selection::Active, reason);
         }
         member.votes = 0;
@@ -113,7 +113,7 @@ impl Trials {
 
     /// Begins the trial that is due first and that the account covers.
     pub(super) fn begin_trial(&mut self, seen: &Seen<'_>) -> Option<Decision> {
-        let before = self.before.filter(|sample| sample.says_something)?;
+        let before = self.before.filter(|sample| sample.is_significant)?;
         let active: Vec<&SeenPath> = seen
             .paths
             .iter()
@@ -133,7 +133,7 @@ impl Trials {
                 false if before.greedy => path.rate / rates.max(1.0),
                 false => 0.0,
             };
-            let sensible = lets_in || (before.greedy || is_spared) && is_suspicious(path, &active);
+            let sensible = lets_in || (before.greedy || is_spared) && may_harm(path, &active);
             let earlier = due.is_none_or(|(_, _, at)| member.next_at < at);
             if sensible && member.next_at <= seen.now && cost * takes <= self.account && earlier {
                 due = Some((path.id, lets_in, member.next_at));
@@ -152,7 +152,7 @@ impl Trials {
             true => (Selection::Probing, format!("let in for {takes:.1} s")),
             false => (Selection::Trial, format!("left out for {takes:.1} s")),
         };
-        self.decide(path, to, format!("{reason} to see what it is worth"))
+        self.decide(path, to, format!("{reason} to measure its effect"))
     }
 
     /// Ends a trial without a verdict.
@@ -166,12 +166,12 @@ impl Trials {
             true => Selection::Parked,
             false => Selection::Active,
         };
-        let reason = "the trial was broken off: the paths or the traffic changed".to_owned();
+        let reason = "trial aborted: the paths or the traffic changed".to_owned();
         self.decide(trial.path, to, reason).into_iter().collect()
     }
 
     /// Whether programs that kept up have had to wait since a path was left out.
-    pub(super) fn makes_wait(&self) -> bool {
+    pub(super) fn delays_programs(&self) -> bool {
         let Some(trial) = &self.trial else {
             return false;
         };
@@ -187,14 +187,14 @@ impl Trials {
         let member = self.members.get_mut(&trial.path)?;
         member.votes = 0;
         member.wait(seen.now);
-        let reason = "it is needed: bytes began to wait without it".to_owned();
+        let reason = "needed: bytes began to wait without it".to_owned();
         self.decide(trial.path, Selection::Active, reason)
     }
 }
 
 /// Whether a path may do harm: the best one has more than twice its rate, or less than half its
 /// round trip with at least 10 ms less.
-fn is_suspicious(path: &SeenPath, active: &[&SeenPath]) -> bool {
+fn may_harm(path: &SeenPath, active: &[&SeenPath]) -> bool {
     let others = active.iter().filter(|other| other.id != path.id);
     let fastest = others.clone().map(|other| other.rate).fold(0.0, f64::max);
     let Some(nearest) = others.map(|other| other.srtt).min() else {

@@ -5,11 +5,11 @@ use std::time::Duration;
 use super::measure::Sample;
 use crate::selector::mbit;
 
-/// Relative difference at which two delays count as different, with [`LEAST_DELAY`] as the minimum.
+/// Relative difference at which two delays count as different, with [`MIN_DELAY`] as the minimum.
 const DELAY: f64 = 0.25;
 
 /// A smaller difference is not noticeable.
-const LEAST_DELAY: Duration = Duration::from_millis(20);
+const MIN_DELAY: Duration = Duration::from_millis(20);
 
 /// A trial: periods with the path and without it. The kind with two periods came before and after
 /// the other, so that unrelated changes are not attributed to the path.
@@ -25,7 +25,7 @@ pub(super) struct Verdict {
     /// The traffic is measurably better without the path.
     pub(super) hurts: bool,
     /// The path measurably increases goodput, or does no harm.
-    pub(super) serves: bool,
+    pub(super) helps: bool,
     /// Share of the goodput that the middle period cost, from 0 to 1.
     pub(super) cost: f64,
     /// The reason, with figures.
@@ -52,7 +52,7 @@ impl Compared {
     /// None if the traffic was too small for a result.
     pub(super) fn verdict(&self, margin: f64) -> Option<Verdict> {
         let all = [self.with, self.without].concat();
-        if !all.iter().all(|sample| sample.says_something) {
+        if !all.iter().all(|sample| sample.is_significant) {
             return None;
         }
         // Goodput reflects the paths only if the programs offered more than the paths took.
@@ -67,7 +67,7 @@ impl Compared {
         let rather_slower = with.most < (1.0 - margin / 2.0) * without.least;
         Some(Verdict {
             hurts: faster || late && !brings,
-            serves: brings || !rather_late && !rather_slower,
+            helps: brings || !rather_late && !rather_slower,
             cost: match greedy {
                 true => self.cost(with.mean, without.mean),
                 false => 0.0,
@@ -117,7 +117,7 @@ fn is_longer(delay: Option<Duration>, than: Option<Duration>, part: f64) -> bool
         return false;
     };
     let more = delay.saturating_sub(than);
-    more > delay.mul_f64(DELAY * part) && more > LEAST_DELAY.mul_f64(part)
+    more > delay.mul_f64(DELAY * part) && more > MIN_DELAY.mul_f64(part)
 }
 
 /// `+140 ms delivery delay for +2.0 Mbit/s`: the path's cost and its benefit.
@@ -147,7 +147,7 @@ mod tests {
             goodput: mbit * 1e6 / 8.0,
             delay: None,
             greedy: true,
-            says_something: true,
+            is_significant: true,
         }
     }
 
@@ -160,31 +160,31 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_costs_goodput_hurts_and_one_that_brings_some_serves() {
+    fn a_path_that_costs_goodput_hurts_and_one_that_adds_some_helps() {
         let of = |with: [f64; 2], without: f64| {
             let [before, after] = with.map(bulk);
             let compared = Compared::left_out(before, bulk(without), after);
             compared.verdict(0.05).unwrap()
         };
         let hurts = of([12.0, 11.0], 15.0);
-        assert!(hurts.hurts && !hurts.serves && hurts.cost == 0.0);
+        assert!(hurts.hurts && !hurts.helps && hurts.cost == 0.0);
         assert_eq!(
             hurts.reason,
             "-3.5 Mbit/s with it: 12 Mbit/s against 15 Mbit/s"
         );
-        let serves = of([12.0, 11.0], 9.0);
-        assert!(!serves.hurts && serves.serves);
-        assert!((serves.cost - 2.5 / 11.5).abs() < 1e-9, "{}", serves.cost);
+        let helps = of([12.0, 11.0], 9.0);
+        assert!(!helps.hurts && helps.helps);
+        assert!((helps.cost - 2.5 / 11.5).abs() < 1e-9, "{}", helps.cost);
         // Unrelated changes affect both outer periods.
         assert!(!of([10.0, 14.0], 14.5).hurts);
-        assert!(of([10.0, 10.2], 10.1).serves);
+        assert!(of([10.0, 10.2], 10.1).helps);
     }
 
     #[test]
     fn delay_counts_where_no_goodput_is_lost() {
         let compared = Compared::left_out(live(200), live(60), live(220));
         let verdict = compared.verdict(0.05).unwrap();
-        assert!(verdict.hurts && !verdict.serves);
+        assert!(verdict.hurts && !verdict.helps);
         assert_eq!(verdict.reason, "+140 ms delivery delay for +0.000 Mbit/s");
         let slower = Sample {
             goodput: 2e6 / 8.0,
@@ -203,16 +203,16 @@ mod tests {
     }
 
     #[test]
-    fn who_was_parked_comes_back_only_well_below_what_it_was_parked_for() {
+    fn a_parked_path_returns_only_well_below_the_harm_it_was_parked_for() {
         let of = |with, without| Compared::let_in(live(without), live(with), live(without));
-        assert!(!of(100, 60).verdict(0.05).unwrap().serves);
-        assert!(of(65, 60).verdict(0.05).unwrap().serves);
+        assert!(!of(100, 60).verdict(0.05).unwrap().helps);
+        assert!(of(65, 60).verdict(0.05).unwrap().helps);
     }
 
     #[test]
-    fn silence_says_nothing() {
+    fn too_little_traffic_gives_no_verdict() {
         let silent = Sample {
-            says_something: false,
+            is_significant: false,
             ..bulk(0.0)
         };
         assert_eq!(

@@ -27,7 +27,7 @@ impl Session {
             self.counters.opened += 1;
             if !stream.discard {
                 // Data and even the end may have overtaken the OPEN.
-                let announce = stream.receive.is_news();
+                let announce = stream.receive.needs_notice();
                 stream.receive.announced |= announce;
                 self.events.push_back(Event::Opened {
                     stream: id,
@@ -99,7 +99,7 @@ impl Session {
             return Err(ProtocolError::Pieces(id));
         }
         // Data that overtakes the OPEN is reported after it.
-        let announce = stream.opened && receive.is_news();
+        let announce = stream.opened && receive.needs_notice();
         receive.announced |= announce;
         let reordered_now = receive.reordered();
         self.receive_credit.used += growth;
@@ -136,7 +136,8 @@ impl Session {
             return Err(ProtocolError::Size(id));
         }
         receive.size = Some(size);
-        let announce = stream.opened && receive.is_whole() && receive.is_news() && !stream.discard;
+        let announce =
+            stream.opened && receive.is_whole() && receive.needs_notice() && !stream.discard;
         receive.announced |= announce;
         if announce {
             self.events.push_back(Event::Readable { stream: id });

@@ -18,8 +18,8 @@ const CODE_PROTOCOL: u64 = 1;
 impl Session {
     /// Handles bytes that arrived on a path, in the order of its carrier, split anywhere.
     ///
-    /// An error is the peer's fault and ends the session. [`Session::has_farewell`] then returns
-    /// whether a CLOSE is to be sent.
+    /// An error is the peer's fault and ends the session. [`Session::is_close_pending`] then
+    /// returns whether a CLOSE is to be sent.
     pub fn handle_frames(
         &mut self,
         id: PathId,
@@ -151,7 +151,7 @@ impl Session {
                 }
                 if limit > self.send_credit.streams {
                     self.send_credit.streams = limit;
-                    self.say_streams_available();
+                    self.announce_streams_available();
                 }
                 Ok(())
             }

@@ -28,7 +28,7 @@ fn asked(question: &[u8]) -> (Session, StreamId, Instant) {
     let mut read = Vec::new();
     server
         .read(stream, question.len(), &mut read, now)
-        .expect("the stream is there");
+        .expect("the stream exists");
     assert_eq!(read, question);
     (server, stream, now)
 }
@@ -53,14 +53,14 @@ fn reports(frames: &[String]) -> bool {
 }
 
 #[test]
-fn a_question_has_no_packet_of_its_own_before_the_answer() {
+fn a_request_gets_no_separate_report_before_the_answer() {
     let (mut server, _, now) = asked(b"question");
     assert_eq!(drain(&mut server, PATH, now), [] as [String; 0]);
     assert_eq!(drain(&mut server, PATH, now + 4 * MS), [] as [String; 0]);
 }
 
 #[test]
-fn the_report_of_a_question_goes_along_with_the_answer() {
+fn the_report_of_a_request_is_sent_with_the_answer() {
     let (mut server, stream, now) = asked(b"question");
     let now = now + MS;
     server.write(stream, b"answer", now).unwrap();
@@ -73,7 +73,7 @@ fn the_report_of_a_question_goes_along_with_the_answer() {
 }
 
 #[test]
-fn what_goes_along_makes_no_batch_longer_than_it_may_be() {
+fn an_included_report_does_not_exceed_the_batch() {
     for answer in 1300..1400 {
         let (mut server, stream, now) = asked(b"question");
         server.write(stream, &vec![7; answer], now).unwrap();
@@ -84,14 +84,14 @@ fn what_goes_along_makes_no_batch_longer_than_it_may_be() {
 }
 
 #[test]
-fn without_an_answer_the_report_leaves_by_itself() {
+fn without_an_answer_the_report_is_sent_alone() {
     let (mut server, _, now) = asked(b"question");
     let frames = drain(&mut server, PATH, now + 5 * MS);
     assert!(reports(&frames), "{frames:?}");
 }
 
 #[test]
-fn who_asks_gets_no_credit_for_it_and_who_sends_much_does() {
+fn a_request_earns_no_credit_and_a_transfer_does() {
     for (question, is_credited) in [(70_000, false), (73_000, true)] {
         let (mut server, _, now) = asked(&vec![1; question]);
         let frames = drain(&mut server, PATH, now + 10 * MS);
@@ -101,7 +101,7 @@ fn who_asks_gets_no_credit_for_it_and_who_sends_much_does() {
 }
 
 #[test]
-fn the_copy_of_a_report_after_a_pause_is_no_sooner_than_others() {
+fn the_copy_of_a_report_after_a_pause_is_not_early() {
     let (mut server, stream, now) = with_another_path();
     feed(&mut server, PATH, &[data(stream, 8, b"another")], now);
     server.write(stream, b"answer", now).unwrap();
@@ -133,7 +133,7 @@ fn every_path_copies_reports_however_fast_bytes_arrive() {
 }
 
 #[test]
-fn what_a_copy_on_another_path_tells_first_the_best_one_tells_no_later() {
+fn the_best_path_reports_no_later_after_a_copy_on_another() {
     let (mut server, stream, now) = with_another_path();
     feed(&mut server, PATH, &[data(stream, 8, b"another")], now);
     server.write(stream, b"answer", now).unwrap();

@@ -25,7 +25,7 @@ impl Scheduler for Idle {
 }
 
 #[test]
-fn a_path_that_was_told_to_wait_is_asked_again_after_a_change_or_later() {
+fn an_idle_path_is_asked_again_after_a_change_or_later() {
     let count = Arc::new(AtomicUsize::new(0));
     let asked = Arc::clone(&count);
     let mut config = Config::new(Role::Client);
@@ -52,9 +52,9 @@ fn a_path_that_was_told_to_wait_is_asked_again_after_a_change_or_later() {
     session.path_stats(PathId(0), sample, ms(2));
     assert_eq!(ask(&mut session, ms(2)), 1, "the path has changed");
     session.path_stats(PathId(0), sample, ms(2));
-    assert_eq!(ask(&mut session, ms(2)), 0, "it is the same");
+    assert_eq!(ask(&mut session, ms(2)), 0, "nothing has changed since");
     session.path_up(PathId(1), ms(2));
-    assert_eq!(ask(&mut session, ms(2)), 1, "there is another one");
+    assert_eq!(ask(&mut session, ms(2)), 1, "another path has joined");
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub(super) fn feed(session: &mut Session, path: PathId, frames: &[Frame<'_>], no
     frames.iter().for_each(|frame| frame.encode(&mut bytes));
     session
         .handle_frames(path, &bytes, now)
-        .expect("the frames are proper");
+        .expect("the frames are valid");
 }
 
 /// Everything that a path sends now, as text.
@@ -171,7 +171,7 @@ fn a_reset_that_overtakes_the_open_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_program_that_writes_and_leaves_before_the_open_arrives_is_heard() {
+fn bytes_of_a_program_that_closes_before_the_open_arrives_are_delivered() {
     let (mut server, now) = session(Role::Server);
     feed(
         &mut server,
@@ -214,7 +214,7 @@ fn a_reset_after_the_end_lets_the_reader_finish() {
 }
 
 #[test]
-fn leaving_a_stream_that_was_reset_late_frees_it() {
+fn abandoning_a_stream_that_was_reset_late_frees_it() {
     for abandon in [true, false] {
         let (mut client, id, now) = client_with_stream();
         feed(
@@ -235,7 +235,7 @@ fn leaving_a_stream_that_was_reset_late_frees_it() {
 }
 
 #[test]
-fn both_sides_agree_on_the_credit_of_a_stream_that_was_reset_under_way() {
+fn both_sides_agree_on_the_credit_of_a_stream_that_was_reset_in_flight() {
     // This side resets while the peer's end is announced and only a part of its bytes has arrived.
     let (mut client, id, now) = client_with_stream();
     feed(
@@ -256,7 +256,7 @@ fn both_sides_agree_on_the_credit_of_a_stream_that_was_reset_under_way() {
 }
 
 #[test]
-fn a_stream_left_by_its_program_is_counted_to_its_end() {
+fn an_abandoned_stream_is_counted_to_its_end() {
     let (mut client, id, now) = client_with_stream();
     client.abandon(id, now);
     drain(&mut client, PATH, now);
@@ -268,7 +268,7 @@ fn a_stream_left_by_its_program_is_counted_to_its_end() {
 }
 
 #[test]
-fn credit_for_a_stream_that_is_over_is_no_phantom_on_its_path() {
+fn credit_for_an_ended_stream_leaves_no_frame_in_flight() {
     let (mut client, now) = session(Role::Client);
     client.path_up(PathId(1), now);
     let id = client.open_stream(b"t", Class::Background, now).unwrap();
@@ -282,7 +282,7 @@ fn credit_for_a_stream_that_is_over_is_no_phantom_on_its_path() {
     client.read(id, 400_000, &mut text, now).unwrap();
     assert!(
         client.streams[&id].receive.credit_queued,
-        "the premise of this test"
+        "precondition of this test"
     );
     feed(
         &mut client,
@@ -299,7 +299,7 @@ fn credit_for_a_stream_that_is_over_is_no_phantom_on_its_path() {
         "{sent:?}"
     );
     confirm(&mut client, PATH, now);
-    assert!(client.paths[&PATH].oldest_unconfirmed().is_none());
+    assert!(client.paths[&PATH].oldest_unacknowledged().is_none());
 }
 
 #[test]
@@ -312,7 +312,7 @@ fn the_end_is_known_from_path_reports_alone() {
 }
 
 #[test]
-fn acknowledgements_of_a_stream_that_is_done_or_gone_are_harmless() {
+fn acknowledgments_of_a_completed_or_forgotten_stream_are_harmless() {
     let (mut client, id, now) = client_with_request();
     let done = ack(id, true, 7);
     let beyond = ack(id, false, 1 << 40);
@@ -334,7 +334,7 @@ fn acknowledgements_of_a_stream_that_is_done_or_gone_are_harmless() {
 }
 
 #[test]
-fn a_report_for_a_path_that_is_gone_is_ignored() {
+fn a_report_for_an_ended_path_is_ignored() {
     let (mut client, now) = session(Role::Client);
     client.path_up(PathId(1), now);
     client.path_down(PathId(1), now);
@@ -382,7 +382,7 @@ fn the_last_path_is_used_even_if_it_was_stalled() {
 }
 
 #[test]
-fn two_silent_paths_do_not_ask_for_a_timeout_without_end() {
+fn two_silent_paths_do_not_cause_endless_timeouts() {
     let mut pair = Pair::connected(&[(50.0, 10), (50.0, 10)]);
     let id = pair.open();
     pair.write(Side::Server, id, &[9; 5_000_000], true);
@@ -394,8 +394,8 @@ fn two_silent_paths_do_not_ask_for_a_timeout_without_end() {
     let mut rounds = 0;
     while now < pair.now + Duration::from_secs(5) {
         pair.server.handle_timeout(now);
-        let next = pair.server.poll_timeout().expect("something is always due");
-        assert!(next > now, "time stands still at {now:?}");
+        let next = pair.server.poll_timeout().expect("a timeout is always due");
+        assert!(next > now, "the time does not advance at {now:?}");
         now = next;
         rounds += 1;
     }
@@ -403,35 +403,35 @@ fn two_silent_paths_do_not_ask_for_a_timeout_without_end() {
 }
 
 #[test]
-fn a_closed_session_says_so_even_over_a_stalled_path() {
+fn a_close_is_sent_even_over_a_stalled_path() {
     let (mut client, now) = session(Role::Client);
     client.paths.get_mut(&PATH).unwrap().state = PathState::Stalled;
     client.close(u64::MAX, "over", now);
-    assert!(client.has_farewell());
+    assert!(client.is_close_pending());
     assert_eq!(drain(&mut client, PATH, now).len(), 1);
-    assert!(!client.has_farewell());
+    assert!(!client.is_close_pending());
 }
 
 #[test]
-fn every_path_hears_of_the_end() {
+fn a_close_is_sent_over_every_path() {
     let (mut client, now) = session(Role::Client);
     let second = PathId(PATH.0 + 1);
     client.path_up(second, now);
     client.close(0, "over", now);
     for path in [PATH, second] {
-        assert!(client.has_farewell());
+        assert!(client.is_close_pending());
         let frames = drain(&mut client, path, now);
         assert!(
             frames.len() == 1 && frames[0].starts_with("Close"),
             "{frames:?}"
         );
-        assert!(drain(&mut client, path, now).is_empty(), "said once");
+        assert!(drain(&mut client, path, now).is_empty(), "sent once");
     }
-    assert!(!client.has_farewell());
+    assert!(!client.is_close_pending());
 }
 
 #[test]
-fn a_repeated_accept_is_told_once() {
+fn a_repeated_accept_is_reported_once() {
     let (mut client, id, now) = client_with_stream();
     feed(
         &mut client,
@@ -469,7 +469,7 @@ fn a_reset_of_one_stream_wakes_writers_of_others() {
 }
 
 #[test]
-fn this_side_opens_no_more_streams_than_its_memory_is_made_for() {
+fn this_side_opens_no_more_streams_than_its_memory_permits() {
     let now = Instant::from_secs(1);
     let mut config = Config::new(Role::Client);
     config.max_streams = 2;
@@ -499,7 +499,7 @@ fn this_side_opens_no_more_streams_than_its_memory_is_made_for() {
 }
 
 #[test]
-fn reports_lost_with_their_path_are_told_again() {
+fn reports_lost_with_their_path_are_repeated() {
     let (mut client, id, now) = client_with_stream();
     feed(&mut client, PATH, &[data(id, 0, b"x")], now);
     let later = now + Duration::from_millis(100);
@@ -535,7 +535,7 @@ fn queue_on(session: &mut Session, queues: [u64; 2], now: Instant) {
 
 /// A carrier is given whole segments, because one more byte would cost another packet.
 #[test]
-fn what_is_sent_at_once_fills_its_budget_whatever_the_streams_number() {
+fn a_batch_fills_its_budget_for_any_stream_number() {
     let (mut client, now) = session(Role::Client);
     let sample = PathSample {
         srtt: Duration::from_millis(10),
@@ -572,7 +572,7 @@ fn chunks_are_shared_while_streams_are_few() {
 }
 
 #[test]
-fn opens_do_not_overtake_each_other_where_paths_are_alike() {
+fn opens_do_not_overtake_each_other_on_similar_paths() {
     let (mut client, mut now) = session(Role::Client);
     let paths = [PATH, PathId(1)];
     client.path_up(paths[1], now);
@@ -590,7 +590,7 @@ fn opens_do_not_overtake_each_other_where_paths_are_alike() {
             let frames = drain(client, *path, now);
             frames.iter().any(|frame| frame.starts_with("Open"))
         });
-        let path = opens.next().expect("one of them takes it");
+        let path = opens.next().expect("one of them carries it");
         assert_eq!(opens.next(), None);
         path
     };
@@ -631,7 +631,7 @@ fn likely_delay(session: &Session, id: PathId) -> Duration {
 }
 
 #[test]
-fn a_queue_that_one_carrier_fills_is_before_the_other_ones_of_the_same_link() {
+fn the_queue_of_one_carrier_delays_the_others_of_its_link() {
     let (mut session, now) = session(Role::Client);
     let (same, other) = (PathId(1), PathId(2));
     session.path_up(same, now);
@@ -650,7 +650,7 @@ fn a_queue_that_one_carrier_fills_is_before_the_other_ones_of_the_same_link() {
 }
 
 #[test]
-fn the_end_of_a_download_is_noticed_though_a_sample_says_nothing_new() {
+fn the_end_of_a_download_is_detected_with_an_unchanged_sample() {
     let (mut session, now) = session(Role::Client);
     let id = session.open_stream(b"t:1", Class::Background, now).unwrap();
     drain(&mut session, PATH, now);

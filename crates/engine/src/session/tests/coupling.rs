@@ -39,7 +39,7 @@ fn upload(coupling: Coupling, bound: impl Fn(PathId) -> f64) -> Duration {
 }
 
 #[test]
-fn coupled_paths_keep_to_their_part_of_their_windows_and_deliver_everything() {
+fn coupled_paths_stay_within_their_share_and_deliver_everything() {
     let free = upload(Coupling::Decoupled, |_| 1.0);
     // The windows are approximately 320 and 445 kB: the best of them, by the round trip, gets half
     // of the sum.

@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use super::pair::{Pair, Side};
-use crate::frame::PathWord;
+use crate::frame::ReportedState;
 use crate::path::{Path, PathState};
 use crate::{Event, LossState, PathId, PathSample};
 
 const SOON: Duration = Duration::from_millis(100);
 
-fn has_heard(pair: &Pair, side: Side, event: &Event) -> bool {
+fn has_reported(pair: &Pair, side: Side, event: &Event) -> bool {
     pair.events.contains(&(side, event.clone()))
 }
 
 #[test]
-fn a_path_that_one_side_has_left_is_left_by_the_other() {
+fn a_path_that_one_side_abandons_is_abandoned_by_the_other() {
     let mut pair = Pair::connected(&[(50.0, 5), (50.0, 5)]);
     let id = pair.open();
     pair.write(Side::Client, id, b"", true);
@@ -23,17 +23,17 @@ fn a_path_that_one_side_has_left_is_left_by_the_other() {
     let gone = PathId(1);
     pair.client.path_down(gone, pair.now);
     let left = Event::PathLeft { path: gone };
-    assert!(pair.run_until(|pair| has_heard(pair, Side::Server, &left), SOON));
+    assert!(pair.run_until(|pair| has_reported(pair, Side::Server, &left), SOON));
     // The caller ends the path on that report.
     pair.kill_path(gone);
     pair.run_to_end(Duration::from_secs(5));
     assert_eq!(pair.program(Side::Client, id).received.len(), 5_000_000);
     let told = pair.events.iter().filter(|(_, event)| *event == left);
-    assert_eq!(told.count(), 1, "whoever was told does not tell it back");
+    assert_eq!(told.count(), 1, "the receiver does not report it back");
 }
 
 #[test]
-fn who_hears_of_a_stalled_path_asks_on_it_and_is_told_when_it_is_over() {
+fn the_peer_of_a_stalled_path_pings_and_receives_the_recovery() {
     let mut pair = Pair::connected(&[(50.0, 5), (50.0, 5)]);
     let id = pair.open();
     pair.write(Side::Client, id, b"", true);
@@ -42,18 +42,18 @@ fn who_hears_of_a_stalled_path_asks_on_it_and_is_told_when_it_is_over() {
     let dead = PathId(1);
     pair.carriers.get_mut(&dead).unwrap().blackhole = true;
     let doubted = Event::PathDoubted { path: dead };
-    let hears = |pair: &Pair| has_heard(pair, Side::Client, &doubted);
+    let hears = |pair: &Pair| has_reported(pair, Side::Client, &doubted);
     assert!(pair.run_until(hears, Duration::from_secs(1)));
-    let useless = |pair: &Pair| {
+    let stalled = |pair: &Pair| {
         let stats = pair.client.path_stats_all(pair.now);
         stats.iter().any(|path| path.useless_for.is_some())
     };
-    assert!(useless(&pair));
+    assert!(stalled(&pair));
     // The client only has PINGs to send, and finds that its own direction is dead, too.
     let stalls = |pair: &Pair| pair.client.paths[&dead].state() == PathState::Stalled;
     assert!(pair.run_until(stalls, Duration::from_secs(1)));
     pair.carriers.get_mut(&dead).unwrap().blackhole = false;
-    assert!(pair.run_until(|pair| !useless(pair), Duration::from_secs(1)));
+    assert!(pair.run_until(|pair| !stalled(pair), Duration::from_secs(1)));
     pair.run_to_end(Duration::from_secs(10));
     assert_eq!(pair.program(Side::Client, id).received.len(), 20_000_000);
 }
@@ -71,13 +71,13 @@ fn with_a_pause() -> (Pair, PathId) {
     let stalls = |pair: &Pair| pair.server.paths[&paused].state() == PathState::Stalled;
     assert!(
         pair.run_until(stalls, Duration::from_millis(200)),
-        "what it holds goes over the other one"
+        "its data goes over the other path"
     );
     (pair, paused)
 }
 
 #[test]
-fn a_pause_in_which_tcp_measures_is_no_reason_to_doubt_a_path() {
+fn a_measurement_pause_of_tcp_is_not_reported_as_a_stall() {
     let (mut pair, paused) = with_a_pause();
     pair.run_for(Duration::from_millis(150));
     let carrier = pair.carriers.get_mut(&paused).unwrap();
@@ -97,24 +97,24 @@ fn a_pause_in_which_tcp_measures_is_no_reason_to_doubt_a_path() {
 
 /// TCP's timeout may end the pause, or nothing may.
 #[test]
-fn a_path_that_dies_while_tcp_measures_is_told_of_when_it_should_be_over() {
+fn a_path_that_dies_during_a_measurement_pause_is_reported_after_it() {
     for times_out in [true, false] {
         let (mut pair, paused) = with_a_pause();
         pair.carriers.get_mut(&paused).unwrap().pauses = !times_out;
         let doubted = Event::PathDoubted { path: paused };
-        let hears = |pair: &Pair| has_heard(pair, Side::Client, &doubted);
+        let hears = |pair: &Pair| has_reported(pair, Side::Client, &doubted);
         assert!(pair.run_until(hears, Duration::from_millis(400)));
         assert!(pair.server.paths[&paused].unreliability(pair.now) > 0.5);
         pair.carriers.get_mut(&paused).unwrap().blackhole = false;
         let recovered = Event::PathRecovered { path: paused };
-        let is_told = |pair: &Pair| has_heard(pair, Side::Server, &recovered);
+        let is_told = |pair: &Pair| has_reported(pair, Side::Server, &recovered);
         assert!(pair.run_until(is_told, Duration::from_secs(1)));
     }
 }
 
 /// The stall had not been reported.
 #[test]
-fn a_path_that_pauses_is_tried_without_a_word_when_the_other_one_ends() {
+fn a_pausing_path_is_retried_without_a_report_when_the_other_one_ends() {
     let (mut pair, paused) = with_a_pause();
     pair.server.path_down(PathId(0), pair.now);
     assert_eq!(pair.server.paths[&paused].state(), PathState::Active);
@@ -125,17 +125,18 @@ fn a_path_that_pauses_is_tried_without_a_word_when_the_other_one_ends() {
 }
 
 #[test]
-fn what_was_said_of_a_path_before_it_joined_here_counts_when_it_does() {
+fn a_state_received_before_the_path_joins_applies_when_it_does() {
     let mut pair = Pair::connected(&[(50.0, 5)]);
     let (late, left) = (PathId(1), PathId(2));
     pair.client
-        .on_path_state(late, 1, PathWord::Stalled, pair.now);
-    pair.client.on_path_state(left, 1, PathWord::Left, pair.now);
+        .on_path_state(late, 1, ReportedState::Stalled, pair.now);
+    pair.client
+        .on_path_state(left, 1, ReportedState::Left, pair.now);
     assert_eq!(
         [pair.add_path(50.0, 5), pair.add_path(50.0, 5)],
         [late, left]
     );
-    let since = |pair: &Pair, id| pair.client.paths[&id].useless_since();
+    let since = |pair: &Pair, id| pair.client.paths[&id].stalled_since();
     assert_eq!(since(&pair, late), Some(pair.now));
     assert_eq!(since(&pair, PathId(0)), None);
     let hears = |pair: &Pair| {
@@ -145,25 +146,25 @@ fn what_was_said_of_a_path_before_it_joined_here_counts_when_it_does() {
         ];
         events
             .iter()
-            .all(|event| has_heard(pair, Side::Client, event))
+            .all(|event| has_reported(pair, Side::Client, event))
     };
     assert!(pair.run_until(hears, SOON));
 }
 
 /// Frames of several paths overtake each other, and late ones are sent again over another path.
 #[test]
-fn an_obsolete_word_about_a_path_changes_nothing() {
+fn an_obsolete_path_state_changes_nothing() {
     let mut pair = Pair::connected(&[(50.0, 5), (50.0, 5)]);
     let path = PathId(1);
     let mut said = Vec::new();
     for (version, word) in [
-        (1, PathWord::Stalled),
-        (1, PathWord::Stalled),
-        (2, PathWord::Delivers),
-        (1, PathWord::Stalled),
-        (2, PathWord::Delivers),
-        (4, PathWord::Delivers),
-        (3, PathWord::Stalled),
+        (1, ReportedState::Stalled),
+        (1, ReportedState::Stalled),
+        (2, ReportedState::Delivers),
+        (1, ReportedState::Stalled),
+        (2, ReportedState::Delivers),
+        (4, ReportedState::Delivers),
+        (3, ReportedState::Stalled),
     ] {
         pair.client.on_path_state(path, version, word, pair.now);
         said.extend(std::iter::from_fn(|| pair.client.poll_event()));
@@ -172,12 +173,12 @@ fn an_obsolete_word_about_a_path_changes_nothing() {
         said,
         [Event::PathDoubted { path }, Event::PathTrusted { path }]
     );
-    assert_eq!(pair.client.paths[&path].useless_since(), None);
+    assert_eq!(pair.client.paths[&path].stalled_since(), None);
 }
 
 /// Both ends report the start and the end of each stall, in turn.
 #[test]
-fn each_word_of_an_illness_is_followed_by_one_of_its_end() {
+fn each_reported_stall_is_followed_by_a_recovery() {
     let mut pair = Pair::connected(&[(50.0, 5), (50.0, 5)]);
     let (id, path) = (pair.open(), PathId(1));
     pair.write(Side::Client, id, b"", true);
@@ -209,7 +210,7 @@ fn each_word_of_an_illness_is_followed_by_one_of_its_end() {
 }
 
 #[test]
-fn a_path_is_silent_when_neither_the_peer_nor_tcp_has_anything_to_show() {
+fn a_path_is_suspect_without_acknowledgments_of_the_peer_and_tcp() {
     let ms = Duration::from_millis;
     let mut path = Path::new(PathId(0), ms(0));
     let sample = |delivered| PathSample {
@@ -232,16 +233,16 @@ fn a_path_is_silent_when_neither_the_peer_nor_tcp_has_anything_to_show() {
         path_end: 1000,
         record_end: 1000,
     });
-    assert_eq!(path.silent_from(), None, "TCP does not say");
+    assert_eq!(path.suspect_from(), None, "TCP does not report deliveries");
     path.update(sample(1), ms(1000));
     // Half a round trip, two variations and 15 ms after the expected arrival.
-    assert_eq!(path.silent_from(), Some(ms(1010 + 29)));
-    assert!(!path.is_silent(ms(1053)) && path.is_silent(ms(1054)));
+    assert_eq!(path.suspect_from(), Some(ms(1010 + 29)));
+    assert!(!path.is_suspect(ms(1053)) && path.is_suspect(ms(1054)));
     // A round trip, 50 ms and 10 ms for a repair.
     assert_eq!(path.stalls_at(), Some(ms(1039 + 80)));
     path.update(sample(2), ms(1050));
     assert_eq!(
-        path.silent_from(),
+        path.suspect_from(),
         Some(ms(1050 + 29)),
         "a segment got through"
     );
@@ -250,7 +251,7 @@ fn a_path_is_silent_when_neither_the_peer_nor_tcp_has_anything_to_show() {
 /// A busy peer has unread bytes in its socket: four paths at 3.9 Gbit/s on two processors stalled
 /// twice a second.
 #[test]
-fn what_tcp_has_had_acknowledged_is_waited_for_as_long_as_a_stall_and_nobody_is_silent() {
+fn data_acknowledged_to_tcp_gets_the_patience_of_a_stall() {
     let ms = Duration::from_millis;
     let sample = |delivered, in_flight, unsent| PathSample {
         srtt: ms(20),
@@ -278,17 +279,17 @@ fn what_tcp_has_had_acknowledged_is_waited_for_as_long_as_a_stall_and_nobody_is_
         path.last_progress = ms(1000);
         path.update(sample(delivered, in_flight, unsent), ms(1020));
         let late = (0..).find(|late| path.is_late(ms(1000 + late)));
-        (late, path.silent_from(), path.stalls_at())
+        (late, path.suspect_from(), path.stalls_at())
     };
     // A round trip and two patiences; if TCP has acknowledgments for all, two round trips, four
     // variations and 150 ms after the time of sending.
     let (soon, stalls) = (Some(ms(1010 + 78)), Some(ms(1000 + 198)));
     assert_eq!(judged(1, 0, 0), (Some(10 + 198), None, stalls));
-    let silent = Some(ms(1020 + 29));
+    let suspect = Some(ms(1020 + 29));
     assert_eq!(
         judged(1, 100, 0),
-        (Some(10 + 29), silent, soon),
-        "its record is not there"
+        (Some(10 + 29), suspect, soon),
+        "its record is incomplete"
     );
     assert_eq!(
         judged(1, 0, 100),
@@ -298,14 +299,14 @@ fn what_tcp_has_had_acknowledged_is_waited_for_as_long_as_a_stall_and_nobody_is_
     assert_eq!(
         judged(0, 0, 0),
         (Some(10 + 29), None, soon),
-        "TCP does not say"
+        "TCP does not report deliveries"
     );
 }
 
 #[test]
-fn a_peer_without_time_makes_no_path_stall_and_hardly_anything_go_twice() {
+fn a_busy_peer_causes_no_stall_and_hardly_any_duplicates() {
     let mut pair = Pair::connected(&[(400.0, 2), (200.0, 3)]);
-    pair.tells = true;
+    pair.reports_deliveries = true;
     let id = pair.open();
     pair.write(Side::Client, id, &vec![7; 60_000_000], true);
     for _ in 0..8 {
@@ -323,7 +324,7 @@ fn a_peer_without_time_makes_no_path_stall_and_hardly_anything_go_twice() {
 }
 
 #[test]
-fn a_path_that_trickles_is_as_good_as_silent_and_its_growing_delay_gains_it_no_time() {
+fn a_trickling_path_is_suspect_and_its_growing_delay_adds_no_patience() {
     let ms = Duration::from_millis;
     let mut path = Path::new(PathId(0), ms(0));
     let sample = |delivered, srtt, rttvar, in_flight| PathSample {
@@ -348,33 +349,33 @@ fn a_path_that_trickles_is_as_good_as_silent_and_its_growing_delay_gains_it_no_t
     });
     path.sent = 100_000;
     // Half a round trip, two variations and 15 ms; then a round trip, 50 ms and 10 ms.
-    let (silent, stalls) = (Some(ms(1010 + 45)), Some(ms(1055 + 100)));
-    assert_eq!((path.silent_from(), path.stalls_at()), (silent, stalls));
+    let (suspect, stalls) = (Some(ms(1010 + 45)), Some(ms(1055 + 100)));
+    assert_eq!((path.suspect_from(), path.stalls_at()), (suspect, stalls));
     path.update(sample(101, 90, 40, 100_000), ms(1060));
     path.confirm(1448, ms(1065));
     path.update(sample(102, 150, 80, 100_000), ms(1120));
-    assert_eq!((path.silent_from(), path.stalls_at()), (silent, stalls));
+    assert_eq!((path.suspect_from(), path.stalls_at()), (suspect, stalls));
     // 100,000 bytes in 40 ms were 250,000 in the 100 ms of a repair. A thirtieth of that counts,
     // from either source. One segment may complete the bytes that the peer acknowledges, as far as
     // they are one TLS record.
     path.confirm(16_384 + 8_332, ms(1124));
-    assert_eq!(path.silent_from(), silent);
+    assert_eq!(path.suspect_from(), suspect);
     path.confirm(16_384 + 8_334, ms(1125));
     let patience = 75 + 160 + 15;
-    assert_eq!(path.silent_from(), Some(ms(1125 + patience)));
+    assert_eq!(path.suspect_from(), Some(ms(1125 + patience)));
     path.update(sample(111, 150, 80, 100_000), ms(1130));
-    assert_eq!(path.silent_from(), Some(ms(1130 + patience)));
+    assert_eq!(path.suspect_from(), Some(ms(1130 + patience)));
     // After a timeout, with hardly anything in flight, a single segment does.
     path.update(sample(111, 150, 80, 1448), ms(1140));
     path.update(sample(112, 150, 80, 1448), ms(1150));
-    assert_eq!(path.silent_from(), Some(ms(1150 + patience)));
+    assert_eq!(path.suspect_from(), Some(ms(1150 + patience)));
 }
 
 /// A token bucket passes a burst at line rate: 60 kB were in flight in a round trip of 1 ms. One
 /// path carries 1.25 MB/s, the other may carry 375 kB/s. Both continue to do so and give no reason
 /// for suspicion.
 #[test]
-fn a_path_that_carries_on_at_its_own_rate_is_heard_whatever_a_burst_has_shown() {
+fn a_path_at_its_sustained_rate_is_not_suspect_after_a_burst() {
     let ms = Duration::from_millis;
     for (delivery_rate, limit, rate) in [(1_250_000, 0, 1_250), (12_000_000, 375_000, 375)] {
         let mut path = Path::new(PathId(0), ms(0));
@@ -408,18 +409,21 @@ fn a_path_that_carries_on_at_its_own_rate_is_heard_whatever_a_burst_has_shown() 
                 sample(40 + time * rate / 1448, 1 + time / 4),
                 ms(1000 + time),
             );
-            assert!(!path.is_silent(ms(1000 + time)), "{limit}: after {time} ms");
+            assert!(
+                !path.is_suspect(ms(1000 + time)),
+                "{limit}: after {time} ms"
+            );
         }
         for time in 151..=400 {
             path.update(sample(40 + 150 * rate / 1448, 38), ms(1000 + time));
         }
-        assert!(path.is_silent(ms(1400)), "{limit}: nothing comes any more");
+        assert!(path.is_suspect(ms(1400)), "{limit}: nothing more arrives");
     }
 }
 
 /// A limit is known before anything is measured, and no burst exceeds it.
 #[test]
-fn a_limit_bounds_what_is_expected_of_a_path() {
+fn a_limit_bounds_the_expected_rate_of_a_path() {
     let mut path = Path::new(PathId(0), Duration::ZERO);
     let mut sample = PathSample {
         srtt: Duration::from_millis(1),
@@ -445,23 +449,23 @@ fn a_limit_bounds_what_is_expected_of_a_path() {
 }
 
 #[test]
-fn the_path_that_is_of_no_use_gives_way_even_if_it_is_the_last() {
+fn the_longest_stalled_path_is_replaced_even_if_it_is_the_last() {
     let mut pair = Pair::connected(&[(50.0, 5), (50.0, 5)]);
-    let useless = |pair: &Pair| pair.server.most_useless_path(pair.now);
+    let stalled = |pair: &Pair| pair.server.most_useless_path(pair.now);
     let id = pair.open();
     pair.write(Side::Client, id, b"", true);
     pair.write(Side::Server, id, &vec![7; 20_000_000], true);
     pair.run_for(Duration::from_millis(200));
-    assert_eq!(useless(&pair), None);
+    assert_eq!(stalled(&pair), None);
     for dead in [PathId(1), PathId(0)] {
         pair.carriers.get_mut(&dead).unwrap().blackhole = true;
-        let is_found = |pair: &Pair| useless(pair) == Some(PathId(1));
+        let is_found = |pair: &Pair| stalled(pair) == Some(PathId(1));
         assert!(pair.run_until(is_found, Duration::from_secs(1)), "{dead:?}");
     }
     // The other one has been stalled for longer. The last one never stalls, because no other path
     // can take its data.
     pair.kill_path(PathId(1));
-    let is_found = |pair: &Pair| useless(pair) == Some(PathId(0));
+    let is_found = |pair: &Pair| stalled(pair) == Some(PathId(0));
     assert!(pair.run_until(is_found, Duration::from_secs(1)));
     assert_eq!(pair.server.paths[&PathId(0)].state(), PathState::Active);
 }

@@ -69,7 +69,7 @@ fn with_change(len: usize, after: Duration, change: impl Fn(&mut Pair)) -> Durat
 fn bad(pair: &mut Pair) -> &mut super::pair::Carrier {
     pair.carriers
         .get_mut(&PathId(2))
-        .expect("the bad path is there")
+        .expect("the bad path exists")
 }
 
 fn check(what: &str, len: usize, took: Duration, most: Duration) {
@@ -82,7 +82,10 @@ fn a_path_that_never_delivers_anything_costs_nothing() {
     for len in SIZES {
         let mut pair = warm(false);
         let id = pair.add_path(BAD.0, BAD.1);
-        pair.carriers.get_mut(&id).expect("it was added").blackhole = true;
+        pair.carriers
+            .get_mut(&id)
+            .expect("the path was added")
+            .blackhole = true;
         let start = pair.now;
         let id = begin(&mut pair, len);
         let took = end(&mut pair, id, len) - start;
@@ -91,7 +94,7 @@ fn a_path_that_never_delivers_anything_costs_nothing() {
 }
 
 #[test]
-fn a_path_that_dies_in_silence_costs_no_more_than_finding_it_out() {
+fn a_path_that_dies_silently_costs_no_more_than_its_detection() {
     for len in SIZES {
         let alone = alone(len);
         for part in [0, 2, 4, 8] {
@@ -103,7 +106,7 @@ fn a_path_that_dies_in_silence_costs_no_more_than_finding_it_out() {
 }
 
 #[test]
-fn a_brown_out_to_one_percent_costs_no_more_than_finding_it_out() {
+fn a_brown_out_to_one_percent_costs_no_more_than_its_detection() {
     for believed in [None, Some(BAD.0 * 1e6 / 8.0)] {
         for len in SIZES {
             let alone = alone(len);
@@ -121,7 +124,7 @@ fn a_brown_out_to_one_percent_costs_no_more_than_finding_it_out() {
 }
 
 #[test]
-fn a_path_is_used_again_when_its_brown_out_ends() {
+fn a_path_is_used_again_after_its_brown_out() {
     let mut pair = warm(true);
     let id = begin(&mut pair, 100_000_000);
     pair.run_for(Duration::from_millis(300));
@@ -143,7 +146,7 @@ fn a_path_is_used_again_when_its_brown_out_ends() {
 }
 
 #[test]
-fn a_stalled_path_gets_small_frames_behind_which_tcp_notices_its_losses() {
+fn a_stalled_path_gets_pings_so_that_tcp_detects_its_losses() {
     let mut pair = warm(true);
     let bad = PathId(GOOD.len() as u32);
     let is_stalled = |pair: &Pair| pair.server.paths[&bad].state() == PathState::Stalled;
@@ -162,7 +165,7 @@ fn a_stalled_path_gets_small_frames_behind_which_tcp_notices_its_losses() {
 }
 
 #[test]
-fn a_path_whose_tcp_repairs_is_given_twice_the_time_also_right_after_a_part_of_it() {
+fn a_path_under_repair_gets_twice_the_patience_even_after_a_partial_repair() {
     let ms = Duration::from_millis;
     let mut path = Path::new(PathId(0), ms(0));
     let sample = |loss, delivered| PathSample {
@@ -193,7 +196,7 @@ fn a_path_whose_tcp_repairs_is_given_twice_the_time_also_right_after_a_part_of_i
     // TCP receives no acknowledgment either: for half a round trip and 15 ms, then for as long as a
     // repair takes.
     let silent = ms(1200 + 65 + 160);
-    assert_eq!(path.stalls_at(), Some(silent), "nothing is heard");
+    assert_eq!(path.stalls_at(), Some(silent), "no acknowledgment");
     path.update(sample(LossState::Recovery, 25), ms(1400));
     let heard = ms(1400 + 65 + 160);
     assert_eq!(path.stalls_at(), Some(heard), "a segment has arrived");
@@ -205,7 +208,7 @@ fn a_path_whose_tcp_repairs_is_given_twice_the_time_also_right_after_a_part_of_i
 /// BBR loses thousands of packets at once before it has found a link's rate, and some of their
 /// retransmissions with them.
 #[test]
-fn a_path_that_carries_on_behind_a_hole_is_waited_for() {
+fn a_path_that_delivers_behind_a_hole_gets_more_patience() {
     let ms = Duration::from_millis;
     // A megabyte per second until the hole, then `segments` segments in each round trip of 100 ms.
     let stalls_at = |segments: u64| {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Pair, Side};
 use crate::{Class, Config, Hints, Instant, Redundancy, Role, StreamId};
 
-/// A pair whose client may send `floor` bytes twice.
+/// A pair with a client that may send `floor` bytes twice.
 fn pair(links: &[(f64, u64)], floor: u64) -> Pair {
     let mut client = Config::new(Role::Client);
     client.redundancy = Redundancy {
@@ -34,7 +34,7 @@ fn heard(pair: &Pair, id: StreamId) -> usize {
 }
 
 #[test]
-fn every_byte_of_a_stream_with_duplicate_goes_over_two_paths_as_far_as_the_budget_goes() {
+fn duplicate_sends_every_byte_over_two_paths_within_the_budget() {
     let hints = Hints {
         duplicate: true,
         ..Hints::default()
@@ -58,7 +58,7 @@ fn every_byte_of_a_stream_with_duplicate_goes_over_two_paths_as_far_as_the_budge
 }
 
 #[test]
-fn what_goes_over_two_paths_does_not_wait_when_one_of_them_fails() {
+fn duplicated_data_is_not_delayed_when_one_path_fails() {
     for (duplicate, in_time) in [(true, true), (false, false)] {
         let mut pair = pair(&[(50.0, 5), (50.0, 8)], 1 << 20);
         let hints = Hints {
@@ -77,7 +77,7 @@ fn what_goes_over_two_paths_does_not_wait_when_one_of_them_fails() {
 }
 
 #[test]
-fn a_stream_of_higher_priority_gets_its_part_of_the_paths() {
+fn a_stream_of_higher_priority_gets_its_share_of_the_paths() {
     let mut pair = pair(&[(50.0, 5), (20.0, 15)], 0);
     let with = |priority| Hints {
         priority,
@@ -93,7 +93,7 @@ fn a_stream_of_higher_priority_gets_its_part_of_the_paths() {
 }
 
 #[test]
-fn a_deadline_is_kept_beside_bulk_and_costs_it_no_more_than_its_bytes() {
+fn a_deadline_is_met_beside_bulk_at_the_cost_of_its_bytes() {
     for (deadline, in_time) in [(Some(Duration::from_millis(100)), true), (None, false)] {
         let mut pair = pair(&[(20.0, 5), (10.0, 15)], 0);
         let bulk = upload(&mut pair, Class::Interactive, Hints::default(), 10_000_000);
@@ -113,7 +113,7 @@ fn a_deadline_is_kept_beside_bulk_and_costs_it_no_more_than_its_bytes() {
 /// Bulk that a path was handed before a deadline was in danger is ahead of the stream's bytes. With
 /// a margin of only twice their time, three of these were late.
 #[test]
-fn deadlines_that_the_paths_can_keep_beside_bulk_are_kept() {
+fn feasible_deadlines_are_met_beside_bulk() {
     let mut late = Vec::new();
     for deadline in [100, 150, 250, 500].map(Duration::from_millis) {
         for bytes in [20_000, 60_000, 120_000, 200_000] {
@@ -134,9 +134,9 @@ fn deadlines_that_the_paths_can_keep_beside_bulk_are_kept() {
     assert!(late.is_empty(), "{late:?}");
 }
 
-/// The table of docs/fbdt.md ("Other constants"), which this prints.
+/// Prints the table of docs/notes/fbdt-parameters.md, "Other constants".
 #[test]
-fn most_deadlines_are_kept_where_bulk_leaves_little_room() {
+fn most_deadlines_are_met_when_bulk_leaves_little_capacity() {
     for (links, least) in [
         ([(20.0, 5), (10.0, 15)], 68),
         ([(50.0, 10), (50.0, 40)], 77),
@@ -183,7 +183,8 @@ fn delays(pair: &mut Pair, id: StreamId, written: &[Instant], bytes: usize) -> V
         .collect()
 }
 
-/// The cost of deadlines for other streams in docs/fbdt.md ("Other constants"), which this prints.
+/// Prints the cost of deadlines for other streams (docs/notes/fbdt-parameters.md, "Other
+/// constants").
 #[test]
 fn speech_does_not_wait_for_pictures_with_a_deadline() {
     for links in [[(20.0, 5), (10.0, 15)], [(8.0, 20), (30.0, 10)]] {

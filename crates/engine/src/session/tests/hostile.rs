@@ -74,24 +74,25 @@ fn refused(session: &mut Session, frame: &Frame<'_>) -> ProtocolError {
     let error = session
         .handle_frames(PATH, &encoded(frame), NOW)
         .expect_err("must be refused");
-    assert!(session.is_closed() && session.has_farewell());
-    assert!(
-        matches!(session.poll_event(), Some(Event::Closed { code: 1, reason }) if reason.as_str() == error.to_string())
-    );
-    let farewell = drain(session);
+    assert!(session.is_closed() && session.is_close_pending());
     assert!(matches!(
-        Frame::decode(&farewell),
+        session.poll_event(),
+        Some(Event::Closed { code: 1, reason }) if reason.as_str() == error.to_string()
+    ));
+    let pending_close = drain(session);
+    assert!(matches!(
+        Frame::decode(&pending_close),
         Ok(Some((Frame::Close { code: 1, .. }, _)))
     ));
-    assert!(!session.has_farewell());
+    assert!(!session.is_close_pending());
     session
         .handle_frames(PATH, &encoded(frame), NOW)
-        .expect("a closed session hears nothing");
+        .expect("a closed session ignores frames");
     error
 }
 
 #[test]
-fn a_frame_of_every_kind_cut_at_every_byte_is_waited_for() {
+fn a_frame_of_every_kind_cut_at_every_byte_is_reassembled() {
     for frame in crate::frame::tests::samples() {
         let whole = encoded(&frame);
         for cut in 0..whole.len() {
@@ -112,7 +113,7 @@ fn a_frame_of_every_kind_cut_at_every_byte_is_waited_for() {
 }
 
 #[test]
-fn handshake_frames_do_not_belong_into_a_session() {
+fn handshake_frames_are_refused_inside_a_session() {
     let hello = Hello {
         version: 1,
         new: true,
@@ -172,7 +173,7 @@ fn one_byte_over_the_credit_of_the_session() {
 }
 
 #[test]
-fn streams_that_the_peer_may_not_name() {
+fn frames_for_invalid_streams_are_refused() {
     let open = |stream| Frame::Open {
         stream,
         class: 0,
@@ -260,11 +261,11 @@ fn contradictions_about_the_length_of_a_stream() {
     }
     session()
         .handle_frames(PATH, &encoded(&fin(MAX)), NOW)
-        .expect("a long stream is no fault");
+        .expect("a long stream is valid");
 }
 
 #[test]
-fn acknowledgements_and_reports_of_what_was_never_sent() {
+fn acknowledgments_and_reports_of_unsent_data_are_refused() {
     let ack = |complete, cumulative, ranges: Vec<std::ops::Range<u64>>| {
         Frame::Ack(Ack {
             stream: 0,
@@ -300,7 +301,7 @@ fn acknowledgements_and_reports_of_what_was_never_sent() {
 }
 
 #[test]
-fn limits_at_the_largest_integer_are_kept() {
+fn limits_at_the_largest_integer_are_enforced() {
     let mut session = session();
     for frame in [
         Frame::CreditSession { limit: MAX },
@@ -321,17 +322,17 @@ fn limits_at_the_largest_integer_are_kept() {
 }
 
 #[test]
-fn bytes_that_are_no_frame() {
+fn bytes_that_form_no_frame_are_refused() {
     let mut session = session();
     let error = session
         .handle_frames(PATH, &[0x3f, 0xff, 0xff], NOW)
         .unwrap_err();
     assert_eq!(error, ProtocolError::Frame(FrameError::UnknownType(0x3f)));
-    assert!(session.is_closed() && session.has_farewell());
+    assert!(session.is_closed() && session.is_close_pending());
 }
 
 #[test]
-fn optional_frames_are_not_gathered() {
+fn optional_frames_are_not_buffered() {
     let mut session = session();
     let mut frame = vec![0x40, 0x41, 0x7f, 0xff];
     frame.resize(4 + 0x3fff, 0xaa);
@@ -382,7 +383,7 @@ fn too_many_pieces() {
 
 /// Streams are opened and reset without end by a peer that acknowledges nothing.
 #[test]
-fn what_waits_for_a_peer_that_hears_nothing_is_bounded() {
+fn frames_queued_for_a_peer_that_acknowledges_nothing_are_bounded() {
     for reads in [true, false] {
         let mut session = session();
         let mut next = 1;
@@ -424,7 +425,7 @@ fn what_waits_for_a_peer_that_hears_nothing_is_bounded() {
         let (waiting, under_way) = (session.control.len(), path.control.len());
         assert!(
             waiting < 100 && under_way <= 8192,
-            "{waiting} frames wait, {under_way} are under way"
+            "{waiting} frames wait, {under_way} are in flight"
         );
         assert!(
             session.reports.pending() < 1100,
@@ -437,7 +438,7 @@ fn what_waits_for_a_peer_that_hears_nothing_is_bounded() {
 
 proptest! {
     #[test]
-    fn arbitrary_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn arbitrary_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let mut session = session();
         let _ = session.handle_frames(PATH, &bytes, NOW);
         drain(&mut session);
@@ -445,7 +446,7 @@ proptest! {
 
     /// Well-formed frames with arbitrary fields get further than arbitrary bytes.
     #[test]
-    fn arbitrary_frames_are_survived(
+    fn arbitrary_frames_do_not_panic(
         fields in proptest::collection::vec((4u8..=0x11, 0u64..20, field(), field()), 1..60),
     ) {
         let mut session = session();

@@ -91,7 +91,7 @@ pub(crate) struct Pair {
     /// Cuts arriving data into pieces of this size.
     pub(crate) cut: usize,
     /// The carriers report deliveries.
-    pub(crate) tells: bool,
+    pub(crate) reports_deliveries: bool,
     /// Time until which each side's processor is busy with other work.
     paused_until: [Instant; 2],
     next_path: u32,
@@ -115,7 +115,7 @@ impl Pair {
             programs: BTreeMap::new(),
             events: Vec::new(),
             cut: usize::MAX,
-            tells: false,
+            reports_deliveries: false,
             paused_until: [now; 2],
             next_path: 0,
             opened: 0,
@@ -369,7 +369,7 @@ impl Pair {
             },
             time,
         );
-        assert!(over, "not over after {time:?}: {self:?}");
+        assert!(over, "not done after {time:?}: {self:?}");
     }
 
     /// Handles events and lets both sides send until nothing moves.
@@ -489,7 +489,7 @@ impl Pair {
         };
         let lane = &carrier.lanes[side as usize];
         let mut sample = carrier.sample(lane, now);
-        if self.tells {
+        if self.reports_deliveries {
             sample.delivered = lane.acknowledged / MSS as u64;
         }
         self.session(side).path_stats(id, sample, now);

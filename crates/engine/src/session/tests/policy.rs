@@ -35,7 +35,7 @@ fn upload(pair: &mut Pair, bytes: usize) {
 }
 
 #[test]
-fn a_path_that_is_never_to_carry_anything_does_not_even_as_the_last_one() {
+fn a_path_with_priority_never_carries_no_data_even_as_the_last_one() {
     let mut pair = Pair::connected(&[(50.0, 5), (50.0, 5)]);
     pair.client.set_policy(SECOND, priority(Priority::Never));
     upload(&mut pair, 1_000_000);
@@ -54,7 +54,7 @@ fn a_path_that_is_never_to_carry_anything_does_not_even_as_the_last_one() {
 }
 
 #[test]
-fn a_secondary_path_helps_with_much_and_leaves_little_alone() {
+fn a_secondary_path_helps_with_much_data_and_not_with_little() {
     let mut pair = Pair::connected(&[(20.0, 5), (20.0, 5)]);
     pair.end_slow_start();
     pair.client
@@ -93,7 +93,7 @@ fn a_secondary_path_works_before_a_backup_does() {
 }
 
 #[test]
-fn a_path_that_adds_more_latency_than_it_may_is_a_backup_until_it_is_fast_again() {
+fn a_path_above_its_latency_limit_is_a_backup_until_it_is_fast_again() {
     let mut pair = Pair::connected(&[(20.0, 5), (20.0, 100)]);
     let bound = PathPolicy {
         max_added_latency: Some(Duration::from_millis(50)),
@@ -116,7 +116,7 @@ fn a_path_that_adds_more_latency_than_it_may_is_a_backup_until_it_is_fast_again(
 }
 
 #[test]
-fn a_path_that_becomes_a_backup_does_not_leave_the_windows_to_be_sent_backwards() {
+fn a_path_that_becomes_a_backup_loses_the_forward_role() {
     let mut pair = Pair::connected(&[(50.0, 5), (50.0, 6)]);
     let id = pair.open_as(Class::Background);
     pair.write(Side::Client, id, &vec![7; 20_000_000], true);
@@ -135,7 +135,7 @@ fn a_path_that_becomes_a_backup_does_not_leave_the_windows_to_be_sent_backwards(
 }
 
 #[test]
-fn the_peer_keeps_to_what_it_is_told_and_tells_its_carrier() {
+fn the_peer_follows_its_policy_and_limits_its_carrier() {
     let mut pair = Pair::connected(&[(50.0, 5), (50.0, 5)]);
     let now = pair.now;
     let only_up = PeerPolicy {
@@ -158,7 +158,7 @@ fn the_peer_keeps_to_what_it_is_told_and_tells_its_carrier() {
 }
 
 #[test]
-fn the_newest_word_counts_whichever_arrives_last() {
+fn the_newest_policy_counts_in_any_order_of_arrival() {
     let mut pair = Pair::connected(&[(50.0, 5), (50.0, 5)]);
     let word = |name| PeerPolicy {
         policy: priority(name),

@@ -70,19 +70,28 @@ fn read(pair: &mut Pair, streams: &[StreamId]) -> Vec<usize> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, max_shrink_iters: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 40,
+        max_shrink_iters: 200,
+        ..ProptestConfig::default()
+    })]
 
     // At the end of a transfer no further data follows: its last bytes must not wait for any.
     #[test]
-    fn every_transfer_ends_whoever_does_not_read_beside_it(
+    fn every_transfer_ends_beside_unread_streams(
         links in prop::collection::vec((10.0..100.0f64, 0..50u64), 1..4),
         stalled in 1..4usize,
         sizes in prop::collection::vec(1..12_000_000usize, 1..3),
         pauses in prop::collection::vec((1..500u64, any::<bool>(), 10..500u64), 0..10),
-        memory in prop_oneof![Just((8u64 << 20, 4u64 << 20)), Just((2 << 20, 1 << 20)), Just((0, 1 << 18))],
+        memory in prop_oneof![
+            Just((8u64 << 20, 4u64 << 20)),
+            Just((2 << 20, 1 << 20)),
+            Just((0, 1 << 18)),
+        ],
     ) {
         let (session, stream) = memory;
-        let mut pair = Pair::with(session_with(("fbdt", "fbdt"), Role::Client, session, stream), session_with(("fbdt", "fbdt"), Role::Server, session, stream));
+        let side = |role| session_with(("fbdt", "fbdt"), role, session, stream);
+        let mut pair = Pair::with(side(Role::Client), side(Role::Server));
         pair.connect(&links);
         for _ in 0..stalled {
             // It has read some bytes, and so has been given more than a new stream's credit.
@@ -100,23 +109,32 @@ proptest! {
             pair.pause(side, Duration::from_millis(ms));
         }
         let over = pair.run_until(ended, Duration::from_secs(600));
-        prop_assert!(over, "not over: {pair:?}");
+        prop_assert!(over, "not done: {pair:?}");
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 12,
+        max_shrink_iters: 200,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn every_stream_moves_in_both_directions(
         names in (prop::sample::select(scheduler::NAMES), prop::sample::select(scheduler::NAMES)),
         links in prop::collection::vec((1.0..30.0f64, 0..60u64), 1..4),
         count in 1..6usize,
-        memory in prop_oneof![Just((8u64 << 20, 4u64 << 20)), Just((2 << 20, 1 << 20)), Just((0, 1 << 18))],
+        memory in prop_oneof![
+            Just((8u64 << 20, 4u64 << 20)),
+            Just((2 << 20, 1 << 20)),
+            Just((0, 1 << 18)),
+        ],
         changes in prop::collection::vec(change(), 0..25),
     ) {
         let (session, stream) = memory;
-        let mut pair = Pair::with(session_with(names, Role::Client, session, stream), session_with(names, Role::Server, session, stream));
+        let side = |role| session_with(names, role, session, stream);
+        let mut pair = Pair::with(side(Role::Client), side(Role::Server));
         pair.connect(&links);
         let streams: Vec<StreamId> = (0..count).map(|_| pair.open()).collect();
         let control = pair.open();
@@ -134,7 +152,9 @@ proptest! {
                     Some((ms, change)) if at + Duration::from_millis(ms) <= pair.now => {
                         at = pair.now;
                         match change {
-                            Change::Pause { side, ms } => pair.pause(side, Duration::from_millis(ms)),
+                            Change::Pause { side, ms } => {
+                                pair.pause(side, Duration::from_millis(ms));
+                            }
                             Change::Rate { path, mbit } => {
                                 let path = PathId((path % pair.carriers.len()) as u32);
                                 pair.carriers.get_mut(&path).unwrap().rate = mbit * 1e6 / 8.0;
@@ -151,7 +171,8 @@ proptest! {
                 pair.run_for(Duration::from_millis(50));
             }
             let after = read(&mut pair, &streams);
-            let moved: Vec<usize> = before.iter().zip(&after).map(|(before, after)| after - before).collect();
+            let moves = before.iter().zip(&after);
+            let moved: Vec<usize> = moves.map(|(before, after)| after - before).collect();
             for direction in 0..2 {
                 let moved = moved.iter().skip(direction).step_by(2);
                 let fair = moved.clone().sum::<usize>() / count;
@@ -164,7 +185,10 @@ proptest! {
                     (one, other) if one != other => 4,
                     _ => 1,
                 };
-                prop_assert!(least > 0 && least >= fair / 4 / parts, "direction {direction}: {least} of {fair} bytes, {pair:?}");
+                prop_assert!(
+                    least > 0 && least >= fair / 4 / parts,
+                    "direction {direction}: {least} of {fair} bytes, {pair:?}"
+                );
             }
         }
         pair.run_for(Duration::from_secs(2));
@@ -175,7 +199,7 @@ proptest! {
 /// Found end to end: once the end of a stream was known to fit its limit, its reader sent no more
 /// grants, and a sender that shares the rest of the session's credit waited for one.
 #[test]
-fn the_last_bytes_do_not_wait_beside_a_stream_that_nobody_reads() {
+fn the_last_bytes_do_not_wait_beside_an_unread_stream() {
     for size in (3_000_000..6_000_000).step_by(200_000) {
         let config = |role| session_with(("fbdt", "fbdt"), role, 7 << 20, 4 << 20);
         let mut pair = Pair::with(config(Role::Client), config(Role::Server));
@@ -190,7 +214,7 @@ fn the_last_bytes_do_not_wait_beside_a_stream_that_nobody_reads() {
 /// left. Then streams without a reader took some of the rest, and the stream's last byte waited
 /// forever.
 #[test]
-fn the_last_byte_does_not_wait_when_others_take_what_was_left() {
+fn the_last_byte_does_not_wait_when_others_take_the_remaining_credit() {
     for size in (300_000..420_000).step_by(5_000).chain([360_295]) {
         let config = |role| session_with(("fbdt", "fbdt"), role, 8 << 20, 4 << 20);
         let mut pair = Pair::with(config(Role::Client), config(Role::Server));
@@ -203,7 +227,7 @@ fn the_last_byte_does_not_wait_when_others_take_what_was_left() {
     }
 }
 
-/// A stream whose reader stops after `after`.
+/// A stream with a reader that stops after `after`.
 fn stall(pair: &mut Pair, after: Duration) {
     let id = pair.open();
     pair.write(Side::Client, id, &vec![7; READY], false);
@@ -227,7 +251,7 @@ fn has_ended(pair: &Pair, id: StreamId) -> bool {
 /// Found by the property above: three streams took turns of 16 KiB, and the fourth one always got
 /// the rest of each budget, a few bytes, as its turn.
 #[test]
-fn no_stream_lives_on_what_is_left_of_budgets() {
+fn no_stream_is_limited_to_the_rest_of_budgets() {
     let config = |role| session_with(("wrr", "minrtt"), role, 8 << 20, 4 << 20);
     let mut pair = Pair::with(config(Role::Client), config(Role::Server));
     pair.connect(&[(1.0, 0)]);

@@ -79,7 +79,7 @@ pub(super) fn check(links: &[(f64, u64)], len: usize, warm: bool, allowed: Durat
     let alone: Vec<_> = alone.collect();
     let together = completion(&arrivals(links, len, warm), len);
     let best = alone.iter().map(|arrivals| completion(arrivals, len)).min();
-    let best = best.expect("there is a path");
+    let best = best.expect("a path exists");
     let ideal = ideal(&alone, len);
     let what = format!(
         "{len} bytes over {links:?}: {together:?}, the best path alone {best:?}, ideal {ideal:?}"
@@ -105,7 +105,7 @@ fn found_out(links: &[(f64, u64)]) -> Duration {
 }
 
 #[test]
-fn a_path_that_carried_little_is_not_tried_out_with_what_is_waited_for() {
+fn a_path_that_carried_little_is_not_explored_with_urgent_bytes() {
     check(&[(171.0, 3), (1.4, 2)], 5_051, true, EPSILON);
     check(&[(171.0, 3), (1.0, 1)], 999, true, EPSILON);
     let links = [(3.3, 3), (1.7, 6), (3.0, 9), (388.4, 2), (1.3, 177)];
@@ -113,13 +113,13 @@ fn a_path_that_carried_little_is_not_tried_out_with_what_is_waited_for() {
 }
 
 #[test]
-fn what_is_behind_something_late_is_not_waited_for_piece_by_piece() {
+fn data_behind_a_late_piece_counts_as_late_at_once() {
     check(&[(1.0, 38), (299.0, 5)], 6_894_129, true, EPSILON);
     check(&[(1.0, 38), (299.0, 1)], 6_894_129, true, EPSILON);
 }
 
 #[test]
-fn equal_delays_and_unknown_rates_cost_one_look() {
+fn equal_delays_and_unknown_rates_cost_one_search_interval() {
     let links = [(1.0, 19), (17.2, 19)];
     check(&links, 155_476, false, found_out(&links));
 }
@@ -130,13 +130,13 @@ fn equal_slow_paths_end_together() {
 }
 
 #[test]
-fn an_object_that_takes_long_to_begin_is_not_short_of_credit_for_its_end() {
+fn an_object_with_a_slow_start_has_enough_credit_for_its_end() {
     check(&[(1.6, 93), (1.0, 131)], 70_000, true, EPSILON);
     check(&[(1.6, 93), (1.6, 131)], 70_000, true, EPSILON);
 }
 
 #[test]
-fn paths_do_not_leave_the_same_bytes_to_each_other() {
+fn paths_do_not_all_refuse_the_same_bytes() {
     // The transfer stopped for minutes: the path of 13.9 Mbit/s was first with the rest of a
     // window, but neither with one byte nor with a whole piece, and only those were examined.
     let links = [(1.1, 2), (40.5, 8), (86.6, 244), (13.9, 4), (211.9, 5)];
@@ -144,7 +144,7 @@ fn paths_do_not_leave_the_same_bytes_to_each_other() {
 }
 
 #[test]
-fn a_small_object_is_not_cut_into_crumbs() {
+fn a_small_object_is_not_cut_into_tiny_pieces() {
     // The backward path of 1 Mbit/s extended its share only towards the front, where the forward
     // path's share ended soon: it took 999 bytes in 150 pieces, with headers as long as the data.
     check(&[(82.0, 226), (1.0, 1), (1.0, 58)], 999, true, EPSILON);
@@ -176,7 +176,7 @@ proptest! {
     }
 
     #[test]
-    fn a_session_that_does_not_know_its_paths_is_later_by_finding_out_at_most(
+    fn a_session_without_measurements_is_late_by_the_detection_time_at_most(
         links in prop::collection::vec(link(), 1..=5),
         len in logarithmic(1e3, 2e7),
     ) {

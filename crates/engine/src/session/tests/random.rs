@@ -116,7 +116,8 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(side, path, policy, tell)| Op::Policy { side, path, policy, tell }),
         1 => (path, mbit(), ms()).prop_map(|(path, mbit, ms)| Op::Change { path, mbit, ms }),
         1 => prop_oneof![Just(1usize), 1..100usize, Just(usize::MAX)].prop_map(|at| Op::Cut { at }),
-        10 => prop_oneof![0..2_000u64, 0..100_000u64, 0..1_000_000u64].prop_map(|us| Op::Wait { us }),
+        10 => prop_oneof![0..2_000u64, 0..100_000u64, 0..1_000_000u64]
+            .prop_map(|us| Op::Wait { us }),
     ]
 }
 
@@ -318,7 +319,7 @@ fn run(setup: &Setup) {
         |pair: &Pair| pair.client.stats().streams_open + pair.server.stats().streams_open == 0;
     assert!(
         pair.run_until(over, Duration::from_secs(1000)),
-        "not over: {pair:?}"
+        "not done: {pair:?}"
     );
     for &id in &streams {
         for side in Side::BOTH {
@@ -353,13 +354,16 @@ fn run(setup: &Setup) {
     };
     assert!(
         pair.run_until(closed, Duration::from_secs(10)),
-        "the peer was not told"
+        "the peer received no CLOSE"
     );
 }
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(1000),
+        cases: std::env::var("PROPTEST_CASES")
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(1000),
         ..ProptestConfig::default()
     })]
 
@@ -371,7 +375,7 @@ proptest! {
 
 /// MuSher refuses a third path, so a side that has data must be permitted one of the two again.
 #[test]
-fn what_was_written_while_every_path_was_forbidden_is_delivered_later() {
+fn data_written_while_every_path_is_forbidden_is_delivered_later() {
     let forbid = |path| Op::Policy {
         side: Side::Server,
         path,

@@ -20,7 +20,7 @@ fn bandwidth_delay(links: &Links) -> u64 {
 }
 
 /// A stream on which the server always has more to send, and on which the client reads nothing
-/// unless told to.
+/// unless a test makes it read.
 fn endless(links: &Links) -> (Pair, StreamId) {
     let mut pair = Pair::connected(links);
     let id = pair.open();
@@ -94,7 +94,7 @@ fn a_program_that_stops_reading_stops_its_sender() {
 }
 
 #[test]
-fn a_reader_that_becomes_fast_again_has_all_of_the_paths_within_four_round_trips() {
+fn a_reader_that_becomes_fast_again_gets_the_full_rate_within_four_round_trips() {
     let links = &[(200.0, 25), (100.0, 25)];
     let trip = Duration::from_millis(50);
     let (mut pair, id) = endless(links);

@@ -35,7 +35,7 @@ fn a_transfer_over_unequal_paths_ends_with_every_scheduler() {
 
 /// The chosen path fails at the very moment at which the others wait for it.
 #[test]
-fn whoever_waits_for_a_path_that_fails_is_asked_again() {
+fn a_path_that_waits_for_a_failed_path_is_asked_again() {
     for name in scheduler::NAMES {
         let mut pair = pair(name, &[(20.0, 5), (20.0, 80)]);
         let id = pair.open();
@@ -49,7 +49,7 @@ fn whoever_waits_for_a_path_that_fails_is_asked_again() {
 }
 
 #[test]
-fn a_session_with_something_to_send_and_an_idle_path_asks_again_soon() {
+fn a_session_with_waiting_data_and_an_idle_path_asks_again_soon() {
     // ECF leaves the slow path idle for a fast one that is full, and nothing else is due for a long
     // time.
     let mut pair = pair("ecf", &[(20.0, 5), (20.0, 500)]);
@@ -157,7 +157,7 @@ fn every_class_can_have_a_scheduler_of_its_own() {
 }
 
 #[test]
-fn both_sides_keep_to_the_class_that_the_opener_was_told_of() {
+fn both_sides_use_the_class_that_the_opener_has_set() {
     let mut pair = pair("fbdt", &[(50.0, 5)]);
     let told = Class::ALL.map(|class| (pair.open_as(class), Some(class)));
     let learnt = pair.open_as(None::<Class>);

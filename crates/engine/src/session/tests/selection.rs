@@ -92,7 +92,7 @@ fn transfers_end_with_every_selector_and_scheduler() {
 }
 
 #[test]
-fn nobody_looks_while_there_is_nothing_to_send() {
+fn no_reviews_while_nothing_is_waiting() {
     for selector in selector::NAMES {
         let mut pair = pair("fbdt", selector, NEAR_AND_FAR);
         let id = pair.open();
@@ -109,7 +109,7 @@ fn nobody_looks_while_there_is_nothing_to_send() {
 /// The delays of a program that writes now and then are measured from the write until the peer has
 /// the bytes in order.
 #[test]
-fn delays_are_those_of_writes_that_do_not_wait() {
+fn delays_are_measured_for_writes_that_do_not_wait() {
     let mut pair = pair("fbdt", "trials", &[(20.0, 40)]);
     let id = pair.open();
     pair.run_for(Duration::from_secs(1));

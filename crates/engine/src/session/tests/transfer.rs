@@ -40,7 +40,7 @@ fn download(pair: &mut Pair, len: usize) -> f64 {
 }
 
 #[test]
-fn one_path_is_plain_sending() {
+fn one_path_delivers_at_its_rate() {
     let mut pair = Pair::connected(&[(100.0, 10)]);
     let seconds = download(&mut pair, 10_000_000);
     assert!(seconds < 1.05 * 0.8 + 0.1, "{seconds}");
@@ -96,7 +96,7 @@ fn uploads_and_downloads_at_once() {
 }
 
 #[test]
-fn frames_cut_at_any_place_are_put_together() {
+fn frames_cut_anywhere_are_reassembled() {
     for cut in [1, 7, 1000, 16_384] {
         let mut pair = Pair::connected(&[(50.0, 1), (50.0, 2)]);
         pair.cut = cut;
@@ -105,7 +105,7 @@ fn frames_cut_at_any_place_are_put_together() {
 }
 
 #[test]
-fn a_path_that_dies_loses_nothing() {
+fn a_failed_path_loses_nothing() {
     let mut pair = Pair::connected(&[(50.0, 10), (50.0, 10), (50.0, 30)]);
     let data = bytes(20_000_000);
     let id = serve(&mut pair, &data);
@@ -120,7 +120,7 @@ fn a_path_that_dies_loses_nothing() {
 }
 
 #[test]
-fn a_blackhole_is_noticed_and_a_return_used() {
+fn a_blackhole_is_detected_and_its_end_is_used() {
     let mut pair = Pair::connected(&[(50.0, 10), (50.0, 10)]);
     let data = bytes(20_000_000);
     let id = serve(&mut pair, &data);
@@ -132,7 +132,7 @@ fn a_blackhole_is_noticed_and_a_return_used() {
     let during = pair.program(Side::Client, id).received.len() - before;
     assert!(
         during > 2_000_000,
-        "only {during} bytes in 400 ms over the path that is left"
+        "only {during} bytes in 400 ms over the remaining path"
     );
     pair.carriers.get_mut(&PathId(1)).unwrap().blackhole = false;
     pair.run_to_end(Duration::from_secs(30));
@@ -156,7 +156,7 @@ fn an_outage_of_every_path_is_survived() {
 }
 
 #[test]
-fn a_stalled_reader_holds_no_more_than_the_limit_and_blocks_nobody() {
+fn a_stalled_reader_stays_within_its_limit_and_blocks_no_stream() {
     let mut pair = Pair::connected(&[(500.0, 2), (500.0, 5)]);
     let data = bytes(100_000_000);
     let stalled = pair.open();
@@ -282,7 +282,7 @@ fn beside_stalled(count: usize, moved: usize, data: &[u8]) -> usize {
 }
 
 #[test]
-fn stalled_readers_leave_room_for_one_that_reads() {
+fn stalled_readers_leave_memory_for_an_active_one() {
     let data = bytes(1_000_000);
     assert_eq!(beside_stalled(20, 0, &data), data.len());
     // With hundreds of streams each may have a window of 2 KiB, and a round trip is approximately
@@ -292,7 +292,7 @@ fn stalled_readers_leave_room_for_one_that_reads() {
 }
 
 #[test]
-fn readers_that_stall_after_they_were_quick_leave_room_for_others() {
+fn readers_that_stall_after_reading_fast_leave_memory_for_others() {
     let data = bytes(1_000_000);
     for (count, moved) in [(3, 8_000_000), (50, 500_000)] {
         let received = beside_stalled(count, moved, &data);
@@ -302,9 +302,9 @@ fn readers_that_stall_after_they_were_quick_leave_room_for_others() {
     assert!(among_hundreds > 250_000, "{among_hundreds}");
 }
 
-/// The table of docs/fbdt.md.
+/// The table of docs/notes/cold-objects.md.
 #[test]
-fn fbdt_does_better_than_turns_and_than_the_best_path_alone() {
+fn fbdt_outperforms_round_robin_and_the_best_path_alone() {
     let with = |scheduler: &str, links: &[(f64, u64)], len| {
         let config = |role| Config {
             scheduler: scheduler.to_owned(),

@@ -1,6 +1,7 @@
 //! The measurement behind the sizes of transmission windows.
 //!
-//! `cargo test -p sumlink-engine windows -- --nocapture` prints the table of docs/fbdt.md.
+//! `cargo test -p sumlink-engine windows -- --nocapture` prints the table of
+//! docs/notes/fbdt-parameters.md.
 
 use std::time::Duration;
 
@@ -99,7 +100,7 @@ fn outcome(class: Class, rule: WindowRule, links: &[(f64, u64)]) -> Outcome {
 }
 
 #[test]
-fn windows_of_every_class_do_as_well_as_any_other_size() {
+fn default_windows_perform_as_well_as_any_other_size() {
     let classes = [
         Class::Conversational,
         Class::Streaming,

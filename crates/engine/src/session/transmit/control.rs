@@ -56,7 +56,7 @@ impl Session {
                 let path_end = batch.path_end(out);
                 path.note_outstanding(now);
                 if matches!(frame, Control::Open { .. }) {
-                    self.opened_on = Some((id, path_end));
+                    self.newest_open = Some((id, path_end));
                     opens_preferred = opens_preferred.filter(|preferred| *preferred);
                 }
                 path.control.push_back(Sent {
@@ -68,14 +68,14 @@ impl Session {
         }
     }
 
-    /// The path on which the newest OPEN is still in flight, unless another path is so much faster
-    /// that the order is not worth the delay.
+    /// The path on which the newest OPEN is still in flight, unless another path is faster by more
+    /// than the order is worth.
     ///
     /// The peer connects streams in the order in which their OPENs arrive, and programs open
     /// connections in an order that matters to them. With similar paths, the best path changes from
     /// frame to frame.
     fn path_of_opens(&self, now: Instant) -> Option<PathId> {
-        let (id, end) = self.opened_on?;
+        let (id, end) = self.newest_open?;
         let path = self.paths.get(&id)?;
         let best = self.paths.get(&self.best_path(now)?)?;
         let worth_it =
@@ -84,9 +84,9 @@ impl Session {
     }
 
     /// Writes the CLOSE of a session that this side has ended, once on each path.
-    pub(super) fn write_farewell(&mut self, id: PathId, out: &mut Vec<u8>) {
-        if let (Some((code, reason)), Some(path)) = (&self.farewell, self.paths.get_mut(&id))
-            && !std::mem::replace(&mut path.farewell_said, true)
+    pub(super) fn write_close(&mut self, id: PathId, out: &mut Vec<u8>) {
+        if let (Some((code, reason)), Some(path)) = (&self.pending_close, self.paths.get_mut(&id))
+            && !std::mem::replace(&mut path.close_sent, true)
         {
             Frame::Close {
                 code: *code,
@@ -105,7 +105,7 @@ impl Session {
             return;
         };
         let waits = match path.state {
-            PathState::Active => path.oldest_unconfirmed().is_some(),
+            PathState::Active => path.oldest_unacknowledged().is_some(),
             // Unsent data in TCP serves the same purpose.
             PathState::Stalled => path.sample.unsent > 0 || path.control.len() >= MAX_STALLED_PINGS,
         };
@@ -185,8 +185,8 @@ impl Session {
                 Frame::CreditStreams { limit: *streams }.encode(out);
             }
             Control::Policy { path } => {
-                let told = self.paths.get(path).and_then(|path| path.told_policy);
-                if let Some((version, policy)) = told {
+                let sent = self.paths.get(path).and_then(|path| path.sent_policy);
+                if let Some((version, policy)) = sent {
                     Frame::Policy {
                         path: u64::from(path.0),
                         version,

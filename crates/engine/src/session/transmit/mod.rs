@@ -75,7 +75,7 @@ impl Session {
             now,
         };
         if self.closed {
-            self.write_farewell(id, out);
+            self.write_close(id, out);
         } else if path.state == PathState::Stalled {
             self.write_ping(&batch, out);
         } else {
@@ -120,7 +120,7 @@ impl Session {
         // separate packet.
         let goes_along = best && batch.written(out) > 0 && batch.left(out) >= SHORT_REPORT;
         let news = self.paths.get(&id);
-        if goes_along && news.is_some_and(|path| self.reports.has_news(path, now)) {
+        if goes_along && news.is_some_and(|path| self.reports.has_unreported(path, now)) {
             self.write_report(batch, best, out);
         }
     }
@@ -130,7 +130,7 @@ impl Session {
         let (budget, paths) = (batch.left(out), &mut self.paths);
         let reports = &mut self.reports;
         if budget > 0 && reports.write(path, paths, &self.streams, budget, now, out) && best {
-            reports.told_promptly();
+            reports.reported_promptly();
         }
     }
 
@@ -157,7 +157,7 @@ impl Session {
         let Some(path) = self.paths.get(&id) else {
             return Pick::Idle;
         };
-        if path.is_crowded() || !may_work(&self.paths, path) {
+        if path.has_max_flights() || !may_work(&self.paths, path) {
             return Pick::Idle;
         }
         let mut view = View {
