@@ -1,7 +1,7 @@
 //! `sumlink link split` and `sumlink link join`: several interfaces of one card, each of which can
 //! be a link.
 //!
-//! A Wi-Fi card whose driver supports several stations keeps an association with a hotspot for each
+//! If the driver of a Wi-Fi card supports several stations, it keeps an association with a hotspot for each
 //! of them and shares its air time among them. Ethernet has macvlan: one interface per address
 //! behind a switch. The new interfaces carry an alias, so they are found again after a restart of
 //! this program.

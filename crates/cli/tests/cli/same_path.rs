@@ -140,7 +140,7 @@ fn warnings_of_a_check_are_logged_at_start() {
         (
             "[session]\nscheduler = \"blest\"\n[session.race]\ninteractive = \"1KiB\"".to_owned(),
             7,
-            "`race.interactive` changes nothing",
+            "`race.interactive` has no effect",
         ),
     ] {
         client(&bench, &key, &lines);

@@ -15,7 +15,7 @@ fn server<'a>(listen: &'a str, key: &'a str) -> [&'a str; 7] {
     ]
 }
 
-/// Arguments of a client with the key `a.key` whose server does not exist.
+/// Arguments of a client with the key `a.key` and a server that does not exist.
 fn client(key: &str) -> [&str; 7] {
     [
         "client",

@@ -49,7 +49,7 @@ fn file(side: Side, v6_outside: bool, top: &str) -> String {
     text
 }
 
-/// A laboratory whose links have IPv6 addresses, too.
+/// A laboratory with IPv6 addresses on its links, too.
 fn bench() -> Option<Bench> {
     let bench = crate::bench(&LINKS.map(str::to_owned))?;
     for side in [Side::Server, Side::Client] {

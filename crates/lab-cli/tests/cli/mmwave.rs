@@ -222,7 +222,7 @@ fn impossible_values_are_one_line_with_their_exit_code() {
             "blockage probability is 1.5",
         ),
         (&["heatmap", "--sectors", "37"], 2, "must be 36 or 64"),
-        (&["abft", "--scheme", "aloha"], 2, "there are 80211ad"),
+        (&["abft", "--scheme", "aloha"], 2, "choose one of 80211ad"),
         (&["beams", "--patterns", "none.txt"], 3, "none.txt:1"),
         (
             &["beams", "--patterns", "hole.txt"],

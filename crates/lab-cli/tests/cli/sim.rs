@@ -272,15 +272,12 @@ fn a_sweep_runs_in_the_python_package() {
         let mut command = bench.command(["sim", "sweep"].iter().chain(args));
         Ran::from(command.env("PATH", bench.dir()).output().unwrap())
     };
-    run(&["two.toml"]).fails(
-        2,
-        "whose program sumlink-sim is not in the PATH: install it",
-    );
+    run(&["two.toml"]).fails(2, "its program sumlink-sim is not in the PATH: install it");
     let package = bench.write("sumlink-sim", "#!/bin/sh\necho \"$@\"\nexit 130\n");
     let refused = run(&["two.toml"]);
     refused.fails(
         2,
-        "whose program sumlink-sim cannot be run: Permission denied",
+        "its program sumlink-sim cannot be run: Permission denied",
     );
     std::fs::set_permissions(package, std::fs::Permissions::from_mode(0o755)).unwrap();
     for args in [

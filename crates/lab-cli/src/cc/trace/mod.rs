@@ -24,13 +24,13 @@ use self::rows::{Form, Output};
 #[derive(Debug, Args)]
 pub(crate) struct TraceArgs {
     /// Trace only connections of this process; the trace ends with the process.
-    #[arg(long, value_name = "PID", group = "whose", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "PID", group = "filter", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
     /// Trace only connections with this port at either end.
-    #[arg(long, value_name = "PORT", group = "whose", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "PORT", group = "filter", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
     /// Trace only subflows of MPTCP.
-    #[arg(long, group = "whose")]
+    #[arg(long, group = "filter")]
     mptcp: bool,
     /// Write to this file, as CSV (`.csv`) or JSON lines (`.jsonl`, `.json`). Default: CSV on
     /// standard output.
