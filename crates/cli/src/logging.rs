@@ -44,9 +44,6 @@ pub(crate) fn start(verbose: u8, quiet: bool) -> Result<(), CliError> {
         Ok(text) if !text.is_empty() => text
             .parse()
             .map_err(|error| CliError::Usage(format!("{VARIABLE}={text}: {error}")))?,
-        // What rustls has to say of a peer's mistakes is said by the connection's own line, which nobody can cause
-        // without bound.
-=======
         // rustls logs a peer's mistakes without a limit; the connection's own line reports them
         // instead.
         _ => {
