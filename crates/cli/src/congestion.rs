@@ -12,7 +12,8 @@ use sumlink_transport::socket::{SocketError, check_congestion};
 
 use crate::kernel::{self, Group, Kept, TWINS, Twin, keep};
 
-/// What of ours this program keeps loaded, and how carriers of a session find each other in it.
+/// The congestion controls that this program keeps loaded, and the groups of a session's carriers
+/// in them.
 #[derive(Debug, Default)]
 pub(crate) struct Controls {
     kept: Vec<Kept>,

@@ -1,4 +1,5 @@
-//! Congestion controls in the kernel: the crate of that name, or in a build without it why nothing can be loaded.
+//! Congestion controls in the kernel: the kernel crate, or in a build without it the reason why
+//! none can be loaded.
 
 #[cfg(not(feature = "kernel"))]
 mod absent;
@@ -12,15 +13,15 @@ pub(crate) use present::*;
 mod present {
     pub(crate) use sumlink_kernel::*;
 
-    /// Why this build can load nothing; nothing if it can.
+    /// Why this build cannot load congestion controls; `None` if it can.
     pub(crate) const ABSENT: Option<&str> = None;
 
-    /// Fails where this build can load nothing.
+    /// Fails if this build cannot load congestion controls.
     pub(crate) fn check_build() -> Result<(), Error> {
         Ok(())
     }
 
-    /// Whether what was asked for makes no sense, rather than being impossible here.
+    /// Whether the request was invalid, rather than impossible on this system.
     pub(crate) fn is_usage(error: &Error) -> bool {
         matches!(
             error,
@@ -28,7 +29,7 @@ mod present {
         )
     }
 
-    /// What the kernel said of a program that it refused, for the log.
+    /// The kernel's log about a program that it rejected.
     pub(crate) fn refusal(error: &Error) -> Option<&str> {
         match error {
             Error::Refused { log, .. } => Some(log),

@@ -22,7 +22,8 @@ use crate::exit::CliError;
 use crate::log_limit::LogLimit;
 use crate::spool::{self, Spool};
 
-/// Environment variable with levels, of targets or of everything, such as `debug` or `sumlink_transport=trace,info`.
+/// Environment variable with levels of targets or of everything, such as `debug` or
+/// `sumlink_transport=trace,info`.
 const VARIABLE: &str = "SUMLINK_LOG";
 
 /// Environment variable that disables the limit on lines of one kind if `off`.
@@ -43,8 +44,8 @@ pub(crate) fn start(verbose: u8, quiet: bool) -> Result<(), CliError> {
         Ok(text) if !text.is_empty() => text
             .parse()
             .map_err(|error| CliError::Usage(format!("{VARIABLE}={text}: {error}")))?,
-        // What rustls has to say of a peer's mistakes is said by the connection's own line, which nobody can cause
-        // without bound.
+        // rustls logs a peer's mistakes without a limit; the connection's own line reports them
+        // instead.
         _ => {
             let (level, has_rustls) = match (quiet, verbose) {
                 (true, _) => (LevelFilter::ERROR, false),

@@ -307,7 +307,10 @@ mod tests {
             "sumlink_edge_link_rtt_seconds{link=\"l\\\"te\"} 0.0125",
             "sumlink_edge_link_sent_bytes_total{link=\"l\\\"te\"} 18446744073709551615",
         ] {
-            assert!(text.lines().any(|told| told == line), "{line}: {text}");
+            assert!(
+                text.lines().any(|written| written == line),
+                "{line}: {text}"
+            );
         }
         let unknown = "sumlink_edge_link_service_bytes_per_second{";
         assert!(!text.contains(unknown), "{text}");

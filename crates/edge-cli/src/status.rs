@@ -36,11 +36,11 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), CliError> {
         watch: args.watch,
         json: args.json,
     };
-    status::watch(&args, crate::SOCKETS, shown)
+    status::watch(&args, crate::SOCKETS, render_node)
 }
 
 /// The node's part of the report.
-fn shown(node: &serde_json::Value, view: View) -> String {
+fn render_node(node: &serde_json::Value, view: View) -> String {
     match serde_json::from_value::<NodeStatus>(node.clone()) {
         Ok(node) => render(&node, view),
         Err(error) => {
@@ -150,7 +150,7 @@ mod tests {
             ],
             ..NodeStatus::default()
         };
-        let text = shown(&serde_json::to_value(node).unwrap(), View::Fit(80));
+        let text = render_node(&serde_json::to_value(node).unwrap(), View::Fit(80));
         assert!(
             text.lines().all(|line| line.chars().count() <= 80) && !text.contains('\u{7}'),
             "{text}"
@@ -163,7 +163,7 @@ mod tests {
         ] {
             assert!(text.contains(words), "{words}: {text}");
         }
-        let strange = shown(&serde_json::json!({ "role": 7 }), View::Fit(80));
+        let strange = render_node(&serde_json::json!({ "role": 7 }), View::Fit(80));
         assert!(strange.contains("another version"), "{strange}");
     }
 }

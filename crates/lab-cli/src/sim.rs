@@ -280,7 +280,7 @@ fn carry_out(
     jobs: &[Job<'_>],
     workers: usize,
     one: &(dyn Fn(&Job<'_>) -> Result<Run, CliError> + Sync),
-    tell: &mut dyn FnMut(&Job<'_>, Run) -> Result<(), CliError>,
+    report: &mut dyn FnMut(&Job<'_>, Run) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -306,7 +306,7 @@ fn carry_out(
         }
         drop(done);
         let mut waiting: Vec<Option<Run>> = jobs.iter().map(|_| None).collect();
-        let (mut told, mut failure) = (0, None);
+        let (mut reported, mut failure) = (0, None);
         for (index, run) in finished {
             match run {
                 Ok(run) => waiting[index] = Some(run),
@@ -314,13 +314,13 @@ fn carry_out(
                     failure.get_or_insert(error);
                 }
             }
-            while let Some(run) = waiting.get_mut(told).and_then(Option::take) {
-                tell(&jobs[told], run)?;
-                told += 1;
+            while let Some(run) = waiting.get_mut(reported).and_then(Option::take) {
+                report(&jobs[reported], run)?;
+                reported += 1;
             }
         }
         for (job, run) in jobs.iter().zip(waiting) {
-            run.map_or(Ok(()), |run| tell(job, run))?;
+            run.map_or(Ok(()), |run| report(job, run))?;
         }
         failure.map_or(Ok(()), Err)
     })

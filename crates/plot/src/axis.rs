@@ -31,9 +31,9 @@ pub enum End {
 const LARGEST: f64 = 1e300;
 /// Maximum distance of a value from the axis, in lengths of the axis: far enough to be noticed, and
 /// still a finite number.
-const FAR: f64 = 100.0;
+const MAX_DISTANCE: f64 = 100.0;
 /// The smallest value of a logarithmic axis.
-const LEAST: f64 = 1e-12;
+const SMALLEST: f64 = 1e-12;
 
 impl Axis {
     /// From 0 to a round number at or above `largest`, with about `about` ticks. Negative values
@@ -96,8 +96,8 @@ impl Axis {
                 (least.min(value), largest.max(value))
             });
         let least = if least.is_finite() { least } else { 1.0 };
-        let low = least.max(LEAST).log10().floor() as i32;
-        let high = (largest.clamp(LEAST, LARGEST).log10().ceil() as i32).max(low + 1);
+        let low = least.max(SMALLEST).log10().floor() as i32;
+        let high = (largest.clamp(SMALLEST, LARGEST).log10().ceil() as i32).max(low + 1);
         Self {
             range: (10f64.powi(low), 10f64.powi(high)),
             place,
@@ -122,7 +122,7 @@ impl Axis {
         } else {
             (value - low) / (high - low)
         };
-        let part = part.clamp(-FAR, FAR);
+        let part = part.clamp(-MAX_DISTANCE, MAX_DISTANCE);
         self.place.0 + (self.place.1 - self.place.0) * part
     }
 
@@ -130,15 +130,15 @@ impl Axis {
     pub fn beyond(&self, value: f64) -> Option<End> {
         let (low, high) = self.range;
         // Rounding must not place a value beyond the tick that was made for it.
-        let hair = (high - low) * 1e-9;
+        let tolerance = (high - low) * 1e-9;
         let low = if self.logarithmic {
             low * (1.0 - 1e-9)
         } else {
-            low - hair
+            low - tolerance
         };
         match value {
             _ if value.is_nan() || value < low => Some(End::Low),
-            _ if value > high + hair => Some(End::High),
+            _ if value > high + tolerance => Some(End::High),
             _ => None,
         }
     }

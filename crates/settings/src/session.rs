@@ -23,7 +23,7 @@ const MAX_ADVANCE: Duration = Duration::from_secs(1);
 pub struct SessionOptions {
     /// Keys and values as given, in order.
     given: Vec<(String, String)>,
-    /// Of the budget for duplicates.
+    /// The budget for duplicates.
     pub redundancy: Redundancy,
     /// Settings of the scheduler `fbdt`.
     pub fbdt: FbdtConfig,

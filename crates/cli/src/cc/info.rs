@@ -129,10 +129,10 @@ mod tests {
     #[test]
     fn shows_origin_and_parameters() {
         let all = crate::cc::found(&["reno", "cubic", "bbr"], &[]);
-        let told = |name: &str| {
+        let rendered = |name: &str| {
             let found = all.iter().find(|found| found.name == name).unwrap();
             render(found, &parameters(found), 120)
         };
-        insta::assert_snapshot!(["cs218", "bbr"].map(told).join("\n---\n"));
+        insta::assert_snapshot!(["cs218", "bbr"].map(rendered).join("\n---\n"));
     }
 }

@@ -378,7 +378,7 @@ mod tests {
         let plain = session("");
         assert_eq!(plain.redundancy, Redundancy::default());
         assert_eq!(plain.fbdt, FbdtConfig::default());
-        let told = session(
+        let parsed = session(
             "alpha = 0.5\n[session.redundancy]\nshare = \"2.5%\"\nrefill = \"1kB\"\nadvance = \"25ms\"\n\
              [session.race]\ninteractive = \"8KiB\"\n\
              [session.windows.background]\nproducts = 3\nleast = \"32KiB\"\n",
@@ -389,17 +389,17 @@ mod tests {
             advance: std::time::Duration::from_millis(25),
             ..Redundancy::default()
         };
-        assert_eq!(told.redundancy, redundancy);
-        assert_eq!(told.fbdt.race, [16 << 10, 0, 8 << 10, 0]);
-        let (default, background) = (&plain.fbdt.windows, &told.fbdt.windows[3]);
-        assert_eq!(told.fbdt.windows[..3], default[..3]);
+        assert_eq!(parsed.redundancy, redundancy);
+        assert_eq!(parsed.fbdt.race, [16 << 10, 0, 8 << 10, 0]);
+        let (default, background) = (&plain.fbdt.windows, &parsed.fbdt.windows[3]);
+        assert_eq!(parsed.fbdt.windows[..3], default[..3]);
         assert_eq!((background.products, background.least), (3.0, 32 << 10));
         assert_eq!(background.most, default[3].most);
         let scaled = Coupling::Scaled {
             alpha: 0.5,
             beta: 1.0,
         };
-        assert_eq!(told.fbdt.coupling, scaled);
+        assert_eq!(parsed.fbdt.coupling, scaled);
         assert_eq!(session("coupling = \"fair\"").fbdt.coupling, Coupling::Fair);
         assert_eq!(
             session("coupling = \"none\"").fbdt.coupling,

@@ -202,7 +202,7 @@ fn client(
     let session = file.session;
     let session = found.usage_of(session.with_flags(scheduler, class_scheduler, selector));
     let session = session.unwrap_or_default();
-    found.warnings.extend(session.unread());
+    found.warnings.extend(session.unused());
     let server = args.server.as_ref().or(file.server.as_ref());
     found.need(server, "server", "HOST:PORT", "the server");
     if let Some(server) = &args.server {
@@ -305,7 +305,7 @@ fn server(
     let session = file.session;
     let session = found.usage_of(session.with_flags(scheduler, class_scheduler, selector));
     let session = session.unwrap_or_default();
-    found.warnings.extend(session.unread());
+    found.warnings.extend(session.unused());
     let listen = args.listen.or(file.listen);
     let about = "where clients connect, such as [::]:7443";
     found.need(listen.as_ref(), "listen", "ADDR:PORT", about);

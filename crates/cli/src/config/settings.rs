@@ -135,22 +135,22 @@ impl SessionSettings {
     }
 
     /// Settings that none of the session's schedulers uses, by ascending line.
-    pub(crate) fn unread(&self) -> Vec<Problem> {
+    pub(crate) fn unused(&self) -> Vec<Problem> {
         let config = self.config();
         let scheduler_of = |class: Class| {
             let own = config.class_schedulers.get(&class);
             own.unwrap_or(&config.scheduler).as_str()
         };
-        let unread = self.options.unread(scheduler_of);
-        let mut told: Vec<_> = unread
+        let unused = self.options.unread(scheduler_of);
+        let mut problems: Vec<_> = unused
             .map(|key| {
                 let line = self.lines.get(key).copied().unwrap_or_default();
                 let reason = "has no effect: no scheduler of this session uses it";
                 Problem::new(line, format!("`{key}` {reason}"))
             })
             .collect();
-        told.sort_by_key(|problem| problem.line);
-        told
+        problems.sort_by_key(|problem| problem.line);
+        problems
     }
 
     /// Checks the settings as the engine would.

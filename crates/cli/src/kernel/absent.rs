@@ -1,4 +1,4 @@
-//! A build without the kernel part: nothing can be loaded, and each function says why.
+//! A build without the kernel part: nothing can be loaded, and each function returns the reason.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -10,13 +10,13 @@ use sumlink_congestion::{Parameter, Settings};
 const REASON: &str = "this build of sumlink has no congestion controls for the kernel (cargo feature `kernel`): it \
                       uses those that the kernel has";
 
-/// Why this build can load nothing.
+/// Why this build cannot load congestion controls.
 pub(crate) const ABSENT: Option<&str> = Some(REASON);
 
-/// There are none.
+/// Empty in this build.
 pub(crate) static TWINS: [Twin; 0] = [];
 
-/// An algorithm for the kernel, of which there is none.
+/// An algorithm for the kernel; none exists in this build.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Twin {
     pub(crate) algorithm: &'static str,
@@ -24,12 +24,12 @@ pub(crate) struct Twin {
     never: Infallible,
 }
 
-/// The only failure.
+/// The only failure of this build.
 #[derive(Debug, thiserror::Error)]
 #[error("{REASON}")]
 pub(crate) struct Error;
 
-/// The only thing that is missing.
+/// The only missing requirement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Missing;
 
@@ -39,11 +39,11 @@ impl fmt::Display for Missing {
     }
 }
 
-/// A congestion control that is kept loaded, of which there is none.
+/// A congestion control that is kept loaded; none exists in this build.
 #[derive(Debug)]
 pub(crate) struct Kept(Infallible);
 
-/// Where loaded congestion controls are pinned.
+/// Folder of the pins.
 #[derive(Debug)]
 pub(crate) struct Pins;
 
@@ -123,17 +123,17 @@ pub(crate) fn probe() -> Vec<Missing> {
     vec![Missing]
 }
 
-/// Fails where this build can load nothing.
+/// Fails if this build cannot load congestion controls.
 pub(crate) fn check_build() -> Result<(), Error> {
     Err(Error)
 }
 
-/// Whether what was asked for makes no sense, rather than being impossible here.
+/// Whether the request was invalid, rather than impossible on this system.
 pub(crate) fn is_usage(_error: &Error) -> bool {
     false
 }
 
-/// What the kernel said of a program that it refused, for the log.
+/// The kernel's log about a program that it rejected.
 pub(crate) fn refusal(_error: &Error) -> Option<&str> {
     None
 }

@@ -108,8 +108,8 @@ pub(super) fn run(args: &PolicyArgs) -> Result<(), CliError> {
 impl PolicyArgs {
     /// The policy after the requested changes.
     fn changed(&self, before: &LinkPolicy) -> LinkPolicy {
-        fn bound<T>(said: Option<Bound<T>>, before: Option<T>) -> Option<T> {
-            said.map_or(before, |Bound(bound)| bound)
+        fn bound<T>(change: Option<Bound<T>>, before: Option<T>) -> Option<T> {
+            change.map_or(before, |Bound(bound)| bound)
         }
         LinkPolicy {
             label: self.label.clone().unwrap_or_else(|| before.label.clone()),

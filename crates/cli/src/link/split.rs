@@ -1,10 +1,10 @@
 //! `sumlink link split` and `sumlink link join`: several interfaces of one card, each of which can
 //! be a link.
 //!
-//! A Wi-Fi card whose driver supports several stations keeps an association with a hotspot for each
-//! of them and shares its air time among them. Ethernet has macvlan: one interface per address
-//! behind a switch. The new interfaces carry an alias, so they are found again after a restart of
-//! this program.
+//! A Wi-Fi card can be several stations if its driver supports it. It keeps an association with a
+//! hotspot for each station and shares its air time among them. Ethernet has macvlan: one interface
+//! per address behind a switch. The new interfaces carry an alias, so they are found again after a
+//! restart of this program.
 
 mod macs;
 mod phy;

@@ -25,7 +25,7 @@ fn turn() -> Option<MutexGuard<'static, ()>> {
     let missing = probe();
     assert!(
         missing.is_empty(),
-        "{missing:?}; set SUMLINK_SKIP_BPF=1 to leave these tests out"
+        "{missing:?}; set SUMLINK_SKIP_BPF=1 to skip these tests"
     );
     Some(TURN.lock().unwrap_or_else(PoisonError::into_inner))
 }

@@ -130,12 +130,12 @@ fn every_mistake_has_its_line_and_reason() {
         (
             "server",
             "early = \"known\"",
-            "x.toml:1: `early` belongs to a client and `listen` to a server",
+            "x.toml:1: `early` is a client's key and `listen` a server's",
         ),
         (
             "client",
             "links = \"wlan0\"",
-            "x.toml:4: the only word here is \"auto\"",
+            "x.toml:4: the only value here is \"auto\"",
         ),
         (
             "client",
@@ -145,7 +145,7 @@ fn every_mistake_has_its_line_and_reason() {
         (
             "client",
             "[[link]]\nname = \"a/b\"",
-            "x.toml:5: `a/b` is no interface's name",
+            "x.toml:5: `a/b` is not the name of an interface",
         ),
         (
             "client",
@@ -155,12 +155,12 @@ fn every_mistake_has_its_line_and_reason() {
         (
             "client",
             "[[link]]\nname = \"a\"\n[[link]]\nname = \"a\"",
-            "x.toml:7: link `a` is there twice",
+            "x.toml:7: link `a` occurs twice",
         ),
         (
             "client",
             "[[link]]\nname = \"a\"\ncongestion = \"b b\"",
-            "x.toml:6: `b b` is no congestion",
+            "x.toml:6: `b b` is not a congestion",
         ),
         (
             "client",
@@ -311,7 +311,7 @@ fn every_mistake_has_its_line_and_reason() {
         (
             "client",
             "listen = \"[::]:1\"",
-            "x.toml:1: `server` belongs to a client and `listen` to a server",
+            "x.toml:1: `server` is a client's key and `listen` a server's",
         ),
         ("client", "server = \"h:1\"", "x.toml:4: duplicate key"),
         (
@@ -342,7 +342,7 @@ fn every_mistake_has_its_line_and_reason() {
         (
             "server",
             "congestion = \"\"",
-            "x.toml:4: `` is no congestion control",
+            "x.toml:4: `` is not a congestion control",
         ),
         ("server", "[[client]]\nkey = \"KEY\"", "x.toml:4: "),
     ] {
@@ -350,7 +350,7 @@ fn every_mistake_has_its_line_and_reason() {
         assert_eq!(code, 3, "{lines}: {error}");
         assert!(
             error.contains(expected),
-            "{lines}\n  expected {expected}\n  but told {error}"
+            "{lines}\n  expected {expected}\n  but got {error}"
         );
         assert_eq!(error.lines().count(), 1, "{lines}: {error}");
     }
@@ -432,11 +432,11 @@ fn complaints(text: &str) -> Vec<String> {
 
 #[track_caller]
 fn assert_complaints(text: &str, expected: &[&str]) {
-    let told = complaints(text);
-    let fit = |(told, expected): (&String, &&str)| told.starts_with(expected);
+    let reported = complaints(text);
+    let fit = |(reported, expected): (&String, &&str)| reported.starts_with(expected);
     assert!(
-        told.len() == expected.len() && told.iter().zip(expected).all(fit),
-        "expected {expected:#?}\n  but told {told:#?}"
+        reported.len() == expected.len() && reported.iter().zip(expected).all(fit),
+        "expected {expected:#?}\n  but got {reported:#?}"
     );
 }
 
@@ -543,7 +543,7 @@ fn a_data_cap_needs_a_state_file() {
     let ran = bench.run(&["client", "--config", "client.toml"]);
     assert_eq!(ran.code, 3, "{}", ran.err);
     assert!(
-        ran.err.contains("link lo has a cap and there is no file"),
+        ran.err.contains("link lo has a data cap, but no file"),
         "{}",
         ran.err
     );
@@ -569,7 +569,7 @@ limits = { paths = 0, sessions = "3", half = 1 }
             "4: a public key is",
             "5: unknown key `rule`: did you mean `rules`?",
             "5: ",
-            "6: unknown key `half`: known here are",
+            "6: unknown key `half`: known keys are",
             "6: invalid type: string \"3\"",
             "6: write a number from 1",
         ],
@@ -599,7 +599,7 @@ fn duplicate_clients_are_reported() {
     );
     bench
         .run(&["check", "x.toml"])
-        .fails(3, "x.toml:6: this client key is there twice");
+        .fails(3, "x.toml:6: this client key occurs twice");
 }
 
 #[test]

@@ -326,8 +326,8 @@ fn strangers_cannot_fill_the_log() {
     host.server.signal("TERM");
     assert_eq!(host.server.wait(), Some(0));
     let log = host.server.log();
-    let told = log.matches("connection refused from=").count() as u64;
+    let logged = log.matches("connection refused from=").count() as u64;
     let suppressed = suppressed(&log);
-    assert_eq!(told + suppressed, STRANGERS, "{log}");
-    assert!(told <= 30 + seconds, "{told} in {seconds} s: {log}");
+    assert_eq!(logged + suppressed, STRANGERS, "{log}");
+    assert!(logged <= 30 + seconds, "{logged} in {seconds} s: {log}");
 }

@@ -293,14 +293,14 @@ fn a_client_with_refused_targets_cannot_fill_the_log() {
         assert_eq!(daemon.wait(), Some(0));
     }
     let log = host.server.log();
-    let told = log.matches("refused by the egress policy target=").count() as u64;
-    assert!(told <= 30 + seconds, "{told} in {seconds} s");
-    assert_eq!(told + suppressed(&log), ASKED, "{log}");
+    let logged = log.matches("refused by the egress policy target=").count() as u64;
+    assert!(logged <= 30 + seconds, "{logged} in {seconds} s");
+    assert_eq!(logged + suppressed(&log), ASKED, "{log}");
     // The lines that a local program causes at the client are limited, too.
     let log = client.log();
-    let told = log.matches("SOCKS5 target not opened target=").count() as u64;
+    let logged = log.matches("SOCKS5 target not opened target=").count() as u64;
     assert!(
-        told <= 3000 + 100 * seconds && told > 0,
-        "{told} in {seconds} s"
+        logged <= 3000 + 100 * seconds && logged > 0,
+        "{logged} in {seconds} s"
     );
 }

@@ -33,12 +33,12 @@ fn start_and_check_refuse_with_the_same_message() {
         (
             "[[link]]\nname = \"lo\"\ncap_day = \"1GB\"",
             5,
-            "link lo has a cap and there is no file",
+            "link lo has a data cap, but no file",
         ),
         (
             "[[link]]\nname = \"lo\"\ncap_month = \"1GB\"",
             5,
-            "link lo has a cap and there is no file",
+            "link lo has a data cap, but no file",
         ),
         (
             "congestion = \"cubik\"",
@@ -80,14 +80,14 @@ fn start_and_check_refuse_with_the_same_message() {
         let check = bench.run(&["check", "x.toml"]);
         check.fails(3, &format!("x.toml:{line}: {words}"));
         let start = bench.run(&["client", "--config", "x.toml"]);
-        let told: Vec<&str> = start
+        let reported: Vec<&str> = start
             .err
             .lines()
             .filter(|text| text.starts_with("sumlink: "))
             .collect();
         assert_eq!(start.code, 3, "{}", start.err);
         assert_eq!(
-            told,
+            reported,
             [format!("sumlink: {}", check.err.trim_end())],
             "{}",
             start.err
@@ -130,17 +130,17 @@ fn warnings_of_a_check_are_logged_at_start() {
         (
             link("wwan*") + &link("wwan0"),
             7,
-            "link `wwan0` changes nothing: `wwan*` in line 5 fits the same interfaces and comes first",
+            "link `wwan0` has no effect: `wwan*` in line 5 matches the same interfaces first",
         ),
         (
             link("w*") + &link("*0"),
             7,
-            "links `*0` and `w*` in line 5 fit some of the same interfaces",
+            "links `*0` and `w*` in line 5 match some of the same interfaces",
         ),
         (
             "[session]\nscheduler = \"blest\"\n[session.race]\ninteractive = \"1KiB\"".to_owned(),
             7,
-            "`race.interactive` changes nothing",
+            "`race.interactive` has no effect",
         ),
     ] {
         client(&bench, &key, &lines);
@@ -187,7 +187,7 @@ fn mistakes_in_link_blocks_are_reported_beside_links_auto() {
         ran.err
     );
     assert!(
-        lines[1].starts_with("x.toml:6: `a/b` is no interface's name"),
+        lines[1].starts_with("x.toml:6: `a/b` is not the name of an interface"),
         "{}",
         ran.err
     );

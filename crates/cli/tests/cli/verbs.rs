@@ -15,7 +15,7 @@ fn server<'a>(listen: &'a str, key: &'a str) -> [&'a str; 7] {
     ]
 }
 
-/// Arguments of a client with the key `a.key` whose server does not exist.
+/// Arguments of a client with the key `a.key` and a server that does not exist.
 fn client(key: &str) -> [&str; 7] {
     [
         "client",
@@ -288,10 +288,10 @@ fn the_selectors_are_listed_at_every_option() {
     );
     let ran = bench.run(&["check", "c.toml"]);
     assert_eq!(ran.code, 3);
-    let told = format!("{}{}", ran.out, ran.err);
+    let output = format!("{}{}", ran.out, ran.err);
     assert!(
-        told.contains("c.toml:3: selector: alpha must be from 0.01 to 1"),
-        "{told}"
+        output.contains("c.toml:3: selector: alpha must be from 0.01 to 1"),
+        "{output}"
     );
 }
 

@@ -33,15 +33,15 @@ const FAULTS: [(&str, Option<&str>); 10] = [
 ];
 
 /// Duration of the faults.
-const LASTS: Duration = Duration::from_secs(120);
+const DURATION: Duration = Duration::from_secs(120);
 
 /// Mean time between two changes, in seconds.
-const EVERY: f64 = 0.7;
+const MEAN_PAUSE: f64 = 0.7;
 
 /// Random numbers; `SEED` sets another seed.
-struct Dice(Pattern);
+struct Random(Pattern);
 
-impl Dice {
+impl Random {
     fn new() -> Self {
         let seed = std::env::var("SEED").ok();
         let seed = seed.and_then(|text| text.parse().ok()).unwrap_or(1);
@@ -66,19 +66,19 @@ fn two_minutes_of_chaos_lose_no_data_and_leave_nothing() {
     let session = bond.status(Side::Client).session;
     let down = Transfer::download(&bond.bench, "10.99.0.1:8080".parse().unwrap());
     let up = Transfer::upload(&bond.bench, "10.99.0.1:8081".parse().unwrap());
-    let mut dice = Dice::new();
+    let mut random = Random::new();
     let mut broken: [Option<&str>; 3] = [None; 3];
     let begun = Instant::now();
-    while begun.elapsed() < LASTS {
+    while begun.elapsed() < DURATION {
         // The test is about time, so it waits for no condition.
-        let pause = EVERY * (0.2 + 1.6 * dice.below(1000) as f64 / 1000.0);
+        let pause = MEAN_PAUSE * (0.2 + 1.6 * random.below(1000) as f64 / 1000.0);
         thread::sleep(Duration::from_secs_f64(pause));
-        let link = dice.below(NAMES.len());
+        let link = random.below(NAMES.len());
         if let Some(end) = broken[link].take() {
             bond.bench.set(NAMES[link], end);
             continue;
         }
-        let (fault, end) = FAULTS[dice.below(FAULTS.len())];
+        let (fault, end) = FAULTS[random.below(FAULTS.len())];
         bond.bench.set(NAMES[link], fault);
         broken[link] = end;
     }

@@ -189,8 +189,8 @@ fn is_spaced(bond: &Bond, link: &str) -> bool {
     };
     let port = path.local.rsplit_once(':').unwrap().1;
     let filter = format!(":{port}");
-    let told = (bond.bench).run(Side::Client, &["ss", "-Htin", "sport", "=", &filter]);
-    let rate = told
+    let output = (bond.bench).run(Side::Client, &["ss", "-Htin", "sport", "=", &filter]);
+    let rate = output
         .split_whitespace()
         .skip_while(|word| *word != "pacing_rate")
         .nth(1);

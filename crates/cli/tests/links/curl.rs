@@ -13,7 +13,7 @@ const LINKS: [&str; 2] = ["a:rate=20mbit,delay=5ms", "b:rate=30mbit,delay=10ms"]
 const SIZE: usize = 3_000_000;
 
 /// A link with less than this share of a transfer counts as unused.
-const LEAST_SHARE: f64 = 0.1;
+const MIN_SHARE: f64 = 0.1;
 
 /// The entries: a name, curl's flags, and the address of `host` for curl.
 fn entries(host: &str) -> Vec<(String, Vec<String>, String)> {
@@ -75,7 +75,7 @@ fn assert_shared(bond: &Bond, before: &SessionStatus, sent: bool, what: &str) {
     for ((link, new), (_, old)) in after.iter().zip(&before) {
         let share = (new - old) as f64 / whole;
         assert!(
-            share > LEAST_SHARE,
+            share > MIN_SHARE,
             "{what}: {link} carried {share:.2} of it; {after:?} {before:?}"
         );
     }

@@ -23,7 +23,7 @@ const LINKS: [&str; 2] = ["a:rate=20mbit,delay=5ms", "b:rate=20mbit,delay=10ms"]
 const FULL: usize = 1500;
 
 /// Most connections that a flood holds.
-const HELD: usize = 2500;
+const MAX_HELD: usize = 2500;
 
 /// Time limit for the return of a link or a client, with a margin for a busy machine. An idle
 /// machine takes about 1 s.
@@ -67,7 +67,7 @@ impl Flood {
                     self.opened.fetch_add(1, Ordering::Relaxed);
                 }
             }
-            while held.len() > HELD {
+            while held.len() > MAX_HELD {
                 held.pop_front();
             }
         }

@@ -13,7 +13,7 @@ use sumlink_lab::Side;
 use sumlink_transport::SecretKey;
 
 use crate::bond::{Bond, Plan};
-use crate::peer::{Peer, Said, dial, encode, hello, tls_config};
+use crate::peer::{Answer, Peer, dial, encode, hello, tls_config};
 use sumlink_test_support::emulated::traffic::{Pattern, Transfer};
 use sumlink_test_support::emulated::until;
 
@@ -54,7 +54,7 @@ impl Scene {
         })
     }
 
-    fn join(&self, session: [u8; 16], new: bool, path: u64) -> (Peer, Said) {
+    fn join(&self, session: [u8; 16], new: bool, path: u64) -> (Peer, Answer) {
         Peer::join(&self.bond.bench, &self.config, session, new, path)
     }
 
@@ -81,7 +81,7 @@ impl Scene {
     #[track_caller]
     fn refused(&self, times: usize) {
         let server = &self.bond.server;
-        until(&format!("{times} refused connections are told of"), || {
+        until(&format!("{times} refused connections are reported"), || {
             (refused(&server.log()) >= times).then_some(())
         });
         assert_eq!(refused(&server.log()), times, "{}", server.log());
@@ -89,9 +89,9 @@ impl Scene {
 
     /// Waits until the server's log has this number of lines with the words, and no more.
     #[track_caller]
-    fn told(&self, words: &str, times: usize) {
+    fn logged(&self, words: &str, times: usize) {
         let server = &self.bond.server;
-        until(&format!("'{words}' is told {times} times"), || {
+        until(&format!("'{words}' is logged {times} times"), || {
             (server.lines_with(words) >= times).then_some(())
         });
         assert_eq!(server.lines_with(words), times, "{}", server.log());
@@ -174,7 +174,7 @@ fn tls_with_a_wrong_key_no_key_or_another_protocol_is_refused() {
         // In TLS 1.3 a client learns of a refusal after its own part of the handshake.
         if let Ok(mut peer) = Peer::new(bench, config) {
             let _ = peer.send(&hello(VERSION, true, SESSION, 0));
-            assert_eq!(peer.next(), Said::End);
+            assert_eq!(peer.next(), Answer::End);
         }
     }
     scene.refused(4);
@@ -186,7 +186,7 @@ fn tls_with_a_wrong_key_no_key_or_another_protocol_is_refused() {
 fn a_bad_first_frame_is_refused_with_its_reason() {
     let Some(scene) = Scene::new() else { return };
     let bench = &scene.bond.bench;
-    let refuse = |code: RefuseCode| Said::Refuse { code: code.code() };
+    let refuse = |code: RefuseCode| Answer::Refuse { code: code.code() };
     let mut wrong_length = hello(VERSION, true, SESSION, 0);
     wrong_length.truncate(8);
     wrong_length[1] = 6;
@@ -216,7 +216,7 @@ fn a_bad_first_frame_is_refused_with_its_reason() {
         let mut peer = Peer::new(bench, Arc::clone(&scene.config)).unwrap();
         peer.send(&first).unwrap();
         assert_eq!(peer.next(), refuse(code), "{first:02x?}");
-        assert_eq!(peer.next(), Said::End);
+        assert_eq!(peer.next(), Answer::End);
     }
     scene.refused(count);
 
@@ -234,39 +234,39 @@ fn a_bad_first_frame_is_refused_with_its_reason() {
 #[test]
 fn a_session_is_opened_once_and_joined_only_by_its_client() {
     let Some(scene) = Scene::new() else { return };
-    let refuse = |code: RefuseCode| Said::Refuse { code: code.code() };
+    let refuse = |code: RefuseCode| Answer::Refuse { code: code.code() };
     let mut good = [0; 16];
     for (byte, hex) in good.iter_mut().zip(scene.session.as_bytes().chunks(2)) {
         *byte = u8::from_str_radix(std::str::from_utf8(hex).unwrap(), 16).unwrap();
     }
-    let (_, said) = scene.join(good, false, 9);
-    assert_eq!(said, refuse(RefuseCode::NoSuchSession));
-    let (_, said) = scene.join(SESSION, false, 0);
-    assert_eq!(said, refuse(RefuseCode::NoSuchSession));
+    let (_, answer) = scene.join(good, false, 9);
+    assert_eq!(answer, refuse(RefuseCode::NoSuchSession));
+    let (_, answer) = scene.join(SESSION, false, 0);
+    assert_eq!(answer, refuse(RefuseCode::NoSuchSession));
 
-    let (mut mine, said) = scene.join(SESSION, true, 0);
-    assert_eq!(said, Said::Welcome);
-    let (_, said) = scene.join(SESSION, true, 1);
-    assert_eq!(said, refuse(RefuseCode::SessionExists));
+    let (mut mine, answer) = scene.join(SESSION, true, 0);
+    assert_eq!(answer, Answer::Welcome);
+    let (_, answer) = scene.join(SESSION, true, 1);
+    assert_eq!(answer, refuse(RefuseCode::SessionExists));
     // The same id names another session for another key.
-    let (_same_id, said) = scene.join(good, true, 0);
-    assert_eq!(said, Said::Welcome);
+    let (_same_id, answer) = scene.join(good, true, 0);
+    assert_eq!(answer, Answer::Welcome);
     // A path's number is used once.
-    let (mut twice, said) = scene.join(SESSION, false, 0);
-    assert_eq!(said, Said::Welcome);
-    assert_eq!(twice.next(), Said::End);
+    let (mut twice, answer) = scene.join(SESSION, false, 0);
+    assert_eq!(answer, Answer::Welcome);
+    assert_eq!(twice.next(), Answer::End);
     // The refusals have not affected the attacker's own session either.
     mine.send(&encode(&Frame::Ping { token: 77 })).unwrap();
-    assert_eq!(mine.next(), Said::Pong { token: 77 });
+    assert_eq!(mine.next(), Answer::Pong { token: 77 });
 
     // Sessions of one client are limited; other clients are not affected.
     let mut held = Vec::new();
     let refused = loop {
         let mut id = SESSION;
         id[0] = held.len() as u8;
-        let (peer, said) = scene.join(id, true, 0);
-        if said != Said::Welcome {
-            break said;
+        let (peer, answer) = scene.join(id, true, 0);
+        if answer != Answer::Welcome {
+            break answer;
         }
         held.push(peer);
         assert!(held.len() < 100, "no limit");
@@ -328,20 +328,20 @@ fn every_kind() -> Vec<Frame<'static>> {
 #[test]
 fn a_frame_cut_at_any_byte_closes_only_its_path() {
     let Some(scene) = Scene::new() else { return };
-    let (mut first, said) = scene.join(SESSION, true, 0);
-    assert_eq!(said, Said::Welcome);
+    let (mut first, answer) = scene.join(SESSION, true, 0);
+    assert_eq!(answer, Answer::Welcome);
     let mut path = 0;
     for frame in every_kind() {
         let whole = encode(&frame);
         for len in 1..whole.len() {
             path += 1;
-            let (mut cut, said) = scene.join(SESSION, false, path);
-            assert_eq!(said, Said::Welcome, "{frame:?} after {len} bytes");
+            let (mut cut, answer) = scene.join(SESSION, false, path);
+            assert_eq!(answer, Answer::Welcome, "{frame:?} after {len} bytes");
             cut.send(&whole[..len]).unwrap();
         }
     }
     first.send(&encode(&Frame::Ping { token: 5 })).unwrap();
-    assert_eq!(first.next(), Said::Pong { token: 5 });
+    assert_eq!(first.next(), Answer::Pong { token: 5 });
     assert_eq!(scene.bond.server.lines_with("broke the protocol"), 0);
     scene.end();
 }
@@ -445,17 +445,20 @@ fn a_broken_frame_closes_the_session_of_its_sender() {
     for (number, (offence, bytes)) in offences.iter().enumerate() {
         let mut id = SESSION;
         id[0] = number as u8;
-        let (mut peer, said) = scene.join(id, true, 0);
-        assert_eq!(said, Said::Welcome, "{offence}");
+        let (mut peer, answer) = scene.join(id, true, 0);
+        assert_eq!(answer, Answer::Welcome, "{offence}");
         peer.send(bytes).unwrap();
-        let said = peer.next();
-        assert!(matches!(said, Said::Close { .. }), "{offence}: {said:?}");
-        assert_eq!(peer.next(), Said::End, "{offence}");
-        until(&format!("{offence} is told"), || {
+        let answer = peer.next();
+        assert!(
+            matches!(answer, Answer::Close { .. }),
+            "{offence}: {answer:?}"
+        );
+        assert_eq!(peer.next(), Answer::End, "{offence}");
+        until(&format!("{offence} is reported"), || {
             (scene.bond.server.lines_with("broke the protocol") > number).then_some(())
         });
     }
-    scene.told("broke the protocol", offences.len());
+    scene.logged("broke the protocol", offences.len());
     until("the offender's sessions are gone", || {
         (scene.bond.sessions(Side::Server).len() == 1).then_some(())
     });
@@ -471,13 +474,13 @@ fn connections_without_a_proved_key_are_limited_and_cut() {
     scene.refused(20);
     scene.good.goes_on(500_000);
     // A connection that proves a key does so too, and then frees its slot.
-    let (mut peer, said) = scene.join(SESSION, true, 0);
-    assert_eq!(said, Said::Welcome);
+    let (mut peer, answer) = scene.join(SESSION, true, 0);
+    assert_eq!(answer, Answer::Welcome);
     scene.refused(21);
     // The others are closed after a timeout.
     held.into_iter().for_each(drain);
     scene.refused(16 + 20);
     peer.send(&encode(&Frame::Ping { token: 1 })).unwrap();
-    assert_eq!(peer.next(), Said::Pong { token: 1 });
+    assert_eq!(peer.next(), Answer::Pong { token: 1 });
     scene.end();
 }

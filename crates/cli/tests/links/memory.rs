@@ -25,8 +25,8 @@ const SLACK: u64 = 16 << 20;
 
 /// A connection through SOCKS.
 fn connect(bench: &Bench, target: SocketAddrV4) -> TcpStream {
-    let (stream, told) = ask(bench, target);
-    assert_eq!(told, 0);
+    let (stream, reply) = ask(bench, target);
+    assert_eq!(reply, 0);
     stream
 }
 
@@ -197,7 +197,7 @@ fn hundreds_stalled(stalls: Side) {
     const STREAMS: usize = 500;
     const LIMIT: u64 = 12 << 20;
     /// Memory of a connection's task, socket and entry in the session, besides its bytes.
-    const OF_STREAM: u64 = 8 << 10;
+    const PER_STREAM: u64 = 8 << 10;
     let links = ["a:rate=300mbit,delay=2ms", "b:rate=200mbit,delay=4ms"];
     let plan = Plan::new(&links).memory_for(STREAMS + 12, "12MiB", "6MiB");
     let Some(bond) = plan.start() else {
@@ -230,7 +230,7 @@ fn hundreds_stalled(stalls: Side) {
         }
         (since.elapsed() > Duration::from_secs(3)).then_some(())
     });
-    let slack = SLACK + STREAMS as u64 * OF_STREAM;
+    let slack = SLACK + STREAMS as u64 * PER_STREAM;
     assert_within(&bond, before, LIMIT, slack);
     assert_eq!(bond.status(stalls).streams_open, STREAMS as u64);
     let download = Transfer::download(&bond.bench, "10.99.0.1:8081".parse().unwrap());

@@ -21,7 +21,7 @@ pub(crate) struct Peer {
 
 /// The next message of the server.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Said {
+pub(crate) enum Answer {
     Welcome,
     Refuse {
         code: u64,
@@ -76,11 +76,11 @@ impl Peer {
         session: [u8; 16],
         new: bool,
         path: u64,
-    ) -> (Self, Said) {
+    ) -> (Self, Answer) {
         let mut peer = Self::new(bench, Arc::clone(config)).unwrap();
         peer.send(&hello(VERSION, new, session, path)).unwrap();
-        let said = peer.next();
-        (peer, said)
+        let answer = peer.next();
+        (peer, answer)
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -89,29 +89,29 @@ impl Peer {
     }
 
     /// The next answer or end; skips reports and credit.
-    pub(crate) fn next(&mut self) -> Said {
+    pub(crate) fn next(&mut self) -> Answer {
         let mut bytes = [0; 4096];
         loop {
             while let Some((frame, len)) = Frame::decode(&self.buffer).unwrap() {
-                let said = match frame {
-                    Frame::Welcome { .. } => Some(Said::Welcome),
-                    Frame::Refuse { code, .. } => Some(Said::Refuse { code }),
-                    Frame::Pong { token } => Some(Said::Pong { token }),
-                    Frame::Close { code, .. } => Some(Said::Close { code }),
+                let answer = match frame {
+                    Frame::Welcome { .. } => Some(Answer::Welcome),
+                    Frame::Refuse { code, .. } => Some(Answer::Refuse { code }),
+                    Frame::Pong { token } => Some(Answer::Pong { token }),
+                    Frame::Close { code, .. } => Some(Answer::Close { code }),
                     _ => None,
                 };
                 self.buffer.drain(..len);
-                if let Some(said) = said {
-                    return said;
+                if let Some(answer) = answer {
+                    return answer;
                 }
             }
             match self.stream.read(&mut bytes) {
-                Ok(0) => return Said::End,
+                Ok(0) => return Answer::End,
                 Ok(len) => self.buffer.extend_from_slice(&bytes[..len]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    panic!("the server says nothing")
+                    panic!("the server does not answer")
                 }
-                Err(_) => return Said::End,
+                Err(_) => return Answer::End,
             }
         }
     }

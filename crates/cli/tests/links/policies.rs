@@ -14,7 +14,7 @@ use sumlink_test_support::emulated::until;
 const LINKS: [&str; 2] = ["a:rate=16mbit,delay=2ms", "b:rate=16mbit,delay=4ms"];
 
 /// More than acknowledgments and keep-alives take during a test, far less than a link carries.
-const LITTLE: u64 = 200_000;
+const NEGLIGIBLE: u64 = 200_000;
 
 fn download(bond: &Bond) -> Transfer {
     Transfer::download(&bond.bench, "10.99.0.1:8080".parse().unwrap())
@@ -52,7 +52,7 @@ fn rests(bond: &Bond, transfer: &Transfer, name: &str) {
     let left_out = (0..20).any(|_| {
         let before = received(bond, name);
         transfer.goes_on(4_000_000);
-        received(bond, name) < before + LITTLE
+        received(bond, name) < before + NEGLIGIBLE
     });
     assert!(left_out, "{name} carries all the time");
 }
@@ -81,7 +81,7 @@ fn a_backup_carries_during_an_outage_and_a_change_applies_at_once() {
     bond.until_active(&["a", "b"]);
     let download = download(&bond);
     download.goes_on(4_000_000);
-    assert!(received(&bond, "b") < LITTLE);
+    assert!(received(&bond, "b") < NEGLIGIBLE);
     let b = path(&bond, "b").unwrap();
     assert_eq!((b.label.as_str(), b.priority.as_str()), ("5G", "backup"));
     bond.bench.set("a", "state=down");
@@ -99,7 +99,7 @@ fn a_backup_carries_during_an_outage_and_a_change_applies_at_once() {
     });
     let before = received(&bond, "b");
     download.goes_on(4_000_000);
-    assert!(received(&bond, "b") < before + LITTLE);
+    assert!(received(&bond, "b") < before + NEGLIGIBLE);
     assert_eq!(link(&bond, "b --priority primary").priority, "primary");
     bond.until("the link that was a backup carries", |session| {
         active(session)
@@ -141,7 +141,7 @@ fn the_server_obeys_a_direction_and_a_limit() {
     bond.until_active(&["a", "b"]);
     let down = download(&bond);
     down.goes_on(4_000_000);
-    assert!(received(&bond, "b") < LITTLE);
+    assert!(received(&bond, "b") < NEGLIGIBLE);
     let up = Transfer::upload(&bond.bench, "10.99.0.1:8081".parse().unwrap());
     bond.until("both links carry upwards", |session| {
         active(session)

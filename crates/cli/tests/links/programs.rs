@@ -196,9 +196,9 @@ fn ssh_logs_in_through_its_proxy_command() {
         let typed = contents.clone();
         let typist = thread::spawn(move || input.write_all(&typed));
         let output = ssh.wait_with_output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
+        let errors = String::from_utf8_lossy(&output.stderr);
         let log = fs::read_to_string(bond.bench.path("sshd.log")).unwrap();
-        assert!(output.status.success(), "{proxy}: {said}\n{log}");
+        assert!(output.status.success(), "{proxy}: {errors}\n{log}");
         typist.join().unwrap().unwrap();
         assert!(
             output.stdout == contents,

@@ -49,7 +49,11 @@ fn schedulers_that_use_the_interface_queue_read_it() {
         };
         if name == "minrtt" {
             upload.goes_on(2_000_000);
-            assert_eq!(queue_of(&bond.status(Side::Client), "a"), 0, "nobody asks");
+            assert_eq!(
+                queue_of(&bond.status(Side::Client), "a"),
+                0,
+                "no scheduler reads it"
+            );
         } else {
             bond.until(&format!("{name} sees the queue of a"), |session| {
                 assert_eq!(queue_of(session, "b"), 0, "b has none");
@@ -74,9 +78,9 @@ fn musher_refuses_a_third_link() {
     bond.until("one link is refused with the reason", |session| {
         let refused = session.paths.iter().filter(|path| path.state == "down");
         let reasons: Vec<_> = refused.map(|path| path.reason.as_str()).collect();
-        let told =
+        let is_logged =
             matches!(reasons[..], [reason] if reason.contains("scheduler musher takes 2 paths"));
-        (told && active(session).count() == 2).then_some(())
+        (is_logged && active(session).count() == 2).then_some(())
     });
     let download = Transfer::download(&bond.bench, "10.99.0.1:8080".parse().unwrap());
     download.goes_on(1_000_000);

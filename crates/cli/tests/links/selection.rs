@@ -11,7 +11,7 @@ use sumlink_test_support::emulated::traffic::Transfer;
 const LINKS: [&str; 2] = ["good:rate=20mbit,delay=5ms", "bad:rate=500kbit,delay=250ms"];
 
 /// Most bytes of a parked path, for pings and reports; the link would carry 125 kB in that time.
-const SMALL_TALK: u64 = 30_000;
+const CONTROL_BYTES: u64 = 30_000;
 
 fn bad(session: &SessionStatus) -> &PathStatus {
     let mut paths = session.paths.iter();
@@ -40,16 +40,16 @@ fn a_parked_link_has_a_reason_and_carries_when_the_other_fails() {
         }
     };
     assert_eq!(event["link"], "bad", "{event}");
-    let told = event["reason"].as_str().unwrap();
-    assert!(told.contains("below 20 % of the average"), "{event}");
-    assert_eq!(bond.client.lines_with(told), 1);
+    let reason = event["reason"].as_str().unwrap();
+    assert!(reason.contains("below 20 % of the average"), "{event}");
+    assert_eq!(bond.client.lines_with(reason), 1);
 
     // On a busy machine the good link may pause, and the bad one helps.
     let carries_little = || {
         let before = parked().bytes_sent;
         upload.goes_on(5_000_000);
         let sent = bad(&bond.status(Side::Client)).bytes_sent;
-        sent.saturating_sub(before) < SMALL_TALK
+        sent.saturating_sub(before) < CONTROL_BYTES
     };
     assert!((0..20).any(|_| carries_little()), "a parked path carries");
 
@@ -57,7 +57,7 @@ fn a_parked_link_has_a_reason_and_carries_when_the_other_fails() {
     bond.bench.set("good", "state=blackhole");
     bond.until("the parked link carries", |session| {
         let sent = bad(session).bytes_sent.saturating_sub(before);
-        (sent > 2 * SMALL_TALK).then_some(())
+        (sent > 2 * CONTROL_BYTES).then_some(())
     });
     bond.bench.set("good", "state=up");
     upload.finish();

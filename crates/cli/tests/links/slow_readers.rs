@@ -23,7 +23,7 @@ const AHEAD: u64 = 6 * 120_000 + 1_000_000 + 1024 * 1024;
 const OVERHEAD: f64 = 1.03;
 
 /// Most growth of the daemons' memory at the end: what the C library's heap keeps, and little more.
-const KEPT: u64 = 24 << 20;
+const MAX_GROWTH: u64 = 24 << 20;
 
 /// Bytes that the links have delivered to one side.
 fn arrived(bond: &Bond, side: Side) -> u64 {
@@ -82,7 +82,7 @@ fn follows(reads: Side) {
     for (daemon, before) in [(&bond.client, before[0]), (&bond.server, before[1])] {
         let grown = daemon.resident().saturating_sub(before);
         println!("grown by {grown}");
-        assert!(grown < KEPT, "grown by {grown} bytes");
+        assert!(grown < MAX_GROWTH, "grown by {grown} bytes");
     }
     bond.stop();
 }

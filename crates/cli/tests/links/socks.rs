@@ -31,48 +31,48 @@ pub(crate) fn ask(bench: &Bench, target: SocketAddrV4) -> (TcpStream, u8) {
 
 /// The replies to two requests for a target without a listener; with `before`, the target had one
 /// earlier and was connected.
-fn told_of_a_target_that_is_gone(before: bool, lines: &str) -> Option<[u8; 2]> {
+fn replies_for_a_closed_target(before: bool, lines: &str) -> Option<[u8; 2]> {
     let target: SocketAddrV4 = "10.99.0.1:8080".parse().unwrap();
     let bond = Plan::new(&LINKS)
         .client(&format!("links = \"auto\"\n{lines}"))
         .start()?;
     if before {
         let listener = listen(&bond.bench, target.into());
-        let (first, told) = ask(&bond.bench, target);
-        assert_eq!(told, SUCCEEDED);
+        let (first, reply) = ask(&bond.bench, target);
+        assert_eq!(reply, SUCCEEDED);
         drop((listener.accept().unwrap(), listener, first));
     }
-    let (mut second, told) = ask(&bond.bench, target);
+    let (mut second, reply) = ask(&bond.bench, target);
     // After an early answer the program finds the connection closed.
     match second.read(&mut [0]) {
         Ok(read) => assert_eq!(read, 0),
         Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
     }
-    let (_third, then) = ask(&bond.bench, target);
+    let (_third, next) = ask(&bond.bench, target);
     bond.stop();
-    Some([told, then])
+    Some([reply, next])
 }
 
 #[test]
 fn a_recently_connected_target_gets_an_early_answer() {
-    let Some(told) = told_of_a_target_that_is_gone(true, "") else {
+    let Some(replies) = replies_for_a_closed_target(true, "") else {
         return;
     };
-    assert_eq!(told, [SUCCEEDED, REFUSED]);
+    assert_eq!(replies, [SUCCEEDED, REFUSED]);
 }
 
 #[test]
 fn early_always_answers_early_unless_the_target_just_failed() {
-    let Some(told) = told_of_a_target_that_is_gone(false, "early = \"always\"\n") else {
+    let Some(replies) = replies_for_a_closed_target(false, "early = \"always\"\n") else {
         return;
     };
-    assert_eq!(told, [SUCCEEDED, REFUSED]);
+    assert_eq!(replies, [SUCCEEDED, REFUSED]);
 }
 
 #[test]
 fn early_never_waits_for_the_server() {
-    let Some(told) = told_of_a_target_that_is_gone(true, "early = \"never\"\n") else {
+    let Some(replies) = replies_for_a_closed_target(true, "early = \"never\"\n") else {
         return;
     };
-    assert_eq!(told, [REFUSED, REFUSED]);
+    assert_eq!(replies, [REFUSED, REFUSED]);
 }

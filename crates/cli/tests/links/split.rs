@@ -97,7 +97,7 @@ fn impossible_splits_are_refused_with_a_reason_and_change_nothing() {
         (
             &["split", "a", "--kind", "macvlan"],
             5,
-            "a has no address of six bytes",
+            "a has no hardware address of 6 bytes",
         ),
         (&["split", "nothing"], 5, "no interface nothing"),
         (&["join", "nothing"], 5, "no interface nothing"),
@@ -110,7 +110,7 @@ fn impossible_splits_are_refused_with_a_reason_and_change_nothing() {
     // Without iw, advice on its installation; with it, that the interface is not Wi-Fi.
     let (_, _, err) = link(&bench, &["split", "card"]);
     assert!(
-        err.contains("card is no Wi-Fi interface") || err.contains("apt-get install iw"),
+        err.contains("card is not a Wi-Fi interface") || err.contains("apt-get install iw"),
         "{err}"
     );
     assert_eq!(interfaces(&bench, ""), before);

@@ -8,14 +8,14 @@ use crate::bond::{Bond, Plan, active};
 use sumlink_test_support::emulated::traffic::Transfer;
 
 /// Log lines about a stalled path, at either end.
-const ILLNESSES: [&str; 2] = ["path stalled", "the peer gets nothing through"];
+const STALLS: [&str; 2] = ["path stalled", "the peer gets nothing through"];
 
 /// Log lines about its recovery.
 const RECOVERIES: [&str; 2] = ["path recovered", "the peer gets through on this path again"];
 
 /// Most stalls in a test: a busy machine delays a link now and then. A misjudged link stalls
 /// several times per second.
-const FEW: usize = 8;
+const MAX_STALLS: usize = 8;
 
 fn lines(bond: &Bond, words: &[&str]) -> usize {
     let both = [&bond.client, &bond.server];
@@ -44,11 +44,14 @@ fn path(bond: &Bond, side: Side, name: &str) -> PathStatus {
 #[track_caller]
 fn are_healthy(bond: &Bond) {
     let pairs = |_: &_| {
-        let [ill, well] = [ILLNESSES, RECOVERIES].map(|words| lines(bond, &words));
+        let [ill, well] = [STALLS, RECOVERIES].map(|words| lines(bond, &words));
         (ill == well).then_some(ill)
     };
     let ill = bond.until("each illness has an end", pairs);
-    assert!(ill <= FEW, "healthy links are said to be ill {ill} times");
+    assert!(
+        ill <= MAX_STALLS,
+        "healthy links are said to be ill {ill} times"
+    );
 }
 
 fn download(bond: &Bond) -> Transfer {

@@ -311,8 +311,8 @@ impl EdgeReader<'_, '_> {
         let most = self.0.parse(raw.most, |n| within(*n, 1, 10_000_000));
         let kept_span = raw.kept_per_flow.as_ref().map(Spanned::span);
         let mut size = |field: Field<String>, default| {
-            let said = self.0.parse(field, |s| size_between(s, "64KiB", "64GiB"));
-            said.unwrap_or(default)
+            let value = self.0.parse(field, |s| size_between(s, "64KiB", "64GiB"));
+            value.unwrap_or(default)
         };
         let kept_per_flow = size(raw.kept_per_flow, default.kept_per_flow);
         let kept = size(raw.kept, default.kept.max(kept_per_flow));
@@ -321,8 +321,8 @@ impl EdgeReader<'_, '_> {
             self.0.problem(kept_span.unwrap_or(0..0), reason);
         }
         let mut time = |field: Field<String>, default| {
-            let said = self.0.parse(field, |s| span_of_time(s, 1000, 86_400_000));
-            said.unwrap_or(default)
+            let value = self.0.parse(field, |s| span_of_time(s, 1000, 86_400_000));
+            value.unwrap_or(default)
         };
         Config {
             flows: most.map_or(default.flows, |most| most as usize),
@@ -338,13 +338,13 @@ impl EdgeReader<'_, '_> {
     fn visible(&mut self, raw: raw::Visible) -> Parameters {
         let default = Parameters::default();
         let mut share = |field: Field<f64>, default| {
-            let said = self
+            let value = self
                 .0
                 .parse(field, |share| match (0.0..=1.0).contains(share) {
                     true => Ok(*share),
                     false => Err("write a share from 0 to 1"),
                 });
-            said.unwrap_or(default)
+            value.unwrap_or(default)
         };
         let mut parameters = Parameters {
             least_free: share(raw.least_free, default.least_free),
@@ -354,13 +354,13 @@ impl EdgeReader<'_, '_> {
             ..default
         };
         let mut number = |field: Field<f64>, default| {
-            let said = self
+            let value = self
                 .0
                 .parse(field, |number| match (0.0..=1e6).contains(number) {
                     true => Ok(*number),
                     false => Err("write a number from 0 to 1000000"),
                 });
-            said.unwrap_or(default)
+            value.unwrap_or(default)
         };
         parameters.held_at_first = number(raw.held_at_first, default.held_at_first);
         parameters.repair_after = number(raw.repair_after, default.repair_after);

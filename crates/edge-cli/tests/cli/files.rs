@@ -15,8 +15,8 @@ fn the_examples_of_the_manual_are_valid() {
         bench.write("edge.toml", text);
         let ran = bench.run(&["check", "edge.toml"]);
         assert_eq!(ran.code, 0, "{}", ran.err);
-        let said = format!("ok, an edge's configuration: the {role}'s end");
-        assert!(ran.out.contains(&said), "{}", ran.out);
+        let expected = format!("ok, an edge's configuration: the {role}'s end");
+        assert!(ran.out.contains(&expected), "{}", ran.out);
     }
 }
 
@@ -61,12 +61,8 @@ fn problems_of_a_file_have_their_lines() {
             "is a mode of the node only",
         ),
         ("role = \"node\"\nuplink = \"a\"", 2, "for the user's end"),
-        (
-            "role = \"user\"\nuplink = \"b\"",
-            2,
-            "no link is called `b`",
-        ),
-        ("role = \"node\"\nacks = \"b\"", 2, "no link is called `b`"),
+        ("role = \"user\"\nuplink = \"b\"", 2, "no link is named `b`"),
+        ("role = \"node\"\nacks = \"b\"", 2, "no link is named `b`"),
         (
             "role = \"user\"\nuplink = \"a\"\nacks = \"a\"",
             3,
@@ -214,7 +210,7 @@ fn problems_of_a_file_have_their_lines() {
         bench
             .run(&["run", "--config", "x.toml"])
             .err
-            .contains("x.toml:7: link `a` is there twice")
+            .contains("x.toml:7: link `a` occurs twice")
     );
     assert_eq!(bench.run(&["run", "--config", "none.toml"]).code, 3);
     assert_eq!(bench.run(&["run"]).code, 2);

@@ -345,9 +345,9 @@ fn a_rate_is_changed_while_the_node_works() {
 
     let refused = set("node.sock", "c", "4mbit");
     assert!(!refused.status.success());
-    let told = String::from_utf8_lossy(&refused.stderr).into_owned()
+    let errors = String::from_utf8_lossy(&refused.stderr).into_owned()
         + &String::from_utf8_lossy(&refused.stdout);
-    assert!(told.contains("there is no link `c`"), "{told}");
+    assert!(errors.contains("there is no link `c`"), "{errors}");
     edge.stop();
 }
 
@@ -453,7 +453,7 @@ fn prometheus_reads_the_metrics_and_a_taken_port_is_fatal() {
         value.trim().parse().unwrap()
     };
     // The status is updated ten times per second.
-    let text = until("the metrics tell of what was sent", || {
+    let text = until("the metrics count the sent packets", || {
         let text = get(url);
         let sent = ["a", "b"].map(|link| {
             let name = format!("sumlink_edge_link_sent_bytes_total{{link=\"{link}\"}}");

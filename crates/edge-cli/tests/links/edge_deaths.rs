@@ -152,8 +152,8 @@ fn bytes_lost_with_a_node_end_the_connection_at_both_ends() {
         let elapsed = since.elapsed();
         eprintln!("{next}: both ends saw it after {elapsed:?}");
         assert!(elapsed < RESET, "{elapsed:?}");
-        let told = edge.node.lines_with("a flow was reset");
-        assert_eq!(told, 1, "{}", edge.node.log());
+        let lines = edge.node.lines_with("a flow was reset");
+        assert_eq!(lines, 1, "{}", edge.node.log());
         edge.stop();
     }
 }

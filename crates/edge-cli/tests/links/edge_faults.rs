@@ -11,13 +11,13 @@ use sumlink_test_support::emulated::segments::{SYN, Segment, send_below_ip, send
 use sumlink_test_support::emulated::until;
 
 /// An address without a host in the users' network.
-const NOBODY: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 9);
+const UNUSED: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 9);
 
 /// Longer than a transfer stalls after an outage of both links of 1 or 2 s, on any machine.
 const STALL: Duration = Duration::from_secs(15);
 
 /// Default limit on flows.
-const MOST_FLOWS: u64 = 100_000;
+const MAX_FLOWS: u64 = 100_000;
 
 #[test]
 fn both_links_may_fail_under_load_and_return() {
@@ -34,8 +34,8 @@ fn both_links_may_fail_under_load_and_return() {
         for end in ["node", "user"] {
             edge.until_states(end, ["down", "down"]);
         }
-        let told = edge.node.lines_with("the link carries nothing");
-        assert_eq!(told, 2, "{mode}: {}", edge.node.log());
+        let lines = edge.node.lines_with("the link carries nothing");
+        assert_eq!(lines, 2, "{mode}: {}", edge.node.log());
         for (link, rate) in [("a", "rate=16mbit"), ("b", "rate=8mbit")] {
             edge.bench.set(link, rate);
         }
@@ -202,14 +202,14 @@ fn flows_beyond_the_limit_replace_the_oldest() {
     };
     let fill = |ports: [u16; 2]| {
         for port in ports {
-            let all = (1024..=u16::MAX).map(|from| syn([(NODE, from), (NOBODY, port)], &[]));
-            send_raw(&edge.bench, Side::Server, NOBODY, all.collect());
+            let all = (1024..=u16::MAX).map(|from| syn([(NODE, from), (UNUSED, port)], &[]));
+            send_raw(&edge.bench, Side::Server, UNUSED, all.collect());
         }
     };
     // The device's queue drops packets that arrive too fast, so some have to be sent again.
     until("the node knows all the flows it can", || {
         fill([1, 2]);
-        (count(&edge.status("node"), "/core/flows") == MOST_FLOWS).then_some(())
+        (count(&edge.status("node"), "/core/flows") == MAX_FLOWS).then_some(())
     });
     let before = edge.node.resident();
     let forgotten = count(&edge.status("node"), "/core/forgotten");
@@ -221,9 +221,9 @@ fn flows_beyond_the_limit_replace_the_oldest() {
     edge.until_copied(100_000);
     until("as many others have taken their place", || {
         fill([3, 4]);
-        (count(&edge.status("node"), "/core/forgotten") > forgotten + MOST_FLOWS).then_some(())
+        (count(&edge.status("node"), "/core/forgotten") > forgotten + MAX_FLOWS).then_some(())
     });
-    assert_eq!(count(&edge.status("node"), "/core/flows"), MOST_FLOWS);
+    assert_eq!(count(&edge.status("node"), "/core/flows"), MAX_FLOWS);
     let lines = edge
         .node
         .lines_with("forgot the flows that were idle longest");

@@ -49,7 +49,7 @@ fn file(side: Side, v6_outside: bool, top: &str) -> String {
     text
 }
 
-/// A laboratory whose links have IPv6 addresses, too.
+/// A laboratory with IPv6 addresses on its links, too.
 fn bench() -> Option<Bench> {
     let bench = crate::bench(&LINKS.map(str::to_owned))?;
     for side in [Side::Server, Side::Client] {
@@ -178,11 +178,11 @@ fn segments_obey_the_size_of_the_node() {
         let mut curl = bench.spawn(Side::Client, &words);
         for (side, filter) in [(Side::Server, "sport = :80"), (Side::Client, "dport = :80")] {
             let mss = until("a connection is open", || {
-                let told = bench.run(
+                let output = bench.run(
                     side,
                     &["ss", family, "-Htnio", "state", "established", filter],
                 );
-                let mss = told
+                let mss = output
                     .split_whitespace()
                     .find_map(|word| word.strip_prefix("mss:"))?;
                 mss.parse::<u32>().ok()

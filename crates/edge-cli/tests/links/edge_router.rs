@@ -198,9 +198,9 @@ fn every_mode_passes_firewalls_and_masquerading() {
             host.spawn(&bench, &words).wait_with_output().unwrap()
         };
         assert!(ping(&user, "1372", "198.18.1.2").status.success(), "{mode}");
-        let told = ping(&user, "1373", "198.18.1.2").stdout;
-        let told = String::from_utf8_lossy(&told);
-        assert!(told.contains("mtu = 1400"), "{mode}: {told}");
+        let output = ping(&user, "1373", "198.18.1.2").stdout;
+        let output = String::from_utf8_lossy(&output);
+        assert!(output.contains("mtu = 1400"), "{mode}: {output}");
         // The firewalls work: no outside host can connect, even with a route to the users.
         let back = ["ip", "route", "add", USERS, "via", "198.18.1.1"];
         server.run(&bench, &back);

@@ -122,7 +122,7 @@ const LEN: u32 = 300_000;
 const VERSION: u8 = 0x80;
 
 /// A server that sends different data under the same sequence numbers, as no kernel does.
-struct TwoTongues {
+struct TwoVersions {
     socket: Socket,
     /// Address of the user's program.
     user: SocketAddrV4,
@@ -132,13 +132,13 @@ struct TwoTongues {
     /// Every fourth segment is larger than an IP packet, so that the kernel sends it in fragments.
     fragments: bool,
     /// End of the data sent so far.
-    said: Cell<u32>,
+    sent: Cell<u32>,
 }
 
 /// Its own sequence numbers start here, so that they wrap around, too.
 const FIRST: u32 = 0u32.wrapping_sub(100_000);
 
-impl TwoTongues {
+impl TwoVersions {
     /// Accepts the connection that is being opened.
     fn accept(socket: Socket, fragments: bool) -> Self {
         let contents = Pattern::bytes(1, LEN as usize);
@@ -149,14 +149,14 @@ impl TwoTongues {
             acknowledgement: 0,
             contents: [with(0), with(VERSION)],
             fragments,
-            said: Cell::new(0),
+            sent: Cell::new(0),
         };
         let tick = Some(Duration::from_millis(100));
         server.socket.set_read_timeout(tick).unwrap();
         let start = Instant::now();
         let syn = loop {
-            assert!(start.elapsed() < PATIENCE, "nobody connects");
-            match server.heard() {
+            assert!(start.elapsed() < PATIENCE, "no connection is opened");
+            match server.receive() {
                 Some(segment) if segment.flags & SYN != 0 => break segment,
                 _ => {}
             }
@@ -182,9 +182,9 @@ impl TwoTongues {
     }
 
     /// Sends these bytes of the stream in that version.
-    fn say(&self, from: u32, to: u32, version: usize) {
+    fn send_data(&self, from: u32, to: u32, version: usize) {
         let (from, to) = (from.min(LEN), to.min(LEN));
-        self.said.set(self.said.get().max(to));
+        self.sent.set(self.sent.get().max(to));
         self.send(Segment {
             sequence: FIRST.wrapping_add(from),
             flags: ACK,
@@ -194,14 +194,14 @@ impl TwoTongues {
     }
 
     /// The next segment from the user, if one arrives within a tick.
-    fn heard(&self) -> Option<Heard> {
+    fn receive(&self) -> Option<Received> {
         let mut buffer = [0; 2048];
         let len = (&self.socket).read(&mut buffer).ok()?;
         let header = usize::from(buffer[0] & 15) * 4;
         let tcp = &buffer[header..len];
         let word = |at: usize| u32::from_be_bytes(tcp[at..at + 4].try_into().unwrap());
         let is_ours = buffer[12..16] == USER.octets() && tcp[2..4] == PORT.to_be_bytes();
-        is_ours.then(|| Heard {
+        is_ours.then(|| Received {
             port: u16::from_be_bytes([tcp[0], tcp[1]]),
             sequence: word(4),
             acknowledgement: word(8),
@@ -210,7 +210,7 @@ impl TwoTongues {
     }
 
     /// Sends the whole stream: some of it twice with different contents, some of it late.
-    fn talk(&self) {
+    fn send_all(&self) {
         let start = Instant::now();
         let (mut acked, mut next, mut duplicates, mut version) = (0, 0, 0, 0);
         while acked < LEN {
@@ -223,18 +223,18 @@ impl TwoTongues {
                 // late segments use another link.
                 if next > LEN / 3 || !(next / 1000).is_multiple_of(10) {
                     let large = self.fragments && (next / 1000).is_multiple_of(4);
-                    self.say(next, next + if large { 3000 } else { 1000 }, 0);
+                    self.send_data(next, next + if large { 3000 } else { 1000 }, 0);
                 }
                 if (next / 1000) % 3 == 2 {
-                    self.say(next - 500, next + 500, 1);
+                    self.send_data(next - 500, next + 500, 1);
                 }
                 next += 1000;
             }
-            let heard = self.heard().filter(|heard| heard.flags & ACK != 0);
-            let number = heard.map(|heard| heard.acknowledgement.wrapping_sub(FIRST));
+            let received = self.receive().filter(|segment| segment.flags & ACK != 0);
+            let number = received.map(|segment| segment.acknowledgement.wrapping_sub(FIRST));
             if let Some(number) = number {
-                let said = self.said.get();
-                assert!(number <= said, "{number} is acknowledged, {said} were said");
+                let sent = self.sent.get();
+                assert!(number <= sent, "{number} is acknowledged, {sent} were sent");
             }
             match number {
                 Some(number) if number > acked => (acked, duplicates) = (number, 0),
@@ -246,7 +246,7 @@ impl TwoTongues {
                 // boundaries.
                 version ^= 1;
                 let from = acked.saturating_sub(300);
-                self.say(from, from + 1000, version);
+                self.send_data(from, from + 1000, version);
                 duplicates = 0;
             }
         }
@@ -262,12 +262,12 @@ impl TwoTongues {
                 flags: FIN | ACK,
                 ..Segment::default()
             });
-            self.heard();
+            self.receive();
         }
     }
 }
 
-struct Heard {
+struct Received {
     port: u16,
     sequence: u32,
     acknowledgement: u32,
@@ -303,8 +303,8 @@ fn one_of_two_contents_arrives(fragments: bool) {
             socket.connect_timeout(&to.into(), PATIENCE).unwrap();
             take(&socket.into(), u64::MAX)
         });
-        let server = TwoTongues::accept(raw, fragments);
-        server.talk();
+        let server = TwoVersions::accept(raw, fragments);
+        server.send_all();
         server.end(&user);
         let received = user.join().unwrap();
         let plain: Vec<u8> = received.iter().map(|byte| byte & !VERSION).collect();

@@ -52,23 +52,23 @@ pub(super) fn run(args: &AbftArgs) -> Result<(), CliError> {
         .map(first)
         .collect::<Result<_, _>>()
         .map_err(of_mmwave)?;
-    let told = all.iter().map(|one| told(&cell, args.seed, one));
-    let told: Vec<Json> = told.collect();
+    let objects = all.iter().map(|one| as_json(&cell, args.seed, one));
+    let objects: Vec<Json> = objects.collect();
     if let Some(dir) = &args.out {
         let files = [
-            ("abft.json", format!("{:#}\n", Json::from(told.clone()))),
+            ("abft.json", format!("{:#}\n", Json::from(objects.clone()))),
             ("abft.svg", timeline::picture(&cell, &all)),
         ];
         keep(dir, files.map(|(name, text)| (name.to_owned(), text)))?;
     }
     match args.json {
-        true => told.iter().try_for_each(print_json),
-        false => all.iter().try_for_each(|one| print(&shown(&cell, one))),
+        true => objects.iter().try_for_each(print_json),
+        false => all.iter().try_for_each(|one| print(&as_table(&cell, one))),
     }
 }
 
 /// One scheme as JSON.
-fn told(cell: &Cell, seed: u64, one: &Sweeping) -> Json {
+fn as_json(cell: &Cell, seed: u64, one: &Sweeping) -> Json {
     let frames = one.interval.sent.iter().map(|frame| {
         json!({
             "station": frame.contender, "slot": frame.slot, "channel": frame.channel,
@@ -84,10 +84,10 @@ fn told(cell: &Cell, seed: u64, one: &Sweeping) -> Json {
 }
 
 /// One scheme as a table.
-fn shown(cell: &Cell, one: &Sweeping) -> String {
+fn as_table(cell: &Cell, one: &Sweeping) -> String {
     let first = &one.interval;
     let mut table = Table::new(&[
-        ">STATION", ">METRES", ">FRAMES", ">HEARD", "TRAINED", "WHERE",
+        ">STATION", ">METERS", ">FRAMES", ">HEARD", "TRAINED", "WHERE",
     ]);
     for (index, station) in cell.stations.iter().enumerate() {
         let own = first.sent.iter().filter(|frame| frame.contender == index);
@@ -99,7 +99,7 @@ fn shown(cell: &Cell, one: &Sweeping) -> String {
             own.len().to_string(),
             own.iter().filter(|frame| frame.heard).count().to_string(),
             if trained { "yes" } else { "no" }.to_owned(),
-            places(own.iter().map(|frame| (frame.slot, frame.heard))),
+            slots_of(own.iter().map(|frame| (frame.slot, frame.heard))),
         ]);
     }
     format!(
@@ -112,7 +112,7 @@ fn shown(cell: &Cell, one: &Sweeping) -> String {
 }
 
 /// The slots in which frames were sent, and the number received in each: `slot 3: 12 of 16`.
-fn places(frames: impl Iterator<Item = (u32, bool)>) -> String {
+fn slots_of(frames: impl Iterator<Item = (u32, bool)>) -> String {
     let mut slots: Vec<(u32, u32, u32)> = Vec::new();
     for (slot, heard) in frames {
         match slots.iter_mut().find(|known| known.0 == slot) {
@@ -121,10 +121,10 @@ fn places(frames: impl Iterator<Item = (u32, bool)>) -> String {
         }
     }
     slots.sort_unstable();
-    let told = slots
+    let texts = slots
         .iter()
         .map(|(slot, heard, all)| format!("slot {slot}: {heard} of {all}"));
-    told.collect::<Vec<_>>().join(", ")
+    texts.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -134,6 +134,9 @@ mod tests {
     #[test]
     fn slots_are_listed_in_order() {
         let frames = [(3, true), (1, false), (3, false)];
-        assert_eq!(places(frames.into_iter()), "slot 1: 0 of 1, slot 3: 1 of 2");
+        assert_eq!(
+            slots_of(frames.into_iter()),
+            "slot 1: 0 of 1, slot 3: 1 of 2"
+        );
     }
 }

@@ -42,20 +42,20 @@ pub(super) fn run(args: &BeamsArgs) -> Result<(), CliError> {
     let office = args.office.office();
     let all = office.good_beams().map_err(of_mmwave)?;
     let (none, shares) = brackets(&all, office.sectors);
-    let told = json!({
+    let object = json!({
         "gamma_db": office.gamma_db, "sectors": office.sectors, "clients": all.len(),
         "none": rounded(none), "shares": shares.map(rounded),
     });
     if let Some(dir) = &args.out {
-        let line = (args.office.told(), all.clone());
+        let line = (args.office.describe(), all.clone());
         let files = [
-            ("beams.json", format!("{told:#}\n")),
+            ("beams.json", format!("{object:#}\n")),
             ("beams.svg", good_beams_picture(&[line])),
         ];
         keep(dir, files.map(|(name, text)| (name.to_owned(), text)))?;
     }
     if args.json {
-        return print_json(&told);
+        return print_json(&object);
     }
     print(&table(
         &format!("{} clients", all.len()),

@@ -41,7 +41,7 @@ enum RoomName {
 
 impl OfficeArgs {
     /// A short description of the options.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let power = self.gamma.map_or("no power control".to_owned(), |gamma| {
             format!("gamma {gamma} dB")
         });
@@ -81,25 +81,25 @@ pub(crate) struct HeatmapArgs {
 pub(super) fn run(args: &HeatmapArgs) -> Result<(), CliError> {
     let office = args.office.office();
     let rows = office.heat_map().map_err(of_mmwave)?;
-    let told = |row: &Vec<f64>| row.iter().copied().map(rounded).collect::<Vec<_>>();
-    let told = json!({
+    let round_row = |row: &Vec<f64>| row.iter().copied().map(rounded).collect::<Vec<_>>();
+    let object = json!({
         "gamma_db": office.gamma_db, "sectors": office.sectors, "seed": office.seed,
-        "index": rows.iter().map(told).collect::<Vec<_>>(),
+        "index": rows.iter().map(round_row).collect::<Vec<_>>(),
     });
     if let Some(dir) = &args.out {
-        let panel = (args.office.told(), rows.clone());
+        let panel = (args.office.describe(), rows.clone());
         let files = [
-            ("heatmap.json", format!("{told:#}\n")),
+            ("heatmap.json", format!("{object:#}\n")),
             ("heatmap.svg", heat_map_picture(&[panel])),
         ];
         keep(dir, files.map(|(name, text)| (name.to_owned(), text)))?;
     }
     if args.json {
-        return print_json(&told);
+        return print_json(&object);
     }
     let mut text = format!(
         "competition index against a client 1 m from the access point in the upper left corner\n\
-         (1: both are heard as often; 0: never), {} by {} parts of 1.4 m\n",
+         (1: both are received equally often; 0: never), {} by {} parts of 1.4 m\n",
         CELLS.0, CELLS.1
     );
     for row in &rows {

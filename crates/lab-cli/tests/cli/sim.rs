@@ -144,14 +144,14 @@ fn a_trace_shows_which_path_carried_which_bytes() {
     let peak = run["outcome"]["reorder_peak_bytes"].as_u64().unwrap();
     let trace = bench.path("traces/two-seed-1-sumlink-roundrobin.jsonl");
     let text = std::fs::read_to_string(trace).unwrap();
-    let told = text.lines().filter_map(|line| {
+    let reported = text.lines().filter_map(|line| {
         let line: Value = serde_json::from_str(line).unwrap();
         line["waiting"].as_u64()
     });
-    let most = told.max().unwrap();
+    let most = reported.max().unwrap();
     assert!(
         (peak * 9 / 10..=peak).contains(&most),
-        "{most} told of {peak} bytes"
+        "{most} of {peak} bytes reported"
     );
 }
 
@@ -243,7 +243,7 @@ fn invalid_arguments_are_reported_as_by_the_laboratory() {
         (
             vec!["two.toml", "--systems", "alone,alone"],
             2,
-            "--systems: 'alone' is there twice",
+            "--systems: 'alone' occurs twice",
         ),
         (vec!["wrong.toml"], 3, "wrong.toml:9: rate:"),
         (vec!["none.toml"], 3, "none.toml: cannot read"),
@@ -272,15 +272,12 @@ fn a_sweep_runs_in_the_python_package() {
         let mut command = bench.command(["sim", "sweep"].iter().chain(args));
         Ran::from(command.env("PATH", bench.dir()).output().unwrap())
     };
-    run(&["two.toml"]).fails(
-        2,
-        "whose program sumlink-sim is not in the PATH: install it",
-    );
+    run(&["two.toml"]).fails(2, "its program sumlink-sim is not in the PATH: install it");
     let package = bench.write("sumlink-sim", "#!/bin/sh\necho \"$@\"\nexit 130\n");
     let refused = run(&["two.toml"]);
     refused.fails(
         2,
-        "whose program sumlink-sim cannot be run: Permission denied",
+        "its program sumlink-sim cannot be run: Permission denied",
     );
     std::fs::set_permissions(package, std::fs::Permissions::from_mode(0o755)).unwrap();
     for args in [

@@ -62,9 +62,9 @@ fn mistakes_in_the_matrix_have_file_and_line() {
     let place = Place::new(&GROUP.replace("sum >= 3\"", "sum = 3\""));
     let output = place.bench(&["--list"]);
     assert_eq!(output.status.code(), Some(3));
-    let told = text(&output.stderr);
+    let message = text(&output.stderr);
     let start = "scenarios/matrix/tiny.toml:22: bars: 'sum = 3' is not a bar";
-    assert!(told.starts_with(start), "{told}");
+    assert!(message.starts_with(start), "{message}");
     let place = Place::new(GROUP);
     let output = place.bench(&["--rows", "tiny/none"]);
     assert_eq!(output.status.code(), Some(2));
@@ -143,8 +143,8 @@ fn the_page_matches_its_runs() {
     judge.args(["--runs".as_ref(), place.path()]);
     judge.arg("--out").arg(&page);
     let output = judge.current_dir(root).output().unwrap();
-    let told = text(&output.stderr);
-    assert!(matches!(output.status.code(), Some(0 | 10)), "{told}");
+    let message = text(&output.stderr);
+    assert!(matches!(output.status.code(), Some(0 | 10)), "{message}");
     let made = fs::read_dir(&page).unwrap();
     let names: Vec<_> = made
         .map(|file| file.unwrap().file_name().into_string().unwrap())
@@ -177,8 +177,8 @@ fn a_row_is_measured_once_and_judged() {
     let arguments = ["--seeds", "1", "--systems", "mptcp", "--rows", "tiny/two"];
     let output = place.bench(&arguments);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let told = text(&output.stdout);
-    assert!(told.contains("1 of 1 lines pass"), "{told}");
+    let message = text(&output.stdout);
+    assert!(message.contains("1 of 1 lines pass"), "{message}");
     let results: Value = serde_json::from_str(&place.read("results.json")).unwrap();
     let lines = results["groups"][0]["lines"].as_array().unwrap();
     assert_eq!(lines[0]["verdict"], "pass", "{results}");
@@ -206,15 +206,15 @@ fn a_row_is_measured_once_and_judged() {
     assert!(text(&again.stderr).contains("4 of 4 runs are already in lab-out/bench"));
     let short = place.bench(&["--seeds", "1", "--systems", "alone", "--rows", "tiny/dream"]);
     assert_eq!(short.status.code(), Some(10), "{}", text(&short.stderr));
-    let told = text(&short.stderr);
+    let message = text(&short.stderr);
     assert!(
-        told.contains("1 of 2 runs are already in lab-out/bench"),
-        "{told}"
+        message.contains("1 of 2 runs are already in lab-out/bench"),
+        "{message}"
     );
-    let told = text(&short.stdout);
+    let message = text(&short.stdout);
     assert!(
-        told.starts_with("FALLS SHORT tiny/dream (up, cubic)"),
-        "{told}"
+        message.starts_with("FALLS SHORT tiny/dream (up, cubic)"),
+        "{message}"
     );
     assert!(
         place

@@ -12,8 +12,11 @@ fn garbage_in_a_trace_is_reported_with_file_and_line() {
     fs::write(place.path("lte.trace"), "1\n2\n3\n4\n5\n6\nseven\n8\n").unwrap();
     let output = place.lab("check", &[]).output().unwrap();
     assert_eq!(output.status.code(), Some(3));
-    let told = text(&output.stderr);
-    assert!(told.starts_with("lte.trace:7: \"seven\" is not"), "{told}");
+    let message = text(&output.stderr);
+    assert!(
+        message.starts_with("lte.trace:7: \"seven\" is not"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -26,18 +29,18 @@ fn every_problem_is_listed() {
     for verb in ["check", "run", "shell"] {
         let output = place.lab(verb, &[]).output().unwrap();
         assert_eq!(output.status.code(), Some(3), "{verb}");
-        let told = text(&output.stderr);
-        let lines: Vec<_> = told.lines().collect();
-        assert_eq!(lines.len(), 3, "{verb}: {told}");
+        let message = text(&output.stderr);
+        let lines: Vec<_> = message.lines().collect();
+        assert_eq!(lines.len(), 3, "{verb}: {message}");
         assert!(
             lines.iter().all(|line| line.starts_with("s.toml:")),
-            "{told}"
+            "{message}"
         );
         assert!(
-            told.contains(
+            message.contains(
                 "8gbit is more than the emulator carries packet by packet; ask for at most 2.5gbit"
             ),
-            "{told}"
+            "{message}"
         );
     }
     assert!(!place.path("lab-out").exists());

@@ -81,8 +81,8 @@ fn ctrl_c_leaves_nothing_behind() {
     signal(&child, "-INT");
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
-    let told = text(&output.stderr);
-    assert!(told.contains("interrupted"), "{told}");
+    let message = text(&output.stderr);
+    assert!(message.contains("interrupted"), "{message}");
     assert!(namespaces.iter().all(|path| !path.exists()));
     // Only the copy of the scenario, and no partial record.
     let files = files_below(&place.path("out"));
@@ -133,13 +133,16 @@ fn concurrent_runs_leave_nothing_behind_and_continue() {
         }
         signal(&child, name);
         let output = child.wait_with_output().unwrap();
-        let told = text(&output.stderr);
+        let message = text(&output.stderr);
         if name == "-INT" {
-            assert_eq!(output.status.code(), Some(130), "{told}");
-            assert!(told.contains("1 of 2 runs are kept in out"), "{told}");
+            assert_eq!(output.status.code(), Some(130), "{message}");
+            assert!(message.contains("1 of 2 runs are kept in out"), "{message}");
             assert!(namespaces.iter().all(|path| !path.exists()));
         } else {
-            assert!(told.contains("1 of 2 runs are already in out"), "{told}");
+            assert!(
+                message.contains("1 of 2 runs are already in out"),
+                "{message}"
+            );
             left = namespaces;
         }
         assert!(files_below(&place.path("out/long/seed-1")).is_empty());
@@ -184,14 +187,14 @@ fn a_full_disk_is_one_clear_line() {
     for (size, left) in [("4096", "out/ballast\n"), ("0", "scenario.toml\n")] {
         let place = Place::new(TWO_LINKS);
         let output = run_with_room(&place, size);
-        let told = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{size}: {told}");
-        let last = told.lines().last().unwrap_or_default();
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{size}: {message}");
+        let last = message.lines().last().unwrap_or_default();
         assert!(
             last.starts_with("sumlink: cannot write out/results"),
-            "{told}"
+            "{message}"
         );
-        assert!(last.contains("No space left on device"), "{told}");
+        assert!(last.contains("No space left on device"), "{message}");
         let found = text(&output.stdout);
         assert!(
             found.ends_with(left) || found.contains(left),

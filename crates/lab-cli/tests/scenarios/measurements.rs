@@ -357,8 +357,8 @@ fn files_messages_and_commands_are_measured() {
     let both = TWO_LINKS.replace("seeds = 1", "seeds = 1\ndirection = \"both\"");
     let place = Place::new(&format!("{}{files}", both.replace("warmup = \"1s\"", "")));
     let (output, lines) = place.run(&["--systems", "mptcp,sumlink:fbdt"]);
-    let told = [&output.stderr, &output.stdout].map(|said| text(said));
-    assert!(output.status.success(), "{told:?}");
+    let outputs = [&output.stderr, &output.stdout].map(|stream| text(stream));
+    assert!(output.status.success(), "{outputs:?}");
     for line in &lines {
         assert_eq!(line["outcome"], "measured", "{line}");
         let record = place.record(line);

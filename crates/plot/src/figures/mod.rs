@@ -94,7 +94,7 @@ fn ticks((low, high): (f64, f64), about: f64) -> Vec<f64> {
 }
 
 /// A line with more points than this has no dots.
-const MOST_DOTS: usize = 40;
+const MAX_DOTS: usize = 40;
 
 /// A range widened to cover all finite values.
 fn covering(range: (f64, f64), values: impl Iterator<Item = f64>) -> (f64, f64) {
@@ -161,7 +161,7 @@ pub fn lines(labels: &Labels<'_>, series: &[Series], y: (f64, f64)) -> String {
         let (ink, dash) = (INKS[index % INKS.len()], DASHES[index % DASHES.len()]);
         let points: Vec<(f64, f64)> = one.points.iter().map(|point| at(*point)).collect();
         svg.polyline(&points, ink, 2.2, dash);
-        if one.dots && points.len() <= MOST_DOTS {
+        if one.dots && points.len() <= MAX_DOTS {
             for place in points {
                 svg.dot(place, 3.0, ink);
             }

@@ -51,7 +51,7 @@ impl Bench {
         }
         let links = links.iter().map(|link| link.parse().unwrap()).collect();
         let lab = Lab::start(LabConfig::new(links)).unwrap_or_else(|error| {
-            panic!("{error}; set SUMLINK_SKIP_NETNS=1 to leave these tests out")
+            panic!("{error}; set SUMLINK_SKIP_NETNS=1 to skip these tests")
         });
         Some(Self {
             lab,
@@ -277,7 +277,7 @@ fn again_as_root() {
         .args([&test, "--exact", "--nocapture"])
         .status();
     let advice = "run as root, allow unprivileged user namespaces, or set SUMLINK_SKIP_NETNS=1 to \
-                  leave these tests out";
+                  skip these tests";
     assert!(
         status.is_ok_and(|status| status.success()),
         "{test} failed in a user namespace; {advice}"
@@ -292,7 +292,7 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         if let Some(seen) = look() {
             return seen;
         }
-        assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
+        assert!(start.elapsed() < PATIENCE, "timed out waiting until {what}");
         thread::sleep(TICK);
     }
 }

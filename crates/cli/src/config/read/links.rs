@@ -59,7 +59,7 @@ impl Reader<'_> {
 
     /// The policy of a `[[link]]` block.
     fn policy(&mut self, block: &raw::Link) -> LinkPolicy {
-        let told = self.problems.len();
+        let before = self.problems.len();
         let rate = |s: &String| units::parse_rate(s);
         let size = |s: &String| units::parse_size(s);
         let default = LinkPolicy::default();
@@ -91,7 +91,7 @@ impl Reader<'_> {
                 .parse(block.beyond.clone(), |s| read_beyond(s))
                 .unwrap_or_default(),
         };
-        if self.problems.len() == told
+        if self.problems.len() == before
             && let Err(error) = policy.check()
         {
             self.problem(block.name.span(), error);

@@ -37,7 +37,7 @@ impl Reader<'_> {
             ..SessionSettings::default()
         };
         let budget = raw.redundancy;
-        let mut said: Vec<(String, Field<String>)> = [
+        let mut fields: Vec<(String, Field<String>)> = [
             ("coupling", raw.coupling),
             ("alpha", raw.alpha.map(text_of)),
             ("beta", raw.beta.map(text_of)),
@@ -49,12 +49,12 @@ impl Reader<'_> {
         .map(|(key, field)| (key.to_owned(), field))
         .into();
         let races = raw.race.into_all().into_iter();
-        said.extend(races.map(|(class, field)| (format!("race.{}", class.name()), field)));
-        self.options(&mut session, said);
+        fields.extend(races.map(|(class, field)| (format!("race.{}", class.name()), field)));
+        self.options(&mut session, fields);
         self.windows(&mut session, raw.windows);
         // The session checks the values, alone and together. It reports one problem at a time, so
         // the reported one is put aside for the next.
-        let is_unread = memory.is_some() && session.memory.is_none();
+        let is_invalid = memory.is_some() && session.memory.is_none();
         while let Err(error) = session.check() {
             let place = match error {
                 sumlink_engine::ConfigError::MaxStreams(_) if session.max_streams.is_some() => {
@@ -62,7 +62,7 @@ impl Reader<'_> {
                     max_streams.clone()
                 }
                 // There is no memory to compare the others with.
-                _ if is_unread => break,
+                _ if is_invalid => break,
                 sumlink_engine::ConfigError::StreamMemory if session.stream_memory.is_some() => {
                     session.stream_memory = None;
                     stream_memory.clone()
@@ -79,8 +79,8 @@ impl Reader<'_> {
 
     /// Sets budget, windows, races and window scaling, and notes their lines. Reports one problem
     /// of an impossible window.
-    fn options(&mut self, session: &mut SessionSettings, said: Vec<(String, Field<String>)>) {
-        for (key, field) in said {
+    fn options(&mut self, session: &mut SessionSettings, fields: Vec<(String, Field<String>)>) {
+        for (key, field) in fields {
             let Some(field) = field else { continue };
             let set = session.options.set(&key, field.get_ref());
             let line = self.line(&field.span());
@@ -93,20 +93,21 @@ impl Reader<'_> {
 
     fn windows(&mut self, session: &mut SessionSettings, raw: raw::OfClasses<raw::Window>) {
         for (class, window) in raw.into_all() {
-            let said = [
+            let fields = [
                 ("least", window.least),
                 ("most", window.most),
                 ("products", window.products.map(text_of)),
             ];
-            let place = said
+            let place = fields
                 .iter()
                 .find_map(|(_, field)| Some(field.as_ref()?.span()));
-            let said = said.map(|(key, field)| (format!("windows.{}.{key}", class.name()), field));
-            let told = self.problems.len();
-            self.options(session, said.into());
+            let fields =
+                fields.map(|(key, field)| (format!("windows.{}.{key}", class.name()), field));
+            let before = self.problems.len();
+            self.options(session, fields.into());
             let checked = session.options.check_window(class);
             if let Err(error) = checked {
-                if self.problems.len() == told {
+                if self.problems.len() == before {
                     self.problem(place.unwrap_or(0..0), error);
                 }
                 // This problem is reported; the rest is checked together.

@@ -10,7 +10,7 @@ use sumlink::exit::CliError;
 
 /// Most points of one flow kept for the chart; when they are reached, every second point is
 /// dropped.
-const MOST_POINTS: usize = 1 << 18;
+const MAX_POINTS: usize = 1 << 18;
 
 /// The connections of a trace.
 #[derive(Debug, Default)]
@@ -54,7 +54,7 @@ impl Account {
             ssthresh: record.ssthresh.map(f64::from),
             srtt: record.srtt.as_secs_f64(),
         });
-        if flow.points.len() >= MOST_POINTS {
+        if flow.points.len() >= MAX_POINTS {
             let mut keeps = false;
             flow.points.retain(|_| {
                 keeps = !keeps;
@@ -98,12 +98,12 @@ mod tests {
     fn pictures_of_long_traces_take_bounded_memory() {
         let mut account = Account::default();
         let record = sample();
-        for _ in 0..3 * MOST_POINTS {
+        for _ in 0..3 * MAX_POINTS {
             account.take(&record, true);
         }
         let flow = &account.flows[&7];
-        assert!(flow.points.len() < MOST_POINTS);
-        assert!(flow.points.len() > MOST_POINTS / 4);
-        assert_eq!(account.records, 3 * MOST_POINTS as u64);
+        assert!(flow.points.len() < MAX_POINTS);
+        assert!(flow.points.len() > MAX_POINTS / 4);
+        assert_eq!(account.records, 3 * MAX_POINTS as u64);
     }
 }

@@ -24,13 +24,13 @@ use self::rows::{Form, Output};
 #[derive(Debug, Args)]
 pub(crate) struct TraceArgs {
     /// Trace only connections of this process; the trace ends with the process.
-    #[arg(long, value_name = "PID", group = "whose", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "PID", group = "filter", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
     /// Trace only connections with this port at either end.
-    #[arg(long, value_name = "PORT", group = "whose", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "PORT", group = "filter", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
     /// Trace only subflows of MPTCP.
-    #[arg(long, group = "whose")]
+    #[arg(long, group = "filter")]
     mptcp: bool,
     /// Write to this file, as CSV (`.csv`) or JSON lines (`.jsonl`, `.json`). Default: CSV on
     /// standard output.
@@ -96,7 +96,7 @@ pub(crate) async fn run(args: TraceArgs) -> Result<(), CliError> {
         (Some(path), true) => Some(account.draw(path)?),
         _ => None,
     };
-    tell(&args, &account, lost, picture.as_deref())
+    print_summary(&args, &account, lost, picture.as_deref())
 }
 
 /// Takes records until the end; returns the connections and the number of lost records.
@@ -142,7 +142,7 @@ fn process(pid: u32) -> PathBuf {
 }
 
 /// Prints the summary; warns of lost records in any case.
-fn tell(
+fn print_summary(
     args: &TraceArgs,
     account: &Account,
     lost: u64,
