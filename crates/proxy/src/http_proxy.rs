@@ -16,7 +16,7 @@ use tracing::{debug, warn};
 use crate::Opener;
 use crate::listener::Classes;
 use request::{MAX_HEAD, Request, RequestError};
-use sumlink_transport::relay::{Upload, part, relay};
+use sumlink_exit::relay::{Upload, part, relay};
 
 pub mod request;
 

@@ -13,7 +13,7 @@
 
 use std::future::Future;
 
-use sumlink_transport::relay::Relayed;
+use sumlink_exit::relay::Relayed;
 
 pub use class::{ClassRule, ClassRuleError, Dscp, Flow, Ports};
 pub use forward::{Forward, ForwardError};
@@ -34,7 +34,7 @@ pub trait Opener: Clone + Send + Sync + 'static {
     /// directions have ended must be reset at the peer, not ended: a relay drops it when the local
     /// program disappears midway.
     ///
-    /// A type without a buffer is wrapped into [`Buffered`](sumlink_transport::relay::Buffered).
+    /// A type without a buffer is wrapped into [`Buffered`](sumlink_exit::relay::Buffered).
     type Stream: Relayed + Send + 'static;
 
     /// Opens a stream to `target`, with the opener's own time limit. Without a class, the session

@@ -15,10 +15,10 @@ use tracing::{debug, error, info, warn};
 
 use crate::class::{Flow, class_of};
 use crate::{Class, ClassRule, Forward, OpenError, Opener, http_proxy, socks5};
+use sumlink_exit::local_hop;
+use sumlink_exit::relay::{Upload, relay, tune};
 use sumlink_transport::accept::Accepting;
 use sumlink_transport::descriptors;
-use sumlink_transport::local_hop;
-use sumlink_transport::relay::{Upload, relay, tune};
 use sumlink_transport::saved_syn;
 use sumlink_transport::tasks::spawn_begun;
 

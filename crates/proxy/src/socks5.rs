@@ -16,7 +16,7 @@ use tracing::{debug, warn};
 use crate::Opener;
 use crate::listener::Classes;
 use message::{Command, Credentials, Greeting, MAX_MESSAGE, MessageError, Method, Reply, Request};
-use sumlink_transport::relay::{Upload, part, relay};
+use sumlink_exit::relay::{Upload, part, relay};
 
 pub mod message;
 

@@ -7,8 +7,8 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use sumlink_exit::relay::Buffered;
 use sumlink_proxy::{Class, Listener, OpenError, Opener, Service, Target};
-use sumlink_transport::relay::Buffered;
 use tokio::io::DuplexStream;
 
 /// Opens streams that use no descriptor and echo their input.

@@ -1,14 +1,15 @@
 //! Shared test fixtures: a server on loopback, and addresses that do not answer.
 
-use std::net::SocketAddr;
-use std::time::Duration;
+#[path = "../../exit/src/fixture.rs"]
+mod sockets;
 
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use std::net::SocketAddr;
 
 use crate::api::config::{AuthorizedClient, ClientConfig, LinkConfig, ServerConfig};
 use crate::carrier::keys::SecretKey;
-use crate::exit::egress::EgressPolicy;
 use crate::server::Server;
+pub(crate) use sockets::{Silent, closed_port};
+use sumlink_exit::egress::EgressPolicy;
 
 /// A server configuration: a free loopback port, one client, streams to loopback allowed.
 pub(crate) fn server_config(key: &SecretKey, client: &SecretKey) -> ServerConfig {
@@ -33,32 +34,7 @@ pub(crate) async fn serve(config: ServerConfig) -> SocketAddr {
     address
 }
 
-/// A listener with a full queue: SYNs to it are dropped and never answered.
-pub(crate) struct Silent {
-    pub(crate) address: SocketAddr,
-    _queued: Vec<TcpStream>,
-    _listener: TcpListener,
-}
-
 impl Silent {
-    pub(crate) async fn new() -> Self {
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let listener = socket.listen(1).unwrap();
-        let address = listener.local_addr().unwrap();
-        let mut queued = Vec::new();
-        let patience = Duration::from_millis(250);
-        while let Ok(Ok(stream)) = tokio::time::timeout(patience, TcpStream::connect(address)).await
-        {
-            queued.push(stream);
-        }
-        Self {
-            address,
-            _queued: queued,
-            _listener: listener,
-        }
-    }
-
     /// Number of connections in this network namespace that wait for its answer.
     pub(crate) fn dials(&self) -> usize {
         let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
@@ -71,10 +47,4 @@ impl Silent {
         };
         table.lines().filter(waiting).count()
     }
-}
-
-/// A port on which nothing listens.
-pub(crate) async fn closed_port() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    listener.local_addr().unwrap()
 }

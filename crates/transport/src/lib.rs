@@ -32,24 +32,23 @@
 //!
 //! | Room | Contents |
 //! |---|---|
-//! | `api` | the client's handle, streams, targets, configuration, status and events |
+//! | `api` | the client's handle, streams, configuration, status and events |
 //! | `session` | the session's task (commands, carriers, stream ends, totals), the streams' pipes |
 //! | `carrier` | one TCP connection with TLS: handshake, keys, socket options, TCP_INFO, pacing |
 //! | [`links`] | the machine's links from rtnetlink, their policies, the dialing of carriers |
 //! | `server` | the port for all clients, half-open connections, each client's sessions |
-//! | `exit` | egress policy, dialing of targets, relay between streams and TCP connections |
-//! | `local` | accept loop, listen addresses, connections on this machine, file descriptors |
+//! | `local` | accept loop, listen addresses, file descriptors, the order in which tasks start |
 //!
 //! `api`, `session` and `links` refer to each other: the client's handle starts a session and the
 //! link manager, and both use the configuration, streams and status that `api` defines. `carrier`
-//! and `links` do so because a carrier's socket is bound to a link. `carrier`, `exit` and `local`
-//! know no session, and `exit` and `local` no links.
+//! and `links` do so because a carrier's socket is bound to a link. `carrier` and `local` know
+//! no session, and `local` no links. What a server does with a stream (egress policy, dialing of
+//! its target, relay) is in [`sumlink_exit`], below this crate.
 
 #![deny(unsafe_code)]
 
 mod api;
 mod carrier;
-mod exit;
 #[cfg(test)]
 mod fixture;
 pub mod links;
@@ -60,21 +59,20 @@ mod session;
 pub use api::client::{Client, ConnectError, SetPolicyError};
 pub use api::status::{PathEvent, SessionEvent, SessionStatus};
 pub use api::stream::{Lent, Stream};
-pub use api::target::{OpenError, Target};
-pub use api::{config, status, target};
+pub use api::{config, status};
 pub use carrier::groups::CarrierGroups;
 pub use carrier::handshake::CarrierError;
 #[cfg(feature = "fuzz")]
 pub use carrier::handshake::fuzz;
 pub use carrier::keys::{PublicKey, SecretKey};
 pub use carrier::{congestion, keys, socket, tcp_info, tls};
-pub use exit::dial::dial;
-pub use exit::{egress, relay};
 pub use links::policy;
 pub use links::policy::{LinkPolicy, LinkReport};
-pub use local::{accept, address, descriptors, local_hop, saved_syn, tasks};
+pub use local::{accept, address, descriptors, saved_syn, tasks};
 pub use server::{Server, ServerError, ServerHandle};
 pub use sumlink_bond::Early;
 pub use sumlink_engine::frame::RefuseCode;
 pub use sumlink_engine::scheduler::fbdt::{Coupling, FbdtConfig, WindowRule};
 pub use sumlink_engine::{Class, ConfigError, Hints, Priority, Redundancy};
+pub use sumlink_exit::target::{OpenError, Target};
+pub use sumlink_exit::{egress, target};

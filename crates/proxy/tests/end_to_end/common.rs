@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use sumlink_exit::relay::Buffered;
 use sumlink_proxy::{Class, Listener, OpenError, Opener, Service, Target};
-use sumlink_transport::relay::Buffered;
 use sumlink_transport::target::Host;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};

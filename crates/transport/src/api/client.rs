@@ -17,13 +17,13 @@ use tracing::Instrument;
 use crate::api::config::ClientConfig;
 use crate::api::status::{SessionEvent, SessionStatus};
 use crate::api::stream::Stream;
-use crate::api::target::{OpenError, Target};
 use crate::carrier::handshake::CarrierError;
 use crate::carrier::socket::SocketError;
 use crate::links::LinkError;
 use crate::links::manager::{Manager, Outcome, until_true};
 use crate::links::policy::{LinkPolicy, LinkReport, Policies, PolicyError, StateError};
 use crate::session::driver::{Command, Driver, LinkStates, Listeners, Opening, session_span};
+use sumlink_exit::target::{OpenError, Target};
 
 /// A bond to a server. Clones share one bond; it ends with [`Client::close`] or when the last clone
 /// is dropped.

@@ -15,12 +15,12 @@ use sumlink_engine::{Class, ConfigError, Redundancy, Role, SelectorConfig, sched
 use crate::api::client::ConnectError;
 use crate::carrier::groups::CarrierGroups;
 use crate::carrier::keys::{PublicKey, SecretKey};
-use crate::exit::egress::EgressPolicy;
 use crate::links;
 use crate::links::policy::{LinkPolicy, check_state};
 use crate::server::ServerError;
 use crate::session::driver::engine_config;
 use crate::session::pipe;
+use sumlink_exit::egress::EgressPolicy;
 
 /// Memory, scheduling and timeouts of a session; with the same meaning on both sides.
 #[derive(Clone, Debug)]

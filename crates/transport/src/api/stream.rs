@@ -10,10 +10,10 @@ use bytes::Buf;
 use sumlink_engine::{Class, Hints, Received};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::api::target::OpenError;
-use crate::exit::relay::Relayed;
 use crate::session::driver::Command;
 use crate::session::pipe::Pipe;
+use sumlink_exit::relay::Relayed;
+use sumlink_exit::target::OpenError;
 
 /// An ordered byte stream in each direction, carried by every path of its session.
 ///

@@ -2,4 +2,4 @@
 //! ([`sumlink_bond::congestion`]).
 
 pub use sumlink_bond::congestion::AUTO;
-pub(crate) use sumlink_bond::congestion::{LOSS_BASED, MODEL_BASED};
+pub(crate) use sumlink_bond::congestion::LOSS_BASED;

@@ -20,7 +20,7 @@ use crate::carrier::handshake::{CarrierError, ClientCarrier};
 use crate::carrier::keys::PublicKey;
 use crate::carrier::socket::{self, Binding};
 use crate::carrier::tls;
-use crate::exit::happy_eyeballs::Race;
+use sumlink_exit::happy_eyeballs::Race;
 
 /// Context shared by all dials.
 #[derive(Debug)]

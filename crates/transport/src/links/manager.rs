@@ -277,13 +277,13 @@ mod tests {
 
     use super::*;
     use crate::api::client::Client;
-    use crate::api::target::Target;
     use crate::carrier::keys::SecretKey;
     use crate::fixture::{Silent, client_config, serve, server_config};
     use crate::links::netns::Netns;
     use crate::links::resolver::Pauses;
     use crate::server::Server;
     use crate::session::driver::{Listeners, Opening};
+    use sumlink_exit::target::Target;
 
     /// A resolver may take half a minute; closing the client does not wait for it.
     #[tokio::test]

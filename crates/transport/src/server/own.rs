@@ -73,10 +73,10 @@ mod tests {
 
     use super::*;
     use crate::carrier::keys::SecretKey;
-    use crate::exit::egress::EgressPolicy;
     use crate::fixture::server_config;
     use crate::links::netns::Netns;
     use crate::server::Server;
+    use sumlink_exit::egress::EgressPolicy;
 
     #[test]
     fn new_addresses_of_the_server_are_refused_at_once() {

@@ -23,12 +23,12 @@ use bytes::Buf;
 use sumlink_engine::{PAGE, Received, StreamId};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::api::target::OpenError;
 use crate::session::driver::Command;
 use chunk::Chunk;
 use memory::{FLOOR, Holding};
 use piece::Piece;
 pub(crate) use pools::Pools;
+use sumlink_exit::target::OpenError;
 
 /// Both directions between one program and its session.
 #[derive(Debug)]

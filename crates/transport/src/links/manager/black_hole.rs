@@ -9,11 +9,11 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 use crate::api::client::Client;
-use crate::api::target::Target;
 use crate::carrier::keys::SecretKey;
 use crate::fixture::{client_config, server_config};
 use crate::links::netns::Netns;
 use crate::server::Server;
+use sumlink_exit::target::Target;
 
 /// Client, two routers and server in a row; the MTU between the routers is 1280 bytes.
 struct Way {

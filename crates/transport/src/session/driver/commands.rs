@@ -9,9 +9,9 @@ use tokio::sync::oneshot;
 use super::Driver;
 use crate::api::status::SessionStatus;
 use crate::api::stream::Stream;
-use crate::api::target::OpenError;
 use crate::carrier::Carrier;
 use crate::links::policy::Terms;
+use sumlink_exit::target::OpenError;
 
 /// Receives the result of opening a stream.
 pub(crate) type OpenReply = oneshot::Sender<Result<Stream, OpenError>>;

@@ -7,8 +7,8 @@ use sumlink_engine::{Event, PathId, Selection};
 
 use super::Driver;
 use crate::api::status::PathEvent;
-use crate::api::target::OpenError;
 use crate::carrier::Carrier;
+use sumlink_exit::target::OpenError;
 
 /// Time limit for sending a CLOSE frame.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);

@@ -7,10 +7,10 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::{Command, Driver, Incoming, OpenReply, Opening};
 use crate::api::stream::Stream;
-use crate::api::target::{OpenError, Target};
 use crate::session::pipe::chunk::Chunk;
 use crate::session::pipe::memory::CHUNK;
 use crate::session::pipe::{Pipe, Pools};
+use sumlink_exit::target::{OpenError, Target};
 
 /// A program that has written this many bytes at once probably has more.
 const LARGE_WRITE: usize = 32 * 1024;

@@ -14,8 +14,8 @@ use std::os::fd::AsFd;
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-use crate::carrier::congestion::MODEL_BASED;
-use crate::carrier::socket::{congestion_name, set_congestion};
+use socket2::SockRef;
+use sumlink_bond::congestion::MODEL_BASED;
 
 /// The congestion control of local connections, if the system's is BBR.
 const UNPACED: &str = "reno";
@@ -66,11 +66,12 @@ fn is_this_machine(ip: IpAddr) -> bool {
 }
 
 fn unpace(socket: &impl AsFd) {
-    let paced = |name: &String| name.starts_with(MODEL_BASED);
-    if congestion_name(socket).ok().filter(paced).is_none() {
+    let socket = SockRef::from(socket);
+    let is_paced = |name: Vec<u8>| name.starts_with(MODEL_BASED.as_bytes());
+    if !socket.tcp_congestion().is_ok_and(is_paced) {
         return;
     }
-    if let Err(error) = set_congestion(socket, UNPACED) {
+    if let Err(error) = socket.set_tcp_congestion(UNPACED.as_bytes()) {
         tracing::debug!(
             %error,
             "cannot set the congestion control of a local connection; it stays paced"
@@ -80,7 +81,13 @@ fn unpace(socket: &impl AsFd) {
 
 #[cfg(test)]
 mod tests {
+    use sumlink_transport::socket::congestion_name;
+
     use super::*;
+
+    fn set_congestion(socket: &impl AsFd, name: &str) -> io::Result<()> {
+        SockRef::from(socket).set_tcp_congestion(name.as_bytes())
+    }
 
     async fn listener(address: &str) -> TcpListener {
         TcpListener::bind(address).await.unwrap()

@@ -6,11 +6,11 @@ use std::future::Future;
 use std::net::SocketAddr;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-pub(crate) use sumlink_bond::dial::ATTEMPT_DELAY;
+pub use sumlink_bond::dial::ATTEMPT_DELAY;
 use tokio::time::{Instant, sleep_until};
 
 /// Attempts on several addresses; dropping it ends those in progress.
-pub(crate) struct Race<A, F> {
+pub struct Race<A, F> {
     /// Addresses not tried yet, in order.
     waiting: VecDeque<SocketAddr>,
     /// Makes an attempt on an address.
@@ -27,7 +27,7 @@ where
 {
     /// A race over `addresses`, given in the resolver's order of preference (RFC 6724). No attempt
     /// starts before the first [`Race::next`].
-    pub(crate) fn new(addresses: impl IntoIterator<Item = SocketAddr>, attempt: A) -> Self {
+    pub fn new(addresses: impl IntoIterator<Item = SocketAddr>, attempt: A) -> Self {
         Self {
             waiting: interleave(addresses),
             attempt,
@@ -42,7 +42,7 @@ where
     ///
     /// The first attempt starts at the first poll and not when a timer fires: a timer would cost a
     /// millisecond, and connections could overtake each other there.
-    pub(crate) async fn next(&mut self) -> Option<F::Output> {
+    pub async fn next(&mut self) -> Option<F::Output> {
         loop {
             if self.next_attempt.is_none()
                 && let Some(address) = self.waiting.pop_front()

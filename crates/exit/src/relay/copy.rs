@@ -12,7 +12,7 @@ use tokio::time::{Sleep, sleep};
 
 use super::Relayed;
 use super::receive_buffer::ReceiveBuffer;
-use crate::exit::unread::Unread;
+use crate::unread::Unread;
 
 /// Maximum bytes read from a socket in one go.
 const READ: usize = 64 * 1024;
@@ -262,7 +262,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::carrier::tcp_info;
+    use sumlink_transport::tcp_info;
 
     const PAGE: usize = 2048;
 
@@ -404,7 +404,7 @@ mod tests {
         };
         let relaying = async {
             let copied = both(&mut near, &mut stream, None, false).await;
-            crate::exit::relay::part(near).await;
+            crate::relay::part(near).await;
             copied
         };
         let (copied, (), ()) = tokio::join!(relaying, write, read);

@@ -16,11 +16,11 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout as time_limit, timeout_at};
 use tracing::debug;
 
-use crate::api::target::{Host, OpenError, Target};
-use crate::exit::egress::EgressPolicy;
-use crate::exit::happy_eyeballs::Race;
-use crate::exit::relay;
-use crate::local::local_hop;
+use crate::egress::EgressPolicy;
+use crate::happy_eyeballs::Race;
+use crate::local_hop;
+use crate::relay;
+use crate::target::{Host, OpenError, Target};
 
 /// Concurrent name lookups of one session. The system's resolver takes a thread per lookup and
 /// cannot be interrupted, even if the result is no longer wanted. Some hundred names that are never
@@ -58,7 +58,7 @@ pub async fn dial(
 /// The order in which a session requests connections. Connections to one target start in this
 /// order, however long each name lookup takes.
 #[derive(Debug)]
-pub(crate) struct Turns {
+pub struct Turns {
     look_ups: Arc<Semaphore>,
     /// The latest request. Programs whose connections are ordered open them back to back.
     last: Option<(Vec<u8>, oneshot::Receiver<Infallible>)>,
@@ -66,7 +66,7 @@ pub(crate) struct Turns {
 
 /// A connection's place in the order.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub struct Turn {
     look_ups: Arc<Semaphore>,
     /// Completes when the previous connection has started or was abandoned.
     before: Option<oneshot::Receiver<Infallible>>,
@@ -76,7 +76,7 @@ pub(crate) struct Turn {
 
 impl Turns {
     /// Takes the next place for a connection to `target`, encoded as in an OPEN frame.
-    pub(crate) fn next(&mut self, target: &[u8]) -> Turn {
+    pub fn next(&mut self, target: &[u8]) -> Turn {
         let (begun, receiver) = oneshot::channel();
         let last = self.last.replace((target.to_vec(), receiver));
         let before = last
@@ -102,7 +102,7 @@ impl Default for Turns {
 
 /// [`dial`], after the previous connection has started or [`TURN_WAIT`] has passed. If the target
 /// is an address and its turn has come, the connection starts at the first poll.
-pub(crate) async fn dial_in_turn(
+pub async fn dial_in_turn(
     target: &Target,
     policy: &EgressPolicy,
     timeout: Duration,
@@ -255,8 +255,8 @@ impl PartialOrd for Informative {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exit::happy_eyeballs::ATTEMPT_DELAY;
     use crate::fixture::{Silent, closed_port};
+    use crate::happy_eyeballs::ATTEMPT_DELAY;
     use socket2::SockRef;
     use tokio::net::TcpListener;
 

@@ -102,7 +102,7 @@ impl EgressPolicy {
     /// them: a packet filter on the machine's interfaces does not see the packets that the machine
     /// sends to itself.
     ///
-    /// A [`Server`](crate::Server) calls this at the start and whenever its addresses change.
+    /// A server calls this at the start and whenever its addresses change.
     pub fn with_own_addresses(mut self, own: impl IntoIterator<Item = IpNet>) -> Self {
         // Loopback has a separate entry, which `allow 127.0.0.0/8` opens as a whole.
         let own = own.into_iter().filter(|net| !net.addr().is_loopback());
@@ -111,7 +111,7 @@ impl EgressPolicy {
     }
 
     /// The machine's own addresses known to the policy.
-    pub(crate) fn own_addresses(&self) -> &[IpNet] {
+    pub fn own_addresses(&self) -> &[IpNet] {
         &self.own
     }
 

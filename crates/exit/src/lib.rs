@@ -1,0 +1,34 @@
+//! The exit side of a server: which targets streams may reach, how they are dialed, and the copy
+//! loop between a stream and a TCP connection.
+//!
+//! | Module | Contents |
+//! |---|---|
+//! | [`target`] | the host and port of a stream, and why a server did not connect it |
+//! | [`egress`] | the policy: which targets a server connects streams to |
+//! | [`dial`](mod@dial) | name lookup, check of every address, the order of connections |
+//! | [`happy_eyeballs`] | the race of connections to the addresses of one name |
+//! | [`relay`] | copies both directions of a connection and passes its end on |
+//! | [`local_hop`] | connections that stay on this machine, without pacing |
+//!
+//! This crate lies below `sumlink-transport` and does not depend on it: it sees a stream only
+//! through [`relay::Relayed`]. The other direction, a server that hands each stream to an exit above
+//! it, was not chosen for two reasons. The result of the dial is the server's answer to an OPEN
+//! frame, so the exit would need a second interface of the server to give it. And the client uses
+//! three of these modules as well: its proxies the relay and the targets, its link manager the race
+//! of connections.
+
+#![deny(unsafe_code)]
+
+pub mod dial;
+pub mod egress;
+#[cfg(test)]
+mod fixture;
+pub mod happy_eyeballs;
+pub mod local_hop;
+pub mod relay;
+pub mod target;
+#[expect(
+    unsafe_code,
+    reason = "sock_diag(7) has no wrapper among the dependencies"
+)]
+mod unread;
