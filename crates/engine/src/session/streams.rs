@@ -205,7 +205,10 @@ impl Session {
         let growing = delivering.clone().filter(|path| path.is_doubling());
         Bounds {
             bulk: self.bulk_buffer(),
-            min_rtt: delivering.map(Path::min_round_trip).max().unwrap_or_default(),
+            min_rtt: delivering
+                .map(Path::min_round_trip)
+                .max()
+                .unwrap_or_default(),
             growing: growing.map(Path::cwnd).sum(),
         }
     }
