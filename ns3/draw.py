@@ -63,7 +63,8 @@ def over_time(figure, lines):
 
 
 def acknowledgements(panel, lines):
-    """Numbers over time, and below them the time of each action; marks at the numbers would overlap."""
+    """Numbers over time, and below them the time of each action; marks at the numbers would
+    overlap."""
     panel.set_ylabel("number, MB")
     top = max((line["ack"] for line in lines), default=0) / 1e6
     panel.plot([line["t"] for line in lines], [line["ack"] / 1e6 for line in lines], color="black", linewidth=0.8)

@@ -17,7 +17,8 @@ ABOUT = {
 
 
 def write(directory, args, lines):
-    """Writes a file per run and one per scenario. Links alone become one system; all seeds share a scenario."""
+    """Writes a file per run and one per scenario. Links alone become one system; all seeds share a
+    scenario."""
     by_scenario = {}
     for line in lines:
         by_scenario.setdefault(line["scenario"], []).append(line)
@@ -44,7 +45,8 @@ def write(directory, args, lines):
 
 
 def description(scenario, args, lines):
-    """A scenario file with the fields that the laboratory's report reads; it cannot be run there."""
+    """A scenario file with the fields that the laboratory's report reads; it cannot be run
+    there."""
     is_cell = scenario.startswith("lte-11")
     about = ABOUT["lte-11"].format(scenario[6:]) if is_cell else ABOUT[""].format(scenario)
     warm = WARM if is_cell else 0

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs the scenarios of scenarios/validate in the laboratory and in the simulator, and compares goodput.
+"""Runs the scenarios of scenarios/validate in the laboratory and in the simulator, and compares
+goodput.
 
     scripts/validate.py PROGRAM [DOCUMENT]
 

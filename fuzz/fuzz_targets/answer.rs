@@ -63,6 +63,6 @@ fn run<F: Future>(future: F) -> F::Output {
     let mut context = Context::from_waker(Waker::noop());
     match pin!(future).poll(&mut context) {
         Poll::Ready(output) => output,
-        Poll::Pending => panic!("it waits for bytes that are there"),
+        Poll::Pending => panic!("it waits although all bytes are available"),
     }
 }

@@ -128,7 +128,7 @@ struct Said {
 }
 
 impl Said {
-    /// The edges of a segment's data. Overlapping copies are stored in parts, whose edges are those
+    /// The edges of a segment's data. Overlapping copies are stored in parts; their edges are those
     /// of other segments.
     fn far(&mut self, packet: &[u8]) {
         if let Some(tcp) = Tcp::read(packet, true) {
@@ -151,7 +151,7 @@ impl Said {
         let number = (tcp.user, tcp.acknowledged);
         assert!(
             self.numbers.contains(&number),
-            "{} acknowledged, which nobody said",
+            "{} acknowledged, which the user did not",
             tcp.acknowledged
         );
     }

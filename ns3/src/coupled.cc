@@ -89,14 +89,14 @@ struct World {
                  uint32_t segment) {
         std::string why;
         auto bond = Bond(name, static_cast<uint8_t>(ways.size()), why);
-        std::vector<Way> told;
+        std::vector<Way> subflow_ways;
         std::vector<uint16_t> ports;
         for (auto &[own, other] : ways) {
             ports.push_back(static_cast<uint16_t>(PORT + 100 * senders.size() + ports.size()));
-            told.push_back({own, InetSocketAddress(other, ports.back())});
+            subflow_ways.push_back({own, InetSocketAddress(other, ports.back())});
         }
         receivers.push_back(std::make_unique<Receiver>(to, ports));
-        senders.push_back(std::make_unique<Sender>(from, bond, told, segment, WINDOW));
+        senders.push_back(std::make_unique<Sender>(from, bond, subflow_ways, segment, WINDOW));
         Simulator::Schedule(Seconds(START), &Sender::Start, senders.back().get());
     }
     /// Echo packets of one node to the UDP server, `load` per second, with its own start time.

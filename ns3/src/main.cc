@@ -192,9 +192,9 @@ int main(int argc, char **argv) {
         return Bad("seed, flows and seconds must be above 0");
     }
     char error[256];
-    sumlink_edge_config told{core_mode.c_str(), past ? nullptr : steering.c_str(), visible.sack.c_str(), visible.boost,
+    sumlink_edge_config config{core_mode.c_str(), past ? nullptr : steering.c_str(), visible.sack.c_str(), visible.boost,
                              static_cast<uint8_t>(alone ? 1 : 2), 40, nullptr};
-    sumlink_edge *core = sumlink_edge_new(&told, error, sizeof error);
+    sumlink_edge *core = sumlink_edge_new(&config, error, sizeof error);
     if (!core) {
         return Bad(error);
     }

@@ -15,7 +15,7 @@ pub(crate) struct PyScheduler {
     /// `None` if the constructor failed, which ends the run.
     instance: Option<Py<PyAny>>,
     /// "the scheduler NAME", for messages.
-    who: String,
+    place: String,
     most_paths: Option<usize>,
     repeats_all: bool,
     wants_flights: bool,
@@ -24,19 +24,19 @@ pub(crate) struct PyScheduler {
 
 impl PyScheduler {
     pub(crate) fn new(class: &Py<PyAny>, name: &str, fault: Fault) -> Self {
-        let who = format!("the scheduler {name}");
+        let place = format!("the scheduler {name}");
         Python::attach(|py| {
             let made = make(py, class);
             let (instance, (most_paths, repeats_all, wants_flights)) = match made {
                 Ok((instance, options)) => (Some(instance), options),
                 Err(error) => {
-                    fault.raised(py, &format!("{who}, __init__"), error);
+                    fault.raised(py, &format!("{place}, __init__"), error);
                     (None, (None, false, false))
                 }
             };
             Self {
                 instance,
-                who,
+                place,
                 most_paths,
                 repeats_all,
                 wants_flights,
@@ -58,7 +58,7 @@ impl PyScheduler {
         Python::attach(|py| match call(py, instance.bind(py)) {
             Ok(answer) => Some(answer),
             Err(error) => {
-                let place = format!("{}, {method}", self.who);
+                let place = format!("{}, {method}", self.place);
                 self.fault.raised(py, &place, error);
                 None
             }
@@ -119,7 +119,8 @@ impl Scheduler for PyScheduler {
         match answer {
             Some(Ok(pick)) => pick,
             Some(Err(reason)) => {
-                self.fault.nonsense(&format!("{}, pick", self.who), &reason);
+                self.fault
+                    .nonsense(&format!("{}, pick", self.place), &reason);
                 Pick::Idle
             }
             None => Pick::Idle,
@@ -158,7 +159,8 @@ fn parse(answer: &Bound<'_, PyAny>) -> Result<Pick, String> {
     let nonsense = || {
         let text = shown(answer);
         format!(
-            "answered {text}, which is neither None nor ('send', 'repeat' or 'race', stream, start, end)"
+            "answered {text}, which is neither None nor \
+             ('send', 'repeat' or 'race', stream, start, end)"
         )
     };
     let (kind, stream, start, end): (String, u64, u64, u64) =

@@ -202,7 +202,8 @@ def _goodput(results: Results) -> str:
 
 
 def _table(done: Any) -> str:
-    """Median goodput in Mbit/s, with a row for each point of the grid and a column for each system."""
+    """Median goodput in Mbit/s, with a row for each point of the grid and a column for each
+    system."""
     runs = done.runs
     keys = [column for column in runs.columns[3 : list(runs.columns).index("outcome")]]
     runs = runs.assign(mbit=runs["goodput_bps"] / 1e6)

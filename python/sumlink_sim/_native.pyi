@@ -33,7 +33,8 @@ class Scenario:
     """A valid scenario."""
 
     def __new__(cls, text: str, file: str) -> Scenario:
-        """Parses text as if read from `file`. A ValueError's argument is a list of (file, line, reason)."""
+        """Parses text as if read from `file`. A ValueError's argument is a list of (file, line,
+        reason)."""
 
     @property
     def name(self) -> str:
@@ -133,7 +134,8 @@ class Path:
 
     @property
     def rate(self) -> float:
-        """Bytes per second that the path delivers: measured, or else the rate that its window allows."""
+        """Bytes per second that the path delivers: measured, or else the rate that its window
+        allows."""
 
     @property
     def delay(self) -> float:
@@ -153,7 +155,8 @@ class Path:
 
     @property
     def flights(self) -> list[Flight]:
-        """Stream data in flight, in sending order; empty unless the scheduler has `wants_flights`."""
+        """Stream data in flight, in sending order; empty unless the scheduler has
+        `wants_flights`."""
 
 @final
 class Flight:
@@ -225,7 +228,8 @@ class View:
 
     @property
     def now(self) -> float:
-        """Seconds since the start of the simulation, which precedes the run: paths are created first."""
+        """Seconds since the start of the simulation, which precedes the run: paths are created
+        first."""
 
     @property
     def paths(self) -> list[Path]:
@@ -248,7 +252,8 @@ class View:
         """Bytes that the session may buffer at either end."""
 
     def lowest_unsent(self, budget: int) -> tuple[str, int, int, int] | None:
-        """The first unsent bytes within credit, at most `budget`; for schedulers that choose only the path."""
+        """The first unsent bytes within credit, at most `budget`; for schedulers that choose only
+        the path."""
 
 @final
 class Ack:
@@ -286,7 +291,8 @@ def check_system(name: str, schedulers: list[str]) -> None:
     """Raises ValueError for an unknown system, with the list of systems."""
 
 def interrupt() -> None:
-    """Ends all runs of this process, as Ctrl-C does in the main thread; classes get KeyboardInterrupt."""
+    """Ends all runs of this process, as Ctrl-C does in the main thread; classes get
+    KeyboardInterrupt."""
 
 def scheduler_names() -> list[str]:
     """Names of the engine's schedulers."""
@@ -309,7 +315,8 @@ class Experiment:
     """A valid experiment about cells of 60 GHz Wi-Fi."""
 
     def __new__(cls, text: str, file: str) -> Experiment:
-        """Parses text as if read from `file`. A ValueError's argument is a list of (file, line, reason)."""
+        """Parses text as if read from `file`. A ValueError's argument is a list of (file, line,
+        reason)."""
 
     @property
     def tasks(self) -> list[tuple[str, float]]:

@@ -41,7 +41,8 @@ def jain(
     jobs: int | None = None,
     dask: str | None = None,
 ) -> pd.DataFrame:
-    """Fairness of data time over the blockage probability per beacon interval (thesis, figure 3.7a).
+    """Fairness of data time over the blockage probability per beacon interval (thesis, figure
+    3.7a).
 
     Args:
         blockage: probabilities.
@@ -252,7 +253,8 @@ def plot(frame: pd.DataFrame, y: str, *, x: str | None = None, by: str | None = 
 
 
 def plot_heat_map(frame: pd.DataFrame, *, ax: Any = None) -> Any:
-    """Draws a :func:`heat_map`: dark is 0, light is 1 or the largest index; each cell shows its value.
+    """Draws a :func:`heat_map`: dark is 0, light is 1 or the largest index; each cell shows its
+    value.
 
     Args:
         frame: from :func:`heat_map`.
@@ -275,7 +277,8 @@ def plot_heat_map(frame: pd.DataFrame, *, ax: Any = None) -> Any:
 
 
 def plot_good_beams(frame: pd.DataFrame, *, ax: Any = None) -> Any:
-    """Draws :func:`good_beams`: shares of clients with at most that many good-beams, by power control.
+    """Draws :func:`good_beams`: shares of clients with at most that many good-beams, by power
+    control.
 
     Args:
         frame: from :func:`good_beams`.

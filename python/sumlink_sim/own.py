@@ -9,7 +9,8 @@ from ._native import Ack, Path, View
 
 
 class Pick(NamedTuple):
-    """A scheduler's decision: the asking path carries bytes `start` to `end` (exclusive) of a stream."""
+    """A scheduler's decision: the asking path carries bytes `start` to `end` (exclusive) of a
+    stream."""
 
     kind: str
     """`send` for unsent bytes within credit; `repeat` for bytes in flight on another path that no
@@ -84,7 +85,8 @@ class CongestionControl:
         self._before: tuple[float, float] | None = None
 
     def slow_start(self, ack: Ack) -> float:
-        """Grows the window below `ssthresh`; returns the acknowledged packets left for avoidance."""
+        """Grows the window below `ssthresh`; returns the acknowledged packets left for
+        avoidance."""
         if not ack.cwnd_limited or self.in_recovery:
             return 0.0
         if self.cwnd >= self.ssthresh:
@@ -110,7 +112,8 @@ class CongestionControl:
         self.reduce(self.cwnd / 2)
 
     def on_timeout(self, now: float, repeated: bool) -> None:
-        """The retransmission timer fired; `repeated`: no data was acknowledged since the last time."""
+        """The retransmission timer fired; `repeated`: no data was acknowledged since the last
+        time."""
         if not repeated:
             self._before = (self.cwnd, self.ssthresh)
             self.ssthresh = max(self.cwnd / 2, self.LEAST_SSTHRESH)

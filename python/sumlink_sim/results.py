@@ -57,7 +57,8 @@ COLUMNS: dict[str, dict[str, str]] = {
 
 
 class Frames:
-    """The frames of some runs. `scenario`, `system`, `seed` and a sweep's keys are the first columns.
+    """The frames of some runs. `scenario`, `system`, `seed` and a sweep's keys are the first
+    columns.
 
     Rates are in bit/s, times in seconds unless a name has another unit; unknown values are missing
     (`pd.NA`, NaN).
@@ -85,7 +86,8 @@ class Frames:
 
     @property
     def flows(self) -> pd.DataFrame:
-        """A row for each flow of each run; `alone` and `simultaneous` have one per link and direction.
+        """A row for each flow of each run; `alone` and `simultaneous` have one per link and
+        direction.
 
         `flow` is its number, `link` the link that it was bound to, if any, `direction` is `down` or `up`.
         """
@@ -111,7 +113,8 @@ class Frames:
 
     @property
     def messages(self) -> pd.DataFrame:
-        """A row for each message (`cbr`) or answer (`requests`): `delay_ms`, and its `link` if bound."""
+        """A row for each message (`cbr`) or answer (`requests`): `delay_ms`, and its `link` if
+        bound."""
         return self.frame("messages")
 
     @property
@@ -134,7 +137,8 @@ class Results(Frames):
     """
 
     def __init__(self, runs: Iterable[Run], grid: Iterable[Mapping[str, Any]] | None = None) -> None:
-        """`runs` in the laboratory's format; `grid` has the values that a sweep set for each of them."""
+        """`runs` in the laboratory's format; `grid` has the values that a sweep set for each of
+        them."""
         self.raw: list[Run] = list(runs)
         """The unmodified runs, in the requested order."""
         self._grid = list(grid) if grid is not None else [{} for _ in self.raw]

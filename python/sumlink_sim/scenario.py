@@ -93,7 +93,8 @@ class Scenario:
 
     @property
     def links(self) -> dict[str, tuple[float, float]]:
-        """Initial rates by link: (down, up) in bit/s; 0 if a recording or profile determines them."""
+        """Initial rates by link: (down, up) in bit/s; 0 if a recording or profile determines
+        them."""
         return {name: (down, up) for name, down, up in self._inner.links}
 
     @property

@@ -188,7 +188,8 @@ def _results(todo: list[Payload], own: Own, jobs: int, dask: str | None) -> Iter
 
 
 def _digest_of(own: Own) -> str:
-    """Digest of the classes' source; a change starts a new sweep. Their imports are not included."""
+    """Digest of the classes' source; a change starts a new sweep. Their imports are not
+    included."""
     digest = hashlib.sha256()
     for name, one in sorted([*own.schedulers.items(), *own.congestion.items()]):
         try:

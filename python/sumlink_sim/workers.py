@@ -48,7 +48,8 @@ def work(payload: Payload) -> tuple[str, Run]:
 
 
 def on_threads(todo: list[Payload], jobs: int) -> Iterator[tuple[str, Run]]:
-    """For runs without Python classes: the simulator releases Python's lock, so threads use all cores."""
+    """For runs without Python classes: the simulator releases Python's lock, so threads use all
+    cores."""
     return _gather(ThreadPoolExecutor(jobs), todo)
 
 
@@ -100,7 +101,8 @@ def client_of(address: str) -> tuple[Any, Any]:
 
 
 def on_dask(todo: list[Payload], address: str) -> Iterator[tuple[str, Run]]:
-    """For an existing cluster, which assigns the runs and lost results of a dead worker to another one."""
+    """For an existing cluster, which assigns the runs and lost results of a dead worker to another
+    one."""
     distributed, client = client_of(address)
     with client:
         by_key = {f"sumlink-{payload.id}": payload for payload in todo}

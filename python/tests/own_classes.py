@@ -1,4 +1,5 @@
-"""Schedulers and congestion controls for the tests, in a module that worker processes can import."""
+"""Schedulers and congestion controls for the tests, in a module that worker processes can
+import."""
 
 from __future__ import annotations
 

@@ -17,14 +17,14 @@ from sumlink_sim import mmwave
 CELL = {"stations": 4, "intervals": 20}
 
 
-def told(program: Path, file: Path) -> pd.DataFrame:
+def program_output(program: Path, file: Path) -> pd.DataFrame:
     """Output of `sumlink-lab mmwave run` for a file."""
     command = [program, "mmwave", "run", file, "--json"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return pd.DataFrame(json.loads(done.stdout)["points"])
 
 
-def test_fairness_is_what_the_program_says(program: Path, tmp_path: Path) -> None:
+def test_fairness_matches_the_program(program: Path, tmp_path: Path) -> None:
     frame = mmwave.jain([0.1, 0.5], ["80211ad", "jpoc"], 3, cell=CELL)
     assert list(frame.columns) == ["scheme", "blockage", "seed", "jain", "failure", "goodput_mbps"]
     assert len(frame) == 2 * 2 * 3 and frame["jain"].between(0.25, 1).all()
@@ -32,19 +32,19 @@ def test_fairness_is_what_the_program_says(program: Path, tmp_path: Path) -> Non
     cell = "[cell]\nstations = 4\nintervals = 20\n"
     file.write_text(f'name = "j"\nkind = "jain"\nblockage = [0.1, 0.5]\nschemes = ["80211ad", "jpoc"]\nseeds = 3\n{cell}')
     mean = frame.groupby(["scheme", "blockage"])["jain"].mean()
-    expected = told(program, file).set_index(["scheme", "blockage"])["jain"]
+    expected = program_output(program, file).set_index(["scheme", "blockage"])["jain"]
     # Results are printed with six digits.
     assert mean.to_dict() == pytest.approx(expected.to_dict(), rel=1e-5)
     again = mmwave.jain([0.1, 0.5], ["80211ad", "jpoc"], [1, 2, 3], cell=CELL, jobs=1)
     pd.testing.assert_frame_equal(again, frame)
 
 
-def test_mini_slots_are_what_the_program_says(program: Path, tmp_path: Path) -> None:
+def test_mini_slots_match_the_program(program: Path, tmp_path: Path) -> None:
     frame = mmwave.overhead([2, 6], ["80211-thesis", "jpoc"], 2, cell={"intervals": 10})
     file = tmp_path / "overhead.toml"
     head = 'name = "o"\nkind = "overhead"\nstations = [2, 6]\nschemes = ["80211-thesis", "jpoc"]\nseeds = 2\n'
     file.write_text(f"{head}[cell]\nintervals = 10\n")
-    expected = told(program, file)
+    expected = program_output(program, file)
     pd.testing.assert_frame_equal(frame, expected[list(frame.columns)].astype(frame.dtypes.to_dict()))
 
 
@@ -57,7 +57,7 @@ def test_many_stations_fail_more_often() -> None:
         mmwave.stations([1], ["jpoc"], 1, cell={"stations": 2})
 
 
-def test_who_walks_trains_more_often() -> None:
+def test_walking_clients_train_more_often() -> None:
     cell = {"stations": 3, "intervals": 300, "blockage": 0.0}
     frame = mmwave.mobility([0.0, 1.4], ["jpoc"], 2, cell=cell)
     mean = frame.groupby("speed_mps")["attempts_per_minute"].mean()
@@ -124,7 +124,7 @@ def test_plots_have_a_line_for_each_scheme() -> None:
     assert all(line.get_ydata()[-1] == pytest.approx(1) for line in beams.get_lines())
 
 
-def test_a_cluster_makes_the_same_points() -> None:
+def test_a_cluster_computes_the_same_points() -> None:
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
         n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0", host="127.0.0.1"
@@ -152,6 +152,6 @@ def test_a_cluster_makes_the_same_points() -> None:
         (lambda: mmwave.bond(ROOT / "scenarios/unequal-queue.toml"), "one of its links must have"),
     ],
 )
-def test_what_makes_no_sense_is_told(call: Any, reason: str) -> None:
+def test_invalid_arguments_are_errors(call: Any, reason: str) -> None:
     with pytest.raises(sim.ScenarioError, match=reason):
         call()

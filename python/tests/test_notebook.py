@@ -30,7 +30,7 @@ def figures(notebook: Any) -> list[list[tuple[str, str]]]:
 
 
 @pytest.mark.nightly
-def test_the_notebook_says_what_stands_in_it() -> None:
+def test_the_notebook_reproduces_its_outputs() -> None:
     stored = nbformat.read(NOTEBOOK, as_version=4)
     executed = nbformat.from_dict(stored)
     NotebookClient(executed, timeout=300, kernel_name="python3").execute()

@@ -27,7 +27,7 @@ def saved(draw: Any, tmp_path: Path, plot: Any) -> str:
     return (tmp_path / "picture.svg").read_text()
 
 
-def test_what_lies_beyond_an_axis_has_an_arrow_and_its_number(draw: Any, tmp_path: Path) -> None:
+def test_values_beyond_an_axis_have_an_arrow_and_a_number(draw: Any, tmp_path: Path) -> None:
     def plot(axes: Any) -> None:
         axes.plot([0, 1, 2, 3], [5, 1234, 7, -40])
         axes.bar([2.5], [300])
@@ -38,7 +38,7 @@ def test_what_lies_beyond_an_axis_has_an_arrow_and_its_number(draw: Any, tmp_pat
     assert all(number in text for number in ("1234", "300", "40"))
 
 
-def test_what_is_on_the_axes_has_none(draw: Any, tmp_path: Path) -> None:
+def test_values_on_the_axes_have_no_arrow(draw: Any, tmp_path: Path) -> None:
     def plot(axes: Any) -> None:
         axes.plot([0, 200], [0, 200], zorder=0)
         axes.plot([0, 1, 2], [5, 100, 7])

@@ -33,8 +33,9 @@ def test_the_program_and_the_package_agree_to_the_last_bit(program: Path, tmp_pa
         assert written == run
 
 
-def test_builds_with_and_without_optimisation_make_the_same_events(program: Path) -> None:
-    """The tests' program is a debug build, the package an optimized one; most runs use the engine."""
+def test_debug_and_optimized_builds_produce_the_same_events(program: Path) -> None:
+    """The tests' program is a debug build, the package an optimized one; most runs use the
+    engine."""
     assert sim._native.optimized and "debug" in program.parts, "otherwise the comparison is void"
     systems = ["alone", "mptcp", "sumlink:fbdt", "sumlink:minrtt+olia", "sumlink:blest+illinois+2"]
     for name in ("train", "selftest-10-10-1-25"):
@@ -47,7 +48,7 @@ def test_builds_with_and_without_optimisation_make_the_same_events(program: Path
         assert all(digest["entries"] > 1000 for digest in fast) and len({digest["hash"] for digest in fast}) == len(systems)
 
 
-def test_the_same_seed_is_the_same_run_however_many_run_at_once(two: dict[str, Any]) -> None:
+def test_the_same_seed_gives_the_same_run_at_any_parallelism(two: dict[str, Any]) -> None:
     one = sim.run(two, seeds=3, jobs=1)
     many = sim.run(two, seeds=3, jobs=4)
     assert one.raw == many.raw
@@ -72,7 +73,7 @@ def test_frames_have_their_columns_and_agree_with_each_other(two: dict[str, Any]
     assert results.objects.empty and list(results.objects.columns[:3]) == ["scenario", "system", "seed"]
 
 
-def test_objects_messages_and_what_there_is_not(two: dict[str, Any]) -> None:
+def test_objects_messages_and_missing_values(two: dict[str, Any]) -> None:
     files = {**two, "workload": {"kind": "files", "sizes": ["10kB", "100kB"], "count": 2, "gap": "100ms"}, "duration": "5s"}
     del files["warmup"]
     objects = sim.run(files, ["sumlink:fbdt"], 1).objects
@@ -106,7 +107,7 @@ def test_the_base_class_is_reno_to_the_last_bit(two: dict[str, Any]) -> None:
         assert [run["outcome"] for run in mine] == [run["outcome"] for run in known]
 
 
-def test_windows_and_pacing_of_a_class_count(two: dict[str, Any]) -> None:
+def test_windows_and_pacing_of_a_class_apply(two: dict[str, Any]) -> None:
     slow = sim.run({**two, "congestion": "timid"}, ["alone"], 1, congestion_controls={"timid": Timid}).flows
     assert (slow["goodput_bps"] < 100 * 1448 * 8 * 1.05).all(), slow
 
@@ -118,9 +119,9 @@ def test_windows_and_pacing_of_a_class_count(two: dict[str, Any]) -> None:
         (("send", 0, 1), "answered ('send', 0, 1), which is"),
         (("send", 0, -5, 3), "answered ('send', 0, -5, 3), which is"),
         (("keep", 0, 0, 1), "answered ('keep', 0, 0, 1), which is"),
-        (("send", 99, 0, 1), "bytes 0..1 of stream 99: there is no such stream"),
-        (("send", 0, 5, 5), "bytes 5..5 of stream 0 are none"),
-        (("send", 0, 0, 1 << 40), "that can leave"),
+        (("send", 99, 0, 1), "bytes 0..1 of stream 99: the stream does not exist"),
+        (("send", 0, 5, 5), "bytes 5..5 of stream 0: an empty range"),
+        (("send", 0, 0, 1 << 40), "exceed the budget of"),
         (("send", 0, 1 << 40, (1 << 40) + 5), "are not all unsent"),
         (("send", 0, 0, 10**40), "answered ('send', 0, 0, 1000"),
         (("send", 0, math.nan, 5), "answered ('send', 0, nan, 5), which is"),
@@ -129,20 +130,20 @@ def test_windows_and_pacing_of_a_class_count(two: dict[str, Any]) -> None:
         (("race", 0, 0, 5), "are not all sent and unacknowledged"),
     ],
 )
-def test_nonsense_is_told_with_its_place(two: dict[str, Any], answer: Any, reason: str) -> None:
+def test_an_invalid_pick_is_reported_with_its_place(two: dict[str, Any], answer: Any, reason: str) -> None:
     own = type("Own", (Nonsense,), {"answer": answer})
-    with pytest.raises(sim.RunError) as told:
+    with pytest.raises(sim.RunError) as caught:
         sim.run(two, ["alone", "sumlink:odd"], [7, 8], schedulers={"odd": own}, jobs=1)
-    message = str(told.value)
+    message = str(caught.value)
     assert message.startswith("scenario two, seed 7, system sumlink:odd, at ") and "the scheduler odd, pick: " in message
     assert reason in message and "\n" not in message
-    assert told.value.results is not None and [run["system"] for run in told.value.results.raw] == ["alone"]
+    assert caught.value.results is not None and [run["system"] for run in caught.value.results.raw] == ["alone"]
 
 
-def test_what_a_class_raises_is_told_with_its_place_and_its_cause(two: dict[str, Any]) -> None:
-    with pytest.raises(sim.RunError, match=r"seed 2, .* at 0\.\d+ s: the scheduler late, pick: RuntimeError: out of ideas") as told:
+def test_exceptions_of_a_class_are_reported_with_place_and_cause(two: dict[str, Any]) -> None:
+    with pytest.raises(sim.RunError, match=r"seed 2, .* at 0\.\d+ s: the scheduler late, pick: RuntimeError: out of ideas") as caught:
         sim.run(two, ["sumlink:late"], [2], schedulers={"late": FailsLate})
-    assert isinstance(told.value.__cause__, RuntimeError) and "own_classes.py:" in str(told.value)
+    assert isinstance(caught.value.__cause__, RuntimeError) and "own_classes.py:" in str(caught.value)
     with pytest.raises(sim.RunError, match="the scheduler no, __init__: ValueError: not today"):
         sim.run(two, ["sumlink:no"], 1, schedulers={"no": NoStart})
     with pytest.raises(sim.RunError, match="the scheduler modest, __init__: ValueError: most_paths is 0; it must be a whole number"):
@@ -164,16 +165,16 @@ def test_what_a_class_raises_is_told_with_its_place_and_its_cause(two: dict[str,
         ("pacing_rate", math.inf, "set pacing_rate to inf; "),
     ],
 )
-def test_a_window_that_means_nothing_is_told_with_its_place(
+def test_an_invalid_window_is_reported_with_its_place(
     two: dict[str, Any], attribute: str, value: Any, reason: str
 ) -> None:
     own = type("Own", (Leaves,), {"attribute": attribute, "value": value})
-    with pytest.raises(sim.RunError) as told:
+    with pytest.raises(sim.RunError) as caught:
         sim.run(two, ["alone", "sumlink:fbdt+odd"], 1, congestion_controls={"odd": own}, jobs=1)
-    message = str(told.value)
+    message = str(caught.value)
     assert "system sumlink:fbdt+odd, at " in message and f"the congestion control odd, on_ack: {reason}" in message
     assert "\n" not in message and len(message) < 500
-    assert told.value.results is not None and len(told.value.results) == 1
+    assert caught.value.results is not None and len(caught.value.results) == 1
 
 
 @pytest.mark.parametrize(
@@ -185,22 +186,22 @@ def test_a_window_that_means_nothing_is_told_with_its_place(
         ("wants_flights", None, "wants_flights is None; it must be True or False"),
     ],
 )
-def test_attributes_that_mean_nothing_are_told(two: dict[str, Any], attribute: str, value: Any, reason: str) -> None:
+def test_invalid_attributes_are_errors(two: dict[str, Any], attribute: str, value: Any, reason: str) -> None:
     own = type("Own", (AnyPath,), {attribute: value})
     with pytest.raises(sim.RunError, match=f"the scheduler odd, __init__: ValueError: {reason}"):
         sim.run(two, ["sumlink:odd"], 1, schedulers={"odd": own})
 
 
 @pytest.mark.parametrize("raised", [SystemExit(3), GeneratorExit()])
-def test_a_class_that_ends_the_program_ends_its_run_only(two: dict[str, Any], raised: BaseException) -> None:
+def test_a_class_that_exits_ends_only_its_run(two: dict[str, Any], raised: BaseException) -> None:
     def pick(*_: Any) -> None:
         raise raised
 
     own = type("Own", (sim.Scheduler,), {"pick": pick})
-    with pytest.raises(sim.RunError, match=f"the scheduler odd, pick: {type(raised).__name__}") as told:
+    with pytest.raises(sim.RunError, match=f"the scheduler odd, pick: {type(raised).__name__}") as caught:
         sim.run(two, ["alone", "sumlink:odd"], 1, schedulers={"odd": own}, jobs=1)
-    assert told.value.__cause__ is raised
-    assert told.value.results is not None and len(told.value.results) == 1
+    assert caught.value.__cause__ is raised
+    assert caught.value.results is not None and len(caught.value.results) == 1
 
 
 RARELY_CALLED = {
@@ -227,18 +228,18 @@ def test_every_method_that_raises_is_named(two: dict[str, Any], method: str) -> 
     if method == "stream_gone":
         scenario = {**scenario, "workload": {"kind": "files", "sizes": ["10kB"], "count": 5}}
         del scenario["warmup"]
-    with pytest.raises(sim.RunError, match=rf"at \d\.\d+ s: the .* odd, {method}: LookupError: out of ideas \(.*\.py:\d+\)$") as told:
+    with pytest.raises(sim.RunError, match=rf"at \d\.\d+ s: the .* odd, {method}: LookupError: out of ideas \(.*\.py:\d+\)$") as caught:
         if base is AnyPath:
             sim.run(scenario, ["alone", RARELY_CALLED[method]], 1, schedulers=own, jobs=1)
         else:
             sim.run(scenario, ["alone", RARELY_CALLED[method]], 1, congestion_controls=own, jobs=1)
-    assert told.value.results is not None and len(told.value.results) == 1
+    assert caught.value.results is not None and len(caught.value.results) == 1
 
 
-def test_what_is_told_is_one_line_whatever_was_raised(two: dict[str, Any]) -> None:
-    with pytest.raises(sim.RunError, match=r"pick: ValueError: out of ideas and words .*\.\.\. \(.*own_classes.py:\d+\)$") as told:
+def test_every_error_message_is_one_line(two: dict[str, Any]) -> None:
+    with pytest.raises(sim.RunError, match=r"pick: ValueError: out of ideas and words .*\.\.\. \(.*own_classes.py:\d+\)$") as caught:
         sim.run(two, ["sumlink:rambles"], 1, schedulers={"rambles": Rambles})
-    assert "\n" not in str(told.value) and len(str(told.value)) < 600
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 600
 
 
 @pytest.mark.parametrize(
@@ -259,7 +260,7 @@ def test_what_is_told_is_one_line_whatever_was_raised(two: dict[str, Any]) -> No
         ({"congestion_controls": {"mine": Reno()}}, "give a class derived from sumlink_sim.CongestionControl"),
     ],
 )
-def test_arguments_that_make_no_sense_are_told_before_anything_runs(
+def test_invalid_arguments_are_errors_before_any_run(
     two: dict[str, Any], arguments: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(sim.ScenarioError, match=reason):
@@ -274,8 +275,9 @@ def test_a_trace_is_written_for_each_run(two: dict[str, Any], tmp_path: Path) ->
     assert not list((tmp_path / "none").iterdir()), "a system without trace data leaves no empty file"
 
 
-def test_python_runs_on_while_the_simulator_works(two: dict[str, Any]) -> None:
-    """The run lasts far longer than the other thread, which would be blocked if the lock were held."""
+def test_other_python_threads_run_during_a_simulation(two: dict[str, Any]) -> None:
+    """The run lasts far longer than the other thread, which would be blocked if the lock were
+    held."""
     counted, over = 0, threading.Event()
 
     def count() -> None:
@@ -305,11 +307,11 @@ def test_control_c_ends_a_run(two: dict[str, Any]) -> None:
     running = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert running.stdout is not None and running.stdout.readline() == "begun\n"
     os.kill(running.pid, signal.SIGINT)
-    _, told = running.communicate(timeout=60)
-    assert running.returncode == -signal.SIGINT and "KeyboardInterrupt" in told
+    _, caught = running.communicate(timeout=60)
+    assert running.returncode == -signal.SIGINT and "KeyboardInterrupt" in caught
 
 
-def test_one_command_compares_a_scheduler_of_ones_own(
+def test_one_command_compares_a_custom_scheduler(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     readme = (ROOT / "python/README.md").read_text()
@@ -324,9 +326,9 @@ def test_one_command_compares_a_scheduler_of_ones_own(
     assert goodput["sumlink:mine"] > 50
     asked = ["--systems", "alone,sumlink:bad", "--seeds", "1", "--jobs", "1"]
     assert main(["run", file, "--scheduler", "bad=bad:Bad", *asked]) == 1
-    told = capsys.readouterr()
-    assert "seed 1, system sumlink:bad, at 0." in told.err and "Bad has no method pick" in told.err
-    assert told.err.count("\n") == 1 and "\nalone " in told.out, "completed runs are shown"
+    caught = capsys.readouterr()
+    assert "seed 1, system sumlink:bad, at 0." in caught.err and "Bad has no method pick" in caught.err
+    assert caught.err.count("\n") == 1 and "\nalone " in caught.out, "completed runs are shown"
     for arguments, reason in [
         (["--systems", "sumlink:yours"], "systems: sumlink has no scheduler 'yours'"),
         (["--scheduler", "mine=mine:Yours"], "module 'mine' has no attribute 'Yours'"),
@@ -334,11 +336,11 @@ def test_one_command_compares_a_scheduler_of_ones_own(
         (["--jobs", "0"], "jobs: 0"),
     ]:
         assert main(["run", file, *arguments]) == 2, arguments
-        told = capsys.readouterr()
-        assert reason in told.err and told.err.count("\n") == 1 and not told.out
+        caught = capsys.readouterr()
+        assert reason in caught.err and caught.err.count("\n") == 1 and not caught.out
 
 
-def test_a_scenario_that_cannot_be_read_is_told_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreadable_scenario_is_a_one_line_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "bytes.toml").write_bytes(b"name = \xff")
     sweep = ["--grid", "duration=4s", "--out", str(tmp_path / "out")]
     for name, reason in [
@@ -349,12 +351,12 @@ def test_a_scenario_that_cannot_be_read_is_told_in_words(tmp_path: Path, capsys:
         file = str(tmp_path / name)
         for arguments in (["run", file], ["sweep", file, *sweep]):
             assert main(arguments) == 2, arguments
-            told = capsys.readouterr().err
-            assert reason in told and file.removesuffix("/.") in told and told.count("\n") == 1, told
-            assert "Errno" not in told, told
+            caught = capsys.readouterr().err
+            assert reason in caught and file.removesuffix("/.") in caught and caught.count("\n") == 1, caught
+            assert "Errno" not in caught, caught
 
 
-def test_control_c_ends_what_never_answers(two: dict[str, Any]) -> None:
+def test_control_c_ends_a_class_that_never_returns(two: dict[str, Any]) -> None:
     script = (
         "import sumlink_sim as sim\nfrom own_classes import NeverAnswers\n"
         f"sim.run({two!r}, ['sumlink:mine'], 1, schedulers={{'mine': NeverAnswers}})\n"
@@ -365,8 +367,8 @@ def test_control_c_ends_what_never_answers(two: dict[str, Any]) -> None:
     )
     assert running.stdout is not None and running.stdout.readline() == "thinking\n"
     os.kill(running.pid, signal.SIGINT)
-    _, told = running.communicate(timeout=60)
-    assert running.returncode == -signal.SIGINT and "KeyboardInterrupt" in told
+    _, caught = running.communicate(timeout=60)
+    assert running.returncode == -signal.SIGINT and "KeyboardInterrupt" in caught
 
 
 def test_the_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from conftest import ROOT
 import sumlink_sim as sim
 
 
-def test_a_dict_is_what_the_file_would_be(two: dict[str, Any], tmp_path: Path) -> None:
+def test_a_dict_equals_the_file(two: dict[str, Any], tmp_path: Path) -> None:
     scenario = sim.Scenario(two)
     assert scenario.document == two
     assert scenario.links == {"wifi": (10e6, 10e6), "lte": (5e6, 2e6)}
@@ -23,7 +23,7 @@ def test_a_dict_is_what_the_file_would_be(two: dict[str, Any], tmp_path: Path) -
     assert sim.Scenario.load(file).sha256 == scenario.sha256
 
 
-def test_every_scenario_of_the_project_survives_being_a_dict() -> None:
+def test_every_scenario_survives_a_round_trip_through_a_dict() -> None:
     files = sorted((ROOT / "scenarios").glob("*.toml"))
     assert len(files) > 10
     for file in files:
@@ -32,7 +32,7 @@ def test_every_scenario_of_the_project_survives_being_a_dict() -> None:
         assert again.document == tomllib.loads(file.read_text()) and again.links == loaded.links
 
 
-def test_some_keys_take_other_values_and_the_first_scenario_stays(two: dict[str, Any]) -> None:
+def test_set_returns_a_copy_with_other_values(two: dict[str, Any]) -> None:
     scenario = sim.Scenario(two)
     other = scenario.set({"link.wifi.rate": "50mbit", "workload.kind": "requests", "congestion": "reno"})
     assert other.links["wifi"] == (50e6, 50e6) and scenario.links["wifi"] == (10e6, 10e6)
@@ -52,13 +52,13 @@ def test_some_keys_take_other_values_and_the_first_scenario_stays(two: dict[str,
         ("congestion", object, "congestion: <class 'object'> must be text"),
     ],
 )
-def test_what_makes_no_sense_is_told_with_its_key(two: dict[str, Any], key: str, value: Any, reason: str) -> None:
-    with pytest.raises(sim.ScenarioError, match=reason) as told:
+def test_errors_name_the_key(two: dict[str, Any], key: str, value: Any, reason: str) -> None:
+    with pytest.raises(sim.ScenarioError, match=reason) as caught:
         sim.Scenario(two).set({key: value})
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(caught.value)
 
 
-def test_a_recording_has_lines_of_its_own(two: dict[str, Any], tmp_path: Path) -> None:
+def test_errors_in_a_recording_name_its_line(two: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "cell.trace").write_text("2\n4\nsix\n")
     links = [{"name": "cell", "trace": "cell.trace", "delay": "5ms"}]
     with pytest.raises(sim.ScenarioError, match="cell.trace:3: "):
@@ -68,7 +68,7 @@ def test_a_recording_has_lines_of_its_own(two: dict[str, Any], tmp_path: Path) -
     assert sim.run(scenario.set({"link.cell.delay": "9ms"}), ["alone"], 1).runs["goodput_bps"][0] > 4e6
 
 
-def test_files_tell_their_lines(tmp_path: Path) -> None:
+def test_errors_in_files_name_the_line(tmp_path: Path) -> None:
     file = tmp_path / "bad.toml"
     file.write_text('name = "bad"\nduration = "10 parsecs"\n[[link]]\nname = "lo"\nrate = "1mbit"\n')
     with pytest.raises(sim.ScenarioError, match=r"bad.toml:2: duration: .*; .*bad.toml:4: name: "):
@@ -77,6 +77,6 @@ def test_files_tell_their_lines(tmp_path: Path) -> None:
         sim.Scenario.load(tmp_path / "none.toml")
 
 
-def test_scenarios_travel(two: dict[str, Any]) -> None:
+def test_scenarios_can_be_pickled(two: dict[str, Any]) -> None:
     for scenario in (sim.Scenario(two), sim.Scenario.load(ROOT / "scenarios/unequal-queue.toml")):
         assert pickle.loads(pickle.dumps(scenario)).sha256 == scenario.sha256

@@ -38,10 +38,10 @@ def check_whole(directory: Path, tasks: int) -> None:
 
 
 def test_a_sweep_has_every_combination_and_its_figures(two: dict[str, Any], tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
-    done = sim.sweep(two, GRID, seeds=2, out=tmp_path / "out", progress=lambda n, of: told.append((n, of)))
+    reports: list[tuple[int, int]] = []
+    done = sim.sweep(two, GRID, seeds=2, out=tmp_path / "out", progress=lambda n, of: reports.append((n, of)))
     check_whole(tmp_path / "out", 16)
-    assert told[-1] == (16, 16) and len(done) == 16
+    assert reports[-1] == (16, 16) and len(done) == 16
     runs = done.runs
     assert list(runs.columns[:5]) == ["scenario", "system", "seed", "link.wifi.rate", "link.wifi.loss"]
     single = sim.run(sim.Scenario(two).set({"link.wifi.rate": "2mbit", "link.wifi.loss": "1%"}), ["sumlink:fbdt"], [2]).runs
@@ -54,31 +54,31 @@ def test_a_sweep_has_every_combination_and_its_figures(two: dict[str, Any], tmp_
     assert (done.paths.groupby(["system", "seed", "link.wifi.rate", "link.wifi.loss"]).size() == 4).all()
 
 
-def test_a_sweep_goes_on_where_it_was_interrupted(two: dict[str, Any], tmp_path: Path) -> None:
+def test_an_interrupted_sweep_continues(two: dict[str, Any], tmp_path: Path) -> None:
     whole = sim.sweep(two, GRID, seeds=2, out=tmp_path / "whole", jobs=1).frame("series")
     out = tmp_path / "cut"
     out.mkdir()
     lines = (tmp_path / "whole" / JOURNAL).read_bytes().splitlines(keepends=True)
     # The last line was interrupted while being written.
     (out / JOURNAL).write_bytes(b"".join(lines[:5]) + lines[5][: len(lines[5]) // 2])
-    told: list[int] = []
-    again = sim.sweep(two, GRID, seeds=2, out=out, progress=lambda n, _: told.append(n))
-    assert told == list(range(6, 17))
+    reports: list[int] = []
+    again = sim.sweep(two, GRID, seeds=2, out=out, progress=lambda n, _: reports.append(n))
+    assert reports == list(range(6, 17))
     check_whole(out, 16)
     pd.testing.assert_frame_equal(again.frame("series"), whole)
-    sim.sweep(two, GRID, seeds=2, out=out, progress=lambda n, _: told.append(n))
-    assert len(told) == 11, "no run is left"
+    sim.sweep(two, GRID, seeds=2, out=out, progress=lambda n, _: reports.append(n))
+    assert len(reports) == 11, "no run is left"
     other = sim.sweep({**two, "warmup": "0.5s"}, GRID, seeds=2, out=out)
     assert len(other) == 16 and len(journal(out)) == 32, "another scenario has its own runs"
 
 
-def test_python_classes_run_in_processes_and_a_failure_keeps_what_is_done(two: dict[str, Any], tmp_path: Path) -> None:
+def test_python_classes_run_in_processes_and_a_failure_keeps_completed_runs(two: dict[str, Any], tmp_path: Path) -> None:
     out = tmp_path / "out"
     own = {"mine": FailsOnLongLinks}
     grid = {"link.wifi.delay": ["5ms", "6ms", "300ms"]}
-    with pytest.raises(sim.RunError) as told:
+    with pytest.raises(sim.RunError) as caught:
         sim.sweep(two, grid, ["sumlink:mine"], 2, out=out, schedulers=own, jobs=1)
-    message = str(told.value)
+    message = str(caught.value)
     assert "scenario two, seed 1, system sumlink:mine, at " in message and "too long" in message
     assert f"(4 of 6 runs are kept in {out})" in message, message
     assert len(sim.Sweep(out)) == 4
@@ -86,7 +86,7 @@ def test_python_classes_run_in_processes_and_a_failure_keeps_what_is_done(two: d
         sim.Sweep(tmp_path)
 
 
-def test_a_cluster_tells_what_a_class_raised_and_keeps_what_is_done(two: dict[str, Any], tmp_path: Path) -> None:
+def test_a_cluster_reports_exceptions_and_keeps_completed_runs(two: dict[str, Any], tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed")
     out = tmp_path / "out"
     grid = {"link.wifi.delay": ["5ms", "6ms", "300ms"]}
@@ -99,7 +99,7 @@ def test_a_cluster_tells_what_a_class_raised_and_keeps_what_is_done(two: dict[st
     assert len(sim.Sweep(out)) == 4
 
 
-def test_a_process_that_dies_is_told_and_the_next_call_goes_on(two: dict[str, Any], tmp_path: Path) -> None:
+def test_a_dead_process_is_reported_and_the_next_call_continues(two: dict[str, Any], tmp_path: Path) -> None:
     own = {"mine": type("Own", (DiesOnce,), {"marker": str(tmp_path / "marker")})}
     arguments = (two, {"congestion": ["cubic", "reno"]}, ["sumlink:mine"], 2)
     with pytest.raises(sim.RunError, match=r"a worker process died: .* of 4 runs are kept"):
@@ -130,7 +130,7 @@ def test_a_process_that_dies_is_told_and_the_next_call_goes_on(two: dict[str, An
         (GRID, {"seeds": [True]}, "seeds: True is not a whole number"),
     ],
 )
-def test_a_sweep_that_makes_no_sense_is_told_before_anything_runs(
+def test_an_invalid_sweep_is_an_error_before_any_run(
     two: dict[str, Any], tmp_path: Path, grid: Any, arguments: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(sim.ScenarioError, match=reason):
@@ -138,7 +138,7 @@ def test_a_sweep_that_makes_no_sense_is_told_before_anything_runs(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_place_that_cannot_be_written_is_told(two: dict[str, Any], tmp_path: Path) -> None:
+def test_an_unwritable_directory_is_an_error(two: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     for out in (file, file / "below"):
@@ -149,7 +149,7 @@ def test_a_place_that_cannot_be_written_is_told(two: dict[str, Any], tmp_path: P
 
 
 @pytest.mark.parametrize("address", ["", "cluster", "tcp://127.0.0.1", "tcp://127.0.0.1:port", "http://127.0.0.1:8786"])
-def test_what_is_no_address_of_a_cluster_is_told_at_once(two: dict[str, Any], tmp_path: Path, address: str) -> None:
+def test_an_invalid_cluster_address_is_an_immediate_error(two: dict[str, Any], tmp_path: Path, address: str) -> None:
     pytest.importorskip("distributed")
     script = f"import sumlink_sim as sim\nsim.sweep({two!r}, {GRID!r}, out={str(tmp_path / 'out')!r}, dask={address!r})\n"
     # Much sooner than an existing Dask client gives up.
@@ -170,7 +170,7 @@ def test_two_sweeps_do_not_write_into_one_directory(two: dict[str, Any], tmp_pat
         sim.sweep(two, GRID, seeds=1, out=tmp_path)
 
 
-def test_a_worker_of_another_version_is_told(two: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_with_another_version_is_an_error(two: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sumlink_sim._native.version", "9.9.9")
     with pytest.raises(sim.RunError, match=r"a worker has version .* but this is 9.9.9 \(0 of 16 runs are kept"):
         sim.sweep(two, GRID, seeds=2, out=tmp_path)
@@ -195,11 +195,11 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], mo
     ]:
         monkeypatch.setattr("sumlink_sim.workers.DASK_TIMEOUT", 1)
         assert main([*common, *arguments]) == 2, arguments
-        told = capsys.readouterr().err
-        assert reason in told and told.count("\n") == 1, told
+        caught = capsys.readouterr().err
+        assert reason in caught and caught.count("\n") == 1, caught
 
 
-def test_two_dask_workers_of_which_one_is_killed_half_way(two: dict[str, Any], tmp_path: Path) -> None:
+def test_one_of_two_dask_workers_is_killed_midway(two: dict[str, Any], tmp_path: Path) -> None:
     """Every run exists exactly once, with the results of one machine."""
     distributed = pytest.importorskip("distributed")
     # A Python class makes runs long enough to interrupt, and has to be transferred.
@@ -231,7 +231,7 @@ def test_two_dask_workers_of_which_one_is_killed_half_way(two: dict[str, Any], t
         pd.testing.assert_frame_equal(remote.frame(name), here.frame(name))
 
 
-def test_a_cluster_that_is_lost_is_told_and_what_is_done_is_kept(two: dict[str, Any], tmp_path: Path) -> None:
+def test_a_lost_cluster_is_reported_and_completed_runs_are_kept(two: dict[str, Any], tmp_path: Path) -> None:
     pytest.importorskip("distributed")
     out, file = tmp_path / "out", tmp_path / "scheduler.json"
     common = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": tmp_path}
@@ -251,9 +251,9 @@ def test_a_cluster_that_is_lost_is_told_and_what_is_done_is_kept(two: dict[str, 
 
         own = {"mine": AnyPath}
         longer = {**two, "duration": "10s"}
-        with pytest.raises(sim.RunError, match=r"scenario two, seed \d, system sumlink:mine: the cluster has no result: .* runs are kept") as told:
+        with pytest.raises(sim.RunError, match=r"scenario two, seed \d, system sumlink:mine: the cluster has no result: .* runs are kept") as caught:
             sim.sweep(longer, GRID, ["sumlink:mine"], 4, out=out, schedulers=own, dask=address, progress=kill)
-        assert "\n" not in str(told.value)
+        assert "\n" not in str(caught.value)
         assert 3 <= len(sim.Sweep(out)) < 16
     finally:
         for process in (scheduler, worker):
@@ -261,7 +261,7 @@ def test_a_cluster_that_is_lost_is_told_and_what_is_done_is_kept(two: dict[str, 
             process.wait()
 
 
-def test_a_sweep_that_is_killed_loses_nothing_that_was_told(two: dict[str, Any], tmp_path: Path) -> None:
+def test_a_killed_sweep_keeps_all_reported_runs(two: dict[str, Any], tmp_path: Path) -> None:
     out = tmp_path / "out"
     script = (
         "import sumlink_sim as sim\n"
@@ -281,7 +281,7 @@ def test_a_sweep_that_is_killed_loses_nothing_that_was_told(two: dict[str, Any],
     assert len(done) == 400
 
 
-def test_control_c_keeps_what_is_done(two: dict[str, Any], tmp_path: Path) -> None:
+def test_control_c_keeps_completed_runs(two: dict[str, Any], tmp_path: Path) -> None:
     out = tmp_path / "out"
 
     def interrupt(done: int, _: int) -> None:

@@ -70,7 +70,8 @@ ROOM = 0.25
 
 
 def mark_beyond(axes):
-    """Marks points of curves, bars and scatters above or below the axis; raises for points beside it."""
+    """Marks points of curves, bars and scatters above or below the axis; raises for points beside
+    it."""
     low, high = sorted(axes.get_ylim())
     left, right = sorted(axes.get_xlim())
     found = []

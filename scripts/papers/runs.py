@@ -19,7 +19,7 @@ LINK = re.compile(r"10\.77\.(\d+)\.2:")
 # Seconds of a trace that become one point: the last of each value, and the largest round-trip time.
 STEP = 0.05
 
-# Congestion controls whose kernel name is not sl_ plus their own name (docs/congestion.md).
+# Congestion controls with a kernel name other than sl_ plus their name (docs/congestion.md).
 SYSTEM_NAMES = {"rtt-compensator": "sl_rttcomp"}
 
 # Payload share of a link's bytes: 1448 of each 1500.
@@ -32,7 +32,8 @@ class TimeIsOver(Exception):
 
 @dataclasses.dataclass
 class Bench:
-    """The sumlink program, the folders of scenarios and results, and the (monotonic) deadline for starting runs."""
+    """The sumlink program, the folders of scenarios and results, and the (monotonic) deadline for
+    starting runs."""
 
     program: str
     scenarios: pathlib.Path
@@ -77,7 +78,8 @@ class Bench:
         return path
 
     def _measure(self, file, systems, seeds):
-        """Runs the missing measurements. The laboratory would detect existing ones itself, but slowly."""
+        """Runs the missing measurements. The laboratory would detect existing ones itself, but
+        slowly."""
         wanted = itertools.product(range(1, seeds + 1), systems)
         if all(newer(self._run_file(file.stem, seed, system), file) for seed, system in wanted):
             return
@@ -135,7 +137,8 @@ def newer(result, file):
 
 
 def thinned(path, congestion):
-    """For each link's subflow in the server's direction: columns of values with a point for each STEP.
+    """For each link's subflow in the server's direction: columns of values with a point for each
+    STEP.
 
     Other programs on the machine may use MPTCP, too: of the connections with this congestion control, the one with most
     records counts.

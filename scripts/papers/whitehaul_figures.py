@@ -15,7 +15,7 @@ SCHEDULERS = ["minrtt", "blest", "ecf"]
 SCHEDULED = ["20-80", "80-20", "80-80"]
 # The pairs with a short round trip and long queues.
 NEAR = ["20-80", "80-80"]
-# Congestion controls whose windows are drawn, under 80-80 and with the spike.
+# Congestion controls with drawn windows, under 80-80 and with the spike.
 WINDOWS = ["cubic", "lia", "whitehaul", "edinburgh"]
 # Runs of each of the three congestion controls with each pair; the dissertation has five.
 SEEDS = 2

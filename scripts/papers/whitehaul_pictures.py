@@ -46,7 +46,8 @@ def overview_picture(data, folder):
 
 
 def marks(axes, data, pair, quality, names, size):
-    """Marks each run of each congestion control and the links alone, hollow with interference. Returns positions."""
+    """Marks each run of each congestion control and the links alone, hollow with interference.
+    Returns positions."""
     places = []
     for name in names:
         color = draw.COLORS[name]

@@ -44,7 +44,8 @@ def pairs_table(data):
 
 
 def scatter_table(data):
-    """Variation between runs: the standard deviation of each link's rate, and its mean over the pairs."""
+    """Variation between runs: the standard deviation of each link's rate, and its mean over the
+    pairs."""
     lines = [
         "| pair | channel | WhiteHaul: WH-1 | WH-2 | CUBIC: WH-1 | WH-2 | LIA: WH-1 | WH-2 |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
@@ -140,7 +141,8 @@ def schedulers_table(data):
 
 
 def windows_table(data):
-    """Times at which the window reaches 90 % of its later mean, its maximum, and WhiteHaul's 100 packets."""
+    """Times at which the window reaches 90 % of its later mean, its maximum, and WhiteHaul's 100
+    packets."""
     lines = [
         "| | channel | window: 90 % of its mean after 5 s, first at | that mean | largest round-trip time | at 100 packets |",
         "| --- | --- | --- | --- | --- | --- |",

@@ -109,7 +109,7 @@ impl CongestionControl for Edinburgh {
 
     fn on_ack(&mut self, ack: &Ack, _siblings: &Siblings<'_>) {
         if let Some(rtt) = ack.rtt {
-            self.delays.note(rtt);
+            self.delays.record(rtt);
         }
         self.delivery.acked += u64::from(ack.acked);
         if self.round.is_over(ack) {

@@ -88,7 +88,7 @@ impl CongestionControl for Illinois {
 
     fn on_ack(&mut self, ack: &Ack, _siblings: &Siblings<'_>) {
         if let Some(rtt) = ack.rtt {
-            self.delays.note(rtt);
+            self.delays.record(rtt);
         }
         if self.window.phase() != Phase::Recovery && self.round.is_over(ack) {
             self.update_steps();

@@ -54,13 +54,13 @@ mod tests {
     use crate::player::Player;
     use crate::{Idle, Phase};
 
-    fn young(assignments: &[&str]) -> Player {
+    fn new_flow(assignments: &[&str]) -> Player {
         fresh("reno", assignments, &[ms(100)])
     }
 
     #[test]
     fn slow_start_doubles_up_to_ssthresh_and_the_rest_is_congestion_avoidance() {
-        let mut reno = young(&[]);
+        let mut reno = new_flow(&[]);
         assert_eq!((reno.cwnd(0), reno.ssthresh(0)), (10.0, f64::INFINITY));
         assert_eq!(reno.round(0), 10.0);
         reno.controls[0].window_mut().set_ssthresh(23.0);
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn an_unused_window_does_not_grow() {
-        let mut reno = young(&[]);
+        let mut reno = new_flow(&[]);
         assert_eq!(reno.ack_if(0, 5, false), 0.0);
         let window = reno.controls[0].window();
         assert!(
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(after(201), (32.0, 64.0));
         assert_eq!(after(401), (16.0, 64.0));
         assert_eq!(after(100_000), (10.0, 64.0));
-        let mut young = young(&[]);
+        let mut young = new_flow(&[]);
         young.controls[0].on_idle_end(&Idle {
             now: ms(500),
             lasted: ms(500),
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn hystart_ends_the_first_slow_start_when_the_delay_grows_and_no_later_one() {
-        let mut reno = young(&["hystart=true"]);
+        let mut reno = new_flow(&["hystart=true"]);
         reno.rounds(0, 2);
         assert_eq!(reno.cwnd(0), 40.0);
         reno.set_rtt(0, ms(120));

@@ -42,7 +42,7 @@ pub(crate) struct Delays {
 }
 
 impl Delays {
-    pub(crate) fn note(&mut self, rtt: Duration) {
+    pub(crate) fn record(&mut self, rtt: Duration) {
         self.sum = self.sum.saturating_add(rtt);
         self.count = self.count.saturating_add(1);
         self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));

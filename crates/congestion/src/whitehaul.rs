@@ -100,7 +100,7 @@ impl CongestionControl for Whitehaul {
 
     fn on_ack(&mut self, ack: &Ack, _siblings: &Siblings<'_>) {
         if let Some(rtt) = ack.rtt {
-            self.note(rtt.min(MOST_RTT));
+            self.record(rtt.min(MOST_RTT));
         }
         self.window.measure(ack);
         if self.window.phase() == Phase::Recovery {
@@ -138,9 +138,9 @@ impl CongestionControl for Whitehaul {
 }
 
 impl Whitehaul {
-    fn note(&mut self, rtt: Duration) {
+    fn record(&mut self, rtt: Duration) {
         // lines 133 to 149
-        self.delays.note(rtt);
+        self.delays.record(rtt);
         if rtt > LEAST_BASE && self.base.is_none_or(|base| rtt < base) {
             self.base = Some(rtt);
         }
@@ -218,13 +218,13 @@ mod tests {
     use crate::fixture::{fresh, ms, steady};
     use crate::player::Player;
 
-    fn young(rtt: u64) -> Player {
+    fn new_flow(rtt: u64) -> Player {
         fresh("whitehaul", &[], &[ms(rtt)])
     }
 
     #[test]
     fn slow_start_ends_at_20_packets() {
-        let mut whitehaul = young(100);
+        let mut whitehaul = new_flow(100);
         assert_eq!(whitehaul.ssthresh(0), 20.0);
         assert_eq!(whitehaul.round(0), 10.0);
         assert_eq!(whitehaul.cwnd(0), 20.0);
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn it_grows_by_up_to_50_packets_to_the_advertised_window_and_by_one_from_there() {
-        let mut whitehaul = young(100);
+        let mut whitehaul = new_flow(100);
         whitehaul.round(0);
         // From 20 packets: each acknowledgment adds 50, which is 2 windows, then 1 with the
         // remainder lost.

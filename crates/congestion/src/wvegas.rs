@@ -82,7 +82,7 @@ impl CongestionControl for Wvegas {
 
     fn on_ack(&mut self, ack: &Ack, siblings: &Siblings<'_>) {
         if let Some(rtt) = ack.rtt {
-            self.delays.note(rtt);
+            self.delays.record(rtt);
         }
         self.window.measure(ack);
         if self.window.phase() != Phase::Open {

@@ -16,7 +16,7 @@ use crate::tunnel::{State, Tunnel};
 use crate::wire::{Header, Kind};
 
 /// Most flows in a status report.
-const MOST_FLOWS: usize = 32;
+const MAX_FLOWS: usize = 32;
 
 /// An event for immediate notification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -223,7 +223,7 @@ impl End {
     /// Drains the core: the second half of its calling rules. Packets leave with [`End::flush`].
     pub(crate) fn settle(&mut self, now: Instant) {
         while let Some(event) = self.core.poll_event() {
-            self.tell(event);
+            self.report_event(event);
         }
         while let Some(packet) = self.core.poll_far() {
             self.device.write(&packet);
@@ -269,7 +269,7 @@ impl End {
         }
     }
 
-    fn tell(&mut self, event: Event) {
+    fn report_event(&mut self, event: Event) {
         match event {
             Event::FlowReset {
                 flow,
@@ -369,7 +369,7 @@ impl End {
             held_ms: report.held_for.as_secs_f64() * 1e3,
             retransmissions: report.retransmissions,
         };
-        self.core.flows().take(MOST_FLOWS).map(flow).collect()
+        self.core.flows().take(MAX_FLOWS).map(flow).collect()
     }
 }
 

@@ -30,7 +30,7 @@ const STATUS: Duration = Duration::from_millis(100);
 const TURN: usize = 32;
 
 /// Most notices waiting for the receiver; further ones are dropped.
-const MOST_NOTICES: usize = 1000;
+const MAX_NOTICES: usize = 1000;
 
 /// One end with its device and sockets, not yet started.
 pub struct Node {
@@ -106,7 +106,7 @@ impl Node {
     /// Starts forwarding packets.
     pub fn start(self) -> Result<Running, NodeError> {
         let (stop, stopped) = UnixStream::pair().map_err(NodeError::system("making a pipe"))?;
-        let (notify, notices) = mpsc::channel(MOST_NOTICES);
+        let (notify, notices) = mpsc::channel(MAX_NOTICES);
         let (wake, woken) = UnixStream::pair().map_err(NodeError::system("making a pipe"))?;
         for stream in [&wake, &woken] {
             let set = stream.set_nonblocking(true);
@@ -200,7 +200,7 @@ fn carry(
         }
         if next_status <= now {
             let status = end.status(now);
-            warnings.say(&status, now);
+            warnings.log(&status, now);
             shared.write(status);
             next_status = now + STATUS;
         }

@@ -1,4 +1,4 @@
-//! Packets from the tunnels: plain ones, and numbered ones whose order is restored.
+//! Packets from the tunnels: plain ones, and numbered ones in restored order.
 //!
 //! The remote end numbers packets per destination address, so each address has a sequence of its
 //! own. A restarted end begins at 0 again, with a new epoch. An end that had too many users and has
@@ -15,7 +15,7 @@ use sumlink_edge::lwa::{
 
 /// Most addresses with a sequence; the remote end numbers no more than this. The two ends may know
 /// different ones; numbered packets to an address unknown here are delivered as they arrive.
-const MOST_USERS: usize = 4096;
+const MAX_USERS: usize = 4096;
 
 /// An epoch other than the latest one is accepted after the latest has been silent for this long,
 /// because clocks are sometimes set back.
@@ -39,7 +39,7 @@ pub(crate) struct Receive {
 }
 
 /// Interval between searches for idle users when none was found.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The sequence of one user.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ struct User {
     /// An end uses one number length from its start to its end.
     bits: SequenceBits,
     /// When a packet for the user last arrived.
-    heard: Instant,
+    last_arrival: Instant,
 }
 
 impl Receive {
@@ -68,13 +68,13 @@ impl Receive {
     /// earlier ones.
     fn accept(&mut self, epoch: u32, now: Instant) -> bool {
         match &mut self.epoch {
-            Some((latest, heard)) if *latest == epoch => {
-                *heard = now;
+            Some((latest, last_arrival)) if *latest == epoch => {
+                *last_arrival = now;
                 true
             }
-            Some((latest, heard))
+            Some((latest, last_arrival))
                 if (epoch.wrapping_sub(*latest) as i32) < 0
-                    && now.saturating_sub(*heard) < SILENCE =>
+                    && now.saturating_sub(*last_arrival) < SILENCE =>
             {
                 false
             }
@@ -134,10 +134,14 @@ impl Receive {
         let user_of = || User {
             order: Reorder::new(config),
             bits,
-            heard: now,
+            last_arrival: now,
         };
-        let User { order, heard, .. } = entry.or_insert_with(user_of);
-        *heard = now;
+        let User {
+            order,
+            last_arrival,
+            ..
+        } = entry.or_insert_with(user_of);
+        *last_arrival = now;
         let before = order.stored_bytes();
         order.set_bytes(self.config.bytes.saturating_sub(self.stored - before));
         order.handle_pdu(pdu, now);
@@ -152,16 +156,16 @@ impl Receive {
 
     /// Whether there is room for another user; forgets users that have been idle for long.
     fn has_room(&mut self, now: Instant) -> bool {
-        if self.users.len() >= MOST_USERS && now >= self.full_until {
+        if self.users.len() >= MAX_USERS && now >= self.full_until {
             let users = self.users.iter();
             let idle = users.filter(|(_, user)| user.is_idle(now));
             let idle: Vec<IpAddr> = idle.map(|(address, _)| *address).collect();
             for user in idle {
                 self.forget(user);
             }
-            self.full_until = now + LOOK_AGAIN;
+            self.full_until = now + SEARCH_INTERVAL;
         }
-        self.users.len() < MOST_USERS
+        self.users.len() < MAX_USERS
     }
 
     /// Forgets a user's sequence but keeps its counters.
@@ -178,7 +182,7 @@ impl Receive {
         waiting.filter_map(|user| user.order.poll_timeout()).min()
     }
 
-    /// Delivers packets whose gaps have expired.
+    /// Skips expired gaps and delivers the packets behind them.
     pub(crate) fn handle_timeout(&mut self, now: Instant, mut out: impl FnMut(Vec<u8>)) {
         let (users, stored) = (&mut self.users, &mut self.stored);
         self.active.retain(|user| {
@@ -213,7 +217,7 @@ impl User {
     }
 
     fn is_silent(&self, time: Duration, now: Instant) -> bool {
-        now.saturating_sub(self.heard) >= time && self.order.stored_bytes() == 0
+        now.saturating_sub(self.last_arrival) >= time && self.order.stored_bytes() == 0
     }
 }
 

@@ -50,24 +50,24 @@ pub(crate) struct Warnings([Option<(u64, Instant)>; KINDS.len()]);
 
 impl Warnings {
     /// Logs the kinds with new events.
-    pub(crate) fn say(&mut self, status: &NodeStatus, now: Instant) {
-        for (what, count) in self.news(status, now) {
+    pub(crate) fn log(&mut self, status: &NodeStatus, now: Instant) {
+        for (what, count) in self.due(status, now) {
             tracing::warn!(count, "{what}");
         }
     }
 
     /// The lines that are due, with the number of events since the previous line.
-    fn news(&mut self, status: &NodeStatus, now: Instant) -> Vec<(&'static str, u64)> {
-        let mut news = Vec::new();
-        for ((what, count), said) in KINDS.iter().zip(&mut self.0) {
-            let (count, before) = (count(status), said.map_or(0, |(count, _)| count));
-            let is_due = said.is_none_or(|(_, at)| now.saturating_sub(at) >= SILENCE);
+    fn due(&mut self, status: &NodeStatus, now: Instant) -> Vec<(&'static str, u64)> {
+        let mut due = Vec::new();
+        for ((what, count), last) in KINDS.iter().zip(&mut self.0) {
+            let (count, before) = (count(status), last.map_or(0, |(count, _)| count));
+            let is_due = last.is_none_or(|(_, at)| now.saturating_sub(at) >= SILENCE);
             if count > before && is_due {
-                news.push((*what, count - before));
-                *said = Some((count, now));
+                due.push((*what, count - before));
+                *last = Some((count, now));
             }
         }
-        news
+        due
     }
 }
 
@@ -83,8 +83,8 @@ mod tests {
     fn each_kind_is_logged_at_once_and_then_at_most_every_ten_seconds() {
         let (mut warnings, mut status) = (Warnings::default(), NodeStatus::default());
         let mut counts = |status: &NodeStatus, now| {
-            let news = warnings.news(status, seconds(now));
-            news.into_iter().map(|(_, count)| count).collect::<Vec<_>>()
+            let due = warnings.due(status, seconds(now));
+            due.into_iter().map(|(_, count)| count).collect::<Vec<_>>()
         };
         assert_eq!(counts(&status, 1), []);
         status.core.malformed = 3;
@@ -107,8 +107,8 @@ mod tests {
                 ..Default::default()
             })
             .into();
-        let news = Warnings::default().news(&status, seconds(0));
-        assert_eq!(news.len(), 1);
-        assert_eq!(news[0].1, 7);
+        let due = Warnings::default().due(&status, seconds(0));
+        assert_eq!(due.len(), 1);
+        assert_eq!(due[0].1, 7);
     }
 }

@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_is_told() {
+    fn invalid_configurations_are_errors() {
         assert_eq!(Config::default().check(), Ok(()));
         let wrong = |change: fn(&mut Config)| {
             let mut config = Config::default();
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_message_names_every_policy() {
+    fn the_error_names_every_policy() {
         let message = ConfigError::Steering("x".into()).to_string();
         assert!(
             steering::POLICIES

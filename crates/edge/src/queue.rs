@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::Instant;
 
 /// A rate measurement covers at least this much backlogged time and this many packets.
-const LEAST_TIME: Duration = Duration::from_millis(10);
-const LEAST_PACKETS: u32 = 4;
+const MIN_TIME: Duration = Duration::from_millis(10);
+const MIN_PACKETS: u32 = 4;
 
 /// Weight of a new measurement of the service rate.
 const RATE_GAIN: f64 = 0.25;
@@ -213,7 +213,7 @@ impl Service {
             self.packets += 1;
         }
         self.since = (bytes.is_some() && backlogged).then_some(now);
-        if self.time >= LEAST_TIME && self.packets >= LEAST_PACKETS {
+        if self.time >= MIN_TIME && self.packets >= MIN_PACKETS {
             let measured = self.bytes as f64 / self.time.as_secs_f64();
             self.rate = Some(
                 self.rate
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_is_that_of_service_not_of_what_arrives() {
+    fn the_rate_is_the_service_rate_not_the_arrival_rate() {
         let mut queue = LinkQueue::new(40, None);
         let mut now = Duration::ZERO;
         // One packet of 1000 bytes every 10 ms, on a link that takes 1 ms for each: no packet ever

@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn positions_go_on_where_numbers_wrap_around() {
+    fn positions_continue_across_the_wrap_around() {
         let before = first(u32::MAX - 9);
         let after = near(before, 5);
         assert_eq!(after - before, 15);
@@ -35,7 +35,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_before_the_first_number_has_a_position_too() {
+    fn numbers_before_the_first_one_have_positions() {
         let start = first(0);
         assert_eq!(start - near(start, u32::MAX), 1);
     }

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_is_boosted_once_then_held_for_a_trip_then_repaired_twice_then_told() {
+    fn a_hole_is_boosted_held_repaired_twice_then_passed_on() {
         let mut visible = Visible::new(&Parameters::default());
         let steps = steps(&mut visible, (0..9).map(|n| situation(10 * n)));
         let (boost, hold, repair, pass) = (Step::Boost, Step::Hold, Step::Retransmit, Step::Pass);

@@ -158,9 +158,9 @@ impl Pins {
             return Ok(());
         }
         for name in Bonds::PINS {
-            gone(&self.folder.join(name), |path| fs::remove_file(path))?;
+            remove_if_exists(&self.folder.join(name), |path| fs::remove_file(path))?;
         }
-        gone(&self.folder, |path| fs::remove_dir(path))
+        remove_if_exists(&self.folder, |path| fs::remove_dir(path))
     }
 }
 
@@ -178,7 +178,10 @@ fn wait_until_unloaded(twin: &Twin) -> Result<bool, Error> {
     Ok(true)
 }
 
-fn gone(path: &Path, remove: impl FnOnce(&Path) -> std::io::Result<()>) -> Result<(), Error> {
+fn remove_if_exists(
+    path: &Path,
+    remove: impl FnOnce(&Path) -> std::io::Result<()>,
+) -> Result<(), Error> {
     match remove(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::file(path)(error)),
         _ => Ok(()),

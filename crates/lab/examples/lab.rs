@@ -1,4 +1,4 @@
-//! `sumlink-lab` as a program of its own, for the laboratory's own tests and for work on it:
+//! `sumlink-lab` as a separate program, for the laboratory's tests and for development:
 //! `cargo run -p sumlink-lab --example lab -- shell --link wifi:rate=60mbit -- ip address`.
 
 #![allow(clippy::print_stderr, reason = "an example")]

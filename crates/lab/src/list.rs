@@ -46,8 +46,8 @@ pub(crate) fn list(directory: &Path, as_json: bool) -> Result<(), LabError> {
                 cut(&first_sentence(&scenario.about), ABOUT)
             ),
             Err(error) => {
-                let told = error.to_string();
-                writeln!(text, "{}", told.lines().next().unwrap_or_default())
+                let message = error.to_string();
+                writeln!(text, "{}", message.lines().next().unwrap_or_default())
             }
         };
     }

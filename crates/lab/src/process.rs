@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn listening_sockets_are_recognised() {
+    fn listening_sockets_are_recognized() {
         let line =
             "   0: 0100630A:0050 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 1";
         assert!(listens(line, 80));

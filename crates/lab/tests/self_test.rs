@@ -149,7 +149,7 @@ fn the_table_names_figures_and_verdicts() {
     let first = lines.next().unwrap();
     assert!(first.starts_with("queue 150000 bytes, up"), "{first}");
     assert_eq!(lines.count(), 3);
-    let Some(output) = self_test(&["colour"], &[]) else {
+    let Some(output) = self_test(&["color"], &[]) else {
         return;
     };
     assert_eq!(output.status.code(), Some(2), "an unknown subject");

@@ -316,7 +316,7 @@ impl<P: Packet> Link<P> {
             if first.arrived >= idle_since {
                 // The end of the last packet is rounded up; the rest of that nanosecond is not
                 // credited.
-                self.server.rest();
+                self.server.drop_credit();
             }
             self.layer2.begin();
             self.server.begin(start, first.packet.wire_len());

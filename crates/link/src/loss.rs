@@ -197,7 +197,7 @@ impl LossProcess {
                 let number = *next;
                 *next += 1;
                 // Both lists must advance, so no short circuit here.
-                packets.reaches(number) | times.reaches(now)
+                packets.contains_next(number) | times.contains_next(now)
             }
         }
     }
@@ -226,7 +226,7 @@ impl<T: Ord + Copy> Windows<T> {
     }
 
     /// Whether a window contains `value`, which must not be below an earlier query.
-    fn reaches(&mut self, value: T) -> bool {
+    fn contains_next(&mut self, value: T) -> bool {
         while self.ahead.last().is_some_and(|window| window.end <= value) {
             self.ahead.pop();
         }

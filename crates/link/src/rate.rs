@@ -62,7 +62,7 @@ impl RateServer {
         self.surplus = self.saved(now).min(self.burst);
         self.at = self.at.max(now);
         self.rate = rate;
-        self.end = self.work_out_end();
+        self.end = self.compute_end();
     }
 
     /// Changes the bytes that may accumulate while idle; the bucket starts full.
@@ -75,7 +75,7 @@ impl RateServer {
             *work -= used;
             self.surplus -= used;
         }
-        self.end = self.work_out_end();
+        self.end = self.compute_end();
     }
 
     /// Whether a packet is in transmission.
@@ -85,7 +85,7 @@ impl RateServer {
     }
 
     /// The queue was empty when the last packet ended: drops the credit for the next one.
-    pub(crate) fn rest(&mut self) {
+    pub(crate) fn drop_credit(&mut self) {
         self.surplus = self.surplus.min(self.burst);
     }
 
@@ -101,7 +101,7 @@ impl RateServer {
         self.work = Some(work.saturating_sub(credit));
         self.at = self.at.max(start);
         self.surplus = credit.saturating_sub(work);
-        self.end = self.work_out_end();
+        self.end = self.compute_end();
     }
 
     /// End of the current transmission; `None` while idle or while the rate is 0.
@@ -137,7 +137,7 @@ impl RateServer {
         (self.surplus).saturating_add(u128::from(self.rate).saturating_mul(idle))
     }
 
-    fn work_out_end(&self) -> Option<Duration> {
+    fn compute_end(&self) -> Option<Duration> {
         let work = self.work?;
         if self.rate == 0 {
             return None;

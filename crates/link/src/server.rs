@@ -101,9 +101,9 @@ impl Server {
     }
 
     /// The queue was empty when the last packet ended.
-    pub(crate) fn rest(&mut self) {
+    pub(crate) fn drop_credit(&mut self) {
         if let Kind::Rate(server) = &mut self.kind {
-            server.rest();
+            server.drop_credit();
         }
     }
 

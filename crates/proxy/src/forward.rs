@@ -1,4 +1,4 @@
-//! `--forward LOCAL=REMOTE`: a local port whose connections all go to the same target.
+//! `--forward LOCAL=REMOTE`: a local port with one target for all connections.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -1,6 +1,6 @@
 //! An HTTP/1.1 proxy: CONNECT tunnels, and plain `http://` requests in absolute-form.
 //!
-//! Each plain request uses a connection of its own. It is passed on with `Connection: close`, the
+//! Each plain request uses a separate connection. It is passed on with `Connection: close`, the
 //! response is returned byte for byte, and then the connection ends; the program opens another one
 //! for its next request. Data after the first request's body is never passed on, except after a
 //! chunked body, whose end this proxy does not detect.

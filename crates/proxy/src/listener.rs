@@ -320,7 +320,7 @@ impl Classes {
     }
 
     /// Whether a rule depends on the user name.
-    pub(crate) fn look_at_users(&self) -> bool {
+    pub(crate) fn needs_user(&self) -> bool {
         self.rules.iter().any(|rule| rule.user.is_some())
     }
 }

@@ -29,7 +29,7 @@ const MAX_EARLY: usize = 4 * MAX_MESSAGE;
 /// Serves one connection until it ends.
 pub(crate) async fn serve<O: Opener>(mut local: TcpStream, opener: O, classes: Classes) {
     let mut early = Vec::with_capacity(MAX_EARLY);
-    let named = classes.look_at_users();
+    let named = classes.needs_user();
     let negotiated = timeout(HANDSHAKE_TIMEOUT, negotiate(&mut local, &mut early, named));
     let refusal = match negotiated.await {
         Ok(Ok((target, user))) => match opener

@@ -385,12 +385,12 @@ mod tests {
             ("a,-10,0,3\na,10,0\n", 2, "the gain is missing"),
         ] {
             let problems = parse(text, pattern).unwrap_err();
-            let told = &problems[0];
+            let message = &problems[0];
             assert!(
-                told.file.ends_with("p.csv") && told.line == line,
-                "{told:?}"
+                message.file.ends_with("p.csv") && message.line == line,
+                "{message:?}"
             );
-            assert!(told.reason.contains(hint), "{told:?}");
+            assert!(message.reason.contains(hint), "{message:?}");
         }
         let problems = parse(&format!("{text}sectors = [64]\n"), good).unwrap_err();
         assert!(problems[0].reason.contains("contradict"), "{problems:?}");
@@ -421,7 +421,7 @@ mod tests {
             "{problems:?}"
         );
         assert_eq!(problems[0].line, 3);
-        let problems = parse(&format!("{links}{wigig}colour = \"red\"\n")).unwrap_err();
+        let problems = parse(&format!("{links}{wigig}color = \"red\"\n")).unwrap_err();
         assert!(problems[0].file.ends_with("l.toml"), "{problems:?}");
     }
 }

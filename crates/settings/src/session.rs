@@ -14,18 +14,18 @@ const KEYS: &str = "coupling, alpha, beta, redundancy.share|floor|refill|advance
     windows.CLASS.products|least|most";
 
 /// Maximum bytes of a part of the duplication budget other than its share.
-const MOST_BUDGET: u64 = 1 << 30;
+const MAX_BUDGET: u64 = 1 << 30;
 /// Maximum advance of the budget's share.
-const MOST_ADVANCE: Duration = Duration::from_secs(1);
+const MAX_ADVANCE: Duration = Duration::from_secs(1);
 
 /// Settings, and the resulting configuration of the engine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SessionOptions {
     /// Keys and values as given, in order.
-    said: Vec<(String, String)>,
+    given: Vec<(String, String)>,
     /// Of the budget for duplicates.
     pub redundancy: Redundancy,
-    /// Of the scheduler `fbdt`.
+    /// Settings of the scheduler `fbdt`.
     pub fbdt: FbdtConfig,
 }
 
@@ -37,14 +37,14 @@ impl SessionOptions {
     /// The key is unknown or already set, or its value is invalid; the message lists the choices.
     /// Nothing is set in this case.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
-        if self.said.iter().any(|(said, _)| said == key) {
+        if self.given.iter().any(|(given, _)| given == key) {
             return Err("it appears twice".to_owned());
         }
         let is_factor = |key: &str| matches!(key, "alpha" | "beta");
-        let contradicts = |said: &str| {
-            (key == "coupling" && is_factor(said)) || (is_factor(key) && said == "coupling")
+        let contradicts = |given: &str| {
+            (key == "coupling" && is_factor(given)) || (is_factor(key) && given == "coupling")
         };
-        if self.said.iter().any(|(said, _)| contradicts(said)) {
+        if self.given.iter().any(|(given, _)| contradicts(given)) {
             let reason =
                 "`coupling` and the factors `alpha`, `beta` contradict each other: remove one";
             return Err(reason.to_owned());
@@ -58,13 +58,13 @@ impl SessionOptions {
             ["windows", class, part] => self.set_window(parse_class(class)?, part, value)?,
             _ => return Err(no_such(key)),
         }
-        self.said.push((key.to_owned(), value.to_owned()));
+        self.given.push((key.to_owned(), value.to_owned()));
         Ok(())
     }
 
     /// Whether nothing was set.
     pub fn is_empty(&self) -> bool {
-        self.said.is_empty()
+        self.given.is_empty()
     }
 
     /// The keys that have no effect with these schedulers of the classes.
@@ -72,7 +72,7 @@ impl SessionOptions {
         &self,
         scheduler_of: impl Fn(Class) -> &'a str,
     ) -> impl Iterator<Item = &str> {
-        let keys = self.said.iter().map(|(key, _)| key.as_str());
+        let keys = self.given.iter().map(|(key, _)| key.as_str());
         keys.filter(move |key| !is_read(key, &scheduler_of))
     }
 
@@ -93,7 +93,7 @@ impl SessionOptions {
     /// The settings as `[session]` of a configuration file; empty if nothing was set.
     pub fn to_toml(&self) -> String {
         let mut text = String::new();
-        for (key, value) in &self.said {
+        for (key, value) in &self.given {
             let is_number = matches!(key.as_str(), "alpha" | "beta") || key.ends_with(".products");
             let value = match is_number.then(|| value.parse::<f64>()) {
                 Some(Ok(number)) => format!("{number:?}"),
@@ -107,7 +107,7 @@ impl SessionOptions {
     fn set_factor(&mut self, name: &str, value: &str) -> Result<(), String> {
         let factor = parse_number(value)?;
         let factor = check_factor(factor).map_err(|error| error.to_string())?;
-        // Setting one of them leaves the other unchanged.
+        // Setting one factor leaves the other unchanged.
         let (mut alpha, mut beta) = match self.fbdt.coupling {
             Coupling::Scaled { alpha, beta } => (alpha, beta),
             Coupling::Decoupled | Coupling::Fair => (1.0, 1.0),
@@ -198,7 +198,7 @@ fn check_factor(factor: f64) -> Result<f64, ConfigError> {
 /// Parses a part of the redundancy budget, in bytes.
 fn parse_budget(text: &str) -> Result<u64, String> {
     let bytes = parse_size(text)?;
-    match bytes <= MOST_BUDGET {
+    match bytes <= MAX_BUDGET {
         true => Ok(bytes),
         false => Err(format!("`{text}` is out of range: write at most 1GiB")),
     }
@@ -207,7 +207,7 @@ fn parse_budget(text: &str) -> Result<u64, String> {
 /// Parses the advance of the budget's share.
 fn parse_advance(text: &str) -> Result<Duration, String> {
     let advance = units::parse_duration(text).map_err(|error| error.to_string())?;
-    match advance <= MOST_ADVANCE {
+    match advance <= MAX_ADVANCE {
         true => Ok(advance),
         false => Err("at most 1s".to_owned()),
     }
@@ -294,12 +294,12 @@ mod tests {
 
     #[test]
     fn settings_are_written_as_toml() {
-        let said = [
+        let given = [
             ("beta", "1"),
             ("redundancy.share", "2%"),
             ("windows.streaming.products", "3"),
         ];
-        let text = options(&said).unwrap().to_toml();
+        let text = options(&given).unwrap().to_toml();
         let expected = "session.beta = 1.0\nsession.redundancy.share = \"2%\"\n\
             session.windows.streaming.products = 3.0\n";
         assert_eq!(text, expected);

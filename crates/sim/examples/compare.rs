@@ -1,5 +1,5 @@
-//! Runs scenario files with systems in the simulator and prints what came of it:
-//! `cargo run --release -p sumlink-sim --example compare -- FILE SYSTEM[,SYSTEM...] [SEEDS]`
+//! Runs scenario files in the simulator and prints the results: `cargo run --release -p sumlink-sim
+//! --example compare -- FILE SYSTEM[,SYSTEM...] [SEEDS]`
 
 #![allow(clippy::print_stdout, reason = "an example")]
 

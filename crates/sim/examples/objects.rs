@@ -1,7 +1,8 @@
-//! How long objects take in the simulator, beside the links alone:
-//! `cargo run --release -p sumlink-sim --example objects -- FILE SYSTEM[,SYSTEM...] [SEEDS]`
+//! Compares completion times of objects in the simulator with those over the links alone: `cargo
+//! run --release -p sumlink-sim --example objects -- FILE SYSTEM[,SYSTEM...] [SEEDS]`
 //!
-//! For each size the median over the seeds, over the best link's own median, and the goodput over the sum of the links'.
+//! Prints the median over the seeds for each size, its ratio to the best link's median, and the
+//! goodput as a share of the sum of the links.
 
 #![allow(clippy::print_stdout, reason = "an example")]
 
@@ -20,7 +21,7 @@ fn main() -> Result<(), String> {
     let seeds = arguments.next().map_or(Ok(1), |text| text.parse::<u64>());
     let seeds = seeds.map_err(|error| format!("SEEDS: {error}"))?;
     let scenario = Scenario::load(Path::new(&file)).map_err(|error| error.to_string())?;
-    // Cold ones have a run each.
+    // Cold objects have a run each.
     let singles = scenario.single_objects();
     for scenario in singles.unwrap_or_else(|| vec![scenario.clone()]) {
         let alone = medians(&scenario, "alone", seeds)?;
@@ -31,7 +32,7 @@ fn main() -> Result<(), String> {
                 let best = links.iter().copied().fold(f64::INFINITY, f64::min);
                 let sum: f64 = links.iter().map(|seconds| 1.0 / seconds).sum();
                 println!(
-                    "{} bytes, {system}: {:.2} ms, of the best link's {:.2}, of the links' sum {:.3}",
+                    "{} bytes, {system}: {:.2} ms, {:.2} of the best link, goodput {:.3} of the sum",
                     size,
                     seconds * 1e3,
                     seconds / best,
@@ -43,7 +44,7 @@ fn main() -> Result<(), String> {
     Ok(())
 }
 
-/// Median seconds by link, where there are several flows, and size.
+/// Median seconds by link (if there are several flows) and size.
 fn medians(
     scenario: &Scenario,
     system: &str,

@@ -1,5 +1,5 @@
-//! A scheduler of one's own against the others:
-//! `cargo run --release -p sumlink-sim --example own_scheduler -- scenarios/unequal-queue.toml`
+//! Compares a new scheduler with the built-in ones: `cargo run --release -p sumlink-sim --example
+//! own_scheduler -- scenarios/unequal-queue.toml`
 
 use sumlink_engine::PathId;
 use sumlink_engine::scheduler::{Pick, Scheduler, View, lowest_unsent};

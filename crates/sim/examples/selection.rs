@@ -1,9 +1,9 @@
-//! Tables of scenarios with systems in the simulator, as docs/selection.md has them:
-//! `cargo run --release -p sumlink-sim --example selection -- [--seeds N] [--systems NAME,NAME] FILE...`
+//! Compares systems in the simulator, in the tables of docs/selection.md: `cargo run --release -p
+//! sumlink-sim --example selection -- [--seeds N] [--systems NAME,NAME] FILE...`
 //!
-//! For each system the medians over the seeds: goodput in Mbit/s, of the sum of the links alone and of the best of them; the
-//! delay of messages in the middle and of the latest hundredth; the part of the time that links rested. The range of goodput in
-//! brackets.
+//! For each system the medians over the seeds: goodput in Mbit/s, as a share of the sum of the
+//! links alone and of the best link; the median and the 99th percentile of the message delay; the
+//! share of the time that links rested. The range of the goodput is in brackets.
 
 #![allow(clippy::print_stdout, reason = "an example")]
 
@@ -31,12 +31,12 @@ fn main() -> Result<(), String> {
     for file in files {
         let scenario = Scenario::load(Path::new(&file)).map_err(|error| error.to_string())?;
         let systems: &Vec<String> = systems.as_ref().unwrap_or(&scenario.systems);
-        tell(&scenario, systems, seeds.unwrap_or(scenario.seeds))?;
+        print_table(&scenario, systems, seeds.unwrap_or(scenario.seeds))?;
     }
     Ok(())
 }
 
-fn tell(scenario: &Scenario, systems: &[String], seeds: u64) -> Result<(), String> {
+fn print_table(scenario: &Scenario, systems: &[String], seeds: u64) -> Result<(), String> {
     let alone = measured(scenario, "alone", seeds)?;
     let of_links = |fold: fn(f64, f64) -> f64| {
         let runs = alone.iter().map(|run| {
@@ -84,7 +84,7 @@ fn measured(scenario: &Scenario, system: &str, seeds: u64) -> Result<Vec<Measure
     (1..=seeds).map(one).collect()
 }
 
-/// Of all messages of all runs.
+/// Delays of all messages of all runs.
 fn delays(runs: &[Measurement]) -> String {
     let all = runs
         .iter()

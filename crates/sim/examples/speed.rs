@@ -1,5 +1,6 @@
-//! How fast the simulator is, and whether its memory grows with time: one minute and ten minutes of sumlink over two links of
-//! 100 Mbit/s, on one thread: `cargo run --release -p sumlink-sim --example speed`, or other numbers of seconds behind `--`.
+//! Measures the speed of the simulator, and whether its memory grows with time: one minute and ten
+//! minutes of sumlink over two links of 100 Mbit/s, on one thread. `cargo run --release -p
+//! sumlink-sim --example speed` runs it; other durations in seconds can follow `--`.
 
 #![allow(clippy::print_stdout, reason = "an example")]
 
@@ -41,7 +42,7 @@ fn main() -> Result<(), String> {
             format!("{cpu:.2} s of processor time, {times:.0} times faster than real time; ")
         });
         let memory = peak_memory().map_or_else(String::new, |megabytes| {
-            format!(", at most {megabytes:.1} MB of memory so far")
+            format!(", peak memory {megabytes:.1} MB")
         });
         println!(
             "{seconds} s at {:.1} Mbit/s: {cpu}{took:.2} s by the clock; {:.1} million events{memory}",
@@ -52,17 +53,18 @@ fn main() -> Result<(), String> {
     Ok(())
 }
 
-/// Processor time of this process in seconds, user and system; unknown where there is no proc(5).
+/// Processor time of this process in seconds, user and system; `None` without proc(5).
 fn cpu_seconds() -> Option<f64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // After the name, which may hold anything: fields 14 and 15, in hundredths.
+    // After the process name, which may contain any character: fields 14 and 15, in hundredths of a
+    // second.
     let (_, rest) = stat.rsplit_once(')')?;
     let ticks = rest.split_whitespace().skip(11).take(2);
     let ticks = ticks.map(|word| word.parse::<f64>().ok());
     ticks.sum::<Option<f64>>().map(|ticks| ticks / 100.0)
 }
 
-/// The most memory that this process has had resident, in MB.
+/// Peak resident memory of this process in MB.
 fn peak_memory() -> Option<f64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;

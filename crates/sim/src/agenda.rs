@@ -1,15 +1,15 @@
-//! What happens when: the heap of events.
+//! The event queue: a heap ordered by time.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use crate::clock::Nanos;
 
-/// Events in the order of their times; those of the same moment in the order in which they were planned.
+/// Events in order of time; simultaneous events stay in the order in which they were scheduled.
 #[derive(Clone, Debug)]
 pub(crate) struct Agenda<E> {
     heap: BinaryHeap<Entry<E>>,
-    /// Events planned so far.
+    /// Number of events scheduled so far.
     planned: u64,
 }
 
@@ -28,7 +28,7 @@ impl<E> Agenda<E> {
         }
     }
 
-    /// Plans an event.
+    /// Schedules an event.
     pub(crate) fn plan(&mut self, at: Nanos, event: E) {
         let sequence = self.planned;
         self.planned += 1;
@@ -39,12 +39,12 @@ impl<E> Agenda<E> {
         });
     }
 
-    /// When the next event is.
+    /// Time of the next event.
     pub(crate) fn next(&self) -> Option<Nanos> {
         self.heap.peek().map(|entry| entry.at)
     }
 
-    /// The next event, if it is due.
+    /// Removes and returns the next event if it is due.
     pub(crate) fn pop(&mut self, now: Nanos) -> Option<E> {
         self.next().filter(|at| *at <= now)?;
         self.heap.pop().map(|entry| entry.event)
@@ -52,7 +52,8 @@ impl<E> Agenda<E> {
 }
 
 impl<E> Ord for Entry<E> {
-    /// The earliest one is the greatest, since that is what the heap gives first.
+    /// Reversed: the heap returns its greatest element first, so the earliest event compares
+    /// greatest.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at, other.sequence).cmp(&(self.at, self.sequence))
     }
@@ -77,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_come_by_time_and_then_in_the_order_of_planning() {
+    fn events_are_ordered_by_time_then_by_scheduling() {
         let mut agenda = Agenda::new();
         for (at, event) in [(7, "c"), (5, "a"), (7, "d"), (5, "b")] {
             agenda.plan(at, event);

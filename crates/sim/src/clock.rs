@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-/// Nanoseconds: since the beginning of the simulation, or between two moments.
+/// A time in nanoseconds: since the start of the simulation, or between two events.
 ///
-/// Whole numbers only, so that the same run has the same times on every build and every machine.
+/// Integers only, so that a run has the same times on every build and every machine.
 pub type Nanos = u64;
 
 /// One microsecond.
@@ -14,7 +14,7 @@ pub const MILLISECOND: Nanos = 1_000_000;
 /// One second.
 pub const SECOND: Nanos = 1_000_000_000;
 
-/// `what` times `times`, divided by `by`, as if numbers had no end; by long division only where they are that large.
+/// Returns `what * times / by` without overflow; 128-bit division is used only for large products.
 pub(crate) fn scaled(what: u64, times: u64, by: u64) -> u64 {
     match what.checked_mul(times) {
         Some(product) => product / by,
@@ -22,12 +22,12 @@ pub(crate) fn scaled(what: u64, times: u64, by: u64) -> u64 {
     }
 }
 
-/// What the engine and the links take for a time.
+/// Converts a time to the type that the engine and the links use.
 pub fn duration(time: Nanos) -> Duration {
     Duration::from_nanos(time)
 }
 
-/// What they give for one; times beyond five centuries are cut.
+/// Converts a [`Duration`] to nanoseconds; saturates beyond five centuries.
 pub fn nanos(time: Duration) -> Nanos {
     u64::try_from(time.as_nanos()).unwrap_or(Nanos::MAX)
 }
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn large_products_are_divided_as_small_ones() {
+    fn large_products_are_scaled_exactly() {
         assert_eq!(scaled(10, SECOND, 3), 3_333_333_333);
         assert_eq!(scaled(1 << 40, 1 << 40, 1 << 50), 1 << 30);
         assert_eq!(scaled(u64::MAX, 7, 14), u64::MAX / 2);

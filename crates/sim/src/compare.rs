@@ -1,4 +1,4 @@
-//! A table of systems side by side, for whoever tries something of their own.
+//! Side-by-side tables of systems, for comparing a new scheduler with the existing ones.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -12,18 +12,21 @@ use sumlink_scenario::system::System;
 use crate::own::Own;
 use crate::run::run_own;
 
-/// The head of the table of [`row`]s.
+/// Header of the table of [`row`]s.
 pub const HEAD: &str =
     "system                 Mbit/s   least     done ms   twice  gaps kB memory kB\n";
 
 const USAGE: &str = "usage: FILE... [--systems NAME,NAME] [--seeds N]";
 
-/// A line of figures over several runs of a system, of which there must be one: goodput in the middle and at its least; how
-/// long objects of each size, or answers, took, in the middle; bytes sent twice, of those that arrived; the most that
-/// receivers held behind gaps, and the most memory that both ends' sessions held at once. What a system does not tell is `-`.
+/// Formats one table row from the runs of a system; `runs` must not be empty.
+///
+/// The columns are median and least goodput, median completion time per object size (or of the
+/// answers), duplicated bytes as a share of the delivered bytes, the most bytes that receivers held
+/// behind gaps, and the most memory that the sessions of both ends held together. `-` stands for a
+/// figure that the system does not report.
 pub fn row(system: &str, runs: &[Measurement]) -> String {
     let goodput = || runs.iter().map(|run| run.goodput_bps / 1e6);
-    // By size; answers have none.
+    // Completion times by object size; answers have no size.
     let mut took: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     for run in runs {
         let objects = run.completions.iter();
@@ -35,7 +38,7 @@ pub fn row(system: &str, runs: &[Measurement]) -> String {
     }
     let took: Vec<String> = took
         .into_values()
-        .filter_map(|times| middle(times).map(|time| format!("{time:.0}")))
+        .filter_map(|times| median(times).map(|time| format!("{time:.0}")))
         .collect();
     let took = match took.is_empty() {
         true => "-".to_owned(),
@@ -47,26 +50,28 @@ pub fn row(system: &str, runs: &[Measurement]) -> String {
     });
     let kilobytes = |of: fn(&Measurement) -> Option<u64>| {
         let all = runs.iter().filter_map(of);
-        told(all.map(|bytes| bytes as f64 / 1e3), 0)
+        or_dash(all.map(|bytes| bytes as f64 / 1e3), 0)
     };
     format!(
         "{system:<20} {:>8} {:>7} {took:>11} {:>5} % {:>8} {:>9}\n",
-        told(goodput(), 1),
-        told(goodput().min_by(f64::total_cmp), 1),
-        told(twice, 1),
+        or_dash(goodput(), 1),
+        or_dash(goodput().min_by(f64::total_cmp), 1),
+        or_dash(twice, 1),
         kilobytes(|run| run.reorder_peak_bytes),
         kilobytes(|run| run.memory_peak_bytes),
     )
 }
 
-/// Runs scenarios with the caller's own schedulers (`sumlink:NAME`), all of the engine's and each link alone, and writes a
-/// table for each. The arguments are those of a command line: FILE..., `--systems` for other systems, `--seeds` for more
-/// runs of each than one.
+/// Runs scenarios with the caller's schedulers (`sumlink:NAME`), all schedulers of the engine and
+/// each link alone, and writes one table per scenario.
+///
+/// `arguments` is a command line: FILE..., `--systems` selects other systems, `--seeds` sets the number
+/// of runs of each system.
 ///
 /// # Errors
 ///
-/// Arguments, files or names that make no sense, before anything is run; an answer of the caller's own that makes none, with
-/// its place: the rows before it are written by then.
+/// Invalid arguments, files or names are reported before anything runs. An invalid answer of the
+/// caller's scheduler is reported with its location, after the rows before it are written.
 pub fn compare(
     arguments: impl IntoIterator<Item = String>,
     own: &Own,
@@ -85,7 +90,7 @@ pub fn compare(
     Ok(())
 }
 
-/// A command line.
+/// The parsed command line.
 struct Asked {
     scenarios: Vec<Scenario>,
     systems: Vec<String>,
@@ -103,7 +108,9 @@ impl Asked {
                 "--seeds" => {
                     let number = value()?;
                     let known = number.parse().ok().filter(|n| (1..=100_000).contains(n));
-                    seeds = known.ok_or(format!("--seeds {number}: a number from 1 to 100000"))?;
+                    seeds = known.ok_or(format!(
+                        "--seeds {number}: must be a number from 1 to 100000"
+                    ))?;
                 }
                 option if option.starts_with('-') => return Err(format!("{option}: {USAGE}")),
                 file => scenarios.push(load(file)?),
@@ -133,7 +140,7 @@ fn load(file: &str) -> Result<Scenario, String> {
     Scenario::load(Path::new(file)).map_err(|error| error.to_string())
 }
 
-/// The line of a system over all seeds.
+/// Runs a system with all seeds and formats its row.
 fn of_system(scenario: &Scenario, system: &str, seeds: u64, own: &Own) -> Result<String, String> {
     let mut runs = Vec::new();
     for seed in 1..=seeds {
@@ -158,14 +165,14 @@ fn say(out: &mut dyn Write, text: &str) -> Result<(), String> {
     written.map_err(|error| format!("cannot write the table: {error}"))
 }
 
-/// The one in the middle with so many decimals, or `-`.
-fn told(values: impl IntoIterator<Item = f64>, decimals: usize) -> String {
-    let value = middle(values);
+/// Formats the median with the given number of decimals, or `-` without values.
+fn or_dash(values: impl IntoIterator<Item = f64>, decimals: usize) -> String {
+    let value = median(values);
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.decimals$}"))
 }
 
-/// The median, the lower one of two.
-fn middle(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+/// The median; the lower of the middle two for an even number of values.
+fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len().checked_sub(1)? / 2).copied()

@@ -1,15 +1,16 @@
-//! The simulator: the engine that the daemon runs, over modelled TCP over modelled links, in virtual time.
+//! The simulator: the daemon's engine over modelled TCP over modelled links, in virtual time.
 //!
 //! ```text
 //! programs ── session ── carriers ── TCP, packet by packet ── links (sumlink-link) ── TCP ── carriers ── session ── programs
 //! ```
 //!
-//! It runs the scenario files of the laboratory and gives the same results ([`run()`]): sumlink with any of its schedulers,
-//! a system like the kernel's MPTCP, plain TCP over each link alone or over all at once, and an edge node that neither end knows
-//! of (`edge`). Both ends of sumlink are the very engine, driven as the daemon
-//! drives it; the links are those of the emulator, with the same dice; what is between, TCP, is a model of Linux ([`tcp`]).
-//! Processors are infinitely fast: nothing is late, no wake-up is missed, and what falls short here is not the machine's
-//! fault.
+//! [`run()`] plays a scenario file of the laboratory and returns results in the same form. The
+//! systems are sumlink with any scheduler, a model of the kernel's MPTCP, plain TCP over each link
+//! alone or over all links at once, and an edge node that is transparent to both ends (`edge`).
+//! Both ends of sumlink run the real engine, driven as the daemon drives it. The links are those of
+//! the emulator, with the same random numbers; the TCP between them is a model of Linux ([`tcp`]).
+//! Processors are infinitely fast: nothing is late and no wake-up is missed, so a shortfall is
+//! never caused by the machine.
 //!
 //! ```
 //! use std::path::Path;
@@ -25,12 +26,13 @@
 //! assert!(figures.goodput_bps > 36e6);
 //! ```
 //!
-//! # The same every time
+//! # Determinism
 //!
-//! Time is a whole number of nanoseconds. What happens at the same moment happens in the order of the links, and then in
-//! the order in which it was planned. All dice are split from the seed of the run: those of the links as in the laboratory,
-//! and how many milliseconds apart programs and carriers begin. The same scenario, system and seed give the same events,
-//! which an [`EventLog`] folds into a hash, on every build.
+//! Time is a whole number of nanoseconds. Simultaneous events are ordered by link, then by the
+//! order in which they were scheduled. Every random number derives from the seed of the run: those
+//! of the links as in the laboratory, and the start times of programs and carriers within a few
+//! milliseconds. The same scenario, system and seed give the same events on every build; an
+//! [`EventLog`] folds the events into a hash.
 
 #![forbid(unsafe_code)]
 

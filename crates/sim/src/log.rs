@@ -1,22 +1,22 @@
-//! The log of events, as a hash: two runs are the same when it is.
+//! The event log, folded into a hash: two runs with equal hashes had the same events.
 
 use crate::clock::Nanos;
 
-/// What an entry is about.
+/// Kind of a log entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum Kind {
-    /// A packet reached an end: connection and side, sequence number, acknowledgement.
+    /// A packet reached an end host: connection and side, sequence number, acknowledgement.
     Packet = 1,
     /// A timer fired: connection and side.
     Timer,
-    /// A program was given bytes: stream, number of bytes.
+    /// A program received bytes: stream, number of bytes.
     Delivered,
-    /// A link changed: its number.
+    /// A link changed: link number.
     Link,
 }
 
-/// Every event of a run in the order in which they happened, folded into 64 bits.
+/// All events of a run in order, folded into 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventLog {
     hash: u64,
@@ -26,7 +26,7 @@ pub struct EventLog {
 impl EventLog {
     pub(crate) fn new() -> Self {
         Self {
-            // The offset basis of FNV-1a.
+            // FNV-1a offset basis.
             hash: 0xcbf2_9ce4_8422_2325,
             entries: 0,
         }
@@ -35,26 +35,28 @@ impl EventLog {
     pub(crate) fn note(&mut self, at: Nanos, kind: Kind, a: u64, b: u64) {
         self.entries += 1;
         for word in [at, kind as u64, a, b] {
-            // Words in place of FNV's bytes; the rotation carries the upper bits down again.
+            // Like FNV, but over 64-bit words instead of bytes; the rotation mixes the upper bits
+            // into the lower ones.
             self.hash = (self.hash ^ word)
                 .wrapping_mul(0x9e37_79b9_7f4a_7c15)
                 .rotate_left(29);
         }
     }
 
-    /// Adds another log as a whole.
+    /// Appends the hash of another log as one entry.
     pub(crate) fn fold(&mut self, other: &Self) {
         self.note(other.entries, Kind::Link, other.hash, 0);
-        // The note above counts as one; an empty log leaves none.
+        // `note` above counted one entry for the other log, which must count as all of its own
+        // entries.
         self.entries = self.entries + other.entries - 1;
     }
 
-    /// The hash of everything so far.
+    /// The hash of all events so far.
     pub fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// How many events there were.
+    /// Number of events so far.
     pub fn entries(&self) -> u64 {
         self.entries
     }
@@ -65,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn order_and_every_word_count() {
+    fn the_hash_depends_on_order_and_every_word() {
         let log = |entries: &[(Nanos, Kind, u64, u64)]| {
             let mut log = EventLog::new();
             entries

@@ -1,4 +1,4 @@
-//! Schedulers and congestion controls of the caller's own.
+//! Schedulers and congestion controls supplied by the caller.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,10 +12,12 @@ use sumlink_scenario::scenario::parse_congestion;
 
 type MakeCongestion = dyn Fn() -> Box<dyn CongestionControl> + Send + Sync;
 
-/// Schedulers and congestion controls of the caller's own, by name, for [`run_own`](crate::run_own).
+/// Schedulers and congestion controls supplied by the caller, by name, for
+/// [`run_own`](crate::run_own).
 ///
-/// A name stands wherever the simulator's own names do: `sumlink:mine`, `sumlink:fbdt:streaming=mine`, `sumlink:fbdt+mine`,
-/// and a congestion control also as that of the scenario.
+/// A name can be used like the simulator's built-in names: `sumlink:mine`,
+/// `sumlink:fbdt:streaming=mine`, `sumlink:fbdt+mine`, and a congestion control also as the
+/// scenario's congestion control.
 ///
 /// ```
 /// use sumlink_engine::scheduler::{minrtt::MinRtt, Scheduler};
@@ -34,12 +36,14 @@ pub struct Own {
 }
 
 impl Own {
-    /// Adds a scheduler, of which each end of a session has a new one made. An answer that makes no sense (bytes that are
-    /// not unsent, beyond what credit allows, more than was asked for) ends the run as failed, and the reason says which.
+    /// Adds a scheduler. Each end of a session creates its own instance.
+    ///
+    /// An invalid decision (bytes that are not unsent, exceed the credit or exceed the budget) ends
+    /// the run as failed, and the reason names the violation.
     ///
     /// # Errors
     ///
-    /// A name that is not 1 to 15 letters, digits and `_`, or that there is already.
+    /// The name is not 1 to 15 letters, digits and `_`, or is already in use.
     pub fn add_scheduler(
         &mut self,
         name: &str,
@@ -55,11 +59,11 @@ impl Own {
         })
     }
 
-    /// Adds a congestion control, of which each end of each connection has a new one made.
+    /// Adds a congestion control. Each end of each connection creates its own instance.
     ///
     /// # Errors
     ///
-    /// As [`Own::add_scheduler`].
+    /// See [`Own::add_scheduler`].
     pub fn add_congestion(
         &mut self,
         name: &str,
@@ -68,14 +72,14 @@ impl Own {
         let name = parse_congestion(name)?;
         if NAMES.contains(&name.as_str()) {
             return Err(format!(
-                "there is a congestion control '{name}' already: choose another name"
+                "a congestion control named '{name}' already exists; choose another name"
             ));
         }
         self.congestion.insert(name, Arc::new(make));
         Ok(())
     }
 
-    /// What ends the runs that are given these, also from another thread.
+    /// Returns a handle that ends the runs of this instance, also from another thread.
     pub fn stop(&self) -> Stop {
         self.stop.clone()
     }
@@ -98,7 +102,7 @@ impl fmt::Debug for Own {
     }
 }
 
-/// Ends a run before its time.
+/// Ends a run early.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
     is_set: Arc<AtomicBool>,
@@ -106,7 +110,7 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// The run ends before its next event, as failed for this reason. The first one counts.
+    /// Ends the run before its next event, as failed for this reason. Later reasons are ignored.
     pub fn now(&self, reason: impl Into<String>) {
         let mut kept = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.is_set.swap(true, Ordering::Release) {
@@ -114,7 +118,7 @@ impl Stop {
         }
     }
 
-    /// Why, once somebody has said so.
+    /// The reason, once the run has been stopped.
     #[inline]
     pub fn reason(&self) -> Option<String> {
         let is_set = self.is_set.load(Ordering::Acquire);
@@ -125,7 +129,8 @@ impl Stop {
     }
 }
 
-/// The engine relies on its schedulers; on this one it need not.
+/// Checks every decision of the caller's scheduler, because the engine assumes that decisions are
+/// valid.
 #[derive(Debug)]
 struct Checked {
     inner: Box<dyn Scheduler>,
@@ -139,7 +144,7 @@ impl Scheduler for Checked {
     }
 
     fn pick(&mut self, path: PathId, budget: u64, view: &View<'_>) -> Pick {
-        // What was stopped is not asked again: it may have failed half way.
+        // A stopped scheduler is not called again: it may have failed halfway through an update.
         if self.stop.reason().is_some() {
             return Pick::Idle;
         }
@@ -181,7 +186,7 @@ impl Scheduler for Checked {
     }
 }
 
-/// Whether an answer is one that the engine can carry out.
+/// Checks that the engine can carry out a decision.
 fn check(pick: &Pick, budget: u64, view: &View<'_>, may_repeat_all: bool) -> Result<(), String> {
     let (id, range, again) = match pick {
         Pick::Idle => return Ok(()),
@@ -191,14 +196,16 @@ fn check(pick: &Pick, budget: u64, view: &View<'_>, may_repeat_all: bool) -> Res
     };
     let what = format!("bytes {}..{} of stream {id}", range.start, range.end);
     let Some(stream) = view.stream(id) else {
-        return Err(format!("{what}: there is no such stream"));
+        return Err(format!("{what}: the stream does not exist"));
     };
     if range.is_empty() {
-        return Err(format!("{what} are none: answer that the path stays idle"));
+        return Err(format!(
+            "{what}: an empty range; to send nothing, stay idle"
+        ));
     }
     let len = range.end - range.start;
     if len > budget {
-        return Err(format!("{what} are more than the {budget} that can leave"));
+        return Err(format!("{what} exceed the budget of {budget} bytes"));
     }
     let Some(repeatable) = again else {
         if !stream.unsent().covers(range.clone()) {
@@ -206,7 +213,7 @@ fn check(pick: &Pick, budget: u64, view: &View<'_>, may_repeat_all: bool) -> Res
         }
         let end = view.sendable_end(stream);
         if range.end > end {
-            return Err(format!("{what}: credit ends at {end}"));
+            return Err(format!("{what} exceed the credit, which ends at {end}"));
         }
         return Ok(());
     };
@@ -215,11 +222,13 @@ fn check(pick: &Pick, budget: u64, view: &View<'_>, may_repeat_all: bool) -> Res
         && stream.unacknowledged(range.clone()) == [range.clone()];
     if !on_paths {
         return Err(format!(
-            "{what} are to be sent again, but are not all sent and unacknowledged"
+            "{what} cannot be repeated: they are not all sent and unacknowledged"
         ));
     }
     if len > repeatable && !may_repeat_all {
-        return Err(format!("{what}: {repeatable} bytes may be sent again now"));
+        return Err(format!(
+            "{what}: only {repeatable} bytes may be repeated now"
+        ));
     }
     Ok(())
 }

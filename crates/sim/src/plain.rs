@@ -1,5 +1,5 @@
-//! Plain TCP: each channel is a connection of its own, over a link, through the edge node if there is one, or over the
-//! first link.
+//! Plain TCP: each channel is one connection over a link, or through the edge node if the scenario
+//! has one. A channel without a link uses the first one.
 
 use sumlink_engine::Class;
 
@@ -7,7 +7,8 @@ use crate::net::{Connection, Net};
 use crate::tcp::{Side, TcpConfig};
 use crate::workload::{Bearer, Channel, Progress};
 
-/// What a program has given its socket ahead of what was sent, at most: a part of its send buffer.
+/// Most bytes that a program may write to its socket ahead of transmission: a part of its send
+/// buffer.
 const AHEAD: u64 = 1 << 20;
 
 #[derive(Debug)]
@@ -15,23 +16,23 @@ struct Plain {
     connection: Connection,
     is_open: bool,
     is_over: bool,
-    /// Bytes that the programs want to write, and have received.
+    /// Bytes that the program of each side still wants to write, and bytes that it has received.
     offered: [u64; 2],
     received: [u64; 2],
 }
 
-/// Connections of programs.
+/// The programs' connections.
 #[derive(Debug)]
 pub(crate) struct PlainTcp {
     config: TcpConfig,
     channels: Vec<Plain>,
-    /// Number of the first channel here.
+    /// Number of the first channel.
     base: Channel,
     progress: Vec<Progress>,
 }
 
 impl PlainTcp {
-    /// Channels are numbered from `base` on.
+    /// Channels are numbered from `base`.
     pub(crate) fn new(config: TcpConfig, base: Channel) -> Self {
         Self {
             config,
@@ -41,7 +42,8 @@ impl PlainTcp {
         }
     }
 
-    /// Something has changed at an end of a connection; false if it is none of these.
+    /// Handles a change at one end of a connection; returns false if the connection does not belong
+    /// here.
     pub(crate) fn on_connection(
         &mut self,
         net: &mut Net,
@@ -85,7 +87,7 @@ impl PlainTcp {
         std::mem::take(&mut self.progress)
     }
 
-    /// Keeps the socket supplied.
+    /// Keeps the socket filled.
     fn pump(&mut self, net: &mut Net, index: usize, side: Side) {
         let channel = &mut self.channels[index];
         let offered = &mut channel.offered[side.index()];
@@ -101,7 +103,7 @@ impl PlainTcp {
 
 impl Bearer for PlainTcp {
     fn open(&mut self, net: &mut Net, link: Option<usize>, _class: Option<Class>) -> Channel {
-        // The congestion control was tried before the run.
+        // Cannot fail: the congestion control's name was checked before the run.
         let connected = match link {
             None if net.has_node() => net.connect_steered(&self.config),
             _ => net.connect(link.unwrap_or(0), &self.config),

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::io::Write;
 
+use sumlink_bond::congestion::{AUTO, LOSS_BASED};
+use sumlink_bond::{Carriers, Early, socket};
 use sumlink_engine::Config;
 use sumlink_scenario::edge::Hosts;
 use sumlink_scenario::results::{
@@ -12,8 +14,8 @@ use sumlink_scenario::results::{
 use sumlink_scenario::scenario::{Scenario, Traffic};
 use sumlink_scenario::system::{System, Variant};
 
-use crate::bond::Bond;
-use crate::clock::{MILLISECOND, SECOND};
+use crate::bond::{Bond, Dialing};
+use crate::clock::nanos;
 use crate::edge::Node;
 use crate::log::EventLog;
 use crate::mptcp::Mptcp;
@@ -24,19 +26,12 @@ use crate::trace::Trace;
 use crate::workload::Programs;
 use crate::world::{Bearers, Carried, World};
 
-/// How long nothing may be acknowledged on a carrier before its socket gives up.
-const CARRIER_TIMEOUT: u64 = 30 * SECOND;
-/// When a carrier's silent peer is asked whether it is still there, and when again.
-const CARRIER_KEEPALIVE: (u64, u64) = (15 * SECOND, 5 * SECOND);
-/// The least retransmission timeout beyond the round-trip time that carriers ask for.
-const CARRIER_RTO_MIN: u64 = 50 * MILLISECOND;
-/// Limit of TCP's socket buffers in the laboratory, in bytes.
+/// Limit of the TCP socket buffers in the laboratory, in bytes.
 const SOCKET_BUFFER_MAX: u64 = 32 << 20;
 
-/// What systems may name and only a kernel has, or who measures: the simulator skips them. Any other name is a mistake.
-const LINUX: [&str; 15] = [
-    "auto",
-    "bbr",
+/// Congestion controls of the kernel that the simulator lacks: it skips systems with them. Any
+/// other unknown name is an error.
+const LINUX: [&str; 13] = [
     "bic",
     "cdg",
     "dctcp",
@@ -57,28 +52,31 @@ const LINUX: [&str; 15] = [
 const MEMORY: u64 = (1 << 30) / 8 * 7 - 2 * 1024 * 2048;
 const STREAM_MEMORY: u64 = 512 << 20;
 
-/// Runs a scenario with a system and a seed, as `sumlink-lab run` would, and says how it went.
+/// Runs a scenario with a system and a seed, like `sumlink-lab run`, and returns the result.
 ///
-/// What the simulator does not have is [`Outcome::Skipped`]; a system that fails is [`Outcome::Failed`]. The same
-/// arguments give the same result to the last bit.
+/// The outcome is [`Outcome::Skipped`] for features that the simulator lacks and
+/// [`Outcome::Failed`] for a system that fails. The same arguments give the same result to the last
+/// bit.
 ///
 /// # Errors
 ///
-/// A name of no system, with what there is.
+/// The system's name is unknown; the error lists the available ones.
 pub fn run(scenario: &Scenario, system: &str, seed: u64) -> Result<Run, String> {
     run_logged(scenario, system, seed).map(|(run, _)| run)
 }
 
-/// The same, with the log of all events; of several parts that of the last one, which the others are folded into.
+/// Like [`run()`], and returns the log of all events. For a run of several parts it is the log of
+/// the last part, with the others folded into it.
 pub fn run_logged(scenario: &Scenario, system: &str, seed: u64) -> Result<(Run, EventLog), String> {
     run_with(scenario, system, seed, &Own::default(), &mut None)
 }
 
-/// The same, and what sumlink's sessions decide as JSON lines: `trace.rs` says which. Other systems have none.
+/// Like [`run_logged`], and writes the decisions of sumlink's sessions as JSON lines, which
+/// `trace.rs` describes. Other systems write none.
 ///
 /// # Errors
 ///
-/// Also that they could not be written.
+/// Also if the lines cannot be written.
 pub fn run_traced(
     scenario: &Scenario,
     system: &str,
@@ -88,12 +86,12 @@ pub fn run_traced(
     run_own(scenario, system, seed, &Own::default(), Some(out))
 }
 
-/// The same with schedulers and congestion controls of the caller's own ([`Own`]), and JSON lines if there is a place for
-/// them.
+/// Like [`run_traced`], with the caller's schedulers and congestion controls ([`Own`]); the JSON
+/// lines are optional.
 ///
 /// # Errors
 ///
-/// As [`run_traced`].
+/// See [`run_traced`].
 pub fn run_own(
     scenario: &Scenario,
     system: &str,
@@ -104,7 +102,7 @@ pub fn run_own(
     let mut trace = out.map(Trace::new);
     let (run, _) = run_with(scenario, system, seed, own, &mut trace)?;
     let finished = trace.map_or(Ok(()), Trace::finish);
-    finished.map_err(|error| format!("writing the trace: {error}"))?;
+    finished.map_err(|error| format!("cannot write the trace: {error}"))?;
     Ok(run)
 }
 
@@ -113,6 +111,7 @@ fn parse(name: &str, own: &Own) -> Result<System, String> {
     let system = System::parse_with(name, &schedulers)?;
     if let System::Sumlink(variant) = &system
         && let Some(congestion) = &variant.congestion
+        && congestion != AUTO
         && !LINUX.contains(&congestion.as_str())
         && !own.has_congestion(congestion)
     {
@@ -149,7 +148,7 @@ fn run_with(
         scenario_sha256: scenario.sha256.clone(),
         seed,
         system: system.to_owned(),
-        // A moment would make each run another one.
+        // The actual time would make equal runs differ.
         started_unix_s: 0,
         environment: Environment {
             kernel: SIMULATED.to_owned(),
@@ -165,8 +164,9 @@ fn run_with(
     Ok((run, log))
 }
 
-/// Why the simulator cannot run it; `None` when it can.
+/// The reason why the simulator cannot run it; `None` if it can.
 fn missing(system: &System, scenario: &Scenario, own: &Own) -> Option<String> {
+    let loss_based = LOSS_BASED.to_owned();
     let mut congestion = &scenario.congestion;
     match system {
         System::Alone | System::Simultaneous | System::Mptcp { tls: false } => {}
@@ -174,11 +174,9 @@ fn missing(system: &System, scenario: &Scenario, own: &Own) -> Option<String> {
             if let Some(carriers) = &variant.congestion {
                 congestion = carriers;
             }
-            if congestion == "auto" || variant.carriers.as_deref() == Some("auto") {
-                return Some("the simulator does not choose by measuring (auto)".to_owned());
-            }
-            if variant.early {
-                return Some("the simulator's programs wait for their targets (early)".to_owned());
+            if congestion == AUTO {
+                // Carriers start with this one.
+                congestion = &loss_based;
             }
             let missing = variant.missing(scenario.links().count());
             if missing.is_some() {
@@ -191,8 +189,7 @@ fn missing(system: &System, scenario: &Scenario, own: &Own) -> Option<String> {
             }
             if variant.steers_acks {
                 return Some(
-                    "the simulated user's end sends all that goes up over the first link"
-                        .to_owned(),
+                    "the simulated user sends all uplink traffic over the first link".to_owned(),
                 );
             }
         }
@@ -213,7 +210,7 @@ fn missing(system: &System, scenario: &Scenario, own: &Own) -> Option<String> {
     None
 }
 
-/// Every phase of the system, each with a network of its own.
+/// Runs every phase of the system, each on a network of its own.
 fn measure(
     scenario: &Scenario,
     system: &System,
@@ -316,11 +313,8 @@ fn measure_part(
         measurement.duplicates_bytes = Some(node.repeated);
         push_note(&mut measurement.note, &node.note());
         if scenario.traffic != Traffic::Down {
-            // In the laboratory the user's end steers data.
-            push_note(
-                &mut measurement.note,
-                "all that goes up takes the first link",
-            );
+            // In the laboratory, the user's end steers uplink data.
+            push_note(&mut measurement.note, "uplink traffic takes the first link");
         }
     }
     if let (Some(account), System::Sumlink(variant)) = (outcome.account, system) {
@@ -341,28 +335,38 @@ fn measure_part(
     Ok(measurement)
 }
 
-/// What carriers ask of their sockets.
+/// TCP configuration of carriers.
 pub(crate) fn carrier_tcp() -> TcpConfig {
     TcpConfig {
-        user_timeout: CARRIER_TIMEOUT,
-        rto_min: CARRIER_RTO_MIN,
-        keepalive: Some(CARRIER_KEEPALIVE),
+        user_timeout: nanos(socket::USER_TIMEOUT),
+        rto_min: nanos(socket::RTO_MIN),
+        keepalive: Some((
+            nanos(socket::KEEPALIVE_TIME),
+            nanos(socket::KEEPALIVE_INTERVAL),
+        )),
         ..TcpConfig::default()
     }
 }
 
 fn bond(variant: &Variant, plain: &TcpConfig, links: usize) -> Result<Bond, String> {
     let congestion = variant.congestion.as_ref().unwrap_or(&plain.congestion);
+    let chooses = congestion == AUTO;
+    let first = if chooses { LOSS_BASED } else { congestion };
     let tcp = TcpConfig {
-        congestion: congestion.clone(),
+        congestion: first.to_owned(),
         own: plain.own.clone(),
         ..carrier_tcp()
     };
-    let carriers = variant
-        .carriers
-        .as_ref()
-        .and_then(|number| number.parse().ok())
-        .unwrap_or(1);
+    let carriers = match variant.carriers.as_deref() {
+        Some("auto") => Carriers::Auto,
+        Some(number) => number.parse().map_or(Carriers::ONE, Carriers::Fixed),
+        None => Carriers::ONE,
+    };
+    let early = if variant.early {
+        Early::Always
+    } else {
+        Early::default()
+    };
     let configure = |config: &mut Config| {
         config.memory = MEMORY;
         config.stream_memory = STREAM_MEMORY;
@@ -376,11 +380,16 @@ fn bond(variant: &Variant, plain: &TcpConfig, links: usize) -> Result<Bond, Stri
             config.selector.clone_from(selector);
         }
     };
-    Bond::new(configure, tcp, links, carriers).map_err(|error| error.to_string())
+    let dialing = Dialing {
+        tcp,
+        chooses,
+        carriers,
+    };
+    Bond::new(configure, dialing, links, early).map_err(|error| error.to_string())
 }
 
-/// Whether there is a system of that name, here or in the laboratory, and its congestion control, here or in a kernel; the error
-/// says what there is.
+/// Checks that a system exists, here or in the laboratory, and that its congestion control does,
+/// here or in a kernel. The error lists the available ones.
 pub fn check_system(name: &str) -> Result<(), String> {
     parse(name, &Own::default()).map(drop)
 }

@@ -1,18 +1,18 @@
-//! What a session decided and what became of it, as JSON lines.
+//! The decisions of a session and their outcome, as JSON lines.
 //!
-//! | `event` | fields beside `t_ns` (since the simulation began) and `side` |
+//! | `event` | fields beside `t_ns` (since the start of the simulation) and `side` |
 //! | --- | --- |
 //! | `data` | a path was given bytes of a stream: `path`, `stream`, `offset`, `bytes` |
-//! | `ack` | a side acknowledges bytes of a stream: `path` (over which), `stream`, `cumulative` (all below have arrived), `ranges` (beyond) |
-//! | `report` | a side says how many bytes of whole frames have arrived on a path: `path` (over which), `of`, `received` |
-//! | `credit` | a side grants more: `path` (over which), `stream` (without it all together), `limit` (offset, or bytes in all) |
-//! | `path` | what the engine knows of a path, at most every 10 ms: `path`, `link`, `cwnd`, `in_flight`, `unsent` (bytes), `srtt_us`, `delivery_rate` (bytes per second), `loss` (`open`, `recovery`, `timeout`) |
-//! | `read` | a program was given bytes in order: `stream`, `offset`, `bytes`, and `waiting`, those behind a gap |
-//! | `held` | what a side holds behind gaps, when it has changed, every 10 ms at most but at once when it begins and ends: `waiting` (bytes) |
-//! | `up`, `down`, `stalled`, `recovered` | of a path: `path` |
-//! | `queue` | what waits at an edge node for a link, every 10 ms: `link`, `packets`, `bytes`, `trip_us` and `rate` (bytes per second) where they are known |
-//! | `flow` | a connection through an edge node, every 10 ms: `connection`, `cwnd`, `in_flight`, `srtt_us` of the sender; and what the node knows: `duplicates` (P), `held_average` (PH^a), `held_us` (H), `retransmissions` (RT), `owed` |
-//! | `selected` | what the selector has made of a path: `path`, `selection` (`active`, `probing`, `trial`, `parked`), `reason` |
+//! | `ack` | a side acknowledges bytes of a stream: `path` (over which), `stream`, `cumulative` (all bytes below have arrived), `ranges` (received beyond it) |
+//! | `report` | a side reports how many bytes of whole frames have arrived on a path: `path` (over which), `of`, `received` |
+//! | `credit` | a side grants more credit: `path` (over which), `stream` (absent for the whole session), `limit` (offset, or total bytes) |
+//! | `path` | the engine's view of a path, at most every 10 ms: `path`, `link`, `cwnd`, `in_flight`, `unsent` (bytes), `srtt_us`, `delivery_rate` (bytes per second), `loss` (`open`, `recovery`, `timeout`) |
+//! | `read` | a program received bytes in order: `stream`, `offset`, `bytes`, and `waiting`, the bytes behind a gap |
+//! | `held` | the bytes that a side holds behind gaps changed; at most every 10 ms, but at once when the first gap opens and the last closes: `waiting` (bytes) |
+//! | `up`, `down`, `stalled`, `recovered` | state of a path: `path` |
+//! | `queue` | an edge node's queue for a link, every 10 ms: `link`, `packets`, `bytes`, `trip_us` and `rate` (bytes per second) if known |
+//! | `flow` | a connection through an edge node, every 10 ms: the sender's `connection`, `cwnd`, `in_flight`, `srtt_us`; and the node's `duplicates` (P), `held_average` (PH^a), `held_us` (H), `retransmissions` (RT), `owed` |
+//! | `selected` | the selector decided about a path: `path`, `selection` (`active`, `probing`, `trial`, `parked`), `reason` |
 
 use std::fmt;
 use std::io::{self, Write};
@@ -25,17 +25,17 @@ use sumlink_engine::{LossState, PathId, PathSample, Selection};
 use crate::clock::{MICROSECOND, MILLISECOND, Nanos};
 use crate::tcp::{Side, TcpInfo};
 
-/// Time between two lines about what is known of a path.
+/// Least time between two lines about the state of the same path.
 const PAUSE: Nanos = 10 * MILLISECOND;
 
-/// Where the lines go.
+/// Writes the trace.
 pub(crate) struct Trace {
     out: Box<dyn Write + Send>,
-    /// When each path of each side was last told about.
-    told: Vec<(Side, PathId, Nanos)>,
-    /// What each side was last said to hold behind gaps, and when.
+    /// Time of the last `path` line of each side's paths.
+    path_lines: Vec<(Side, PathId, Nanos)>,
+    /// Last `held` line of each side: bytes behind gaps, and time.
     held: [(u64, Nanos); 2],
-    /// The first failure; nothing is written after it.
+    /// The first write error; nothing is written after it.
     failure: Option<io::Error>,
 }
 
@@ -43,7 +43,7 @@ impl Trace {
     pub(crate) fn new(out: Box<dyn Write + Send>) -> Self {
         Self {
             out,
-            told: Vec::new(),
+            path_lines: Vec::new(),
             held: [(0, 0); 2],
             failure: None,
         }
@@ -90,7 +90,7 @@ impl Trace {
                 let (stream, cumulative) = (ack.stream, ack.cumulative);
                 let ranges = ack.ranges.iter().map(|range| [range.start, range.end]);
                 let ranges: Vec<[u64; 2]> = ranges.collect();
-                // A list of lists of numbers is written the same in JSON.
+                // Rust's debug format of a list of lists of numbers is valid JSON.
                 let rest = format_args!(
                     "\"path\":{path},\"stream\":{stream},\"cumulative\":{cumulative},\"ranges\":{ranges:?}"
                 );
@@ -112,7 +112,7 @@ impl Trace {
         }
     }
 
-    /// The engine was told this of a path.
+    /// The engine received statistics of a path.
     pub(crate) fn sample(
         &mut self,
         now: Nanos,
@@ -122,10 +122,10 @@ impl Trace {
         sample: &PathSample,
     ) {
         let known = |(of, id, _): &&mut (Side, PathId, Nanos)| (*of, *id) == (side, path);
-        match self.told.iter_mut().find(known) {
+        match self.path_lines.iter_mut().find(known) {
             Some((.., at)) if now - *at < PAUSE => return,
             Some((.., at)) => *at = now,
-            None => self.told.push((side, path, now)),
+            None => self.path_lines.push((side, path, now)),
         }
         let loss = match sample.loss {
             LossState::Open => "open",
@@ -145,7 +145,7 @@ impl Trace {
         self.line(now, "path", side, rest);
     }
 
-    /// A program was given bytes.
+    /// A program received bytes.
     pub(crate) fn read(
         &mut self,
         now: Nanos,
@@ -162,13 +162,14 @@ impl Trace {
         self.line(now, "read", side, rest);
     }
 
-    /// A side holds so many bytes behind gaps.
+    /// A side holds `waiting` bytes behind gaps.
     ///
-    /// A program that waits is given nothing, so that what [`Trace::read`] says would be old for as long as it waits.
+    /// [`Trace::read`] reports them only when a program receives bytes, so it would say nothing
+    /// while a program waits.
     pub(crate) fn held(&mut self, now: Nanos, side: Side, waiting: u64) {
-        let (told, at) = self.held[side.index()];
-        let begins_or_ends = (told == 0) != (waiting == 0);
-        if waiting == told || (!begins_or_ends && now - at < PAUSE) {
+        let (before, at) = self.held[side.index()];
+        let begins_or_ends = (before == 0) != (waiting == 0);
+        if waiting == before || (!begins_or_ends && now - at < PAUSE) {
             return;
         }
         self.held[side.index()] = (waiting, now);
@@ -180,7 +181,7 @@ impl Trace {
         self.line(now, event, side, format_args!("\"path\":{}", path.0));
     }
 
-    /// What waits for a link at an edge node.
+    /// An edge node's queue for a link.
     pub(crate) fn queue(&mut self, now: Nanos, LinkId(link): LinkId, queue: &LinkQueue) {
         let (packets, bytes) = (queue.len(), queue.bytes());
         let trip = queue.trip().map(|trip| trip.as_micros());
@@ -192,7 +193,7 @@ impl Trace {
         self.line(now, "queue", Side::Server, rest);
     }
 
-    /// A connection through an edge node: its sender, and what the node knows of it.
+    /// A connection through an edge node: the state of its sender and of the node.
     pub(crate) fn flow(
         &mut self,
         now: Nanos,
@@ -216,7 +217,7 @@ impl Trace {
         self.line(now, "flow", side, rest);
     }
 
-    /// The selector has decided about a path.
+    /// The selector decided about a path.
     pub(crate) fn selected(
         &mut self,
         now: Nanos,
@@ -225,14 +226,14 @@ impl Trace {
         selection: Selection,
         reason: &str,
     ) {
-        // Reasons are the engine's own words and figures.
+        // Reasons consist of the engine's fixed texts and numbers, so they need no escaping.
         debug_assert!(!reason.contains(['"', '\\']) && !reason.contains(char::is_control));
         let (path, name) = (path.0, selection.name());
         let rest = format_args!("\"path\":{path},\"selection\":\"{name}\",\"reason\":\"{reason}\"");
         self.line(now, "selected", side, rest);
     }
 
-    /// Writes what is left; the error is the first one there was.
+    /// Flushes the output; returns the first error of any write.
     pub(crate) fn finish(mut self) -> io::Result<()> {
         match self.failure.take() {
             Some(error) => Err(error),

@@ -1,4 +1,4 @@
-//! A system and its programs on a network, from the first packet to the figures.
+//! Runs a system and its programs on a network, from the first packet to the results.
 
 use sumlink_engine::Class;
 use sumlink_link::Random;
@@ -19,29 +19,30 @@ use crate::tcp::Side;
 use crate::trace::Trace;
 use crate::workload::{Bearer, Channel, Programs, Progress};
 
-/// How long to wait for the paths before a run; a link that carries nothing has none.
+/// Longest wait for paths before a run starts; a link that carries nothing never has one.
 const PATHS_LIMIT: Nanos = 5 * SECOND;
-/// Pause between that and the beginning.
+/// Pause between the end of that wait and the start of the run.
 const HEAD_START: Nanos = 100 * MILLISECOND;
-/// Rounds in which programs and system answer each other without time passing; more are a livelock.
+/// Rounds in which programs and system answer each other at the same virtual time; more are a
+/// livelock.
 const MOST_ROUNDS: u32 = 100_000;
-/// What the dice of the programs and the daemon are split off for.
+/// Stream of random numbers of the programs and the daemon, split off the seed of the run.
 const PROGRAMS: u64 = 0x5053;
-/// Channels of plain TCP beside another system have numbers from here on.
+/// Number of the first plain TCP channel of a rival beside another system.
 const PLAIN: Channel = 1 << 40;
 
-/// What carries the flows.
+/// The system that carries the flows.
 #[derive(Debug)]
 pub(crate) enum Carried {
-    /// Connections of the programs themselves.
+    /// The programs' own TCP connections.
     Plain,
     /// sumlink.
     Bond(Box<Bond>),
-    /// A system like the kernel's MPTCP.
+    /// A model of the kernel's MPTCP.
     Mptcp(Box<Mptcp>),
 }
 
-/// The system, and plain TCP for a rival.
+/// The system under test, and plain TCP for a rival.
 #[derive(Debug)]
 pub(crate) struct Bearers {
     system: Carried,
@@ -115,28 +116,28 @@ impl Bearer for Bearers {
     }
 }
 
-/// Everything of a run.
+/// The complete state of a run.
 #[derive(Debug)]
 pub(crate) struct World {
     net: Net,
     bearers: Bearers,
     programs: Programs,
-    /// What is not the links' to decide.
+    /// Random numbers of the programs and the daemon; the links have their own.
     random: Random,
     news: Vec<News>,
 }
 
-/// What a run left behind.
+/// Results of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) records: Vec<FlowRecord>,
     pub(crate) links: Vec<LinkSeries>,
     pub(crate) retransmissions: u64,
-    /// Of sumlink.
+    /// Statistics of sumlink.
     pub(crate) account: Option<Account>,
-    /// Of an edge node.
+    /// Statistics of an edge node.
     pub(crate) node: Option<NodeAccount>,
-    /// Of MPTCP, those that were connected, over all connections.
+    /// Connected MPTCP subflows, over all connections.
     pub(crate) subflows: Option<usize>,
     pub(crate) log: EventLog,
     pub(crate) trace: Option<Trace>,
@@ -153,7 +154,7 @@ impl World {
         }
     }
 
-    /// Runs a scenario, whose links are those of `config`. The error is the system's failure.
+    /// Runs a scenario over the links of `config`. An error is a failure of the system.
     pub(crate) fn run(
         mut self,
         scenario: &Scenario,
@@ -205,7 +206,8 @@ impl World {
         })
     }
 
-    /// Lets everything happen up to a time, or until `done`; the error is also that somebody said `stop`.
+    /// Processes events up to a time, or until `done` holds. A call of
+    /// [`Stop::now`](crate::Stop::now) is an error, too.
     fn drive(
         &mut self,
         until: Nanos,
@@ -224,7 +226,8 @@ impl World {
         }
     }
 
-    /// Has everybody answer what has happened, until nobody has anything to say at this moment.
+    /// Lets programs and system answer each other until neither has anything to do at this virtual
+    /// time.
     fn settle(&mut self) -> Result<(), String> {
         for _ in 0..MOST_ROUNDS {
             let mut news = std::mem::take(&mut self.news);
@@ -248,10 +251,7 @@ impl World {
                 self.programs.on_progress(item, &mut self.net, bearers);
             }
         }
-        Err(format!(
-            "no end of work at {} ns: a livelock",
-            self.net.now()
-        ))
+        Err(format!("livelock at {} ns", self.net.now()))
     }
 
     fn counters(&self) -> Vec<[sumlink_link::Counters; 2]> {

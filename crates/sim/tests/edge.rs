@@ -1,5 +1,5 @@
-//! The edge node in whole runs: the same every time, every byte in its place whatever the links do, and the systems beside
-//! each other in a table.
+//! Complete runs with an edge node: runs are reproducible, every byte arrives intact on all kinds
+//! of links, and a table compares the systems.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -38,7 +38,7 @@ fn measured(scenario: &Scenario, system: &str, seed: u64) -> Measurement {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_log_and_another_one_does_not() {
+fn equal_seeds_give_equal_logs() {
     let scenario = scenario(LOSSY);
     for system in SYSTEMS {
         let hash = |seed| run_logged(&scenario, system, seed).unwrap().1.hash();
@@ -54,7 +54,7 @@ fn the_same_seed_gives_the_same_log_and_another_one_does_not() {
     }
 }
 
-/// The lines of a run of seed 1.
+/// The trace of a run with seed 1.
 fn trace(scenario: &Scenario, system: &str) -> String {
     #[derive(Clone, Default)]
     struct Shared(Arc<Mutex<Vec<u8>>>);
@@ -73,7 +73,7 @@ fn trace(scenario: &Scenario, system: &str) -> String {
 }
 
 #[test]
-fn a_trace_tells_of_windows_duplicates_and_queues() {
+fn a_trace_has_windows_duplicates_and_queues() {
     let lines = trace(&scenario(UNEQUAL), "lwip+visible@hosts=newreno");
     let of = |event: &str| {
         let key = format!("\"event\":\"{event}\"");
@@ -83,7 +83,7 @@ fn a_trace_tells_of_windows_duplicates_and_queues() {
             .collect::<Vec<_>>()
     };
     let (flows, queues) = (of("flow"), of("queue"));
-    // Every 10 ms or so, of one connection and of two links.
+    // About every 10 ms, for one connection and two links.
     assert!(
         flows.len() > 300 && queues.len() > 600,
         "{} {}",
@@ -113,13 +113,13 @@ fn a_trace_tells_of_windows_duplicates_and_queues() {
     );
     assert!(
         flows.iter().any(|line| !line.contains("\"held_us\":0,")),
-        "nothing was ever held"
+        "the node held no duplicates"
     );
 }
 
 #[test]
-fn what_is_received_is_what_the_links_carry() {
-    // Two links alike and nothing lost but in full queues: LWA puts in order what they carry together.
+fn goodput_is_the_rate_of_the_links() {
+    // Two equal links without loss except in full queues: LWA reorders the traffic of both.
     let alike = scenario(
         "duration = \"5s\"\nwarmup = \"1s\"\n\
          [[link]]\nname = \"a\"\nrate = \"20mbit\"\ndelay = \"10ms\"\n\
@@ -140,13 +140,14 @@ fn what_is_received_is_what_the_links_carry() {
             link.link
         );
     }
-    // A flow that stays on one link gets that one; what waited when it began to count is within a hundredth.
+    // A flow that stays on one link gets that link's rate; the queue at the start of the
+    // measurement is less than 1 %.
     let one = measured(&alike, "lwip:flowhash", 1).goodput_bps / 1e6;
     assert!((0.9..1.01).contains(&(2.0 * one / most)), "{one:.1}");
 }
 
 #[test]
-fn what_cannot_be_is_told() {
+fn impossible_combinations_are_skipped_with_a_reason() {
     let scenario = scenario(UNEQUAL);
     let far = run(&scenario, "lwip@far=11ms", 1).unwrap().outcome;
     assert!(
@@ -176,11 +177,13 @@ fn files_and_questions_go_through_the_node_in_both_directions() {
     }
 }
 
-/// Linux' sender, without SACK, over a fast link that falls silent for a while and a slow one that loses packets. A repetition
-/// that came to the user with the time of the first attempt, and was echoed with it, was each time taken for one that had not
-/// been needed, and the time since for a round trip, so that the timeout grew beyond all bounds.
+/// Linux' sender, without SACK, over a fast link that pauses and a slow one that loses packets.
+///
+/// A retransmission must carry its own timestamp. With the timestamp of the first attempt, its echo
+/// made each one look spurious and the time since then look like a round trip, so that the RTO grew
+/// beyond all bounds.
 #[test]
-fn repetitions_are_echoed_with_their_own_time() {
+fn retransmissions_carry_their_own_timestamp() {
     let scenario = scenario(
         "duration = \"120s\"\n\
          [workload]\nkind = \"files\"\nsizes = [\"400kB\"]\ncount = 2\ngap = \"50ms\"\n\
@@ -198,8 +201,8 @@ fn repetitions_are_echoed_with_their_own_time() {
     }
 }
 
-/// The news that a window has room again was lost with the link that it took, and nobody asked: the window had not been
-/// closed, but smaller than a segment.
+/// A window update can be lost with its link. The sender must then probe the window, also if the
+/// window is not closed but smaller than a segment.
 #[test]
 fn a_window_smaller_than_a_segment_is_probed() {
     let scenario = scenario(
@@ -216,7 +219,8 @@ fn a_window_smaller_than_a_segment_is_probed() {
     }
 }
 
-/// Figures that change with the node, the links and TCP: read the difference, and commit it with the change that made it.
+/// These figures change with the node, the links and TCP: review the difference, and commit it with
+/// the change that caused it.
 #[test]
 fn side_by_side() {
     let scenario = scenario(UNEQUAL);
@@ -236,7 +240,7 @@ fn side_by_side() {
         let runs: Vec<Measurement> = (1..=3)
             .map(|seed| measured(&scenario, &system, seed))
             .collect();
-        // Names are longer here than where only schedulers are compared.
+        // The names here are longer than those of schedulers alone.
         let figures = compare::row("", &runs);
         table += &format!("{system:<32}{}", &figures[20..]);
     }
@@ -246,10 +250,10 @@ fn side_by_side() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// Whatever the links do: a packet that does not say what its sender said would end the run as failed, so that all that
-    /// arrives is what was sent, in order; and every file arrives whole, or its connection ends where the program sees it.
+    /// Whatever the links do, all data arrives in order, because a packet that differs from the one
+    /// sent would fail the run. Every file arrives whole, or the program sees its connection end.
     #[test]
-    fn files_arrive_whole_over_whatever_links(
+    fn files_arrive_whole_over_any_links(
         system in 0..SYSTEMS.len(),
         rates in [1u32..40, 1u32..40],
         delays in [0u32..60, 0u32..60],
@@ -288,9 +292,9 @@ proptest! {
                     "{}: {} of {} files, {}\n{text}", name, figures.completions.len(), 2 * flows, figures.note
                 );
             }
-            // The programs' own account: nothing arrived, or a connection ended.
+            // The programs reported that nothing arrived or that a connection ended.
             Outcome::Failed { reason } => {
-                prop_assert!(!reason.contains("not those that were sent") && !reason.contains("never sent"), "{}", reason);
+                prop_assert!(!reason.contains("differs from the sent data") && !reason.contains("never sent"), "{}", reason);
                 prop_assert!(reason.contains("ended") || reason.contains("connect"), "{}: {}\n{}", name, reason, text);
             }
             other => prop_assert!(false, "{name}: {other:?}"),

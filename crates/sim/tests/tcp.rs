@@ -1,5 +1,5 @@
-//! Two ends of a connection over links that lose, delay, reorder and change: every byte arrives once and in order, and
-//! nothing goes round in circles.
+//! Both ends of a connection over links that lose, delay, reorder and change: every byte arrives
+//! once and in order, and the simulation does not livelock.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ struct Pair {
     ends: [Tcp; 2],
     network: Network<Packet>,
     ids: [LinkId; 2],
-    /// What each end has seen arrive.
+    /// Bytes that each end has received in order.
     received: [u64; 2],
     steps: u64,
 }
@@ -28,7 +28,7 @@ impl Pair {
         Self::between([&config, &config], rate, delay, seed)
     }
 
-    /// Ends that need not be alike.
+    /// Creates two ends with different configurations.
     fn between(configs: [&TcpConfig; 2], rate: u64, delay: Duration, seed: u64) -> Self {
         let mut network = Network::new(seed);
         let ids = [0, 1].map(|seed| {
@@ -68,7 +68,7 @@ impl Pair {
         }
     }
 
-    /// Lets time pass; whoever can, reads.
+    /// Runs until `until`; the programs read arrived data if `reads`.
     fn run_until(&mut self, until: Nanos, reads: bool) {
         loop {
             self.flush();
@@ -82,14 +82,14 @@ impl Pair {
             assert!(at >= self.now || self.ends.iter().any(|e| e.deadline() == Some(at)));
             self.now = self.now.max(at);
             while let Some((id, delivery)) = self.network.poll(duration(self.now)) {
-                // What the client sends goes to the server.
+                // The client's packets go to the server, and vice versa.
                 let to = 1 - self.ids.iter().position(|own| *own == id).unwrap();
                 self.ends[to].receive(&delivery.packet, self.now);
                 let received = self.ends[to].received();
-                assert!(received >= self.received[to], "nothing is taken back");
+                assert!(received >= self.received[to], "received bytes decreased");
                 assert!(
                     received <= self.ends[1 - to].written(),
-                    "nothing is made up"
+                    "more bytes received than written"
                 );
                 self.received[to] = received;
                 if reads {
@@ -102,7 +102,7 @@ impl Pair {
                 }
             }
             self.steps += 1;
-            assert!(self.steps < 3_000_000, "no livelock");
+            assert!(self.steps < 3_000_000, "livelock");
         }
     }
 
@@ -111,13 +111,13 @@ impl Pair {
     }
 }
 
-/// What happens at a moment.
+/// An event of the test.
 enum What<'a> {
     Change(&'a Change),
     Write(usize, u64),
 }
 
-/// What may happen to a link.
+/// Any change of a link.
 fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
         (200_000u64..100_000_000).prop_map(Change::Rate),
@@ -172,7 +172,7 @@ proptest! {
                 What::Write(side, bytes) => pair.ends[side].write(bytes),
             }
         }
-        // In the end the link is good again, and whatever was lost is repaired within a timeout.
+        // In the end the link works again, and all losses are repaired within a timeout.
         for change in [
             Change::State(LinkState::Up),
             Change::Rate(10_000_000),
@@ -185,19 +185,19 @@ proptest! {
         }
         pair.run_until(pair.now + 300 * SECOND, true);
         prop_assert!(pair.is_done(), "{:?} of {:?}", pair.received, pair.ends.each_ref().map(Tcp::written));
-        // Then there is nothing more to do.
+        // No end has anything left to do.
         prop_assert!(pair.ends.iter().all(|end| end.deadline().is_none()));
     }
 }
 
 #[test]
-fn a_lost_tail_is_repaired_without_a_timeout() {
+fn a_lost_tail_is_recovered_without_a_timeout() {
     let mut pair = Pair::new(100_000_000, Duration::from_millis(20), "cubic", 1);
     pair.run_until(SECOND, true);
     pair.ends[1].write(1_000_000);
     pair.run_until(3 * SECOND, true);
     assert!(pair.is_done());
-    // The last three of ten segments.
+    // Loses the last three of ten segments.
     let script = sumlink_link::LossScript {
         packets: Vec::from([7..8, 8..10]),
         times: Vec::new(),
@@ -206,15 +206,16 @@ fn a_lost_tail_is_repaired_without_a_timeout() {
     let change = Change::Loss(Loss::Script(script));
     pair.network.set(duration(pair.now), id, change);
     pair.ends[1].write(14_480);
-    // The seventh is acknowledged 40 ms late, the tail is probed two round trips after that.
+    // The acknowledgement of the seventh segment is delayed by 40 ms; the tail is probed two round
+    // trips later.
     pair.run_until(pair.now + 290 * MILLISECOND, true);
     assert!(pair.is_done(), "{:?}", pair.received);
     assert_eq!(pair.ends[1].counters().timeouts, 0);
 }
 
-/// RFC 6582: the first by three duplicates, the others by the acknowledgements that stop at them.
+/// RFC 6582: three duplicates reveal the first loss, partial acknowledgements the others.
 #[test]
-fn without_sack_each_round_trip_repairs_a_loss_and_no_timeout_is_needed() {
+fn without_sack_each_round_trip_recovers_one_loss_without_a_timeout() {
     let with = TcpConfig::default();
     let without = TcpConfig {
         sack: false,
@@ -238,7 +239,7 @@ fn without_sack_each_round_trip_repairs_a_loss_and_no_timeout_is_needed() {
 }
 
 #[test]
-fn a_reader_that_stops_stops_the_sender_and_one_that_goes_on_does_not_wait() {
+fn a_paused_reader_stops_the_sender_and_resumes_without_delay() {
     let mut pair = Pair::new(50_000_000, Duration::from_millis(10), "cubic", 1);
     pair.run_until(SECOND, true);
     pair.ends[1].write(30_000_000);
@@ -261,7 +262,7 @@ fn timeouts_double_while_nothing_gets_through() {
     pair.ends[1].write(10_000);
     pair.run_until(31 * SECOND, true);
     let timeouts = pair.ends[1].counters().timeouts;
-    // 0.24 s, then twice as long each: 7 of them in 30 s.
+    // The first timeout is 0.24 s and each later one twice as long: 7 of them in 30 s.
     assert!((6..=8).contains(&timeouts), "{timeouts}");
     pair.change(&Change::State(LinkState::Up));
     pair.run_until(91 * SECOND, true);

@@ -1,8 +1,9 @@
-//! One stream over unshaped links, from a library source to a library sink, with both ends on this machine.
+//! One stream over unshaped links, from a library source to a library sink, with both ends on this
+//! machine.
 //!
-//! `cargo bench -p sumlink-transport --bench throughput [-- LINKS SECONDS [LEAST_GBIT]]` as root: two network namespaces
-//! joined by veth pairs, one task with one thread on each side. Exits with 1 when the median of three runs falls short
-//! of LEAST_GBIT (3 when not given).
+//! `cargo bench -p sumlink-transport --bench throughput [-- LINKS SECONDS [LEAST_GBIT]]` as root:
+//! two network namespaces joined by veth pairs, one task with one thread on each side. Exits with 1
+//! if the median of three runs is below LEAST_GBIT (default 3).
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark")]
 
@@ -127,7 +128,7 @@ fn run(namespaces: &Namespaces, seconds: f64) -> f64 {
     gbit
 }
 
-/// Two namespaces joined by veth pairs; deleted with this value.
+/// Two namespaces joined by veth pairs; dropping the value deletes them.
 struct Namespaces {
     names: [String; 2],
 }

@@ -1,6 +1,7 @@
 //! Fetches a page over every link of this machine at once.
 //!
-//! `cargo run -p sumlink-transport --example fetch -- SERVER:PORT SERVER_KEY client.key HOST:PORT/PATH`
+//! `cargo run -p sumlink-transport --example fetch -- SERVER:PORT SERVER_KEY client.key
+//! HOST:PORT/PATH`
 
 #![allow(clippy::print_stderr, reason = "an example")]
 
@@ -43,7 +44,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut stream = client.open_stream(target.clone()).await?;
     let request = format!("GET /{path} HTTP/1.0\r\nHost: {target}\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
-    // Not shut down yet: many servers take the end of their client's direction for a cancelled request.
+    // Not shut down yet: many servers treat the end of the client's direction as a cancelled
+    // request.
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await?;
     stream.shutdown().await?;

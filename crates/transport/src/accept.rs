@@ -1,8 +1,9 @@
-//! Accepting connections, also while the system has no descriptor or memory for another one.
+//! Accepts connections, and survives a lack of descriptors or memory.
 //!
-//! Such a lack lasts, and the connection that waits makes the listening socket ready all the while: an accept loop that
-//! tries again at once takes a whole core, and one that logs each failure fills a disk. [`Accepting`] pauses, and writes
-//! one line when the failures begin and one when they have ended.
+//! Such a lack lasts, and the waiting connection keeps the listening socket ready. An accept loop
+//! that retries immediately uses a whole core, and one that logs each failure fills a disk.
+//! [`Accepting`] pauses between attempts, and logs one line when the failures begin and one when
+//! they have ended.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -14,9 +15,9 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::time::{Instant, sleep_until};
 
-/// A socket that connections come in on.
+/// A listening socket.
 pub trait Listen {
-    /// What comes in.
+    /// The type of an accepted connection.
     type Connection;
 
     /// The next connection.
@@ -42,30 +43,31 @@ impl Listen for UnixListener {
 /// The pause after a failure; doubles up to the second value.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
-/// Failures have ended when there was none for this long: near the limit they come and go with every connection.
+/// Time without failures after which they count as over: near the limit they come and go with every
+/// connection.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// What an accept loop remembers of its failures.
+/// The failure state of an accept loop.
 #[derive(Debug)]
 pub struct Accepting {
-    /// What the connections are for, as the log calls it.
+    /// The purpose of the connections, as named in the log.
     what: String,
     fault: Option<Fault>,
 }
 
-/// Failures that have not ended.
+/// Failures that are not over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fault {
     began: Instant,
     latest: Instant,
     count: u64,
     pause: Duration,
-    /// No attempt before.
+    /// The earliest time of the next attempt.
     again: Instant,
 }
 
 impl Accepting {
-    /// For connections to `what`: "the control socket".
+    /// For connections to `what`, such as "the control socket".
     pub fn new(what: impl fmt::Display) -> Self {
         Self {
             what: what.to_string(),
@@ -73,8 +75,8 @@ impl Accepting {
         }
     }
 
-    /// The next connection, however long the system lacks what one needs. Cancel safe: the pause after a failure lasts
-    /// for the next call, too.
+    /// The next connection, however long the lack of resources lasts. Cancel safe: the pause after
+    /// a failure carries over to the next call.
     pub async fn next<L: Listen>(&mut self, listener: &L) -> L::Connection {
         loop {
             if let Some(fault) = self.fault {
@@ -101,7 +103,10 @@ impl Accepting {
     fn failed(&mut self, now: Instant, error: &io::Error) {
         if self.fault.is_none() {
             let what = &self.what;
-            tracing::warn!(%error, "cannot accept connections to {what}; they wait until the system can");
+            tracing::warn!(
+                %error,
+                "cannot accept connections to {what}; new ones wait in the listen queue"
+            );
         }
         let fault = self.fault.get_or_insert(Fault {
             began: now,
@@ -120,13 +125,13 @@ impl Accepting {
         if let Some(fault) = self.fault.take() {
             let seconds = fault.latest.duration_since(fault.began).as_secs();
             let (what, failures) = (&self.what, fault.count);
-            tracing::info!(seconds, failures, "accepts connections to {what} again");
+            tracing::info!(seconds, failures, "accepting connections to {what} again");
         }
     }
 }
 
-/// Whether the failure is that of the connection and not of the system: the next one may do (accept(2), "Error
-/// handling").
+/// Whether the failure concerns this connection only, and the next one may succeed (accept(2),
+/// "Error handling").
 fn is_of_one_connection(error: &io::Error) -> bool {
     let network = [
         libc::ENETDOWN,
@@ -145,7 +150,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
         .is_some_and(|code| network.contains(&code))
 }
 
-/// Waits until then; for ever without a time.
+/// Waits until `time`; forever for `None`.
 async fn at(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time).await,
@@ -160,17 +165,17 @@ mod tests {
 
     use super::*;
 
-    /// Gives these one after the other, and then nothing any more.
+    /// Yields these results in order, and then nothing.
     struct Script {
         results: RefCell<VecDeque<Result<u32, i32>>>,
-        asked: Cell<u32>,
+        attempts: Cell<u32>,
     }
 
     impl Script {
         fn new(results: impl IntoIterator<Item = Result<u32, i32>>) -> Self {
             Self {
                 results: RefCell::new(results.into_iter().collect()),
-                asked: Cell::new(0),
+                attempts: Cell::new(0),
             }
         }
     }
@@ -179,7 +184,7 @@ mod tests {
         type Connection = u32;
 
         fn poll_next(&self, _: &mut Context<'_>) -> Poll<io::Result<u32>> {
-            self.asked.set(self.asked.get() + 1);
+            self.attempts.set(self.attempts.get() + 1);
             match self.results.borrow_mut().pop_front() {
                 Some(result) => Poll::Ready(result.map_err(io::Error::from_raw_os_error)),
                 None => Poll::Pending,
@@ -188,20 +193,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lack_of_descriptors_is_waited_for_with_growing_pauses() {
+    async fn a_lack_of_descriptors_causes_growing_pauses() {
         let (start, mut accepting) = (Instant::now(), Accepting::new("a test"));
         let script = Script::new([Err(libc::EMFILE); 100].into_iter().chain([Ok(7)]));
         assert_eq!(accepting.next(&script).await, 7);
         // 100, 200, 400 and 800 ms, and then a second each.
         assert_eq!(start.elapsed().as_secs(), 97);
-        let fault = accepting.fault.expect("it may go on");
+        let fault = accepting.fault.expect("the failure is not over");
         assert_eq!((fault.began, fault.count), (start, 100));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_comes_and_goes_is_one_fault_until_it_is_quiet() {
+    async fn intermittent_failures_are_one_fault() {
         let mut accepting = Accepting::new("a test");
-        // Each connection that ends makes room for one other.
+        // Each connection that ends makes room for another.
         let script = Script::new([Err(libc::EMFILE), Ok(1)].repeat(50));
         for _ in 0..50 {
             accepting.next(&script).await;
@@ -212,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_that_is_given_up_does_not_shorten_the_pause() {
+    async fn a_dropped_call_does_not_shorten_the_pause() {
         let mut accepting = Accepting::new("a test");
         let script = Script::new([Err(libc::ENFILE); 1000]);
         let start = Instant::now();
@@ -220,7 +225,11 @@ mod tests {
             let shortly = Duration::from_millis(1);
             let _ = tokio::time::timeout(shortly, accepting.next(&script)).await;
         }
-        assert!(script.asked.get() < 20, "{} attempts", script.asked.get());
+        assert!(
+            script.attempts.get() < 20,
+            "{} attempts",
+            script.attempts.get()
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,8 +1,8 @@
-//! Addresses to listen on, as people write them: one reading for every option and every key of a file.
+//! Parses listen addresses, in the same way for every option and every key of a file.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Which addresses a port without an address means.
+/// The address of a port given without one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bare {
     /// 127.0.0.1: for entries that only programs on this machine may reach.
@@ -11,32 +11,36 @@ pub enum Bare {
     All,
 }
 
-/// Why a text is not an address to listen on.
+/// Why a text is not a listen address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddressError {
-    /// The port is missing or not a number that a port can have.
+    /// The port is missing or is not a valid port number.
     #[error(
-        "`{0}` is no address and port: the port is a number from 0 to 65535, as in 127.0.0.1:1080"
+        "`{0}` is not an address and port: the port is a number from 0 to 65535, as in \
+        127.0.0.1:1080"
     )]
     Port(String),
-    /// An IPv6 address whose end cannot be told from the port.
-    #[error("`{0}` is no address and port: write an IPv6 address in brackets, as in [::1]:1080")]
-    Brackets(String),
-    /// The host is not an address.
+    /// An IPv6 address without brackets, in which the port is ambiguous.
     #[error(
-        "`{0}` is no address and port: write it like 127.0.0.1:1080, [::1]:1080, 1080 or *:1080"
+        "`{0}` is not an address and port: write an IPv6 address in brackets, as in [::1]:1080"
+    )]
+    Brackets(String),
+    /// The host is not an IP address.
+    #[error(
+        "`{0}` is not an address and port: write it like 127.0.0.1:1080, [::1]:1080, 1080 or *:1080"
     )]
     Host(String),
 }
 
-/// Reads `ADDR:PORT`, `PORT` (on the addresses that `bare` says), or `:PORT` and `*:PORT` (all addresses).
+/// Parses `ADDR:PORT`, `PORT` (on the address given by `bare`), or `:PORT` and `*:PORT` (all
+/// addresses).
 ///
-/// All addresses are `[::]`, which takes IPv4 too. Port 0 lets the system choose one.
+/// All addresses are `[::]`, which accepts IPv4 too. Port 0 lets the system choose one.
 ///
 /// # Errors
 ///
-/// A text that is none of these, with an example that is.
+/// Any other text; the message contains a valid example.
 pub fn parse_listen(text: &str, bare: Bare) -> Result<SocketAddr, AddressError> {
     if let Ok(address) = text.parse() {
         return Ok(address);
@@ -80,7 +84,7 @@ pub fn parse_listen(text: &str, bare: Bare) -> Result<SocketAddr, AddressError> 
     Ok(SocketAddr::new(address, port))
 }
 
-/// Whether two listeners cannot have both addresses: the same port, and an address that both would take.
+/// Whether two listeners cannot coexist: they have the same port, and their addresses overlap.
 pub fn collide(one: SocketAddr, other: SocketAddr) -> bool {
     let takes_all = |address: SocketAddr, other: SocketAddr| {
         address.ip().is_unspecified() && (address.is_ipv6() || other.is_ipv4())
@@ -95,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_alone_means_what_the_place_says_and_a_star_means_all_addresses() {
+    fn a_bare_port_uses_the_default_address_and_a_star_all_addresses() {
         for (text, bare, address) in [
             ("127.0.0.1:1080", Bare::All, "127.0.0.1:1080"),
             ("[::1]:1080", Bare::All, "[::1]:1080"),
@@ -112,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_says_how_to_write_one() {
+    fn errors_show_a_valid_address() {
         for (text, hint) in [
             ("", "write it like 127.0.0.1:1080"),
             ("x", "write it like 127.0.0.1:1080"),
@@ -129,7 +133,7 @@ mod tests {
         ] {
             let error = parse_listen(text, Bare::All).unwrap_err().to_string();
             assert!(error.contains(hint), "{text}: {error}");
-            assert!(error.starts_with(&format!("`{text}` is no address and port: ")));
+            assert!(error.starts_with(&format!("`{text}` is not an address and port: ")));
         }
     }
 

@@ -1,11 +1,13 @@
-//! How many file descriptors this process may have, and how many of them streams get.
+//! The process's limit on file descriptors, and the share of it for streams.
 //!
-//! Each stream takes a descriptor at the client, for the program's connection, and one at the server, for the
-//! target's. Without a bound on streams, those of a few programs or clients would leave none for carriers.
+//! Each stream takes one descriptor at the client, for the local program's connection, and one at
+//! the server, for the target's. Without a limit on streams, a few programs or clients could leave
+//! no descriptors for carriers.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Raises the soft limit to the hard one: 1024, the soft one of most systems, is for programs that use select(2).
+/// Raises the soft limit to the hard limit. The usual soft limit of 1024 is meant for programs that
+/// use select(2).
 pub fn raise() {
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
         && soft < hard
@@ -15,22 +17,23 @@ pub fn raise() {
     }
 }
 
-/// Streams that may have a socket at once: three quarters of what the process may have open now, at most 65536.
+/// Maximum number of streams with a socket: three quarters of the descriptor limit, at most 65536.
 pub fn for_streams() -> usize {
     streams_of(limit())
 }
 
-/// Connections that may be there without having proved a key: an eighth of what the process may have open now.
+/// Maximum number of connections that have not proved a key: one eighth of the descriptor limit.
 pub(crate) fn for_strangers() -> usize {
     strangers_of(limit())
 }
 
-/// `RLIMIT_NOFILE`, the soft limit; the least that POSIX has where it cannot be read.
+/// The soft limit of `RLIMIT_NOFILE`; POSIX's minimum if it cannot be read.
 fn limit() -> u64 {
     getrlimit(Resource::RLIMIT_NOFILE).map_or(20, |(soft, _)| soft)
 }
 
-/// The most that a session can be configured for, and far more than programs of one machine open.
+/// The highest number that a session can be configured for, far above the number that programs on
+/// one machine open.
 const MOST: u64 = 1 << 16;
 
 fn streams_of(limit: u64) -> usize {

@@ -1,4 +1,5 @@
-//! Connecting to a stream's target from the server: resolve, check every address, race the families.
+//! Connects to a stream's target from the server: resolves the name, checks each address, races the
+//! address families.
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -21,28 +22,31 @@ use crate::local_hop;
 use crate::relay;
 use crate::target::{Host, OpenError, Target};
 
-/// Names that are looked up at once for one session. The system's resolver takes a thread for each, and no look-up ends before
-/// it has an answer, whoever waits for that: some hundred names that are never answered would leave no thread for other clients.
+/// Concurrent name lookups of one session. The system's resolver takes a thread per lookup and
+/// cannot be interrupted, even if the result is no longer wanted. Some hundred names that are never
+/// answered would leave no thread for other clients.
 const LOOK_UPS: usize = 16;
 
-/// What has been resolved waits at most this long for those who asked for the same target before.
+/// Longest wait of a resolved target for earlier requests to the same target.
 const TURN_WAIT: Duration = Duration::from_millis(100);
 
-/// Addresses of one name that are tried at most, so that a hostile zone cannot make the server scan.
+/// Maximum number of addresses tried per name, so that a hostile zone cannot make the server scan.
 const MAX_ADDRESSES: usize = 16;
 
 /// Connects to `target`, resolving its name first, within `timeout` for both together.
 ///
-/// The policy sees each resolved address, and only the addresses it has seen are connected to: a name
-/// that resolves differently a moment later (DNS rebinding) reaches nothing new. The addresses are
-/// tried in the resolver's order with the families interleaved, a new one every 250 ms or as soon as
-/// the last attempt has failed (RFC 8305); the first to answer wins. The stream has TCP_NODELAY set and
-/// keepalives as a program's connection has, and is not paced where it does not leave the machine.
+/// The policy checks each resolved address, and only addresses that it has checked are connected
+/// to: a name that resolves differently a moment later (DNS rebinding) reaches nothing new. The
+/// addresses are tried in the resolver's order with the families interleaved, a new one every 250
+/// ms or as soon as the last attempt has failed (RFC 8305); the first to answer wins. The stream
+/// has TCP_NODELAY and the same keepalives as a program's connection, and is not paced if it stays
+/// on this machine.
 ///
 /// Errors: [`OpenError::NameNotResolved`] also when the resolver does not answer in time,
 /// [`OpenError::LimitReached`] when this machine lacks descriptors or memory,
-/// [`OpenError::NotAllowed`] when the policy allows none of the addresses, else what says most about
-/// the target of all attempts: refused, then timed out, then unreachable. Whoever has not answered by then has timed out.
+/// [`OpenError::NotAllowed`] when the policy allows none of the addresses; otherwise the most
+/// informative error of all attempts: refused, then timed out, then unreachable. An address that
+/// has not answered by then has timed out.
 pub async fn dial(
     target: &Target,
     policy: &EgressPolicy,
@@ -51,12 +55,12 @@ pub async fn dial(
     dial_in_turn(target, policy, timeout, Turns::default().next(&[])).await
 }
 
-/// The order in which a session's connections are asked for, so that those to one target begin in it however long each takes to
-/// resolve its name.
+/// The order in which a session requests connections. Connections to one target start in this
+/// order, however long each name lookup takes.
 #[derive(Debug)]
 pub(crate) struct Turns {
     look_ups: Arc<Semaphore>,
-    /// What was asked for last. Programs whose connections have an order make them one right after the other.
+    /// The latest request. Programs whose connections are ordered open them back to back.
     last: Option<(Vec<u8>, oneshot::Receiver<Infallible>)>,
 }
 
@@ -64,14 +68,14 @@ pub(crate) struct Turns {
 #[derive(Debug)]
 pub(crate) struct Turn {
     look_ups: Arc<Semaphore>,
-    /// Ends when the connection before has begun or never will.
+    /// Completes when the previous connection has started or was abandoned.
     before: Option<oneshot::Receiver<Infallible>>,
-    /// Dropped when this one has begun.
+    /// Dropped when this connection has started.
     begun: oneshot::Sender<Infallible>,
 }
 
 impl Turns {
-    /// The next one to be asked for goes to `target`, as in an OPEN frame.
+    /// Takes the next place for a connection to `target`, encoded as in an OPEN frame.
     pub(crate) fn next(&mut self, target: &[u8]) -> Turn {
         let (begun, receiver) = oneshot::channel();
         let last = self.last.replace((target.to_vec(), receiver));
@@ -96,8 +100,8 @@ impl Default for Turns {
     }
 }
 
-/// As [`dial`], after the connection before it has begun, which is not waited for longer than [`TURN_WAIT`]. Where the
-/// target is an address, and it is its turn, the connection begins when the future is polled first.
+/// [`dial`], after the previous connection has started or [`TURN_WAIT`] has passed. If the target
+/// is an address and its turn has come, the connection starts at the first poll.
 pub(crate) async fn dial_in_turn(
     target: &Target,
     policy: &EgressPolicy,
@@ -111,7 +115,7 @@ pub(crate) async fn dial_in_turn(
         .filter(|address| match policy.check(address.ip(), address.port()) {
             Ok(()) => true,
             Err(why) => {
-                debug!(%target, %address, %why, "egress refused");
+                debug!(%target, %address, %why, "egress policy refuses the address");
                 false
             }
         })
@@ -121,7 +125,7 @@ pub(crate) async fn dial_in_turn(
         return Err(OpenError::NotAllowed);
     }
     if let Some(before) = turn.before {
-        // It never says anything: it is dropped.
+        // The channel carries no value; the sender is dropped.
         let _ = time_limit(TURN_WAIT, before).await;
     }
     let mut connecting = pin!(connect_first(allowed, deadline));
@@ -131,9 +135,9 @@ pub(crate) async fn dial_in_turn(
         Poll::Ready(result) => result?,
         Poll::Pending => connecting.await?,
     };
-    // Without the options the stream is slower, not wrong.
+    // Without the options the stream is slower but correct.
     if let Err(error) = relay::tune(&stream) {
-        debug!(%target, %error, "socket options not set");
+        debug!(%target, %error, "cannot set socket options; the stream may be slower");
     }
     Ok(stream)
 }
@@ -149,7 +153,7 @@ async fn resolve(
     };
     let asked = (name.to_string(), target.port);
     let look_up = async {
-        // It is given back when the resolver has answered, and not when nobody waits for that any more.
+        // Held until the resolver has answered, even if the caller gives up earlier.
         let permit = look_ups.acquire_owned().await;
         let look_up = spawn_blocking(move || -> io::Result<Vec<SocketAddr>> {
             let _permit = permit;
@@ -160,8 +164,8 @@ async fn resolve(
     let addresses: Vec<SocketAddr> = match timeout_at(deadline, look_up).await {
         Ok(Ok(addresses)) => addresses,
         Ok(Err(error)) => {
-            debug!(%target, %error, "name not resolved");
-            // The resolver reads files and asks over sockets, and does not say that it lacked a descriptor for them.
+            debug!(%target, %error, "cannot resolve the name of the target");
+            // The resolver opens files and sockets and does not report a lack of descriptors.
             if let Err(lack) = TcpSocket::new_v4()
                 && open_error(&lack) == OpenError::LimitReached
             {
@@ -181,7 +185,7 @@ async fn resolve(
     }
 }
 
-/// Races attempts on the addresses. Dropping the losers closes their sockets.
+/// Races connection attempts to the addresses. Dropping the losers closes their sockets.
 async fn connect_first(
     addresses: Vec<SocketAddr>,
     deadline: Instant,
@@ -203,7 +207,7 @@ async fn connect_first(
     Err(failure.map_or(OpenError::Unreachable, |Informative(error)| error))
 }
 
-/// What a failed `connect` means for the program that asked.
+/// Maps a failed `connect` to the error for the requesting program.
 fn open_error(error: &io::Error) -> OpenError {
     match error.kind() {
         io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => OpenError::Refused,
@@ -219,7 +223,7 @@ fn open_error(error: &io::Error) -> OpenError {
     }
 }
 
-/// Orders errors by how much they say about the target: where IPv6 has no route and IPv4 is refused,
+/// Orders errors by how much they say about the target: if IPv6 has no route and IPv4 is refused,
 /// the program should read "refused".
 #[derive(PartialEq, Eq)]
 struct Informative(OpenError);
@@ -287,7 +291,7 @@ mod tests {
     async fn a_refused_address_is_not_connected_to_whatever_its_name() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        // The last three are loopback to the resolver's eyes only.
+        // Only the resolver reads the last three as loopback.
         for host in [
             "127.0.0.1",
             "[::ffff:127.0.0.1]",
@@ -300,7 +304,7 @@ mod tests {
             let error = dial(&target, &EgressPolicy::default(), LONG).await;
             assert_eq!(error.unwrap_err(), OpenError::NotAllowed, "{target}");
         }
-        // The listener does not block, and a connection over loopback would wait in its queue.
+        // The listener is non-blocking; a connection over loopback would already be in its queue.
         let accepted = listener.into_std().unwrap().accept();
         assert_eq!(accepted.unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
@@ -324,25 +328,25 @@ mod tests {
         .await;
         assert_eq!(error.unwrap_err(), OpenError::TimedOut);
 
-        // What one address has said counts for more than another one's silence.
+        // An answer from one address outweighs the silence of another.
         let order = vec![closed_port().await, silent.address];
         let error = connect_first(order, Instant::now() + 2 * ATTEMPT_DELAY).await;
         assert_eq!(error.unwrap_err(), OpenError::Refused);
     }
 
     #[tokio::test]
-    async fn who_asks_for_many_names_waits_for_its_own_look_ups() {
+    async fn lookups_of_one_session_wait_for_each_other() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (name, policy) = (target(&format!("localhost:{port}")), loopback_allowed());
         let mut turns = Turns::default();
-        // As if so many names were never answered.
+        // As if [`LOOK_UPS`] names were never answered.
         let all = u32::try_from(LOOK_UPS).unwrap();
         let unanswered = Arc::clone(&turns.look_ups);
         let unanswered = unanswered.acquire_many(all).await.unwrap();
         let error = dial_in_turn(&name, &policy, ATTEMPT_DELAY, turns.next(b"1")).await;
         assert_eq!(error.unwrap_err(), OpenError::NameNotResolved);
-        // Addresses need none, and neither does another session.
+        // Addresses need no lookup, and another session has its own limit.
         let address = target(&format!("127.0.0.1:{port}"));
         let by_address = dial_in_turn(&address, &policy, LONG, turns.next(b"2"));
         by_address.await.unwrap();
@@ -380,7 +384,7 @@ mod tests {
             let target = target(&format!("{host}:{port}"));
             let mut turns = Turns::default();
             let (first, second) = (turns.next(host.as_bytes()), turns.next(host.as_bytes()));
-            // The second one gets to run sooner.
+            // The second connection runs first.
             let (second, first) = tokio::join!(
                 dial_in_turn(&target, &policy, LONG, second),
                 dial_in_turn(&target, &policy, LONG, first),
@@ -390,7 +394,7 @@ mod tests {
                 assert_eq!(peer, tcp.local_addr().unwrap(), "{host}");
             }
 
-            // One that gave up holds up nobody, and neither does one to another target.
+            // Neither an abandoned connection nor one to another target delays the next.
             drop(turns.next(host.as_bytes()));
             let third = turns.next(host.as_bytes());
             dial_in_turn(&target, &policy, LONG, third).await.unwrap();
@@ -401,7 +405,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_error_that_says_most_is_reported() {
+    async fn the_most_informative_error_is_reported() {
         let deadline = Instant::now() + LONG;
         let broadcast: SocketAddr = "255.255.255.255:9".parse().unwrap();
         for order in [

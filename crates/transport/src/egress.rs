@@ -1,19 +1,19 @@
-//! Where the server lets streams go: a decision by address and port, taken after the name is resolved.
+//! The server's egress policy: decides by address and port, after the name is resolved, where
+//! streams may connect.
 //!
-//! The rules are read in order and the first one that matches decides. Where none matches, the
-//! built-in refusals do. They cover what is not the public Internet: loopback, link-local, private,
-//! shared and reserved ranges, multicast, the metadata services of clouds, the server's own addresses, and
-//! every IPv6 address that embeds such an IPv4 one. All else is allowed, the ranges for documentation
-//! included, which lead nowhere.
+//! The rules are read in order and the first match decides. If none matches, the built-in refusals
+//! apply. They cover everything outside the public Internet: loopback, link-local, private, shared
+//! and reserved ranges, multicast, the metadata services of clouds, the server's own addresses, and
+//! every IPv6 address that embeds such an IPv4 address. All other addresses are allowed, including
+//! the documentation ranges, which lead nowhere.
 //!
 //! Two points keep a rule from opening more than its author meant:
 //!
-//! - A built-in refusal is opened only by an allow rule *inside* the refused range
-//!   (`allow 127.0.0.0/8:80`, `allow 10.0.0.0/8`). A wider one (`allow *:443`,
-//!   `allow 0.0.0.0/0`) passes over these addresses, so that "only the web" is
-//!   `allow *:443`, `deny *` and does not expose the server's own loopback services. Of several refused
-//!   ranges the narrowest counts: `allow 10.0.0.0/8` opens neither the server's own address in it nor a
-//!   metadata service.
+//! - A built-in refusal is opened only by an allow rule *inside* the refused range (`allow
+//!   127.0.0.0/8:80`, `allow 10.0.0.0/8`). A wider rule (`allow *:443`, `allow 0.0.0.0/0`) skips
+//!   these addresses, so that "only the web" is `allow *:443`, `deny *` and does not expose the
+//!   server's own loopback services. Of several refused ranges the narrowest counts: `allow
+//!   10.0.0.0/8` opens neither the server's own address in it nor a metadata service.
 //! - A deny rule for IPv4 also matches the IPv6 addresses that embed the denied ones (NAT64, 6to4).
 //!   An allow rule does not, except for IPv4-mapped ones, which are the same destination.
 
@@ -30,12 +30,12 @@ use serde::{Deserialize, Serialize};
 use refused::{embedded_ipv4, refused_range};
 pub use text::EgressParseError;
 
-/// Decides which addresses and ports the server may connect to. The default has no rules: only the
-/// built-in refusals hold.
+/// Decides which addresses and ports the server may connect to. The default has no rules, only the
+/// built-in refusals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EgressPolicy {
     rules: Vec<EgressRule>,
-    /// What leads to this machine itself.
+    /// The networks that lead to this machine itself.
     own: Arc<[IpNet]>,
 }
 
@@ -43,13 +43,13 @@ pub struct EgressPolicy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct EgressRule {
-    /// What happens to a destination that the rule matches.
+    /// The action for matching destinations.
     pub action: EgressAction,
-    /// What the rule matches.
+    /// The destinations that the rule matches.
     pub destinations: Destinations,
 }
 
-/// What an [`EgressRule`] does.
+/// The action of an [`EgressRule`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EgressAction {
     /// The server connects.
@@ -84,13 +84,13 @@ pub enum EgressRefusal {
     BuiltIn {
         /// The refused range.
         range: IpNet,
-        /// What the range is, as in `loopback`.
+        /// The kind of the range, such as `loopback`.
         kind: &'static str,
     },
 }
 
 impl EgressPolicy {
-    /// A policy whose rules are tried in this order, the first match deciding.
+    /// A policy that tries the rules in this order; the first match decides.
     pub fn new(rules: impl IntoIterator<Item = EgressRule>) -> Self {
         Self {
             rules: rules.into_iter().collect(),
@@ -98,23 +98,24 @@ impl EgressPolicy {
         }
     }
 
-    /// The same policy for a machine that has these addresses. They are refused unless a rule opens them: a
-    /// packet filter on the machine's interfaces does not see what it sends to itself.
+    /// The same policy for a machine with these addresses. They are refused unless a rule opens
+    /// them: a packet filter on the machine's interfaces does not see the packets that the machine
+    /// sends to itself.
     ///
-    /// A [`Server`](crate::Server) does this, and again whenever its addresses change.
+    /// A [`Server`](crate::Server) calls this at the start and whenever its addresses change.
     pub fn with_own_addresses(mut self, own: impl IntoIterator<Item = IpNet>) -> Self {
-        // Loopback has an entry of its own, which `allow 127.0.0.0/8` opens as a whole.
+        // Loopback has a separate entry, which `allow 127.0.0.0/8` opens as a whole.
         let own = own.into_iter().filter(|net| !net.addr().is_loopback());
         self.own = own.collect();
         self
     }
 
-    /// The addresses of this machine that the policy knows.
+    /// The machine's own addresses known to the policy.
     pub(crate) fn own_addresses(&self) -> &[IpNet] {
         &self.own
     }
 
-    /// A policy from two lists without an order between them: deny wins over allow.
+    /// A policy from two unordered lists: deny takes precedence over allow.
     pub fn from_lists(
         allow: impl IntoIterator<Item = Destinations>,
         deny: impl IntoIterator<Item = Destinations>,
@@ -134,9 +135,9 @@ impl EgressPolicy {
         &self.rules
     }
 
-    /// Whether the server may connect to this address and port, and if not, why.
+    /// Whether the server may connect to this address and port, and the reason if not.
     pub fn check(&self, ip: IpAddr, port: u16) -> Result<(), EgressRefusal> {
-        // The kernel connects to an IPv4-mapped address over IPv4, so it is judged as IPv4.
+        // The kernel connects to an IPv4-mapped address over IPv4, so IPv4 rules apply.
         let ip = ip.to_canonical();
         let refused = refused_range(ip, &self.own);
         for rule in &self.rules {
@@ -157,14 +158,14 @@ impl EgressPolicy {
 }
 
 impl Destinations {
-    /// Whether the set has this address and port.
+    /// Whether the set contains this address and port.
     pub fn contains(&self, ip: IpAddr, port: u16) -> bool {
         let ports = &self.ports;
         self.network.is_none_or(|net| net.contains(&ip))
             && (ports.is_empty() || ports.iter().any(|range| range.contains(&port)))
     }
 
-    /// Whether the set has the IPv4 address inside an IPv6 one.
+    /// Whether the set contains the IPv4 address embedded in an IPv6 address.
     fn contains_embedded(&self, ip: IpAddr, port: u16) -> bool {
         match ip {
             IpAddr::V6(ip) => {
@@ -174,7 +175,7 @@ impl Destinations {
         }
     }
 
-    /// Whether an allow rule is meant for this refused range: it lies inside.
+    /// Whether an allow rule opens this refused range: the rule lies inside it.
     fn opens(&self, refused: Option<(IpNet, &str)>) -> bool {
         match (refused, &self.network) {
             (None, _) => true,
@@ -188,7 +189,8 @@ impl Destinations {
 mod tests {
     use super::*;
 
-    /// Rules separated by `;`, destinations with the expected answer: `+` connects, `-` does not.
+    /// Rules separated by `;`, and destinations with the expected answer: `+` connects, `-` does
+    /// not.
     fn check(rules: &str, expected: &str) {
         let rules = rules.split(';').filter(|rule| !rule.trim().is_empty());
         let policy = EgressPolicy::new(rules.map(|rule| rule.parse().unwrap()));
@@ -245,7 +247,7 @@ mod tests {
             check("allow *; allow [fc00::]/6", &format!("-[{service}]:80"));
             check(&format!("allow [{service}]"), &format!("+[{service}]:80"));
         }
-        // Whoever opens the network around one does not open the service.
+        // Opening the network around a metadata service does not open the service.
         check(
             "allow 100.64.0.0/10; allow 169.254.0.0/16; allow [fc00::]/7",
             "+100.64.0.1:80 -100.100.100.200:80 +169.254.1.1:80 -169.254.169.254:80 +[fd00::1]:80 \

@@ -1,4 +1,4 @@
-//! What the tests of several modules need: a server on loopback, and addresses that do not answer.
+//! Shared test fixtures: a server on loopback, and addresses that do not answer.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::egress::EgressPolicy;
 use crate::keys::SecretKey;
 use crate::server::Server;
 
-/// A server's configuration: a free port of loopback, one client, streams to loopback allowed.
+/// A server configuration: a free loopback port, one client, streams to loopback allowed.
 pub(crate) fn server_config(key: &SecretKey, client: &SecretKey) -> ServerConfig {
     ServerConfig {
         listen: "127.0.0.1:0".parse().unwrap(),
@@ -46,7 +46,7 @@ pub(crate) fn client_config(server: &SecretKey, key: &SecretKey, address: &str) 
     }
 }
 
-/// Starts a server that runs as long as the test; its address.
+/// Starts a server that runs as long as the test, and returns its address.
 pub(crate) async fn serve(config: ServerConfig) -> SocketAddr {
     let server = Server::bind(config).await.unwrap();
     let address = server.local_addr().unwrap();
@@ -54,7 +54,7 @@ pub(crate) async fn serve(config: ServerConfig) -> SocketAddr {
     address
 }
 
-/// A listener whose queue is full, so that SYNs to it are dropped: it never answers.
+/// A listener with a full queue: SYNs to it are dropped and never answered.
 pub(crate) struct Silent {
     pub(crate) address: SocketAddr,
     _queued: Vec<TcpStream>,
@@ -80,7 +80,7 @@ impl Silent {
         }
     }
 
-    /// Connections of this network namespace that wait for its answer.
+    /// Number of connections in this network namespace that wait for its answer.
     pub(crate) fn dials(&self) -> usize {
         let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
         let port = format!(":{:04X}", self.address.port());

@@ -1,17 +1,18 @@
-//! Carriers of one session that should know of each other below TCP: for coupled congestion controls of the kernel.
+//! Groups the carriers of one session below TCP, for coupled congestion controls in the kernel.
 
 use std::fmt::Debug;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// Makes the sockets of a session's carriers siblings, in a way that this crate need not know.
+/// Makes the sockets of a session's carriers siblings; this crate does not know how.
 ///
-/// Client and server ask it for each carrier that joins a session, once it has, at their own end.
+/// Client and server call it at their own end for each carrier after it has joined a session.
 pub trait CarrierGroups: Debug + Send + Sync {
-    /// Puts a carrier's socket where the others of the session are. What goes wrong is logged; the carrier goes on.
+    /// Adds a carrier's socket to its session's group. An error is logged, and the carrier
+    /// continues.
     ///
     /// # Errors
     ///
-    /// Whatever the system answers.
+    /// Any error of the operating system.
     fn join(&self, socket: BorrowedFd<'_>, session: &[u8; 16]) -> io::Result<()>;
 }

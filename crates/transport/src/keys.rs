@@ -1,7 +1,7 @@
 //! Identities: one ed25519 key pair for each client and each server, pinned by the other side.
 //!
-//! A public key is written as 44 characters of base64 and is all that the two sides exchange
-//! beforehand. A secret key lives in a file of its own, in PKCS#8 PEM form (RFC 8410), so that
+//! A public key is written as 44 characters of base64 and is the only value that the two sides
+//! exchange beforehand. A secret key has a separate file in PKCS#8 PEM form (RFC 8410), so that
 //! `openssl genpkey -algorithm ed25519` makes one and `openssl pkey -text` reads ours.
 
 use std::fmt;
@@ -21,11 +21,11 @@ use rustls_pki_types::pem::{PemObject, SectionKind};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sumlink_util::plain;
 
-/// An ed25519 public key (RFC 8032): the name by which a peer is known.
+/// An ed25519 public key (RFC 8032), which identifies a peer.
 ///
-/// Its text form, in [`Display`](fmt::Display), [`FromStr`] and serde alike, is standard base64 with
-/// padding: 44 characters. A value of this type is never one of the few points of small order, for
-/// which anybody can forge a signature.
+/// Its text form, in [`Display`](fmt::Display), [`FromStr`] and serde alike, is standard base64
+/// with padding: 44 characters. A value of this type is never one of the few points of small order,
+/// for which signatures can be forged.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PublicKey([u8; 32]);
 
@@ -37,11 +37,14 @@ pub enum PublicKeyError {
     #[error("a public key is 44 characters of base64, as `sumlink pubkey FILE` prints it")]
     Malformed,
     /// A point of small order, such as all zeros: a placeholder or an attack.
-    #[error("this public key is a placeholder that anybody can sign for: use the peer's real key")]
+    #[error(
+        "this public key is a placeholder for which signatures can be forged: use the peer's real \
+        key"
+    )]
     Weak,
 }
 
-/// An ed25519 key pair: what a client or a server proves itself with.
+/// The ed25519 key pair with which a client or a server proves its identity.
 ///
 /// Cheap to clone. [`Debug`](fmt::Debug) shows the public half only.
 #[derive(Clone)]
@@ -52,24 +55,26 @@ pub struct SecretKey {
     public: PublicKey,
 }
 
-/// Why a secret key was not made, loaded or saved.
+/// Why a secret key could not be made, loaded or saved.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
     /// The file is missing or the system refuses to read it.
     #[error(
-        "cannot read the key file {path}: {source}; check its path and owner, or make a key with `sumlink keygen --out FILE`",
+        "cannot read the key file {path}: {source}; check its path and owner, or make a key with \
+        `sumlink keygen --out FILE`",
         source = plain(.source)
     )]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// Somebody other than the owner may read or write the file.
+    /// Users other than the owner may read or write the file.
     #[error(
-        "the key file {path} is open to other users (mode {mode:04o}): run `chmod 600 {path}`, and make a new key if anybody may have read it"
+        "the key file {path} is open to other users (mode {mode:04o}): run `chmod 600 {path}`, \
+        and make a new key if another user may have read it"
     )]
     Exposed {
         /// The file.
@@ -77,15 +82,16 @@ pub enum KeyError {
         /// Its permission bits.
         mode: u32,
     },
-    /// The file has no content.
+    /// The file is empty.
     #[error("the key file {path} is empty: make a key with `sumlink keygen --out FILE`")]
     Empty {
         /// The file.
         path: PathBuf,
     },
-    /// The file is something else than one PEM block with a private key.
+    /// The file is not exactly one PEM block with a private key.
     #[error(
-        "the key file {path} does not hold exactly one `BEGIN PRIVATE KEY` block (PKCS#8 PEM): make a key with `sumlink keygen --out FILE`"
+        "the key file {path} does not hold exactly one `BEGIN PRIVATE KEY` block (PKCS#8 PEM): \
+        make a key with `sumlink keygen --out FILE`"
     )]
     NotAKey {
         /// The file.
@@ -93,13 +99,14 @@ pub enum KeyError {
     },
     /// The private key is protected by a passphrase.
     #[error(
-        "the key in {path} is encrypted with a passphrase: decrypt it with `openssl pkey -in {path} -out FILE`"
+        "the key in {path} is encrypted with a passphrase: decrypt it with `openssl pkey -in \
+        {path} -out FILE`"
     )]
     Encrypted {
         /// The file.
         path: PathBuf,
     },
-    /// A private key of another algorithm (RSA, ECDSA, X25519, ...), or a damaged one.
+    /// A damaged private key, or one of another algorithm (RSA, ECDSA, X25519, ...).
     #[error(
         "the key in {path} is not an intact ed25519 key: make one with `sumlink keygen --out FILE`"
     )]
@@ -107,26 +114,28 @@ pub enum KeyError {
         /// The file.
         path: PathBuf,
     },
-    /// There is a file already; keys are never overwritten.
-    #[error("{path} exists already and is left as it is: choose another name or remove it first")]
+    /// The file already exists; keys are never overwritten.
+    #[error("{path} already exists and was not changed: choose another name or remove it first")]
     Exists {
         /// The file.
         path: PathBuf,
     },
     /// The file cannot be written.
     #[error(
-        "cannot write the key file {path}: {source}; choose a directory that exists and that you may write to",
+        "cannot write the key file {path}: {source}; choose a directory that exists and that you \
+        may write to",
         source = plain(.source)
     )]
     Unwritable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// The operating system gives no random numbers.
+    /// The operating system provides no random numbers.
     #[error(
-        "the operating system gives no random numbers, so no key can be made: try again when it has started up, or where getrandom(2) is allowed"
+        "cannot make a key: the operating system has no random numbers yet; try again after it \
+        has booted, or where getrandom(2) is allowed"
     )]
     NoRandomness,
 }
@@ -153,7 +162,7 @@ impl PublicKey {
         [&SPKI_PREFIX[..], &self.0].concat()
     }
 
-    /// The reverse of [`PublicKey::to_spki`]; anything else that a peer sends is `None`.
+    /// The reverse of [`PublicKey::to_spki`]; `None` for any other input from a peer.
     pub(crate) fn from_spki(spki: &[u8]) -> Option<Self> {
         let key = spki.strip_prefix(&SPKI_PREFIX)?;
         Self::from_bytes(key.try_into().ok()?).ok()
@@ -214,12 +223,13 @@ impl SecretKey {
             path: path.to_owned(),
             source,
         };
-        // A pipe would wait for its other end for ever, and advice about a directory's mode would do harm.
+        // Opening a pipe could block forever, and the advice to change the mode of a directory
+        // would do harm.
         if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
             return Err(unreadable(io::Error::other("it is not a regular file")));
         }
         let file = File::open(path).map_err(unreadable)?;
-        // The mode of what was opened, not of what the name means a moment later.
+        // The mode of the opened file, which the path may no longer name.
         let mode = file.metadata().map_err(unreadable)?.mode() & 0o7777;
         if mode & 0o077 != 0 {
             return Err(KeyError::Exposed {
@@ -253,7 +263,7 @@ impl SecretKey {
         file.write_all(self.to_pem().as_bytes())
             .and_then(|()| file.sync_all())
             .map_err(|source| {
-                // Half a key is of no use, and would be in the way of the next try.
+                // A partial key is useless and would block the next attempt.
                 let _ = std::fs::remove_file(path);
                 KeyError::Unwritable {
                     path: path.to_owned(),
@@ -325,21 +335,21 @@ impl fmt::Debug for SecretKey {
     }
 }
 
-/// No key file is longer, in bytes; what follows is not read.
+/// Maximum length of a key file, in bytes; the rest is not read.
 const MAX_FILE: u64 = 64 << 10;
 
-/// How a PEM block with a passphrase begins (RFC 7468, section 11).
+/// The first line of a PEM block with a passphrase (RFC 7468, section 11).
 const ENCRYPTED: &[u8] = b"-----BEGIN ENCRYPTED PRIVATE KEY-----";
 
-/// Everything in front of the 32 bytes of an ed25519 SubjectPublicKeyInfo (RFC 8410, section 4).
+/// The bytes before the 32 key bytes of an ed25519 SubjectPublicKeyInfo (RFC 8410, section 4).
 const SPKI_PREFIX: [u8; 12] = *b"\x30\x2a\x30\x05\x06\x03\x2b\x65\x70\x03\x21\x00";
 
-/// Everything in front of the 32 bytes of an ed25519 PKCS#8 version 1 key (RFC 8410, section 7).
+/// The bytes before the 32 key bytes of an ed25519 PKCS#8 version 1 key (RFC 8410, section 7).
 const PKCS8_V1_PREFIX: [u8; 16] =
     *b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
 
-/// The y coordinates, little endian, of the points whose order divides 8, p = 2^255 - 19: 0 and 1 with
-/// their unreduced forms p and p + 1, p - 1, and the two solutions +-y of d y^4 + 2 y^2 = 1.
+/// The y coordinates, little endian, of the points whose order divides 8, p = 2^255 - 19: 0 and 1
+/// with their unreduced forms p and p + 1, p - 1, and the two solutions +-y of d y^4 + 2 y^2 = 1.
 const SMALL_ORDER: [[u8; 32]; 7] = [
     [0; 32],
     little_endian(1, 0, 0),
@@ -434,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn every_other_file_gets_its_own_answer() {
+    fn every_other_file_gets_a_specific_error() {
         let pem = |label: &str, body: &str| {
             format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----\n").into_bytes()
         };
@@ -478,7 +488,7 @@ mod tests {
             load(&pem("EC PRIVATE KEY", "AAAA")),
             Err(KeyError::WrongKind { .. })
         ));
-        // The same bytes under the identifier of X25519.
+        // The same bytes with the algorithm identifier of X25519.
         let x25519 = OPENSSL_V1.replace("K2VwBC", "K2VuBC");
         assert!(matches!(
             load(x25519.as_bytes()),

@@ -1,7 +1,8 @@
-//! The machine's links: which there are, which of them lead to the server, and when that changes.
+//! The machine's links: lists them, finds those that lead to the server, and watches them for
+//! changes.
 //!
-//! Everything here asks the kernel over rtnetlink (rtnetlink(7)) in the network namespace of the calling
-//! thread and needs no privilege.
+//! All functions query the kernel over rtnetlink (rtnetlink(7)) in the network namespace of the
+//! calling thread and need no privilege.
 
 mod carrier;
 mod glob;
@@ -26,24 +27,24 @@ pub use glob::{Overlap, is_pattern, name_matches, overlap};
 pub(crate) use own::own_addresses;
 pub use watch::Watch;
 
-/// A network interface as it is now.
+/// The current state of a network interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Link {
-    /// The kernel's number; a device that is deleted and made again gets a new one.
+    /// The kernel's interface index; a device that is deleted and made again gets a new one.
     pub index: u32,
     /// The name, at most 15 bytes: `wlan0`.
     pub name: String,
-    /// The kind of a virtual device as `ip -details link` names it (`veth`, `wireguard`); `None` for
-    /// hardware.
+    /// The kind of a virtual device as `ip -details link` names it (`veth`, `wireguard`); `None`
+    /// for hardware.
     pub kind: Option<String>,
     /// Whether this is a loopback device.
     pub loopback: bool,
-    /// Whether packets can pass: switched on by the administrator, and with a carrier.
+    /// Whether packets can pass: the interface is administratively up and has a carrier.
     pub up: bool,
-    /// Largest packet in bytes.
+    /// MTU in bytes.
     pub mtu: u32,
-    /// The addresses that may be the source of a connection to another network, IPv4 and IPv6. Those
-    /// of link scope (`fe80::`) and those still being probed for duplicates are left out.
+    /// The addresses usable as the source of a connection to another network, IPv4 and IPv6.
+    /// Addresses of link scope (`fe80::`) and those still being probed for duplicates are left out.
     pub addresses: Vec<IpAddr>,
 }
 
@@ -52,7 +53,7 @@ pub struct Link {
 #[non_exhaustive]
 pub enum LinkError {
     /// No interface has this name.
-    #[error("there is no link named {name}: `sumlink links` lists those there are")]
+    #[error("no link named {name}: `sumlink links` lists the links")]
     NoSuchLink {
         /// The name.
         name: String,
@@ -63,17 +64,18 @@ pub enum LinkError {
         /// The interface.
         name: String,
     },
-    /// A loopback device leads nowhere but to this machine.
-    #[error("the link {name} stays on this machine and does not lead to {remote}")]
+    /// A loopback device leads only to this machine.
+    #[error("the link {name} does not leave this machine and cannot reach {remote}")]
     Loopback {
         /// The interface.
         name: String,
         /// The server's address.
         remote: IpAddr,
     },
-    /// No route to the server leads over this interface.
+    /// No route to the server uses this interface.
     #[error(
-        "the link {name} has no route to {remote}: it needs one of its own, such as a default route with a higher metric"
+        "the link {name} has no route to {remote}: add one, such as a default route with a higher \
+        metric"
     )]
     NoRoute {
         /// The interface.
@@ -82,7 +84,7 @@ pub enum LinkError {
         remote: IpAddr,
     },
     /// The interface has no address of the server's family.
-    #[error("the link {name} has no address to reach {remote} from: wait for or configure one")]
+    #[error("the link {name} has no address from which to reach {remote}: wait for one or add one")]
     NoAddress {
         /// The interface.
         name: String,
@@ -90,7 +92,7 @@ pub enum LinkError {
         remote: IpAddr,
     },
     /// The kernel did not answer.
-    #[error("cannot ask the kernel about links (rtnetlink): {}", plain(.0))]
+    #[error("cannot query the links of the kernel (rtnetlink): {}", plain(.0))]
     System(#[from] io::Error),
 }
 
@@ -101,7 +103,7 @@ pub async fn list() -> Result<Vec<Link>, LinkError> {
     Netlink::open()?.list().await
 }
 
-/// The interface with this name, up or not.
+/// The interface with this name, whether up or down.
 pub async fn find(name: &str) -> Result<Link, LinkError> {
     let links = list().await?;
     let no_such_link = || LinkError::NoSuchLink {
@@ -113,15 +115,17 @@ pub async fn find(name: &str) -> Result<Link, LinkError> {
         .ok_or_else(no_such_link)
 }
 
-/// Whether packets to `remote` can leave by this link, and with which source address; sends nothing.
+/// The source address for packets to `remote` over this link, or the reason why they cannot leave
+/// by it. Sends nothing.
 ///
-/// The answer comes from the routing tables and rules alone. A connected socket would not do: bound to
-/// a device, IPv4 assumes that a destination without a route is a neighbour, and "connects".
+/// The answer comes from the routing tables and rules alone. A connected socket would not do: bound
+/// to a device, IPv4 assumes that a destination without a route is a neighbor, and "connects".
 pub async fn can_reach(link: &Link, remote: SocketAddr) -> Result<IpAddr, LinkError> {
     Netlink::open()?.can_reach(link, remote).await
 }
 
-/// Every link that can reach `remote`, except loopback: what a client uses that was told no links.
+/// Every link except loopback that can reach `remote`: the links of a client that has none
+/// configured.
 pub async fn reaching(remote: SocketAddr) -> Result<Vec<Link>, LinkError> {
     let netlink = Netlink::open()?;
     let mut usable = Vec::new();
@@ -174,7 +178,7 @@ impl Netlink {
             else {
                 continue;
             };
-            // RFC 4862, section 5.4: not to be used before it is known to be unique.
+            // RFC 4862, section 5.4: an address must not be used before it is known to be unique.
             let unproven = AddressHeaderFlags::Tentative | AddressHeaderFlags::Dadfailed;
             let optimistic = message
                 .header
@@ -199,7 +203,7 @@ impl Netlink {
         if !link.up {
             return Err(LinkError::Down { name: name() });
         }
-        // A default route seems to lead there, but no packet for loopback leaves the machine.
+        // A default route seems to lead there, but packets for loopback never leave the machine.
         if remote.is_loopback() && !link.loopback {
             return Err(LinkError::NoRoute {
                 name: name(),
@@ -212,8 +216,8 @@ impl Netlink {
                 remote,
             });
         }
-        // The first question is whether there is an entry for this link at all; only the second one
-        // answers with the source address, but it makes up a route where there is none.
+        // The first query finds out whether a route over this link exists. Only the second query
+        // returns the source address, but it invents a route where none exists.
         let entry = self.route(link, remote, RouteFlags::FibMatch).await?;
         let route = match entry {
             Some(_) => self.route(link, remote, RouteFlags::empty()).await?,
@@ -231,7 +235,7 @@ impl Netlink {
                 RouteAttribute::PrefSource(RouteAddress::Inet6(ip)) => Some(IpAddr::V6(*ip)),
                 _ => None,
             });
-        // A link without an address would borrow that of another link.
+        // A link without an address would borrow the address of another link.
         source
             .filter(|source| link.addresses.contains(source))
             .ok_or_else(|| LinkError::NoAddress {
@@ -240,7 +244,7 @@ impl Netlink {
             })
     }
 
-    /// The route to `remote` over `link`, or `None` where the tables and rules have none.
+    /// The route to `remote` over `link`, or `None` if the tables and rules contain none.
     async fn route(
         &self,
         link: &Link,
@@ -263,8 +267,8 @@ impl Netlink {
             Ok(route) => Ok(route),
             Err(rtnetlink::Error::NetlinkError(error)) => {
                 match error.to_io().raw_os_error() {
-                    // The last four: routes of type prohibit and blackhole, IPv6 switched off on the
-                    // link or the machine, the link gone since it was listed.
+                    // The last four: routes of type prohibit and blackhole, IPv6 switched off on
+                    // the link or the machine, and a link that has gone since it was listed.
                     Some(
                         libc::ENETUNREACH
                         | libc::EHOSTUNREACH
@@ -322,7 +326,7 @@ impl Link {
             match attribute {
                 LinkAttribute::IfName(name) => link.name = name,
                 LinkAttribute::Mtu(mtu) => link.mtu = mtu,
-                // RFC 2863, section 3.1.14. Drivers that do not keep it up say Unknown.
+                // RFC 2863, section 3.1.14. Drivers that do not maintain the state report Unknown.
                 LinkAttribute::OperState(state) => {
                     link.up &= matches!(state, State::Up | State::Unknown);
                 }
@@ -356,7 +360,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn loopback_is_listed_and_not_used_by_itself() {
+    async fn loopback_is_listed_but_not_used_by_default() {
         let lo = find("lo").await.unwrap();
         assert!(
             lo.loopback && lo.up && lo.kind.is_none() && lo.mtu > 1500,
@@ -458,14 +462,14 @@ mod tests {
             let noaddr = find("noaddr").await.unwrap();
             let error = can_reach(&noaddr, addr(SERVER_V4)).await.unwrap_err();
             assert!(matches!(error, LinkError::NoAddress { .. }), "{error}");
-            // The neighbours of a link need no gateway.
+            // Neighbors on a link need no gateway.
             let noroute = find("noroute").await.unwrap();
             assert!(can_reach(&noroute, addr("198.51.100.7:1")).await.is_ok());
         });
     }
 
     #[test]
-    fn the_watch_tells_of_links_addresses_and_routes_and_is_quiet_in_between() {
+    fn the_watch_reports_links_addresses_and_routes_and_is_quiet_in_between() {
         let Some(ns) = Netns::new() else { return };
         let ip = ns.commands();
         ns.run(async move || {
@@ -476,14 +480,15 @@ mod tests {
                     .await
                     .expect(change)
                     .unwrap();
-                // The kernel may defer the news of a carrier; the next change is to be the next one.
+                // The kernel may delay the carrier event; wait so that the next event belongs to
+                // the next change.
                 while timeout(Duration::from_millis(300), watch.changed())
                     .await
                     .is_ok()
                 {}
             };
             told_of("link add d0 type veth peer name d1").await;
-            // Without link-local addresses, IPv6 has nothing to say later than the command.
+            // Without link-local addresses, no IPv6 event follows after the command.
             ip("link set d0 addrgenmode none");
             ip("link set d1 addrgenmode none");
             for change in [
@@ -517,7 +522,7 @@ mod tests {
             let file = tempfile::NamedTempFile::new().unwrap();
             std::fs::write(file.path(), batch).unwrap();
             ip(&format!("-batch {}", file.path().display()));
-            // The call that is given up loses nothing.
+            // Dropping the call loses no event.
             assert!(timeout(Duration::ZERO, watch.changed()).await.is_err());
             timeout(Duration::from_secs(5), watch.changed())
                 .await

@@ -1,10 +1,12 @@
-//! Connections that do not leave the machine: between sumlink and the programs beside it.
+//! Connections that stay on this machine: between sumlink and local programs.
 //!
-//! Where BBR is the system's congestion control it is that of these, too. It spaces what it sends, by a timer of the
-//! kernel for every 64 KiB or so, on a way that has no queue to spare. So they have Reno instead, which every kernel has and lets
-//! every program use. docs/fbdt.md, "What it costs", has what that gives.
+//! If BBR is the system's congestion control, these connections use it too. BBR paces the data with
+//! a kernel timer for about every 64 KiB, although the local path has no queue to protect. So they
+//! use Reno instead, which every kernel has and allows every program. docs/fbdt.md, "What it
+//! costs", has the measured gain.
 //!
-//! It has to be so before the connection is made: what a socket has begun to space it goes on spacing.
+//! The change must come before the connection is made: a socket that has started pacing keeps
+//! pacing.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -15,13 +17,13 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use crate::congestion::MODEL_BASED;
 use crate::socket::{congestion_name, set_congestion};
 
-/// The congestion control of connections that do not leave the machine, where the system's is BBR.
+/// The congestion control of local connections, if the system's is BBR.
 const UNPACED: &str = "reno";
 
-/// A port that no packet is sent to (RFC 863).
+/// A port to which no packet is sent (RFC 863).
 const DISCARD: u16 = 9;
 
-/// Connects to `address`; a connection that does not leave the machine is not paced.
+/// Connects to `address`; a connection that stays on this machine is not paced.
 pub(crate) async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     if !is_this_machine(address.ip()) {
         return TcpStream::connect(address).await;
@@ -34,9 +36,9 @@ pub(crate) async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     socket.connect(address).await
 }
 
-/// Has connections to a port that only programs on this machine reach not be paced, those that are made from now on.
+/// Turns off pacing for future connections to a port that only local programs can reach.
 ///
-/// A port that others reach as well is left alone: to them a way may lead that has queues.
+/// A port that other hosts can reach is left alone: the path to them may have queues.
 pub fn tune_listener(listener: &TcpListener) {
     let is_local = listener
         .local_addr()
@@ -46,15 +48,15 @@ pub fn tune_listener(listener: &TcpListener) {
     }
 }
 
-/// Whether packets to `ip` stay on this machine: loopback, or an address that this machine would send to from that same
-/// address. (It can be bound to is no proof of it: `net.ipv4.ip_nonlocal_bind`.)
+/// Whether packets to `ip` stay on this machine: a loopback address, or an address that is also the
+/// source address for itself. (A successful bind would prove nothing: `net.ipv4.ip_nonlocal_bind`.)
 fn is_this_machine(ip: IpAddr) -> bool {
     let ip = ip.to_canonical();
     let any = match ip {
         IpAddr::V4(_) => IpAddr::from([0; 4]),
         IpAddr::V6(_) => IpAddr::from([0; 16]),
     };
-    // Nothing is sent: the kernel only looks for the way.
+    // Sends nothing: the kernel only looks up the route.
     let source = || -> io::Result<IpAddr> {
         let socket = UdpSocket::bind((any, 0))?;
         socket.connect((ip, DISCARD))?;
@@ -69,7 +71,10 @@ fn unpace(socket: &impl AsFd) {
         return;
     }
     if let Err(error) = set_congestion(socket, UNPACED) {
-        tracing::debug!(%error, "a connection that does not leave the machine is paced");
+        tracing::debug!(
+            %error,
+            "cannot set the congestion control of a local connection; it stays paced"
+        );
     }
 }
 
@@ -81,7 +86,7 @@ mod tests {
         TcpListener::bind(address).await.unwrap()
     }
 
-    /// Whether this kernel lets programs use BBR, and has `socket` begin with it.
+    /// Whether this kernel lets programs use BBR, and `socket` starts with it.
     fn begins_with_bbr(socket: &impl AsFd) -> bool {
         set_congestion(socket, MODEL_BASED).is_ok()
     }
@@ -94,15 +99,15 @@ mod tests {
             let name = congestion_name(&stream).unwrap();
             assert!(!name.starts_with(MODEL_BASED), "{name}");
         }
-        // Not only over loopback addresses: what this machine has as its own.
+        // Includes the machine's own addresses beyond loopback.
         assert!(is_this_machine([0, 0, 0, 0].into()));
         assert!(is_this_machine("::ffff:127.0.0.1".parse().unwrap()));
-        // RFC 5737: of nobody.
+        // RFC 5737: belongs to no host.
         assert!(!is_this_machine([192, 0, 2, 1].into()));
     }
 
     #[tokio::test]
-    async fn only_what_is_paced_is_changed() {
+    async fn only_paced_sockets_are_changed() {
         let socket = TcpSocket::new_v4().unwrap();
         let before = congestion_name(&socket).unwrap();
         let is_paced = begins_with_bbr(&socket);

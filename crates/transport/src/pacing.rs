@@ -1,14 +1,16 @@
-//! A bound on the rate at which TCP sends: `SO_MAX_PACING_RATE` (socket(7), Linux 3.13).
+//! A limit on TCP's sending rate: `SO_MAX_PACING_RATE` (socket(7), Linux 3.13).
 //!
-//! TCP spaces its packets by itself where no qdisc does (Linux 4.13), so that nothing piles up below it. It goes on doing so
-//! when the bound is gone: from the first one on it spaces them at the rate that its window and its round trip make (`tcp_update_pacing_rate`).
+//! Where no qdisc paces packets, TCP does (Linux 4.13), so that no queue builds below it. Pacing
+//! stays on after the limit is removed: from the first limit on, TCP paces at the rate given by its
+//! window and its round-trip time (`tcp_update_pacing_rate`).
 
 use std::io;
 use std::os::fd::AsFd;
 
 use crate::sockopt;
 
-/// Has TCP send at most so many bytes a second, retransmissions included; nothing takes the bound away.
+/// Limits TCP to `rate` bytes per second, retransmissions included. `None` removes the limit; TCP
+/// keeps pacing.
 pub(crate) fn limit(socket: &impl AsFd, rate: Option<u64>) -> io::Result<()> {
     let unlimited = libc::c_ulong::MAX;
     let rate = rate.map_or(unlimited, |rate| {
@@ -17,10 +19,11 @@ pub(crate) fn limit(socket: &impl AsFd, rate: Option<u64>) -> io::Result<()> {
     sockopt::set(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, rate)
 }
 
-/// A bound that nothing reaches, and yet is one to the kernel, which takes the highest number for none.
+/// A rate that is never reached but that the kernel treats as a limit; it treats the highest number
+/// as no limit.
 const UNREACHED: libc::c_ulong = libc::c_ulong::MAX - 1;
 
-/// Has TCP space what it sends, in place of a bound.
+/// Turns TCP's pacing on without a limit.
 pub(crate) fn space(socket: &impl AsFd) -> io::Result<()> {
     sockopt::set(
         socket,
@@ -30,13 +33,13 @@ pub(crate) fn space(socket: &impl AsFd) -> io::Result<()> {
     )
 }
 
-/// The bound that a socket has, in bytes a second.
+/// The socket's limit in bytes per second.
 #[cfg(test)]
 pub(crate) fn bound(socket: &impl AsFd) -> io::Result<libc::c_ulong> {
     sockopt::get(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE)
 }
 
-/// Whether [`space`] was called and no bound has come since.
+/// Whether [`space`] was called and no limit was set afterwards.
 #[cfg(test)]
 pub(crate) fn is_spaced(socket: &impl AsFd) -> bool {
     bound(socket).is_ok_and(|bound| bound == UNREACHED)
@@ -58,10 +61,10 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_is_kept_and_can_be_taken_away() {
+    fn a_limit_applies_and_can_be_removed() {
         let (mut sender, mut receiver) = pair();
         limit(&sender, Some(1_000_000)).unwrap();
-        // A second's worth; the first packets leave before there is anything to space them by.
+        // One second of data; the first packets leave before there is a rate to pace them at.
         let mut bytes = vec![0; 1_000_000];
         let started = Instant::now();
         let writer = std::thread::spawn(move || {

@@ -1,10 +1,11 @@
-//! What passes between a stream's program and the task of its session.
+//! The pipe between a local program's end of a stream and the session's task.
 //!
-//! Whole chunks change hands, so that bytes are copied outside the lock, and the lock belongs to one stream: nothing
-//! is shared between paths. To a program go the very pages in which the session has received; they come back when it has
-//! read them. The session's task is told of a stream at most once until it has looked at it. What both
-//! sides hold is taken from the session's memory ([`memory`]); a stream on which nothing moves holds nothing. A program that
-//! reads slowly gets small pieces ([`piece`]): what it has been given counts as read.
+//! Whole chunks change hands, so that bytes are copied outside the lock. The lock belongs to one
+//! stream; nothing is shared between paths. A program receives the very pages into which the
+//! session has received data, and they return after it has read them. The session's task is
+//! notified of a stream at most once until it has looked at it. The data held on both sides is
+//! charged to the session's memory ([`memory`]); an idle stream holds none. A program that reads
+//! slowly gets small pieces ([`piece`]), because data handed to it counts as read.
 
 pub(crate) mod chunk;
 pub(crate) mod memory;
@@ -29,14 +30,14 @@ use memory::{FLOOR, Holding};
 use piece::Piece;
 pub(crate) use pools::Pools;
 
-/// The two directions between one program and its session.
+/// Both directions between one program and its session.
 #[derive(Debug)]
 pub(crate) struct Pipe {
     id: StreamId,
-    /// Where the session's task listens.
+    /// The command channel of the session's task.
     session: UnboundedSender<Command>,
-    /// The session has been told and has not looked yet.
-    told: AtomicBool,
+    /// The session was notified and has not looked yet.
+    is_notified: AtomicBool,
     pools: Arc<Pools>,
     ends: Mutex<Ends>,
 }
@@ -45,38 +46,38 @@ pub(crate) struct Pipe {
 struct Ends {
     /// Written by the program, not yet taken by the session.
     up: VecDeque<Vec<u8>>,
-    /// The capacity of all chunks on their way up: reserved, waiting here, or with the session.
+    /// The capacity of all upstream chunks: reserved, waiting here, or with the session.
     up_holding: Holding,
     /// The program has written its last byte.
     up_finished: bool,
-    /// Nothing more can be written, though there may be something to read.
+    /// Writing has failed, though data to read may remain.
     up_failed: Option<OpenError>,
     writer: Option<Waker>,
     /// Given by the session, not yet taken by the program.
     down: Received,
-    /// The memory of what is on its way down: here and with the program.
+    /// The memory of downstream data: here and with the program.
     down_holding: Holding,
     /// The session has given the last byte.
     down_finished: bool,
-    /// The session has more than it could give.
+    /// The session has more data than the program could be given.
     down_more: bool,
-    /// How much of it goes down at once.
+    /// The size of the next piece for the program.
     down_piece: Piece,
     reader: Option<Waker>,
     /// The stream was reset, by either side.
     failed: Option<OpenError>,
-    /// The program has let go of the stream.
+    /// The program has dropped the stream.
     dropped: bool,
 }
 
-/// What the session found in a pipe.
+/// The state of a pipe as found by the session.
 #[derive(Debug)]
 pub(crate) struct Taken {
-    /// The program has written its last byte; some may still wait in the pipe.
+    /// The program has written its last byte; data may still wait in the pipe.
     pub(crate) finished: bool,
-    /// Nothing waits in the pipe any more.
+    /// The pipe is empty.
     pub(crate) drained: bool,
-    /// The program has let go.
+    /// The program has dropped the stream.
     pub(crate) dropped: bool,
 }
 
@@ -90,14 +91,14 @@ impl Pipe {
         Arc::new(Self {
             id,
             session,
-            told: AtomicBool::new(false),
+            is_notified: AtomicBool::new(false),
             pools,
             ends,
         })
     }
 
-    /// The program wants to write up to `want` bytes (at least one): an empty chunk with a capacity of at least one.
-    /// It comes back by [`Pipe::push`].
+    /// Reserves an empty chunk for the program, with a capacity of at least one and at most `want`
+    /// bytes (at least one). [`Pipe::push`] returns it.
     pub(crate) fn poll_reserve(
         &self,
         cx: &mut Context<'_>,
@@ -117,10 +118,10 @@ impl Pipe {
         }
     }
 
-    /// The program writes what is in a chunk of [`Pipe::poll_reserve`], or gives it back empty.
+    /// Writes the content of a chunk from [`Pipe::poll_reserve`], or returns it empty.
     pub(crate) fn push(&self, mut chunk: Vec<u8>) {
         let reserved = chunk.capacity();
-        // What is small does not keep what it might have been.
+        // A small write does not keep the whole reservation.
         if chunk.len() < reserved / 2 {
             chunk.shrink_to(chunk.len().next_multiple_of(FLOOR));
         }
@@ -138,7 +139,7 @@ impl Pipe {
         let any = !ends.up.is_empty();
         drop(ends);
         if any {
-            self.tell();
+            self.notify();
         }
     }
 
@@ -148,11 +149,12 @@ impl Pipe {
         ends.up_finished = true;
         let failed = ends.failed.or(ends.up_failed);
         drop(ends);
-        self.tell();
+        self.notify();
         failed.map_or(Ok(()), Err)
     }
 
-    /// The program takes what has arrived, nothing at the end of the stream. It comes back by [`Pipe::give_back`].
+    /// Takes received data for the program; an empty value at the end of the stream.
+    /// [`Pipe::give_back`] returns it.
     pub(crate) fn poll_take(&self, cx: &mut Context<'_>) -> Poll<Result<Received, OpenError>> {
         let mut ends = self.lock();
         let received = mem::take(&mut ends.down);
@@ -167,12 +169,12 @@ impl Pipe {
         };
         drop(ends);
         if more {
-            self.tell();
+            self.notify();
         }
         outcome
     }
 
-    /// The program has read what it had taken.
+    /// Returns data that the program has read.
     pub(crate) fn give_back(&self, read: Received) {
         let mut ends = self.lock();
         ends.down_holding.give_back(&self.pools.down, read.memory());
@@ -181,7 +183,7 @@ impl Pipe {
         drop(ends);
         self.pools.has_read(read);
         if more {
-            self.tell();
+            self.notify();
         }
     }
 
@@ -197,20 +199,20 @@ impl Pipe {
         }
     }
 
-    /// The program wants something of its stream; what it has written before is known by then.
+    /// Sends a command about the program's stream; the session sees earlier writes first.
     pub(crate) fn command(&self, command: impl FnOnce(StreamId) -> Command) {
         // A session that has ended has failed the pipe already.
         let _ = self.session.send(command(self.id));
     }
 
-    /// The program lets go.
+    /// The program drops the stream.
     pub(crate) fn abandon(&self) {
         self.lock().dropped = true;
-        self.tell();
+        self.notify();
     }
 
-    /// The session takes what the program wrote, in exchange for a chunk of which the engine has taken everything. What it
-    /// has not taken, the session keeps.
+    /// Takes data written by the program, in exchange for a chunk that the engine has consumed
+    /// completely. Data that the engine has not consumed stays with the session.
     pub(crate) fn take_up(&self, chunk: &mut Chunk) -> Taken {
         let mut ends = self.lock();
         if chunk.is_empty() {
@@ -229,7 +231,8 @@ impl Pipe {
         taken
     }
 
-    /// How many pages the session may give, of so many that it has; if not all, it is told when it may give more.
+    /// The number of pages, of `has` available ones, that the session may hand over. If it is less
+    /// than `has`, the session is notified when it may hand over more.
     pub(crate) fn room_down(&self, has: usize) -> usize {
         let mut ends = self.lock();
         let mut room = 0;
@@ -244,7 +247,7 @@ impl Pipe {
         room
     }
 
-    /// The session gives as many pages as [`Pipe::room_down`] told, or the end.
+    /// Hands over the number of pages that [`Pipe::room_down`] returned, or the end of the stream.
     pub(crate) fn give_down(&self, received: Received, finished: bool) {
         let mut ends = self.lock();
         if received.has_remaining() {
@@ -267,7 +270,7 @@ impl Pipe {
         wakers.into_iter().flatten().for_each(Waker::wake);
     }
 
-    /// The session takes no more: the peer has reset the stream after its last byte.
+    /// Stops the upstream direction: the peer has reset the stream after its last byte.
     pub(crate) fn fail_up(&self, error: OpenError) {
         let mut ends = self.lock();
         ends.up_failed.get_or_insert(error);
@@ -276,13 +279,13 @@ impl Pipe {
         writer.into_iter().for_each(Waker::wake);
     }
 
-    /// The session looks now; from here on it wants to be told again.
-    pub(crate) fn heard(&self) {
-        self.told.store(false, Ordering::Release);
+    /// The session looks now; later changes notify it again.
+    pub(crate) fn clear_notification(&self) {
+        self.is_notified.store(false, Ordering::Release);
     }
 
-    fn tell(&self) {
-        if !self.told.swap(true, Ordering::AcqRel) {
+    fn notify(&self) {
+        if !self.is_notified.swap(true, Ordering::AcqRel) {
             // A session that has ended has failed the pipe already.
             let _ = self.session.send(Command::Touched(self.id));
         }
@@ -342,7 +345,7 @@ mod tests {
         assert_eq!(reserved(&pipe, 1), None);
         let mut chunk = Chunk::default();
         pipe.take_up(&mut chunk);
-        assert_eq!(reserved(&pipe, 1), None, "the session has not sent it yet");
+        assert_eq!(reserved(&pipe, 1), None, "the session still holds the data");
         chunk.discard();
         pipe.take_up(&mut chunk);
         let kept = reserved(&pipe, 1).unwrap();
@@ -354,12 +357,12 @@ mod tests {
     fn take(pipe: &Pipe) -> Received {
         match pipe.poll_take(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(taken) => taken.unwrap(),
-            Poll::Pending => panic!("there is something to read"),
+            Poll::Pending => panic!("data is available"),
         }
     }
 
     #[test]
-    fn the_session_is_told_when_the_program_has_made_room() {
+    fn the_session_is_notified_when_the_program_has_made_room() {
         let pools = Pools::new(0);
         let (sender, mut session) = unbounded_channel();
         let pipe = Pipe::new(0, sender, Arc::clone(&pools));
@@ -368,8 +371,8 @@ mod tests {
         assert_eq!(pipe.room_down(5), 0);
         let mut received = take(&pipe);
         assert!(session.try_recv().is_ok());
-        pipe.heard();
-        assert_eq!(pipe.room_down(5), 0, "the program still has it");
+        pipe.clear_notification();
+        assert_eq!(pipe.room_down(5), 0, "the program still holds the page");
         received.advance(PAGE);
         pipe.give_back(received);
         assert!(session.try_recv().is_ok());

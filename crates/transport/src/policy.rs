@@ -1,9 +1,8 @@
-//! What a client's links may be used for, in the words of those who pay for them: priorities, directions, limits and
-//! caps.
+//! Per-link policies of a client: priority, direction, rate limits and data caps.
 //!
-//! A [`LinkPolicy`] comes from the configuration, or from whoever changes it at run time
-//! ([`Client::set_link_policy`](crate::Client::set_link_policy)). What becomes of it for a session is what this side may
-//! send over each path of the link, and what the server is told.
+//! A [`LinkPolicy`] comes from the configuration or is set at run time
+//! ([`Client::set_link_policy`](crate::Client::set_link_policy)). A session turns it into limits on
+//! what this side sends over each path of the link, and into terms that it sends to the server.
 
 mod calendar;
 mod policies;
@@ -22,7 +21,7 @@ pub use store::StateError;
 pub(crate) use store::check as check_state;
 pub use words::{parse_beyond, parse_direction, parse_priority};
 
-/// Which way a link carries streams' bytes. Confirmations go both ways in any case.
+/// The directions in which a link carries stream data. Acknowledgements always travel both ways.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
@@ -35,46 +34,49 @@ pub enum Direction {
     Down,
 }
 
-/// What becomes of a link that has moved what it may in a day or a month.
+/// How a link is used after it has reached its daily or monthly data cap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Beyond {
-    /// It works while no other link delivers.
+    /// As a backup: only while no other link delivers.
     #[default]
     Backup,
-    /// It is not used until the next day or month begins.
+    /// Not at all until the next day or month begins.
     Never,
-    /// It goes on at this rate, in bit/s, each way.
+    /// At this rate, in bit/s, in each direction.
     Limit(u64),
 }
 
-/// What a link may be used for. The default is everything, without any bound.
+/// How a link may be used. The default allows everything without limits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LinkPolicy {
-    /// What people call it; only shown.
+    /// A name for people; only displayed.
     pub label: String,
-    /// When it gets work; without it primary, and secondary where it is metered.
+    /// The priority of the link. The default is primary, or secondary for a metered link.
     #[serde(with = "words::priority")]
     pub priority: Option<Priority>,
-    /// Its bytes cost money: nothing is raced over it, and it is secondary unless its priority says otherwise.
+    /// Data over the link costs money: it carries no duplicates and is secondary unless `priority`
+    /// says otherwise.
     pub metered: bool,
-    /// Which way it carries streams' bytes.
+    /// The directions in which it carries stream data.
     pub direction: Direction,
-    /// The most that the client sends over it, in bit/s.
+    /// Limit on the client's sending rate over the link, in bit/s.
     pub send_limit: Option<u64>,
-    /// The most that the server sends over it, in bit/s.
+    /// Limit on the server's sending rate over the link, in bit/s.
     pub receive_limit: Option<u64>,
-    /// It is a backup while it is slower than the fastest other link by more than this.
+    /// The link is a backup while its latency exceeds that of the fastest other link by more than
+    /// this.
     #[serde(with = "words::duration")]
     pub max_added_latency: Option<Duration>,
-    /// What it may move in a day, in bytes of both directions.
+    /// Daily data cap, in bytes of both directions together.
     pub cap_day: Option<u64>,
-    /// What it may move in a month, in bytes of both directions.
+    /// Monthly data cap, in bytes of both directions together.
     pub cap_month: Option<u64>,
-    /// The day on which its month begins, 1 to 31; the last of a month that has no such day.
+    /// The day of the month on which the monthly cap restarts, 1 to 31; the last day in shorter
+    /// months.
     pub reset_day: u8,
-    /// What becomes of it beyond a cap.
+    /// How the link is used after it has reached a cap.
     pub beyond: Beyond,
 }
 
@@ -96,32 +98,35 @@ impl Default for LinkPolicy {
     }
 }
 
-/// A policy that cannot be meant.
+/// A policy value outside its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PolicyError {
-    /// No month has this day.
+    /// `reset_day` is not a day of a month.
     #[error("reset_day must be from 1 to 31, not {0}")]
     ResetDay(u8),
-    /// A carrier under so tight a limit does not even get its confirmations through.
+    /// A rate limit too low for the acknowledgements of a carrier.
     #[error("a limit must be at least {least} bit/s, not {0}", least = LinkPolicy::LEAST_LIMIT)]
     Limit(u64),
-    /// Longer than anybody wants to read.
-    #[error("a label has at most {most} characters, none of them a control character", most = LinkPolicy::LONGEST_LABEL)]
+    /// A label that is too long or contains control characters.
+    #[error(
+        "a label has at most {most} characters and no control characters",
+        most = LinkPolicy::LONGEST_LABEL
+    )]
     Label,
-    /// Longer than anything waits.
+    /// A latency bound above 60 s.
     #[error("max_added_latency must be at most 60s")]
     Latency,
 }
 
 impl LinkPolicy {
-    /// The least limit, in bit/s.
+    /// The lowest rate limit, in bit/s.
     pub const LEAST_LIMIT: u64 = 8_000;
 
-    /// Most characters of a label.
+    /// Maximum length of a label, in characters.
     pub const LONGEST_LABEL: usize = 64;
 
-    /// Whether the values make sense.
+    /// Checks that all values are in range.
     pub fn check(&self) -> Result<(), PolicyError> {
         if !(1..=31).contains(&self.reset_day) {
             return Err(PolicyError::ResetDay(self.reset_day));
@@ -146,12 +151,12 @@ impl LinkPolicy {
         }
     }
 
-    /// Whether what it moves has to be remembered over restarts.
+    /// Whether the link's usage must survive restarts.
     pub fn has_cap(&self) -> bool {
         self.cap_day.is_some() || self.cap_month.is_some()
     }
 
-    /// When the link gets work, `used_up` if it has moved what it may.
+    /// The link's priority; `used_up` says that it has reached a data cap.
     pub fn priority(&self, used_up: bool) -> Priority {
         let own = match (self.priority, self.metered) {
             (Some(priority), _) => priority,
@@ -165,14 +170,14 @@ impl LinkPolicy {
         }
     }
 
-    /// What it means for each of so many paths over the link.
+    /// The terms of each path when the link has `paths` paths.
     pub(crate) fn terms(&self, used_up: bool, paths: usize) -> Terms {
         let priority = self.priority(used_up);
         let bound = match self.beyond {
             Beyond::Limit(limit) if used_up => Some(limit),
             _ => None,
         };
-        // Each path gets an equal part; in bytes.
+        // Each path gets an equal share, in bytes per second.
         let rate = |limit: Option<u64>| {
             let limits = limit.into_iter().chain(bound);
             limits
@@ -198,14 +203,14 @@ impl LinkPolicy {
     }
 }
 
-/// What a policy means for one path.
+/// The effect of a link's policy on one path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Terms {
-    /// What this side may send over it.
+    /// Limits on what this side sends over the path.
     pub(crate) own: PathPolicy,
-    /// The most of it, in bytes per second.
+    /// Limit on this side's sending rate, in bytes per second.
     pub(crate) send_rate: Option<u64>,
-    /// What the server is told.
+    /// The terms sent to the server.
     pub(crate) peer: PeerPolicy,
 }
 
@@ -214,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_metered_link_is_secondary_unless_its_owner_says_otherwise() {
+    fn a_metered_link_is_secondary_by_default() {
         let mut policy = LinkPolicy {
             metered: true,
             ..LinkPolicy::default()
@@ -226,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_a_cap_a_link_is_what_its_owner_said_and_never_more_than_before() {
+    fn the_action_beyond_a_cap_never_raises_the_priority() {
         let of = |priority, beyond| LinkPolicy {
             priority: Some(priority),
             beyond,
@@ -252,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_direction_is_closed_for_who_sends_that_way() {
+    fn a_closed_direction_blocks_its_sender() {
         let of = |direction| {
             let policy = LinkPolicy {
                 direction,
@@ -280,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused() {
+    fn values_out_of_range_are_refused() {
         let wrong = |change: fn(&mut LinkPolicy)| {
             let mut policy = LinkPolicy::default();
             change(&mut policy);
@@ -295,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_comes_back_from_json_as_it_was() {
+    fn a_policy_survives_json() {
         let policy = LinkPolicy {
             label: "5G".to_owned(),
             priority: Some(Priority::Secondary),

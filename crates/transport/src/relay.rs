@@ -1,4 +1,4 @@
-//! The bytes of one connection, both ways, and an end that looks on one side as it was on the other.
+//! Relays one connection in both directions and passes its end on in the form in which it occurred.
 
 mod buffered;
 mod copy;
@@ -22,27 +22,29 @@ pub use buffered::Buffered;
 /// megabytes.
 const NOTSENT: u32 = 64 * 1024;
 
-/// When a program or a target that has vanished, or a NAT that has forgotten it, is noticed: after this time of silence the kernel
-/// starts to ask, and gives up after a few minutes.
+/// Silence after which the kernel sends keepalive probes. A program or target that has vanished, or
+/// whose NAT entry has expired, is detected a few minutes later.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
-/// How long a peer that has been told to go away is listened to, and how many bytes of it.
+/// How long, and for how many bytes, a peer is still read after the connection was closed towards
+/// it.
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: u64 = 1 << 20;
 
-/// What the local program may still send to the stream.
+/// The data that the local program may still send to the stream.
 #[derive(Clone, Copy, Debug)]
 pub enum Upload {
-    /// Everything until its end.
+    /// All data until its end.
     Unlimited,
-    /// So many bytes; what follows belongs to nobody and is dropped.
+    /// This number of bytes; further data is dropped.
     Limited(u64),
 }
 
-/// A stream that lends its own memory, so that a relay holds none: whatever waits is in the stream's account.
+/// A stream that lends its buffers, so that a relay needs none: all waiting data is charged to the
+/// stream.
 pub trait Relayed: AsyncBufRead + AsyncWrite + Unpin {
-    /// Waits until something can be read, and lends as many pieces of it as there are `slices`, at least one; returns how many it
-    /// filled, 0 at the end of the stream. What has been read is consumed as with [`AsyncBufRead`].
+    /// Waits for data and lends as many pieces of it as fit in `slices`, at least one. Returns the
+    /// number filled, 0 at the end of the stream. Read data is consumed as with [`AsyncBufRead`].
     fn poll_fill_slices<'a>(
         &'a mut self,
         cx: &mut Context<'_>,
@@ -53,17 +55,18 @@ pub trait Relayed: AsyncBufRead + AsyncWrite + Unpin {
         Poll::Ready(Ok(filled.map(|slice| *slice = IoSlice::new(bytes)).count()))
     }
 
-    /// Waits until bytes can be written: an empty vector with a capacity of at least one byte, which comes back by
-    /// [`Relayed::push`], with at most `most` bytes (at least one) and not grown. An error means that the stream takes
-    /// no more.
+    /// Waits until data can be written, and returns an empty vector with a capacity of at least one
+    /// byte. It is given back with [`Relayed::push`], with at most `most` bytes (at least one) and
+    /// not grown. An error means that the stream accepts no more data.
     fn poll_reserve(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<Vec<u8>>>;
 
-    /// Writes what was filled into a vector of [`Relayed::poll_reserve`]; nothing, if it is still empty.
+    /// Writes the content of a vector from [`Relayed::poll_reserve`]; an empty one writes nothing.
     fn push(&mut self, chunk: Vec<u8>);
 }
 
-/// Sets the options of a connection to a program or a target. Nagle's delay adds up with the one of the program behind the stream,
-/// which decides how it writes; and without keepalives the stream of one that has vanished would stay for ever.
+/// Sets the options of a connection to a program or a target. Nagle's delay would add to that of
+/// the program behind the stream, which decides how it writes. Without keepalives, the stream of a
+/// vanished program would stay forever.
 pub fn tune(local: &TcpStream) -> io::Result<()> {
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
     local
@@ -71,25 +74,30 @@ pub fn tune(local: &TcpStream) -> io::Result<()> {
         .and_then(|()| SockRef::from(local).set_tcp_keepalive(&keepalive))
 }
 
-/// Relays until both directions have ended. `early` are bytes that the program sent ahead, while the
-/// stream was being opened.
+/// Relays until both directions have ended. `early` is data that the program sent while the stream
+/// was being opened.
 ///
-/// The end of one direction is passed on and leaves the other one open, and so does one side's taking no more: what it said
-/// before still arrives. When either side fails, the other one is reset: a download that was cut short must not look complete.
+/// The end of one direction is passed on and leaves the other one open. The same holds when one
+/// side accepts no more data: the data that it sent before still arrives. When either side fails,
+/// the other one is reset, so that a truncated download does not look complete.
 pub async fn relay<S>(mut local: TcpStream, mut stream: S, early: &[u8], upload: Upload)
 where
     S: Relayed,
 {
-    // From here on, whatever drops the socket (an error, the task's abort, the end of the process)
-    // resets it; only the clean end below takes that back.
+    // From here on, dropping the socket (an error, the task's abort, the end of the process) resets
+    // it; only the clean end below undoes that.
     if let Err(error) = local.set_zero_linger() {
-        debug!(%error, "SO_LINGER not set: a failed connection may look like a finished one");
+        debug!(%error, "cannot set SO_LINGER; a failed connection may look finished");
     }
     if let Err(error) = SockRef::from(&local).set_tcp_notsent_lowat(NOTSENT) {
-        debug!(%error, "TCP_NOTSENT_LOWAT not set: the kernel may hold megabytes for a program that does not read");
+        debug!(
+            %error,
+            "cannot set TCP_NOTSENT_LOWAT; the kernel may buffer megabytes for a program that \
+            does not read"
+        );
     }
     let copied = async {
-        // Who takes none of it may still have something to say.
+        // A stream that accepts no data may still send some.
         let is_taken = early.is_empty() || stream.write_all(early).await.is_ok();
         let left = match upload {
             Upload::Unlimited => None,
@@ -105,15 +113,15 @@ where
             );
             match SockRef::from(&local).set_linger(None) {
                 Ok(()) => part(local).await,
-                Err(error) => debug!(%error, "SO_LINGER not cleared"),
+                Err(error) => debug!(%error, "cannot clear SO_LINGER"),
             }
         }
         Err(error) => debug!(%error, "connection reset"),
     }
 }
 
-/// Closes a connection so that what was written last arrives: a socket that is closed with bytes
-/// unread is reset, and the reset overtakes the answer (RFC 9112, section 9.6).
+/// Closes a connection so that the last data written arrives: a socket that is closed with unread
+/// data is reset, and the reset overtakes the answer (RFC 9112, section 9.6).
 pub async fn part(mut local: TcpStream) {
     let drained = async {
         local.shutdown().await?;
@@ -121,7 +129,9 @@ pub async fn part(mut local: TcpStream) {
     };
     match timeout(LINGER, drained).await {
         Ok(Ok(_)) => {}
-        Ok(Err(error)) => debug!(%error, "the local program did not take the end"),
-        Err(_) => debug!("the local program keeps a finished connection open"),
+        Ok(Err(error)) => {
+            debug!(%error, "cannot close the connection to the local program cleanly")
+        }
+        Err(_) => debug!("the local program keeps a finished connection open; resetting it"),
     }
 }

@@ -1,28 +1,29 @@
-//! The DSCP with which a program opened a TCP connection to this machine.
+//! Reads the DSCP with which a program opened a TCP connection to this machine.
 //!
-//! A TCP socket does not tell the type of service of what arrives: `IP_TOS` is what it sends itself, and
-//! `IP_RECVTOS` is for datagrams. But Linux keeps the headers of the first packet (SYN) for a listener that asks for it
-//! (`TCP_SAVE_SYN`, tcp(7)), and gives them once for each accepted connection (`TCP_SAVED_SYN`).
+//! A TCP socket does not report the type of service of incoming packets: `IP_TOS` is for outgoing
+//! packets, and `IP_RECVTOS` is for datagrams. But Linux keeps the headers of the first packet
+//! (SYN) for a listener that requests it (`TCP_SAVE_SYN`, tcp(7)), and returns them once for each
+//! accepted connection (`TCP_SAVED_SYN`).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 use crate::sockopt;
 
-/// Has the kernel keep the SYN of each connection to this listener.
+/// Makes the kernel keep the SYN of each connection to this listener.
 pub fn save_syn(listener: &impl AsFd) -> io::Result<()> {
     let on: libc::c_int = 1;
     sockopt::set(listener, libc::IPPROTO_TCP, libc::TCP_SAVE_SYN, on)
 }
 
-/// The DSCP (RFC 2474, 0 to 63) of an accepted connection's SYN, if its listener was told to keep it. The kernel gives it
-/// once.
+/// The DSCP (RFC 2474, 0 to 63) of an accepted connection's SYN, if [`save_syn`] was called on its
+/// listener. The kernel returns it only once.
 pub fn dscp(accepted: &impl AsFd) -> Option<u8> {
-    // The fixed IP header alone would do; a longer answer would be an error.
+    // The fixed IP header would suffice, but the kernel rejects a buffer that is too short.
     let mut headers = [0u8; 256];
     let mut len = headers.len() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes to `headers`, which is that long; both outlive the call, and the
-    // borrow keeps the descriptor open.
+    // SAFETY: the kernel writes at most `len` bytes to `headers`, which has that length; both
+    // outlive the call, and the borrow keeps the descriptor open.
     let result = unsafe {
         libc::getsockopt(
             accepted.as_fd().as_raw_fd(),
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_that_does_not_ask_is_told_nothing() {
+    fn without_save_syn_there_is_no_dscp() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         assert_eq!(dscp(&listener.accept().unwrap().0), None);

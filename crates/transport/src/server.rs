@@ -1,4 +1,5 @@
-//! The server: one port for all clients, a session for each that proves an authorized key.
+//! The server: one port for all clients, and a session for each client that proves an authorized
+//! key.
 
 mod half_open;
 mod own;
@@ -40,14 +41,14 @@ use crate::tls::{self, Authorized};
 use half_open::{HalfOpen, HalfOpenLimit};
 use sessions::{Entry, Sessions};
 
-/// A server that listens and, once it [runs](Server::run), serves.
+/// A server that listens, and accepts clients once it [runs](Server::run).
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
     shared: Arc<Shared>,
 }
 
-/// A way to a running server.
+/// A handle to a running server.
 #[derive(Clone, Debug)]
 pub struct ServerHandle {
     shared: Arc<Shared>,
@@ -57,13 +58,13 @@ pub struct ServerHandle {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// The configuration cannot work.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The port cannot be had, or the congestion control is not there.
+    /// The port is unavailable, or the congestion control does not exist.
     #[error(transparent)]
     Socket(#[from] SocketError),
-    /// Nobody may connect.
+    /// No client is authorized.
     #[error("no client is authorized: name at least one public key")]
     NobodyAuthorized,
 }
@@ -71,7 +72,7 @@ pub enum ServerError {
 /// How long a dial to a target may take.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How long sessions may take to say goodbye when the server stops.
+/// Time allowed for sessions to close when the server stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
@@ -82,15 +83,16 @@ struct Shared {
     names: RwLock<HashMap<PublicKey, String>>,
     sessions: Mutex<Sessions>,
     half_open: Arc<HalfOpenLimit>,
-    /// Targets that streams of all clients may be connected to at once: carriers need descriptors, too.
+    /// Limit on streams of all clients connected to targets, so that descriptors remain for
+    /// carriers.
     targets: Semaphore,
     events: broadcast::Sender<SessionEvent>,
     stopping: watch::Sender<bool>,
-    /// Who takes the streams, if not their targets.
+    /// Receives the streams, if they are not connected to their targets.
     handler: Handler,
 }
 
-/// A program's own taker of streams; nothing when they are connected to their targets.
+/// A program's handler for streams; empty if they are connected to their targets.
 #[derive(Clone, Default)]
 struct Handler(Option<Arc<HandlerFn>>);
 
@@ -107,13 +109,14 @@ impl std::fmt::Debug for Handler {
 }
 
 impl Server {
-    /// Takes the port.
+    /// Binds the port.
     pub async fn bind(config: ServerConfig) -> Result<Self, ServerError> {
         Self::bind_inner(config, Handler::default())
     }
 
-    /// Takes the port, and gives every stream with its client's key and its target to `handler` instead of connecting
-    /// it: for programs that are the target themselves. The egress policy does not apply.
+    /// Binds the port, and passes every stream with its client's key and its target to `handler`
+    /// instead of connecting it: for programs that are the target themselves. The egress policy
+    /// does not apply.
     pub async fn bind_with(
         config: ServerConfig,
         handler: impl Fn(PublicKey, Target, Stream) + Send + Sync + 'static,
@@ -146,25 +149,25 @@ impl Server {
         Ok(server)
     }
 
-    /// A way to the server while it runs.
+    /// A handle to the server while it runs.
     pub fn handle(&self) -> ServerHandle {
         ServerHandle {
             shared: Arc::clone(&self.shared),
         }
     }
 
-    /// The address that it listens on; tells the port where port 0 was asked for.
+    /// The listening address, with the port chosen by the system if port 0 was configured.
     pub fn local_addr(&self) -> std::io::Result<std::net::SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves until `shutdown` is done, then says goodbye to all sessions.
+    /// Serves until `shutdown` completes, then closes all sessions.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let tls = tls::server_config(&self.shared.config.key, &self.shared.authorized);
         let mut tasks = JoinSet::new();
         let mut accepting = Accepting::new("the server");
         let mut shutdown = std::pin::pin!(shutdown);
-        // Before the first stream can ask for one of them.
+        // Before the first stream can request one of these addresses.
         let mut addresses = own::Addresses::read(&self.shared).await;
         let mut addresses_change = std::pin::pin!(addresses.follow(&self.shared));
         loop {
@@ -189,7 +192,7 @@ impl Server {
 }
 
 impl ServerHandle {
-    /// Every session.
+    /// The status of every session.
     pub async fn status(&self) -> Vec<SessionStatus> {
         let entries: Vec<(PublicKey, Entry)> = self
             .shared
@@ -210,7 +213,7 @@ impl ServerHandle {
         all
     }
 
-    /// Replaces the set of clients that may connect. Sessions of keys that are no longer in it end.
+    /// Replaces the set of authorized clients. Sessions of removed keys end.
     pub fn set_authorized(&self, clients: &[AuthorizedClient]) {
         self.shared
             .authorized
@@ -237,14 +240,14 @@ impl ServerHandle {
         });
     }
 
-    /// What happens to paths and sessions, of all clients.
+    /// Events of paths and sessions of all clients.
     pub fn events(&self) -> broadcast::Receiver<SessionEvent> {
         self.shared.events.subscribe()
     }
 }
 
 impl Shared {
-    /// Takes a connection as far as it goes; for the first one of a session, until the session ends.
+    /// Handles a connection; for the first one of a session, until the session ends.
     async fn serve(
         self: Arc<Self>,
         tcp: TcpStream,
@@ -261,7 +264,8 @@ impl Shared {
                     Some(error) => tracing::info!(%from, %error, "connection refused"),
                     None => tracing::warn!(
                         %from,
-                        "too many connections without a key; the oldest of the busiest network is dropped"
+                        "too many connections without a key; dropped the oldest one of the \
+                        busiest network"
                     ),
                 }
                 return;
@@ -279,7 +283,7 @@ impl Shared {
             .await;
     }
 
-    /// Takes a connection whose client is known, as [`Shared::serve`].
+    /// [`Shared::serve`] for a connection whose client is known.
     async fn serve_known(
         self: Arc<Self>,
         carrier: ServerCarrier,
@@ -290,7 +294,7 @@ impl Shared {
         if carrier.new {
             self.serve_new(key, carrier, name, from).await;
         } else {
-            // Looked up by the client's own key: another client's session cannot be named.
+            // Looked up by the client's own key: a client cannot name another client's session.
             let entry = self.sessions().get(&key).cloned();
             let Some(entry) = entry else {
                 return carrier.refuse(RefuseCode::NoSuchSession, "").await;
@@ -302,22 +306,24 @@ impl Shared {
             let welcomed = self.welcome(carrier).await;
             match &welcomed {
                 Ok(carrier) => entry.vouch(&self.half_open, carrier.remote.ip()),
-                Err(error) => tracing::info!(%from, %error, "a joining connection was lost"),
+                Err(error) => {
+                    tracing::info!(%from, %error, "connection lost while it joined a session")
+                }
             }
             entry.fill(welcomed.ok()).await;
         }
     }
 
-    /// Waits for a connection to prove a key and to say what it is for. No error means that it had to make room for
-    /// another connection.
+    /// Waits for a connection to prove a key and to state its purpose. `Err(None)` means that it
+    /// had to make room for another connection.
     async fn prove(
         &self,
         tcp: TcpStream,
         tls: &Arc<rustls::ServerConfig>,
         guard: &mut HalfOpen,
     ) -> Result<ServerCarrier, Option<CarrierError>> {
-        // A peer that says nothing costs neither TLS nor, when it is dropped, the kernel's farewell. Looked at rather
-        // than waited for: a socket may seem readable when it is not.
+        // A silent peer costs neither TLS nor, when it is dropped, a closing exchange of the
+        // kernel. `peek` and not `readable`, because a socket may seem readable when it is not.
         let mut byte = [0];
         let first = tokio::select! {
             first = within(guard.patience, tcp.peek(&mut byte)) => first.and_then(|read| Ok(read?)),
@@ -342,7 +348,7 @@ impl Shared {
         }
     }
 
-    /// Makes a connection that may join a path.
+    /// Turns a connection that may join into a path.
     async fn welcome(&self, carrier: ServerCarrier) -> Result<Carrier, CarrierError> {
         let session = carrier.session;
         let mut carrier = carrier.welcome().await?;
@@ -377,7 +383,7 @@ impl Shared {
             Ok((driver, commands)) => (driver.with_client(name), commands),
             // The configuration was checked when the server started.
             Err(error) => {
-                tracing::error!(%error, "cannot make a session");
+                tracing::error!(%error, "cannot create a session; connection dropped");
                 return carrier.refuse(RefuseCode::Limit, "").await;
             }
         };
@@ -389,8 +395,8 @@ impl Shared {
                 if sessions.contains(&key) {
                     break Some((RefuseCode::SessionExists, ""));
                 }
-                // It may have been taken off the list while it held back its HELLO; whose session is on the list by
-                // then is ended by `set_authorized`.
+                // The key may have been removed while the client held back its HELLO. Sessions
+                // already listed by then are ended by `set_authorized`.
                 if !self.authorized.contains(&key.0) {
                     break Some((RefuseCode::NoSuchSession, "the key is no longer authorized"));
                 }
@@ -401,8 +407,8 @@ impl Shared {
                 }
                 of_client
             };
-            // A client that was started again has left its former session without a path. That one would only wait
-            // for its timeout, and keep the client out meanwhile.
+            // A restarted client has left its former session without a path. That session would
+            // only wait for its timeout, and keep the client out meanwhile.
             let Some((id, without_path)) = sessions::oldest_without_path(of_client).await else {
                 break Some((
                     RefuseCode::Limit,
@@ -410,7 +416,10 @@ impl Shared {
                 ));
             };
             if self.sessions().remove(&id, &without_path) {
-                tracing::info!(client = %key.0, "a session without a path gives way to a new one");
+                tracing::info!(
+                    client = %key.0,
+                    "closing a session without paths to make room for a new one"
+                );
                 without_path.close("a new session of the same client takes its place");
             }
         };
@@ -426,18 +435,21 @@ impl Shared {
             Ok(carrier) => {
                 tracing::info!(%from, "session begins");
                 entry.vouch(&self.half_open, carrier.remote.ip());
-                // Beside the session's task, which must run for the lock to become free.
+                // In a separate task, because the session's task must run for the lock to become
+                // free.
                 tokio::spawn(async move { entry.fill(Some(carrier)).await });
                 let streams = Arc::clone(self).serve_streams(key.0, incoming, commands);
                 let streams = tokio::spawn(streams.in_current_span());
                 driver.await;
                 streams.abort();
             }
-            Err(error) => tracing::info!(%from, %error, "a new session's connection was lost"),
+            Err(error) => {
+                tracing::info!(%from, %error, "connection lost while its session started")
+            }
         }
     }
 
-    /// Connects what the client asks for, in the order in which it asks.
+    /// Connects the client's streams, in the order of its requests.
     async fn serve_streams(
         self: Arc<Self>,
         client: PublicKey,
@@ -450,7 +462,8 @@ impl Shared {
         loop {
             tokio::select! {
                 next = incoming.recv() => match next {
-                    // A stream's task may outlive the stream for a moment: the bound is on what they all hold.
+                    // A stream's task may briefly outlive the stream; the limit applies to the
+                    // tasks.
                     Some(next) if tasks.len() >= most => {
                         let _ = commands.send(Command::Refuse(next.id, OpenError::LimitReached));
                     }
@@ -500,14 +513,15 @@ impl Shared {
         };
         let connected = tokio::select! {
             connected = dial_in_turn(&target, &policy, DIAL_TIMEOUT, turn) => connected,
-            // The client has given up, and so does the dial: a client could have any number of them otherwise.
+            // The client has given up, and the dial ends with the stream; otherwise a client could
+            // start any number of dials.
             _ = stream.failed() => return,
         };
         match &connected {
             Err(OpenError::NotAllowed) => {
                 tracing::info!(%target, "refused by the egress policy");
             }
-            Err(error) => tracing::debug!(%target, %error, "cannot connect a stream"),
+            Err(error) => tracing::debug!(%target, %error, "cannot connect a stream to its target"),
             Ok(_) => {}
         }
         match connected {
@@ -521,7 +535,7 @@ impl Shared {
         }
     }
 
-    /// Replaces the egress policy by another one, made of the present one.
+    /// Replaces the egress policy by one derived from the current policy.
     fn change_egress(&self, change: impl FnOnce(&EgressPolicy) -> EgressPolicy) {
         let mut egress = self.egress.write().unwrap_or_else(PoisonError::into_inner);
         *egress = Arc::new(change(&egress));
@@ -540,7 +554,7 @@ impl Shared {
     }
 }
 
-/// Takes a session off the list when its task ends, in whatever way.
+/// Removes a session from the list when its task ends, on any way out.
 struct Forget<'a> {
     shared: &'a Shared,
     key: (PublicKey, [u8; 16]),

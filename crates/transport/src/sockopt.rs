@@ -1,9 +1,9 @@
-//! Options of sockets that no library sets: each is one number.
+//! Numeric socket options that no library sets.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// A number that the kernel takes as the value of an option.
+/// A number that the kernel accepts as the value of an option.
 pub(crate) trait Value: Copy {}
 
 impl Value for libc::c_int {}
@@ -16,7 +16,8 @@ pub(crate) fn set<T: Value>(
     option: libc::c_int,
     value: T,
 ) -> io::Result<()> {
-    // SAFETY: the kernel reads the bytes of `value`, which outlives the call, and the borrow keeps the descriptor open.
+    // SAFETY: the kernel reads the bytes of `value`, which outlives the call, and the borrow keeps
+    // the descriptor open.
     let result = unsafe {
         libc::setsockopt(
             socket.as_fd().as_raw_fd(),
@@ -33,7 +34,7 @@ pub(crate) fn set<T: Value>(
     }
 }
 
-/// The value of an option of `level` (getsockopt(2)), on a kernel that has all of its bytes to give.
+/// The value of an option of `level` (getsockopt(2)); the kernel must return all of its bytes.
 #[cfg(test)]
 pub(crate) fn get<T: Value + Default>(
     socket: &impl AsFd,
@@ -42,7 +43,8 @@ pub(crate) fn get<T: Value + Default>(
 ) -> io::Result<T> {
     let mut value = T::default();
     let mut len = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the kernel writes `len` bytes at most, which `value` has room for, and of which each is part of a number.
+    // SAFETY: the kernel writes at most `len` bytes, the size of `value`, and every bit pattern is
+    // a valid number.
     let result = unsafe {
         libc::getsockopt(
             socket.as_fd().as_raw_fd(),

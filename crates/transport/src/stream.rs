@@ -1,4 +1,4 @@
-//! A stream as programs see it.
+//! A stream as used by programs.
 
 use std::io::IoSlice;
 use std::pin::Pin;
@@ -15,16 +15,16 @@ use crate::pipe::Pipe;
 use crate::relay::Relayed;
 use crate::target::OpenError;
 
-/// One ordered byte stream each way, carried by every path of its session.
+/// An ordered byte stream in each direction, carried by every path of its session.
 ///
-/// Shutting down the writing side ([`tokio::io::AsyncWriteExt::shutdown`]) lets the peer read the end after the last
-/// byte. **Dropping a stream that was not shut down resets it**: what had not arrived is lost and the peer gets an
-/// error, so that half a transfer never looks like a whole one. After a shutdown, dropping is safe: what was written
-/// still arrives.
+/// Shutting down the writing side ([`tokio::io::AsyncWriteExt::shutdown`]) lets the peer read the
+/// end after the last byte. **Dropping a stream that was not shut down resets it**: undelivered
+/// data is lost and the peer gets an error, so that a partial transfer never looks complete. After
+/// a shutdown, dropping is safe: written data still arrives.
 #[derive(Debug)]
 pub struct Stream {
     pipe: Arc<Pipe>,
-    /// What is being read.
+    /// The data being read.
     received: Received,
 }
 
@@ -38,15 +38,15 @@ impl Stream {
 }
 
 impl Stream {
-    /// What this side wants of what it writes, beyond the stream's class: a larger share of the links, two paths for
-    /// every byte, or arrival within a time. The deadline is for what is written from now on. Only the scheduler `fbdt`, which
-    /// is the default, heeds them.
+    /// Sets hints for the data that this side writes, beyond the stream's class: a larger share of
+    /// the links, two paths for every byte, or a deadline. The deadline applies to data written
+    /// from now on. Only the default scheduler, `fbdt`, uses them.
     ///
     /// ```no_run
     /// # use std::time::Duration;
     /// # use sumlink_transport::{Hints, Stream};
     /// # fn play(stream: &Stream) {
-    /// // Pictures of a call: four times the share of its class, and of use for 150 ms.
+    /// // Video of a call: four times the share of its class, and useful for 150 ms.
     /// stream.set_hints(Hints {
     ///     priority: 2,
     ///     deadline: Some(Duration::from_millis(150)),
@@ -58,14 +58,15 @@ impl Stream {
         self.pipe.command(|id| Command::Hint(id, hints));
     }
 
-    /// Has what this side writes treated as `class`, from now on; without one, as of what the stream itself shows.
+    /// Sets the class of the data that this side writes from now on; `None` lets the stream's
+    /// behavior decide.
     pub fn set_class(&self, class: impl Into<Option<Class>>) {
         let class = class.into();
         self.pipe.command(|id| Command::Classify(id, class));
     }
 
-    /// Waits until something has been received, and lends a piece of up to 256 KiB of it as it lies in memory, without a copy; what is
-    /// advanced over has been read. Nothing remains of it at the end of the stream.
+    /// Waits for data and lends up to 256 KiB of it in place, without a copy. Advancing over data
+    /// marks it as read. The loan is empty at the end of the stream.
     ///
     /// ```no_run
     /// # use bytes::Buf;
@@ -91,30 +92,30 @@ impl Stream {
         Ok(Lent { stream: self })
     }
 
-    /// Waits until there is something to read, or the end.
+    /// Waits until data or the end of the stream can be read.
     fn poll_received(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.received.has_remaining() {
-            // A loan that was forgotten has given nothing back.
+            // A loan leaked with `mem::forget` has returned nothing.
             self.give_back_if_read();
             self.received = ready!(self.pipe.poll_take(cx)).map_err(broken)?;
         }
         Poll::Ready(Ok(()))
     }
 
-    /// A stream on which nothing moves must hold no memory.
+    /// Returns read memory: an idle stream must hold none.
     fn give_back_if_read(&mut self) {
         if !self.received.has_remaining() && self.received.memory() > 0 {
             self.pipe.give_back(mem::take(&mut self.received));
         }
     }
 
-    /// Waits until the stream is reset, while nobody reads it.
+    /// Waits until the stream is reset, without reading it.
     pub(crate) async fn failed(&self) -> OpenError {
         std::future::poll_fn(|cx| self.pipe.poll_failed(cx)).await
     }
 }
 
-/// What a stream lends its reader: [`Stream::received`].
+/// Received data lent to the reader by [`Stream::received`].
 #[derive(Debug)]
 pub struct Lent<'a> {
     stream: &'a mut Stream,
@@ -162,8 +163,8 @@ impl AsyncRead for Stream {
     }
 }
 
-/// What has been received, without a copy, in pieces of at most [`PAGE`](sumlink_engine::PAGE) bytes; [`Stream::received`] lends
-/// more of it at once.
+/// Lends received data without a copy, in pieces of at most [`PAGE`](sumlink_engine::PAGE) bytes;
+/// [`Stream::received`] lends larger ones.
 impl AsyncBufRead for Stream {
     fn poll_fill_buf(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         let this = self.get_mut();
@@ -194,7 +195,7 @@ impl AsyncWrite for Stream {
         Poll::Ready(Ok(len))
     }
 
-    /// Nothing is held back, so there is nothing to flush.
+    /// Nothing is buffered, so there is nothing to flush.
     fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
@@ -242,7 +243,7 @@ mod tests {
     use super::*;
     use crate::pipe::Pools;
 
-    /// A stream that has received `text`, and what its session knows of it.
+    /// A stream that has received `text`, with its session's side of the pipe.
     fn stream_with(text: &[u8]) -> (Stream, Arc<Pipe>, Arc<Pools>) {
         let pools = Pools::new(8 << 20);
         let pipe = Pipe::new(0, unbounded_channel().0, Arc::clone(&pools));
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_read_fills_what_it_is_given_across_pages() {
+    async fn one_read_fills_its_buffer_across_pages() {
         let (mut stream, _pipe, pools) = stream_with(&text());
         let mut buffer = vec![0; 3 * PAGE + 5];
         assert_eq!(stream.read(&mut buffer).await.unwrap(), buffer.len());
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_lent_and_read_is_given_back_when_the_loan_ends() {
+    async fn read_data_is_returned_when_the_loan_ends() {
         let (mut stream, pipe, pools) = stream_with(&text());
         let mut lent = stream.received().await.unwrap();
         assert_eq!(lent.remaining(), text().len());
@@ -287,7 +288,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_arrived_is_read_before_the_error() {
+    async fn received_data_is_read_before_the_error() {
         let (mut stream, pipe, _pools) = stream_with(b"text");
         pipe.fail(OpenError::Reset);
         let mut buffer = [0; 10];

@@ -1,4 +1,4 @@
-//! What a stream is opened to: a host and a port, the name resolved at the server.
+//! A stream's target: a host and a port; the server resolves the name.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,10 +10,10 @@ use sumlink_engine::peer_text::is_plain;
 /// Longest domain name that a target may carry, in bytes (RFC 1035, section 2.3.4).
 pub const MAX_NAME: usize = 255;
 
-/// A host and a TCP port, as a program asked for it.
+/// A host and a TCP port, as requested by a program.
 ///
 /// Domain names stay names: the server resolves them, so that nothing leaks to the resolvers of the
-/// client's links and the answer suits the place where the connection starts.
+/// client's links and the answer suits the location from which the connection is made.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
     /// The host, by name or by address.
@@ -25,7 +25,8 @@ pub struct Target {
 /// The host part of a [`Target`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Host {
-    /// A domain name, 1..=[`MAX_NAME`] bytes, no control characters, not an address in disguise.
+    /// A domain name, 1..=[`MAX_NAME`] bytes, without control characters; text forms of addresses
+    /// are excluded.
     Name(String),
     /// A literal address.
     Ip(IpAddr),
@@ -41,10 +42,10 @@ pub enum TargetError {
     /// The port is not a number in 1..=65535.
     #[error("the port must be a number from 1 to 65535")]
     BadPort,
-    /// The host is empty, too long, or holds characters that no host name has.
-    #[error("the host is not a name of at most {MAX_NAME} characters nor an address")]
+    /// The host is empty, too long, or contains characters that no host name has.
+    #[error("the host is neither an address nor a name of at most {MAX_NAME} characters")]
     BadHost,
-    /// The encoded form is cut short, has bytes left over, or an unknown address type.
+    /// The encoded form is truncated, has bytes left over, or an unknown address type.
     #[error("the encoded target is malformed")]
     BadEncoding,
 }
@@ -84,7 +85,7 @@ impl Target {
         out
     }
 
-    /// The reverse of [`Target::encode`]; everything a peer may send is either a target or an error.
+    /// The reverse of [`Target::encode`]; any input from a peer yields a target or an error.
     pub fn decode(bytes: &[u8]) -> Result<Self, TargetError> {
         let (host, rest) = match bytes.split_first().ok_or(TargetError::BadEncoding)? {
             (1, rest) => {
@@ -167,7 +168,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// Why the server did not connect a stream, carried as the code of a RESET frame.
+/// Why the server did not connect a stream; sent as the code of a RESET frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -187,13 +188,14 @@ pub enum OpenError {
     /// The target did not answer in time.
     #[error("the target did not answer in time")]
     TimedOut,
-    /// A limit of the client or the server is used up (connections, streams, file descriptors, memory).
+    /// A limit of the client or the server is reached (connections, streams, file descriptors,
+    /// memory).
     #[error("a limit on open connections is reached, here or at the server")]
     LimitReached,
-    /// The target in the OPEN frame cannot be read.
+    /// The target in the OPEN frame is malformed.
     #[error("the target is malformed")]
     BadTarget,
-    /// The session ended, or was never there.
+    /// The session has ended or never existed.
     #[error("the session to the server is closed")]
     SessionClosed,
     /// The peer reset the stream for another reason.
@@ -217,7 +219,7 @@ impl OpenError {
         }
     }
 
-    /// The meaning of a code; unknown ones, from a newer peer, are a plain [`OpenError::Reset`].
+    /// The meaning of a code; unknown codes, from a newer peer, become [`OpenError::Reset`].
     pub fn from_code(code: u64) -> Self {
         match code {
             1 => Self::NotAllowed,

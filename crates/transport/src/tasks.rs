@@ -1,9 +1,10 @@
-//! Tasks that begin in the order in which they were made.
+//! Starts tasks in the order in which they were created.
 //!
-//! A runtime of several threads begins spawned tasks in any order: the one spawned last goes into a slot of its own and
-//! often runs first. Connections must not pass one another in that way. iperf3 `--bidir` makes two and takes what its
-//! server accepts first for the one, and what it accepts second for the other; where they arrive the other way round,
-//! both ends of one connection only write and both ends of the other only read.
+//! A multi-threaded runtime starts spawned tasks in any order: the one spawned last goes into a
+//! separate slot and often runs first. Connections must not overtake each other in this way. iperf3
+//! `--bidir` opens two connections and relies on the order in which its server accepts them. If
+//! they arrive in reverse order, both ends of one connection only write and both ends of the other
+//! only read.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -11,10 +12,11 @@ use std::task::Poll;
 
 use tokio::task::{JoinSet, unconstrained};
 
-/// Spawns `task` on `tasks` after it has run, here, as far as it gets without waiting.
+/// Polls `task` once and then spawns it on `tasks`.
 ///
-/// What it does up to its first wait, such as sending a request to a session or the first packet of a connection, is
-/// done before this returns. A panic there ends the task and not the caller, like one that comes later.
+/// Its work up to its first wait, such as sending a request to a session or the first packet of a
+/// connection, is done before this returns. A panic there ends the task and not the caller, like a
+/// later one.
 pub async fn spawn_begun<F>(tasks: &mut JoinSet<F::Output>, task: F)
 where
     F: Future + Send + 'static,
@@ -22,7 +24,8 @@ where
 {
     let mut task = Box::pin(task);
     let begun = poll_fn(|cx| {
-        // The caller may have used up what the runtime lets it do in one go; the task would then wait for nothing.
+        // The caller may have used up its cooperative budget; the task would then yield without a
+        // reason.
         let mut first = unconstrained(task.as_mut());
         let poll = catch_unwind(AssertUnwindSafe(|| std::pin::Pin::new(&mut first).poll(cx)));
         Poll::Ready(poll)
@@ -41,13 +44,13 @@ mod tests {
     use super::*;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn tasks_begin_in_order_and_go_on_by_themselves() {
+    async fn tasks_start_in_order_and_continue_in_the_background() {
         let begun = Arc::new(Mutex::new(Vec::new()));
         let mut tasks = JoinSet::new();
         for number in 0..1000 {
             let begun = Arc::clone(&begun);
             let task = async move {
-                // More than the runtime lets a task do in one go.
+                // More than the runtime's cooperative budget allows.
                 tokio::task::coop::consume_budget().await;
                 begun.lock().unwrap().push(number);
                 tokio::task::yield_now().await;
@@ -62,7 +65,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_task_that_fails_or_ends_at_once_does_so_in_its_own_name() {
+    async fn an_immediate_end_or_panic_belongs_to_the_task() {
         let mut tasks = JoinSet::new();
         spawn_begun(&mut tasks, async { panic!("a test") }).await;
         assert!(tasks.join_next().await.unwrap().unwrap_err().is_panic());

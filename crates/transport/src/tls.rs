@@ -1,12 +1,12 @@
-//! TLS 1.3 between a client and a server that know each other by their public keys.
+//! TLS 1.3 between a client and a server that know each other's public keys.
 //!
-//! Both sides prove an ed25519 key that travels as a raw public key (RFC 7250): there is no
-//! certificate, no authority, no expiry date and hence no clock. The client pins one server key, the
-//! server holds a set of client keys. Sessions are never resumed, so that every carrier proves its
-//! key anew and a key taken out of the set cannot come back with a ticket.
+//! Both sides prove an ed25519 key that is sent as a raw public key (RFC 7250): there is no
+//! certificate, no authority, no expiry date and hence no clock. The client pins one server key,
+//! the server has a set of client keys. Sessions are never resumed: every carrier proves its key
+//! anew, and a key removed from the set cannot return with a ticket.
 //!
-//! After the handshake, ask [`peer`] who is at the other end: it also makes sure that both sides speak
-//! the same version of the protocol.
+//! After the handshake, call [`peer`] to identify the other end; it also checks that both sides
+//! speak the same version of the protocol.
 
 mod error;
 
@@ -31,17 +31,17 @@ use crate::keys::{PublicKey, SecretKey};
 
 pub use error::HandshakeError;
 
-/// The protocol and its version as TLS negotiates it (ALPN, RFC 7301).
+/// The protocol and its version as negotiated by TLS (ALPN, RFC 7301).
 pub const ALPN: &[u8] = b"sumlink/1";
 
-/// The set of client keys that a server lets in; clones share one set.
+/// The set of client keys that a server accepts; clones share one set.
 ///
-/// A change holds for every handshake that comes after it. It does not touch connections that have been
-/// let in: closing those is up to the server.
+/// A change applies to every later handshake. It does not affect connections that were already
+/// accepted: closing those is up to the server.
 #[derive(Clone, Default)]
 pub struct Authorized(Arc<RwLock<HashSet<PublicKey>>>);
 
-/// How a client speaks TLS with the one server whose key is `server`, proving `key`.
+/// The TLS configuration of a client with the key `key` for the server whose key is `server`.
 pub fn client_config(key: &SecretKey, server: &PublicKey) -> Arc<ClientConfig> {
     let verifier = PinnedServer { pinned: *server };
     let mut config = ClientConfig::builder_with_details(crypto(), Arc::new(NoClock))
@@ -58,7 +58,8 @@ pub fn client_config(key: &SecretKey, server: &PublicKey) -> Arc<ClientConfig> {
     Arc::new(config)
 }
 
-/// How a server proves `key` and lets in the clients of `authorized`, and nobody else.
+/// The TLS configuration of a server that proves `key` and accepts only the clients in
+/// `authorized`.
 pub fn server_config(key: &SecretKey, authorized: &Authorized) -> Arc<ServerConfig> {
     let verifier = AuthorizedClients {
         authorized: authorized.clone(),
@@ -77,15 +78,15 @@ pub fn server_config(key: &SecretKey, authorized: &Authorized) -> Arc<ServerConf
     Arc::new(config)
 }
 
-/// The name that the TLS library wants for a server; it is neither sent nor checked.
+/// A placeholder server name required by the TLS library; it is neither sent nor checked.
 pub fn server_name() -> ServerName<'static> {
     ServerName::try_from("sumlink.invalid").expect("a valid DNS name")
 }
 
-/// Who is at the other end of a connection whose handshake is complete.
+/// The key of the peer of a connection whose handshake is complete.
 ///
-/// [`HandshakeError::VersionMismatch`] when the peer has not chosen [`ALPN`] (TLS lets a peer leave
-/// the extension out), [`HandshakeError::NoKey`] when the handshake is not complete.
+/// [`HandshakeError::VersionMismatch`] if the peer has not chosen [`ALPN`] (TLS lets a peer leave
+/// the extension out), [`HandshakeError::NoKey`] if the handshake is not complete.
 pub fn peer(connection: &CommonState) -> Result<PublicKey, HandshakeError> {
     let key = peer_key(connection).ok_or(HandshakeError::NoKey)?;
     match connection.alpn_protocol() {
@@ -100,14 +101,14 @@ pub fn peer_key(connection: &CommonState) -> Option<PublicKey> {
 }
 
 impl Authorized {
-    /// A set with these keys.
+    /// A set of these keys.
     pub fn new(keys: impl IntoIterator<Item = PublicKey>) -> Self {
         let authorized = Self::default();
         authorized.replace(keys);
         authorized
     }
 
-    /// Puts these keys in the place of all that were there.
+    /// Replaces all keys of the set.
     pub fn replace(&self, keys: impl IntoIterator<Item = PublicKey>) {
         let keys = keys.into_iter().collect();
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = keys;
@@ -129,7 +130,7 @@ impl fmt::Debug for Authorized {
     }
 }
 
-/// The algorithms, in the order of their speed on this machine; the client's order counts.
+/// The cipher suites, ordered by their speed on this machine; the client's order decides.
 fn crypto() -> Arc<CryptoProvider> {
     let aes = [
         provider::cipher_suite::TLS13_AES_128_GCM_SHA256,
@@ -164,7 +165,7 @@ fn identity(key: &SecretKey) -> Arc<CertifiedKey> {
     Arc::new(CertifiedKey::new(vec![spki], signer))
 }
 
-/// Raw keys do not expire: a machine whose clock is wrong connects like any other.
+/// Raw keys do not expire, so a machine with a wrong clock connects like any other.
 #[derive(Debug)]
 struct NoClock;
 
@@ -174,7 +175,7 @@ impl TimeProvider for NoClock {
     }
 }
 
-/// The client's question to the server's key: is it the pinned one?
+/// The client's check of the server's key: it must be the pinned key.
 #[derive(Debug)]
 struct PinnedServer {
     pinned: PublicKey,
@@ -227,7 +228,7 @@ impl ServerCertVerifier for PinnedServer {
     }
 }
 
-/// The server's question to the client's key: is it in the set?
+/// The server's check of the client's key: it must be in the set.
 #[derive(Debug)]
 struct AuthorizedClients {
     authorized: Authorized,
@@ -284,7 +285,7 @@ fn presented_key(spki: &CertificateDer<'_>) -> Result<PublicKey, rustls::Error> 
 }
 
 /// A refusal that carries its reason to our own side. The peer gets the alert `certificate_unknown`
-/// (RFC 8446, section 6.2), which nothing else in these handshakes causes.
+/// (RFC 8446, section 6.2), which no other failure of these handshakes causes.
 fn refusal(reason: HandshakeError) -> rustls::Error {
     CertificateError::Other(OtherError(Arc::new(reason))).into()
 }
@@ -316,8 +317,8 @@ mod tests {
         SecretKey::generate().unwrap()
     }
 
-    /// Carries bytes both ways until neither side has anything to say; the first error of each side,
-    /// as the I/O error that a TLS stream would give.
+    /// Carries bytes both ways until neither side has data to send; returns the first error of each
+    /// side, as the I/O error that a TLS stream would return.
     fn shake(
         client: ClientConfig,
         server: Arc<ServerConfig>,
@@ -337,7 +338,7 @@ mod tests {
         (result(&client, client_error), result(&server, server_error))
     }
 
-    /// What each side makes of a handshake that fails on both; `own` is the client's key.
+    /// Both sides' errors of a handshake that fails on both; `own` is the client's key.
     fn faults(
         client: ClientConfig,
         server: Arc<ServerConfig>,
@@ -386,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_with_another_key_is_named_and_left() {
+    fn a_server_with_another_key_is_rejected_by_name() {
         let (client, server, pinned) = (key(), key(), key());
         let authorized = Authorized::new([client.public()]);
         let (error, at_server) = faults(
@@ -405,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_client_is_told_so_until_it_is_authorized_and_after_it_is_revoked() {
+    fn an_unknown_client_is_refused_until_authorized_and_again_after_revocation() {
         let (client, server) = (key(), key());
         let authorized = Authorized::new([key().public()]);
         let config = config(&client, &server);
@@ -421,11 +422,11 @@ mod tests {
         let (at_client, at_server) = shake(config.clone(), server.clone());
         assert!(at_client.is_ok() && at_server.is_ok());
         authorized.replace([]);
-        // The same configuration, as it would hold a ticket if there were any.
+        // The same configuration, which would hold a ticket if tickets existed.
         refused();
     }
 
-    /// Claims a key that it does not hold.
+    /// Claims a key without having its secret key.
     #[test]
     fn a_stolen_public_key_is_not_enough() {
         let (client, server, victim) = (key(), key(), key());
@@ -500,14 +501,14 @@ mod tests {
         assert_eq!((&at_client, &at_server), (&mismatch, &mismatch));
         assert!(mismatch.to_string().contains("sumlink/1"), "{mismatch}");
 
-        // A peer that names no protocol at all passes the handshake, but not `peer`.
+        // A peer that offers no protocol at all passes the handshake, but not `peer`.
         config.alpn_protocols.clear();
         let (_, at_server) = shake(config, server);
         assert_eq!(at_server.unwrap_err().to_string(), mismatch.to_string());
     }
 
-    /// A ClientHello of TLS 1.2 (RFC 5246, section 7.4.1.2): one cipher suite, no extensions but the
-    /// signature algorithms.
+    /// A ClientHello of TLS 1.2 (RFC 5246, section 7.4.1.2): one cipher suite, no extensions but
+    /// the signature algorithms.
     fn tls12_hello() -> Vec<u8> {
         let mut hello = vec![3, 3];
         hello.extend([7; 32]); // random
@@ -544,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_tls_is_called_that_on_both_sides() {
+    fn both_sides_report_data_that_is_not_tls() {
         for garbage in [
             &b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n"[..],
             b"SSH-2.0-OpenSSH_9.2\r\n",
@@ -562,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_connection_is_not_a_fault_of_tls() {
+    fn a_broken_connection_is_not_a_tls_error() {
         let at_server = |kind: io::ErrorKind| HandshakeError::at_server(&kind.into());
         assert_eq!(
             at_server(io::ErrorKind::UnexpectedEof),
@@ -587,7 +588,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_damaged_hello_is_an_error_or_waited_on_and_never_a_panic(
+        fn a_damaged_hello_never_panics(
             damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
             keep in any::<prop::sample::Index>(),
         ) {
@@ -622,7 +623,7 @@ mod tests {
             let connector = TlsConnector::from(client_config(&client, &server.public()));
             let mut tls = connector.connect(server_name(), tcp).await.unwrap();
             assert_eq!(peer(tls.get_ref().1), Ok(server.public()));
-            // The server may have closed by now; what counts is what it has said.
+            // The server may have closed by now; only its answer counts.
             let _ = tls.write_all(&[0; 1000]).await;
             HandshakeError::at_client(&tls.read(&mut [0]).await.unwrap_err(), &client.public())
         };
@@ -633,7 +634,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn over_tcp_a_peer_that_hangs_up_is_called_that_on_both_sides() {
+    async fn over_tcp_both_sides_report_a_peer_that_hangs_up() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let connector = TlsConnector::from(client_config(&key(), &key().public()));

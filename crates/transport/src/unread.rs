@@ -1,8 +1,9 @@
-//! What a program on this machine has not read yet of what waits in its own socket.
+//! Measures how much received data a local program has left unread in its socket.
 //!
-//! TCP acknowledges what the program's kernel has taken, and over loopback that grows to many megabytes while the program
-//! reads in bursts, or once it has been fast. So who writes to it looks there: where both ends of a connection are on this machine
-//! the kernel tells of each (`sock_diag(7)`).
+//! TCP acknowledges data that the program's kernel has accepted. Over loopback this buffer grows to
+//! many megabytes if the program reads in bursts or was once fast. So the writer checks the
+//! program's socket: if both ends of a connection are on this machine, the kernel reports the state
+//! of each (`sock_diag(7)`).
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -13,33 +14,35 @@ use std::time::{Duration, Instant};
 
 use tokio::net::TcpStream;
 
-/// How much a program may leave unread in its socket, in bytes ...
+/// Fixed part of the limit on unread data in a program's socket, in bytes.
 const UNREAD: u64 = 128 * 1024;
 
-/// ... besides what it reads in this time.
+/// Variable part of the limit: the data that the program reads in this time.
 const TIME: Duration = Duration::from_millis(10);
 
-/// The rate at which it reads is an average over this time.
+/// Averaging time of the reading rate.
 const AVERAGE: Duration = Duration::from_millis(200);
 
-/// Bytes after which its socket is looked at again.
+/// Bytes written between two checks of the socket.
 const LOOK: u64 = 64 * 1024;
 
-/// How long to wait before it is looked at again while it has too much: longer each time that it has read nothing.
+/// Pause before the next check while the limit is exceeded; it grows each time that the program has
+/// read nothing.
 const PAUSES: RangeInclusive<Duration> = Duration::from_millis(2)..=Duration::from_millis(64);
 
-/// The program at the other end of a connection, as far as it can be watched.
+/// The program at the other end of a connection, if it can be watched.
 #[derive(Debug)]
 pub(crate) struct Unread {
-    /// The program's address and this side's; nothing where the kernel does not tell.
+    /// The program's address and this side's; `None` if the kernel does not report the program's
+    /// socket.
     ends: Option<(SocketAddr, SocketAddr)>,
-    /// Bytes written since the last look.
+    /// Bytes written since the last check.
     written: u64,
-    /// What was unread at that, and when it was.
+    /// Unread bytes at the last check, and its time.
     before: (u64, Instant),
-    /// Bytes per second that the program reads.
+    /// The program's reading rate, in bytes per second.
     rate: f64,
-    /// How long to wait before the next look.
+    /// Pause before the next check.
     pause: Duration,
 }
 
@@ -56,12 +59,12 @@ impl Unread {
         }
     }
 
-    /// So many bytes were written to the socket.
+    /// Records that `bytes` were written to the socket.
     pub(crate) fn wrote(&mut self, bytes: u64) {
         self.written += bytes;
     }
 
-    /// Nothing if the program can have more, otherwise how long to wait before it is asked for again.
+    /// How long to wait before more data may be written; `None` if it may be written now.
     pub(crate) fn wait(&mut self) -> Option<Duration> {
         let (program, own) = self.ends?;
         let (before, at) = self.before;
@@ -69,7 +72,7 @@ impl Unread {
             return None;
         }
         let Ok(unread) = ask(program, own) else {
-            // It is elsewhere, or the kernel does not say.
+            // The program is on another machine, or the kernel does not report its socket.
             self.ends = None;
             return None;
         };
@@ -77,7 +80,7 @@ impl Unread {
         let read = (before + self.written).saturating_sub(unread);
         let seconds = now.saturating_duration_since(at).as_secs_f64();
         if seconds > 0.0 {
-            // An average in which each look counts for its time.
+            // An average that weights each check by its time.
             let weight = 1.0 - (-seconds / AVERAGE.as_secs_f64()).exp();
             self.rate += weight * (read as f64 / seconds - self.rate);
         }
@@ -89,7 +92,7 @@ impl Unread {
         (unread > self.most()).then_some(self.pause)
     }
 
-    /// What it may have unread.
+    /// The limit on unread data, in bytes.
     fn most(&self) -> u64 {
         UNREAD + (self.rate * TIME.as_secs_f64()) as u64
     }
@@ -98,17 +101,18 @@ impl Unread {
 /// `SOCK_DIAG_BY_FAMILY`, linux/sock_diag.h.
 const BY_FAMILY: u16 = 20;
 
-/// Bytes of `struct nlmsghdr` and of `struct inet_diag_req_v2` (linux/inet_diag.h) behind it.
+/// Sizes of `struct nlmsghdr` and of the `struct inet_diag_req_v2` (linux/inet_diag.h) after it.
 const HEADER: usize = 16;
 const REQUEST: usize = HEADER + 56;
 
-/// Where `struct inet_diag_msg` has `idiag_rqueue`, behind family, state, timer, retrans (4), the socket's id (48) and expires (4).
+/// Offset of `idiag_rqueue` in `struct inet_diag_msg`, after family, state, timer, retrans (4), the
+/// socket's id (48) and expires (4).
 const RQUEUE: usize = HEADER + 56;
 
-/// Where it has the socket's id.
+/// Offset of the socket's id.
 const ID: usize = HEADER + 4;
 
-/// Bytes that wait to be read in the connected socket on this machine that has the address `own`, whose peer is `peer`.
+/// Unread bytes in the connected local socket with the address `own` and the peer `peer`.
 fn ask(own: SocketAddr, peer: SocketAddr) -> io::Result<u64> {
     let mut request = [0; REQUEST];
     let len = REQUEST as u32;
@@ -129,7 +133,7 @@ fn ask(own: SocketAddr, peer: SocketAddr) -> io::Result<u64> {
     id[2..4].copy_from_slice(&peer.port().to_be_bytes());
     put(&mut id[4..20], own_ip);
     put(&mut id[20..36], peer_ip);
-    // Of any cookie.
+    // With any cookie.
     id[40..48].fill(0xff);
     let expected = id[..4].to_vec();
     let mut answer = [0; 1024];
@@ -153,14 +157,15 @@ fn put(field: &mut [u8], ip: IpAddr) {
     }
 }
 
-/// Sends a request to the kernel and receives its answer, which is there at once.
+/// Sends a request to the kernel and receives its answer, which is available at once.
 fn exchange(request: &[u8], answer: &mut [u8]) -> io::Result<usize> {
     static KERNEL: OnceLock<Option<Mutex<OwnedFd>>> = OnceLock::new();
     let kernel = KERNEL.get_or_init(|| open().ok().map(Mutex::new));
     let kernel = kernel.as_ref().ok_or(io::ErrorKind::Unsupported)?;
     let kernel = kernel.lock().unwrap_or_else(PoisonError::into_inner);
     let fd = kernel.as_raw_fd();
-    // SAFETY: the kernel reads `request`, which is as long as told, and the lock's owner keeps the descriptor open.
+    // SAFETY: the kernel reads `request` up to the given length, and the lock's owner keeps the
+    // descriptor open.
     let sent = unsafe {
         libc::send(
             fd,
@@ -172,7 +177,7 @@ fn exchange(request: &[u8], answer: &mut [u8]) -> io::Result<usize> {
     if sent < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel writes into `answer` at most as many bytes as it has.
+    // SAFETY: the kernel writes at most the length of `answer` into it.
     let received = unsafe {
         libc::recv(
             fd,
@@ -186,12 +191,12 @@ fn exchange(request: &[u8], answer: &mut [u8]) -> io::Result<usize> {
 
 fn open() -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-    // SAFETY: it takes three numbers.
+    // SAFETY: the call takes three numbers.
     let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_SOCK_DIAG) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is new, and nobody else has it.
+    // SAFETY: the descriptor is new and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -210,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_kernel_tells_what_a_program_on_this_machine_has_not_read() {
+    async fn the_kernel_reports_unread_data_of_local_programs() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let (mut program, mut own) = pair(address).await;
             own.write_all(&[1; 1000]).await.unwrap();
@@ -218,19 +223,19 @@ mod tests {
             match ask(ends.0, ends.1) {
                 Ok(unread) => assert_eq!(unread, 1000, "{address}"),
                 Err(error) => {
-                    eprintln!("skipped, this kernel does not tell: {error}");
+                    eprintln!("skipped: this kernel does not report unread data: {error}");
                     return;
                 }
             }
             program.read_exact(&mut [0; 600]).await.unwrap();
             assert_eq!(ask(ends.0, ends.1).unwrap(), 400, "{address}");
         }
-        // RFC 5737: of nobody.
-        let nobody = "192.0.2.1:1".parse().unwrap();
-        assert!(ask(nobody, nobody).is_err());
+        // RFC 5737: belongs to no host.
+        let unused = "192.0.2.1:1".parse().unwrap();
+        assert!(ask(unused, unused).is_err());
     }
 
-    /// A connection to a program whose kernel takes more than it may have unread.
+    /// A connection to a program whose kernel buffers more than the limit on unread data.
     async fn pair_with_room() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let program = TcpSocket::new_v4().unwrap();
@@ -241,21 +246,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_program_that_does_not_read_gets_no_more_and_one_that_reads_does() {
+    async fn only_a_program_that_reads_gets_more_data() {
         let (program, own) = pair_with_room().await;
         let ends = (own.peer_addr().unwrap(), own.local_addr().unwrap());
         if ask(ends.0, ends.1).is_err() {
-            eprintln!("skipped, this kernel does not tell");
+            eprintln!("skipped: this kernel does not report unread data");
             return;
         }
         let mut unread = Unread::of(&own);
-        // Long ago, so that what the socket takes at once is no rate.
+        // Long ago, so that data buffered at once does not count as a rate.
         unread.before.1 -= Duration::from_secs(60);
         own.writable().await.unwrap();
         let mut written = 0;
         while unread.wait().is_none() {
             let more = own.try_write(&[1; 8192]);
-            let more = more.expect("the kernel has room for what a program may have unread");
+            let more = more.expect("the kernel buffers more than the limit");
             unread.wrote(more as u64);
             written += more;
         }

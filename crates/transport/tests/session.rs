@@ -1,4 +1,4 @@
-//! Sessions over real sockets on loopback: one link, all that does not need several.
+//! Sessions over real sockets on loopback: all behavior that needs only one link.
 
 use std::io;
 use std::net::{Shutdown, SocketAddr};
@@ -80,7 +80,7 @@ impl Running {
     }
 }
 
-/// A target that sends back what it gets, and ends when its client ends.
+/// A target that echoes its input, and ends when its client ends.
 async fn echo() -> Target {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -103,7 +103,7 @@ fn bytes(len: usize) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_written_comes_back_whole_and_ended() {
+async fn written_data_comes_back_complete_and_ended() {
     let key = SecretKey::generate().unwrap();
     let server = Running::start(&[&key], |_| {}).await;
     let client = Client::connect(server.client(&key)).await.unwrap();
@@ -197,21 +197,21 @@ async fn a_wrong_server_key_is_named() {
 }
 
 #[tokio::test]
-async fn an_unknown_client_is_told_so_and_others_notice_nothing() {
+async fn an_unknown_client_is_refused_without_effect_on_others() {
     let key = SecretKey::generate().unwrap();
     let server = Running::start(&[&key], |_| {}).await;
     let client = Client::connect(server.client(&key)).await.unwrap();
     let mut stream = client.open_stream(echo().await).await.unwrap();
     let stranger = SecretKey::generate().unwrap();
     let error = Client::connect(server.client(&stranger)).await.unwrap_err();
-    let told = matches!(
+    let refused = matches!(
         &error,
         ConnectError::Carrier {
             error: CarrierError::Tls(HandshakeError::NotAuthorized { .. }),
             ..
         }
     );
-    assert!(told, "{error}");
+    assert!(refused, "{error}");
     stream.write_all(b"still here").await.unwrap();
     let mut back = [0; 10];
     stream.read_exact(&mut back).await.unwrap();
@@ -232,7 +232,7 @@ async fn garbage_before_tls_costs_the_others_nothing() {
         tcp.write_all(garbage).await.unwrap();
         tcp.shutdown().await.unwrap();
         let mut answer = Vec::new();
-        // An alert or a reset: either is an end.
+        // An alert or a reset both count as the end.
         let _ = tcp.read_to_end(&mut answer).await;
     }
     client.open_stream(echo().await).await.unwrap();
@@ -282,11 +282,11 @@ fn dials(port: u16) -> usize {
 }
 
 #[tokio::test]
-async fn an_open_that_is_given_up_ends_its_dial() {
+async fn an_abandoned_open_ends_its_dial() {
     let key = SecretKey::generate().unwrap();
     let server = Running::start(&[&key], |_| {}).await;
     let client = Client::connect(server.client(&key)).await.unwrap();
-    // A listener whose queue is full answers nobody.
+    // A listener with a full queue never answers.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let listener = socket.listen(1).unwrap();
@@ -303,11 +303,11 @@ async fn an_open_that_is_given_up_ends_its_dial() {
         }
     };
     tokio::select! {
-        answer = &mut open => panic!("nobody answers, and yet: {answer:?}"),
+        answer = &mut open => panic!("answered although no server does: {answer:?}"),
         dialed = tokio::time::timeout(Duration::from_secs(5), dialed) => dialed.unwrap(),
     }
     drop(open);
-    // Far sooner than a dial gives up by itself.
+    // Far sooner than the dial's timeout.
     let ended = async {
         while dials(address.port()) > 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -358,14 +358,15 @@ async fn not_waited_for_until_it_fails(when: Early) {
         let (first, accepted) = tokio::join!(early(), listener.accept());
         drop((first.unwrap(), accepted.unwrap()));
     }
-    // What is written at once arrives.
+    // Data written immediately arrives.
     let mut second = early().await.unwrap();
     second.write_all(b"hello").await.unwrap();
     let (mut tcp, _) = listener.accept().await.unwrap();
     let mut hello = [0; 5];
     tcp.read_exact(&mut hello).await.unwrap();
     assert_eq!(&hello, b"hello");
-    // Nobody listens any more: the first to come learns it by using the stream, the next one is told.
+    // The target stops listening: the first program notices when it uses the stream, the next one
+    // gets an error.
     drop((listener, tcp));
     let mut third = early().await.expect("it is not waited for");
     third.read(&mut hello).await.expect_err("and yet refused");
@@ -374,7 +375,7 @@ async fn not_waited_for_until_it_fails(when: Early) {
     assert_eq!(plain.unwrap_err(), OpenError::Refused);
 }
 
-/// A target's end of a stream, and the program's.
+/// The target's and the program's end of a stream.
 async fn both_ends(client: &Client) -> (TcpStream, sumlink_transport::Stream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let target: Target = listener.local_addr().unwrap().into();
@@ -383,13 +384,13 @@ async fn both_ends(client: &Client) -> (TcpStream, sumlink_transport::Stream) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_finishes_second_is_heard_to_the_end() {
+async fn the_side_that_finishes_second_delivers_everything() {
     let key = SecretKey::generate().unwrap();
     let server = Running::start(&[&key], |_| {}).await;
     let client = Client::connect(server.client(&key)).await.unwrap();
     let data = bytes(20_000_000);
 
-    // The program says all it has to say, then the target answers and leaves.
+    // The program writes everything, then the target answers and closes.
     let (mut tcp, mut stream) = both_ends(&client).await;
     stream.shutdown().await.unwrap();
     assert_eq!(tcp.read(&mut [0; 1]).await.unwrap(), 0);
@@ -408,7 +409,7 @@ async fn who_finishes_second_is_heard_to_the_end() {
     );
     target.await.unwrap();
 
-    // The target ends first and is slow to read; the program fills everything on the way, finishes and leaves.
+    // The target ends first and reads slowly; the program fills all buffers, finishes and closes.
     let (mut tcp, mut stream) = both_ends(&client).await;
     tcp.shutdown().await.unwrap();
     assert_eq!(stream.read(&mut [0; 1]).await.unwrap(), 0);
@@ -433,9 +434,10 @@ async fn who_finishes_second_is_heard_to_the_end() {
     assert!(whole, "the copy differs");
 }
 
-/// A program finishes and leaves while everything on the way is full, and its target reads only as fast as its answer is taken.
+/// A program finishes and closes while all buffers are full, and its target reads only as fast as
+/// its answer is consumed.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_leaves_without_reading_the_answer_holds_nobody_up() {
+async fn a_program_that_ignores_the_answer_delays_no_other() {
     let key = SecretKey::generate().unwrap();
     let server = Running::start(&[&key], |_| {}).await;
     let client = Client::connect(server.client(&key)).await.unwrap();
@@ -443,7 +445,7 @@ async fn who_leaves_without_reading_the_answer_holds_nobody_up() {
     let (mut tcp, mut stream) = both_ends(&client).await;
     let target = tokio::spawn(async move {
         let (mut reader, mut writer) = tcp.split();
-        // An echo, to the end or until nobody wants it any more.
+        // An echo, until the end or until its output is no longer read.
         let mut total = 0;
         let mut part = vec![0; 64 * 1024];
         loop {
@@ -485,7 +487,7 @@ async fn a_reset_of_the_target_reaches_the_program() {
 }
 
 #[tokio::test]
-async fn a_server_that_stops_says_goodbye_and_the_client_comes_back_to_the_next() {
+async fn a_client_of_a_stopped_server_connects_to_its_successor() {
     let key = SecretKey::generate().unwrap();
     let server_key = SecretKey::generate().unwrap();
     let mut server = Running::start(&[&key], |config| config.key = server_key.clone()).await;
@@ -516,7 +518,7 @@ async fn a_server_that_stops_says_goodbye_and_the_client_comes_back_to_the_next(
 }
 
 #[tokio::test]
-async fn a_key_that_is_withdrawn_ends_its_session() {
+async fn a_revoked_key_ends_its_session() {
     let (key, other) = (
         SecretKey::generate().unwrap(),
         SecretKey::generate().unwrap(),
@@ -556,7 +558,7 @@ async fn sessions_of_a_client_are_limited() {
     );
     assert!(limited, "{error}");
     second.close().await;
-    // The server forgets the session as soon as it has read the goodbye.
+    // The server forgets the session as soon as it has read the CLOSE frame.
     let connected = async {
         while Client::connect(server.client(&key)).await.is_err() {
             tokio::task::yield_now().await;
@@ -595,35 +597,35 @@ async fn bad_addresses_and_links_say_what_is_wrong() {
     assert!(refused.contains("refused"), "{refused}");
 }
 
-/// The sessions of the carriers that it was told of.
+/// The sessions of the carriers passed to it.
 #[derive(Debug, Default)]
-struct Told(Mutex<Vec<[u8; 16]>>);
+struct Joined(Mutex<Vec<[u8; 16]>>);
 
-impl CarrierGroups for Told {
+impl CarrierGroups for Joined {
     fn join(&self, _: BorrowedFd<'_>, session: &[u8; 16]) -> io::Result<()> {
         self.0.lock().unwrap().push(*session);
-        // What goes wrong here is no carrier's end.
+        // An error here does not end the carrier.
         Err(io::Error::other("no"))
     }
 }
 
 #[tokio::test]
-async fn each_end_is_told_of_every_carrier_and_its_session() {
+async fn each_end_gets_every_carrier_and_its_session() {
     let key = SecretKey::generate().unwrap();
-    let [at_client, at_server] = [(); 2].map(|()| Arc::new(Told::default()));
+    let [at_client, at_server] = [(); 2].map(|()| Arc::new(Joined::default()));
     let groups = Arc::clone(&at_server);
     let running = Running::start(&[&key], |config| config.groups = Some(groups)).await;
     let mut config = running.client(&key);
     config.groups = Some(at_client.clone());
     config.carriers = Carriers::Fixed(NonZeroU8::new(3).unwrap());
     let _client = Client::connect(config).await.unwrap();
-    let sessions = [&at_client, &at_server].map(|told| {
-        let told = Arc::clone(told);
+    let sessions = [&at_client, &at_server].map(|joined| {
+        let joined = Arc::clone(joined);
         async move {
-            while told.0.lock().unwrap().len() < 3 {
+            while joined.0.lock().unwrap().len() < 3 {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
-            let sessions = told.0.lock().unwrap();
+            let sessions = joined.0.lock().unwrap();
             sessions.clone()
         }
     });
@@ -636,7 +638,7 @@ async fn each_end_is_told_of_every_carrier_and_its_session() {
     assert_eq!(server, client);
 }
 
-/// A way to the server that counts the connections over it.
+/// A relay to the server that counts its connections.
 async fn counting_way(server: SocketAddr) -> (SocketAddr, watch::Receiver<usize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -653,7 +655,7 @@ async fn counting_way(server: SocketAddr) -> (SocketAddr, watch::Receiver<usize>
     (address, counted)
 }
 
-/// The first connection is cut in the middle of the session; what it has carried is not forgotten.
+/// The first connection is cut in the middle of the session; the totals keep its bytes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_keeps_its_totals_when_its_path_is_replaced() {
     let key = SecretKey::generate().unwrap();
@@ -731,8 +733,9 @@ async fn a_link_keeps_its_totals_when_its_path_is_replaced() {
     client.close().await;
 }
 
-/// A link is to have four connections and only two of them live: after the third dial it may not have been dialed `many` times
-/// within three seconds. Without pauses it is far more often; whoever is slow dials less.
+/// A link should have four connections, but only two of them survive. After the third dial there
+/// must be fewer than `many` dials within three seconds. Without pauses there would be far more; a
+/// slow machine dials less.
 async fn dials_are_fewer_than(
     many: usize,
     at_server: impl FnOnce(&mut ServerConfig),
@@ -762,14 +765,14 @@ fn takes_two_paths(config: &mut SessionConfig) {
     config.scheduler = "musher".to_owned();
 }
 
-/// Those that are refused at once, beside each other: four. The next ones come after five seconds.
+/// Dials that are refused at once run in parallel: four. The next ones follow after five seconds.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_whose_path_the_clients_own_session_refuses_is_dialed_after_a_pause() {
     let at_client = |config: &mut ClientConfig| takes_two_paths(&mut config.session);
     dials_are_fewer_than(8, |_| {}, at_client).await;
 }
 
-/// The third, and again after 0.25, 0.75 and 1.75 s: six.
+/// The third dial, and again after 0.25, 0.75 and 1.75 s: six.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_refuses_a_path_is_dialed_after_pauses_that_grow() {
     let at_server = |config: &mut ServerConfig| takes_two_paths(&mut config.session);
@@ -790,9 +793,10 @@ impl CarrierGroups for Breaks {
     }
 }
 
-/// Two every quarter of a second: the one that joins takes nothing from the pause after the other one's end.
+/// Two every 0.25 s: a connection that joins does not shorten the pause after another one has
+/// ended.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_whose_paths_end_as_soon_as_they_have_joined_is_dialed_with_pauses() {
+async fn a_link_with_short_lived_paths_is_dialed_with_pauses() {
     let at_client = |config: &mut ClientConfig| config.groups = Some(Arc::new(Breaks::default()));
     dials_are_fewer_than(60, |_| {}, at_client).await;
 }

@@ -93,7 +93,7 @@ impl Bond {
         if let Some(sample) = sample {
             rtt.measure(sample);
         }
-        let mut told = Ack {
+        let mut event = Ack {
             now: Duration::from_nanos(ack.now),
             acked: ack.acked,
             rtt: sample,
@@ -103,8 +103,8 @@ impl Bond {
             cwnd_limited: false,
         };
         self.notify(flow, |control, siblings| {
-            told.cwnd_limited = control.window().limits(ack.in_flight);
-            control.on_ack(&told, siblings);
+            event.cwnd_limited = control.window().limits(ack.in_flight);
+            control.on_ack(&event, siblings);
         });
     }
 }

@@ -77,31 +77,31 @@ pub struct SumlinkSessionCounters {
 }
 
 impl From<&SumlinkSessionSample> for PathSample {
-    fn from(told: &SumlinkSessionSample) -> Self {
+    fn from(sample: &SumlinkSessionSample) -> Self {
         Self {
-            srtt: Duration::from_nanos(told.srtt),
-            rttvar: Duration::from_nanos(told.rttvar),
-            min_rtt: Duration::from_nanos(told.min_rtt),
-            mss: told.mss,
-            cwnd: told.cwnd,
-            ssthresh: (told.ssthresh > 0).then_some(told.ssthresh),
-            loss: match told.loss {
+            srtt: Duration::from_nanos(sample.srtt),
+            rttvar: Duration::from_nanos(sample.rttvar),
+            min_rtt: Duration::from_nanos(sample.min_rtt),
+            mss: sample.mss,
+            cwnd: sample.cwnd,
+            ssthresh: (sample.ssthresh > 0).then_some(sample.ssthresh),
+            loss: match sample.loss {
                 0 => LossState::Open,
                 1 => LossState::Recovery,
                 _ => LossState::Timeout,
             },
-            in_flight: told.in_flight,
-            unsent: told.unsent,
+            in_flight: sample.in_flight,
+            unsent: sample.unsent,
             local_queue: 0,
-            full: told.full != 0,
+            full: sample.full != 0,
             pauses: false,
-            delivery_rate: told.delivery_rate,
+            delivery_rate: sample.delivery_rate,
             pacing_rate: 0,
             limit: 0,
-            segments: told.segments,
-            retransmitted: told.retransmitted,
-            delivered: told.delivered,
-            received: told.received,
+            segments: sample.segments,
+            retransmitted: sample.retransmitted,
+            delivered: sample.delivered,
+            received: sample.received,
         }
     }
 }
@@ -346,12 +346,12 @@ pub unsafe extern "C" fn sumlink_session_counters(
     let active = session
         .paths()
         .filter(|path| path.state() == PathState::Active);
-    let told = SumlinkSessionCounters {
+    let counted = SumlinkSessionCounters {
         written: stats.bytes_written,
         read: stats.bytes_read,
         duplicates_sent: stats.duplicates_sent,
         reorder_peak: stats.reorder_peak,
         active_paths: active.count() as u64,
     };
-    unsafe { *counters = told };
+    unsafe { *counters = counted };
 }

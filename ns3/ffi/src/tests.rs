@@ -63,7 +63,7 @@ fn packets_are_spread_and_the_full_queue_drops() {
 }
 
 #[test]
-fn what_users_send_goes_to_the_far_side_and_what_nobody_can_read_is_counted() {
+fn user_packets_reach_the_far_side_and_malformed_ones_are_counted() {
     let config = settings(c"lwip+visible", c"qdepl", 40);
     let mut room = vec![0; SUMLINK_EDGE_PACKET_MAX];
     unsafe {
@@ -83,7 +83,7 @@ fn what_users_send_goes_to_the_far_side_and_what_nobody_can_read_is_counted() {
 }
 
 #[test]
-fn a_receiver_puts_in_order_what_a_node_has_numbered() {
+fn a_receiver_orders_a_nodes_numbered_packets() {
     let config = settings(c"lwa", c"roundrobin", 40);
     let mut room = vec![0; SUMLINK_EDGE_PACKET_MAX];
     unsafe {
@@ -148,7 +148,7 @@ fn errors_are_one_line() {
 /// Compares the headers with the code: functions with their number of parameters, and fields in
 /// order.
 #[test]
-fn the_headers_declare_what_is_here() {
+fn the_headers_match_the_code() {
     let header = concat!(
         include_str!("../sumlink_edge.h"),
         include_str!("../sumlink_congestion.h"),

@@ -16,7 +16,7 @@ fn bond(name: &str, flows: u8) -> *mut Bond {
 
 /// Acknowledges one packet, with a window's worth in flight.
 fn ack(bond: *mut Bond, flow: u8, now: u64, rtt: u64) {
-    let told = SumlinkBondAck {
+    let ack = SumlinkBondAck {
         now,
         rtt,
         acknowledged: now,
@@ -24,7 +24,7 @@ fn ack(bond: *mut Bond, flow: u8, now: u64, rtt: u64) {
         acked: 1,
         in_flight: 1000,
     };
-    unsafe { sumlink_bond_on_ack(bond, flow, &told) };
+    unsafe { sumlink_bond_on_ack(bond, flow, &ack) };
 }
 
 fn refusal(name: Option<&CStr>, flows: u8) -> String {
@@ -37,7 +37,7 @@ fn refusal(name: Option<&CStr>, flows: u8) -> String {
 }
 
 #[test]
-fn what_cannot_be_built_is_refused_with_a_reason() {
+fn invalid_configurations_are_refused_with_a_reason() {
     assert!(refusal(Some(c"tahoe"), 2).contains("tahoe"));
     assert_eq!(
         refusal(Some(c"lia"), 0),
@@ -54,7 +54,7 @@ fn what_cannot_be_built_is_refused_with_a_reason() {
 }
 
 #[test]
-fn every_control_grows_halves_and_begins_anew() {
+fn every_control_grows_halves_and_restarts() {
     for name in NAMES {
         let bond = bond(name, 2);
         unsafe {
@@ -131,7 +131,7 @@ fn round_trip_times_are_smoothed_and_idle_windows_decay() {
 }
 
 #[test]
-fn a_flow_that_there_is_not_is_nothing() {
+fn an_unknown_flow_has_no_state() {
     let bond = bond("olia", 2);
     ack(bond, 2, MS, MS);
     unsafe {
@@ -148,7 +148,7 @@ fn a_flow_that_there_is_not_is_nothing() {
 }
 
 #[test]
-fn what_runs_names_every_control() {
+fn run_names_every_control() {
     let run = include_str!("../../run");
     for name in NAMES {
         assert!(run.contains(&format!("\"{name}\"")), "{name}");

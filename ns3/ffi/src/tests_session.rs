@@ -23,7 +23,7 @@ fn pair(scheduler: &str) -> [*mut End; 2] {
 }
 
 fn sample(end: *mut End) {
-    let told = SumlinkSessionSample {
+    let sample = SumlinkSessionSample {
         srtt: 20 * MS,
         rttvar: MS,
         min_rtt: 20 * MS,
@@ -33,7 +33,7 @@ fn sample(end: *mut End) {
         ..SumlinkSessionSample::default()
     };
     for path in 0..PATHS {
-        unsafe { sumlink_session_path_sample(end, path, &told, 0) };
+        unsafe { sumlink_session_path_sample(end, path, &sample, 0) };
     }
 }
 
@@ -104,7 +104,7 @@ fn bytes_go_over_both_paths_and_arrive_in_order_under_every_scheduler() {
 }
 
 #[test]
-fn a_path_that_ends_leaves_what_was_on_it_to_the_other() {
+fn the_data_of_an_ended_path_moves_to_the_other() {
     let ends = pair("roundrobin");
     exchange(ends, MS);
     let data = [7; 30_000];
@@ -127,7 +127,7 @@ fn a_path_that_ends_leaves_what_was_on_it_to_the_other() {
 }
 
 #[test]
-fn what_makes_no_session_is_refused_with_a_reason_and_garbage_ends_it() {
+fn invalid_arguments_are_refused_and_garbage_ends_a_session() {
     let refusal = |name: *const std::ffi::c_char| {
         let mut error = [0x7f; 100];
         let made = unsafe { sumlink_session_new(name, 1, 0, error.as_mut_ptr(), error.len()) };
@@ -149,7 +149,7 @@ fn what_makes_no_session_is_refused_with_a_reason_and_garbage_ends_it() {
 }
 
 #[test]
-fn what_runs_names_every_scheduler() {
+fn run_names_every_scheduler() {
     let run = include_str!("../../run");
     for name in NAMES {
         assert!(run.contains(&format!("\"{name}\"")), "{name}");

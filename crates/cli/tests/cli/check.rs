@@ -1,4 +1,4 @@
-//! `sumlink check`: each mistake in a configuration file is found, with its line.
+//! `sumlink check` finds each mistake of a configuration file, with its line.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -7,7 +7,7 @@ use crate::common::Bench;
 const CLIENT: &str = include_str!("../../../../packaging/client.toml");
 const SERVER: &str = include_str!("../../../../packaging/server.toml");
 
-/// A bench with a key, and the example with that key in place of its placeholders.
+/// A directory with a key, and the example with that key in place of its placeholders.
 fn bench(example: &str, file: &str) -> (Bench, String) {
     let bench = crate::common::new();
     let public = bench.key("client.key");
@@ -21,7 +21,7 @@ fn bench(example: &str, file: &str) -> (Bench, String) {
 }
 
 #[test]
-fn the_examples_are_right() {
+fn the_examples_are_valid() {
     for (example, role) in [(CLIENT, "client"), (SERVER, "server")] {
         let (bench, text) = bench(example, "sumlink.toml");
         let ran = bench.run(&["check", "sumlink.toml"]);
@@ -34,8 +34,8 @@ fn the_examples_are_right() {
         let json = bench.run(&["check", "--json", "sumlink.toml"]).out;
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!((&json["ok"], &json["role"]), (&true.into(), &role.into()));
-        // What is commented out is right too; `links` and [[link]] exclude each other, and so do `congestion` and
-        // `coupled`.
+        // The commented lines are valid too. `links` and [[link]] exclude each other, and so do
+        // `congestion` and `coupled`.
         for other in ["congestion", "coupled"] {
             let all: String = text
                 .lines()
@@ -67,7 +67,7 @@ fn a_placeholder_is_not_a_configuration() {
     );
 }
 
-/// Checks a file made of these lines on top of a right minimum, which ends before line 4.
+/// Checks a file of these lines after a valid minimum, which ends before line 4.
 fn problems(role: &str, lines: &str) -> (i32, String) {
     let bench = crate::common::new();
     let key = bench.key("a.key");
@@ -95,17 +95,17 @@ fn every_mistake_has_its_line_and_reason() {
         (
             "client",
             "\nbandwidth = 5",
-            "x.toml:5: unknown key `bandwidth`: known here are server,",
+            "x.toml:5: unknown key `bandwidth`: known keys are server,",
         ),
         (
             "client",
             "socks = \"108000\"",
-            "x.toml:4: `108000` is no address and port",
+            "x.toml:4: `108000` is not an address and port",
         ),
         (
             "client",
             "http = \"localhost:8080\"",
-            "x.toml:4: `localhost:8080` is no address and port",
+            "x.toml:4: `localhost:8080` is not an address and port",
         ),
         (
             "client",
@@ -357,7 +357,7 @@ fn every_mistake_has_its_line_and_reason() {
 }
 
 #[test]
-fn what_no_scheduler_reads_is_warned_of() {
+fn unused_settings_cause_warnings() {
     // The example ends in its `[session]`.
     let session = "scheduler = \"blest\"\ncoupling = \"fair\"\n\
         [session.redundancy]\nshare = \"2%\"\n[session.race]\ninteractive = \"8KiB\"\n";
@@ -377,7 +377,7 @@ fn what_no_scheduler_reads_is_warned_of() {
     let of = |line: usize, key: &str| {
         let line = lines + line;
         format!(
-            "x.toml:{line}: warning: `{key}` changes nothing: no scheduler of this session reads it\n"
+            "x.toml:{line}: warning: `{key}` has no effect: no scheduler of this session uses it\n"
         )
     };
     let expected = of(2, "coupling") + &of(6, "race.interactive");
@@ -387,7 +387,7 @@ fn what_no_scheduler_reads_is_warned_of() {
     assert_eq!(json["warnings"].as_array().unwrap().len(), 2, "{json}");
     assert_eq!(json["warnings"][0]["line"], lines + 2);
 
-    // The race is for the interactive ones, whose scheduler is another.
+    // The race is for the interactive class, which has another scheduler.
     let of_class = |class: &str| format!("{session}[session.schedulers]\n{class} = \"fbdt\"\n");
     assert_eq!(warnings(&of_class("streaming")), of(6, "race.interactive"));
     assert_eq!(warnings(&of_class("interactive")), "");
@@ -396,7 +396,7 @@ fn what_no_scheduler_reads_is_warned_of() {
 }
 
 #[test]
-fn all_problems_are_told_at_once_in_the_order_of_lines() {
+fn all_problems_are_listed_in_the_order_of_lines() {
     let bench = crate::common::new();
     bench.write(
         "x.toml",
@@ -417,7 +417,7 @@ fn all_problems_are_told_at_once_in_the_order_of_lines() {
     assert_eq!(json["problems"][2]["line"], 2);
 }
 
-/// What `sumlink check` says of a file with these lines, each without the file's name.
+/// The problems of a file with these lines, without the file's name.
 fn complaints(text: &str) -> Vec<String> {
     let bench = crate::common::new();
     let key = bench.key("a.key");
@@ -441,7 +441,7 @@ fn assert_complaints(text: &str, expected: &[&str]) {
 }
 
 #[test]
-fn unknown_keys_and_wrong_values_are_all_told() {
+fn all_unknown_keys_and_wrong_values_are_listed() {
     assert_complaints(
         r#"
 server = "h:7443"
@@ -471,26 +471,26 @@ speed = 1
             "3: unknown key `sevrer_key`: did you mean `server_key`?",
             "4: invalid type: integer `5`, expected a string",
             "6: unknown key `scoks`: did you mean `socks`?",
-            "7: `x` is no address and port",
+            "7: `x` is not an address and port",
             "8: invalid type: integer `7`, expected a string",
             "8: `8081` is not a forward",
-            "9: unknown key `bandwidth`: known here are server,",
+            "9: unknown key `bandwidth`: known keys are server,",
             "11: unknown key `nmae`: did you mean `name`?",
             "12: missing field `name`",
             "15: invalid type: integer `1`, expected a string",
-            "16: unknown key `cost`: known here are name, congestion",
+            "16: unknown key `cost`: known keys are name, congestion",
             "18: no scheduler `fbtd`: did you mean `fbdt`?",
             "19: invalid type: integer `64`, expected a string",
             "20: stream_memory must be from",
             "21: max_streams must be from 1 to 65536, not 100000",
             "22: '1' has no unit",
-            "23: unknown key `speed`: known here are scheduler,",
+            "23: unknown key `speed`: known keys are scheduler,",
         ],
     );
 }
 
 #[test]
-fn what_a_link_cannot_be_used_for_is_told() {
+fn impossible_policies_are_reported() {
     assert_complaints(
         r#"
 [[link]]
@@ -517,14 +517,14 @@ label = "bell \u0007"
             "1: no server:",
             "1: no server key:",
             "1: no key:",
-            "4: `first` is no priority: write one of primary,",
+            "4: `first` is not a priority: write one of primary,",
             "5: invalid type: string \"yes\"",
-            "6: `sideways` is no direction",
+            "6: `sideways` is not a direction",
             "7: '5' has no unit",
             "8: 'fast' is not a duration",
             "9: 'lorries' in '2 lorries' is not a unit",
             "10: write a day of the month, 1 to 31",
-            "11: `slow` is nothing that a link can be beyond its cap",
+            "11: `slow` is not an action beyond a cap",
             "14: write a day of the month, 1 to 31",
             "16: a limit must be at least 8000 bit/s, not 1000",
             "19: a label has at most 64 characters",
@@ -532,9 +532,9 @@ label = "bell \u0007"
     );
 }
 
-/// What it moves would be forgotten at every start.
+/// Without the file, each start would forget the bytes counted against the cap.
 #[test]
-fn a_cap_needs_a_file_in_which_it_is_remembered() {
+fn a_data_cap_needs_a_state_file() {
     let capped = CLIENT.replace(
         "links = \"auto\"",
         "[[link]]\nname = \"lo\"\ncap_day = \"1GB\"\n",
@@ -551,7 +551,7 @@ fn a_cap_needs_a_file_in_which_it_is_remembered() {
 }
 
 #[test]
-fn a_servers_mistakes_are_all_told() {
+fn all_mistakes_of_a_server_are_listed() {
     assert_complaints(
         r#"
 listen = 7443
@@ -577,7 +577,7 @@ limits = { paths = 0, sessions = "3", half = 1 }
 }
 
 #[test]
-fn a_file_that_is_no_toml_says_so_once_a_line() {
+fn a_file_that_is_not_toml_has_one_problem_per_line() {
     assert_complaints(
         "server = \nkey == 1 1 =\nhttp = \"x\n",
         &["1: ", "2: ", "3: "],
@@ -589,7 +589,7 @@ fn a_file_that_is_no_toml_says_so_once_a_line() {
 }
 
 #[test]
-fn duplicate_clients_are_told() {
+fn duplicate_clients_are_reported() {
     let bench = crate::common::new();
     let key = bench.key("a.key");
     let block = format!("[[client]]\nkey = \"{key}\"\n");
@@ -603,7 +603,7 @@ fn duplicate_clients_are_told() {
 }
 
 #[test]
-fn a_file_for_neither_role_and_one_that_is_not_there() {
+fn a_file_without_a_role_and_a_missing_file() {
     let bench = crate::common::new();
     bench.write("x.toml", "key = \"a.key\"\n");
     bench.run(&["check", "x.toml"]).fails(3, "neither `server`");
@@ -636,7 +636,7 @@ fn paths_in_a_file_are_relative_to_the_file() {
 }
 
 #[test]
-fn a_file_of_the_other_role_is_refused_at_the_start() {
+fn a_file_of_the_other_role_is_refused_at_start() {
     let (bench, _) = bench(SERVER, "server.toml");
     bench
         .run(&["client", "--config", "server.toml"])
@@ -648,7 +648,7 @@ fn a_file_of_the_other_role_is_refused_at_the_start() {
 }
 
 #[test]
-fn a_daemon_tells_the_first_problem_and_where_to_find_the_others() {
+fn a_daemon_reports_the_first_problem_and_how_to_list_the_others() {
     let bench = crate::common::new();
     bench.write(
         "x.toml",

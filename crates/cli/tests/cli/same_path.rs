@@ -1,4 +1,4 @@
-//! `sumlink check` and the start of a program come to the same conclusion about a file.
+//! `sumlink check` and the start of a program agree about a file.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use crate::common::Bench;
 const CLIENT: &str = include_str!("../../../../packaging/client.toml");
 const SERVER: &str = include_str!("../../../../packaging/server.toml");
 
-/// A bench with keys, and a public key.
+/// A directory with keys, and a public key.
 fn bench() -> (Bench, String) {
     let bench = crate::common::new();
     let public = bench.key("client.key");
@@ -16,7 +16,7 @@ fn bench() -> (Bench, String) {
     (bench, public)
 }
 
-/// The least that a client's file needs, and these lines. Its server refuses every connection.
+/// Writes a minimal file of a client with these lines. Its server refuses every connection.
 fn client(bench: &Bench, key: &str, lines: &str) {
     let text = format!(
         "server = \"127.0.0.1:1\"\nserver_key = \"{key}\"\nkey = \"client.key\"\n{lines}\n"
@@ -25,7 +25,7 @@ fn client(bench: &Bench, key: &str, lines: &str) {
 }
 
 #[test]
-fn what_a_start_refuses_a_check_refuses_in_the_same_words() {
+fn start_and_check_refuse_with_the_same_message() {
     let (bench, key) = bench();
     bench.write("damaged.json", "{");
     bench.write("file", "");
@@ -63,17 +63,17 @@ fn what_a_start_refuses_a_check_refuses_in_the_same_words() {
         (
             "state = \"damaged.json\"",
             4,
-            "damaged.json: this is not what sumlink remembers of links",
+            "damaged.json: not a saved link state of sumlink",
         ),
         (
             "state = \"none/links.json\"",
             4,
-            "none/links.json: cannot keep what is remembered of the links: No such file",
+            "none/links.json: cannot save the link state: No such file",
         ),
         (
             "state = \"file/links.json\"",
             4,
-            "file/links.json: cannot read what is remembered of the links: Not a directory",
+            "file/links.json: cannot read the saved link state: Not a directory",
         ),
     ] {
         client(&bench, &key, lines);
@@ -108,7 +108,7 @@ fn what_a_start_refuses_a_check_refuses_in_the_same_words() {
 }
 
 #[test]
-fn what_a_check_warns_of_is_logged_at_the_start() {
+fn warnings_of_a_check_are_logged_at_start() {
     let (bench, key) = bench();
     let link = |name: &str| format!("[[link]]\nname = \"{name}\"\n");
     for (lines, line, words) in [
@@ -161,7 +161,7 @@ fn what_a_check_warns_of_is_logged_at_the_start() {
             start.err
         );
     }
-    // The exception before the rule is how it is meant, and loopback is nobody else's.
+    // An exception before the rule is correct, and other hosts cannot reach loopback.
     client(
         &bench,
         &key,
@@ -171,7 +171,7 @@ fn what_a_check_warns_of_is_logged_at_the_start() {
 }
 
 #[test]
-fn mistakes_in_links_show_beside_links_auto() {
+fn mistakes_in_link_blocks_are_reported_beside_links_auto() {
     let (bench, key) = bench();
     client(
         &bench,
@@ -192,13 +192,14 @@ fn mistakes_in_links_show_beside_links_auto() {
         ran.err
     );
     assert!(
-        lines[2].starts_with("x.toml:7: `first` is no priority"),
+        lines[2].starts_with("x.toml:7: `first` is not a priority"),
         "{}",
         ran.err
     );
 }
 
-/// Whether the program accepts its file: it ends with another failure than one of its configuration, or comes to run.
+/// Whether the program accepts its file: it runs, or fails for another reason than the
+/// configuration.
 fn starts(bench: &Bench, verb: &str, file: &str) -> Result<(), String> {
     let mut command: Command = bench.command([verb, "--json", "--config", file]);
     let mut child = command
@@ -230,8 +231,8 @@ const VALUES: [&str; 6] = [
     "[\"x y\"]",
 ];
 
-/// Every key of the examples, those in remarks included, with wrong values, missing and mistyped: nothing that a check
-/// accepts may be refused at the start, nor the other way round.
+/// Tries every key of the examples, also the commented ones, with wrong values, missing and
+/// mistyped. Check and start must accept and refuse the same files.
 fn mutated(example: &str, verb: &str, share: usize) {
     let (bench, public) = bench();
     let ready = example
@@ -266,7 +267,7 @@ fn mutated(example: &str, verb: &str, share: usize) {
         variants.push(format!("{key} = {value}"));
         for variant in variants {
             tried += 1;
-            // Which of them a run takes changes nothing about what holds for all.
+            // A run tries a share of them; what it checks holds for all.
             if tried % share != 0 {
                 continue;
             }

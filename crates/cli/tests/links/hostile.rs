@@ -1,5 +1,5 @@
-//! Peers that mean harm, against a server that carries a good client's download meanwhile: what they do is answered
-//! or cut, told on one line of the log, and costs the good one nothing.
+//! Malicious peers against a server that serves a download of an honest client. Each attack is
+//! answered or cut, causes one line of the log, and does not affect the honest client.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -19,14 +19,14 @@ use sumlink_test_support::emulated::until;
 
 const LINKS: [&str; 2] = ["a:rate=16mbit,delay=2ms", "b:rate=16mbit,delay=4ms"];
 
-/// A session id of the offender's.
+/// A session id of the attacker.
 const SESSION: [u8; 16] = [0x5a; 16];
 
-/// A server with a good client that downloads, and somebody else whose key is authorized.
+/// A server with an honest client that downloads, and an attacker with an authorized key.
 struct Scene {
     bond: Bond,
     good: Transfer,
-    /// The offender's way to speak TLS.
+    /// The attacker's TLS configuration.
     config: Arc<ClientConfig>,
     session: String,
 }
@@ -58,7 +58,7 @@ impl Scene {
         Peer::join(&self.bond.bench, &self.config, session, new, path)
     }
 
-    /// The good client's download has gone on and is whole.
+    /// Checks that the honest client's download has continued and is complete.
     fn end(self) {
         self.good.goes_on(1_000_000);
         let now = self.bond.status(Side::Client);
@@ -77,7 +77,7 @@ impl Scene {
         self.bond.stop();
     }
 
-    /// Waits until the server has told of so many refused connections, and no more.
+    /// Waits until the server has reported this number of refused connections, and no more.
     #[track_caller]
     fn refused(&self, times: usize) {
         let server = &self.bond.server;
@@ -87,7 +87,7 @@ impl Scene {
         assert_eq!(refused(&server.log()), times, "{}", server.log());
     }
 
-    /// Waits until the server's log has so many lines with the words, and no more.
+    /// Waits until the server's log has this number of lines with the words, and no more.
     #[track_caller]
     fn told(&self, words: &str, times: usize) {
         let server = &self.bond.server;
@@ -98,22 +98,24 @@ impl Scene {
     }
 }
 
-/// How many connections without a key a server's log says were refused: by a line each, or together where there were
-/// too many for that.
+/// Number of refused connections without a key in a server's log: one line each, or a suppressed
+/// line.
 fn refused(log: &str) -> usize {
-    let lines = log.lines().map(|line| match line.split_once("left_out=") {
-        Some((_, rest)) => {
-            let number = rest.split(|c: char| !c.is_ascii_digit()).next();
-            number.unwrap().parse().unwrap()
-        }
-        None if line.contains("connection refused") => 1,
-        None if line.contains("too many connections without a key") => 1,
-        None => 0,
-    });
+    let lines = log
+        .lines()
+        .map(|line| match line.split_once("suppressed=") {
+            Some((_, rest)) => {
+                let number = rest.split(|c: char| !c.is_ascii_digit()).next();
+                number.unwrap().parse().unwrap()
+            }
+            None if line.contains("connection refused") => 1,
+            None if line.contains("too many connections without a key") => 1,
+            None => 0,
+        });
     lines.sum()
 }
 
-/// Reads until the other end is done; what came does not matter.
+/// Reads until the other end closes, and ignores the data.
 fn drain(mut stream: TcpStream) {
     let _ = stream.read_to_end(&mut Vec::new());
 }
@@ -136,7 +138,7 @@ fn garbage_instead_of_tls_is_cut() {
         let _ = stream.shutdown(Shutdown::Write);
         drain(stream);
     }
-    // And one that says nothing at all.
+    // And one that sends nothing.
     drop(dial(&scene.bond.bench));
     scene.refused(garbage.len() + 1);
     scene.end();
@@ -169,7 +171,7 @@ fn tls_with_a_wrong_key_no_key_or_another_protocol_is_refused() {
     none.alpn_protocols.clear();
     let configs = [stranger, Arc::new(keyless), Arc::new(other), Arc::new(none)];
     for config in configs {
-        // In TLS 1.3 a client learns after its own part that it is not wanted.
+        // In TLS 1.3 a client learns of a refusal after its own part of the handshake.
         if let Ok(mut peer) = Peer::new(bench, config) {
             let _ = peer.send(&hello(VERSION, true, SESSION, 0));
             assert_eq!(peer.next(), Said::End);
@@ -198,7 +200,7 @@ fn a_bad_first_frame_is_refused_with_its_reason() {
             RefuseCode::Protocol,
         ),
         (wrong_length, RefuseCode::Protocol),
-        // A length beyond all bounds, an unknown type, more than a first frame may have.
+        // A length beyond all bounds, an unknown type, and more than a first frame may have.
         (
             vec![0x01, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
             RefuseCode::Protocol,
@@ -218,7 +220,7 @@ fn a_bad_first_frame_is_refused_with_its_reason() {
     }
     scene.refused(count);
 
-    // The greeting cut at every byte.
+    // The greeting, cut at every byte.
     let whole = hello(VERSION, true, SESSION, 0);
     for len in 0..whole.len() {
         let mut peer = Peer::new(bench, Arc::clone(&scene.config)).unwrap();
@@ -230,7 +232,7 @@ fn a_bad_first_frame_is_refused_with_its_reason() {
 }
 
 #[test]
-fn a_session_can_only_be_joined_by_its_own_client_and_made_once() {
+fn a_session_is_opened_once_and_joined_only_by_its_client() {
     let Some(scene) = Scene::new() else { return };
     let refuse = |code: RefuseCode| Said::Refuse { code: code.code() };
     let mut good = [0; 16];
@@ -246,18 +248,18 @@ fn a_session_can_only_be_joined_by_its_own_client_and_made_once() {
     assert_eq!(said, Said::Welcome);
     let (_, said) = scene.join(SESSION, true, 1);
     assert_eq!(said, refuse(RefuseCode::SessionExists));
-    // The same id is another session for another key.
+    // The same id names another session for another key.
     let (_same_id, said) = scene.join(good, true, 0);
     assert_eq!(said, Said::Welcome);
     // A path's number is used once.
     let (mut twice, said) = scene.join(SESSION, false, 0);
     assert_eq!(said, Said::Welcome);
     assert_eq!(twice.next(), Said::End);
-    // What was refused has not hurt the offender's own session either.
+    // The refusals have not affected the attacker's own session either.
     mine.send(&encode(&Frame::Ping { token: 77 })).unwrap();
     assert_eq!(mine.next(), Said::Pong { token: 77 });
 
-    // Sessions of one client are limited; others are not affected.
+    // Sessions of one client are limited; other clients are not affected.
     let mut held = Vec::new();
     let refused = loop {
         let mut id = SESSION;
@@ -324,7 +326,7 @@ fn every_kind() -> Vec<Frame<'static>> {
 }
 
 #[test]
-fn a_frame_of_every_kind_cut_at_every_byte_costs_only_its_path() {
+fn a_frame_cut_at_any_byte_closes_only_its_path() {
     let Some(scene) = Scene::new() else { return };
     let (mut first, said) = scene.join(SESSION, true, 0);
     assert_eq!(said, Said::Welcome);
@@ -345,7 +347,7 @@ fn a_frame_of_every_kind_cut_at_every_byte_costs_only_its_path() {
 }
 
 #[test]
-fn a_broken_frame_closes_the_session_of_who_sent_it() {
+fn a_broken_frame_closes_the_session_of_its_sender() {
     let Some(scene) = Scene::new() else { return };
     let stream = |frames: &[Frame<'_>]| frames.iter().flat_map(encode).collect::<Vec<u8>>();
     let open = Frame::Open {
@@ -461,18 +463,18 @@ fn a_broken_frame_closes_the_session_of_who_sent_it() {
 }
 
 #[test]
-fn connections_that_prove_no_key_are_limited_and_cut() {
+fn connections_without_a_proved_key_are_limited_and_cut() {
     let Some(scene) = Scene::new() else { return };
     let bench = &scene.bond.bench;
     let held: Vec<TcpStream> = (0..16 + 20).map(|_| dial(bench)).collect();
-    // Each one too many takes the place of the oldest.
+    // Each connection beyond the limit replaces the oldest.
     scene.refused(20);
     scene.good.goes_on(500_000);
-    // So does one that proves a key, and then needs no such place any more.
+    // A connection that proves a key does so too, and then frees its slot.
     let (mut peer, said) = scene.join(SESSION, true, 0);
     assert_eq!(said, Said::Welcome);
     scene.refused(21);
-    // The others are not waited for for ever.
+    // The others are closed after a timeout.
     held.into_iter().for_each(drain);
     scene.refused(16 + 20);
     peer.send(&encode(&Frame::Ping { token: 1 })).unwrap();

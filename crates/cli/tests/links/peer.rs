@@ -1,4 +1,4 @@
-//! A peer of the server that says what a test wants it to say.
+//! A peer of the server that sends what a test wants.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -13,13 +13,13 @@ use sumlink_transport::{SecretKey, tls};
 use crate::bond::SERVER;
 use sumlink_test_support::emulated::{Bench, PATIENCE};
 
-/// A connection past TLS.
+/// A connection after the TLS handshake.
 pub(crate) struct Peer {
     stream: StreamOwned<ClientConnection, TcpStream>,
     buffer: Vec<u8>,
 }
 
-/// What the server says next.
+/// The next message of the server.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Said {
     Welcome,
@@ -50,13 +50,13 @@ pub(crate) fn dial(bench: &Bench) -> TcpStream {
     stream
 }
 
-/// How a client with this key speaks TLS with the server.
+/// The TLS configuration of a client with this key.
 pub(crate) fn tls_config(bench: &Bench, key: &SecretKey) -> Arc<ClientConfig> {
     tls::client_config(key, &bench.server_key.parse().unwrap())
 }
 
 impl Peer {
-    /// Does TLS; the server may still refuse the key with its first answer.
+    /// Completes the TLS handshake; the server may still refuse the key with its first answer.
     pub(crate) fn new(bench: &Bench, config: Arc<ClientConfig>) -> io::Result<Self> {
         let mut tcp = dial(bench);
         let mut tls = ClientConnection::new(config, tls::server_name()).unwrap();
@@ -69,7 +69,7 @@ impl Peer {
         })
     }
 
-    /// A new session or a further path of one.
+    /// Opens a session or joins a path to one.
     pub(crate) fn join(
         bench: &Bench,
         config: &Arc<ClientConfig>,
@@ -88,7 +88,7 @@ impl Peer {
         self.stream.flush()
     }
 
-    /// The next answer or end; reports and credit are passed over.
+    /// The next answer or end; skips reports and credit.
     pub(crate) fn next(&mut self) -> Said {
         let mut bytes = [0; 4096];
         loop {

@@ -13,7 +13,7 @@ use sumlink_edge::Instant;
 const GAIN: f64 = 0.125;
 
 /// Answers that bring a dead link back.
-const ENOUGH: u32 = 2;
+const ANSWERS_TO_REVIVE: u32 = 2;
 
 /// An answer to a probe older than this says nothing about the link's current state.
 const LONGEST: Duration = Duration::from_secs(30);
@@ -46,7 +46,7 @@ pub(crate) struct Liveness {
     dead_after: Duration,
     next_probe: Instant,
     /// When the last answer arrived, or this began.
-    heard: Instant,
+    last_answer: Instant,
     /// Send time of the latest probe that was answered.
     answered: Option<Instant>,
     /// When the link died, and how many probes sent since then were answered in quick succession.
@@ -63,7 +63,7 @@ impl Liveness {
             every,
             dead_after,
             next_probe: Instant::ZERO,
-            heard: Instant::ZERO,
+            last_answer: Instant::ZERO,
             answered: None,
             died: Instant::ZERO,
             answers: 0,
@@ -86,7 +86,7 @@ impl Liveness {
             (Some(answered), Some(rtt)) => answered + self.every + rtt,
             _ => Instant::ZERO,
         };
-        self.heard.max(due) + self.dead_after
+        self.last_answer.max(due) + self.dead_after
     }
 
     /// Whether to send a probe now.
@@ -120,15 +120,15 @@ impl Liveness {
             return false;
         }
         self.answered = Some(sent);
-        let silent = now.saturating_sub(self.heard);
-        self.heard = now;
+        let silent = now.saturating_sub(self.last_answer);
+        self.last_answer = now;
         if self.state == State::Down {
             if sent < self.died {
                 return false;
             }
             let goes_on = self.answers > 0 && silent < self.dead_after;
             self.answers = if goes_on { self.answers + 1 } else { 1 };
-            if self.answers < ENOUGH {
+            if self.answers < ANSWERS_TO_REVIVE {
                 return false;
             }
         }

@@ -359,8 +359,8 @@ mod tests {
 
     #[test]
     fn datagrams_of_any_size_arrive_intact_and_in_order() {
-        let nobody: SocketAddr = "127.0.0.1:9".parse().unwrap();
-        let (_, free) = tunnel(nobody);
+        let unused: SocketAddr = "127.0.0.1:9".parse().unwrap();
+        let (_, free) = tunnel(unused);
         let (mut from, here) = tunnel(free);
         let mut to = Tunnel::open(
             &LinkConfig {

@@ -11,7 +11,7 @@ const CATCH_UP: Duration = Duration::from_millis(1);
 const BURST: Duration = Duration::from_micros(200);
 
 /// Packets sent regardless of the rate (probes) delay others by at most this time.
-const MOST_AHEAD: Duration = Duration::from_secs(1);
+const MAX_AHEAD: Duration = Duration::from_secs(1);
 
 /// When the next packet may be sent.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +53,7 @@ impl Pace {
             let from = self.ready.max(now.saturating_sub(CATCH_UP));
             let takes = nanos(bytes as u128 * 8 * 1_000_000_000 / u128::from(rate));
             self.ready = (from + takes)
-                .min(now + MOST_AHEAD.max(takes))
+                .min(now + MAX_AHEAD.max(takes))
                 .max(self.ready);
         }
     }

@@ -12,16 +12,16 @@ use crate::Instant;
 use crate::flow::FlowId;
 
 /// Granularity of an entry, so that an acknowledgment does not move it every time.
-const GRAIN: Duration = Duration::from_millis(100);
+const GRANULARITY: Duration = Duration::from_millis(100);
 
 /// The set of busy flows.
 #[derive(Debug, Default)]
 pub(super) struct Busy {
     /// Flows by the time of their last acknowledgment, and whether they have owed bytes.
-    heard: BTreeMap<(Instant, FlowId), bool>,
+    last_ack: BTreeMap<(Instant, FlowId), bool>,
     /// Number of flows with owed bytes.
     owed: usize,
-    /// Flows with owed bytes and without an entry in `heard`.
+    /// Flows with owed bytes and without an entry in `last_ack`.
     silent: usize,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Busy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Share {
     /// Time of the user's last acknowledgment, if recent.
-    pub(super) heard: Option<Instant>,
+    pub(super) last_ack: Option<Instant>,
     /// The flow has owed bytes.
     pub(super) owed: bool,
 }
@@ -37,18 +37,18 @@ pub(super) struct Share {
 impl Share {
     /// Whether the flow counts.
     pub(super) fn counts(self) -> bool {
-        self.heard.is_some() || self.owed
+        self.last_ack.is_some() || self.owed
     }
 
     fn is_silent(self) -> bool {
-        self.owed && self.heard.is_none()
+        self.owed && self.last_ack.is_none()
     }
 }
 
 impl Busy {
     /// N.
     pub(super) fn len(&self) -> usize {
-        self.heard.len() + self.silent
+        self.last_ack.len() + self.silent
     }
 
     /// Number of flows with owed bytes.
@@ -58,8 +58,8 @@ impl Busy {
 
     /// N, counting only acknowledgments since `time`.
     pub(super) fn since(&self, time: Instant) -> usize {
-        let heard = self.heard.iter();
-        heard
+        let last_ack = self.last_ack.iter();
+        last_ack
             .filter(|((at, _), owed)| *at >= time || **owed)
             .count()
             + self.silent
@@ -67,18 +67,18 @@ impl Busy {
 
     /// Replaces a flow's share and returns the new one.
     pub(super) fn replace(&mut self, id: FlowId, before: Share, now: Share) -> Share {
-        let heard = match (before.heard, now.heard) {
-            (Some(before), Some(now)) if now.saturating_sub(before) < GRAIN => Some(before),
+        let last_ack = match (before.last_ack, now.last_ack) {
+            (Some(before), Some(now)) if now.saturating_sub(before) < GRANULARITY => Some(before),
             (_, now) => now,
         };
-        if (before.heard, before.owed) != (heard, now.owed) {
-            if let Some(before) = before.heard {
-                self.heard.remove(&(before, id));
+        if (before.last_ack, before.owed) != (last_ack, now.owed) {
+            if let Some(before) = before.last_ack {
+                self.last_ack.remove(&(before, id));
             }
-            self.heard
-                .extend(heard.map(|heard| ((heard, id), now.owed)));
+            self.last_ack
+                .extend(last_ack.map(|last_ack| ((last_ack, id), now.owed)));
         }
-        let now = Share { heard, ..now };
+        let now = Share { last_ack, ..now };
         self.owed = self.owed + usize::from(now.owed) - usize::from(before.owed);
         self.silent = self.silent + usize::from(now.is_silent()) - usize::from(before.is_silent());
         now
@@ -86,7 +86,7 @@ impl Busy {
 
     /// The flow with the oldest last acknowledgment, if that is before `time`.
     pub(super) fn longest_silent(&self, time: Instant) -> Option<FlowId> {
-        let (&(at, id), _) = self.heard.first_key_value()?;
+        let (&(at, id), _) = self.last_ack.first_key_value()?;
         (at < time).then_some(id)
     }
 }

@@ -112,7 +112,7 @@ impl Edge {
             return self.track(key, now);
         };
         // The challenge must get through, even if it repeats the last acknowledgment.
-        tracked.told = None;
+        tracked.last_passed = None;
         if !segment.flags.ack {
             tracked.renewal = Some(Box::new(segment.clone()));
             return None;
@@ -317,7 +317,7 @@ impl Edge {
         if let Some(waiting) = waiting {
             self.send_again_from(link, &waiting, now);
         }
-        self.hurry_repairs(now);
+        self.restart_repairs(now);
     }
 
     /// The segments in a link's queue, which are not lost.

@@ -24,11 +24,11 @@ use crate::queue::LinkQueue;
 use crate::seq::{self, Position};
 
 /// Lower bound of the reordering window.
-const LEAST_WINDOW: Duration = Duration::from_millis(5);
+const MIN_WINDOW: Duration = Duration::from_millis(5);
 
 /// Most separate ranges tracked. For a user with more holes, only the first ones are repaired until
 /// the user has received all data sent by then.
-const MOST_RANGES: usize = 128;
+const MAX_RANGES: usize = 128;
 
 /// Loss detection state of one flow.
 #[derive(Clone, Debug, Default)]
@@ -37,14 +37,14 @@ pub(super) struct Losses {
     sacked: RangeSet,
     /// For each link, the latest queueing time among its delivered packets; 0 if it has delivered
     /// none.
-    brought: Vec<Instant>,
+    delivered_by: Vec<Instant>,
     /// Whether a link has delivered a packet since the last check for losses, and the time of that
     /// check.
     is_new: bool,
     looked: Instant,
     /// Tracking overflowed: no packet counts as lost until the user's acknowledgment reaches this
     /// position.
-    blind_until: Position,
+    paused_until: Position,
 }
 
 impl Losses {
@@ -55,8 +55,8 @@ impl Losses {
 
     /// Forgets the received ranges, and pauses loss detection until the user has acknowledged them.
     pub(super) fn give_up(&mut self) {
-        let told = self.sacked.last().map_or(0, |last| last.end);
-        self.blind_until = self.blind_until.max(told);
+        let end = self.sacked.last().map_or(0, |last| last.end);
+        self.paused_until = self.paused_until.max(end);
         self.sacked = RangeSet::new();
         self.is_new = false;
     }
@@ -79,11 +79,11 @@ impl Losses {
                 .filter(|(_, kept)| kept.end <= block.end);
             for (_, kept) in whole.filter(|(_, kept)| !kept.again) {
                 let (sent, link) = (kept.sent.0, usize::from(kept.sent.1.0));
-                if self.brought.len() <= link {
-                    self.brought.resize(link + 1, Instant::ZERO);
+                if self.delivered_by.len() <= link {
+                    self.delivered_by.resize(link + 1, Instant::ZERO);
                 }
-                if sent > self.brought[link] {
-                    self.brought[link] = sent;
+                if sent > self.delivered_by[link] {
+                    self.delivered_by[link] = sent;
                     self.is_new = true;
                 }
             }
@@ -95,8 +95,8 @@ impl Losses {
     /// fewer than `most` times.
     fn lost(&self, first: Position, copies: &Copies, window: Duration, most: u32) -> Vec<Position> {
         let end = self.sacked.last().map_or(first, |last| last.start);
-        let brought = |link: u8| {
-            self.brought
+        let delivered_by = |link: u8| {
+            self.delivered_by
                 .get(usize::from(link))
                 .copied()
                 .unwrap_or_default()
@@ -104,7 +104,7 @@ impl Losses {
         let behind = copies.within(first + 1..end.max(first + 1));
         let lost = behind.filter(|(position, kept)| {
             kept.repaired < most
-                && kept.sent.0 + window < brought(kept.sent.1.0)
+                && kept.sent.0 + window < delivered_by(kept.sent.1.0)
                 && !self.sacked.covers(*position..kept.end)
         });
         lost.map(|(position, _)| position).collect()
@@ -132,22 +132,22 @@ impl Edge {
         }
         let losses = tracked.losses.get_or_insert_default();
         losses.sacked.remove(0..acked);
-        let is_blind = acked < losses.blind_until;
+        let is_blind = acked < losses.paused_until;
         for (left, right) in segment.options.sack.iter() {
             let (left, right) = (seq::near(acked, left), seq::near(acked, right));
             if !(acked < left && left < right && right <= highest) {
                 continue;
             }
             match is_blind {
-                true => losses.blind_until = losses.blind_until.max(right),
+                true => losses.paused_until = losses.paused_until.max(right),
                 false => losses.learn(left..right, &tracked.copies),
             }
         }
-        if losses.ranges() > MOST_RANGES {
+        if losses.ranges() > MAX_RANGES {
             losses.give_up();
         }
         let trip = self.trips().max().unwrap_or_default();
-        let window = (trip / 4).max(LEAST_WINDOW);
+        let window = (trip / 4).max(MIN_WINDOW);
         // Scanning all copies for each acknowledgment would cost more than forwarding a packet.
         if !losses.is_new || now.saturating_sub(losses.looked) < window {
             return;

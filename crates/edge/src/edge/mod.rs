@@ -1,5 +1,6 @@
 //! The node: packets in, packets out.
 
+mod acks;
 mod busy;
 mod down;
 mod losses;
@@ -7,7 +8,6 @@ mod repair;
 mod report;
 mod sequences;
 mod times;
-mod told;
 mod tracked;
 mod up;
 
@@ -45,7 +45,7 @@ pub struct Edge {
     /// Tracked ranges of all flows: received data, and data that the node has sent again.
     ranges: usize,
     /// No search for droppable copies takes place before this time.
-    crowded_until: Instant,
+    next_search: Instant,
     /// Flows by the time of their next timer.
     timers: BTreeSet<(Instant, FlowId)>,
     /// LWA: the next sequence number for each user.
@@ -54,7 +54,7 @@ pub struct Edge {
     /// queue yet.
     unsent: VecDeque<(FlowId, Position, (Instant, LinkId))>,
     /// Resets for users; they go to the next link that can take a packet.
-    farewells: VecDeque<Arc<[u8]>>,
+    resets_for_users: VecDeque<Arc<[u8]>>,
     /// Packets for the far side.
     far: VecDeque<Vec<u8>>,
     events: VecDeque<Event>,
@@ -62,9 +62,9 @@ pub struct Edge {
 }
 
 /// When memory for copies runs out, flows that have been unused for this long lose theirs.
-const ABANDONED: Duration = Duration::from_secs(10);
+const ABANDONED_AFTER: Duration = Duration::from_secs(10);
 /// Interval between searches for such flows when memory is still short.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Segments that wait for a link, by flow and position.
 type Waiting = HashSet<(FlowId, Position)>;
@@ -74,18 +74,18 @@ type Waiting = HashSet<(FlowId, Position)>;
 const ACTIVE: Duration = Duration::from_secs(1);
 
 /// Most resets waiting for a link; further ones are dropped.
-const MOST_FAREWELLS: usize = 1000;
+const MAX_RESETS: usize = 1000;
 
 /// Tracked ranges of all flows above which each flow keeps only a few of both kinds. A range takes
 /// about 50 bytes.
-const MOST_RANGES: usize = 500_000;
-const LEAST_RANGES: usize = 2;
+const MAX_RANGES: usize = 500_000;
+const MIN_RANGES: usize = 2;
 
 /// Most events waiting for the caller; further ones are dropped.
-const MOST_EVENTS: usize = 1000;
+const MAX_EVENTS: usize = 1000;
 
 /// Number of idle flows examined to find one that may be forgotten.
-const MOST_LOOKS: usize = 16;
+const MAX_LOOKS: usize = 16;
 
 impl Edge {
     /// A node with all links up.
@@ -105,11 +105,11 @@ impl Edge {
             busy: Busy::default(),
             kept: 0,
             ranges: 0,
-            crowded_until: Instant::ZERO,
+            next_search: Instant::ZERO,
             timers: BTreeSet::new(),
             sequences: Sequences::default(),
             unsent: VecDeque::new(),
-            farewells: VecDeque::new(),
+            resets_for_users: VecDeque::new(),
             far: VecDeque::new(),
             events: VecDeque::new(),
             counters: Counters::default(),
@@ -123,7 +123,7 @@ impl Edge {
         let number = usize::from(link.0);
         self.links.get(number).filter(|link| link.is_up())?;
         self.send_unsent(now);
-        let farewell = self.farewells.pop_front();
+        let farewell = self.resets_for_users.pop_front();
         farewell.or_else(|| self.links[number].pop(now))
     }
 
@@ -186,7 +186,7 @@ impl Edge {
             && let Some(tracked) = self.flows.get_mut(id)
         {
             let silent = Share {
-                heard: None,
+                last_ack: None,
                 ..tracked.share
             };
             tracked.share = self.busy.replace(id, tracked.share, silent);
@@ -217,7 +217,7 @@ impl Edge {
         }
         if self.flows.is_full() {
             // Owed bytes are delivered before a flow may be forgotten.
-            let idle = self.flows.idle().take(MOST_LOOKS);
+            let idle = self.flows.idle().take(MAX_LOOKS);
             let mut free = idle.filter(|(.., tracked)| tracked.flow.owed() == 0);
             let victim = free.next().map(|(id, ..)| id);
             drop(free);
@@ -249,14 +249,14 @@ impl Edge {
         let (kept, ranges) = (tracked.copies.bytes(), tracked.ranges());
         tracked.used = now;
         let result = action(self, &mut tracked);
-        if self.ranges + tracked.ranges() - ranges > MOST_RANGES {
-            tracked.keep_ranges(LEAST_RANGES);
+        if self.ranges + tracked.ranges() - ranges > MAX_RANGES {
+            tracked.keep_ranges(MIN_RANGES);
         }
         self.ranges = self.ranges + tracked.ranges() - ranges;
         let since = self.active_since(now);
-        let heard = tracked.heard.filter(|heard| *heard >= since);
+        let last_ack = tracked.last_ack.filter(|last_ack| *last_ack >= since);
         let share = Share {
-            heard: heard.filter(|_| tracked.flow.outstanding() > 0),
+            last_ack: last_ack.filter(|_| tracked.flow.outstanding() > 0),
             owed: tracked.flow.owed() > 0,
         };
         tracked.share = self.busy.replace(id, tracked.share, share);
@@ -287,12 +287,13 @@ impl Edge {
     /// are gone. It frees room for `bytes` and some more, starts with the flow idle longest, and
     /// keeps owed bytes.
     fn make_room(&mut self, bytes: usize, now: Instant) {
-        if now < self.crowded_until {
+        if now < self.next_search {
             return;
         }
         let (mut found, mut sum) = (Vec::new(), 0);
         for (id, used, tracked) in self.flows.idle() {
-            if now.saturating_sub(used) < ABANDONED || sum >= bytes.max(self.config.kept / 16) {
+            if now.saturating_sub(used) < ABANDONED_AFTER || sum >= bytes.max(self.config.kept / 16)
+            {
                 break;
             }
             if tracked.copies.bytes() > 0 && tracked.flow.owed() == 0 {
@@ -305,7 +306,7 @@ impl Edge {
         }
         if sum < bytes.max(1) {
             // Scanning all flows for each packet would cost more than it saves.
-            self.crowded_until = now + LOOK_AGAIN;
+            self.next_search = now + SEARCH_INTERVAL;
         }
     }
 
@@ -322,7 +323,7 @@ impl Edge {
     }
 
     fn event(&mut self, event: Event) {
-        if self.events.len() < MOST_EVENTS {
+        if self.events.len() < MAX_EVENTS {
             self.events.push_back(event);
         }
     }

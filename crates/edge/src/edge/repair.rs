@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::tracked::{Repair, Tracked};
-use super::{Edge, Event, MOST_FAREWELLS, Reset, Waiting};
+use super::{Edge, Event, MAX_RESETS, Reset, Waiting};
 use crate::flow::{FlowId, Phase};
 use crate::packet;
 use crate::queue::LinkQueue;
@@ -11,10 +11,10 @@ use crate::seq::{self, Position};
 use crate::{Instant, LinkId};
 
 /// Largest backoff exponent: 64 times the first wait.
-const MOST_BACKOFF: u32 = 6;
+const MAX_BACKOFF: u32 = 6;
 
 /// Most ranges tracked of data that the node has sent again.
-const MOST_REPAIRED: usize = 256;
+const MAX_REPAIRED: usize = 256;
 
 impl Edge {
     /// Handles the timer of [`Edge::poll_timeout`]; a call that comes too early does nothing.
@@ -46,7 +46,7 @@ impl Edge {
         }
     }
 
-    /// A flow whose idle time has expired.
+    /// A flow with an expired idle time.
     fn idle_for_long(&self, now: Instant) -> Option<FlowId> {
         let (id, used, _) = self.flows.idle().next()?;
         (used + self.config.idle <= now).then_some(id)
@@ -100,7 +100,7 @@ impl Edge {
         let sent = self.send_again(tracked, repair.position, now, LinkQueue::has_urgent_room);
         self.counters.repaired_late += u64::from(sent);
         repair.attempts += 1;
-        repair.at = now + self.repair_wait() * (1 << repair.attempts.min(MOST_BACKOFF));
+        repair.at = now + self.repair_wait() * (1 << repair.attempts.min(MAX_BACKOFF));
         tracked.repair = Some(repair);
         false
     }
@@ -128,7 +128,7 @@ impl Edge {
 
     /// Restarts the repair timers when a link returns: copies sent while it was away may have had
     /// no route to the user.
-    pub(super) fn hurry_repairs(&mut self, now: Instant) {
+    pub(super) fn restart_repairs(&mut self, now: Instant) {
         let at = now + self.repair_wait();
         for id in self.with_copies() {
             self.in_passing(id, |_, tracked| {
@@ -178,7 +178,7 @@ impl Edge {
         kept.again = true;
         tracked.again = Some(now);
         tracked.repaired.insert(start..end);
-        while tracked.repaired.count() > MOST_REPAIRED
+        while tracked.repaired.count() > MAX_REPAIRED
             && let Some(first) = tracked.repaired.first()
         {
             tracked.repaired.remove(first);
@@ -260,8 +260,8 @@ impl Edge {
             // The reset waits for any link, even if all are down. If too many resets wait, this one
             // is dropped: the far end, which is reset too, answers the user's next segment with its
             // own.
-            if self.farewells.len() < MOST_FAREWELLS {
-                self.farewells.push_back(packet.into());
+            if self.resets_for_users.len() < MAX_RESETS {
+                self.resets_for_users.push_back(packet.into());
             }
         }
         self.far

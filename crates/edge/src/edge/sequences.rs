@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::Instant;
 
 /// Most users with sequence numbers.
-pub(super) const MOST_USERS: usize = 4096;
+pub(super) const MAX_USERS: usize = 4096;
 
 /// A user without packets for this long makes room for others. The time exceeds
 /// [`crate::lwa::FORGOTTEN`] by more than any packet's transit time. A receiver that learns of a
@@ -23,7 +23,7 @@ pub(super) const IDLE: Duration = Duration::from_secs(60);
 const YOUNG: Duration = Duration::from_secs(10);
 
 /// Interval between searches for idle users when none was found.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// LWA sequence numbers by user.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ impl Sequences {
     pub(super) fn next(&mut self, user: IpAddr, now: Instant) -> Option<(u32, bool)> {
         if !self.users.contains_key(&user) {
             self.make_room(now);
-            if self.users.len() >= MOST_USERS {
+            if self.users.len() >= MAX_USERS {
                 return None;
             }
         }
@@ -61,13 +61,13 @@ impl Sequences {
     }
 
     fn make_room(&mut self, now: Instant) {
-        if self.users.len() < MOST_USERS || now < self.full_until {
+        if self.users.len() < MAX_USERS || now < self.full_until {
             return;
         }
         let is_used = |sequence: &Sequence| now.saturating_sub(sequence.used) < IDLE;
         self.users.retain(|_, sequence| is_used(sequence));
-        if self.users.len() >= MOST_USERS {
-            self.full_until = now + LOOK_AGAIN;
+        if self.users.len() >= MAX_USERS {
+            self.full_until = now + SEARCH_INTERVAL;
         }
     }
 }

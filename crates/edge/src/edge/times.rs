@@ -1,6 +1,6 @@
 //! Timestamps of packets that overtake each other (RFC 7323), for flows that the node repairs.
 //!
-//! A user discards a packet whose timestamp is older than the latest one received in order (PAWS,
+//! A user discards a packet with a timestamp older than the latest one received in order (PAWS,
 //! section 5.3). A retransmission from the far end has a later timestamp than all packets sent
 //! since the original, which may still be in flight on a slower link. Once the retransmission
 //! arrives, the user would discard all of them. So the node keeps timestamps from decreasing along
@@ -23,7 +23,7 @@ pub(super) struct Times {
     /// The latest timestamp that the user has echoed; the user discards older ones.
     seen: Option<u32>,
     /// The value that the far end expects in its place.
-    told: Option<u32>,
+    expected: Option<u32>,
 }
 
 impl Times {
@@ -74,17 +74,17 @@ impl Times {
             return;
         };
         if is_latest && self.seen.is_none_or(|seen| is_later(echo, seen)) {
-            (self.seen, self.told) = (Some(echo), None);
+            (self.seen, self.expected) = (Some(echo), None);
         }
         if self.seen != Some(echo) {
             return;
         }
         if let Some(first) = first.filter(|first| first.timestamp == Some(echo)) {
-            self.told = first.theirs;
+            self.expected = first.theirs;
         }
-        if let Some(told) = self.told.filter(|told| *told != echo) {
-            packet::set_timestamp_echo(packet, segment, told);
-            segment.options.timestamps = Some((value, told));
+        if let Some(theirs) = self.expected.filter(|theirs| *theirs != echo) {
+            packet::set_timestamp_echo(packet, segment, theirs);
+            segment.options.timestamps = Some((value, theirs));
         }
     }
 }

@@ -34,9 +34,9 @@ pub(super) struct Tracked {
     /// Trip time of the last acknowledged packet that was sent only once.
     pub(super) trip: Duration,
     /// Time of the user's last acknowledgment.
-    pub(super) heard: Option<Instant>,
+    pub(super) last_ack: Option<Instant>,
     /// When the user's acknowledgment number was last sent to the far end.
-    pub(super) told: Option<Instant>,
+    pub(super) last_passed: Option<Instant>,
     /// When the node last sent data of this flow again.
     pub(super) again: Option<Instant>,
     /// The flow's entry among the busy flows.
@@ -71,8 +71,8 @@ impl Tracked {
             renewal: None,
             used: Instant::ZERO,
             trip: Duration::ZERO,
-            heard: None,
-            told: None,
+            last_ack: None,
+            last_passed: None,
             again: None,
             share: Share::default(),
             timer: None,

@@ -72,11 +72,11 @@ impl Edge {
             (tracked.times).answer(packet, segment, first.as_ref(), is_latest);
         }
         if acknowledgement != Acknowledgement::None {
-            tracked.heard = Some(now);
+            tracked.last_ack = Some(now);
         }
         if moved {
             self.acknowledged(tracked, before, now);
-            tracked.told = Some(now);
+            tracked.last_passed = Some(now);
         }
         if acknowledgement.is_duplicate() && tracked.flow.orphaned().is_some() {
             tracked.orphaned.get_or_insert(now);
@@ -116,7 +116,7 @@ impl Edge {
         match acknowledgement {
             Acknowledgement::Duplicate { .. } | Acknowledgement::New { .. } => {}
             Acknowledgement::Same | Acknowledgement::Repeated if segment.flags.ack => {
-                tracked.told = Some(now);
+                tracked.last_passed = Some(now);
                 self.repair_debt(tracked, now);
                 self.rewrite(tracked, packet, segment, None, false);
                 return true;

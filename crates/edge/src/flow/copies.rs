@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_acknowledged_is_released_and_the_rest_found() {
+    fn acknowledged_copies_are_released() {
         let mut copies = Copies::default();
         copies.keep(100, kept(200, 140));
         copies.keep(200, kept(300, 140));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_version_of_a_packet_stays() {
+    fn the_first_copy_of_a_packet_is_kept() {
         let mut copies = Copies::default();
         copies.keep(100, kept(200, 140));
         copies.keep(100, kept(200, 7));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_what_is_there_hides_nothing_of_it() {
+    fn a_partial_copy_does_not_replace_a_longer_one() {
         let mut copies = Copies::default();
         copies.keep(100, kept(200, 100));
         copies.keep(130, kept(150, 20));

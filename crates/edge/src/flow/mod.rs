@@ -44,7 +44,7 @@ pub enum Phase {
 
 /// Most separate ranges of received data that are tracked. A flow with more holes loses its highest
 /// ranges; at worst it is then not boosted.
-const MOST_RANGES: usize = 128;
+const MAX_RANGES: usize = 128;
 
 /// The largest possible window (RFC 7323, section 2.3), and so the furthest that data can be ahead.
 const LARGEST_WINDOW: u64 = 1 << 30;
@@ -201,7 +201,7 @@ impl Flow {
         self.largest = self.largest.max(segment.len.try_into().unwrap_or(u16::MAX));
         let floor = self.acked.unwrap_or(position);
         let new_bytes = self.received.insert(position.max(floor)..end.max(floor));
-        self.keep_ranges(MOST_RANGES);
+        self.keep_ranges(MAX_RANGES);
         if new_bytes == 0 && end > position && self.acked.is_some_and(|acked| position > acked) {
             self.repeated = Some(
                 self.repeated
@@ -283,7 +283,7 @@ impl Flow {
                 .initial
                 .is_some_and(|initial| !self.answers(initial, ack))
             {
-                self.distrust(ack);
+                self.discard_syn(ack);
             }
             self.acked = Some(ack);
             self.told = ack;
@@ -341,7 +341,7 @@ impl Flow {
 
     /// Discards the far end's SYN because the user has accepted a different one. Its options and
     /// all that is known of the far end's numbers are discarded with it.
-    fn distrust(&mut self, ack: Position) {
+    fn discard_syn(&mut self, ack: Position) {
         self.phase = Phase::Adopted;
         (self.initial, self.far_scale, self.far_fin) = (None, None, None);
         self.received = RangeSet::new();
@@ -386,7 +386,7 @@ impl Flow {
     }
 
     /// Whether the user may have sent this sequence number: it lies in the window that the far end
-    /// permits, or at most one such window before it. An attacker who has not seen the flow cannot
+    /// permits, or at most one such window before it. An off-path attacker cannot
     /// guess that range (RFC 5961, section 5).
     fn may_come_from_user(&self, sequence: u32, next: u32) -> bool {
         let (Some(known), Some((acked, end))) = (self.user_next, self.user_window) else {

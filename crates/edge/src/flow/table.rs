@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_thousand_flows_go_in_the_order_of_their_last_use() {
+    fn a_hundred_thousand_flows_are_evicted_in_order_of_last_use() {
         let mut table = FlowTable::new(100_000);
         for n in 0..100_000 {
             table

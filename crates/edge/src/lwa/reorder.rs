@@ -69,7 +69,7 @@ pub struct Reorder {
     /// While the timer runs: the COUNT up to which it waits for gaps, and its expiry.
     timer: Option<(u64, Instant)>,
     /// When the last PDU arrived that was not late.
-    heard: Option<Instant>,
+    last_arrival: Option<Instant>,
     /// COUNT at which this receiver began; lower ones may have been delivered by an earlier
     /// receiver.
     first: u64,
@@ -87,7 +87,7 @@ impl Reorder {
             next: 0,
             submitted: 0,
             timer: None,
-            heard: None,
+            last_arrival: None,
             first: 0,
             stored: BTreeMap::new(),
             stored_bytes: 0,
@@ -106,7 +106,7 @@ impl Reorder {
             self.stats.late += 1;
             return;
         };
-        self.heard = Some(now);
+        self.last_arrival = Some(now);
         self.next = self.next.max(count + 1);
         if self.stored.contains_key(&count) {
             self.stats.duplicates += 1;
@@ -173,12 +173,12 @@ impl Reorder {
         let count = self.count(sequence);
         let late_by = self.submitted.wrapping_sub(sequence.into()) & (self.modulus() - 1);
         let behind = self.modulus() / 4;
-        let lost_track = match self.heard {
+        let lost_track = match self.last_arrival {
             None => u64::from(sequence) >= behind,
-            Some(heard) => {
+            Some(last_arrival) => {
                 count.is_none()
                     && late_by > self.modulus() / 8
-                    && now.saturating_sub(heard) > self.config.timer
+                    && now.saturating_sub(last_arrival) > self.config.timer
             }
         };
         if !lost_track {
@@ -260,7 +260,7 @@ mod tests {
         })
     }
 
-    /// A PDU whose payload is its number.
+    /// A PDU with its number as payload.
     fn pdu(bits: SequenceBits, number: u64) -> Vec<u8> {
         Header {
             sequence: number as u32,
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_given_up_when_the_timer_runs_out_and_a_later_one_has_its_own_time() {
+    fn each_gap_has_its_own_timer() {
         let mut receiver = receiver(SequenceBits::Eighteen);
         assert_eq!(give(&mut receiver, &[1], 0), []);
         assert_eq!(give(&mut receiver, &[3], 60), []);
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_starts_later_than_its_sender_begins_where_that_one_is() {
+    fn a_late_receiver_starts_at_the_senders_position() {
         for start in [1024, 2047, 2048, 4000, 4095, 8191] {
             let mut receiver = receiver(SequenceBits::Twelve);
             let one_overtook = [start, start - 1, start + 1];
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_gap_of_more_than_half_of_the_numbers_it_goes_on() {
+    fn delivery_continues_after_a_gap_of_more_than_half_the_numbers() {
         let mut receiver = receiver(SequenceBits::Twelve);
         assert_eq!(give(&mut receiver, &[0, 1], 0), [0, 1]);
         // 3000 packets were lost during an outage; the receiver cannot distinguish that from an old
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn faster_than_the_timer_lets_wait_a_gap_is_given_up_before_numbers_are_ambiguous() {
+    fn a_gap_is_skipped_before_numbers_become_ambiguous() {
         let mut receiver = Reorder::new(ReorderConfig {
             bits: SequenceBits::Twelve,
             timer: TIMER,

@@ -78,7 +78,7 @@ fn places(packet: &[u8], segment: &Segment, kind: u8, len: usize) -> Places {
     let start = segment.header + 20;
     let mut places = Places::default();
     let all = packet.get(start..segment.payload).unwrap_or_default();
-    // A packet whose options cannot be parsed was never parsed as a segment.
+    // A packet with invalid options was never parsed as a segment.
     let _ = options::each(all, |found, value, at| {
         if (found, value.len()) == (kind, len) {
             places.at[places.count] = (start + at) as u16;

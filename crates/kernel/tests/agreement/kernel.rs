@@ -11,7 +11,7 @@ use sumlink_kernel::{Bonds, Group, Member};
 
 use crate::info::{Info, LOSS, OPEN, RECOVERY};
 use crate::peer::{MSS, PORT, Peer};
-use crate::tun::{Tun, there};
+use crate::tun::{Tun, far_end};
 
 /// Minimum retransmission timeout of flows that time out or are idle in a script: longer than the
 /// time between two of its other events, even on a busy machine.
@@ -76,7 +76,7 @@ impl<'b> Kernel<'b> {
             connections: Vec::new(),
         };
         for (flow, &rtt) in script.rtts.iter().enumerate() {
-            let far = there(flow);
+            let far = far_end(flow);
             let of_flow = |step: &(usize, usize, Step)| step.1 == flow && step.2 == Step::Timeout;
             let times_out = script.steps.iter().any(of_flow);
             let least = if times_out || kernel.withholding {

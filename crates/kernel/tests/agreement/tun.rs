@@ -17,7 +17,7 @@ nix::ioctl_write_ptr_bad!(
 pub(crate) const HERE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 
 /// The far end of a flow.
-pub(crate) fn there(flow: usize) -> Ipv4Addr {
+pub(crate) fn far_end(flow: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, 0, 2 + flow as u8)
 }
 

@@ -17,19 +17,19 @@ use sumlink::table::Table;
 /// `sumlink-lab mmwave abft`
 #[derive(Debug, Args)]
 pub(crate) struct AbftArgs {
-    /// The access scheme: 80211ad, 80211ay, 80211-thesis or jpoc; without it all, one after the other.
+    /// Show only this access scheme: 80211ad, 80211ay, 80211-thesis or jpoc. Default: all of them.
     #[arg(long, value_name = "NAME", value_parser = parse_scheme)]
     scheme: Option<&'static str>,
-    /// Stations that have no trained sector yet.
+    /// Set the number of stations without a trained sector.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
     stations: u16,
-    /// Places and contention are drawn with this seed.
+    /// Draw positions and contention with this seed.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
-    /// Write abft.json and a picture, abft.svg, into this directory.
+    /// Write abft.json and the chart abft.svg to this directory.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Print JSON: one object a scheme, with every frame.
+    /// Print one JSON object per scheme, with every frame.
     #[arg(long)]
     pub(super) json: bool,
 }
@@ -111,7 +111,7 @@ fn shown(cell: &Cell, one: &Sweeping) -> String {
     )
 }
 
-/// In which slots frames were sent, and how many of them were heard: `slot 3: 12 of 16`.
+/// The slots in which frames were sent, and the number received in each: `slot 3: 12 of 16`.
 fn places(frames: impl Iterator<Item = (u32, bool)>) -> String {
     let mut slots: Vec<(u32, u32, u32)> = Vec::new();
     for (slot, heard) in frames {
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_are_told_in_their_order() {
+    fn slots_are_listed_in_order() {
         let frames = [(3, true), (1, false), (3, false)];
         assert_eq!(places(frames.into_iter()), "slot 1: 0 of 1, slot 3: 1 of 2");
     }

@@ -1,4 +1,4 @@
-//! Figures 3.1(c), 3.5 and 3.6: who is drowned by a client near the access point.
+//! Figures 3.1(c), 3.5 and 3.6: where a client near the access point drowns other clients.
 
 use std::path::PathBuf;
 
@@ -12,22 +12,22 @@ use crate::error::of_mmwave;
 use sumlink::exit::CliError;
 use sumlink::output::{print, print_json};
 
-/// What office there is.
+/// The office to simulate.
 #[derive(Debug, Args)]
 pub(super) struct OfficeArgs {
-    /// Power control that gives the best sector this SNR, in dB; without it everybody sends with all power.
+    /// Set the power so that the best sector has this SNR, in dB. Default: full power.
     #[arg(long, value_name = "DB", allow_hyphen_values = true)]
     gamma: Option<f64>,
-    /// Sectors of the clients: 36 or 64.
+    /// Set the number of sectors per client: 36 or 64.
     #[arg(long, value_name = "N", default_value_t = 36)]
     pub(super) sectors: usize,
-    /// The channel: 3GPP's indoor office, or the conference room of 802.11ad.
+    /// Choose the channel: the indoor office of 3GPP, or the conference room of 802.11ad.
     #[arg(long, value_enum, default_value_t = RoomName::Inh)]
     room: RoomName,
-    /// Places and orientations drawn in each part of the office.
+    /// Draw this number of positions and orientations in each part of the office.
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     draws: u32,
-    /// The seed of all random numbers.
+    /// Set the seed of all random numbers.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
 }
@@ -40,7 +40,7 @@ enum RoomName {
 }
 
 impl OfficeArgs {
-    /// What was asked for, in a few words.
+    /// A short description of the options.
     pub(super) fn told(&self) -> String {
         let power = self.gamma.map_or("no power control".to_owned(), |gamma| {
             format!("gamma {gamma} dB")
@@ -48,7 +48,7 @@ impl OfficeArgs {
         format!("{} sectors, {power}", self.sectors)
     }
 
-    /// The office that is meant.
+    /// The office of the options.
     pub(super) fn office(&self) -> Office {
         Office {
             room: match self.room {
@@ -69,10 +69,10 @@ impl OfficeArgs {
 pub(crate) struct HeatmapArgs {
     #[command(flatten)]
     office: OfficeArgs,
-    /// Write heatmap.json and a picture, heatmap.svg, into this directory.
+    /// Write heatmap.json and the chart heatmap.svg to this directory.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Print JSON: one object with the rows, nearest first.
+    /// Print one JSON object with the rows, nearest first.
     #[arg(long)]
     pub(super) json: bool,
 }
@@ -98,7 +98,7 @@ pub(super) fn run(args: &HeatmapArgs) -> Result<(), CliError> {
         return print_json(&told);
     }
     let mut text = format!(
-        "competition index against a client 1 m from the access point, which stands in the upper left corner\n\
+        "competition index against a client 1 m from the access point in the upper left corner\n\
          (1: both are heard as often; 0: never), {} by {} parts of 1.4 m\n",
         CELLS.0, CELLS.1
     );

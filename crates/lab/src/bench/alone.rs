@@ -22,13 +22,13 @@ pub(crate) struct SingleLink {
 const LINK: &str = "link";
 
 /// Keys of a scenario that do not affect a run.
-const IDLE: [&str; 5] = ["name", "about", "clean", "seeds", "systems"];
+const NEUTRAL_KEYS: [&str; 5] = ["name", "about", "clean", "seeds", "systems"];
 
 /// Digest of everything that a run of the scenario depends on; its name and description do not
 /// count.
 pub(super) fn content(table: &Table, scenario: &Scenario) -> Result<String, toml::ser::Error> {
     let mut table = table.clone();
-    table.retain(|key, _| !IDLE.contains(&key));
+    table.retain(|key, _| !NEUTRAL_KEYS.contains(&key));
     Ok(scenario.sha256_with(&toml::to_string(&table)?))
 }
 
@@ -61,7 +61,7 @@ fn single_link(
     link: &LinkSpec,
 ) -> Result<SingleLink, Vec<Problem>> {
     let mut table = table.clone();
-    table.retain(|key, _| !IDLE.contains(&key));
+    table.retain(|key, _| !NEUTRAL_KEYS.contains(&key));
     let text = |text: &str| Value::String(text.to_owned());
     keep_blocks(&mut table, "link", "name", &link.name);
     keep_blocks(&mut table, "event", "link", &link.name);
@@ -226,8 +226,8 @@ mod tests {
     fn coupled_links_have_no_scenarios_of_single_links() {
         let group = "[[group]]\nlinks = [\"wifi\", \"lte\"]\n";
         assert!(singles(&format!("{TWO}{group}")).is_empty());
-        let stranger = "[[interferer]]\nlinks = [\"wifi\"]\noccupancy = \"30%\"\n";
-        assert!(singles(&format!("{TWO}{stranger}")).is_empty());
+        let shared = "[[interferer]]\nlinks = [\"wifi\"]\noccupancy = \"30%\"\n";
+        assert!(singles(&format!("{TWO}{shared}")).is_empty());
     }
 
     #[test]

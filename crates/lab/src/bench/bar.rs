@@ -61,7 +61,7 @@ const FORMS: &str = "goodput >= 8gbit, sum >= 0.95, best >= 1, left >= 0.9, seco
                      cpu <= 1.5 of mptcp+tls, rival >= 0";
 
 impl Bar {
-    /// Reads one of the forms in docs/laboratory.md.
+    /// Reads one of the forms in docs/measuring.md.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let number = |text: &str| {
@@ -104,11 +104,11 @@ impl Bar {
     /// Whether a median meets the bound.
     pub(crate) fn is_reached(&self, median: f64) -> bool {
         // Tolerance for rounding: a bound that is met exactly counts as met.
-        const HAIR: f64 = 1e-9;
+        const ROUNDING: f64 = 1e-9;
         if self.quantity.more_is_better() {
-            median >= self.bound - HAIR
+            median >= self.bound - ROUNDING
         } else {
-            median <= self.bound + HAIR
+            median <= self.bound + ROUNDING
         }
     }
 }

@@ -72,11 +72,11 @@ impl Causes {
             .map(|word| (&word[0], self.closest(line, word)));
         let causes: Vec<_> = causes.collect();
         let known = causes.iter().any(|(_, cause)| cause.is_some());
-        let told = causes.iter().map(|(word, cause)| {
+        let parts = causes.iter().map(|(word, cause)| {
             let text = cause.map_or("the cause is not known yet", |cause| &cause.text);
             format!("{word}: {text}")
         });
-        known.then(|| told.collect::<Vec<_>>().join("; "))
+        known.then(|| parts.collect::<Vec<_>>().join("; "))
     }
 
     /// Outdated causes of the row: every line that they apply to passes.
@@ -297,10 +297,10 @@ mod tests {
     fn a_cause_without_a_matching_line_is_an_error() {
         for (from, to) in [("\"up, bbr\"", "\"up, reno\""), ("\"up, bbr\"", "\"\"")] {
             let found = matrix::read(Path::new("m.toml"), &ROW.replace(from, to)).unwrap_err();
-            let told = found[0].to_string();
+            let message = found[0].to_string();
             assert!(
-                told.contains("m.toml:14: causes: no line matches"),
-                "{told}"
+                message.contains("m.toml:14: causes: no line matches"),
+                "{message}"
             );
         }
     }

@@ -10,7 +10,7 @@ use super::matrix::{Group, Row};
 use super::plan::{Plan, Purpose, chosen};
 
 /// Setup and teardown of a laboratory, in seconds.
-const AROUND: f64 = 0.35;
+const SETUP_S: f64 = 0.35;
 
 /// A number of runs and their duration.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -61,7 +61,7 @@ impl Plan<'_> {
                 };
                 let seconds = seconds(job);
                 cost.runs += 1;
-                cost.seconds += seconds / self.room.width(job) as f64;
+                cost.seconds += seconds / self.capacity.width(job) as f64;
                 cost.longest = cost.longest.max(seconds);
             }
         }
@@ -113,7 +113,7 @@ impl Plan<'_> {
 /// Duration of a run in seconds, including setup and teardown of its laboratory.
 fn seconds(job: &Job<'_>) -> f64 {
     let (traffic, laboratories) = planned(job);
-    traffic + AROUND * laboratories as f64
+    traffic + SETUP_S * laboratories as f64
 }
 
 fn push_line(text: &mut String, name: &str, lines: usize, costs: Costs, bars: &str) {

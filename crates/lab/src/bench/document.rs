@@ -145,21 +145,21 @@ const METHOD: &str = "\n## How to read this\n\n\
     computed for each seed; the table shows the median, the minimum and the maximum over the n \
     seeds of the line. A line passes if the median of every bar does. *Refused*: the emulator \
     did not keep up, or the reference of the figure stalled. The scenarios are in \
-    `scenarios/matrix`; docs/laboratory.md explains the bars.\n";
+    `scenarios/matrix`; docs/measuring.md explains the bars.\n";
 
 /// The command line without directories of the local machine, ready to be typed again.
 fn command(arguments: impl Iterator<Item = String>) -> String {
-    let mut told: Vec<String> = Vec::new();
+    let mut kept: Vec<String> = Vec::new();
     let mut arguments = arguments;
     while let Some(argument) = arguments.next() {
         match argument.split('=').next() {
             Some("--runs" | "--out") if argument.contains('=') => {}
             Some("--runs" | "--out") => drop(arguments.next()),
-            _ if argument.contains('*') => told.push(format!("'{argument}'")),
-            _ => told.push(argument),
+            _ if argument.contains('*') => kept.push(format!("'{argument}'")),
+            _ => kept.push(argument),
         }
     }
-    told.join(" ")
+    kept.join(" ")
 }
 
 /// The lines that this call asked for, formatted for a terminal.
@@ -172,11 +172,11 @@ pub(super) fn terminal(groups: &[Group], lines: &Lines, options: &BenchOptions) 
                 0 => String::new(),
                 seeds => format!(", n = {seeds}"),
             };
-            let told = mixture(line);
-            let _ = writeln!(text, "{:<11} {name}{seeds}{told}", line.verdict().word());
+            let note = mixture(line);
+            let _ = writeln!(text, "{:<11} {name}{seeds}{note}", line.verdict().word());
             // Bars of lines without a run are left out.
-            let told = line.judged.iter();
-            for judged in told.filter(|judged| judged.verdict != Verdict::NotRun) {
+            let bars = line.judged.iter();
+            for judged in bars.filter(|judged| judged.verdict != Verdict::NotRun) {
                 // Passed bars are listed only in quick mode, where few lines are printed.
                 if judged.verdict != Verdict::Pass || options.quick {
                     let _ = writeln!(text, "              {}", bar(judged).replace("**", ""));

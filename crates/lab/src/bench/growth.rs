@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::judge::Line;
 
 /// Fewer rows than this do not show how goodput grows.
-const FEWEST: usize = 3;
+const MIN_ROWS: usize = 3;
 
 /// A table of each link's gain divided by its goodput alone: 1 everywhere means that goodput grows
 /// linearly with the links. Empty without such a series of rows.
@@ -20,7 +20,7 @@ pub(super) fn table(lines: &[&Line]) -> String {
     for variant in variants {
         let of_variant = lines.iter().copied();
         let series = series(of_variant.filter(|line| line.variant == variant));
-        if series.len() < FEWEST {
+        if series.len() < MIN_ROWS {
             continue;
         }
         if text.is_empty() {

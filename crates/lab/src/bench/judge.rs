@@ -193,21 +193,21 @@ fn judge_one(
             } else {
                 Verdict::Short
             };
-            let mut told = (verdict, String::new());
+            let mut worst = (verdict, String::new());
             let few = too_few(spread.count, measured, system, seeds);
             for (worse, reason) in without_figures(measured, system).into_iter().chain(few) {
-                if worse > told.0 || told.1.is_empty() {
-                    told.1 = reason;
+                if worse > worst.0 || worst.1.is_empty() {
+                    worst.1 = reason;
                 }
-                told.0 = told.0.max(worse);
+                worst.0 = worst.0.max(worse);
             }
-            told
+            worst
         }
         None if comparable > 0 => (Verdict::Short, "no figure in any run".to_owned()),
         None => without_figures(measured, system)
             .or_else(|| {
-                let told = measured.stalled(bar.quantity, system)?;
-                Some((Verdict::Refused, told))
+                let message = measured.stalled(bar.quantity, system)?;
+                Some((Verdict::Refused, message))
             })
             .or_else(|| without_figures(measured, bar.quantity.reference().unwrap_or(ALONE)))
             .unwrap_or((Verdict::NotRun, String::new())),
@@ -238,8 +238,8 @@ fn too_few(
     system: &str,
     seeds: usize,
 ) -> Option<(Verdict, String)> {
-    let told = measured.of(system).filter(|run| figures(run).is_err());
-    let there = with_figure + told.count();
+    let without = measured.of(system).filter(|run| figures(run).is_err());
+    let there = with_figure + without.count();
     (there < seeds).then(|| (Verdict::NotRun, format!("{there} of {seeds} seeds run")))
 }
 
@@ -346,17 +346,17 @@ mod tests {
             run
         };
         let (one, other) = ("0123456789abcdef", "fedcba9876543210");
-        let told = |runs: [Run; 2]| line(SUM, &runs).programs;
-        assert!(told([of(1, one), of(2, one)]).is_empty());
+        let programs = |runs: [Run; 2]| line(SUM, &runs).programs;
+        assert!(programs([of(1, one), of(2, one)]).is_empty());
         let both = ["sumlink 0.1.0 01234567", "sumlink 0.1.0 fedcba98"];
-        assert_eq!(told([of(1, one), of(2, other)]), both);
+        assert_eq!(programs([of(1, one), of(2, other)]), both);
         // Runs from before the program was recorded do not count as the current one.
         let both = ["sumlink 0.1.0 01234567", "sumlink 0.1.0 unknown program"];
-        assert_eq!(told([of(1, one), of(2, "")]), both);
+        assert_eq!(programs([of(1, one), of(2, "")]), both);
         // Runs of the alternatives may be older.
         let mut mptcp = of(1, other);
         mptcp.system = "mptcp".to_owned();
-        assert!(told([of(1, one), mptcp]).is_empty());
+        assert!(programs([of(1, one), mptcp]).is_empty());
     }
 
     #[test]
@@ -390,19 +390,22 @@ mod tests {
     fn missing_figures_have_a_reason() {
         assert_eq!(line(SUM, &[]).verdict(), Verdict::NotRun);
         assert_eq!(line(SUM, &[links(1)]).verdict(), Verdict::NotRun);
-        let told = |outcome: Outcome| {
+        let judged = |outcome: Outcome| {
             let line = line(SUM, &[links(9), with(outcome)]);
             (line.verdict(), line.judged[0].reason.clone())
         };
         let reason = || "why\nlog".to_owned();
-        let refused = told(Outcome::Refused { reason: reason() });
+        let refused = judged(Outcome::Refused { reason: reason() });
         assert_eq!(refused.0, Verdict::Refused);
         assert_eq!(refused.1, "1 of 1 runs of sumlink:fbdt refused: why");
         assert_eq!(
-            told(Outcome::Skipped { reason: reason() }).0,
+            judged(Outcome::Skipped { reason: reason() }).0,
             Verdict::NotRun
         );
-        assert_eq!(told(Outcome::Failed { reason: reason() }).0, Verdict::Short);
+        assert_eq!(
+            judged(Outcome::Failed { reason: reason() }).0,
+            Verdict::Short
+        );
         // A failed seed among successful ones misses the bar; a refused one does not.
         let failed = with(Outcome::Failed { reason: reason() });
         let among = [links(1), fbdt(1, 98.0), links(9), failed];

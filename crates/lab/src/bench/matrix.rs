@@ -202,7 +202,7 @@ fn read_root(
                 let full = format!("{name}-{}-{direction}-{congestion}", row_name.value);
                 match vary::variant(&ingredients, &full, direction, congestion) {
                     Ok(variant) => variants.push(variant),
-                    Err(problems) => tell(document, &span, &row_name.value, problems),
+                    Err(problems) => report_problems(document, &span, &row_name.value, problems),
                 }
             }
         }
@@ -226,11 +226,18 @@ fn read_root(
 
 /// Reports a problem of a row's scenario at the row: the line numbers of the generated scenario
 /// match no file.
-fn tell(document: &mut Document<'_>, span: &Range<usize>, row: &str, problems: Vec<vary::Wrong>) {
+fn report_problems(
+    document: &mut Document<'_>,
+    span: &Range<usize>,
+    row: &str,
+    problems: Vec<vary::RowProblem>,
+) {
     for problem in problems {
         match problem {
-            vary::Wrong::Elsewhere(problem) => document.problem_elsewhere(problem),
-            vary::Wrong::Here(reason) => document.problem(span, format!("row '{row}': {reason}")),
+            vary::RowProblem::Elsewhere(problem) => document.problem_elsewhere(problem),
+            vary::RowProblem::Here(reason) => {
+                document.problem(span, format!("row '{row}': {reason}"))
+            }
         }
     }
 }
@@ -324,7 +331,7 @@ rate = "10mbit"
 
     #[test]
     fn every_mistake_has_its_line() {
-        let told = |from: &str, to: &str| {
+        let message = |from: &str, to: &str| {
             let text = GOOD.replacen(from, to, 1);
             assert_ne!(text, GOOD);
             problems(&text).join("\n")
@@ -370,8 +377,8 @@ rate = "10mbit"
             ("name = \"g\"", "name = \"g", "m.toml:2: "),
         ];
         for (from, to, expected) in cases {
-            let told = told(from, to);
-            assert!(told.contains(expected), "{expected}\n{told}");
+            let message = message(from, to);
+            assert!(message.contains(expected), "{expected}\n{message}");
         }
     }
 }

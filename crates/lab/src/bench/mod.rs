@@ -40,7 +40,7 @@ use quantities::Measured;
 use records::Records;
 use sources::Sources;
 
-/// What `sumlink-lab bench` can be told.
+/// Options of `sumlink-lab bench`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     after_help = "It ends with 0 when every bar of the chosen rows is reached, with 10 when one is \
@@ -146,8 +146,8 @@ pub(crate) fn run(options: &BenchOptions, groups: &[Group]) -> Result<(), LabErr
         print(&format!("{}\n", page.json()))?;
     } else {
         let tables = directory.join("README.md");
-        let told = document::terminal(groups, &lines, options);
-        print(&format!("{told}\ntables: {}\n", tables.display()))?;
+        let message = document::terminal(groups, &lines, options);
+        print(&format!("{message}\ntables: {}\n", tables.display()))?;
     }
     ran?;
     verdict(&lines)
@@ -158,7 +158,7 @@ fn carry_out(plan: &Plan<'_>, store: &Store) -> Result<(), LabError> {
         store.write_scenario(scenario)?;
     }
     note!("{}", plan.estimate(store));
-    run::carry_out(&plan.jobs, plan.room, store, &mut |_, _| {})
+    run::carry_out(&plan.jobs, plan.capacity, store, &mut |_, _| {})
 }
 
 /// Output directory.
@@ -245,11 +245,11 @@ fn verdict(lines: &Lines) -> Result<(), LabError> {
     if short + refused + not_run == 0 {
         return Ok(());
     }
-    let mut told = format!("{short} of {total} lines of the matrix miss a bar");
+    let mut message = format!("{short} of {total} lines of the matrix miss a bar");
     if refused + not_run > 0 {
-        told.push_str(&format!(
+        message.push_str(&format!(
             "; {refused} were refused and {not_run} not run (repeat the command to run only those)"
         ));
     }
-    Err(LabError::FellShort(told))
+    Err(LabError::FellShort(message))
 }

@@ -7,7 +7,7 @@ use sumlink_engine::scheduler;
 use sumlink_transport::links::name_matches;
 
 use crate::results::{ALONE, MPTCP, SIMULTANEOUS};
-use crate::run::{Job, Room};
+use crate::run::{Capacity, Job};
 use crate::scenario::{Scenario, Workload};
 
 use super::BenchOptions;
@@ -21,7 +21,7 @@ pub(super) struct Plan<'a> {
     /// The purpose of each run.
     pub(super) purposes: Vec<Purpose<'a>>,
     /// How many runs may be done at once.
-    pub(super) room: Room,
+    pub(super) capacity: Capacity,
 }
 
 /// The purpose of a run; if several lines share it, that of the first.
@@ -197,7 +197,7 @@ impl<'a> Plan<'a> {
         let mut plan = Self {
             jobs: Vec::new(),
             purposes: Vec::new(),
-            room: Room::of_this_machine(options.jobs.map(usize::from)),
+            capacity: Capacity::of_this_machine(options.jobs.map(usize::from)),
         };
         let mut known: BTreeMap<(&str, u64, String), usize> = BTreeMap::new();
         for (group, row, variant) in chosen(groups, options) {
@@ -243,7 +243,7 @@ impl<'a> Plan<'a> {
                 rows.push(row);
                 rows.len() - 1
             });
-            ((place, self.room.width(&job) == 1), job, purpose)
+            ((place, self.capacity.width(&job) == 1), job, purpose)
         });
         let mut keyed: Vec<_> = keyed.collect();
         keyed.sort_by_key(|(key, _, _)| *key);

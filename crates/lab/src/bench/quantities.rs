@@ -180,8 +180,8 @@ impl Seed<'_> {
             }
             Quantity::Reorder => {
                 let rtt = self.scenario.largest_rtt(self.seed).as_secs_f64();
-                let room = self.over_ways(Scenario::rates_bps) / 8.0 * rtt;
-                Some(self.own.reorder_peak_bytes? as f64 / room)
+                let in_flight = self.over_ways(Scenario::rates_bps) / 8.0 * rtt;
+                Some(self.own.reorder_peak_bytes? as f64 / in_flight)
             }
             Quantity::Rival => {
                 let link = self.scenario.rival.as_ref()?;
@@ -549,10 +549,10 @@ pub(super) mod tests {
             runs: &runs,
         };
         assert!(measured.values(Quantity::Cpu, None, "x").is_empty());
-        let told = measured.stalled(Quantity::Cpu, "x").unwrap();
+        let message = measured.stalled(Quantity::Cpu, "x").unwrap();
         let expected =
             "mptcp+tls stalled: 99.0 Mbit/s at best, less than a tenth of the 1000 Mbit/s of x";
-        assert_eq!(told, expected);
+        assert_eq!(message, expected);
         assert_eq!(measured.stalled(Quantity::Goodput, "x"), None);
     }
 

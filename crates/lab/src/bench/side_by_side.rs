@@ -10,7 +10,7 @@ use crate::results::Spread;
 use sumlink_plot::{Across, Anchor, Axis, Ink, Inked, Palette, Svg, short};
 
 /// A deficit of more than 10 % is beyond the random variation of most runs.
-const CLEARLY: f64 = 0.9;
+const NOISE_MARGIN: f64 = 0.9;
 
 /// All systems in order of appearance, with their figures in the first line of each row.
 pub(super) struct SideBySide<'a>(Vec<(&'a str, Shares)>);
@@ -85,7 +85,7 @@ impl<'a> SideBySide<'a> {
             let below = |bound: f64| best.iter().filter(|share| **share < bound).count();
             let slower = match best.len() {
                 0 => "– | –".to_owned(),
-                all => format!("{} of {all} | {}", below(1.0), below(CLEARLY)),
+                all => format!("{} of {all} | {}", below(1.0), below(NOISE_MARGIN)),
             };
             let _ = writeln!(
                 text,

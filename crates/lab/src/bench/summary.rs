@@ -186,7 +186,7 @@ mod tests {
             program: "0123456789abcdef".to_owned(),
             ..Environment::default()
         };
-        let told = |other: Environment| {
+        let message = |other: Environment| {
             let runs = [
                 of(1, environment.clone()),
                 of(2, environment.clone()),
@@ -194,20 +194,20 @@ mod tests {
             ];
             origin(runs.iter())
         };
-        let same = told(environment.clone());
+        let same = message(environment.clone());
         assert_eq!(
             same,
             "Measured until 1970-01-02 with sumlink 0.1.0 01234567 on 2 processors (Some Chip); \
              kernel 6.18.0, socket buffers up to 0 MiB.\n"
         );
-        let program = told(Environment {
+        let program = message(Environment {
             program: "fedcba9876543210".to_owned(),
             ..environment.clone()
         });
         let expected = "The runs are of 2 programs: sumlink 0.1.0 01234567 (2 runs until \
                         1970-01-01), sumlink 0.1.0 fedcba98 (1 run until 1970-01-02).\n";
         assert!(program.ends_with(expected), "{program}");
-        let machine = told(Environment {
+        let machine = message(Environment {
             processors: 4,
             kernel: "6.19.0".to_owned(),
             ..environment.clone()
@@ -224,10 +224,10 @@ mod tests {
             simulated: true,
             ..environment.clone()
         };
-        let told = origin([of(1, simulated)].iter());
+        let message = origin([of(1, simulated)].iter());
         assert!(
-            told.starts_with("Simulated, ") && !told.contains("1970"),
-            "{told}"
+            message.starts_with("Simulated, ") && !message.contains("1970"),
+            "{message}"
         );
     }
 }

@@ -302,7 +302,7 @@ mod tests {
                     [[scenario.link]]\nname = \"a\"\nrate = \"1mbit\"\n\
                     [[row]]\nname = \"one\"\n[[row]]\nname = \"two\"\n[[row]]\nname = \"three\"\n";
         let group = matrix::read(Path::new("m.toml"), text).unwrap();
-        let told = |ran: &[&str]| {
+        let message = |ran: &[&str]| {
             let mut lines = Vec::new();
             for row in &group.rows {
                 for variant in &row.variants {
@@ -324,13 +324,13 @@ mod tests {
             let sentence = table.lines().find(|line| line.starts_with("Not run: "));
             (shown, sentence.unwrap_or_default().to_owned())
         };
-        assert_eq!(told(&[]), (0, "Not run: every row.".to_owned()));
+        assert_eq!(message(&[]), (0, "Not run: every row.".to_owned()));
         let firsts = ["g-one-down-cubic", "g-two-down-cubic", "g-three-down-cubic"];
         let expected = "Not run: every row (down, bbr; up, cubic; up, bbr).";
-        assert_eq!(told(&firsts), (5, expected.to_owned()));
+        assert_eq!(message(&firsts), (5, expected.to_owned()));
         let expected = "Not run: one, three (down, bbr; up, cubic; up, bbr); two.";
         assert_eq!(
-            told(&["g-one-down-cubic", "g-three-down-cubic"]),
+            message(&["g-one-down-cubic", "g-three-down-cubic"]),
             (4, expected.to_owned())
         );
     }
@@ -350,15 +350,15 @@ mod tests {
             line.busy = busy;
             line
         };
-        let told = |shares: &[Option<f64>]| {
+        let message = |shares: &[Option<f64>]| {
             let lines: Vec<Line> = shares.iter().map(|share| line_of(*share)).collect();
             load(&lines.iter().collect::<Vec<_>>())
         };
-        assert_eq!(told(&[None]), "");
-        assert_eq!(told(&[Some(0.2), Some(0.79)]), "");
-        assert_eq!(told(&[Some(0.853)]), " (the processors were 85 % busy)");
+        assert_eq!(message(&[None]), "");
+        assert_eq!(message(&[Some(0.2), Some(0.79)]), "");
+        assert_eq!(message(&[Some(0.853)]), " (the processors were 85 % busy)");
         assert_eq!(
-            told(&[Some(0.95), None, Some(0.783)]),
+            message(&[Some(0.95), None, Some(0.783)]),
             " (the processors were 78 to 95 % busy)"
         );
     }

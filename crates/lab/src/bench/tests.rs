@@ -91,11 +91,11 @@ fn a_link_of_two_rows_is_run_once_and_judged_in_both() {
         assert_eq!(line.alone, links.map(|(name, bps)| (name.to_owned(), bps)));
     }
     assert_eq!(records.runs().count(), 10);
-    let told = records.lines();
+    let message = records.lines();
     let shared = "\"used_for\":[\"g-one-down-cubic/wifi\",\"g-two-down-cubic/second\",\"g-again-down-cubic/second\"]";
-    assert_eq!(told.matches(shared).count(), 2, "{told}");
+    assert_eq!(message.matches(shared).count(), 2, "{message}");
     // The links alone have no figure if one of the parts is missing.
-    let (lte, _) = told.split_once("g-one-down-cubic/lte").unwrap();
+    let (lte, _) = message.split_once("g-one-down-cubic/lte").unwrap();
     let lte = plan
         .jobs
         .iter()
@@ -187,7 +187,7 @@ fn light_runs_of_a_row_are_grouped() {
         .jobs
         .iter()
         .zip(&plan.purposes)
-        .map(|(job, purpose)| (purpose.row, plan.room.width(job) > 1, job.seed))
+        .map(|(job, purpose)| (purpose.row, plan.capacity.width(job) > 1, job.seed))
         .collect();
     let heavy = |row, seed| (row, false, seed);
     let expected = [

@@ -35,7 +35,7 @@ pub(crate) struct Variant {
 
 /// A problem of a row.
 #[derive(Debug)]
-pub(super) enum Wrong {
+pub(super) enum RowProblem {
     /// In the base scenario's file.
     Elsewhere(Problem),
     /// In the scenario made from it.
@@ -54,8 +54,8 @@ pub(super) fn variant(
     name: &str,
     direction: &str,
     congestion: &str,
-) -> Result<Variant, Vec<Wrong>> {
-    let here = |reason: String| vec![Wrong::Here(reason)];
+) -> Result<Variant, Vec<RowProblem>> {
+    let here = |reason: String| vec![RowProblem::Here(reason)];
     let mut table = match of.base {
         None => Table::new(),
         Some(base) => load(base)?,
@@ -97,21 +97,21 @@ pub(super) fn variant(
     })
 }
 
-fn all_here(problems: Vec<Problem>) -> Vec<Wrong> {
+fn all_here(problems: Vec<Problem>) -> Vec<RowProblem> {
     let reasons = problems
         .into_iter()
-        .map(|problem| Wrong::Here(problem.reason));
+        .map(|problem| RowProblem::Here(problem.reason));
     reasons.collect()
 }
 
-fn load(base: &Path) -> Result<Table, Vec<Wrong>> {
-    let here = |reason: String| vec![Wrong::Here(reason)];
+fn load(base: &Path) -> Result<Table, Vec<RowProblem>> {
+    let here = |reason: String| vec![RowProblem::Here(reason)];
     let text = fs::read_to_string(base).map_err(|e| here(format!("{}: {e}", base.display())))?;
     // Problems of the file itself are reported with its line numbers.
     Scenario::parse(base, &text).map_err(|problems| {
         problems
             .into_iter()
-            .map(Wrong::Elsewhere)
+            .map(RowProblem::Elsewhere)
             .collect::<Vec<_>>()
     })?;
     text.parse::<Table>()

@@ -38,7 +38,7 @@ const CONGESTION: &str = "cubic";
 /// busy.
 const ATTEMPTS: usize = 3;
 
-/// What `sumlink-lab demo` can be told.
+/// Options of `sumlink-lab demo`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DemoOptions {
     /// Measure everything so often and report medians

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 /// Number of buffers kept: enough for a few rounds of the emulator's thread.
-const MOST: usize = 256;
+const MAX_BUFFERS: usize = 256;
 
 /// Reuses the buffers of sent packets: allocating and freeing one for each packet took 5 % of the
 /// emulator's time.
@@ -27,7 +27,7 @@ impl Buffers {
 
     /// Takes back a buffer that has no other owner.
     pub(super) fn give_back(&mut self, buffer: Arc<Vec<u8>>) {
-        if self.free.len() < MOST && Arc::strong_count(&buffer) == 1 {
+        if self.free.len() < MAX_BUFFERS && Arc::strong_count(&buffer) == 1 {
             self.free.push(buffer);
         }
     }
@@ -49,9 +49,9 @@ mod tests {
         buffers.give_back(shared);
         let again = buffers.filled(&[3; 50]);
         assert_eq!((Arc::as_ptr(&again), again.len()), (place, 50));
-        for _ in 0..2 * MOST {
+        for _ in 0..2 * MAX_BUFFERS {
             buffers.give_back(Arc::new(Vec::new()));
         }
-        assert_eq!(buffers.free.len(), MOST);
+        assert_eq!(buffers.free.len(), MAX_BUFFERS);
     }
 }

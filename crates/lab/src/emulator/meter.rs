@@ -54,7 +54,7 @@ impl Meter {
 ///
 /// The kernel suspends a real-time thread for 50 ms in each second in which it leaves no CPU time
 /// to other threads. The emulator is then the bottleneck, which [`Health`] reports as well.
-pub(super) fn become_punctual() {
+pub(super) fn use_realtime_priority() {
     let lowest = libc::sched_param { sched_priority: 1 };
     // SAFETY: 0 is the calling thread, and `lowest` is a whole sched_param that outlives the call.
     let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &lowest) };

@@ -8,8 +8,8 @@ const QUANTUM: Duration = Duration::from_micros(40);
 
 /// Pause between super-packets while links are busy at high rates. Packets that leave a link in the
 /// same round are joined, and cost both ends (TCP's receiver and its acknowledgments included) as
-/// much as a single packet. docs/laboratory.md lists the gain and its price. Network cards and
-/// Wi-Fi, which aggregates frames, delay packets as long.
+/// much as a single packet. docs/notes/laboratory.md lists the gain and its price. Network cards
+/// and Wi-Fi, which aggregates frames, delay packets as long.
 const COARSE: Duration = Duration::from_micros(200);
 
 /// Packets in a busy round: about 800 Mbit/s over all links, and less once the pauses are longer.

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_become_one_packet_again() {
+    fn consecutive_segments_are_joined() {
         for v6 in [false, true] {
             let data = tcp(v6, 10_000, 1_000);
             let segments: Vec<_> = Segment::cut(Arc::new(data.clone())).collect();

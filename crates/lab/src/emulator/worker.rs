@@ -17,7 +17,7 @@ use sumlink_scenario::timeline::{Action, Timeline};
 
 use super::carrier::Carriers;
 use super::exit::{Exit, Port};
-use super::meter::{Meter, become_punctual};
+use super::meter::{Meter, use_realtime_priority};
 use super::middlebox::Verdict;
 use super::pace::Pace;
 use super::segment::{OFFLOAD_HEADER, Segment};
@@ -49,7 +49,7 @@ impl Worker {
     pub(super) fn run(mut self) {
         // Otherwise the kernel may round up the waits of ordinary threads by 50 us.
         let _ = prctl::set_timerslack(1);
-        become_punctual();
+        use_realtime_priority();
         let mut buffer = vec![0; OFFLOAD_HEADER + MAX_PACKET];
         // The largest number of packets read from one end in the last round.
         let mut taken = 0;

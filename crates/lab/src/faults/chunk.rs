@@ -48,7 +48,7 @@ const MESSAGE: Pace = Pace::Messages {
     every: Duration::from_millis(20),
 };
 /// Longest sleep, so that signals are noticed.
-const NAP: Duration = Duration::from_millis(10);
+const MAX_SLEEP: Duration = Duration::from_millis(10);
 
 /// A measurement in one laboratory.
 #[derive(Clone, Copy, Debug)]
@@ -332,7 +332,7 @@ fn sleep_until(zero_ns: u64, at: f64) -> Result<(), LabError> {
         if left <= 0.0 {
             return Ok(());
         }
-        thread::sleep(NAP.min(Duration::from_secs_f64(left)));
+        thread::sleep(MAX_SLEEP.min(Duration::from_secs_f64(left)));
     }
 }
 

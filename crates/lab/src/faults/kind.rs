@@ -44,9 +44,9 @@ pub(crate) enum Load {
 }
 
 /// Bars for faults without a notification: sumlink has to detect the silence.
-const SILENT: [f64; 2] = [200.0, 500.0];
+const UNREPORTED: [f64; 2] = [200.0, 500.0];
 /// Bars for faults that the client's kernel reports.
-const TOLD: [f64; 2] = [50.0, 150.0];
+const REPORTED: [f64; 2] = [50.0, 150.0];
 const BACK: Option<[f64; 2]> = Some([1000.0, 3000.0]);
 /// Bar for the goodput with a flapping link, relative to the other link alone.
 pub(super) const FLAPPING: f64 = 0.95;
@@ -59,7 +59,7 @@ pub(super) const KINDS: [Kind; 13] = [
         begin: &["state=blackhole"],
         end: &["state=up"],
         load: Load::Bulk,
-        gap: SILENT,
+        gap: UNREPORTED,
         back: BACK,
     },
     Kind {
@@ -68,7 +68,7 @@ pub(super) const KINDS: [Kind; 13] = [
         begin: &["down.loss=100%"],
         end: &["down.loss=0%"],
         load: Load::Bulk,
-        gap: SILENT,
+        gap: UNREPORTED,
         back: BACK,
     },
     Kind {
@@ -77,7 +77,7 @@ pub(super) const KINDS: [Kind; 13] = [
         begin: &["up.loss=100%"],
         end: &["up.loss=0%"],
         load: Load::Bulk,
-        gap: SILENT,
+        gap: UNREPORTED,
         back: BACK,
     },
     Kind {
@@ -86,7 +86,7 @@ pub(super) const KINDS: [Kind; 13] = [
         begin: &["rate=200kbit"],
         end: &["rate=20mbit"],
         load: Load::Bulk,
-        gap: SILENT,
+        gap: UNREPORTED,
         back: BACK,
     },
     Kind {
@@ -95,7 +95,7 @@ pub(super) const KINDS: [Kind; 13] = [
         begin: &["connections=forgotten"],
         end: &[],
         load: Load::Bulk,
-        gap: SILENT,
+        gap: UNREPORTED,
         back: BACK,
     },
     Kind {
@@ -104,7 +104,7 @@ pub(super) const KINDS: [Kind; 13] = [
         begin: &["state=down"],
         end: &["state=up"],
         load: Load::Bulk,
-        gap: TOLD,
+        gap: REPORTED,
         back: BACK,
     },
     Kind {
@@ -113,7 +113,7 @@ pub(super) const KINDS: [Kind; 13] = [
         begin: &["state=unaddressed"],
         end: &["state=up"],
         load: Load::Bulk,
-        gap: TOLD,
+        gap: REPORTED,
         back: BACK,
     },
     Kind {
@@ -122,7 +122,7 @@ pub(super) const KINDS: [Kind; 13] = [
         begin: &["address=new"],
         end: &[],
         load: Load::Bulk,
-        gap: TOLD,
+        gap: REPORTED,
         back: BACK,
     },
     Kind {
@@ -131,7 +131,7 @@ pub(super) const KINDS: [Kind; 13] = [
         begin: &["connections=reset"],
         end: &[],
         load: Load::Bulk,
-        gap: TOLD,
+        gap: REPORTED,
         back: BACK,
     },
     Kind {
@@ -149,7 +149,7 @@ pub(super) const KINDS: [Kind; 13] = [
         begin: &["state=down"],
         end: &["state=up"],
         load: Load::Interactive,
-        gap: TOLD,
+        gap: REPORTED,
         back: None,
     },
     Kind {
@@ -158,7 +158,7 @@ pub(super) const KINDS: [Kind; 13] = [
         begin: &["state=blackhole"],
         end: &["state=up"],
         load: Load::Flapping,
-        gap: SILENT,
+        gap: UNREPORTED,
         back: None,
     },
     Kind {
@@ -167,7 +167,7 @@ pub(super) const KINDS: [Kind; 13] = [
         begin: &["state=down"],
         end: &["state=up"],
         load: Load::Flapping,
-        gap: TOLD,
+        gap: REPORTED,
         back: None,
     },
 ];

@@ -31,7 +31,7 @@ const AT_ONCE: u64 = 25;
 /// Attempts for a laboratory with a late emulator.
 const ATTEMPTS: usize = 3;
 
-/// What `sumlink-lab faults` can be told.
+/// Options of `sumlink-lab faults`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     after_help = "It ends with 0 when every bar of the chosen lines is reached, with 10 when one \

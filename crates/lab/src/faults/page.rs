@@ -86,10 +86,11 @@ fn text(all: &[Measured]) -> String {
     text.push_str("![times until the link carries again](return.svg)\n\n");
     text.push_str(&table(&lines));
     text.push_str("\n## The faults\n\n");
-    let mut told: Vec<&str> = Vec::new();
+    let mut described: Vec<&str> = Vec::new();
     for line in &lines {
-        if let Some(kind) = Kind::by_name(line.kind).filter(|kind| !told.contains(&kind.name)) {
-            told.push(kind.name);
+        if let Some(kind) = Kind::by_name(line.kind).filter(|kind| !described.contains(&kind.name))
+        {
+            described.push(kind.name);
             let _ = writeln!(text, "- {}: {}", kind.name, kind.about);
         }
     }
@@ -221,10 +222,10 @@ mod tests {
         assert!(text.contains("**gap p50 80 ms (bar: 50)**"), "{text}");
         assert!(text.contains("0.990 (bar 0.95)"), "{text}");
         let lines: Vec<Line> = all.iter().map(|measured| measured.line.clone()).collect();
-        let told = terminal(&lines);
-        let told: Vec<&str> = told.lines().collect();
+        let message = terminal(&lines);
+        let message: Vec<&str> = message.lines().collect();
         assert_eq!(
-            told,
+            message,
             [
                 "pass   blackhole              down  n=2    gap 120/150 ms, back 300/400 ms, twice \
                  0.50 %",

@@ -295,10 +295,10 @@ mod tests {
             "1 of them simulated, the others measured on 1970-01-02"
         );
         assert_eq!(made([].into_iter()), "");
-        let told = environment(&virtual_.environment);
+        let message = environment(&virtual_.environment);
         assert!(
-            told.starts_with("simulated: ") && !told.contains("processor"),
-            "{told}"
+            message.starts_with("simulated: ") && !message.contains("processor"),
+            "{message}"
         );
         assert!(environment(&real.environment).contains("1 processor"));
     }

@@ -25,7 +25,7 @@ use crate::scenario::{Scenario, Workload};
 use crate::systems;
 
 use progress::Progress;
-use together::News;
+use together::Update;
 
 pub(crate) use measure::{OTHERS_NOTE, join};
 pub(crate) use once::{Job, planned};
@@ -33,9 +33,9 @@ pub(crate) use progress::duration_in_words;
 pub use store::Store;
 pub(crate) use store::{write_json, write_text};
 pub use table::of as table;
-pub(crate) use together::Room;
+pub(crate) use together::Capacity;
 
-/// What `sumlink-lab run` can be told.
+/// Options of `sumlink-lab run`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Systems: alone, simultaneous, mptcp, \n         \
                   sumlink:SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]...\n             [@SELECTOR][+CONGESTION[+CARRIERS]][+early],\n         library:SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]..., mptcp+tls,\n         lwip, lwa and lwip+visible, with [:STEERING][@PARAMETER=VALUE]...,\n         aggligator and noq (after make peers);\n         a SETTING is a key of [session] in a configuration file, such as coupling\n\n\
@@ -118,8 +118,8 @@ pub(crate) fn run(options: &RunOptions, scenarios: &[Scenario]) -> Result<(), La
     for scenario in scenarios {
         store.write_scenario(scenario)?;
     }
-    let room = Room::of_this_machine(Some(options.jobs.into()));
-    carry_out(&plan, room, &store, &mut |run, path| {
+    let capacity = Capacity::of_this_machine(Some(options.jobs.into()));
+    carry_out(&plan, capacity, &store, &mut |run, path| {
         if options.json {
             say!("{}", run_json(run, Some(path)));
         }
@@ -130,9 +130,9 @@ pub(crate) fn run(options: &RunOptions, scenarios: &[Scenario]) -> Result<(), La
 /// Does the missing runs and reports on each.
 pub(crate) fn carry_out(
     plan: &[Job<'_>],
-    room: Room,
+    capacity: Capacity,
     store: &Store,
-    tell: &mut dyn FnMut(&Run, &Path),
+    on_run: &mut dyn FnMut(&Run, &Path),
 ) -> Result<(), LabError> {
     refuse_simulated(store, plan)?;
     let missing: Vec<_> = plan
@@ -147,27 +147,29 @@ pub(crate) fn carry_out(
             store.directory().display()
         );
     }
-    let costs = missing.iter().map(|job| (planned(job).0, room.width(job)));
+    let costs = missing
+        .iter()
+        .map(|job| (planned(job).0, capacity.width(job)));
     let costs: Vec<_> = costs.collect();
     let mut progress = Progress::new(plan.len(), &costs);
-    let mut news = |news: News| {
+    let mut news = |news: Update| {
         match news {
-            News::Begun(index) => {
+            Update::Begun(index) => {
                 let job = missing[index];
                 let label = format!("{}, seed {}, {}", job.scenario.name, job.seed, job.system);
                 let duration = job.scenario.duration.as_secs_f64();
                 progress.begin(index, label, duration, costs[index]);
             }
-            News::Comes(index, phase, elapsed) => progress.show(index, phase, elapsed),
-            News::Done(index, run) => {
+            Update::Comes(index, phase, elapsed) => progress.show(index, phase, elapsed),
+            Update::Done(index, run) => {
                 let path = store.write_run(missing[index].scenario, &run)?;
                 progress.finish(index, &run);
-                tell(&run, &path);
+                on_run(&run, &path);
             }
         }
         Ok(())
     };
-    let result = together::run(&missing, room, &mut news);
+    let result = together::run(&missing, capacity, &mut news);
     progress.end();
     result.inspect_err(|error| tell_what_is_kept(error, store, progress.done(), plan.len()))
 }

@@ -44,7 +44,7 @@ pub(crate) struct Job<'a> {
 
 /// Whether other runs share the machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Company {
+pub(super) enum Concurrency {
     /// The run is alone: it is repeated if refused.
     Alone,
     /// Other runs share the machine: a run with too little CPU time is repeated later.
@@ -55,14 +55,18 @@ pub(super) enum Company {
 pub(crate) type Tick<'a> = &'a mut dyn FnMut(usize, f64);
 
 /// Does the run. Failures of the system are outcomes; errors come from the laboratory or a signal.
-pub(super) fn run(job: &Job<'_>, company: Company, tick: Tick<'_>) -> Result<Run, LabError> {
+pub(super) fn run(
+    job: &Job<'_>,
+    concurrency: Concurrency,
+    tick: Tick<'_>,
+) -> Result<Run, LabError> {
     let system = systems::of(job.scenario, &job.system).map_err(LabError::Usage)?;
     let started = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());
     let outcome = match system.missing(job.scenario) {
         Some(reason) => Outcome::Skipped { reason },
-        None => match measure_all(job, system.as_ref(), company, tick) {
+        None => match measure_all(job, system.as_ref(), concurrency, tick) {
             Ok(outcome) => outcome,
             Err(error @ LabError::Failed { .. }) => {
                 // Ctrl-C in a terminal also ends the programs, which is not their failure.
@@ -92,12 +96,12 @@ pub(super) fn run(job: &Job<'_>, company: Company, tick: Tick<'_>) -> Result<Run
 fn measure_all(
     job: &Job<'_>,
     system: &dyn System,
-    company: Company,
+    concurrency: Concurrency,
     tick: Tick<'_>,
 ) -> Result<Outcome, LabError> {
-    let attempts = match company {
-        Company::Alone => ATTEMPTS,
-        Company::Others => 1,
+    let attempts = match concurrency {
+        Concurrency::Alone => ATTEMPTS,
+        Concurrency::Others => 1,
     };
     // One for each phase.
     let mut phases: Vec<(&Part<'_>, Measurement)> = Vec::new();
@@ -112,7 +116,7 @@ fn measure_all(
             // Alongside other runs the ends may have waited for a processor, which the emulator
             // does not notice.
             let ours = phase.machine.map_or(0.0, |machine| machine.runs_share);
-            let crowded = (company == Company::Others && ours > OURS_LIMIT)
+            let crowded = (concurrency == Concurrency::Others && ours > OURS_LIMIT)
                 .then(|| format!("concurrent runs used {:.0} % of the machine", ours * 100.0));
             match phase.emulator.objection().or(crowded) {
                 None => {

@@ -13,7 +13,7 @@ use std::thread;
 use crate::error::LabError;
 use crate::results::{ALONE, Outcome, Run};
 
-use super::once::{self, Company, Job};
+use super::once::{self, Concurrency, Job};
 
 /// Share of each processor that concurrent runs may use, in thousandths: the rest is reserved for
 /// bursts.
@@ -33,11 +33,11 @@ const GROW: f64 = 1.25;
 const IDLE: f64 = 0.3;
 const LARGEST: u64 = 2;
 /// Above this utilization the capacity has grown too large, although no run needs a repetition yet.
-const CROWDED: f64 = 0.5;
+const HIGH_LOAD: f64 = 0.5;
 
 /// Capacity for concurrent runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Room {
+pub(crate) struct Capacity {
     /// Number of runs.
     runs: usize,
     /// Sum of their loads, in thousandths of a processor.
@@ -56,7 +56,7 @@ fn load(rate: u64) -> u64 {
     (10 * mbit).min(600 + mbit * 3 / 2)
 }
 
-impl Room {
+impl Capacity {
     /// The capacity of this machine, for at most this number of runs.
     pub(crate) fn of_this_machine(most: Option<usize>) -> Self {
         let processors = thread::available_parallelism().map_or(1, usize::from);
@@ -106,7 +106,7 @@ impl Room {
 }
 
 /// Progress reports of the runs.
-pub(super) enum News {
+pub(super) enum Update {
     /// A run has begun.
     Begun(usize),
     /// The run is in this phase, at this number of seconds.
@@ -119,34 +119,34 @@ pub(super) enum News {
 /// and returns.
 pub(super) fn run(
     jobs: &[&Job<'_>],
-    room: Room,
-    tell: &mut dyn FnMut(News) -> Result<(), LabError>,
+    capacity: Capacity,
+    report: &mut dyn FnMut(Update) -> Result<(), LabError>,
 ) -> Result<(), LabError> {
     thread::scope(|scope| {
         let (post, inbox) = mpsc::channel();
-        let mut queue = Queue::new(jobs, room);
+        let mut queue = Queue::new(jobs, capacity);
         let mut failure = None;
         loop {
             while failure.is_none() {
-                let Some((index, company)) = queue.next() else {
+                let Some((index, concurrency)) = queue.next() else {
                     break;
                 };
-                failure = tell(News::Begun(index)).err();
+                failure = report(Update::Begun(index)).err();
                 let post = post.clone();
-                scope.spawn(move || one(jobs[index], index, company, &post));
+                scope.spawn(move || one(jobs[index], index, concurrency, &post));
             }
             if queue.running.is_empty() {
                 return failure.map_or(Ok(()), Err);
             }
-            let told = match inbox.recv() {
+            let message = match inbox.recv() {
                 Ok(Message::Comes(index, phase, elapsed)) => {
-                    tell(News::Comes(index, phase, elapsed))
+                    report(Update::Comes(index, phase, elapsed))
                 }
                 Ok(Message::Ended(index, result)) => result
                     .and_then(|mut run| {
                         queue.note_company(index, &mut run);
                         if queue.ended(index, &run) {
-                            tell(News::Done(index, run))
+                            report(Update::Done(index, run))
                         } else {
                             Ok(())
                         }
@@ -155,7 +155,7 @@ pub(super) fn run(
                 // The sender outlives this loop.
                 Err(_) => Ok(()),
             };
-            failure = failure.or(told.err());
+            failure = failure.or(message.err());
         }
     })
 }
@@ -165,13 +165,13 @@ enum Message {
     Ended(usize, Result<Box<Run>, LabError>),
 }
 
-fn one(job: &Job<'_>, index: usize, company: Company, post: &Sender<Message>) {
+fn one(job: &Job<'_>, index: usize, concurrency: Concurrency, post: &Sender<Message>) {
     let mut tick = |phase, elapsed| {
         // After a failure the receiver is gone.
         let _ = post.send(Message::Comes(index, phase, elapsed));
     };
     // A panic must be reported as well, since the main thread waits for the end of this run.
-    let result = catch_unwind(AssertUnwindSafe(|| once::run(job, company, &mut tick)));
+    let result = catch_unwind(AssertUnwindSafe(|| once::run(job, concurrency, &mut tick)));
     let result = result.unwrap_or_else(|_| Err(LabError::system("measuring", "a thread panicked")));
     let _ = post.send(Message::Ended(index, result.map(Box::new)));
 }
@@ -179,7 +179,7 @@ fn one(job: &Job<'_>, index: usize, company: Company, post: &Sender<Message>) {
 /// Pending and current runs.
 struct Queue<'a, 'j> {
     jobs: &'a [&'j Job<'j>],
-    room: Room,
+    capacity: Capacity,
     waiting: VecDeque<usize>,
     /// Runs that got too little CPU time alongside others.
     again: VecDeque<usize>,
@@ -201,17 +201,17 @@ struct Share {
     /// The run's load.
     load: u64,
     /// The capacity when it began, and the number of reductions before.
-    room: u64,
+    capacity: u64,
     shrunk: u32,
     /// The load in use at that time, including this run.
     taken: u64,
 }
 
 impl<'a, 'j> Queue<'a, 'j> {
-    fn new(jobs: &'a [&'j Job<'j>], room: Room) -> Self {
+    fn new(jobs: &'a [&'j Job<'j>], capacity: Capacity) -> Self {
         Self {
             jobs,
-            room,
+            capacity,
             waiting: (0..jobs.len()).collect(),
             again: VecDeque::new(),
             running: BTreeMap::new(),
@@ -219,11 +219,11 @@ impl<'a, 'j> Queue<'a, 'j> {
     }
 
     /// The next job to begin now, if any.
-    fn next(&mut self) -> Option<(usize, Company)> {
+    fn next(&mut self) -> Option<(usize, Concurrency)> {
         let is_quiet = self.running.is_empty();
         if is_quiet && let Some(index) = self.again.pop_front() {
             self.begin(index, None);
-            return Some((index, Company::Alone));
+            return Some((index, Concurrency::Alone));
         }
         let index = *self.waiting.front()?;
         let loads = self
@@ -231,16 +231,18 @@ impl<'a, 'j> Queue<'a, 'j> {
             .values()
             .map(|place| Some(place.share.as_ref()?.load));
         let taken: Option<u64> = loads.sum();
-        let share = self.room.share(self.jobs[index]).map(|load| Share {
+        let share = self.capacity.share(self.jobs[index]).map(|load| Share {
             load,
-            room: self.room.load,
-            shrunk: self.room.shrunk,
+            capacity: self.capacity.load,
+            shrunk: self.capacity.shrunk,
             taken: taken.unwrap_or_default() + load,
         });
         let has_room = match share {
             None => is_quiet,
             Some(Share { taken: all, .. }) => {
-                self.running.len() < self.room.runs && taken.is_some() && all <= self.room.load
+                self.running.len() < self.capacity.runs
+                    && taken.is_some()
+                    && all <= self.capacity.load
             }
         };
         if !has_room {
@@ -248,11 +250,11 @@ impl<'a, 'j> Queue<'a, 'j> {
         }
         self.waiting.pop_front();
         self.begin(index, share);
-        let company = match share {
-            None => Company::Alone,
-            Some(_) => Company::Others,
+        let concurrency = match share {
+            None => Concurrency::Alone,
+            Some(_) => Concurrency::Others,
         };
-        Some((index, company))
+        Some((index, concurrency))
     }
 
     fn begin(&mut self, index: usize, share: Option<Share>) {
@@ -284,25 +286,25 @@ impl<'a, 'j> Queue<'a, 'j> {
                     repeated alone");
                 self.again.push_back(index);
                 // Concurrent runs report the same overload; only the first report counts.
-                if share.shrunk == self.room.shrunk {
-                    self.room.shrink(0);
+                if share.shrunk == self.capacity.shrunk {
+                    self.capacity.shrink(0);
                 }
                 false
             }
             (Outcome::Measured(figures), Some(share)) => {
                 let machine = figures.machine.unwrap_or_default();
                 let used = machine.runs_share;
-                let is_grown = self.room.load > self.room.smallest;
+                let is_grown = self.capacity.load > self.capacity.smallest;
                 // Runs at the same capacity report the same utilization.
-                if used > CROWDED && is_grown && share.shrunk == self.room.shrunk {
-                    self.room.shrink(self.room.smallest);
-                } else if share.room == self.room.load && run.system != ALONE {
+                if used > HIGH_LOAD && is_grown && share.shrunk == self.capacity.shrunk {
+                    self.capacity.shrink(self.capacity.smallest);
+                } else if share.capacity == self.capacity.load && run.system != ALONE {
                     // Extrapolates to full capacity; a nearly empty machine allows no conclusion. A
                     // single link is cheaper than the load was estimated for.
-                    let part = share.taken as f64 / share.room as f64;
+                    let part = share.taken as f64 / share.capacity as f64;
                     let busy = (used + machine.others_share) / part;
                     if part > 0.5 && used > 0.0 && busy < IDLE {
-                        self.room.grow();
+                        self.capacity.grow();
                     }
                 }
                 true
@@ -363,8 +365,8 @@ mod tests {
         ];
         let jobs = rates.map(|rate| job(&scenario, rate));
         let jobs: Vec<&Job<'_>> = jobs.iter().collect();
-        let room = Room::of(2, None);
-        let mut queue = Queue::new(&jobs, room);
+        let capacity = Capacity::of(2, None);
+        let mut queue = Queue::new(&jobs, capacity);
         let good = run(Outcome::Measured(Box::default()));
         assert_eq!(begun(&mut queue), [0, 1, 2]);
         assert!(queue.ended(1, &good));
@@ -386,17 +388,17 @@ mod tests {
         };
         assert_eq!(queue.running, BTreeMap::from([(6, alone)]));
         assert_eq!(
-            rates.map(|rate| room.width(&job(&scenario, rate))),
+            rates.map(|rate| capacity.width(&job(&scenario, rate))),
             [4, 4, 2, 4, 1, 4, 1]
         );
-        assert_eq!(Room::of(2, Some(3)).width(jobs[0]), 3);
-        assert_eq!(Room::of(2, Some(1)).width(jobs[0]), 1);
-        assert_eq!(Room::of(64, None).width(&job(&scenario, Some(500))), 1);
+        assert_eq!(Capacity::of(2, Some(3)).width(jobs[0]), 3);
+        assert_eq!(Capacity::of(2, Some(1)).width(jobs[0]), 1);
+        assert_eq!(Capacity::of(64, None).width(&job(&scenario, Some(500))), 1);
         // Large runs only share with small ones.
-        assert_eq!(room.width(&job(&scenario, Some(105))), 1);
+        assert_eq!(capacity.width(&job(&scenario, Some(105))), 1);
         let jobs = [Some(105), Some(20), Some(50)].map(|rate| job(&scenario, rate));
         let jobs: Vec<&Job<'_>> = jobs.iter().collect();
-        assert_eq!(begun(&mut Queue::new(&jobs, room)), [0, 1]);
+        assert_eq!(begun(&mut Queue::new(&jobs, capacity)), [0, 1]);
     }
 
     /// Loads measured on two processors, in processors: the estimate must not be lower.
@@ -423,7 +425,7 @@ mod tests {
         let scenario = scenario();
         let jobs = [Some(25), Some(25), Some(50), None].map(|rate| job(&scenario, rate));
         let jobs: Vec<&Job<'_>> = jobs.iter().collect();
-        let mut queue = Queue::new(&jobs, Room::of(1, None));
+        let mut queue = Queue::new(&jobs, Capacity::of(1, None));
         let measured = Measurement {
             machine: Some(Machine::default()),
             ..Measurement::default()
@@ -451,7 +453,7 @@ mod tests {
         let scenario = scenario();
         let jobs = [1; 3].map(|mbit| job(&scenario, Some(mbit)));
         let jobs: Vec<&Job<'_>> = jobs.iter().collect();
-        let mut queue = Queue::new(&jobs, Room::of(1, Some(2)));
+        let mut queue = Queue::new(&jobs, Capacity::of(1, Some(2)));
         let reason = String::new;
         let refused = || run(Outcome::Refused { reason: reason() });
         assert_eq!(begun(&mut queue), [0, 1]);
@@ -462,9 +464,9 @@ mod tests {
         }
         assert_eq!(queue.next().map(|(index, _)| index), Some(0));
         assert_eq!(begun(&mut queue), [] as [usize; 0]);
-        assert_eq!(queue.room.load, 375);
+        assert_eq!(queue.capacity.load, 375);
         assert!(queue.ended(0, &refused()), "a refusal alone is final");
-        assert_eq!(queue.room.load, 375);
+        assert_eq!(queue.capacity.load, 375);
         assert_eq!(begun(&mut queue), [] as [usize; 0]);
     }
 
@@ -473,7 +475,7 @@ mod tests {
         let scenario = scenario();
         let jobs = [25; 12].map(|mbit| job(&scenario, Some(mbit)));
         let jobs: Vec<&Job<'_>> = jobs.iter().collect();
-        let mut queue = Queue::new(&jobs, Room::of(2, None));
+        let mut queue = Queue::new(&jobs, Capacity::of(2, None));
         let refused = run(Outcome::Refused {
             reason: String::new(),
         });
@@ -494,11 +496,11 @@ mod tests {
         }
         assert_eq!(begun(&mut queue), [5, 6, 7]);
         assert!(!queue.ended(5, &refused));
-        assert_eq!(queue.room.load, 562);
+        assert_eq!(queue.capacity.load, 562);
         // No growth after an overload.
         queue.ended(6, &measured(0.1));
         queue.ended(7, &measured(0.1));
-        assert_eq!(queue.room.load, 562);
+        assert_eq!(queue.capacity.load, 562);
     }
 
     fn measured(runs_share: f64) -> Run {
@@ -517,55 +519,55 @@ mod tests {
         let scenario = scenario();
         let jobs = [100; 12].map(|mbit| job(&scenario, Some(mbit)));
         let jobs: Vec<&Job<'_>> = jobs.iter().collect();
-        let mut queue = Queue::new(&jobs, Room::of(2, None));
-        let room = |queue: &Queue<'_, '_>| queue.room.load;
+        let mut queue = Queue::new(&jobs, Capacity::of(2, None));
+        let capacity = |queue: &Queue<'_, '_>| queue.capacity.load;
         for (index, expected) in [(0, 1250), (1, 1562)] {
             assert_eq!(begun(&mut queue), [index]);
             queue.ended(index, &measured(0.14));
-            assert_eq!(room(&queue), expected);
+            assert_eq!(capacity(&queue), expected);
         }
         // Two runs together used the figure that one reports: the second report refers to the same
         // capacity.
         assert_eq!(begun(&mut queue), [2, 3]);
         queue.ended(3, &measured(0.28));
         queue.ended(2, &measured(0.28));
-        assert_eq!(room(&queue), 1952);
+        assert_eq!(capacity(&queue), 1952);
         // Busy enough.
         assert_eq!(begun(&mut queue), [4, 5]);
         assert!(queue.ended(4, &measured(0.4)));
-        assert_eq!(room(&queue), 1952);
+        assert_eq!(capacity(&queue), 1952);
         // Too busy: the run counts, and the capacity stays reduced.
         assert!(queue.ended(5, &measured(0.51)));
-        assert_eq!(room(&queue), 1464);
-        queue.room.grow();
-        assert_eq!(room(&queue), 1464);
+        assert_eq!(capacity(&queue), 1464);
+        queue.capacity.grow();
+        assert_eq!(capacity(&queue), 1464);
         // Half of the occupied capacity was idle, but a full one would not be.
-        let mut queue = Queue::new(&jobs, Room::of(2, None));
+        let mut queue = Queue::new(&jobs, Capacity::of(2, None));
         assert_eq!(begun(&mut queue), [0]);
         queue.ended(0, &measured(0.24));
-        assert_eq!(room(&queue), 1000);
+        assert_eq!(capacity(&queue), 1000);
         // The initial estimate is only reduced by a refusal.
-        queue.room.grow();
+        queue.capacity.grow();
         assert_eq!(begun(&mut queue), [1]);
         assert!(queue.ended(1, &measured(0.6)));
-        assert_eq!(room(&queue), 1000);
+        assert_eq!(capacity(&queue), 1000);
         // Growth ends at twice the initial estimate; without a refusal it never drops below the
         // estimate.
-        let mut queue = Queue::new(&jobs, Room::of(2, None));
+        let mut queue = Queue::new(&jobs, Capacity::of(2, None));
         for _ in 0..10 {
-            queue.room.grow();
+            queue.capacity.grow();
         }
-        assert_eq!(room(&queue), 2000);
-        let mut queue = Queue::new(&jobs, Room::of(2, None));
+        assert_eq!(capacity(&queue), 2000);
+        let mut queue = Queue::new(&jobs, Capacity::of(2, None));
         assert_eq!(begun(&mut queue), [0]);
         assert!(queue.ended(0, &measured(0.6)));
-        assert_eq!(room(&queue), 1000);
+        assert_eq!(capacity(&queue), 1000);
         // A small run alone allows no conclusion about a large capacity.
         let small = job(&scenario, Some(1));
         let jobs = [&small];
-        let mut queue = Queue::new(&jobs, Room::of(2, None));
+        let mut queue = Queue::new(&jobs, Capacity::of(2, None));
         assert_eq!(begun(&mut queue), [0]);
         queue.ended(0, &measured(0.01));
-        assert_eq!(room(&queue), 1000);
+        assert_eq!(capacity(&queue), 1000);
     }
 }

@@ -13,8 +13,8 @@
 //! computes the send time of each packet, and a late thread does not change it. The shaper needs a
 //! bucket that covers the lateness of its timer. This timer has a high resolution regardless of the
 //! kernel's HZ, but its softirq waits for a processor on a busy machine, and time beyond the
-//! bucket's depth is lost to the rate (docs/laboratory.md has figures). For a queue that never runs
-//! empty the depth makes no other difference.
+//! bucket's depth is lost to the rate (docs/notes/laboratory.md has figures). For a queue that
+//! never runs empty the depth makes no other difference.
 //!
 //! The interfaces of the three namespaces keep their segmentation offload. Packet by packet this
 //! chain carries only 200 to 300 Mbit/s on two processors even without a shaper, and the chain

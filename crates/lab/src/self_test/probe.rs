@@ -26,7 +26,7 @@ pub(super) const LARGE: usize = 1500;
 /// reads.
 const RECEIVE_BUFFER: usize = 128 << 20;
 /// Maximum datagrams per call to the kernel, and their bytes.
-const MOST_AT_ONCE: (usize, usize) = (64, 65_000);
+const MAX_BATCH: (usize, usize) = (64, 65_000);
 /// Port of the first link's probe; the others follow.
 const PORT: u16 = 5900;
 
@@ -100,7 +100,7 @@ impl Probe {
     /// Sends `count` packets of `len` bytes. The kernel gets many with one call, and hands them to
     /// the emulator as super-packets if the laboratory uses them.
     pub(super) fn send_many(&mut self, count: u64, len: usize) -> Result<(), LabError> {
-        let (packets, bytes) = MOST_AT_ONCE;
+        let (packets, bytes) = MAX_BATCH;
         let joined = packets.min(bytes / (len - HEADERS)) as u64;
         self.segment_by(len - HEADERS)?;
         let mut left = count;

@@ -1,6 +1,6 @@
 //! The timeline chart: four panels below each other with a common time axis.
 
-use super::events::Story;
+use super::events::Timeline;
 use super::lower;
 use super::marks::Marks;
 use sumlink_plot::{Anchor, Axis, Ink, Svg, Unit, short, shortened};
@@ -18,7 +18,7 @@ pub(super) const HELD_Y: (f64, f64) = (680.0, 610.0);
 pub(super) const LANES: f64 = 720.0;
 pub(super) const LANE: f64 = 20.0;
 
-pub(super) fn draw(story: &Story, links: &[String], title: &str) -> String {
+pub(super) fn draw(story: &Timeline, links: &[String], title: &str) -> String {
     let lanes = links_of(story);
     let bottom = LANES + LANE * lanes.len() as f64;
     let mut svg = Svg::new(WIDTH, bottom + 46.0, title);
@@ -46,7 +46,7 @@ pub(super) fn draw(story: &Story, links: &[String], title: &str) -> String {
 }
 
 /// The links that have paths, in order.
-fn links_of(story: &Story) -> Vec<usize> {
+fn links_of(story: &Timeline) -> Vec<usize> {
     let mut links: Vec<usize> = story.links.values().copied().collect();
     links.sort_unstable();
     links.dedup();
@@ -54,7 +54,7 @@ fn links_of(story: &Story) -> Vec<usize> {
 }
 
 /// Time since the first byte.
-pub(super) fn seconds(story: &Story, ns: u64) -> f64 {
+pub(super) fn seconds(story: &Timeline, ns: u64) -> f64 {
     (ns - story.span.0.min(ns)) as f64 / 1e9
 }
 
@@ -69,14 +69,14 @@ pub(super) fn name(links: &[String], link: usize) -> String {
         .map_or_else(|| format!("link {link}"), |name| shortened(name, 14))
 }
 
-pub(super) fn lane_of(story: &Story, lanes: &[usize], path: u32) -> usize {
+pub(super) fn lane_of(story: &Timeline, lanes: &[usize], path: u32) -> usize {
     let link = story.links.get(&path);
     link.and_then(|link| lanes.iter().position(|lane| lane == link))
         .unwrap_or(0)
 }
 
 /// Draws the legend: colors, and each link's share of the bytes.
-fn legend(svg: &mut Svg, story: &Story, links: &[String], lanes: &[usize]) {
+fn legend(svg: &mut Svg, story: &Timeline, links: &[String], lanes: &[usize]) {
     let total: u64 = story.pieces.iter().map(|piece| piece.bytes).sum();
     let percent = |bytes: u64| {
         let share = 100.0 * bytes as f64 / total.max(1) as f64;
@@ -194,7 +194,7 @@ fn byte_unit(largest: f64) -> (&'static str, f64) {
 }
 
 /// Draws each piece at its position in the data, and the reader's position.
-fn places(svg: &mut Svg, story: &Story, lanes: &[usize], x: &Axis) {
+fn places(svg: &mut Svg, story: &Timeline, lanes: &[usize], x: &Axis) {
     let y = Axis::from_zero(story.height as f64, PLACE_Y, 5.0);
     let what = "position in the data: each piece when it was assigned to a link; line: position of \
                 the receiving program";
@@ -224,7 +224,7 @@ fn places(svg: &mut Svg, story: &Story, lanes: &[usize], x: &Axis) {
 
 /// Draws the same pieces by their distance from the reader's position: an enlarged view of the
 /// narrow band in the first panel.
-fn ahead(svg: &mut Svg, story: &Story, lanes: &[usize], x: &Axis) {
+fn ahead(svg: &mut Svg, story: &Timeline, lanes: &[usize], x: &Axis) {
     let starts = story.ahead();
     let ends = starts.iter().zip(&story.pieces);
     let most = ends.map(|(start, piece)| start + piece.bytes).max();
@@ -239,7 +239,7 @@ fn ahead(svg: &mut Svg, story: &Story, lanes: &[usize], x: &Axis) {
 /// Marks have this width and distance in pixels.
 fn pieces(
     svg: &mut Svg,
-    story: &Story,
+    story: &Timeline,
     lanes: &[usize],
     x: &Axis,
     y: &Axis,

@@ -55,7 +55,7 @@ pub(super) enum State {
 
 /// The events of one direction.
 #[derive(Debug, Default)]
-pub(super) struct Story {
+pub(super) struct Timeline {
     pub(super) pieces: Vec<Piece>,
     pub(super) reads: Vec<Read>,
     /// Bytes that the receiver held out of order, over time.
@@ -77,7 +77,7 @@ pub(super) struct Story {
     pub(super) direction: &'static str,
 }
 
-impl Story {
+impl Timeline {
     /// Reads a trace; `None` if no bytes were sent.
     pub(super) fn read(trace: impl BufRead) -> Result<Option<Self>, String> {
         let mut sides = [Self::default(), Self::default()];

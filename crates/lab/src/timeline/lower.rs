@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::draw::{HELD_Y, LANE, LANES, PLOT_X, caption, ink, lane_of, name, panel, seconds};
-use super::events::{State, Story};
+use super::events::{State, Timeline};
 use super::marks::{RASTER, merge};
 use sumlink_plot::{Anchor, Axis, Ink, Svg};
 
 /// Bytes held out of order.
-pub(super) fn held(svg: &mut Svg, story: &Story, x: &Axis) {
+pub(super) fn held(svg: &mut Svg, story: &Timeline, x: &Axis) {
     let most = story.held.iter().map(|(_, waiting)| *waiting).max();
     let y = Axis::from_zero(most.unwrap_or(0).max(1) as f64, HELD_Y, 2.0);
     panel(svg, x, &y, "held by the receiver behind gaps");
@@ -33,7 +33,7 @@ pub(super) fn held(svg: &mut Svg, story: &Story, x: &Axis) {
 
 /// For each link the times in which its paths worked, and in which the receiver waited for a byte
 /// that it carried.
-pub(super) fn waits(svg: &mut Svg, story: &Story, links: &[String], lanes: &[usize], x: &Axis) {
+pub(super) fn waits(svg: &mut Svg, story: &Timeline, links: &[String], lanes: &[usize], x: &Axis) {
     let at = |ns: u64| x.at(seconds(story, ns));
     let what =
         "link that carried the missing byte while the receiver held bytes; pale: the link delivers";
@@ -68,7 +68,7 @@ pub(super) fn waits(svg: &mut Svg, story: &Story, links: &[String], lanes: &[usi
 }
 
 /// Times in which a link had a delivering path, according to the sender.
-fn working(story: &Story, link: usize) -> Vec<(u64, u64)> {
+fn working(story: &Timeline, link: usize) -> Vec<(u64, u64)> {
     let mut working: Vec<u32> = Vec::new();
     let mut since = None;
     let mut times = Vec::new();

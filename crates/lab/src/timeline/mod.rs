@@ -11,7 +11,7 @@ mod marks;
 
 use std::io::BufRead;
 
-use events::Story;
+use events::Timeline;
 
 /// Draws a trace as SVG; `None` if it contains no bytes. `links` lists the links' names in order.
 ///
@@ -25,7 +25,7 @@ pub fn timeline(
     links: &[String],
     title: &str,
 ) -> Result<Option<String>, String> {
-    let story = Story::read(trace)?;
+    let story = Timeline::read(trace)?;
     Ok(story.map(|story| draw::draw(&story, links, title)))
 }
 

@@ -13,7 +13,7 @@ use super::{Request, Route, Window, now_ns, sleep_until_ns};
 /// Bytes moved by one call; large, so that calls are few at gigabits per second.
 pub(super) const CHUNK: usize = 256 << 10;
 /// Interval at which blocking calls check whether the run is over.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// The largest request.
 const REQUEST_LIMIT: usize = 4096;
 /// Bytes of the stamp at the start of a message.
@@ -48,7 +48,7 @@ pub(crate) fn connect(route: &Route, window: Window) -> Result<Option<TcpStream>
             Ok(stream) => return Ok(Some(stream)),
             Err(error) if fatal(&error) => return Err(format!("connecting: {error}")),
             // No carrier, no route, or no answer: the link may come back.
-            Err(_) => std::thread::sleep(LOOK.min(window.left().unwrap_or_default())),
+            Err(_) => std::thread::sleep(POLL_INTERVAL.min(window.left().unwrap_or_default())),
         }
     }
     Ok(None)
@@ -188,7 +188,7 @@ pub(crate) fn write_all(stream: &mut dyn Wire, bytes: &[u8], window: Window) -> 
         let Some(left) = window.left() else {
             return Ok(End::Time);
         };
-        let limit = Some(left.clamp(Duration::from_millis(1), LOOK));
+        let limit = Some(left.clamp(Duration::from_millis(1), POLL_INTERVAL));
         stream.tcp().set_write_timeout(limit)?;
         match stream.write(rest) {
             Ok(0) => return Ok(End::Closed),
@@ -240,7 +240,7 @@ fn read_some(
         let Some(left) = window.left() else {
             return Ok(Err(End::Time));
         };
-        let limit = Some(left.clamp(Duration::from_millis(1), LOOK));
+        let limit = Some(left.clamp(Duration::from_millis(1), POLL_INTERVAL));
         stream.tcp().set_read_timeout(limit)?;
         match stream.read(buffer) {
             Ok(0) => return Ok(Err(End::Closed)),
@@ -349,7 +349,10 @@ mod tests {
 
     /// Connects with that user to a proxy that gives these answers; returns the bytes received by
     /// the proxy and the client's result.
-    fn said(user: Option<&str>, answers: Vec<(usize, &'static [u8])>) -> (Vec<u8>, io::Result<()>) {
+    fn negotiate(
+        user: Option<&str>,
+        answers: Vec<(usize, &'static [u8])>,
+    ) -> (Vec<u8>, io::Result<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut proxy, _) = listener.accept().unwrap();
@@ -372,11 +375,11 @@ mod tests {
 
     #[test]
     fn the_class_is_sent_to_a_proxy_as_user_name() {
-        let (asked, ended) = said(None, vec![(3, &[5, 0]), (10, CONNECTED)]);
+        let (asked, ended) = negotiate(None, vec![(3, &[5, 0]), (10, CONNECTED)]);
         ended.unwrap();
         assert_eq!(asked, [&[5, 1, 0][..], &CONNECT].concat());
         let answers: Vec<(usize, &[u8])> = vec![(3, &[5, 2]), (8, &[1, 0]), (10, CONNECTED)];
-        let (asked, ended) = said(Some("abcd"), answers);
+        let (asked, ended) = negotiate(Some("abcd"), answers);
         ended.unwrap();
         let name = [1, 4, b'a', b'b', b'c', b'd', 1, b'-'];
         assert_eq!(asked, [&[5, 1, 2][..], &name, &CONNECT].concat());
@@ -384,9 +387,9 @@ mod tests {
 
     #[test]
     fn a_proxy_without_user_names_is_an_error() {
-        let (_, ended) = said(Some("abcd"), vec![(3, &[5, 0xff])]);
+        let (_, ended) = negotiate(Some("abcd"), vec![(3, &[5, 0xff])]);
         assert!(ended.unwrap_err().to_string().contains("wants no name"));
-        let (_, ended) = said(Some("abcd"), vec![(3, &[5, 2]), (8, &[1, 1])]);
+        let (_, ended) = negotiate(Some("abcd"), vec![(3, &[5, 2]), (8, &[1, 1])]);
         assert!(ended.unwrap_err().to_string().contains("refuses the name"));
     }
 }

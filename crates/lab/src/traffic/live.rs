@@ -16,7 +16,7 @@ use crate::laboratory::Lab;
 use crate::topology::Side;
 
 /// Interval at which blocking calls check whether the flow is over.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Time limit for the connection, including proxies and tunnels.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// Time limit for the last bytes after the sender has stopped.
@@ -83,8 +83,8 @@ impl Live {
         };
         for socket in [&from, &to] {
             socket
-                .set_read_timeout(Some(LOOK))
-                .and_then(|()| socket.set_write_timeout(Some(LOOK)))
+                .set_read_timeout(Some(POLL_INTERVAL))
+                .and_then(|()| socket.set_write_timeout(Some(POLL_INTERVAL)))
                 .and_then(|()| socket.set_nodelay(true))
                 .map_err(|error| failed("a socket", error.to_string()))?;
         }

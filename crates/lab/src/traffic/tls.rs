@@ -179,9 +179,9 @@ mod tests {
             .write_all(b"hello")
             .unwrap();
         // A client with an unknown key, although it knows the server's.
-        let mut stranger = dial(&keys(&server, &server_key));
-        let _ = stranger.write_all(b"hello");
-        let _ = stranger.read(&mut [0; 1]);
+        let mut unknown = dial(&keys(&server, &server_key));
+        let _ = unknown.write_all(b"hello");
+        let _ = unknown.read(&mut [0; 1]);
         let ends = served.join().unwrap();
         assert_eq!(ends[0].as_ref().unwrap(), b"hello");
         assert!(ends[1].is_err());

@@ -20,14 +20,15 @@ use crate::programs;
 use crate::prose::{print, say};
 use crate::results::Run;
 use crate::run::{
-    Job, Room, Store, carry_out, load_all, refusal, refused_error, run_json, write_json, write_text,
+    Capacity, Job, Store, carry_out, load_all, refusal, refused_error, run_json, write_json,
+    write_text,
 };
 use crate::scenario::{Scenario, Traffic, Workload};
 use crate::systems;
 
 use judge::{Judged, judge};
 
-/// What `sumlink-lab video` can be told.
+/// Options of `sumlink-lab video`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Example:\n  sumlink-lab video scenarios/video/balanced.toml --seeds 1")]
 pub struct VideoOptions {
@@ -114,7 +115,7 @@ pub(crate) fn run(options: &VideoOptions, scenarios: &[Scenario]) -> Result<(), 
         }
         carry_out(
             &plan,
-            Room::of_this_machine(Some(1)),
+            Capacity::of_this_machine(Some(1)),
             &store,
             &mut |run, path| {
                 if options.json {

@@ -64,7 +64,10 @@ pub(crate) fn watch(address: SocketAddr, mptcp: bool, rtmp: bool) -> Result<(), 
         ]);
         ffmpeg.args(["-flush_packets", "1", "-f", "mpegts", "pipe:1"]);
         let mut child = ffmpeg.stdout(Stdio::piped()).spawn().map_err(failed)?;
-        let seen = child.stdout.take().map_or(Ok(()), |mut out| tell(&mut out));
+        let seen = child
+            .stdout
+            .take()
+            .map_or(Ok(()), |mut out| print_pictures(&mut out));
         let status = child.wait().map_err(failed)?;
         seen.map_err(failed)?;
         return match status.success() {
@@ -81,11 +84,11 @@ pub(crate) fn watch(address: SocketAddr, mptcp: bool, rtmp: bool) -> Result<(), 
     // Open until the end: without a listener the kernel's MPTCP accepts no further subflow.
     let listener = TcpListener::from(socket);
     let (mut stream, _) = listener.accept().map_err(failed)?;
-    tell(&mut stream).map_err(failed)
+    print_pictures(&mut stream).map_err(failed)
 }
 
 /// Prints the pictures of a transport stream.
-fn tell(stream: &mut dyn Read) -> io::Result<()> {
+fn print_pictures(stream: &mut dyn Read) -> io::Result<()> {
     let mut parser = Parser::default();
     let mut buffer = vec![0; 64 << 10];
     let mut out = io::stdout().lock();

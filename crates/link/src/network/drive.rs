@@ -61,7 +61,7 @@ impl<P: Packet> Network<P> {
             self.ties[link].driven = Some((transmission, arrival));
         }
         self.links[link].advance(self.now);
-        self.follow(link, self.now);
+        self.reschedule(link, self.now);
         self.update_slack();
     }
 
@@ -71,22 +71,22 @@ impl<P: Packet> Network<P> {
         self.now = self.now.max(now);
         // Without links that act on each other there are no events at all.
         if self.events.first().is_some_and(|(at, _)| at <= self.now) {
-            self.let_happen();
+            self.process_events();
         }
     }
 
     #[inline(never)]
-    fn let_happen(&mut self) {
+    fn process_events(&mut self) {
         while let Some((at, actor)) = self.events.first().filter(|(at, _)| *at <= self.now) {
             match self.actors[actor] {
                 Actor::Transmission(link) => {
                     self.links[link].advance(at);
-                    self.follow(link, at);
+                    self.reschedule(link, at);
                 }
                 Actor::Arrival(link) => self.arrive(link, at),
                 Actor::Air(group) => {
                     if let Some(link) = self.airs[group].fire(at) {
-                        self.follow(link, at);
+                        self.reschedule(link, at);
                     }
                 }
                 Actor::Interferer(number) => {
@@ -104,7 +104,7 @@ impl<P: Packet> Network<P> {
     }
 
     /// Schedules the next events of a link after its state has changed.
-    pub(super) fn follow(&mut self, link: usize, now: Duration) {
+    pub(super) fn reschedule(&mut self, link: usize, now: Duration) {
         if let Some((transmission, arrival)) = self.ties[link].driven {
             let backlogged = self.links[link].is_backlogged();
             if let Some((group, member, actor)) = self.ties[link].air {
@@ -254,7 +254,7 @@ impl<P: Packet> Network<P> {
             }
             self.schedule_card(link);
         }
-        self.follow(link, at);
+        self.reschedule(link, at);
     }
 
     /// Forwards a packet that has crossed the Wi-Fi hop.
@@ -262,7 +262,7 @@ impl<P: Packet> Network<P> {
         match moved {
             Moved::Up(link, packet) => {
                 self.links[link].enqueue_counted(at, packet);
-                self.follow(link, at);
+                self.reschedule(link, at);
             }
             Moved::Down(link) => self.update_due(link),
         }

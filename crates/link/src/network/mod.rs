@@ -192,7 +192,7 @@ impl<P: Packet> Network<P> {
             self.queue_at_card(card, channel, id.0, packet);
         } else {
             self.links[id.0].enqueue(self.now, packet);
-            self.follow(id.0, self.now);
+            self.reschedule(id.0, self.now);
         }
     }
 
@@ -240,7 +240,7 @@ impl<P: Packet> Network<P> {
         if is_down {
             self.clear_card(id.0);
         }
-        self.follow(id.0, self.now);
+        self.reschedule(id.0, self.now);
         self.update_slack();
     }
 

@@ -138,7 +138,7 @@ impl<P: Packet> Channel<P> {
     }
 
     /// Whether the card, while elsewhere, knows of packets for this hotspot.
-    fn calls(&self, now: Duration) -> bool {
+    fn has_known_packets(&self, now: Duration) -> bool {
         self.waiting.len() > 0 || self.announced.is_some_and(|at| at <= now)
     }
 }
@@ -275,7 +275,7 @@ impl<P: Packet> Card<P> {
             return;
         }
         let idle_until = match self.radio.schedule.clone() {
-            Schedule::Fixed(turns) => self.follow(&turns, now),
+            Schedule::Fixed(turns) => self.follow_turns(&turns, now),
             Schedule::OnDemand { turn, .. } => self.serve_next(turn, now),
         };
         let channel = &self.channels[self.current];
@@ -303,7 +303,7 @@ impl<P: Packet> Card<P> {
 
     /// Fixed turns: moves the card to the scheduled channel; returns when it can work on another
     /// one.
-    fn follow(&mut self, turns: &[Duration], now: Duration) -> Option<Duration> {
+    fn follow_turns(&mut self, turns: &[Duration], now: Duration) -> Option<Duration> {
         let cycle: u128 = turns.iter().map(Duration::as_nanos).sum();
         let within = (now.as_nanos() % cycle) as u64;
         let mut start = now - Duration::from_nanos(within);
@@ -335,7 +335,7 @@ impl<P: Packet> Card<P> {
         if over || !self.channels[self.current].has_work() {
             let next = (1..count)
                 .map(|step| (self.current + step) % count)
-                .find(|other| self.channels[*other].calls(now));
+                .find(|other| self.channels[*other].has_known_packets(now));
             if let Some(next) = next {
                 self.current = next;
                 self.ready_at = now + self.radio.switching;

@@ -406,7 +406,7 @@ mod tests {
         }
 
         #[test]
-        fn credentials_come_back(
+        fn credentials_survive_a_round_trip(
             username in vec(any::<u8>(), 0..=255),
             password in vec(any::<u8>(), 0..=255),
             tail in vec(any::<u8>(), 0..9),
@@ -416,7 +416,7 @@ mod tests {
         }
 
         #[test]
-        fn requests_come_back(request in any_request(), tail in vec(any::<u8>(), 0..9)) {
+        fn requests_survive_a_round_trip(request in any_request(), tail in vec(any::<u8>(), 0..9)) {
             survives_a_round_trip(request, Request::encode, Request::decode, &tail)?;
         }
 

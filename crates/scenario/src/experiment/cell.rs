@@ -11,13 +11,13 @@ use sumlink_mmwave::{MmwaveError, Pattern};
 use crate::scenario::{At, Document, Problem, Section, text_of};
 
 /// Larger than any valid count; the exact limits are checked when the cell is made.
-const MOST: u64 = 1 << 32;
+const MAX_COUNT: u64 = 1 << 32;
 
 /// Reads the cell; defaults are those of section 3.3.2.
 pub(super) fn read(document: &mut Document<'_>, mut section: Section<'_, '_>) -> CellConfig {
     let mut cell = CellConfig::default();
     let mut count = |document: &mut Document<'_>, key, least, to: &mut usize| {
-        if let Some(at) = section.integer(document, key, least..MOST) {
+        if let Some(at) = section.integer(document, key, least..MAX_COUNT) {
             *to = at.value as usize;
         }
     };

@@ -10,7 +10,7 @@ use crate::plan::LabConfig;
 
 use super::Scenario;
 use super::document::Document;
-use super::shared::{Group, SharedRadio, Stranger};
+use super::shared::{Group, SharedInterferer, SharedRadio};
 
 impl Scenario {
     /// Reports problems that only the emulator can detect, at their position in the file.
@@ -22,29 +22,29 @@ impl Scenario {
                 groups: group.specs().collect(),
                 ..whole()
             };
-            self.tell(document, &group.span, config);
+            self.report(document, &group.span, config);
         }
-        for stranger in &self.interferers {
+        for shared_interferer in &self.interferers {
             let config = LabConfig {
-                interferers: stranger.specs().collect(),
+                interferers: shared_interferer.specs().collect(),
                 ..whole()
             };
-            self.tell(document, &stranger.span, config);
+            self.report(document, &shared_interferer.span, config);
         }
         for radio in &self.radios {
             let config = LabConfig {
                 radios: vec![radio.spec()],
                 ..whole()
             };
-            self.tell(document, &radio.span, config);
+            self.report(document, &radio.span, config);
         }
         // Problems that only the whole description shows, such as a link in two groups.
         if document.is_right() {
-            self.tell(document, &(0..0), self.lab_config(1));
+            self.report(document, &(0..0), self.lab_config(1));
         }
     }
 
-    fn tell(&self, document: &mut Document<'_>, span: &Range<usize>, mut config: LabConfig) {
+    fn report(&self, document: &mut Document<'_>, span: &Range<usize>, mut config: LabConfig) {
         config.gso = self.gso;
         if let Err(error) = config.check() {
             document.problem(span, error);
@@ -81,7 +81,11 @@ impl Scenario {
             unshaped: self.unshaped,
             sample_interval: self.interval(),
             groups: self.groups.iter().flat_map(Group::specs).collect(),
-            interferers: self.interferers.iter().flat_map(Stranger::specs).collect(),
+            interferers: self
+                .interferers
+                .iter()
+                .flat_map(SharedInterferer::specs)
+                .collect(),
             radios: self.radios.iter().map(SharedRadio::spec).collect(),
             ..LabConfig::new(links)
         };
@@ -123,7 +127,7 @@ impl Group {
     }
 }
 
-impl Stranger {
+impl SharedInterferer {
     /// One interferer for each direction, present from one time to another.
     fn specs(&self) -> impl Iterator<Item = InterfererSpec> {
         let mut changes = Vec::new();
@@ -211,12 +215,12 @@ mod tests {
         let links = "name = \"a\"\nduration = \"5s\"\n[[link]]\nname = \"x\"\nrate = \"1mbit\"\n\
                      [[link]]\nname = \"y\"\nrate = \"1mbit\"\n";
         let group = "[[group]]\nlinks = [\"x\", \"y\"]\ndeferral = [[0, 0.9], [0.1, 0]]\n";
-        let stranger =
+        let shared_interferer =
             "[[interferer]]\nlinks = [\"y\"]\noccupancy = \"30%\"\nfrom = \"1s\"\nuntil = \"2s\"\n";
         let radio = "[[radio]]\nlinks = [\"x\", \"y\"]\nrate = \"10mbit\"\nswitching = \"1ms\"\n\
                      turn = \"20ms\"\n";
         let read_with = |blocks: &str| read(Path::new("s.toml"), &format!("{links}{blocks}"));
-        let config = read_with(&format!("{group}{stranger}"))
+        let config = read_with(&format!("{group}{shared_interferer}"))
             .unwrap()
             .lab_config(1);
         assert_eq!(config.groups.len(), 1);

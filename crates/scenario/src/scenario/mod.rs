@@ -42,7 +42,7 @@ use crate::edge::Hosts;
 use crate::error::LoadError;
 
 use link::Link;
-use shared::{Group, SharedRadio, Stranger};
+use shared::{Group, SharedInterferer, SharedRadio};
 
 pub use document::{Document, Problem};
 pub use load::{load, parse};
@@ -140,7 +140,7 @@ pub struct Scenario {
     links: Vec<Link>,
     groups: Vec<Group>,
     radios: Vec<SharedRadio>,
-    interferers: Vec<Stranger>,
+    interferers: Vec<SharedInterferer>,
 }
 
 impl Scenario {

@@ -15,7 +15,7 @@ use super::{Scenario, Traffic, event, link, sha256_of, shared, workload};
 /// Maximum duration of a run, which catches mistyped units.
 const LONGEST: Duration = Duration::from_secs(3600);
 /// Maximum number of seeds.
-const MOST_SEEDS: u64 = 1000;
+const MAX_SEEDS: u64 = 1000;
 
 /// Reads a scenario; the error lists all problems.
 pub(crate) fn read(file: &Path, text: &str) -> Result<Scenario, Vec<Problem>> {
@@ -57,7 +57,7 @@ fn read_root(
         );
     }
     let traffic = root.parsed(document, "direction", Traffic::parse);
-    let seeds = root.integer(document, "seeds", 1..MOST_SEEDS + 1);
+    let seeds = root.integer(document, "seeds", 1..MAX_SEEDS + 1);
     let gso = root.boolean(document, "gso").unwrap_or(false);
     let unshaped = root.boolean(document, "unshaped").unwrap_or(false);
     let congestion = root.parsed(document, "congestion", parse_congestion);
@@ -219,7 +219,7 @@ mod tests {
         let text = "name = \"a b\"\nduration = \"10 parsecs\"\nspeed = 3\n\
                     systems = [\"sumlink:fbtd\"]\n\
                     [[link]]\nname = \"wifi\"\nrate = 60\n[[link]]\nname = \"lo\"\n\
-                    rate = \"1mbit\"\ncolour = \"red\"\n\
+                    rate = \"1mbit\"\ncolor = \"red\"\n\
                     [[event]]\nat = \"1s\"\nlink = \"wimax\"\nrate = \"0\"\n";
         let found = problems(text);
         let starts = [
@@ -229,7 +229,7 @@ mod tests {
             "s.toml:4: systems: ",
             "s.toml:7: rate must be a text",
             "s.toml:9: name: 'lo' cannot be a link's name",
-            "s.toml:11: [[link]] has no key 'colour'",
+            "s.toml:11: [[link]] has no key 'color'",
             "s.toml:14: there is no link 'wimax'",
         ];
         for start in starts {

@@ -32,7 +32,7 @@ pub(crate) struct SharedRadio {
 
 /// An interferer on the channel of links.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Stranger {
+pub(crate) struct SharedInterferer {
     pub(crate) links: Vec<String>,
     pub(crate) directions: &'static [Direction],
     pub(crate) interferer: Interferer,
@@ -175,7 +175,7 @@ pub(crate) fn read_interferer(
     mut section: Section<'_, '_>,
     names: &Names,
     traffic: Traffic,
-) -> Option<Stranger> {
+) -> Option<SharedInterferer> {
     let links = names.find_all(document, &mut section, 1);
     let directions = directions(document, &mut section, traffic);
     let occupancy = section.parsed(document, "occupancy", parse_percentage);
@@ -191,7 +191,7 @@ pub(crate) fn read_interferer(
     let span = section.span();
     section.finish(document);
     let none = Interferer::NONE;
-    Some(Stranger {
+    Some(SharedInterferer {
         links: links?,
         directions,
         interferer: Interferer {

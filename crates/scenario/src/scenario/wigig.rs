@@ -28,7 +28,7 @@ pub(super) fn read(
         Access::named(name).ok_or_else(|| format!("'{name}' is none of {known}"))
     };
     let access = section.parsed(document, "access", named);
-    let stations = section.integer(document, "stations", 0..MOST_STATIONS);
+    let stations = section.integer(document, "stations", 0..STATIONS_END);
     for (key, example) in [
         ("access", "access = \"jpoc\""),
         ("stations", "stations = 8, those that compete with this one"),
@@ -37,7 +37,7 @@ pub(super) fn read(
             section.missing(document, key, example);
         }
     }
-    let chatty = section.integer(document, "chatty", 0..MOST_STATIONS);
+    let chatty = section.integer(document, "chatty", 0..STATIONS_END);
     let distance = section.number(document, "distance");
     let blockage = section.parsed(document, "blockage", parse_percentage);
     let blockers = section.number(document, "blockers");
@@ -99,4 +99,4 @@ pub(super) fn read(
 }
 
 /// One more than the maximum number of stations of a kind.
-const MOST_STATIONS: u64 = 1024;
+const STATIONS_END: u64 = 1024;

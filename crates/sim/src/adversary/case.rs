@@ -1,27 +1,31 @@
-//! What can happen to a bond, drawn at random.
+//! Random operations and faults of a bond.
+
+use std::num::NonZeroU8;
 
 use proptest::prelude::*;
+use sumlink_bond::congestion::AUTO;
+use sumlink_bond::{Carriers, Early};
 use sumlink_engine::scheduler;
 use sumlink_link::Random;
 use sumlink_scenario::config::Fate;
 
 use crate::tcp::Side;
 
-/// What a link is like, both ways.
+/// Properties of a link, the same in both directions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Shape {
-    /// Mbit/s.
+    /// Rate in Mbit/s.
     pub(super) mbit: f64,
-    /// One way, in milliseconds.
+    /// One-way delay in milliseconds.
     pub(super) ms: u64,
-    /// What its queue holds, in milliseconds.
+    /// Capacity of its queue in milliseconds.
     pub(super) queue: u64,
-    /// The part of its packets that are lost.
+    /// Share of lost packets.
     pub(super) loss: f64,
 }
 
 impl Shape {
-    /// What every link is in the end.
+    /// Properties of every link at the end of a case.
     pub(super) const PEACE: Self = Self {
         mbit: 20.0,
         ms: 10,
@@ -30,7 +34,7 @@ impl Shape {
     };
 }
 
-/// Something that happens. Streams and links are chosen by index among those that exist.
+/// An operation or a fault. Streams and links are chosen by index among the existing ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Op {
     Open,
@@ -56,41 +60,41 @@ pub(super) enum Op {
         side: Side,
         stream: usize,
     },
-    /// The link becomes another one.
+    /// The properties of the link change.
     Reshape {
         link: usize,
         shape: Shape,
     },
-    /// Nothing gets through to a side, or to both.
+    /// The link drops all packets to one side, or to both.
     Silence {
         link: usize,
         to: Option<Side>,
     },
-    /// It stands still: packets wait and are not lost.
+    /// The link pauses: packets wait and are not lost.
     Freeze {
         link: usize,
     },
-    /// The interface goes down, which the client sees.
+    /// The interface goes down, and the client notices.
     Down {
         link: usize,
     },
-    /// The client's end has no address any more, or gets another one.
+    /// The client's interface loses its address, or gets another one.
     Unaddress {
         link: usize,
     },
     Readdress {
         link: usize,
     },
-    /// A middlebox loses the connections that there are.
+    /// A middlebox loses its state of the existing connections.
     Lose {
         link: usize,
         fate: Fate,
     },
-    /// It works again.
+    /// The link works again.
     Restore {
         link: usize,
     },
-    /// What it says of its rate is so many times the truth.
+    /// The rate that the link reports is wrong by this factor.
     Lie {
         link: usize,
         factor: f64,
@@ -98,19 +102,21 @@ pub(super) enum Op {
     Wait {
         ms: u64,
     },
-    /// This side ends the session: the last thing that happens.
+    /// This side ends the session; always the last operation.
     End {
         side: Side,
     },
 }
 
-/// A bond and what happens to it.
+/// A bond, and the operations and faults that it undergoes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Case {
     pub(super) scheduler: &'static str,
     pub(super) congestion: &'static str,
-    /// Carriers for each link.
-    pub(super) carriers: usize,
+    /// Carriers per link.
+    pub(super) carriers: Carriers,
+    /// When programs get their streams.
+    pub(super) early: Early,
     /// Memory is scarce.
     pub(super) is_tight: bool,
     pub(super) seed: u64,
@@ -119,7 +125,7 @@ pub(super) struct Case {
 }
 
 impl Case {
-    /// Whether nothing happens to its links.
+    /// Whether the links have no faults.
     pub(super) fn is_quiet(&self) -> bool {
         !self.ops.iter().any(|op| {
             matches!(
@@ -136,7 +142,8 @@ impl Case {
     }
 }
 
-/// Faults of three links, of which chance chooses kind, place and time, while much is sent both ways and little as well.
+/// Random faults of three links, in kind, place and time, under a large and a small load in both
+/// directions.
 pub(super) fn chaos(seed: u64, lasts_ms: u64) -> Case {
     let mut random = Random::new(seed);
     let shape = |mbit, ms| Shape {
@@ -199,7 +206,7 @@ pub(super) fn chaos(seed: u64, lasts_ms: u64) -> Case {
             },
         });
         if let Some(Op::Reshape { shape, .. }) = ops.last_mut() {
-            // What comes after it has the rate from before again.
+            // The rate from before applies again afterwards.
             let back = Op::Reshape {
                 link,
                 shape: Shape {
@@ -215,7 +222,8 @@ pub(super) fn chaos(seed: u64, lasts_ms: u64) -> Case {
     Case {
         scheduler: "fbdt",
         congestion: "cubic",
-        carriers: 1,
+        carriers: Carriers::ONE,
+        early: Early::Known,
         is_tight: false,
         seed,
         links,
@@ -270,30 +278,50 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// A fixed number of carriers per link.
+pub(super) fn fixed(carriers: usize) -> Carriers {
+    let count = u8::try_from(carriers).ok().and_then(NonZeroU8::new);
+    count.map_or(Carriers::ONE, Carriers::Fixed)
+}
+
 /// Any case.
 pub(super) fn case() -> impl Strategy<Value = Case> {
     let ops = proptest::collection::vec(op(), 1..40);
     let end = proptest::option::weighted(0.15, side().prop_map(|side| Op::End { side }));
     (
         proptest::sample::select(scheduler::NAMES),
-        prop_oneof![3 => Just("cubic"), 1 => Just("reno")],
-        prop_oneof![4 => Just(1usize), 1 => Just(2usize)],
+        prop_oneof![6 => Just("cubic"), 2 => Just("reno"), 1 => Just("bbr"), 2 => Just(AUTO)],
+        (
+            prop_oneof![8 => Just(Some(1)), 2 => Just(Some(2)), 1 => Just(None)],
+            prop_oneof![1 => Just(Early::Never), 6 => Just(Early::Known), 2 => Just(Early::Always)],
+        ),
         any::<bool>(),
         any::<u64>(),
         proptest::collection::vec(shape(), 1..=4),
         (ops, end),
     )
         .prop_map(
-            |(scheduler, congestion, mut carriers, is_tight, seed, mut links, (mut ops, end))| {
+            |(
+                scheduler,
+                congestion,
+                (mut carriers, early),
+                is_tight,
+                seed,
+                mut links,
+                (mut ops, end),
+            )| {
                 ops.extend(end);
                 if let Some(most) = scheduler::most_paths(scheduler) {
-                    carriers = carriers.min(most);
-                    links.truncate(most / carriers);
+                    let each = carriers.unwrap_or(1).min(most);
+                    carriers = Some(each);
+                    links.truncate(most / each);
                 }
+                let carriers = carriers.map_or(Carriers::Auto, fixed);
                 Case {
                     scheduler,
                     congestion,
                     carriers,
+                    early,
                     is_tight,
                     seed,
                     links,

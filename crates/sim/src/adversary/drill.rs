@@ -1,7 +1,8 @@
-//! A bond in a network that is against it, and what holds all the time.
+//! A bond in a hostile network, and the invariants that hold at all times.
 
 use std::time::Duration;
 
+use sumlink_bond::congestion::{AUTO, LOSS_BASED};
 use sumlink_engine::Config;
 use sumlink_link::{Loss, QueueLimit, Random};
 use sumlink_scenario::config::{
@@ -10,39 +11,41 @@ use sumlink_scenario::config::{
 use sumlink_scenario::plan::LabConfig;
 
 use super::case::{Case, Op, Shape};
-use crate::bond::Bond;
+use crate::bond::{Bond, Dialing};
 use crate::clock::{MILLISECOND, Nanos, SECOND};
 use crate::net::{Net, News};
 use crate::tcp::{Side, TcpConfig};
 use crate::workload::Bearer;
 
-/// Rounds at one moment that are no livelock; a daemon's turn alone has sixteen.
+/// Most rounds at one virtual time; more are a livelock. A turn of a daemon alone has sixteen.
 const MOST_ROUNDS: u32 = 1_000;
-/// Moments at which somebody is woken although nothing has arrived and no timer of TCP's went off, in a second.
+/// Most times per second at which a component is woken without an arrival or a TCP timer.
 const MOST_WAKES: u64 = 2_000;
 
-/// A session's memory, and a stream's, in bytes.
+/// Memory limits of a session and of a stream, in bytes.
 const MEMORY: [u64; 2] = [16 << 20, 8 << 20];
 const TIGHT: [u64; 2] = [2 << 20, 1 << 18];
 
-/// Everything of a case.
+/// The complete state of a case.
 pub(super) struct Drill {
     pub(super) net: Net,
     pub(super) bond: Bond,
     news: Vec<News>,
     memory: [u64; 2],
-    /// What was checked last, and how much had happened until then.
+    /// Time of the last check, and the number of events until then.
     checked: Nanos,
     wakes: u64,
     entries: u64,
 }
 
 impl Drill {
-    /// A bond whose paths are made, as far as the links allow, and the run begun. All that the links will do is planned;
-    /// at the end of it they are [`Shape::PEACE`].
+    /// Creates a bond with as many paths as the links allow, and starts the run. All changes of the
+    /// links are scheduled; at the end, the links are [`Shape::PEACE`].
     pub(super) fn new(case: &Case) -> Self {
+        let chooses = case.congestion == AUTO;
+        let congestion = if chooses { LOSS_BASED } else { case.congestion };
         let tcp = TcpConfig {
-            congestion: case.congestion.to_owned(),
+            congestion: congestion.to_owned(),
             ..crate::run::carrier_tcp()
         };
         let memory = if case.is_tight { TIGHT } else { MEMORY };
@@ -52,7 +55,13 @@ impl Drill {
             [config.memory, config.stream_memory] = memory;
             config.max_streams = if case.is_tight { 4 } else { 64 };
         };
-        let bond = Bond::new(configure, tcp, case.links.len(), case.carriers).expect("it is valid");
+        let dialing = Dialing {
+            tcp,
+            chooses,
+            carriers: case.carriers,
+        };
+        let early = case.early;
+        let bond = Bond::new(configure, dialing, case.links.len(), early).expect("it is valid");
         let mut drill = Self {
             net: Net::new(&network(case)).expect("it is valid"),
             bond,
@@ -70,12 +79,12 @@ impl Drill {
         drill
     }
 
-    /// Lets so much time pass.
+    /// Advances by `time`.
     pub(super) fn run(&mut self, time: Nanos) {
         self.until(time, |_| false);
     }
 
-    /// Lets everything happen until `done`, at most for so long; whether it is done.
+    /// Advances until `done` holds, by at most `time`; returns whether it holds.
     pub(super) fn until(&mut self, time: Nanos, done: impl Fn(&Self) -> bool) -> bool {
         let end = self.net.now() + time;
         loop {
@@ -102,10 +111,10 @@ impl Drill {
                 return self.check();
             }
         }
-        panic!("a livelock at {} ns", self.net.now());
+        panic!("livelock at {} ns", self.net.now());
     }
 
-    /// What always holds.
+    /// Checks the invariants.
     fn check(&mut self) {
         if let Some(fault) = self.bond.fault() {
             panic!("at {} ns: {fault}", self.net.now());
@@ -114,7 +123,10 @@ impl Drill {
             let stats = session.stats();
             let [most, _] = self.memory;
             assert!(stats.receive_memory <= most, "received: {stats:?}");
-            assert!(stats.send_buffered <= most, "to be sent: {stats:?}");
+            assert!(
+                stats.send_buffered <= most,
+                "send buffer above its limit: {stats:?}"
+            );
         }
         let since = self.net.now() - self.checked;
         if since >= SECOND {
@@ -122,7 +134,7 @@ impl Drill {
             let most = MOST_WAKES * since.div_ceil(SECOND) + 4 * (entries - self.entries);
             assert!(
                 self.wakes <= most,
-                "{} wakes in {since} ns with {} events: too much for nothing, at {} ns with timers of {:?}",
+                "too many wakes ({}) in {since} ns with {} events, at {} ns with timers of {:?}",
                 self.wakes,
                 entries - self.entries,
                 self.net.now(),
@@ -132,7 +144,7 @@ impl Drill {
         }
     }
 
-    /// What holds of each direction of each stream when all are over: `left[side]` of those that went away.
+    /// Checks each direction of each stream after all have ended: `left[side]` of those that left.
     pub(super) fn check_streams(&self, left: &[[Option<bool>; 2]]) {
         for (channel, left) in left.iter().enumerate() {
             for side in Side::BOTH {
@@ -141,7 +153,7 @@ impl Drill {
                 let has_left = left.contains(&Some(true));
                 let is_whole = passage.is_finished && passage.received == passage.written;
                 assert!(
-                    is_whole || has_reset || has_left,
+                    is_whole || has_reset || has_left || passage.is_refused,
                     "channel {channel} to {side:?}: {passage:?}"
                 );
                 assert!(
@@ -157,7 +169,7 @@ impl Drill {
         }
     }
 
-    /// A program connects and offers so much; the number of its channel.
+    /// A program connects and writes `bytes`; returns the number of its channel.
     pub(super) fn open(&mut self, side: Side, bytes: u64) -> usize {
         let channel = self.bond.open(&mut self.net, None, None);
         self.bond.offer(&mut self.net, channel, side, bytes);
@@ -167,7 +179,7 @@ impl Drill {
         channel
     }
 
-    /// Wire bytes that the links have carried to a side.
+    /// Wire bytes that each link has carried to a side.
     pub(super) fn carried(&self, side: Side) -> Vec<u64> {
         let direction = direction(side);
         (0..self.net.link_count())
@@ -176,7 +188,7 @@ impl Drill {
     }
 }
 
-/// The links of a case, and everything that they will do.
+/// The links of a case with all of their scheduled changes.
 fn network(case: &Case) -> LabConfig {
     let name = |link: usize| format!("link{}", link % case.links.len());
     let mut links = Vec::new();
@@ -243,7 +255,7 @@ fn network(case: &Case) -> LabConfig {
     config
 }
 
-/// What goes to a side.
+/// The direction of packets to a side.
 fn direction(to: Side) -> Direction {
     match to {
         Side::Client => Direction::Down,
@@ -260,7 +272,7 @@ fn settings(shape: &Shape) -> Vec<Setting> {
     ]
 }
 
-/// Milliseconds as virtual time.
+/// Converts milliseconds to virtual time.
 pub(super) fn ms(ms: u64) -> Nanos {
     ms * MILLISECOND
 }

@@ -1,8 +1,9 @@
-//! What the random tests have found, each as small as it could be made.
+//! Failures found by the random tests, each reduced to a minimal case.
 
+use sumlink_bond::Early;
 use sumlink_scenario::config::Fate;
 
-use super::case::{Case, Op, Shape};
+use super::case::{Case, Op, Shape, fixed};
 use super::run;
 use crate::tcp::Side;
 
@@ -17,11 +18,12 @@ fn clean(mbit: f64, ms: u64) -> Shape {
 }
 
 #[test]
-fn a_silent_link_keeps_nobody_awake() {
+fn a_silent_link_causes_no_wakes() {
     run(&Case {
         scheduler: "fbdt",
         congestion: "cubic",
-        carriers: 2,
+        carriers: fixed(2),
+        early: Early::Known,
         is_tight: false,
         seed: 4_712_263_658_539_101_343,
         links: vec![
@@ -42,13 +44,14 @@ fn a_silent_link_keeps_nobody_awake() {
     });
 }
 
-/// The same where no link is left that takes anything.
+/// The same, with no link left that carries anything.
 #[test]
-fn links_that_all_stand_still_keep_nobody_awake() {
+fn paused_links_cause_no_wakes() {
     run(&Case {
         scheduler: "musher",
         congestion: "cubic",
-        carriers: 1,
+        carriers: fixed(1),
+        early: Early::Known,
         is_tight: false,
         seed: 4_929_798,
         links: vec![
@@ -77,13 +80,14 @@ fn links_that_all_stand_still_keep_nobody_awake() {
     });
 }
 
-/// A program may offer bytes before its stream is open.
+/// A program may write before its stream is open.
 #[test]
-fn streams_that_wait_for_their_turn_end_as_well() {
+fn queued_streams_end_as_well() {
     run(&Case {
         scheduler: "fbdt",
         congestion: "cubic",
-        carriers: 1,
+        carriers: fixed(1),
+        early: Early::Known,
         is_tight: true,
         seed: 0,
         links: vec![clean(0.1, 0)],
@@ -91,14 +95,16 @@ fn streams_that_wait_for_their_turn_end_as_well() {
     });
 }
 
-/// A server that still has the paths of a link that went down refuses new ones, if the scheduler takes no more: who dials
-/// must hear of it, and the server must find out that the old ones lead nowhere.
+/// A server that still has the paths of a link that went down refuses new ones, because the
+/// scheduler takes no more. The client must learn of the refusal, and the server must find out that
+/// the old paths are dead.
 #[test]
-fn a_path_that_was_refused_is_tried_again() {
+fn a_refused_path_is_retried() {
     run(&Case {
         scheduler: "musher",
         congestion: "cubic",
-        carriers: 1,
+        carriers: fixed(1),
+        early: Early::Known,
         is_tight: false,
         seed: 0,
         links: vec![clean(0.1, 0), clean(0.1, 0)],
@@ -106,14 +112,15 @@ fn a_path_that_was_refused_is_tried_again() {
     });
 }
 
-/// A link that was slow and stood still leaves TCP with a small window, and a scheduler that waits with a bad memory: it
-/// need not carry much at once, but nobody else may starve for it.
+/// After a slow link pauses, TCP has a small window and a scheduler that waits has an outdated
+/// estimate. The link need not carry much at once, but no stream may starve.
 #[test]
-fn a_link_that_was_slow_and_stood_still_starves_no_stream() {
+fn a_slow_link_that_paused_starves_no_stream() {
     run(&Case {
         scheduler: "blest",
         congestion: "cubic",
-        carriers: 1,
+        carriers: fixed(1),
+        early: Early::Known,
         is_tight: true,
         seed: 2005250413726480673,
         links: vec![
@@ -145,9 +152,9 @@ fn a_link_that_was_slow_and_stood_still_starves_no_stream() {
     });
 }
 
-/// A connection that an address translator forgot while nobody used it.
+/// A NAT forgets an idle connection.
 #[test]
-fn a_connection_that_was_forgotten_at_rest_is_made_anew() {
+fn a_connection_forgotten_while_idle_is_replaced() {
     let link = |mbit, ms, loss| Shape {
         mbit,
         ms,
@@ -161,7 +168,8 @@ fn a_connection_that_was_forgotten_at_rest_is_made_anew() {
     run(&Case {
         scheduler: "fbdt",
         congestion: "cubic",
-        carriers: 1,
+        carriers: fixed(1),
+        early: Early::Known,
         is_tight: false,
         seed: 10097664111587673559,
         links: vec![link(0.87, 252, 0.282), link(0.1, 0, 0.0), link(0.1, 0, 0.0)],
@@ -169,7 +177,7 @@ fn a_connection_that_was_forgotten_at_rest_is_made_anew() {
     });
 }
 
-/// A link that was dialed anew had two paths afterwards, and the other one none.
+/// A link that was redialed got two paths, and the other link none.
 #[test]
 fn a_silent_link_gets_one_new_path() {
     let link = |ms| Shape {
@@ -181,7 +189,8 @@ fn a_silent_link_gets_one_new_path() {
     run(&Case {
         scheduler: "musher",
         congestion: "cubic",
-        carriers: 1,
+        carriers: fixed(1),
+        early: Early::Known,
         is_tight: false,
         seed: 0,
         links: vec![link(11), link(0)],
@@ -197,9 +206,9 @@ fn a_silent_link_gets_one_new_path() {
     });
 }
 
-/// Its round trip was remembered for longer than the first bulk took.
+/// The round-trip time of the pause was remembered for longer than the first bulk transfer took.
 #[test]
-fn a_link_that_stood_still_carries_again() {
+fn a_link_that_paused_carries_data_again() {
     let link = |mbit, ms, queue| Shape {
         mbit,
         ms,
@@ -209,7 +218,8 @@ fn a_link_that_stood_still_carries_again() {
     run(&Case {
         scheduler: "fbdt",
         congestion: "cubic",
-        carriers: 1,
+        carriers: fixed(1),
+        early: Early::Known,
         is_tight: true,
         seed: 0,
         links: vec![
@@ -239,14 +249,16 @@ fn a_link_that_stood_still_carries_again() {
     });
 }
 
-/// musher takes two paths, and the server did not know yet that its two were gone: it refused each that joined, and the
-/// client dialed a thousand within ten seconds, since the next one's success cancelled the pause after the last one's end.
+/// The scheduler musher takes two paths, and the server did not know yet that its two were gone, so
+/// it refused each new one. The client dialed a thousand times within ten seconds, because each
+/// dial's success canceled the pause after the last refusal.
 #[test]
 fn a_peer_that_refuses_paths_is_dialed_with_pauses() {
     run(&Case {
         scheduler: "musher",
         congestion: "cubic",
-        carriers: 2,
+        carriers: fixed(2),
+        early: Early::Known,
         is_tight: false,
         seed: 0,
         links: vec![Shape {
@@ -263,10 +275,11 @@ fn a_peer_that_refuses_paths_is_dialed_with_pauses() {
     });
 }
 
-/// The server was done with a handshake half a second before the client, whose last flight was lost: its word that the path had
-/// stalled came before the path, and was forgotten. The client never dialed it anew, and TCP waited for a minute.
+/// The server finished a handshake half a second before the client, whose last flight was lost. Its
+/// report that the path had stalled arrived before the path was up at the client, and was ignored.
+/// The client never redialed, and TCP waited for a minute.
 #[test]
-fn two_carriers_of_a_lossy_link_come_through() {
+fn two_carriers_of_a_lossy_link_recover() {
     let link = |mbit, ms, loss| Shape {
         mbit,
         ms,
@@ -276,7 +289,8 @@ fn two_carriers_of_a_lossy_link_come_through() {
     run(&Case {
         scheduler: "fbdt",
         congestion: "cubic",
-        carriers: 2,
+        carriers: fixed(2),
+        early: Early::Known,
         is_tight: false,
         seed: 15112928608225878546,
         links: vec![

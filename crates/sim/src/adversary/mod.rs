@@ -1,12 +1,14 @@
-//! Random operations on whole bonds: paths that die, stall, return and lie about their rate; streams that open, stall and
-//! break; peers that end the session at the worst moment.
+//! Random operations on complete bonds: paths fail, stall, return and report wrong rates; streams
+//! open, stall and break; peers end the session at the worst time.
 //!
-//! All the time, every byte is what was sent, memory stays under its limit, and nobody works without end for nothing. Then
-//! the links become quiet and alike, and the programs read and finish: everything must come to its end, every link must
-//! have a path again, and of the bulk that follows every link and every stream must get its part.
+//! At all times every byte is correct, memory stays under its limit, and no component works without
+//! effect. Then the links become equal and free of faults, and the programs read and finish.
+//! Everything must end, every link must get a path again, and every link and every stream must get
+//! its share of a bulk transfer that follows.
 //!
-//! `PROPTEST_CASES` says how many cases there are, `PROPTEST_RNG_SEED` which ones; `make test-long` asks for many. A failure
-//! is shrunk and printed as a value of [`Case`], and becomes a plain test with a name in `found.rs`.
+//! `PROPTEST_CASES` sets the number of cases and `PROPTEST_RNG_SEED` chooses them; `make test-long`
+//! runs many. A failure is shrunk and printed as a value of [`Case`], and becomes a named test in
+//! `found.rs`.
 
 mod case;
 mod drill;
@@ -23,34 +25,36 @@ use crate::clock::SECOND;
 use crate::tcp::Side;
 use crate::workload::Bearer;
 
-/// Cases of an ordinary run of the tests.
+/// Cases of an ordinary test run.
 const CASES: u32 = 500;
-/// After so many cases it says how many have passed, for who waits for a hundred thousand.
-const SIGN_OF_LIFE: u32 = 1_000;
+/// Interval, in cases, of progress messages, for runs of a hundred thousand cases.
+const PROGRESS_INTERVAL: u32 = 1_000;
 static PASSED: AtomicU32 = AtomicU32::new(0);
 /// Seeds of chaos.
 const CHAOS: u64 = 4;
 
-/// In so much time of peace all must be over; TCP waits up to 30 s for an answer before a connection is given up.
-const OVER_IN: u64 = 120 * SECOND;
-/// In so much time each link must have its paths again.
-const BACK_IN: u64 = 20 * SECOND;
-/// Before the bulk, so much time passes in which what works again is found out, and what was forgotten: a PING is due every
-/// 10 s, and a link that is silent is dialed every 5 s at least.
+/// Most time without faults until everything has ended; TCP waits up to 30 s for an answer before
+/// it gives up a connection.
+const OVER_WITHIN: u64 = 120 * SECOND;
+/// Most time until each link has its paths again.
+const BACK_WITHIN: u64 = 20 * SECOND;
+/// Time before the bulk transfer, in which recovered and forgotten paths are discovered: a PING is
+/// due every 10 s, and a silent link is dialed at least every 5 s.
 const REST: u64 = 20 * SECOND;
-/// In so much time a peer must hear of the end of a session.
-const TOLD_IN: u64 = 15 * SECOND;
+/// Most time until a peer learns of the end of a session.
+const END_HEARD_WITHIN: u64 = 15 * SECOND;
 
-/// Bytes of bulk for each link, by several streams, and of the small stream that comes upon them.
+/// Bulk bytes per link; then the number of streams that share them, and the bytes of a small stream
+/// during the transfer.
 const BULK: u64 = 1_500_000;
 const STREAMS: u64 = 3;
 const SMALL: u64 = 30_000;
-/// After so many of them every link must have carried its share of one.
+/// Most bulk transfers until every link has carried its share of one.
 const MOST_BULKS: u32 = 4;
 
 fn run(case: &Case) {
     let mut drill = Drill::new(case);
-    // By channel and side: whether it left in peace.
+    // By channel and side: whether the program left, and if so, without an error.
     let mut left: Vec<[Option<bool>; 2]> = Vec::new();
     for op in &case.ops {
         let links = case.links.len();
@@ -93,7 +97,7 @@ fn run(case: &Case) {
             Op::Lie { link, factor } => net.lies[link % links] = factor,
             Op::Wait { ms: time } => drill.run(ms(time)),
             Op::End { side } => return end(&mut drill, side, case.is_quiet()),
-            // These are planned.
+            // These are scheduled when the network is built.
             Op::Reshape { .. }
             | Op::Silence { .. }
             | Op::Freeze { .. }
@@ -108,20 +112,20 @@ fn run(case: &Case) {
     share_what_there_is(&mut drill);
 }
 
-/// A side ends the session in the middle of whatever there is. Only who can be reached is told: the other one waits for
+/// A side ends the session at any point. Only a reachable peer learns of it; otherwise it waits for
 /// paths until its session times out.
 fn end(drill: &mut Drill, side: Side, is_quiet: bool) {
-    let can_be_told = is_quiet && drill.bond.is_ready();
+    let is_reachable = is_quiet && drill.bond.is_ready();
     drill.bond.end(&mut drill.net, side);
     drill.run(ms(1));
     assert!(drill.bond.sessions()[side.index()].is_closed());
-    let told = |drill: &Drill| drill.bond.sessions().iter().all(|s| s.is_closed());
-    let is_told = drill.until(TOLD_IN, told);
-    assert!(is_told || !can_be_told, "the peer was not told");
+    let all_closed = |drill: &Drill| drill.bond.sessions().iter().all(|s| s.is_closed());
+    let heard = drill.until(END_HEARD_WITHIN, all_closed);
+    assert!(heard || !is_reachable, "the peer did not learn of the end");
     drill.run(5 * SECOND);
 }
 
-/// Links return, programs read and finish.
+/// The links return, and the programs read and finish.
 fn come_to_an_end(drill: &mut Drill, left: &[[Option<bool>; 2]]) {
     drill.net.lies.fill(1.0);
     for channel in 0..left.len() {
@@ -132,22 +136,23 @@ fn come_to_an_end(drill: &mut Drill, left: &[[Option<bool>; 2]]) {
     }
     let over = |drill: &Drill| !drill.bond.has_streams();
     assert!(
-        drill.until(OVER_IN, over),
+        drill.until(OVER_WITHIN, over),
         "streams are open: {:?}",
         drill.bond.sessions().map(|session| session.stats())
     );
     drill.run(REST);
     drill.check_streams(left);
     assert!(
-        drill.until(BACK_IN, |drill| drill.bond.is_ready()),
+        drill.until(BACK_WITHIN, |drill| drill.bond.is_ready()),
         "a link has no path that delivers"
     );
 }
 
-/// Streams of bulk over links that are all alike, and a small stream later: no stream starves, and no link.
+/// Runs bulk streams over equal links, and a small stream later: no stream and no link may starve.
 ///
-/// A link that is remembered as far away, from before it stood still, is left alone until its pings tell otherwise, which may
-/// take longer than the first bulk, a second or so: it has to have its share of one of the next.
+/// A link with a large remembered round-trip time, from before its pause, stays idle until a PING
+/// corrects the estimate. That may take longer than the first bulk transfer of about a second, so
+/// the link must carry its share of a later one.
 fn share_what_there_is(drill: &mut Drill) {
     let mut starving = Vec::new();
     for _ in 0..MOST_BULKS {
@@ -164,7 +169,7 @@ fn share_what_there_is(drill: &mut Drill) {
             return;
         }
     }
-    panic!("links starve, with so many bytes: {starving:?}");
+    panic!("links starve; bytes carried: {starving:?}");
 }
 
 fn carry_bulk(drill: &mut Drill) {
@@ -197,10 +202,10 @@ fn carry_bulk(drill: &mut Drill) {
     assert!(drill.until(20 * SECOND, all), "the bulk takes too long");
 }
 
-/// Faults without a pause, of which many meet a link that has just come back: all bytes arrive, and in the end every link
-/// carries again.
+/// Continuous faults, many of them on links that have just recovered: all bytes arrive, and in the
+/// end every link carries data again.
 #[test]
-fn ten_minutes_of_chaos_lose_nothing() {
+fn ten_minutes_of_faults_lose_no_data() {
     for seed in 1..=CHAOS {
         println!("seed {seed}");
         run(&case::chaos(seed, 10 * 60 * 1000));
@@ -210,16 +215,16 @@ fn ten_minutes_of_chaos_lose_nothing() {
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(CASES),
-        // A case has tens of thousands of events: more shrinking is for those who wait for it.
+        // A case has tens of thousands of events, so shrinking is limited.
         max_shrink_iters: 4096,
         ..ProptestConfig::default()
     })]
 
     #[test]
-    fn a_bond_survives_whatever_happens(case in case::case()) {
+    fn a_bond_survives_all_faults(case in case::case()) {
         run(&case);
         let done = PASSED.fetch_add(1, Ordering::Relaxed) + 1;
-        if done.is_multiple_of(SIGN_OF_LIFE) {
+        if done.is_multiple_of(PROGRESS_INTERVAL) {
             println!("{done} cases have passed");
         }
     }

@@ -1,15 +1,16 @@
-//! An edge node between the servers and the links, and the packets that it moves.
+//! An edge node between the servers and the links, and the packets that it forwards.
 //!
 //! ```text
 //! servers (tcp) ── far delay ── node (sumlink-edge) ══ links (sumlink-link) ══ user (tcp), behind LWA's receiver if there is one
 //! ```
 //!
-//! The hosts are the simulator's own TCP, of which packets are made here as they stand on a wire (`wire.rs`), and read again
-//! at the other end, where each byte is compared with what was sent. The node sees nothing else. Each link is given a packet
-//! when it has sent the one before, so that what waits does so in the node's queues; what users send goes over the first
-//! link that is up, as in the paper.
+//! The hosts run the simulator's own TCP. Its segments are encoded as wire packets here (`wire.rs`)
+//! and decoded at the other end, where each byte is compared with the byte that was sent; the node
+//! sees only the packets. A link is given a packet only after it has sent the one before, so
+//! packets wait in the node's queues. Packets from the user go over the first link that is up, as
+//! in the paper.
 //!
-//! The law of the node's use (top of `sumlink-edge`) is kept in `net/node.rs`, where the links are.
+//! `net/node.rs`, which owns the links, drives the node by the rules at the top of `sumlink-edge`.
 
 mod wire;
 
@@ -27,7 +28,7 @@ use crate::tcp::{Packet, Side};
 
 pub(crate) use wire::Wire;
 
-/// What travels over the links: a segment of the model's, or a packet as it stands on a wire.
+/// The payload of a link: a segment of the TCP model, or a packet in wire format.
 #[derive(Clone, Debug)]
 pub(crate) enum Cargo {
     Segment(Packet),
@@ -43,38 +44,39 @@ impl sumlink_link::Packet for Cargo {
     }
 }
 
-/// A node with what is on its way between it and the servers, and the receiver at the user's end.
+/// A node with the packets in transit between it and the servers, and the receiver at the user's
+/// end.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) edge: Edge,
-    /// Of LWA.
+    /// LWA's reordering receiver.
     pub(crate) reorder: Option<Reorder>,
     far: Nanos,
-    /// From the servers, and to them, with the time at which each arrives.
+    /// Packets from and to the servers, each with its arrival time.
     to_node: VecDeque<(Nanos, Vec<u8>)>,
     to_servers: VecDeque<(Nanos, Vec<u8>)>,
-    /// By connection; those that do not go through the node have none.
+    /// Indexed by connection; `None` for a connection that bypasses the node.
     wires: Vec<Option<Wire>>,
-    /// When it is looked at next, as far as that is planned.
+    /// Time of the next scheduled event.
     pub(crate) planned: Nanos,
-    /// When it was last told about.
-    pub(crate) told: Nanos,
+    /// Time of its last trace lines.
+    pub(crate) traced_at: Nanos,
     fault: Option<String>,
 }
 
-/// What a node did in a run.
+/// Statistics of a node over a run.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeAccount {
     pub(crate) counters: Counters,
     pub(crate) reorder: Option<ReorderStats>,
     /// Bytes of data that the hosts received more than once.
     pub(crate) repeated: u64,
-    /// What must not be: the node has damaged a packet.
+    /// A bug of the node: it has damaged a packet.
     pub(crate) fault: Option<String>,
 }
 
 impl Node {
-    /// A node before `links` links, `far` away from the servers.
+    /// Creates a node in front of `links` links, at a delay of `far` from the servers.
     pub(crate) fn new(
         variant: &EdgeVariant,
         links: usize,
@@ -96,18 +98,18 @@ impl Node {
             to_servers: VecDeque::new(),
             wires: Vec::new(),
             planned: Nanos::MAX,
-            told: 0,
+            traced_at: 0,
             fault: None,
         })
     }
 
-    /// A connection goes through the node.
+    /// Routes a connection through the node.
     pub(crate) fn add(&mut self, connection: usize, mss: u32) {
         self.wires.resize_with(connection + 1, || None);
         self.wires[connection] = Some(Wire::new(connection as u32, mss));
     }
 
-    /// What an end sends, as it stands on a wire.
+    /// Encodes a packet that an end sends.
     pub(crate) fn encode(
         &mut self,
         connection: usize,
@@ -120,32 +122,32 @@ impl Node {
             .encode(from, packet)
     }
 
-    /// A server has sent something.
+    /// A server has sent a packet.
     pub(crate) fn accept_from_server(&mut self, bytes: Vec<u8>, now: Nanos) {
         self.to_node.push_back((now + self.far, bytes));
     }
 
-    /// The node has something for a server.
+    /// The node has sent a packet to a server.
     pub(crate) fn towards_server(&mut self, bytes: Vec<u8>, now: Nanos) {
         self.to_servers.push_back((now + self.far, bytes));
     }
 
-    /// The next packet that has reached the node from the servers.
+    /// Returns the next packet from the servers that has reached the node.
     pub(crate) fn next_at_node(&mut self, now: Nanos) -> Option<Vec<u8>> {
         due(&mut self.to_node, now)
     }
 
-    /// The next packet that has reached a server.
+    /// Returns the next packet that has reached a server.
     pub(crate) fn next_at_server(&mut self, now: Nanos) -> Option<Vec<u8>> {
         due(&mut self.to_servers, now)
     }
 
-    /// A packet that has reached an end, and the connection that it belongs to. What cannot be, a packet that does not say
-    /// what its sender said, is the run's end.
+    /// Decodes a packet that has reached an end, and returns its connection, too. A packet that
+    /// differs from the one that its sender sent ends the run.
     pub(crate) fn decode(&mut self, to: Side, bytes: &[u8], now: Nanos) -> Option<(usize, Packet)> {
         let read = match parse(bytes, true) {
             Parsed::Tcp(segment) => self.read(to, bytes, &segment, now),
-            other => Err(format!("a packet that cannot be read: {other:?}")),
+            other => Err(format!("cannot parse a packet: {other:?}")),
         };
         read.map_err(|fault| self.fault.get_or_insert(fault)).ok()
     }
@@ -159,7 +161,7 @@ impl Node {
     ) -> Result<(usize, Packet), String> {
         let connection = wire::connection(to, segment)
             .filter(|number| self.wires.get(*number).is_some_and(Option::is_some))
-            .ok_or_else(|| format!("a packet of no connection: {segment:?}"))?;
+            .ok_or_else(|| format!("a packet belongs to no connection: {segment:?}"))?;
         let wire = self.wires[connection].as_mut();
         let packet = wire.map(|wire| wire.decode(to, bytes, segment, now));
         packet
@@ -167,7 +169,7 @@ impl Node {
             .map(|packet| (connection, packet))
     }
 
-    /// When something is due here, but for the links.
+    /// Time of the next event here, without those of the links.
     pub(crate) fn deadline(&self) -> Option<Nanos> {
         let queues = [&self.to_node, &self.to_servers];
         let arrivals = queues
@@ -182,7 +184,7 @@ impl Node {
         arrivals.chain(timers).min()
     }
 
-    /// Timers that are due fire.
+    /// Fires expired timers.
     pub(crate) fn on_time(&mut self, now: Nanos) {
         let now = duration(now);
         if self.edge.poll_timeout().is_some_and(|at| at <= now) {
@@ -193,7 +195,8 @@ impl Node {
         }
     }
 
-    /// A packet has come out of a link at the user's end; [`Node::next_in_order`] gives what the user is given.
+    /// A packet left a link at the user's end. With a reordering receiver, [`Node::next_in_order`]
+    /// returns the packets for the user.
     pub(crate) fn at_user(&mut self, bytes: &[u8], now: Nanos) -> Option<Vec<u8>> {
         match &mut self.reorder {
             Some(reorder) if is_numbered(bytes) => {
@@ -204,18 +207,18 @@ impl Node {
         }
     }
 
-    /// What LWA's receiver gives out.
+    /// Returns the next packet that LWA's receiver releases.
     pub(crate) fn next_in_order(&mut self) -> Option<Vec<u8>> {
         self.reorder.as_mut().and_then(Reorder::poll)
     }
 
-    /// What the node knows of a connection.
+    /// The node's state of a connection.
     pub(crate) fn report(&self, connection: usize) -> Option<FlowReport> {
         let wire = self.wires.get(connection)?.as_ref()?;
         self.edge.flow(&wire.key())
     }
 
-    /// All links by number.
+    /// All links, by number.
     pub(crate) fn links(&self) -> impl Iterator<Item = LinkId> + use<> {
         let count = (0..=u8::MAX)
             .take_while(|n| self.edge.link(LinkId(*n)).is_some())
@@ -223,7 +226,7 @@ impl Node {
         (0..count).map(|n| LinkId(n as u8))
     }
 
-    /// What it did; `repeated` is the hosts' to say.
+    /// Statistics of the node; the caller counts `repeated` at the hosts.
     pub(crate) fn account(&self, repeated: u64) -> NodeAccount {
         NodeAccount {
             counters: self.edge.counters(),
@@ -235,14 +238,14 @@ impl Node {
 }
 
 impl NodeAccount {
-    /// What a reader of the results should know.
+    /// A note for the reader of the results.
     pub(crate) fn note(&self) -> String {
         let c = &self.counters;
         let mut note = format!("node: {} dropped", c.dropped);
         if c.duplicates > 0 {
             let repaired = c.sent_again();
             note += &format!(
-                ", {} duplicates, of them {} boosted and {} held, {repaired} sent again",
+                ", {} duplicates ({} boosted, {} held), {repaired} retransmissions",
                 c.duplicates, c.boosted, c.held
             );
         }
@@ -251,7 +254,7 @@ impl NodeAccount {
         }
         if let Some(reorder) = &self.reorder {
             note += &format!(
-                ", {} put in order, {} too late, {} never came",
+                ", {} reordered, {} too late, {} missing",
                 reorder.reordered, reorder.late, reorder.missing
             );
         }

@@ -1,8 +1,9 @@
-//! Packets of the simulator's TCP as they stand on a wire, and back.
+//! Converts the simulator's TCP segments to wire packets and back.
 //!
-//! Sequence numbers begin anywhere and wrap around, windows are scaled, time stamps count microseconds (as Linux can), and
-//! every byte of data is one that follows from its place, so that whoever reads a packet can tell whether it is what was
-//! sent. Nothing is read but what is in the packet; only what is left out of it in 32 bits is known here from before.
+//! Sequence numbers start anywhere and wrap around, windows are scaled, and timestamps count
+//! microseconds, as Linux can. Every byte of data follows from its position in the stream, so that
+//! the receiver of a packet can check that it is the one that was sent. The decoder reads only the
+//! packet; it adds only the upper bits of numbers that the packet cuts to 32 bits.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::OnceLock;
@@ -19,27 +20,28 @@ use crate::tcp::{Packet, Side};
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const USER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
-/// Ports of the user's are numbered from here on, and then those of the server's.
+/// Lowest port number: first the user's ports, then the server's.
 const FIRST_PORT: u16 = 10_000;
 const PORTS: usize = 50_000;
 const HOPS: u8 = 64;
-/// Shift count of the windows: 16 MiB in a header.
+/// Window scale: 16 MiB fit in a header.
 const SCALE: u8 = 9;
-/// What the time stamps take of a segment, which the MSS option does not count (RFC 9293, section 3.7.1).
+/// Bytes of the timestamps, which the MSS option does not count (RFC 9293, section 3.7.1).
 const STAMPS: u32 = 12;
-/// Where positions begin, so that what lies before the first byte has one.
+/// Position of the first byte; above zero, so that numbers before it have a position, too.
 const BASE: u64 = 1 << 32;
-/// Bytes after which what is sent begins again: a prime, so that no other place of a packet looks alike.
+/// Period in bytes of the transmitted data: a prime, so that no two positions within a packet look
+/// alike.
 const PERIOD: usize = 65_521;
 
-/// One connection between the two.
+/// One connection between user and server.
 #[derive(Clone, Debug)]
 pub(crate) struct Wire {
     number: u32,
     mss: u32,
     /// Sequence number of each side's SYN.
     starts: [u32; 2],
-    /// Behind the last byte that each side has sent.
+    /// End of the bytes that each side has sent.
     sent: [u64; 2],
 }
 
@@ -54,13 +56,13 @@ impl Wire {
         }
     }
 
-    /// Both ends, as the node names the flow.
+    /// The node's key of the flow: both endpoints.
     pub(crate) fn key(&self) -> FlowKey {
         let [user, far] = Side::BOTH.map(|side| SocketAddr::V4(address(self.number, side)));
         FlowKey { far, user }
     }
 
-    /// The packet that one end sends; nothing if it has more options than fit.
+    /// Encodes a packet of one end; `None` if its options do not fit.
     pub(crate) fn encode(&mut self, from: Side, packet: &Packet) -> Option<Vec<u8>> {
         let (end, sent) = (
             packet.seq + u64::from(packet.len),
@@ -70,7 +72,8 @@ impl Wire {
         let sequence = match packet.kind {
             Kind::Syn => self.starts[from.index()],
             Kind::Data => self.number(from, packet.seq),
-            // Where the other end expects it, or it would be taken for somebody else's (RFC 5961).
+            // The sequence number that the other end expects; it ignores a reset with any other
+            // (RFC 5961).
             Kind::Reset => self.number(from, self.sent[from.index()]),
         };
         let is_syn = packet.kind == Kind::Syn;
@@ -114,7 +117,7 @@ impl Wire {
         }
         let mut blocks = Vec::new();
         if packet.duplicate > 0 {
-            // Its last byte is enough to tell it by (RFC 2883).
+            // The last byte suffices to identify the duplicate (RFC 2883).
             blocks.push((packet.duplicate - 1, packet.duplicate));
         }
         blocks.extend(packet.sacks());
@@ -135,7 +138,7 @@ impl Wire {
         all
     }
 
-    /// The packet that has reached an end; the error is what is wrong with it.
+    /// Decodes a packet that has reached an end; the error describes the violation.
     pub(crate) fn decode(
         &self,
         to: Side,
@@ -153,17 +156,17 @@ impl Wire {
             .get(segment.payload..segment.payload + segment.len)
             .unwrap_or_default();
         if seq + data.len() as u64 > self.sent[from.index()] && !data.is_empty() {
-            return Err(format!("bytes {seq} and on, which were never sent"));
+            return Err(format!("data at {seq} was never sent"));
         }
         if data != content(self.number, from, seq, data.len()) {
-            return Err(format!("bytes {seq} and on are not those that were sent"));
+            return Err(format!("data at {seq} differs from the sent data"));
         }
         let ack = match segment.flags.ack {
             true => self.position(to, segment.ack),
             false => 0,
         };
         if ack > self.sent[to.index()] {
-            return Err(format!("an acknowledgement of {ack}, which was never sent"));
+            return Err(format!("acknowledges byte {ack}, which was never sent"));
         }
         let stamps = segment.options.timestamps.unwrap_or_default();
         let mut packet = Packet {
@@ -194,8 +197,8 @@ impl Wire {
         Ok(packet)
     }
 
-    /// SACK blocks: the first one tells of a segment that arrived twice if it lies below the acknowledgement or within the
-    /// second one (RFC 2883, section 4).
+    /// Reads the SACK blocks. The first one reports a duplicate segment if it lies below the
+    /// acknowledgement or within the second one (RFC 2883, section 4).
     fn read_blocks(&self, packet: &mut Packet, segment: &Segment) {
         let position = |number| self.position(packet.to, number);
         let mut blocks: Vec<(u64, u64)> = segment
@@ -229,14 +232,14 @@ impl Wire {
             .wrapping_add(position as u32)
     }
 
-    /// The byte of a side's with that sequence number, near to what it has sent.
+    /// The position of a sequence number of a side, near the end of its sent bytes.
     fn position(&self, of: Side, number: u32) -> u64 {
         let offset = number.wrapping_sub(self.starts[of.index()]).wrapping_sub(1);
         seq::near(BASE + self.sent[of.index()], offset).saturating_sub(BASE)
     }
 }
 
-/// The connection that a packet for a side belongs to.
+/// The connection of a packet for a side.
 pub(crate) fn connection(to: Side, segment: &Segment) -> Option<usize> {
     let (user, server) = match to {
         Side::Client => (segment.destination, segment.source),
@@ -254,12 +257,12 @@ fn address(number: u32, side: Side) -> SocketAddrV4 {
     }
 }
 
-/// A time as it stands in a packet; 0 is none.
+/// Encodes a time as a timestamp; 0 means none.
 fn stamp(time: Nanos) -> u32 {
     (time / MICROSECOND) as u32
 }
 
-/// The latest time up to now that has this stamp.
+/// The latest time up to `now` with this timestamp.
 fn time(stamp: u32, now: Nanos) -> Nanos {
     if stamp == 0 {
         return 0;
@@ -268,7 +271,7 @@ fn time(stamp: u32, now: Nanos) -> Nanos {
     now.saturating_sub(u64::from((now as u32).wrapping_sub(stamp))) * MICROSECOND
 }
 
-/// What a side sends at a place of its stream.
+/// The bytes of a side's stream at a position.
 fn content(number: u32, from: Side, at: u64, len: usize) -> &'static [u8] {
     static ALL: OnceLock<Vec<u8>> = OnceLock::new();
     let all = ALL.get_or_init(|| {
@@ -324,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_what_was_written_also_where_numbers_wrap_around() {
+    fn decoding_restores_packets_also_when_numbers_wrap_around() {
         let mut wire = Wire::new(3, 1448);
         for start in [0, 1448, (1 << 32) - 500, (1 << 33) + 77] {
             wire.sent[0] = wire.sent[0].max(start);
@@ -345,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn syns_carry_what_is_agreed_on() {
+    fn syns_carry_the_negotiated_options() {
         let mut wire = Wire::new(3, 1448);
         let syn = Packet {
             to: Side::Server,
@@ -366,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_that_arrived_twice_is_told_apart_from_blocks() {
+    fn a_duplicate_report_is_distinguished_from_sack_blocks() {
         let mut wire = Wire::new(3, 1448);
         wire.sent[0] = 1 << 20;
         for (duplicate, sacks) in [(1448, (2896, 4344)), (9000, (4000, 8000))] {
@@ -385,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_seen() {
+    fn damage_is_detected() {
         let mut wire = Wire::new(3, 1448);
         let bytes = wire.encode(Side::Server, &packet(1000, 100)).unwrap();
         let read = |change: &dyn Fn(&mut Segment)| {
@@ -397,7 +400,7 @@ mod tests {
         assert!(
             read(&|s| s.sequence = s.sequence.wrapping_sub(1))
                 .unwrap_err()
-                .contains("not those")
+                .contains("differs")
         );
         assert!(
             read(&|s| s.sequence = s.sequence.wrapping_add(1))
@@ -412,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn stamps_wrap_around() {
+    fn timestamps_wrap_around() {
         let now = (1 << 33) * MICROSECOND + 5 * MILLISECOND;
         let then = now - 9 * MILLISECOND;
         assert_eq!(time(stamp(then), now), then);

@@ -1,14 +1,15 @@
-//! The scheduler: which subflow what is next goes over.
+//! The scheduler: chooses the subflow for the next bytes.
 
 use super::{BURST, Multipath, Subflow};
 use crate::clock::SECOND;
 use crate::net::Net;
 use crate::tcp::Side;
 
-/// A send buffer holds twice the congestion window, and no less than this (`tcp_sndbuf_expand`).
+/// Minimum size of a send buffer, which otherwise is twice the congestion window
+/// (`tcp_sndbuf_expand`).
 const SEND_BUFFER: u64 = 64 * 1024;
 
-/// Linux: mptcp_subflow_get_send. The subflow for what is next, and what is left of its burst.
+/// Linux: mptcp_subflow_get_send. Returns the subflow for the next bytes and the rest of its burst.
 pub(super) fn choose(channel: &mut Multipath, net: &Net, side: Side) -> Option<(usize, u64)> {
     let info = |subflow: &Subflow| net.tcp(subflow.connection, side).info(net.now());
     let is_full = |subflow: &Subflow| {

@@ -1,13 +1,15 @@
-//! A system like the kernel's MPTCP: a subflow of TCP on each link, below one scheduler and one receive window.
+//! A model of the kernel's MPTCP: one TCP subflow per link, below one scheduler and one receive
+//! window.
 //!
-//! After `net/mptcp/protocol.c` of Linux 6.12. The scheduler gives the next burst to the subflow that will have sent first
-//! what it already holds, and nothing while that one's send buffer is full. What is given to a subflow stays there: only
-//! when nothing has been acknowledged at the level of the connection for a timeout, the oldest bytes go once more over a
-//! subflow that has nothing else to do, and all that a subflow held goes over the others when it breaks or has timed out
-//! four times in a row. The client
-//! connects over the first link and joins the others as soon as that has succeeded.
+//! After `net/mptcp/protocol.c` of Linux 6.12. The scheduler gives the next burst to the subflow
+//! that will finish its queued bytes first, and waits while that subflow's send buffer is full.
+//! Bytes given to a subflow stay there, with two exceptions. When nothing is acknowledged at the
+//! connection level for a timeout, the oldest bytes are retransmitted over an idle subflow. When a
+//! subflow breaks, or times out four times in a row, all of its bytes are retransmitted over the
+//! others. The client connects over the first link and joins the others as soon as that has
+//! succeeded.
 //!
-//! Not modelled: keys and their check, backups, the growing of the connection's buffers.
+//! Not modelled: keys and their verification, backup subflows, growth of the connection's buffers.
 
 mod choose;
 mod repair;
@@ -22,63 +24,63 @@ use crate::tcp::{Group, Side, TcpConfig};
 use crate::workload::{Bearer, Channel, Progress};
 use choose::choose;
 
-/// Bytes of the option that maps data and acknowledges it (RFC 8684, section 3.3), with padding.
+/// Bytes of the option that maps and acknowledges data (RFC 8684, section 3.3), with padding.
 pub(crate) const DSS: u32 = 28;
-/// Bytes that stay on the subflow that was chosen (MPTCP_SEND_BURST_SIZE).
+/// Bytes for which the scheduler keeps its chosen subflow (MPTCP_SEND_BURST_SIZE).
 const BURST: u64 = 65_428;
-/// Bytes that the receiver takes beyond what has arrived in order: half of a socket buffer of 32 MiB, as of TCP's.
+/// Receive window in bytes: half of a socket buffer of 32 MiB, as in the TCP model.
 const WINDOW: u64 = 16 << 20;
-/// How often the age of what is not acknowledged is looked at.
-const LOOK: Nanos = 100 * MILLISECOND;
-/// What one end has given a subflow: where it ends there, and which bytes of the connection it is.
+/// Interval between checks of the age of unacknowledged data.
+const CHECK_INTERVAL: Nanos = 100 * MILLISECOND;
+/// Bytes given to a subflow: their end on the subflow, and their range on the connection.
 type Mapping = (u64, u64, u64);
 
 #[derive(Debug)]
 struct Subflow {
     connection: Connection,
     is_over: bool,
-    /// By the receiver's side.
+    /// Indexed by the receiver's side.
     mappings: [VecDeque<Mapping>; 2],
     /// Average pacing rate of each sender, in bytes per second.
     pacing: [u64; 2],
-    /// How far each sender was when something was last acknowledged, after how many timeouts.
+    /// Each sender's position at its last acknowledgement, and its number of timeouts then.
     marks: [(u64, u64); 2],
-    /// Nothing is acknowledged to that sender for long: it uses the others.
+    /// That sender has had no acknowledgement for a long time and uses the other subflows.
     is_stale: [bool; 2],
 }
 
 /// One direction of a connection.
 #[derive(Debug, Default)]
 struct Half {
-    /// Bytes that the program wants to write, beyond `next`.
+    /// Bytes beyond `next` that the program wants to write.
     offered: u64,
-    /// Bytes given to subflows.
+    /// End of the bytes given to subflows.
     next: u64,
-    /// Bytes to be given once more.
+    /// Ranges to retransmit.
     again: VecDeque<(u64, u64)>,
-    /// Everything before has arrived; and beyond it.
+    /// End of the bytes that have arrived in order; below, the ranges that arrived beyond it.
     arrived: u64,
     ahead: RangeSet,
-    /// What the sender knows of `arrived`, and since when.
+    /// The last value of `arrived` that the sender knows, and when it changed.
     acknowledged: u64,
     progress: Nanos,
-    /// The subflow whose burst goes on, and what is left of it.
+    /// The subflow of the current burst, and the rest of the burst.
     burst: Option<(usize, u64)>,
 }
 
 #[derive(Debug)]
 struct Multipath {
     subflows: Vec<Subflow>,
-    /// Subflows are siblings, by their sender's side.
+    /// Sibling groups of the subflows' congestion controls, indexed by the sender's side.
     groups: [Group; 2],
-    /// By the sender's side.
+    /// Indexed by the sender's side.
     halves: [Half; 2],
     is_open: bool,
     has_joined: bool,
     is_over: bool,
 }
 
-/// Connections of programs, each over all links.
+/// The programs' connections, each over all links.
 #[derive(Debug)]
 pub(crate) struct Mptcp {
     config: TcpConfig,
@@ -105,7 +107,7 @@ impl Mptcp {
     }
 
     fn add_subflow(&mut self, net: &mut Net, channel: Channel, link: usize) {
-        // The congestion control was tried before the run.
+        // Cannot fail: the congestion control's name was checked before the run.
         let Ok(connection) = net.connect(link, &self.config) else {
             return;
         };
@@ -124,7 +126,7 @@ impl Mptcp {
         self.owners[connection] = Some(own);
     }
 
-    /// Something has changed at an end of a connection.
+    /// Handles a change at one end of a connection.
     pub(crate) fn on_connection(&mut self, net: &mut Net, connection: Connection, side: Side) {
         let owner = self.owners.get(connection).copied().flatten();
         let Some((number, index)) = owner.filter(|(n, _)| !self.channels[*n].is_over) else {
@@ -152,7 +154,7 @@ impl Mptcp {
         self.pump(net, number, side);
     }
 
-    /// What has arrived on a subflow at this side.
+    /// Takes the bytes that have arrived on a subflow at this side.
     fn take(&mut self, net: &mut Net, number: Channel, index: usize, side: Side) {
         let channel = &mut self.channels[number];
         let subflow = &mut channel.subflows[index];
@@ -181,28 +183,29 @@ impl Mptcp {
         if new > 0 {
             let arrived = half.arrived;
             for (other, subflow) in channel.subflows.iter().enumerate() {
-                // An acknowledgement of the subflow's own has just left, without this.
+                // The subflow has just sent its own acknowledgement, without this data-level one.
                 net.set_data_ack(subflow.connection, side, arrived, other == index);
             }
             self.progress.push(Progress::Received(number, side, new));
         }
     }
 
-    /// What the peer has told of what this side sent.
+    /// Takes the peer's acknowledgements of bytes that this side sent.
     fn note_acknowledged(&mut self, net: &Net, number: Channel, side: Side) {
         let channel = &mut self.channels[number];
-        let told = channel.subflows.iter();
-        let told = told.map(|subflow| net.tcp(subflow.connection, side).data_acknowledged());
+        let reported = channel.subflows.iter();
+        let reported =
+            reported.map(|subflow| net.tcp(subflow.connection, side).data_acknowledged());
         let half = &mut channel.halves[side.index()];
-        let told = told.max().unwrap_or(0);
-        if told > half.acknowledged {
-            half.acknowledged = told;
+        let reported = reported.max().unwrap_or(0);
+        if reported > half.acknowledged {
+            half.acknowledged = reported;
             half.progress = net.now();
-            half.again.retain(|(_, end)| *end > told);
+            half.again.retain(|(_, end)| *end > reported);
         }
     }
 
-    /// Gives subflows what they take.
+    /// Fills the subflows as far as their send buffers allow.
     fn pump(&mut self, net: &mut Net, number: Channel, side: Side) {
         loop {
             let channel = &mut self.channels[number];
@@ -239,7 +242,7 @@ impl Mptcp {
         }
     }
 
-    /// Looks at what has not been acknowledged for long.
+    /// Checks for data that has been unacknowledged for too long.
     pub(crate) fn on_alarm(&mut self, net: &mut Net) {
         for number in 0..self.channels.len() {
             for side in Side::BOTH {
@@ -248,7 +251,7 @@ impl Mptcp {
             }
         }
         if self.channels.iter().any(|channel| !channel.is_over) {
-            net.wake(net.now() + LOOK, Alarm::Manager);
+            net.wake(net.now() + CHECK_INTERVAL, Alarm::Manager);
         }
     }
 
@@ -256,7 +259,7 @@ impl Mptcp {
         std::mem::take(&mut self.progress)
     }
 
-    /// Subflows that are connected.
+    /// Number of connected subflows.
     pub(crate) fn connected(&self, net: &Net) -> usize {
         let all = self.channels.iter().flat_map(|channel| &channel.subflows);
         all.filter(|subflow| net.tcp(subflow.connection, Side::Client).is_established())
@@ -276,7 +279,7 @@ impl Bearer for Mptcp {
             is_over: false,
         });
         self.add_subflow(net, number, 0);
-        net.wake(net.now() + LOOK, Alarm::Manager);
+        net.wake(net.now() + CHECK_INTERVAL, Alarm::Manager);
         number
     }
 

@@ -1,4 +1,5 @@
-//! What goes once more over another subflow: of one that has broken or is stale, and the oldest bytes after a timeout.
+//! Retransmission over another subflow: all bytes of a broken or stale subflow, and the oldest
+//! bytes after a timeout.
 
 use super::{BURST, Mptcp, Subflow};
 use crate::clock::{MILLISECOND, Nanos, SECOND};
@@ -6,13 +7,13 @@ use crate::net::Net;
 use crate::tcp::Side;
 use crate::workload::{Channel, Progress};
 
-/// Timeouts in a row after which a subflow is stale (`net.mptcp.stale_loss_cnt`).
+/// Consecutive timeouts after which a subflow is stale (`net.mptcp.stale_loss_cnt`).
 const STALE: u64 = 4;
-/// The least age at which it goes over another subflow (TCP_RTO_MIN).
+/// Least age of data that is retransmitted over another subflow (TCP_RTO_MIN).
 const LEAST_TIMEOUT: Nanos = 200 * MILLISECOND;
 
 impl Mptcp {
-    /// A subflow has broken: what it held goes over the others.
+    /// A subflow broke: its unacknowledged bytes go over the others.
     pub(super) fn lose_subflow(&mut self, net: &mut Net, number: Channel, index: usize) {
         let channel = &mut self.channels[number];
         if std::mem::replace(&mut channel.subflows[index].is_over, true) {
@@ -38,7 +39,8 @@ impl Mptcp {
         }
     }
 
-    /// Linux: mptcp_pm_subflow_chk_stale. What a subflow holds that has timed out again and again goes over the others.
+    /// Linux: mptcp_pm_subflow_chk_stale. The bytes of a subflow that timed out repeatedly go over
+    /// the others.
     pub(super) fn find_stale(&mut self, net: &mut Net, number: Channel, side: Side) {
         let channel = &mut self.channels[number];
         let others = channel.subflows.iter();

@@ -1,4 +1,4 @@
-//! The connections over the links: what programs and carriers do with their ends.
+//! The connections over the links, as programs and carriers use them.
 
 use sumlink_scenario::config::Direction;
 
@@ -33,7 +33,7 @@ impl Net {
         Ok(number)
     }
 
-    /// The middlebox of a link loses the connections that there are.
+    /// The middlebox of a link loses its state of the existing connections.
     pub(super) fn lose(&mut self, link: usize, fate: Fate) {
         for (lost, of) in self.lost.iter_mut().zip(&self.links) {
             if *of == link {
@@ -42,7 +42,7 @@ impl Net {
         }
     }
 
-    /// A packet of a connection that the middlebox has lost has come to it.
+    /// The middlebox receives a packet of a connection that it has forgotten.
     pub(super) fn refuse(&mut self, connection: Connection, packet: &Packet) {
         if self.lost[connection] != Some(Fate::Reset) {
             return;
@@ -51,11 +51,11 @@ impl Net {
             return;
         };
         match reset.to {
-            // It stands at the client's end.
+            // The middlebox is at the client's end.
             Side::Client => {
                 let client = &mut self.connections[connection][Side::Client.index()];
                 client.tcp.receive(&reset, self.now);
-                self.tell(connection, Side::Client);
+                self.notify(connection, Side::Client);
             }
             Side::Server => {
                 let up = self.ids[self.links[connection]][Direction::Up.index()];
@@ -65,14 +65,15 @@ impl Net {
         }
     }
 
-    /// What both ends of a connection send is of a bond: its groups by the sender's side.
+    /// Adds both senders of a connection to the groups of a bond, which are indexed by the sender's
+    /// side.
     pub(crate) fn join(&mut self, connection: Connection, groups: &[Group; 2]) {
         for (end, group) in self.connections[connection].iter_mut().zip(groups) {
             end.tcp.join(group);
         }
     }
 
-    /// The link that a connection goes over.
+    /// The link of a connection.
     pub(crate) fn link_of(&self, connection: Connection) -> usize {
         self.links[connection]
     }
@@ -82,27 +83,27 @@ impl Net {
         &self.connections[connection][side.index()].tcp
     }
 
-    /// What an end says of itself when it is asked.
+    /// TCP_INFO of an end.
     pub(crate) fn info(&self, connection: Connection, side: Side) -> TcpInfo {
         let info = self.tcp(connection, side).info(self.now);
         #[cfg(test)]
-        let info = self.told(connection, info);
+        let info = self.falsified(connection, info);
         info
     }
 
-    /// Both ends' counters added up, over all connections.
+    /// Retransmissions of both ends, over all connections.
     pub(crate) fn retransmissions(&self) -> u64 {
         let ends = self.connections.iter().flatten();
         ends.map(|end| end.tcp.counters().retransmitted).sum()
     }
 
-    /// A program writes so many bytes.
+    /// A program writes `bytes`.
     pub(crate) fn write(&mut self, connection: Connection, side: Side, bytes: u64) {
         self.connections[connection][side.index()].tcp.write(bytes);
         self.flush(connection, side);
     }
 
-    /// A program has taken everything before `offset`.
+    /// A program has read all bytes before `offset`.
     pub(crate) fn read(&mut self, connection: Connection, side: Side, offset: u64) {
         let now = self.now;
         self.connections[connection][side.index()]
@@ -111,14 +112,31 @@ impl Net {
         self.flush(connection, side);
     }
 
-    /// A program has what waits to be acknowledged acknowledged at once.
+    /// Paces the packets of a program.
+    pub(crate) fn pace(&mut self, connection: Connection, side: Side) {
+        self.connections[connection][side.index()].tcp.pace();
+    }
+
+    /// Changes the congestion control of a program's socket.
+    pub(crate) fn set_congestion(
+        &mut self,
+        connection: Connection,
+        side: Side,
+        name: &str,
+    ) -> Result<(), BuildError> {
+        let end = &mut self.connections[connection][side.index()];
+        end.tcp.set_congestion(name)
+    }
+
+    /// Sends a delayed acknowledgement at once, for a program.
     pub(crate) fn acknowledge_waiting(&mut self, connection: Connection, side: Side) {
         let end = &mut self.connections[connection][side.index()];
         end.tcp.acknowledge_waiting();
         self.flush(connection, side);
     }
 
-    /// Has the next packets of a subflow tell how much of the whole has arrived; `soon` if there should be one.
+    /// Sets the data-level acknowledgement of a subflow's next packets; `soon` requests a packet
+    /// that carries it.
     pub(crate) fn set_data_ack(
         &mut self,
         connection: Connection,
@@ -140,7 +158,7 @@ impl Net {
         self.flush(connection, side);
     }
 
-    /// Sends what an end has to send, and plans when it is looked at again.
+    /// Sends the pending packets of an end and schedules its next timer.
     pub(super) fn flush(&mut self, connection: Connection, side: Side) {
         match self.links[connection] {
             STEERED => self.send_steered(connection, side),
@@ -179,8 +197,8 @@ impl Net {
 
 #[cfg(test)]
 impl Net {
-    /// As `info`, of a link that may lie.
-    fn told(&self, connection: Connection, mut info: TcpInfo) -> TcpInfo {
+    /// Falsifies `info` for a link that reports a wrong rate.
+    fn falsified(&self, connection: Connection, mut info: TcpInfo) -> TcpInfo {
         if let Some(factor) = self.lies.get(self.links[connection]) {
             for rate in [
                 &mut info.delivery_rate,

@@ -1,4 +1,4 @@
-//! Links with TCP connections over them, and the clock.
+//! The links, the TCP connections over them, and the clock.
 
 mod connections;
 mod node;
@@ -19,30 +19,30 @@ use crate::log::{EventLog, Kind};
 use crate::tcp::{Side, Tcp};
 use crate::trace::Trace;
 
-/// Number of a connection.
+/// A connection number.
 pub(crate) type Connection = usize;
 
-/// What somebody wants to be woken for.
+/// The owner of an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Alarm {
     /// The session of a side.
     Session(Side),
-    /// Whoever makes carriers.
+    /// The manager of carriers.
     Manager,
     /// A flow of the workload.
     Flow(usize),
 }
 
-/// What is to be looked at.
+/// An event that the system or the programs must handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum News {
-    /// Something has changed at this end of a connection.
+    /// The state of this end of a connection changed.
     Connection(Connection, Side),
-    /// An alarm went off.
+    /// An alarm expired.
     Alarm(Alarm),
     /// A link went up or down, and the client noticed.
     Link(usize, InterfaceState),
-    /// The client's address on a link is another one now.
+    /// The client's address on a link changed.
     NewAddress(usize),
 }
 
@@ -50,7 +50,7 @@ pub(crate) enum News {
 enum Event {
     Tcp(Connection, Side),
     Alarm(Alarm),
-    /// Something is due at the node.
+    /// The node has work that is due.
     Node,
 }
 
@@ -58,18 +58,18 @@ enum Event {
 #[derive(Debug)]
 struct End {
     tcp: Tcp,
-    /// When it is looked at next, as far as that is planned.
+    /// Time of the next scheduled event.
     planned: Nanos,
 }
 
-/// What becomes of a connection's packets at the middlebox that stands at the client's end of each link; nothing, as long as
-/// it has not lost them.
+/// The treatment of a connection's packets by the middlebox at the client's end of each link;
+/// `None` while the middlebox knows the connection.
 type Lost = Option<Fate>;
 
-/// What one direction of a link delivered.
+/// The bytes delivered by one direction of a link.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Carried {
-    /// Wire bytes in each interval since the beginning.
+    /// Wire bytes in each interval since the start of the run.
     pub(crate) buckets: Vec<u64>,
 }
 
@@ -82,14 +82,14 @@ pub(crate) struct Net {
     ids: Vec<[LinkId; 2]>,
     states: Vec<InterfaceState>,
     timeline: Timeline,
-    /// The settings that count from the beginning of a run: link, direction, setting.
+    /// The settings whose clock starts with the run: link, direction, setting.
     restarts: Vec<(usize, Direction, Setting)>,
-    /// When the run began; before, nothing happens to the links.
+    /// Start of the run; link changes only happen after it.
     zero: Option<Nanos>,
     interval: Nanos,
     carried: Vec<Carried>,
     connections: Vec<[End; 2]>,
-    /// The link of each connection; [`node::STEERED`] where that is the node's to say.
+    /// The link of each connection; [`node::STEERED`] if the node chooses.
     links: Vec<usize>,
     lost: Vec<Lost>,
     node: Option<Box<Node>>,
@@ -97,7 +97,7 @@ pub(crate) struct Net {
     news: Vec<News>,
     log: EventLog,
     trace: Option<Trace>,
-    /// What the rates of a link are multiplied by when they are asked for.
+    /// Factor by which the reported rate of a link is multiplied.
     #[cfg(test)]
     pub(crate) lies: Vec<f64>,
 }
@@ -144,12 +144,12 @@ impl Net {
         self.now
     }
 
-    /// Since the run began; 0 before.
+    /// Time since the start of the run; 0 before.
     pub(crate) fn elapsed(&self) -> Nanos {
         self.zero.map_or(0, |zero| self.now - zero)
     }
 
-    /// When a moment of the run is.
+    /// Converts a time since the start of the run to simulation time.
     pub(crate) fn at(&self, since: Nanos) -> Nanos {
         self.zero.unwrap_or(self.now) + since
     }
@@ -158,12 +158,12 @@ impl Net {
         &mut self.log
     }
 
-    /// Has everything told from now on.
+    /// Writes a trace from now on.
     pub(crate) fn set_trace(&mut self, trace: Option<Trace>) {
         self.trace = trace;
     }
 
-    /// Where what happens is told, if anywhere.
+    /// The trace, if one is written.
     pub(crate) fn trace(&mut self) -> Option<&mut Trace> {
         self.trace.as_mut()
     }
@@ -172,12 +172,12 @@ impl Net {
         self.trace.take()
     }
 
-    /// How many links there are.
+    /// Number of links.
     pub(crate) fn link_count(&self) -> usize {
         self.ids.len()
     }
 
-    /// Whether the client sees a carrier on a link.
+    /// Whether the client's interface on this link reports a carrier signal.
     pub(crate) fn has_carrier(&self, link: usize) -> bool {
         matches!(
             self.states[link],
@@ -185,7 +185,8 @@ impl Net {
         )
     }
 
-    /// The run begins now: what is planned counts from here, and traces and scripts start over.
+    /// Starts the run: scheduled changes count from now, and rate traces and scripted losses
+    /// restart.
     pub(crate) fn begin(&mut self) {
         self.zero = Some(self.now);
         self.timeline.begin(duration(self.now));
@@ -203,18 +204,18 @@ impl Net {
         self.network.counters(self.ids[link][direction.index()])
     }
 
-    /// What it delivered over time.
+    /// The bytes that a direction of a link delivered over time.
     pub(crate) fn carried(&self, link: usize, direction: Direction) -> &Carried {
         &self.carried[link * 2 + direction.index()]
     }
 
-    /// Has `alarm` go off at a time.
+    /// Schedules `alarm`.
     pub(crate) fn wake(&mut self, at: Nanos, alarm: Alarm) {
         self.agenda.plan(at.max(self.now), Event::Alarm(alarm));
     }
 
-    /// Goes to the next moment at which something happens, if that is not after `until`, and says what did; false when
-    /// nothing does before.
+    /// Advances to the next event, if it is not after `until`, and handles it; returns false if
+    /// there is none.
     pub(crate) fn step(&mut self, until: Nanos) -> bool {
         let next = [
             self.timeline.next().map(nanos),
@@ -241,12 +242,12 @@ impl Net {
         true
     }
 
-    /// Whether anything has happened since it was last asked.
+    /// Whether there is news since the last [`Net::take_news`].
     pub(crate) fn has_news(&self) -> bool {
         !self.news.is_empty()
     }
 
-    /// What has happened since it was last asked.
+    /// Takes the news since the last call.
     pub(crate) fn take_news(&mut self, into: &mut Vec<News>) {
         into.clear();
         std::mem::swap(into, &mut self.news);
@@ -282,7 +283,7 @@ impl Net {
         let end = &mut self.connections[connection][side.index()];
         end.tcp.receive(packet, self.now);
         self.flush(connection, side);
-        self.tell(connection, side);
+        self.notify(connection, side);
     }
 
     fn fire(&mut self, connection: Connection, side: Side) {
@@ -297,10 +298,10 @@ impl Net {
             end.tcp.on_time(self.now);
         }
         self.flush(connection, side);
-        self.tell(connection, side);
+        self.notify(connection, side);
     }
 
-    fn tell(&mut self, connection: Connection, side: Side) {
+    fn notify(&mut self, connection: Connection, side: Side) {
         let news = News::Connection(connection, side);
         if self.news.last() != Some(&news) {
             self.news.push(news);
@@ -312,7 +313,7 @@ impl Net {
             match action {
                 Action::Link(link, change) => self.apply_to_link(at, link, &change),
                 Action::Interferer(id, interferer) => {
-                    // It was tried when the network was built.
+                    // Cannot fail: the setting was checked when the network was built.
                     let _ = self.network.set_interferer(at, id, interferer);
                 }
             }
@@ -332,7 +333,7 @@ impl Net {
             }
             Setting::Connections(fate) => self.lose(link, fate),
             Setting::NewAddress => {
-                // What goes to the old one finds nobody.
+                // Packets to the old address reach no host.
                 self.lose(link, Fate::Forgotten);
                 self.news.push(News::NewAddress(link));
             }
@@ -346,12 +347,12 @@ impl Net {
             }
         }
         if is_told {
-            self.tell_node(link);
+            self.report_link(link);
         }
     }
 }
 
-/// Traces and scripted losses start over when a run begins.
+/// Whether a setting has a clock that restarts with the run: rate traces and scripted losses.
 fn has_a_clock(setting: &Setting) -> bool {
     matches!(
         setting,

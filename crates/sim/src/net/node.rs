@@ -1,4 +1,4 @@
-//! The edge node of a run, if there is one: the law of its use, kept.
+//! Drives the edge node of a run, if the scenario has one.
 
 use std::sync::Arc;
 
@@ -11,23 +11,23 @@ use crate::edge::{Cargo, Node, NodeAccount};
 use crate::log::Kind;
 use crate::tcp::{BuildError, Side, TcpConfig};
 
-/// In place of the link of a connection: the node decides.
+/// Stands for the link of a connection whose packets the node steers.
 pub(super) const STEERED: usize = usize::MAX;
-/// Time between two lines about what is known of flows and queues.
+/// Interval between trace lines about flows and queues.
 const PAUSE: Nanos = 10 * MILLISECOND;
 
 impl Net {
-    /// Puts a node before the links.
+    /// Puts a node in front of the links.
     pub(crate) fn set_node(&mut self, node: Node) {
         self.node = Some(Box::new(node));
     }
 
-    /// Whether there is one.
+    /// Whether the run has a node.
     pub(crate) fn has_node(&self) -> bool {
         self.node.is_some()
     }
 
-    /// What it did.
+    /// Statistics of the node.
     pub(crate) fn node_account(&self) -> Option<NodeAccount> {
         let node = self.node.as_ref()?;
         let steered = self
@@ -50,7 +50,7 @@ impl Net {
         self.connect(STEERED, config)
     }
 
-    /// Sends what an end of a steered connection has to send.
+    /// Sends the pending packets of an end of a steered connection.
     pub(super) fn send_steered(&mut self, connection: Connection, side: Side) {
         let up = (0..self.ids.len())
             .find(|link| self.has_carrier(*link))
@@ -73,7 +73,7 @@ impl Net {
         self.plan_node();
     }
 
-    /// A packet has come out of a link.
+    /// A packet left a link.
     pub(super) fn arrive_raw(&mut self, direction: Direction, bytes: &Arc<[u8]>) {
         let Some(node) = &mut self.node else { return };
         match direction {
@@ -83,15 +83,15 @@ impl Net {
             }
             Direction::Down => {
                 if let Some(bytes) = node.at_user(bytes, self.now) {
-                    self.hand(Side::Client, &bytes);
+                    self.deliver(Side::Client, &bytes);
                 }
                 self.hand_in_order();
             }
         }
     }
 
-    /// A link went up or down, and its ends noticed.
-    pub(super) fn tell_node(&mut self, link: usize) {
+    /// Reports to the node that a link went up or down.
+    pub(super) fn report_link(&mut self, link: usize) {
         let is_up = self.has_carrier(link);
         let now = duration(self.now);
         let Some(node) = &mut self.node else { return };
@@ -102,7 +102,7 @@ impl Net {
         self.exchange();
     }
 
-    /// Does what is due at the node, and plans when it is looked at again.
+    /// Does the node's due work and schedules its next event.
     pub(super) fn work_node(&mut self) {
         if self.node.is_none() {
             return;
@@ -115,7 +115,7 @@ impl Net {
             self.exchange();
         }
         while let Some(packet) = self.node.as_mut().and_then(|node| node.next_at_server(now)) {
-            self.hand(Side::Server, &packet);
+            self.deliver(Side::Server, &packet);
         }
         if let Some(node) = &mut self.node {
             node.on_time(now);
@@ -123,17 +123,17 @@ impl Net {
         self.hand_in_order();
         self.exchange();
         self.plan_node();
-        self.tell_of_node();
+        self.trace_node();
     }
 
     fn hand_in_order(&mut self) {
         while let Some(bytes) = self.node.as_mut().and_then(|node| node.next_in_order()) {
-            self.hand(Side::Client, &bytes);
+            self.deliver(Side::Client, &bytes);
         }
     }
 
-    /// Gives an end a packet that has reached it.
-    fn hand(&mut self, side: Side, bytes: &[u8]) {
+    /// Delivers a packet to an end.
+    fn deliver(&mut self, side: Side, bytes: &[u8]) {
         let now = self.now;
         let decoded = self
             .node
@@ -153,10 +153,10 @@ impl Net {
             .tcp
             .receive(&packet, now);
         self.flush(connection, side);
-        self.tell(connection, side);
+        self.notify(connection, side);
     }
 
-    /// Takes what the node has for the servers and for each link that has sent what it was given.
+    /// Moves packets from the node to the servers and to each idle link.
     fn exchange(&mut self) {
         let now = duration(self.now);
         let Some(node) = &mut self.node else { return };
@@ -175,7 +175,7 @@ impl Net {
         }
     }
 
-    /// Has the node looked at when something is due there, or a link has sent what it was given.
+    /// Schedules the node's next event: its own deadline, or the time at which a link becomes idle.
     fn plan_node(&mut self) {
         let now = duration(self.now);
         let Some(node) = &mut self.node else { return };
@@ -193,7 +193,7 @@ impl Net {
         }
     }
 
-    /// An event of the node's has come.
+    /// Handles an event of the node.
     pub(super) fn wake_node(&mut self) {
         if let Some(node) = &mut self.node
             && node.planned <= self.now
@@ -202,15 +202,15 @@ impl Net {
         }
     }
 
-    /// Writes what is known of flows and queues, now and then.
-    fn tell_of_node(&mut self) {
+    /// Writes trace lines about flows and queues at intervals.
+    fn trace_node(&mut self) {
         let (Some(trace), Some(node)) = (&mut self.trace, &mut self.node) else {
             return;
         };
-        if self.now < node.told + PAUSE {
+        if self.now < node.traced_at + PAUSE {
             return;
         }
-        node.told = self.now;
+        node.traced_at = self.now;
         for link in node.links() {
             if let Some(queue) = node.edge.link(link) {
                 trace.queue(self.now, link, queue);

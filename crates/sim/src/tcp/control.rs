@@ -1,77 +1,84 @@
-//! The congestion control of an end: one of `sumlink-congestion`, with what Linux does around it.
+//! The congestion control of an end: one of `sumlink-congestion`, with the additions of Linux.
 //!
-//! Linux' CUBIC (`net/ipv4/tcp_cubic.c`) differs from RFC 9438 in points that decide how fast a connection becomes. Before
-//! the first loss: it has hybrid slow start, and after that it grows by a twentieth in each round trip at least, because
-//! the curve may be too careful while the bandwidth is unknown. After a loss: the curve is looked at again only when the
-//! window has changed or a 32nd of a second has passed, so that for so long the window does not grow at all; where losses
-//! follow each other faster than that, it does not get up again.
+//! Linux' CUBIC (`net/ipv4/tcp_cubic.c`) differs from RFC 9438 in points that affect how fast a
+//! connection becomes. Before the first loss it has hybrid slow start, and then grows by at least a
+//! twentieth in each round trip, because the cubic curve may be too careful while the bandwidth is
+//! unknown. After a loss, it evaluates the curve only when the window has changed or 1/32 s has
+//! passed, so the window does not grow at all for that time; if losses are more frequent than that,
+//! the window does not recover.
 
 use sumlink_congestion::{
     Ack, BuildError, CongestionControl, Idle, Loss, Settings, Timeout, build,
 };
 
+use super::bbr::Bbr;
 use super::group::{Group, Member, with_siblings};
 use super::hystart::Hystart;
 use super::timer::TICK;
 use crate::clock::{Nanos, SECOND, duration};
 use crate::own::Own;
 
-/// The control that has these.
+/// Name of the control with these additions.
 const CUBIC: &str = "cubic";
-/// Acknowledged packets for each packet that its window grows before the first loss, at most.
+/// Name of the control without a slow start threshold.
+pub(super) const BBR: &str = "bbr";
+/// Before the first loss, most acknowledged packets per packet of window growth.
 const UNKNOWN: f64 = 20.0;
-/// How long its window does not grow after a loss: more than a 32nd of a second, in whole ticks of the kernel's clock.
+/// Time without window growth after a loss: more than 1/32 s, in whole ticks of the kernel's clock.
 const HELD: Nanos = (250 / 32 + 1) * TICK;
 
-/// A congestion control, and the slow start of Linux.
+/// A congestion control with the slow start of Linux.
 #[derive(Debug)]
 pub(super) struct Control {
     inner: Box<dyn CongestionControl>,
-    /// Its place among the siblings, where it has some.
+    /// Membership in a group of siblings.
     member: Option<Member>,
     is_cubic: bool,
     hystart: Option<Hystart>,
-    /// No loss has told yet what the path carries.
+    /// No loss has occurred, so the capacity of the path is unknown.
     is_unknown: bool,
-    /// The window does not grow before; nothing while no loss has been repaired since the last time.
+    /// Period without window growth after a repaired loss.
     held: Held,
-    /// No samples of the delay are taken before: right after a recovery they are of an emptied queue.
+    /// Delay samples count from here on: right after a recovery, they are those of an emptied
+    /// queue.
     undisturbed_from: Nanos,
+    is_paced: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Held {
     No,
-    /// From the first acknowledgement in congestion avoidance on.
+    /// Starts with the first acknowledgement in congestion avoidance.
     FromNext,
     Until(Nanos),
 }
 
-/// What an acknowledgement says to it.
+/// An acknowledgement, as passed to the congestion control.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Acknowledged {
     /// Segments delivered for the first time.
     pub(super) segments: u32,
     pub(super) rtt: Option<Nanos>,
     pub(super) srtt: Nanos,
-    /// The first byte not acknowledged, and the first one not sent.
+    /// The first unacknowledged byte, and the first unsent one.
     pub(super) acked: u64,
     pub(super) next: u64,
     pub(super) cwnd_limited: bool,
 }
 
 impl Control {
-    /// The one of that name, which may be the caller's own.
+    /// Creates a congestion control by name; the name may be one of the caller's.
     pub(super) fn new(name: &str, own: &Own) -> Result<Self, BuildError> {
         let is_cubic = name == CUBIC;
         let settings = match is_cubic {
-            // In place of HyStart++, which Linux does not have.
+            // Replaces HyStart++, which Linux does not have.
             true => Settings::default().with("hystart", "false")?,
             false => Settings::default(),
         };
         Ok(Self {
             inner: match own.make_congestion(name) {
                 Some(own) => own,
+                None if name == BBR => Box::new(Bbr::new()),
                 None => build(name, &settings)?,
             },
             member: None,
@@ -80,21 +87,54 @@ impl Control {
             held: Held::No,
             is_cubic,
             undisturbed_from: 0,
+            is_paced: false,
         })
     }
 
-    /// Looks at the others of a group from now on, and is looked at.
+    /// Whether the control sets the window itself during recovery; for other controls, recovery
+    /// reduces it step by step.
+    pub(super) fn owns_window(&self) -> bool {
+        self.inner.name() == BBR
+    }
+
+    /// Paces packets from now on.
+    pub(super) fn set_paced(&mut self) {
+        if let Some(hystart) = &mut self.hystart {
+            hystart.is_paced = true;
+        }
+        self.is_paced = true;
+    }
+
+    /// Replaces the congestion control and keeps the window. The slow start threshold is kept, too,
+    /// except by BBR, which clears it (`tcp_reinit_congestion_control`).
+    pub(super) fn change(&mut self, name: &str, own: &Own) -> Result<(), BuildError> {
+        let mut next = Self::new(name, own)?;
+        let (cwnd, ssthresh) = (self.inner.cwnd(), self.inner.ssthresh());
+        next.inner.window_mut().set_cwnd(cwnd);
+        if ssthresh.is_finite() && name != BBR {
+            next.inner.window_mut().set_ssthresh(ssthresh);
+        }
+        next.member = self.member.take();
+        if self.is_paced {
+            next.set_paced();
+        }
+        *self = next;
+        self.publish();
+        Ok(())
+    }
+
+    /// Joins a group of siblings.
     pub(super) fn join(&mut self, group: &Group) {
         self.member = Some(group.join());
         self.publish();
     }
 
-    /// Nobody is to look at it any more.
+    /// Leaves the group of siblings.
     pub(super) fn leave(&mut self) {
         self.member = None;
     }
 
-    /// Tells the siblings how it is after an event.
+    /// Publishes the state after an event to the siblings.
     fn publish(&self) {
         if let Some(member) = &self.member {
             member.publish(self.inner.flow());
@@ -149,7 +189,7 @@ impl Control {
         }
     }
 
-    /// A loss was found.
+    /// A loss was detected.
     pub(super) fn on_loss(&mut self, now: Nanos) {
         self.is_unknown = false;
         let loss = Loss { now: duration(now) };
@@ -159,7 +199,7 @@ impl Control {
         self.publish();
     }
 
-    /// The retransmission timer fired; `repeated` without anything acknowledged since it did before.
+    /// The RTO expired; `repeated` if nothing was acknowledged since the previous one.
     pub(super) fn on_timeout(&mut self, repeated: bool, next: u64, now: Nanos) {
         let timeout = Timeout {
             now: duration(now),
@@ -175,7 +215,7 @@ impl Control {
         }
     }
 
-    /// What was lost is repaired.
+    /// All losses are repaired.
     pub(super) fn on_recovery_exit(&mut self, now: Nanos) {
         self.inner.on_recovery_exit(duration(now));
         if self.is_cubic {
@@ -185,13 +225,13 @@ impl Control {
         self.publish();
     }
 
-    /// Nothing had been lost.
+    /// The detected loss was spurious.
     pub(super) fn on_spurious_loss(&mut self, now: Nanos) {
         self.inner.on_spurious_loss(duration(now));
         self.publish();
     }
 
-    /// Something is sent after a pause.
+    /// Data is sent after an idle period.
     pub(super) fn on_idle_end(&mut self, idle: Nanos, timeout: Nanos, now: Nanos) {
         self.inner.on_idle_end(&Idle {
             now: duration(now),
@@ -201,12 +241,12 @@ impl Control {
         self.publish();
     }
 
-    /// Whole segments that may be in flight.
+    /// Congestion window in whole segments.
     pub(super) fn cwnd(&self) -> u32 {
         self.inner.cwnd() as u32
     }
 
-    /// The slow start threshold in whole segments; `None` before anything set it.
+    /// Slow start threshold in whole segments; `None` until it is first set.
     pub(super) fn ssthresh(&self) -> Option<u32> {
         let ssthresh = self.inner.ssthresh();
         ssthresh.is_finite().then_some(ssthresh as u32)
@@ -216,14 +256,14 @@ impl Control {
         self.inner.cwnd() < self.inner.ssthresh()
     }
 
-    /// Time between two segments, where the algorithm spaces them.
+    /// Interval between segments, if the algorithm paces.
     pub(super) fn pause(&self) -> Option<Nanos> {
         let rate = self.inner.pacing_rate()?;
         Some((SECOND as f64 / rate.max(1e-3)) as Nanos)
     }
 }
 
-/// Whether there is a congestion control of that name; the error says which there are.
+/// Checks that a congestion control exists; the error lists the available ones.
 pub fn check_congestion(name: &str) -> Result<(), BuildError> {
     Control::new(name, &Own::default()).map(drop)
 }
@@ -235,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unknown_names_are_told() {
+    fn unknown_names_are_refused() {
         assert!(check_congestion("cubic").is_ok());
         let error = check_congestion("cubik").unwrap_err().to_string();
         assert!(
@@ -244,7 +284,7 @@ mod tests {
         );
     }
 
-    /// By how much a control grows for a hundred packets in congestion avoidance.
+    /// Window growth of a control over a hundred packets in congestion avoidance.
     fn growth(control: &mut Control) -> f64 {
         let news = Acknowledged {
             segments: 1,
@@ -265,14 +305,14 @@ mod tests {
     }
 
     #[test]
-    fn siblings_are_seen_until_they_leave() {
+    fn siblings_count_until_they_leave() {
         let group = Group::default();
         let mut alone = Control::new("lia", &Own::default()).unwrap();
         let reno = growth(&mut alone);
         let [mut first, mut second] = [0; 2].map(|_| Control::new("lia", &Own::default()).unwrap());
         first.join(&group);
         second.join(&group);
-        // Before it is measured nobody counts it.
+        // A sibling without a measurement does not count.
         assert_eq!(growth(&mut first), reno);
         let coupled = growth(&mut second);
         assert!(coupled < 0.5 * reno, "{coupled} of {reno}");

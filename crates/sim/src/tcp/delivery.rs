@@ -1,22 +1,24 @@
-//! The rate of delivery, as Linux measures it for TCP_INFO (`net/ipv4/tcp_rate.c`; draft-cheng-iccrg-delivery-rate-estimation).
+//! The delivery rate, as Linux measures it for TCP_INFO (`net/ipv4/tcp_rate.c`;
+//! draft-cheng-iccrg-delivery-rate-estimation).
 
 use super::scoreboard::Segment;
 use crate::clock::{Nanos, SECOND, scaled};
 
-/// Counts what arrives and in what time.
+/// Counts deliveries and their times.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Delivery {
     /// Segments delivered so far.
     delivered: u64,
-    /// When the last of them was.
+    /// Time of the last delivery.
     delivered_at: Nanos,
-    /// When the first segment of the present flight was sent.
+    /// Send time of the first segment of the current flight.
     first_sent: Nanos,
-    /// Segments up to this count say less than the path can do; 0 for none.
+    /// Delivery count up to which samples are limited by the program, and so underestimate the
+    /// path; 0 for none.
     limited_until: u64,
-    /// The sample that the present acknowledgement makes.
+    /// The sample of the current acknowledgement.
     sample: Option<Sample>,
-    /// The last one that counts: segments and time.
+    /// The last valid sample: segments and time.
     kept: (u64, Nanos),
 }
 
@@ -34,7 +36,7 @@ impl Delivery {
         self.delivered
     }
 
-    /// A segment is sent; `idle` says that nothing was in flight.
+    /// A segment is sent; `idle` means that nothing was in flight before.
     pub(super) fn send(&mut self, segment: &mut Segment, idle: bool, now: Nanos) {
         if idle {
             self.first_sent = now;
@@ -46,7 +48,7 @@ impl Delivery {
         segment.app_limited = self.limited_until > 0;
     }
 
-    /// The program had nothing to send, with so many segments in flight.
+    /// The program had nothing to send, with `in_flight` segments in flight.
     pub(super) fn limited_by_program(&mut self, in_flight: u32) {
         self.limited_until = (self.delivered + u64::from(in_flight)).max(1);
     }
@@ -68,7 +70,7 @@ impl Delivery {
         }
     }
 
-    /// The acknowledgement is over; `least` is the least round-trip time.
+    /// Ends the processing of an acknowledgement; `least` is the minimum round-trip time.
     pub(super) fn finish(&mut self, least: Nanos, now: Nanos) {
         if self.limited_until > 0 && self.delivered > self.limited_until {
             self.limited_until = 0;
@@ -79,7 +81,7 @@ impl Delivery {
         self.delivered_at = now;
         let delivered = self.delivered - sample.delivered;
         let interval = sample.sending.max(now.saturating_sub(sample.since));
-        // Shorter than a round trip: what was acknowledged was compressed on the way.
+        // Shorter than a round trip: the acknowledgements were compressed on the way.
         if interval < least || interval == 0 {
             return;
         }
@@ -91,7 +93,8 @@ impl Delivery {
         }
     }
 
-    /// Bytes per second, of segments of `mss`; 0 before the first measurement.
+    /// Delivery rate in bytes per second, for segments of `mss` bytes; 0 before the first
+    /// measurement.
     pub(super) fn rate(&self, mss: u32) -> u64 {
         let (delivered, interval) = self.kept;
         match interval {

@@ -1,23 +1,24 @@
-//! Senders of one bond, as coupled congestion controls see each other: the flows of one direction.
+//! The senders of one bond in one direction, whose coupled congestion controls see each other.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use sumlink_congestion::{Flow, Siblings};
 
-/// The senders of one bond in one direction. Clones are the same group.
+/// The senders of one bond in one direction. Clones refer to the same group.
 #[derive(Clone, Debug, Default)]
 pub struct Group(Rc<RefCell<Flows>>);
 
 #[derive(Debug, Default)]
 struct Flows {
-    /// Of each member how it was after its last event; those who have left are not measured, so that nobody counts them.
+    /// State of each member after its last event. Members that left have no measurements, so they
+    /// do not count.
     flows: Vec<Flow>,
-    /// Places of those who have left.
+    /// Free places of members that left.
     free: Vec<usize>,
 }
 
-/// A sender's place in its group; it leaves with this value.
+/// A sender's membership; dropping it leaves the group.
 #[derive(Debug)]
 pub(super) struct Member {
     group: Group,
@@ -25,7 +26,7 @@ pub(super) struct Member {
 }
 
 impl Group {
-    /// One more.
+    /// Adds a member.
     pub(super) fn join(&self) -> Member {
         let mut flows = self.0.borrow_mut();
         let place = flows.free.pop().unwrap_or_else(|| {
@@ -41,7 +42,7 @@ impl Group {
 }
 
 impl Member {
-    /// Tells the others how it is now.
+    /// Publishes the sender's state to its siblings.
     pub(super) fn publish(&self, flow: Flow) {
         self.group.0.borrow_mut().flows[self.place] = flow;
     }
@@ -55,7 +56,7 @@ impl Drop for Member {
     }
 }
 
-/// Calls with the siblings of a member, or with none.
+/// Calls `call` with the siblings of a member, or with none.
 pub(super) fn with_siblings<T>(
     member: Option<&Member>,
     call: impl FnOnce(&Siblings<'_>) -> T,

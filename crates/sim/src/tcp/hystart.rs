@@ -1,24 +1,25 @@
-//! Hybrid slow start as Linux has it in CUBIC: leaves slow start when acknowledgements arrive for half a round trip
-//! without a pause, or when the delay grows.
+//! Hybrid slow start of Linux' CUBIC: ends slow start when acknowledgements arrive without a pause
+//! for half a round trip, or when the delay grows.
 //!
-//! Source: `hystart_update` in `net/ipv4/tcp_cubic.c`; Ha and Rhee, "Taming the elephants: New TCP slow start", Computer
-//! Networks 55(9), 2011. It is a part of the model of Linux and not of the algorithm: RFC 9438 leaves slow start open, and
-//! its HyStart++ (RFC 9406) is what the crate of congestion controls has.
+//! Source: `hystart_update` in `net/ipv4/tcp_cubic.c`; Ha and Rhee, "Taming the elephants: New TCP
+//! slow start", Computer Networks 55(9), 2011. It belongs to the model of Linux, not to the
+//! algorithm: RFC 9438 leaves slow start open, and `sumlink-congestion` implements its HyStart++
+//! (RFC 9406).
 
 use crate::clock::{MICROSECOND, MILLISECOND, Nanos};
 
-/// Least window in packets at which it begins (`hystart_low_window`).
+/// Least window in packets at which it is active (`hystart_low_window`).
 const LEAST_WINDOW: f64 = 16.0;
 /// Acknowledgements closer together belong to one train (`hystart_ack_delta_us`).
 const CLOSE: Nanos = 2 * MILLISECOND;
 /// Samples of a round before its delay is judged (HYSTART_MIN_SAMPLES).
 const SAMPLES: u32 = 8;
-/// Growth of the delay that counts (HYSTART_DELAY_MIN, HYSTART_DELAY_MAX).
+/// Bounds of the delay growth that ends slow start (HYSTART_DELAY_MIN, HYSTART_DELAY_MAX).
 const DELAY: std::ops::RangeInclusive<Nanos> = 4 * MILLISECOND..=16 * MILLISECOND;
-/// What aggregation on the way may add to a train (`hystart_ack_delay`).
+/// Allowance for aggregation on the path (`hystart_ack_delay`).
 const AGGREGATION: Nanos = MILLISECOND;
 
-/// One slow start.
+/// State of a slow start.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hystart {
     found: bool,
@@ -26,16 +27,19 @@ pub(super) struct Hystart {
     end: u64,
     begun: Nanos,
     last: Nanos,
-    /// Least delay of the round, and of how many samples.
+    /// Minimum delay of the round; then its number of samples.
     current: Nanos,
     samples: u32,
-    /// Least delay of all.
+    /// Minimum delay of the connection.
     least: Nanos,
+    /// Packets are paced, so only a train of a whole round trip indicates a full link.
+    pub(super) is_paced: bool,
 }
 
 impl Hystart {
-    /// An acknowledgement with a round-trip time, in slow start with a window of `cwnd` packets; `acked` and `next` are the
-    /// first byte not acknowledged and the first one not sent. Whether slow start is to end.
+    /// Takes an acknowledgement in slow start, with its round-trip time and a window of `cwnd`
+    /// packets; `acked` and `next` are the first unacknowledged and the first unsent byte. Returns
+    /// whether slow start ends.
     pub(super) fn ends(
         &mut self,
         rtt: Nanos,
@@ -57,8 +61,9 @@ impl Hystart {
         }
         if now - self.last <= CLOSE {
             self.last = now;
-            // Half of it: packets are not spaced.
-            self.found |= now - self.begun > (self.least + AGGREGATION) / 2;
+            // Half a round trip without pacing.
+            let train = (self.least + AGGREGATION) / if self.is_paced { 1 } else { 2 };
+            self.found |= now - self.begun > train;
         }
         self.current = self.current.min(rtt);
         if self.samples < SAMPLES {
@@ -70,13 +75,14 @@ impl Hystart {
         self.found
     }
 
-    /// After a timeout slow start begins again.
+    /// Restarts with the slow start after a timeout.
     pub(super) fn begin_again(&mut self, next: u64, now: Nanos) {
         *self = Self {
             end: next,
             begun: now,
             last: now,
             least: self.least,
+            is_paced: self.is_paced,
             current: Nanos::MAX,
             ..Self::default()
         };
@@ -88,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_train_of_half_a_round_trip_ends_it() {
+    fn an_ack_train_of_half_a_round_trip_ends_slow_start() {
         let mut hystart = Hystart::default();
         let rtt = 40 * MILLISECOND;
         let ends: Vec<bool> = (0..30)
@@ -98,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn so_does_a_delay_that_grows_by_an_eighth_and_no_less() {
+    fn a_delay_increase_of_an_eighth_ends_slow_start() {
         let after = |later: Nanos| {
             let mut hystart = Hystart::default();
             let mut now = 0;
@@ -112,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn small_windows_are_left_alone() {
+    fn small_windows_are_exempt() {
         let mut hystart = Hystart::default();
         assert!((0..100).all(|n| !hystart.ends(MILLISECOND, 15.0, n, 1, n * MILLISECOND)));
     }

@@ -1,17 +1,17 @@
-//! What a program can ask of its connection: the fields of TCP_INFO that sumlink reads.
+//! The state of a connection that a program can query: the fields of TCP_INFO that sumlink reads.
 
 use super::Tcp;
 use crate::clock::{MICROSECOND, MILLISECOND, Nanos, SECOND, scaled};
 
-/// How far losses are repaired (`enum tcp_ca_state` of Linux).
+/// State of loss recovery (`enum tcp_ca_state` of Linux).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CaState {
-    /// Nothing is suspicious.
+    /// No sign of a loss.
     #[default]
     Open,
-    /// Something was received behind a gap.
+    /// Data was received beyond a gap.
     Disorder,
-    /// The window was reduced without anything to repair.
+    /// The window was reduced without a loss.
     Cwr,
     /// Fast recovery.
     Recovery,
@@ -19,16 +19,17 @@ pub enum CaState {
     Loss,
 }
 
-/// One sample. Bytes are counted in whole segments where the kernel does, times in its resolution.
+/// One sample. Bytes are counted in whole segments where the kernel does so; times have the
+/// kernel's resolution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
     /// The state of loss recovery.
     pub ca_state: CaState,
     /// Smoothed round-trip time; 0 before the first sample.
     pub srtt: Nanos,
-    /// Its mean deviation.
+    /// Mean deviation of the round-trip time.
     pub rttvar: Nanos,
-    /// The least of the last minutes; 0 before the first sample.
+    /// Minimum round-trip time of the last minutes; 0 before the first sample.
     pub min_rtt: Nanos,
     /// Retransmission timeout.
     pub rto: Nanos,
@@ -38,30 +39,66 @@ pub struct TcpInfo {
     pub cwnd: u64,
     /// Slow start threshold in bytes; `None` before the first loss.
     pub ssthresh: Option<u64>,
-    /// Bytes sent and not acknowledged.
+    /// Unacknowledged bytes.
     pub unacked: u64,
-    /// Bytes written and not sent.
+    /// Bytes written but not yet sent.
     pub unsent: u64,
-    /// Bytes per second delivered lately; 0 before the first measurement.
+    /// Recent delivery rate in bytes per second; 0 before the first measurement.
     pub delivery_rate: u64,
-    /// Bytes per second at which Linux would space packets.
+    /// Rate in bytes per second at which Linux would pace packets.
     pub pacing_rate: u64,
     /// Bytes acknowledged.
     pub acknowledged: u64,
     /// Bytes received in order.
     pub received: u64,
-    /// Segments that have reached the peer.
+    /// Segments delivered to the peer.
     pub delivered: u64,
-    /// Segments sent, and sent again.
+    /// Segments sent.
     pub segments: u64,
-    /// See `segments`.
+    /// Segments retransmitted.
     pub retransmitted: u64,
     /// Time since data was last sent.
     pub since_sent: Nanos,
+    /// Bytes sent for the first time.
+    pub sent: u64,
+    /// Payload bytes of the largest received segment.
+    pub largest: u32,
+    /// Consecutive timeouts.
+    pub backoff: u32,
+    /// Time with unsent or unacknowledged data; `shut_out` is the part of it during which the peer's
+    /// window was full.
+    pub busy: Nanos,
+    /// See `busy`.
+    pub shut_out: Nanos,
+}
+
+/// Total time for which a condition holds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Chrono {
+    total: Nanos,
+    since: Option<Nanos>,
+}
+
+impl Chrono {
+    /// Sets whether the condition holds from now on.
+    pub(super) fn set(&mut self, holds: bool, now: Nanos) {
+        match (holds, self.since) {
+            (true, None) => self.since = Some(now),
+            (false, Some(since)) => {
+                self.total += now.saturating_sub(since);
+                self.since = None;
+            }
+            _ => {}
+        }
+    }
+
+    fn until(&self, now: Nanos) -> Nanos {
+        self.total + self.since.map_or(0, |since| now.saturating_sub(since))
+    }
 }
 
 impl Tcp {
-    /// What is known of the connection now.
+    /// The current state of the connection.
     pub fn info(&self, now: Nanos) -> TcpInfo {
         let mss = u64::from(self.config.mss);
         let micros = |time: Nanos| time / MICROSECOND * MICROSECOND;
@@ -84,11 +121,16 @@ impl Tcp {
             segments: self.counters.segments,
             retransmitted: self.counters.retransmitted,
             since_sent: now.saturating_sub(self.last_sent) / MILLISECOND * MILLISECOND,
+            sent: self.next,
+            largest: self.largest,
+            backoff: self.rtt.backoff(),
+            busy: self.busy.until(now),
+            shut_out: self.shut_out.until(now),
         }
     }
 
     /// Linux: tcp_update_pacing_rate, which is computed whether or not it is used.
-    fn pacing_rate(&self) -> u64 {
+    pub(super) fn pacing_rate(&self) -> u64 {
         let mss = u64::from(self.config.mss);
         if let Some(pause) = self.control.pause() {
             return mss * SECOND / pause.max(1);

@@ -1,16 +1,21 @@
-//! TCP, packet by packet: both ends of a connection are a [`Tcp`], and what they say travels over links.
+//! TCP, packet by packet: each end of a connection is a [`Tcp`], and its packets travel over
+//! simulated links.
 //!
-//! The model is of Linux, since the laboratory measures Linux: its names are used, and each rule says where it comes
-//! from. Its parts: what has arrived (`receiver.rs`) and how much more may (`window.rs`), what is under way
-//! (`scoreboard.rs`), how losses are found and repaired (`recovery.rs`: RACK-TLP of RFC 8985, SACK of RFC 6675,
-//! proportional rate reduction of RFC 6937, timeouts of RFC 6298, undoing what was no loss after RFC 3522), round trips
-//! (`rtt.rs`) and rates (`delivery.rs`). How much may be in flight is the business of the congestion control.
+//! The model follows Linux, because the laboratory measures Linux: it uses the names of Linux, and
+//! each rule cites its source. Received data is in `receiver.rs`, the receive window in
+//! `window.rs`, sent data in `scoreboard.rs`. Loss recovery is in `recovery`: RACK-TLP of RFC 8985,
+//! SACK of RFC 6675, proportional rate reduction of RFC 6937, timeouts of RFC 6298 and the undoing
+//! of spurious reductions after RFC 3522. Round-trip times are in `rtt.rs`, delivery rates in
+//! `delivery.rs`. The congestion control decides how much data may be in flight.
 //!
-//! Bytes have no content here: a connection says how many arrived in order, and whoever drives it keeps what they are.
+//! The model counts bytes but does not store them: a connection reports how many bytes arrived in
+//! order, and its user keeps their content.
 //!
-//! Not modelled: segmentation offload, ECN, the growing of send buffers (they have their final size at once), F-RTO,
-//! the adaptive reordering window of RACK, and the exchange at the end of a connection (a reset ends it at once).
+//! Not modelled: segmentation offload, ECN, growth of the send buffer (it has its final size at
+//! once), F-RTO, the adaptive reordering window of RACK, and the closing handshake (a reset ends
+//! the connection at once).
 
+mod bbr;
 mod control;
 mod delivery;
 mod group;
@@ -29,6 +34,7 @@ use crate::clock::{Nanos, SECOND};
 use crate::own::Own;
 use control::Control;
 use delivery::Delivery;
+use info::Chrono;
 use packet::Kind;
 use receiver::Receiver;
 use recovery::Recovery;
@@ -42,33 +48,36 @@ pub use info::{CaState, TcpInfo};
 pub use packet::{HEADERS, Packet, Side};
 pub use sumlink_congestion::BuildError;
 
-/// What is the same for both ends and all connections of a run.
+/// Configuration of both ends of all connections of a run.
 #[derive(Clone, Debug)]
 pub struct TcpConfig {
-    /// Bytes of data in a packet (the MTU less [`HEADERS`]).
+    /// Payload bytes of a packet (the MTU minus [`HEADERS`]).
     pub mss: u32,
-    /// Bytes of options in each packet beside the usual ones.
+    /// Bytes of further options in each packet.
     pub options: u32,
-    /// Bytes that a receiver may hold for its program and behind gaps.
+    /// Bytes that a receiver may hold for its program and beyond gaps.
     pub receive_buffer: u64,
-    /// Whether it understands SACK; both ends must.
+    /// Whether the end supports SACK; it is used if both do.
     pub sack: bool,
-    /// Whether what turns out to have been no loss is taken back.
+    /// Whether window reductions are undone after spurious loss detections.
     pub undo: bool,
     /// Name of the congestion control.
     pub congestion: String,
-    /// Those of the caller's own.
+    /// Congestion controls supplied by the caller.
     pub own: Own,
-    /// The least retransmission timeout beyond the round-trip time (TCP_RTO_MIN_US).
+    /// Minimum of the RTO beyond the round-trip time (TCP_RTO_MIN_US).
     pub rto_min: Nanos,
-    /// How long nothing may be acknowledged before the connection is given up (RFC 5482).
+    /// Time without an acknowledgement after which the connection is given up (RFC 5482).
     pub user_timeout: Nanos,
-    /// After how long a silent peer is asked whether it is still there, and how long after that again; `None`: never.
+    /// Silence after which the peer is probed, and the interval of further probes; `None` disables
+    /// probing.
     pub keepalive: Option<(Nanos, Nanos)>,
 }
 
 impl Default for TcpConfig {
-    /// CUBIC, an MTU of 1500 bytes, half of a socket buffer of 32 MiB as the window (Linux keeps the rest for the memory around the data), and the patience of Linux (`tcp_retries2`), 924 s.
+    /// CUBIC, an MTU of 1500 bytes, and the retry limit of Linux (`tcp_retries2`), 924 s. The
+    /// window is half of a socket buffer of 32 MiB, because Linux reserves the other half for its
+    /// own overhead.
     fn default() -> Self {
         Self {
             mss: 1500 - HEADERS as u32,
@@ -85,35 +94,38 @@ impl Default for TcpConfig {
     }
 }
 
-/// How far a connection is.
+/// Initial estimate of the peer's segment size in Linux (TCP_MSS_DEFAULT).
+const SMALL_SEGMENT: u32 = 536;
+
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// A listener, or not yet connected.
+    /// Listening, or not yet connected.
     Idle,
-    /// The first packet was sent or is about to be.
+    /// The SYN was sent or is about to be.
     SynSent,
-    /// It was answered.
+    /// The SYN was answered.
     SynReceived,
-    /// Data may flow.
+    /// Data can flow.
     Established,
-    /// It is over.
+    /// The connection has ended.
     Ended(End),
 }
 
-/// Why a connection is over.
+/// Reason of the end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// This end left.
+    /// This end aborted it.
     Left,
-    /// The other end did.
+    /// The peer reset it.
     Reset,
-    /// Nothing was acknowledged for too long.
+    /// Nothing was acknowledged for [`TcpConfig::user_timeout`].
     TimedOut,
 }
 
 /// One end of a connection.
 ///
-/// The law: after every call ask [`Tcp::poll_transmit`] until it gives nothing, then [`Tcp::deadline`], and call
+/// After every call, drain [`Tcp::poll_transmit`], then ask for the [`Tcp::deadline`] and call
 /// [`Tcp::on_time`] at that time.
 #[derive(Debug)]
 pub struct Tcp {
@@ -121,7 +133,7 @@ pub struct Tcp {
     connection: u32,
     side: Side,
     state: State,
-    /// A SYN, its answer, or a reset is to be sent.
+    /// A SYN, its answer or a reset must be sent.
     handshake_due: Option<Kind>,
     receiver: Receiver,
     board: Scoreboard,
@@ -130,7 +142,8 @@ pub struct Tcp {
     recovery: Recovery,
     control: Control,
     timer: Option<(Nanos, Timer)>,
-    /// When a packet last arrived; when it is looked at whether that is long ago; and whether the peer was asked since.
+    /// Time of the last received packet; then, when the silence is next checked, and whether the
+    /// peer was probed since.
     heard: Nanos,
     keepalive_at: Option<Nanos>,
     is_asked: bool,
@@ -138,50 +151,57 @@ pub struct Tcp {
     written: u64,
     /// The first byte that was never sent.
     next: u64,
-    /// The first byte that was not acknowledged.
+    /// The first unacknowledged byte.
     acked: u64,
-    /// The first byte that the receiver does not take.
+    /// End of the peer's receive window.
     window_end: u64,
-    /// The last flight was as large as the window allowed (RFC 7661, section 4.1).
+    /// The last flight filled the window (RFC 7661, section 4.1).
     cwnd_limited: bool,
-    /// The most segments in flight since `usage_from` was sent.
+    /// Most segments in flight since `usage_from` was sent.
     most_out: u32,
     usage_from: u64,
-    /// When data was last sent, and when something new was last acknowledged.
+    /// Time of the last data packet sent; then of the last acknowledgement of new data.
     last_sent: Nanos,
     last_progress: Nanos,
-    /// When the first packet of the handshake left; 0 once it was sent again.
+    /// Send time of the first handshake packet; 0 after a retransmission.
     syn_sent: Nanos,
-    /// Time that the last handshake packet waits.
+    /// Timeout of the last handshake packet.
     syn_timeout: Nanos,
-    /// No packet of data leaves before, where the congestion control paces.
+    /// Earliest time of the next data packet, if the congestion control paces.
     paced_until: Nanos,
-    /// A probe of a closed window is to be sent.
+    /// A window probe must be sent.
     probe_due: bool,
-    /// What has arrived of the connection that this one is a subflow of: here, and at the peer as far as it told.
+    /// Data-level acknowledgement of the MPTCP connection: received here, and reported by the peer.
     data_ack: (u64, u64),
     counters: Counters,
-    /// SACK is agreed on, or offered.
+    /// SACK is offered or negotiated.
     sack: bool,
+    /// Packets are paced, because the program requested it (SO_MAX_PACING_RATE) or a congestion
+    /// control paces.
+    is_paced: bool,
+    /// Payload bytes of the largest received segment.
+    largest: u32,
+    busy: Chrono,
+    shut_out: Chrono,
 }
 
-/// Counts since the connection began.
+/// Counters since the start of the connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Segments sent, with data and without.
+    /// Segments sent, with and without data.
     pub segments: u64,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub retransmitted: u64,
-    /// Timeouts.
+    /// Retransmission timeouts.
     pub timeouts: u64,
 }
 
 impl Tcp {
-    /// An end that waits: [`Tcp::connect`] makes it a client.
+    /// Creates a listening end; [`Tcp::connect`] makes it a client.
     ///
     /// # Errors
     ///
-    /// A congestion control that there is not.
+    /// The congestion control does not exist.
     pub fn new(connection: u32, side: Side, config: &TcpConfig) -> Result<Self, BuildError> {
         Ok(Self {
             connection,
@@ -214,33 +234,63 @@ impl Tcp {
             data_ack: (0, 0),
             counters: Counters::default(),
             sack: config.sack,
+            is_paced: false,
+            largest: SMALL_SEGMENT,
+            busy: Chrono::default(),
+            shut_out: Chrono::default(),
             config: config.clone(),
         })
     }
 
-    /// Makes what it sends one of a group of siblings, which coupled congestion controls look at.
+    /// Adds the sender to a group of siblings, for coupled congestion controls.
     pub fn join(&mut self, group: &Group) {
         self.control.join(group);
     }
 
-    /// Connects.
+    /// Paces packets from now on (SO_MAX_PACING_RATE); this cannot be undone.
+    pub fn pace(&mut self) {
+        self.is_paced = true;
+        self.control.set_paced();
+    }
+
+    /// Name of the congestion control.
+    pub fn congestion(&self) -> &str {
+        &self.config.congestion
+    }
+
+    /// Changes the congestion control (TCP_CONGESTION).
+    ///
+    /// # Errors
+    ///
+    /// The congestion control does not exist.
+    pub fn set_congestion(&mut self, name: &str) -> Result<(), BuildError> {
+        self.control.change(name, &self.config.own)?;
+        name.clone_into(&mut self.config.congestion);
+        if self.control.pause().is_some() || name == control::BBR {
+            // Linux continues pacing after a control that paces was replaced (sk_pacing_status).
+            self.pace();
+        }
+        Ok(())
+    }
+
+    /// Starts the handshake as a client.
     pub fn connect(&mut self, now: Nanos) {
         self.state = State::SynSent;
         self.send_handshake(Kind::Syn, now);
         self.syn_sent = now.max(1);
     }
 
-    /// How far it is.
+    /// The state of the connection.
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// Whether data may flow.
+    /// Whether data can flow.
     pub fn is_established(&self) -> bool {
         self.state == State::Established
     }
 
-    /// The program writes so many bytes more.
+    /// The program writes `bytes` more.
     pub fn write(&mut self, bytes: u64) {
         // Linux: tcp_rate_check_app_limited in tcp_sendmsg
         let in_flight = self.board.in_flight();
@@ -258,7 +308,7 @@ impl Tcp {
         self.written
     }
 
-    /// Bytes written and never sent.
+    /// Bytes written but not yet sent.
     pub fn unsent(&self) -> u64 {
         self.written - self.next
     }
@@ -273,12 +323,12 @@ impl Tcp {
         self.receiver.next()
     }
 
-    /// The program has taken everything before `offset`.
+    /// The program has read all bytes before `offset`.
     pub fn read(&mut self, offset: u64, now: Nanos) {
         self.receiver.read(offset, now);
     }
 
-    /// The program wants what waits to be acknowledged to be acknowledged at once (TCP_QUICKACK).
+    /// Sends a delayed acknowledgement at once (TCP_QUICKACK).
     pub fn acknowledge_waiting(&mut self) {
         self.receiver.acknowledge_waiting();
     }
@@ -288,8 +338,9 @@ impl Tcp {
         self.receiver.repeated()
     }
 
-    /// Everything before `offset` has arrived of the connection that this one is a subflow of: the next packet tells, and
-    /// there is one within the delay of acknowledgements if a time is given.
+    /// Acknowledges all bytes before `offset` of the MPTCP connection of this subflow. The next
+    /// packet carries the acknowledgement; with a time, a packet is sent within the delay of
+    /// acknowledgements.
     pub fn set_data_ack(&mut self, offset: u64, now: Option<Nanos>) {
         self.data_ack.0 = offset;
         if let Some(now) = now {
@@ -297,17 +348,17 @@ impl Tcp {
         }
     }
 
-    /// What the peer has told in that way.
+    /// The peer's last data-level acknowledgement.
     pub fn data_acknowledged(&self) -> u64 {
         self.data_ack.1
     }
 
-    /// Counts since the connection began.
+    /// Counters since the start of the connection.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Ends the connection at once, and tells the peer as far as a packet gets there.
+    /// Aborts the connection and sends a reset to the peer.
     pub fn abort(&mut self) {
         if matches!(self.state, State::Ended(_)) {
             return;
@@ -325,10 +376,10 @@ impl Tcp {
         self.board = Scoreboard::default();
     }
 
-    /// A packet from the peer.
+    /// Handles a packet from the peer.
     pub fn receive(&mut self, packet: &Packet, now: Nanos) {
         match (self.state, packet.kind) {
-            // RFC 9293, section 3.10.7.1: who is not there answers with a reset.
+            // RFC 9293, section 3.10.7.1: a closed end answers with a reset.
             (State::Ended(_), Kind::Data | Kind::Syn) => {
                 self.handshake_due = Some(Kind::Reset);
                 return;
@@ -359,7 +410,7 @@ impl Tcp {
                 self.receiver.acknowledge_now();
             }
             (State::Established, Kind::Syn) => {
-                // The answer to the handshake's answer was lost.
+                // The last packet of the handshake was lost.
                 self.receiver.acknowledge_now();
                 return;
             }
@@ -373,21 +424,22 @@ impl Tcp {
             return;
         }
         self.receiver.note_time(packet);
+        self.largest = self.largest.max(packet.len);
         if packet.len > 0 {
             let timeout = self.rtt.timeout();
             self.receiver.arrive(packet, self.rtt.srtt(), timeout, now);
         } else if packet.seq < self.receiver.next() {
-            // A probe, or an old packet: the peer does not know how far this end is.
+            // A probe or an old packet: the peer does not know the state of this end.
             self.receiver.acknowledge_now();
         }
         self.on_ack(packet, now);
     }
 
-    /// The other end's SYN says whether it understands SACK.
+    /// Negotiates SACK from the peer's SYN.
     fn agree(&mut self, packet: &Packet) {
         self.sack &= packet.sack_permitted;
         if !self.sack {
-            self.receiver.tell_no_ranges();
+            self.receiver.disable_sack();
         }
     }
 
@@ -409,14 +461,15 @@ impl Tcp {
         self.set_timer(now, self.syn_timeout, Timer::Handshake);
     }
 
-    /// Segments that may be in flight.
+    /// Most segments in flight.
     fn cwnd(&self) -> u32 {
         self.recovery
             .window()
+            .filter(|_| !self.control.owns_window())
             .unwrap_or_else(|| self.control.cwnd() + self.recovery.kept())
     }
 
-    /// When something is due without a packet arriving.
+    /// Time of the next timer.
     pub fn deadline(&self) -> Option<Nanos> {
         if matches!(self.state, State::Ended(_)) {
             return None;
@@ -431,7 +484,7 @@ impl Tcp {
             .min()
     }
 
-    /// Time has passed.
+    /// Fires expired timers.
     pub fn on_time(&mut self, now: Nanos) {
         self.receiver.on_time(now);
         if let Some((at, timer)) = self.timer

@@ -1,34 +1,35 @@
-//! What travels over the links.
+//! The packets of the TCP model.
 
 use crate::clock::Nanos;
 
 /// Bytes of an IPv4 header.
 const IP_HEADER: usize = 20;
-/// Bytes of a TCP header with the timestamp option (RFC 7323), as every packet after the first ones has it.
+/// Bytes of a TCP header with the timestamp option (RFC 7323), which every packet after the
+/// handshake has.
 const TCP_HEADER: usize = 32;
-/// Bytes of the options of a SYN beyond that: MSS, SACK permitted, window scale, with padding.
+/// Bytes of the further options of a SYN: MSS, SACK permitted, window scale, with padding.
 const SYN_OPTIONS: usize = 8;
 
-/// Headers of a packet with data.
+/// Header bytes of a data packet.
 pub const HEADERS: usize = IP_HEADER + TCP_HEADER;
 
-/// The most blocks of a SACK option beside timestamps (RFC 2018, section 3).
+/// Most blocks of a SACK option beside timestamps (RFC 2018, section 3).
 pub(crate) const MAX_SACKS: usize = 3;
 
 /// One end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Side {
-    /// Who connects.
+    /// The side that connects.
     Client,
-    /// Who listens.
+    /// The side that listens.
     Server,
 }
 
 impl Side {
-    /// Both.
+    /// Both sides.
     pub const BOTH: [Self; 2] = [Self::Client, Self::Server];
 
-    /// The other one.
+    /// The other side.
     pub fn peer(self) -> Self {
         match self {
             Self::Client => Self::Server,
@@ -42,53 +43,53 @@ impl Side {
     }
 }
 
-/// What a packet is besides data and acknowledgement.
+/// Kind of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The first packet of the client, and the answer to it.
+    /// The client's first packet, or the reply to it.
     Syn,
-    /// Any other.
+    /// Any other packet.
     Data,
-    /// The end of the connection, at once.
+    /// Aborts the connection.
     Reset,
 }
 
-/// A TCP segment. Sequence numbers begin at 0 with the first byte of data and do not wrap.
+/// A TCP segment. The first byte of data has sequence number 0; sequence numbers do not wrap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Packet {
     /// Number of the connection.
     pub(crate) connection: u32,
-    /// Whom it goes to.
+    /// The side that receives it.
     pub(crate) to: Side,
     pub(crate) kind: Kind,
-    /// The end of a segment that has arrived twice (RFC 2883); 0 if none has.
+    /// End of a segment that arrived twice (RFC 2883); 0 if none did.
     pub(crate) duplicate: u64,
-    /// How many of `sacks` there are.
+    /// Number of valid elements of `sacks`.
     pub(crate) sack_count: u8,
     /// Bytes of further options.
     pub(crate) options: u8,
-    /// In a SYN: the end understands SACK.
+    /// In a SYN: the sender supports SACK.
     pub(crate) sack_permitted: bool,
     /// Bytes of data.
     pub(crate) len: u32,
-    /// Number of the first byte of data.
+    /// Sequence number of the first byte of data.
     pub(crate) seq: u64,
-    /// Everything before has arrived.
+    /// All bytes before it have arrived.
     pub(crate) ack: u64,
-    /// Bytes from `ack` on that the receiver takes.
+    /// Receive window: bytes that the receiver accepts from `ack` on.
     pub(crate) window: u32,
-    /// Everything before has arrived of the connection that this one is a subflow of.
+    /// Acknowledgement at the level of the MPTCP connection: all of its bytes before have arrived.
     pub(crate) data_ack: u64,
-    /// Received ranges behind a gap, as offsets from `ack`; the newest first.
+    /// Received ranges beyond a gap, as offsets from `ack`; the newest first.
     pub(crate) sacks: [(u32, u32); MAX_SACKS],
-    /// When it was sent (TSval).
+    /// Time of transmission (TSval).
     pub(crate) sent: Nanos,
-    /// `sent` of the packet that is answered (TSecr).
+    /// `sent` of the packet that it answers (TSecr).
     pub(crate) echo: Nanos,
 }
 
 impl Packet {
-    /// The reset that answers it, unless it is one (RFC 9293, section 3.10.7.1).
+    /// The reset in reply to this packet; a reset has none (RFC 9293, section 3.10.7.1).
     pub(crate) fn reset(&self) -> Option<Self> {
         (self.kind != Kind::Reset).then_some(Self {
             to: self.to.peer(),
@@ -100,7 +101,7 @@ impl Packet {
         })
     }
 
-    /// Received ranges behind a gap.
+    /// Received ranges beyond a gap.
     pub(crate) fn sacks(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let absolute = |offset: u32| self.ack + u64::from(offset);
         self.sacks[..usize::from(self.sack_count)]
@@ -110,12 +111,12 @@ impl Packet {
 }
 
 impl sumlink_link::Packet for Packet {
-    /// From the IP header on, as the laboratory's emulator counts.
+    /// From the IP header on, as in the laboratory's emulator.
     fn wire_len(&self) -> usize {
         let options = match (self.kind, self.sack_count, self.duplicate) {
             (Kind::Syn, ..) => SYN_OPTIONS,
             (_, 0, 0) => 0,
-            // Kind and length with two bytes of padding, then two numbers for each block.
+            // Kind and length with two bytes of padding, then two numbers per block.
             (_, blocks, duplicate) => {
                 4 + 8 * (usize::from(blocks) + usize::from(duplicate > 0)).min(MAX_SACKS)
             }
@@ -130,7 +131,7 @@ mod tests {
     use sumlink_link::Packet as _;
 
     #[test]
-    fn packets_are_as_long_as_on_a_wire() {
+    fn packets_have_their_wire_length() {
         let packet = Packet {
             connection: 0,
             to: Side::Server,

@@ -1,8 +1,9 @@
-//! The receiving half of an end: order, selective acknowledgements, and when to acknowledge.
+//! The receiving half of an end: reordering, selective acknowledgements and acknowledgement timing.
 //!
-//! As Linux does it (`net/ipv4/tcp_input.c`): every second segment or after 40 ms, at once for the first sixteen
-//! acknowledgements of a connection and after a pause, at once behind a gap, where from the fourth duplicate on
-//! acknowledgements are compressed (`tcp_comp_sack_*`).
+//! Timing follows Linux (`net/ipv4/tcp_input.c`). An acknowledgement is sent for every second
+//! segment or after 40 ms. It is sent at once for the first sixteen acknowledgements of a
+//! connection, after a pause, and beyond a gap. From the fourth duplicate on, acknowledgements of a
+//! gap are compressed (`tcp_comp_sack_*`).
 
 use std::collections::VecDeque;
 
@@ -10,60 +11,62 @@ use super::packet::{MAX_SACKS, Packet};
 use super::window::Window;
 use crate::clock::{MILLISECOND, Nanos};
 
-/// How long an acknowledgement waits for a second segment (TCP_DELACK_MIN).
+/// Longest wait of an acknowledgement for a second segment (TCP_DELACK_MIN).
 const DELAY: Nanos = 40 * MILLISECOND;
-/// Acknowledgements that do not wait at the beginning and after a pause (TCP_MAX_QUICKACKS).
+/// Immediate acknowledgements at the start of a connection and after a pause (TCP_MAX_QUICKACKS).
 const QUICK: u32 = 16;
-/// Duplicate acknowledgements that are sent at once (TCP_FASTRETRANS_THRESH).
+/// Duplicate acknowledgements that are sent immediately (TCP_FASTRETRANS_THRESH).
 const DUPLICATES: u32 = 3;
-/// Acknowledgements that are compressed into one at most (`tcp_comp_sack_nr`).
+/// Most acknowledgements that are compressed into one (`tcp_comp_sack_nr`).
 const COMPRESSED: u32 = 44;
-/// How long they wait at most (`tcp_comp_sack_delay_ns`); a twentieth of a round trip if that is shorter.
+/// Longest wait of compressed acknowledgements (`tcp_comp_sack_delay_ns`), or a twentieth of a
+/// round trip if shorter.
 const COMPRESSION: Nanos = MILLISECOND;
-/// Blocks that are remembered for the next acknowledgements.
+/// SACK blocks that are kept for the next acknowledgements.
 const RECENT: usize = 4;
 
-/// What has arrived.
+/// The state of a receiver.
 #[derive(Clone, Debug)]
 pub(super) struct Receiver {
-    /// Everything before has arrived.
+    /// End of the bytes that have arrived in order.
     next: u64,
-    /// The program has taken everything before.
+    /// End of the bytes that the program has read.
     read: u64,
-    /// How much it takes, and the first byte that it does not.
+    /// The receive window, and the end of the range that it has offered.
     window: Window,
     edge: u64,
-    /// What arrived behind a gap: disjoint, in order.
+    /// Ranges that arrived beyond a gap: disjoint, in order.
     ahead: VecDeque<(u64, u64)>,
-    /// Blocks of it, the one that changed last first.
+    /// SACK blocks from `ahead`, the most recently changed first.
     recent: Vec<(u64, u64)>,
-    /// Everything before has been acknowledged.
+    /// End of the acknowledged bytes.
     acknowledged: u64,
-    /// The time to echo (RFC 7323, section 4.3).
+    /// The timestamp to echo (RFC 7323, section 4.3).
     echo: Nanos,
-    /// The end of a segment that arrived twice since the last acknowledgement, or 0.
+    /// End of a segment that arrived twice since the last acknowledgement, or 0.
     duplicate: u64,
-    /// Acknowledge with the next packet, now.
+    /// An acknowledgement must be sent now.
     due: bool,
-    /// When the delayed one is due.
+    /// Deadline of the delayed acknowledgement.
     delayed_until: Option<Nanos>,
-    /// When compressed ones are.
+    /// Deadline of the compressed acknowledgements.
     compressed_until: Option<Nanos>,
     compressed: u32,
-    /// Duplicate acknowledgements sent for the present gap.
+    /// Duplicate acknowledgements sent for the current gap.
     duplicates: u32,
-    /// Acknowledgements that do not wait.
+    /// Remaining immediate acknowledgements.
     quick: u32,
     last_arrival: Nanos,
     segment: u64,
-    /// What arrived behind a gap is told, and acknowledgements of it may wait for each other.
-    tells_ranges: bool,
+    /// SACK was negotiated: ranges beyond a gap are reported, and their acknowledgements may be
+    /// compressed.
+    has_sack: bool,
     /// Bytes that arrived more than once.
     repeated: u64,
 }
 
 impl Receiver {
-    /// Nothing has arrived yet; segments have at most `mss` bytes.
+    /// Creates a receiver for segments of at most `mss` bytes.
     pub(super) fn new(buffer: u64, mss: u32) -> Self {
         Self {
             next: 0,
@@ -83,14 +86,14 @@ impl Receiver {
             quick: QUICK,
             last_arrival: 0,
             segment: u64::from(mss),
-            tells_ranges: true,
+            has_sack: true,
             repeated: 0,
         }
     }
 
-    /// SACK was not agreed on.
-    pub(super) fn tell_no_ranges(&mut self) {
-        self.tells_ranges = false;
+    /// SACK was not negotiated.
+    pub(super) fn disable_sack(&mut self) {
+        self.has_sack = false;
     }
 
     /// Bytes that arrived more than once.
@@ -103,33 +106,34 @@ impl Receiver {
         self.next
     }
 
-    /// The program has taken everything before `offset`.
+    /// The program has read all bytes before `offset`.
     pub(super) fn read(&mut self, offset: u64, now: Nanos) {
         let before = self.window();
         self.read = offset;
         self.window.read(offset, now);
-        // A window that was nearly closed is news.
+        // The window was nearly closed, so the sender needs an update.
         if before < 2 * self.segment && self.window() >= 2 * self.segment {
             self.due = true;
         }
     }
 
-    /// Bytes that it takes from `next` on.
+    /// The receive window: bytes accepted from `next` on.
     pub(super) fn window(&self) -> u64 {
         let free = self.window.offered().saturating_sub(self.next - self.read);
-        // What was offered once is not taken back.
+        // The right edge of an offered window never moves back.
         free.max(self.edge.saturating_sub(self.next))
     }
 
-    /// Data sent before what has arrived in order, by more than the one tick that Linux permits: it is thrown away (PAWS; RFC
-    /// 7323, section 5.3).
+    /// Whether data was sent before the newest data in order, by more than the one tick that Linux
+    /// permits. Such data is dropped (PAWS; RFC 7323, section 5.3).
     pub(super) fn is_outdated(&self, packet: &Packet) -> bool {
         let tick = |time: Nanos| time / MILLISECOND;
         tick(packet.sent) + 1 < tick(self.echo)
     }
 
-    /// Any packet: its time is echoed if it is the next one expected (RFC 7323, section 4.3). What lies wholly before the last
-    /// acknowledgement is outside of the window, and none of its times counts (appendix D; `tcp_sequence` in Linux).
+    /// Takes the timestamp of any packet: it is echoed if the packet is the next one expected (RFC
+    /// 7323, section 4.3). A packet wholly before the last acknowledgement is outside the window,
+    /// and its timestamp is ignored (appendix D; `tcp_sequence` in Linux).
     pub(super) fn note_time(&mut self, packet: &Packet) {
         let end = packet.seq + u64::from(packet.len);
         if packet.seq <= self.acknowledged && self.acknowledged <= end {
@@ -137,8 +141,8 @@ impl Receiver {
         }
     }
 
-    /// A segment with data; `rtt` is the round-trip time and `timeout` the retransmission timeout as far as this end
-    /// knows them.
+    /// A data segment arrived; `rtt` is the round-trip time and `timeout` the RTO as far as this
+    /// end knows them.
     pub(super) fn arrive(&mut self, packet: &Packet, rtt: Nanos, timeout: Nanos, now: Nanos) {
         let (start, end) = (packet.seq, packet.seq + u64::from(packet.len));
         if now.saturating_sub(self.last_arrival) > timeout {
@@ -153,7 +157,8 @@ impl Receiver {
         } else if start <= self.next {
             self.advance(end, now);
         } else if end > self.next + self.window() {
-            // Beyond the window: dropped, and the sender reminded of it (RFC 9293, section 3.10.7.4).
+            // Beyond the window: dropped, and an acknowledgement repeats the window to the sender
+            // (RFC 9293, section 3.10.7.4).
             self.due = true;
         } else {
             self.keep_ahead(start, end);
@@ -205,8 +210,8 @@ impl Receiver {
     }
 
     fn acknowledge_gap(&mut self, rtt: Nanos, now: Nanos) {
-        // Linux: __tcp_ack_snd_check compresses only where SACK says what was left out.
-        if self.duplicates < DUPLICATES || !self.tells_ranges {
+        // Linux: __tcp_ack_snd_check compresses only if SACK was negotiated.
+        if self.duplicates < DUPLICATES || !self.has_sack {
             self.duplicates += 1;
             self.due = true;
             return;
@@ -219,12 +224,12 @@ impl Receiver {
         }
     }
 
-    /// Whether an acknowledgement should leave now.
+    /// Whether an acknowledgement must be sent now.
     pub(super) fn is_due(&self) -> bool {
         self.due
     }
 
-    /// When one is due without anything happening.
+    /// Deadline of the next acknowledgement if nothing else arrives.
     pub(super) fn deadline(&self) -> Option<Nanos> {
         self.delayed_until
             .into_iter()
@@ -232,38 +237,38 @@ impl Receiver {
             .min()
     }
 
-    /// Time has passed.
+    /// Handles expired deadlines.
     pub(super) fn on_time(&mut self, now: Nanos) {
         self.due |= self.deadline().is_some_and(|at| at <= now);
     }
 
-    /// Asks for an acknowledgement within the usual delay.
+    /// Schedules an acknowledgement after the usual delay.
     pub(super) fn acknowledge_later(&mut self, now: Nanos) {
         self.delayed_until.get_or_insert(now + DELAY);
     }
 
-    /// Asks for the one that waits, if there is one (TCP_QUICKACK).
+    /// Sends a delayed acknowledgement now, if one is pending (TCP_QUICKACK).
     pub(super) fn acknowledge_waiting(&mut self) {
         self.due |= self.delayed_until.is_some();
     }
 
-    /// Asks for an acknowledgement with the next packet.
+    /// Requests an immediate acknowledgement.
     pub(super) fn acknowledge_now(&mut self) {
         self.due = true;
     }
 
-    /// Writes what has arrived into a packet that leaves now.
+    /// Writes the acknowledgement into a packet that is sent now.
     pub(super) fn acknowledge(&mut self, packet: &mut Packet) {
         packet.ack = self.next;
         packet.window = u32::try_from(self.window()).unwrap_or(u32::MAX);
         self.edge = self.edge.max(self.next + u64::from(packet.window));
         packet.echo = self.echo;
         packet.duplicate = std::mem::take(&mut self.duplicate);
-        let most = match self.tells_ranges {
+        let most = match self.has_sack {
             true => MAX_SACKS - usize::from(packet.duplicate > 0),
             false => 0,
         };
-        if !self.tells_ranges {
+        if !self.has_sack {
             packet.duplicate = 0;
         }
         for (slot, (start, end)) in packet.sacks.iter_mut().zip(self.recent.iter().take(most)) {
@@ -313,10 +318,10 @@ mod tests {
         receiver.arrive(&segment, 20 * MILLISECOND, 220 * MILLISECOND, now);
     }
 
-    /// How far, the blocks in segments, and whether something arrived twice.
+    /// Acknowledged end and SACK blocks, in units of segments, and whether a duplicate is reported.
     type Answer = (u64, Vec<(u64, u64)>, bool);
 
-    /// The acknowledgement that is due.
+    /// Returns the acknowledgement if one is due.
     fn answer(receiver: &mut Receiver) -> Option<Answer> {
         receiver.is_due().then(|| {
             let mut packet = Packet {
@@ -337,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_ones_are_acknowledged_at_once_and_then_every_second() {
+    fn the_first_segments_are_acknowledged_at_once_and_then_every_second() {
         let mut receiver = Receiver::new(1 << 20, MSS);
         for number in 0..16 {
             arrive(&mut receiver, number, 0);
@@ -357,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_waits_is_sent_at_once_where_it_is_asked_for_and_only_then() {
+    fn a_delayed_acknowledgement_is_sent_on_request_only() {
         let mut receiver = settled();
         receiver.acknowledge_waiting();
         assert_eq!(answer(&mut receiver), None, "nothing has arrived");
@@ -372,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_told_newest_first_and_compressed() {
+    fn gaps_are_reported_newest_first_and_compressed() {
         let mut receiver = settled();
         for (number, blocks) in [
             (1, vec![(1, 2)]),
@@ -397,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_arrives_twice_is_told() {
+    fn duplicates_are_reported() {
         let mut receiver = settled();
         arrive(&mut receiver, 0, 0);
         arrive(&mut receiver, 0, 0);
@@ -408,9 +413,10 @@ mod tests {
         assert_eq!(receiver.next(), u64::from(MSS));
     }
 
-    /// What is sent again overtakes what was sent in between, which is older than it then.
+    /// A retransmission overtakes segments sent before it, whose timestamps are then older than
+    /// that of the newest data.
     #[test]
-    fn what_is_older_than_what_has_arrived_in_order_is_thrown_away() {
+    fn outdated_segments_are_dropped() {
         let at = |number, ms| Packet {
             sent: ms * MILLISECOND,
             ..segment(number)
@@ -419,13 +425,13 @@ mod tests {
         arrive(&mut receiver, 0, 0);
         receiver.acknowledge_now();
         answer(&mut receiver);
-        // Behind a gap nobody's time counts.
+        // Timestamps beyond a gap are ignored.
         receiver.note_time(&at(3, 30));
         assert!(!receiver.is_outdated(&at(2, 10)));
         receiver.note_time(&at(1, 20));
         assert!(receiver.is_outdated(&at(2, 10)));
         assert!(!receiver.is_outdated(&at(2, 19)), "a tick is permitted");
-        // Nor does that of what lies before the last acknowledgement.
+        // So are those before the last acknowledgement.
         arrive(&mut receiver, 1, 0);
         arrive(&mut receiver, 2, 0);
         answer(&mut receiver);
@@ -436,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_reads_closes_the_window() {
+    fn unread_data_closes_the_window() {
         let mut receiver = Receiver::new(3 * u64::from(MSS), MSS);
         (0..3).for_each(|number| arrive(&mut receiver, number, 0));
         assert_eq!(receiver.window(), 0);
@@ -445,10 +451,14 @@ mod tests {
         assert_eq!(
             answer(&mut receiver),
             Some((3, vec![], false)),
-            "it is dropped"
+            "the data is dropped"
         );
         receiver.read(3 * u64::from(MSS), 0);
         assert_eq!(receiver.window(), 3 * u64::from(MSS));
-        assert_eq!(answer(&mut receiver), Some((3, vec![], false)), "the news");
+        assert_eq!(
+            answer(&mut receiver),
+            Some((3, vec![], false)),
+            "the window update"
+        );
     }
 }

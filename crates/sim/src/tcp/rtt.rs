@@ -1,44 +1,44 @@
 //! Round-trip times and the retransmission timeout: RFC 6298 as Linux computes it.
 //!
-//! Linux (`tcp_rtt_estimator` in `net/ipv4/tcp_input.c`) differs from the RFC in two points: the variation that the
-//! timeout uses is the largest of a round trip and never below 200 ms, and a sample below the mean raises it by an
-//! eighth of what one above does.
+//! Linux (`tcp_rtt_estimator` in `net/ipv4/tcp_input.c`) differs from the RFC in two points. The
+//! variation in the timeout is the largest of a round trip, and at least 200 ms. A sample below the
+//! mean raises the variation by only an eighth as much as one above.
 
 use super::timer::TICK;
 use crate::clock::{MILLISECOND, Nanos, SECOND};
 
-/// The least of the variation's part of a timeout, unless a socket has another one (TCP_RTO_MIN).
+/// Minimum of the variation in the RTO, unless the socket sets another one (TCP_RTO_MIN).
 pub(crate) const RTO_MIN: Nanos = 200 * MILLISECOND;
-/// The longest timeout (TCP_RTO_MAX).
+/// The longest RTO (TCP_RTO_MAX).
 const RTO_MAX: Nanos = 120 * SECOND;
-/// The timeout before the first sample (TCP_TIMEOUT_INIT; RFC 6298, section 2.1).
+/// The RTO before the first sample (TCP_TIMEOUT_INIT; RFC 6298, section 2.1).
 pub(crate) const RTO_INITIAL: Nanos = SECOND;
-/// How far back the least round-trip time reaches (`net.ipv4.tcp_min_rtt_wlen`).
+/// Period of the minimum round-trip time (`net.ipv4.tcp_min_rtt_wlen`).
 const MIN_RTT_WINDOW: Nanos = 300 * SECOND;
 
-/// What is known of a path's round-trip time.
+/// Estimates of a path's round-trip time.
 #[derive(Clone, Debug)]
 pub(crate) struct RoundTrip {
-    /// The least of the variation's part of a timeout.
+    /// Minimum of the variation in the RTO.
     floor: Nanos,
-    /// Smoothed; 0 before the first sample.
+    /// Smoothed round-trip time; 0 before the first sample.
     srtt: Nanos,
     /// Mean deviation, times four.
     mdev: Nanos,
     /// The largest `mdev` of this round trip.
     mdev_max: Nanos,
-    /// What the timeout adds to `srtt`.
+    /// Variation that the RTO adds to `srtt`.
     rttvar: Nanos,
-    /// The round trip in which `mdev_max` is looked for ends with the acknowledgement of this byte.
+    /// The round trip of `mdev_max` ends when this byte is acknowledged.
     ends_at: u64,
-    /// The two least samples of the window's halves, and when they were.
+    /// The minima of the two halves of the window, with their times.
     least: [(Nanos, Nanos); 2],
-    /// Timeouts in a row.
+    /// Consecutive timeouts.
     backoff: u32,
 }
 
 impl RoundTrip {
-    /// Nothing is known yet; a timeout is a round trip and `floor` at least.
+    /// Creates an estimator without samples; the RTO will be at least a round trip plus `floor`.
     pub(crate) fn new(floor: Nanos) -> Self {
         Self {
             floor,
@@ -52,12 +52,12 @@ impl RoundTrip {
         }
     }
 
-    /// The least of the variation's part of a timeout.
+    /// Minimum of the variation in the RTO.
     pub(crate) fn floor(&self) -> Nanos {
         self.floor
     }
 
-    /// Takes a sample; `acked` and `next` are the first byte not acknowledged and the first one not sent.
+    /// Takes a sample; `acked` and `next` are the first unacknowledged and the first unsent byte.
     pub(crate) fn sample(&mut self, rtt: Nanos, acked: u64, next: u64) {
         let rtt = rtt.max(1);
         if self.srtt == 0 {
@@ -71,7 +71,7 @@ impl RoundTrip {
         let error = rtt as i64 - self.srtt as i64;
         self.srtt = (self.srtt as i64 + error / 8).max(1) as Nanos;
         let change = error.abs() - (self.mdev / 4) as i64;
-        // A round trip that has become shorter is no reason to wait longer.
+        // A decreasing round-trip time is no reason for a longer RTO.
         let change = if error < 0 && change > 0 {
             change / 8
         } else {
@@ -91,7 +91,8 @@ impl RoundTrip {
         }
     }
 
-    /// Takes a sample for the least round-trip time, which a retransmission cannot have made too short.
+    /// Takes a sample for the minimum round-trip time; it must not be shortened by a
+    /// retransmission.
     pub(crate) fn note_least(&mut self, rtt: Nanos, now: Nanos) {
         let rtt = rtt.max(1);
         let [first, second] = &mut self.least;
@@ -121,22 +122,28 @@ impl RoundTrip {
         self.least[0].0
     }
 
-    /// The retransmission timeout, doubled for every one that has fired in a row.
+    /// The RTO, doubled for each consecutive timeout.
     pub(crate) fn timeout(&self) -> Nanos {
         let base = match self.srtt {
             0 => RTO_INITIAL,
-            // The kernel keeps it in ticks, rounded up (__tcp_set_rto), and doubles those.
+            // The kernel stores the RTO in ticks, rounded up (__tcp_set_rto), and doubles that
+            // value.
             srtt => (srtt + self.rttvar).next_multiple_of(TICK),
         };
         base.saturating_mul(1 << self.backoff.min(20)).min(RTO_MAX)
     }
 
-    /// A timeout has fired.
+    /// A timeout expired.
     pub(crate) fn back_off(&mut self) {
         self.backoff += 1;
     }
 
-    /// Something new was acknowledged.
+    /// Consecutive timeouts.
+    pub(crate) fn backoff(&self) -> u32 {
+        self.backoff
+    }
+
+    /// New data was acknowledged.
     pub(crate) fn forget_backoff(&mut self) {
         self.backoff = 0;
     }
@@ -147,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_sample_is_the_mean_and_the_timeout_has_a_floor() {
+    fn the_first_sample_is_the_mean_and_the_rto_has_a_minimum() {
         let mut rtt = RoundTrip::new(RTO_MIN);
         assert_eq!(rtt.timeout(), SECOND);
         rtt.sample(40 * MILLISECOND, 0, 10);
@@ -157,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn steady_samples_leave_the_floor_and_wild_ones_raise_it() {
+    fn steady_samples_keep_the_minimum_and_varying_ones_raise_it() {
         let mut rtt = RoundTrip::new(RTO_MIN);
         for i in 0..100 {
             rtt.sample(40 * MILLISECOND, i * 10 + 1, i * 10 + 10);
@@ -186,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_is_forgotten_after_five_minutes() {
+    fn the_minimum_expires_after_five_minutes() {
         let mut rtt = RoundTrip::new(RTO_MIN);
         rtt.note_least(10 * MILLISECOND, 0);
         rtt.note_least(30 * MILLISECOND, 200 * SECOND);

@@ -1,32 +1,33 @@
-//! What is under way: the segments that were sent and not acknowledged, and what is known of each.
+//! The scoreboard: the sent and unacknowledged segments, and the state of each.
 //!
-//! The counts are those of Linux (`packets_out`, `sacked_out`, `lost_out`, `retrans_out`), and so is what is in flight:
-//! everything but what was received or is lost, and once more what was sent again (RFC 6675's pipe).
+//! The counters are those of Linux (`packets_out`, `sacked_out`, `lost_out`, `retrans_out`). So is
+//! the number in flight: unacknowledged segments minus SACKed and lost ones, plus retransmitted
+//! ones (RFC 6675's pipe).
 
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::clock::Nanos;
 
-/// A segment that was sent.
+/// A sent segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment {
-    /// Number of its first byte.
+    /// Sequence number of its first byte.
     pub(super) seq: u64,
     pub(super) len: u32,
-    /// How often it was sent.
+    /// Number of transmissions.
     pub(super) transmissions: u16,
-    /// The receiver has it, behind a gap.
+    /// The receiver has it, beyond a gap.
     pub(super) sacked: bool,
-    /// It is taken for lost.
+    /// It is considered lost.
     pub(super) lost: bool,
-    /// It was sent again since it was lost.
+    /// It was retransmitted after its last loss.
     pub(super) resent: bool,
-    /// It went out while the program had nothing more to send.
+    /// The program had no more data to send when it was sent.
     pub(super) app_limited: bool,
-    /// When it was last sent.
+    /// Time of its last transmission.
     pub(super) sent: Nanos,
-    /// Segments that had been delivered by then, when the last one was, and when the first one of the flight was sent:
-    /// for the rate of delivery.
+    /// State at its last transmission, for the delivery rate: number of delivered segments, time of
+    /// the last delivery, and send time of the first segment of the flight.
     pub(super) delivered: u64,
     pub(super) delivered_at: Nanos,
     pub(super) first_sent: Nanos,
@@ -38,28 +39,28 @@ impl Segment {
     }
 }
 
-/// Segments in the order of their numbers.
+/// The segments in the order of their sequence numbers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scoreboard {
     segments: VecDeque<Segment>,
-    /// Number of the first of `segments`; each has the next one.
+    /// Number of the first element of `segments`; segments are numbered consecutively.
     first: u64,
-    /// Every transmission in the order of time: the segment, and which transmission of it. What has been overtaken by
-    /// events is passed over.
+    /// All transmissions in order of time: segment, and count of its transmissions. Outdated
+    /// entries are skipped.
     by_time: VecDeque<(u64, u16)>,
-    /// Lost segments that were not sent again.
+    /// Lost segments that have not been retransmitted.
     to_resend: BTreeSet<u64>,
     sacked: u32,
     lost: u32,
     resent: u32,
-    /// The blocks of the last acknowledgement, which need not be looked at again.
+    /// The SACK blocks of the last acknowledgement, which need no second look.
     known: Vec<(u64, u64)>,
-    /// The highest byte that the receiver is known to have.
+    /// End of the highest SACKed range.
     highest_sacked: u64,
 }
 
 impl Scoreboard {
-    /// Segments sent and not acknowledged.
+    /// Number of unacknowledged segments.
     pub(super) fn len(&self) -> u32 {
         self.segments.len() as u32
     }
@@ -68,31 +69,32 @@ impl Scoreboard {
         self.segments.is_empty()
     }
 
-    /// Of those the ones that the receiver has.
+    /// Number of SACKed segments.
     pub(super) fn sacked(&self) -> u32 {
         self.sacked
     }
 
-    /// And the ones that are lost.
+    /// Number of lost segments.
     pub(super) fn lost(&self) -> u32 {
         self.lost
     }
 
-    /// Segments that are in the network.
+    /// Number of segments in flight.
     pub(super) fn in_flight(&self) -> u32 {
-        // Duplicates that are only counted say nothing of which segments they stand for, so they may be too many.
+        // Saturating: without SACK, duplicate acknowledgements are counted without their segments,
+        // so the count may be too high.
         (self.len() + self.resent).saturating_sub(self.sacked + self.lost)
     }
 
-    /// An acknowledgement says that something has arrived behind a gap, and not what (Linux: tcp_add_reno_sack). It counts for
-    /// no more than there is beside the holes.
+    /// Counts a duplicate acknowledgement without SACK: an unknown segment arrived beyond a gap
+    /// (Linux: tcp_add_reno_sack). The count is limited to the segments that are not lost.
     pub(super) fn count_duplicate(&mut self) {
         let most = self.len().saturating_sub(self.lost.max(1));
         self.sacked = (self.sacked + 1).min(most);
     }
 
-    /// The hole was filled by an acknowledgement of so many segments; says how many of them nobody had counted (Linux:
-    /// tcp_remove_reno_sacks).
+    /// An acknowledgement of `segments` segments filled the gap. Returns how many of them had not
+    /// been counted as duplicates (Linux: tcp_remove_reno_sacks).
     pub(super) fn settle_duplicates(&mut self, segments: u32) -> u32 {
         let uncounted = segments.saturating_sub(self.sacked).max(1);
         let most = self.len().saturating_sub(self.lost.max(1));
@@ -100,19 +102,19 @@ impl Scoreboard {
         uncounted
     }
 
-    /// What was counted of duplicates is over.
+    /// Resets the count of duplicates.
     pub(super) fn forget_duplicates(&mut self) {
         self.sacked = 0;
     }
 
-    /// Takes the oldest segment for lost, unless it is already.
+    /// Marks the oldest segment lost, unless it already is.
     pub(super) fn lose_head(&mut self) {
         if self.segments.front().is_some_and(|head| !head.lost) {
             self.lose(self.first);
         }
     }
 
-    /// Everything that the receiver has is below this, as far as it told.
+    /// End of the highest range that the receiver has reported.
     pub(super) fn highest_sacked(&self) -> u64 {
         self.highest_sacked
     }
@@ -124,7 +126,7 @@ impl Scoreboard {
         self.segments.push_back(segment);
     }
 
-    /// Takes out what is acknowledged up to `ack`, oldest first.
+    /// Removes and returns the oldest segment that is acknowledged by `ack`.
     pub(super) fn acknowledge(&mut self, ack: u64) -> Option<Segment> {
         let segment = *self.segments.front().filter(|head| head.end() <= ack)?;
         self.segments.pop_front();
@@ -142,7 +144,8 @@ impl Scoreboard {
         Some(segment)
     }
 
-    /// Notes the blocks of an acknowledgement; `news` is given each segment that the receiver was not known to have.
+    /// Processes the SACK blocks of an acknowledgement; `news` is called for each segment that is
+    /// SACKed for the first time.
     pub(super) fn sack(
         &mut self,
         blocks: impl Iterator<Item = (u64, u64)>,
@@ -185,7 +188,7 @@ impl Scoreboard {
         }
     }
 
-    /// The transmission that has been under way for longest, if anything is.
+    /// The oldest transmission that is still in flight.
     pub(super) fn oldest(&mut self) -> Option<(u64, Segment)> {
         while let Some(&(id, transmission)) = self.by_time.front() {
             if let Some(segment) = self.get(id)
@@ -200,7 +203,7 @@ impl Scoreboard {
         None
     }
 
-    /// Takes a segment for lost; also once more, when what was sent again is lost as well.
+    /// Marks a segment lost; again, if its retransmission is lost as well.
     pub(super) fn lose(&mut self, id: u64) {
         let first = self.first;
         let Some(segment) = self.segments.get_mut((id - first) as usize) else {
@@ -216,7 +219,7 @@ impl Scoreboard {
         self.to_resend.insert(id);
     }
 
-    /// Whether a segment is still under way.
+    /// Whether a segment is still unacknowledged.
     pub(super) fn holds(&self, id: u64) -> bool {
         self.get(id).is_some_and(|segment| !segment.sacked)
     }
@@ -232,12 +235,12 @@ impl Scoreboard {
         (!self.segments.is_empty()).then(|| after - 1)
     }
 
-    /// The first lost segment that was not sent again.
+    /// The first lost segment that has not been retransmitted.
     pub(super) fn next_to_resend(&self) -> Option<u64> {
         self.to_resend.first().copied()
     }
 
-    /// A segment is sent again; `renew` writes what is new about it.
+    /// Retransmits a segment; `renew` updates its state.
     pub(super) fn resend(&mut self, id: u64, renew: impl FnOnce(&mut Segment)) -> Option<Segment> {
         let segment = self.segments.get_mut((id - self.first) as usize)?;
         renew(segment);
@@ -251,7 +254,7 @@ impl Scoreboard {
         Some(*segment)
     }
 
-    /// Nothing was lost after all.
+    /// Clears all loss marks, after a spurious detection.
     pub(super) fn unlose(&mut self) {
         for segment in &mut self.segments {
             segment.lost = false;
@@ -259,7 +262,7 @@ impl Scoreboard {
         }
         (self.lost, self.resent) = (0, 0);
         self.to_resend.clear();
-        // What was lost is no longer among the transmissions.
+        // `by_time` has no entries of lost segments, so it is rebuilt.
         let (first, segments) = (self.first, &self.segments);
         let mut all: Vec<(Nanos, u64, u16)> = (first..)
             .zip(segments)
@@ -270,7 +273,7 @@ impl Scoreboard {
         self.by_time = all.into_iter().map(|(_, id, n)| (id, n)).collect();
     }
 
-    /// Every segment that is neither received nor lost, with its number.
+    /// All segments that are neither SACKed nor lost, with their numbers.
     pub(super) fn unsettled(&self) -> impl Iterator<Item = (u64, &Segment)> {
         (self.first..)
             .zip(&self.segments)
@@ -282,7 +285,7 @@ impl Scoreboard {
     }
 }
 
-/// A range without what lies in another one.
+/// The parts of a range outside another one.
 fn without(range: (u64, u64), hole: (u64, u64)) -> impl Iterator<Item = (u64, u64)> {
     let before = (range.0, range.1.min(hole.0));
     let after = (range.0.max(hole.1), range.1);
@@ -317,7 +320,7 @@ mod tests {
         board
     }
 
-    /// Numbers of the segments that the blocks, in segments, are news about.
+    /// Applies blocks, in units of segments, and returns the numbers of the newly SACKed segments.
     fn sack(board: &mut Scoreboard, blocks: &[(u64, u64)]) -> Vec<u64> {
         let mut news = Vec::new();
         let blocks = blocks.iter().map(|(s, e)| (s * MSS, e * MSS));
@@ -326,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_news_once() {
+    fn blocks_are_reported_once() {
         let mut board = board(10);
         assert_eq!(sack(&mut board, &[(3, 5)]), [3, 4]);
         assert_eq!(sack(&mut board, &[(3, 6), (8, 9)]), [5, 8]);
@@ -336,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_sent_again_in_order_and_counted() {
+    fn lost_segments_are_retransmitted_in_order_and_counted() {
         let mut board = board(6);
         sack(&mut board, &[(4, 6)]);
         [2, 0].into_iter().for_each(|id| board.lose(id));
@@ -345,7 +348,7 @@ mod tests {
         board.resend(0, |segment| segment.sent = 100);
         assert_eq!(board.next_to_resend(), Some(2));
         assert_eq!((board.lost(), board.in_flight()), (2, 3));
-        // In the order of time, what was sent again comes last.
+        // In order of time, a retransmission comes last.
         let mut order = Vec::new();
         while let Some((id, _)) = board.oldest() {
             order.push(id);
@@ -356,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn acknowledged_segments_take_their_counts_along() {
+    fn acknowledged_segments_leave_the_counters() {
         let mut board = board(5);
         sack(&mut board, &[(1, 2)]);
         board.lose(0);
@@ -371,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_can_be_taken_back() {
+    fn losses_can_be_undone() {
         let mut board = board(4);
         sack(&mut board, &[(3, 4)]);
         (0..3).for_each(|id| board.lose(id));

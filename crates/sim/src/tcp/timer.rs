@@ -1,32 +1,34 @@
-//! The one timer of a sender, and what happens when it fires.
+//! The single timer of a sender, and its actions.
 
 use super::packet::Kind;
 use super::{End, State, Tcp};
 use crate::clock::{MILLISECOND, Nanos, SECOND};
 
-/// What the timer is for; Linux has one timer for all of it, too (`icsk_pending`).
+/// Purpose of the timer; Linux, too, has a single timer for all of them (`icsk_pending`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Timer {
-    /// A packet of the handshake was not answered.
+    /// A handshake packet was not answered.
     Handshake,
-    /// Nothing was acknowledged for a timeout (RFC 6298).
+    /// Nothing was acknowledged for an RTO (RFC 6298).
     Retransmission,
     /// The tail may be lost (RFC 8985, section 7.2).
     LossProbe,
-    /// What was overtaken may be lost (RFC 8985, section 6.3).
+    /// Overtaken segments may be lost (RFC 8985, section 6.3).
     Reordering,
-    /// The peer's window has no room for a segment, and the news that it has may be lost (RFC 9293, section 3.8.6.1).
+    /// The peer's window is too small for a segment, and its window update may have been lost (RFC
+    /// 9293, section 3.8.6.1).
     Persist,
 }
 
-/// The kernel's clock for its timers (CONFIG_HZ of 250): they fire with one of its ticks, not before their time.
+/// Period of the kernel's timer clock (CONFIG_HZ of 250): timers fire on a tick, never early.
 pub(super) const TICK: Nanos = 4 * MILLISECOND;
-/// Added to what a probe waits for (TCP_TIMEOUT_MIN).
+/// Added to the wait for a loss probe (TCP_TIMEOUT_MIN).
 const TICKS: Nanos = 2 * TICK;
-/// Ticks that the finest level of the kernel's timers reaches, and how many times coarser each further one is.
+/// Range of the finest level of the kernel's timer wheel, in ticks; then log2 of the factor between
+/// levels.
 const WHEEL: u64 = 63;
 const COARSER: u32 = 3;
-/// The longest wait between packets of the handshake.
+/// Longest wait between handshake packets.
 const HANDSHAKE_MAX: Nanos = 64 * SECOND;
 
 impl Tcp {
@@ -48,7 +50,8 @@ impl Tcp {
         }
     }
 
-    /// Something new was acknowledged, or sent with nothing or a probe pending: the clock starts again.
+    /// Restarts the timer: new data was acknowledged, or data was sent with no timer or a loss
+    /// probe pending.
     pub(super) fn rearm(&mut self, now: Nanos) {
         if !self.board.is_empty() {
             match self.probe_after() {
@@ -62,13 +65,13 @@ impl Tcp {
         }
     }
 
-    /// Whether what is sent next does not fit the peer's window.
+    /// Whether the next segment exceeds the peer's window.
     fn is_shut_out(&self) -> bool {
         let next = self.unsent().min(u64::from(self.config.mss));
         self.window_end < self.next + next
     }
 
-    /// The timeout alone, without a probe before it.
+    /// Restarts the retransmission timer without a loss probe before it.
     pub(super) fn rearm_timeout(&mut self, now: Nanos) {
         self.timer = None;
         if !self.board.is_empty() {
@@ -80,12 +83,12 @@ impl Tcp {
         self.timer = Some((expiry(now, wait), timer));
     }
 
-    /// What is overtaken is looked at again so much later.
+    /// Schedules the next check of overtaken segments after `wait`.
     pub(super) fn rearm_reordering(&mut self, wait: Nanos, now: Nanos) {
         self.set_timer(now, wait + TICKS, Timer::Reordering);
     }
 
-    /// How long to wait for the tail's acknowledgement before it is probed; nothing where losses are known or suspected.
+    /// Wait before the tail is probed; `None` if losses are known or suspected.
     fn probe_after(&self) -> Option<Nanos> {
         if !self.may_probe() || self.board.sacked() > 0 || self.board.lost() > 0 {
             return None;
@@ -100,8 +103,8 @@ impl Tcp {
         Some(wait.min(self.rtt.timeout()))
     }
 
-    /// Asks a peer that has been silent, or gives it up (Linux: tcp_keepalive_timer). While something waits for an
-    /// acknowledgement, the other timer does that.
+    /// Probes a silent peer, or gives up the connection (Linux: tcp_keepalive_timer). While data is
+    /// unacknowledged, the retransmission timer does this.
     pub(super) fn keep_alive(&mut self, now: Nanos) {
         let Some((wait, again)) = self.config.keepalive else {
             return;
@@ -135,7 +138,8 @@ impl Tcp {
     }
 }
 
-/// When a timer of the kernel's fires: the further away, the coarser, and never early (`calc_index` in kernel/time/timer.c).
+/// Expiry of a kernel timer: coarser the longer the wait, and never early (`calc_index` in
+/// kernel/time/timer.c).
 fn expiry(now: Nanos, wait: Nanos) -> Nanos {
     let (now, wait) = (now / TICK, wait.div_ceil(TICK));
     let mut shift = 0;

@@ -1,37 +1,40 @@
-//! The window that a receiver offers: Linux lets it grow as the program reads (dynamic right-sizing), in two steps. What
-//! the buffer may become follows what was read in a round trip (`tcp_rcv_space_adjust`), and the window follows that with
-//! every segment that arrives (`tcp_grow_window`). Early in a connection it is this that holds a sender back, and breaks
-//! the train of acknowledgements by which slow start would end.
+//! The receive window. Linux grows it as the program reads (dynamic right-sizing), in two steps.
+//!
+//! The limit of the buffer follows the bytes read in a round trip (`tcp_rcv_space_adjust`), and the
+//! window approaches that limit with every arriving segment (`tcp_grow_window`). Early in a
+//! connection this window limits the sender, which interrupts the train of acknowledgements that
+//! would end slow start.
 
 use crate::clock::Nanos;
 
-/// Window of a receive buffer of `tcp_rmem[1]`, 128 KiB: the kernel counts half of a buffer as the data's.
+/// Window of a receive buffer of `tcp_rmem[1]`, 128 KiB: the kernel reserves half of a buffer for
+/// data.
 const INITIAL: u64 = 64 * 1024;
-/// Segments that a new connection is thought to bring in a round trip (TCP_INIT_CWND).
+/// Segments that a new connection is expected to receive in its first round trip (TCP_INIT_CWND).
 const FIRST_FLIGHT: u64 = 10;
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
-    /// The most that the window may ever be.
+    /// Upper bound of the window.
     most: u64,
-    /// The most that it may be for now (`window_clamp`).
+    /// Current limit of the window (`window_clamp`).
     clamp: u64,
-    /// What is offered (`rcv_ssthresh`).
+    /// The offered window (`rcv_ssthresh`).
     offered: u64,
-    /// Bytes that the program read in a round trip, at most so far (`rcvq_space.space`).
+    /// Most bytes that the program has read in a round trip so far (`rcvq_space.space`).
     space: u64,
-    /// When the present measurement began, and after how many bytes.
+    /// Start time of the current measurement, and bytes read before it.
     since: Nanos,
     from: u64,
-    /// The round-trip time as the receiver sees it (`rcv_rtt_est`); 0 before the first sample.
+    /// The receiver's estimate of the round-trip time (`rcv_rtt_est`); 0 before the first sample.
     rtt: Nanos,
     last_echo: Nanos,
     segment: u64,
 }
 
 impl Window {
-    /// For segments of `segment` bytes; in the end up to `most`.
+    /// Creates a window for segments of `segment` bytes that can grow to `most` bytes.
     pub(super) fn new(most: u64, segment: u64) -> Self {
         let initial = INITIAL.min(most);
         Self {
@@ -47,12 +50,12 @@ impl Window {
         }
     }
 
-    /// What is offered.
+    /// The offered window.
     pub(super) fn offered(&self) -> u64 {
         self.offered
     }
 
-    /// A segment with so many bytes has arrived that answers what was sent at `echo`.
+    /// A segment of `bytes` bytes arrived; it answers a packet sent at `echo`.
     pub(super) fn arrive(&mut self, bytes: u64, echo: Nanos, now: Nanos) {
         if echo > self.last_echo && bytes >= self.segment {
             self.last_echo = echo;
@@ -68,14 +71,14 @@ impl Window {
         }
     }
 
-    /// The program has read everything before `offset`.
+    /// The program has read all bytes before `offset`.
     pub(super) fn read(&mut self, offset: u64, now: Nanos) {
         if self.rtt == 0 || now.saturating_sub(self.since) < self.rtt {
             return;
         }
         let copied = offset - self.from;
         if copied > self.space {
-            // Twice as much, and as much more as it has become since the last time.
+            // Twice the bytes read, plus their growth since the last measurement.
             let (new, old) = (u128::from(copied), u128::from(self.space));
             let window = 2 * new + 2 * (2 * new * (new - old) / old);
             self.clamp = self.clamp.max(window.min(u128::from(self.most)) as u64);
@@ -91,7 +94,7 @@ mod tests {
     use crate::clock::MILLISECOND;
 
     #[test]
-    fn the_window_keeps_ahead_of_a_sender_that_doubles_but_for_the_first_round_trips() {
+    fn the_window_outgrows_slow_start_after_the_first_round_trips() {
         let (segment, rtt) = (1448, 100 * MILLISECOND);
         let mut window = Window::new(16 << 20, segment);
         let (mut read, mut now) = (0, rtt);
@@ -106,14 +109,14 @@ mod tests {
             now += rtt;
             offered.push(window.offered() / segment);
         }
-        // As measured with Linux 6.18, which reaches 104 and 239 in these round trips.
+        // Close to Linux 6.18, which reaches 104 and 239 in these round trips (measured).
         assert_eq!(offered[..3], [45, 45, 105]);
         assert!((200..300).contains(&offered[3]), "{offered:?}");
         assert!(offered[7] > 1280, "{offered:?}");
     }
 
     #[test]
-    fn it_has_an_end() {
+    fn the_window_is_bounded() {
         let mut window = Window::new(200_000, 1000);
         for n in 1..10_000 {
             let now = (n / 30 + 10) * MILLISECOND;

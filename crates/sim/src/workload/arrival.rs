@@ -1,4 +1,4 @@
-//! What the programs do with what arrives: they answer, count and record.
+//! How programs handle received bytes: they answer, count and record.
 
 use sumlink_scenario::results::{FlowRecord, ObjectRecord};
 
@@ -9,7 +9,7 @@ use crate::net::{Alarm, Net};
 use crate::tcp::Side;
 
 impl Programs {
-    /// Bytes were given to the program at a side.
+    /// The program of a side received bytes.
     pub(super) fn received(
         &mut self,
         number: usize,
@@ -56,7 +56,7 @@ impl Programs {
         }
     }
 
-    /// Bytes of what was asked for have arrived at a side.
+    /// Bytes of the answer arrived at a side.
     fn count(
         &mut self,
         number: usize,
@@ -148,7 +148,8 @@ impl Programs {
     }
 }
 
-/// A message that was due, or a question that was asked then, has arrived or is answered now.
+/// Records a message that was due at `due` and arrived now, or a question that was due then and is
+/// answered now.
 fn note_message(record: &mut FlowRecord, due: Nanos, now: Nanos, elapsed: Nanos) {
     let took = now.saturating_sub(due);
     let at = elapsed.saturating_sub(took) as f64 / SECOND as f64;

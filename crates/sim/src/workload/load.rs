@@ -1,43 +1,43 @@
-//! What a flow carries.
+//! The load of a flow.
 
 use sumlink_scenario::scenario::Workload;
 
 use crate::clock::{Nanos, SECOND, nanos};
 
-/// What is asked for, and how far that is.
+/// The load of a flow, and its progress.
 #[derive(Clone, Debug)]
 pub(super) enum Load {
     Bulk,
     Objects {
         sizes: Vec<u64>,
-        /// Objects asked for so far, and all of them.
+        /// Objects requested so far, and in total.
         asked: u64,
         all: u64,
         gap: Nanos,
-        /// Bits per second that those ahead of an object are given, at least.
+        /// Minimum rate at which preceding objects are expected to arrive, in bits per second.
         pace: Option<u64>,
-        /// When the one that was asked for last was due.
+        /// Due time of the last requested object.
         due: Option<Nanos>,
     },
     Questions {
         question: u64,
         answer: u64,
         gap: Nanos,
-        /// How many were asked, and answered.
+        /// Questions asked, and answered.
         asked: u64,
         answered: u64,
     },
     Messages {
         size: u64,
         pause: Nanos,
-        /// How many were sent, and when the first one was due.
+        /// Messages sent, and the due time of the first one.
         sent: u64,
         first: Nanos,
     },
 }
 
 impl Load {
-    /// What each flow of a workload begins with.
+    /// The initial state of each kind of workload.
     pub(super) fn of(workload: &Workload) -> Result<Self, String> {
         Ok(match workload {
             Workload::Bulk => Self::Bulk,
@@ -69,15 +69,17 @@ impl Load {
             },
             Workload::Cbr { rate, message } => Self::Messages {
                 size: *message,
-                // Bytes at bit/s.
+                // The message is in bytes, the rate in bits per second.
                 pause: (u128::from(*message) * 8 * u128::from(SECOND) / u128::from((*rate).max(1)))
                     as Nanos,
                 sent: 0,
                 first: 0,
             },
-            Workload::Video(_) => return Err("the simulator runs no video encoder".to_owned()),
+            Workload::Video(_) => {
+                return Err("the simulator does not run video workloads".to_owned());
+            }
             Workload::Command { .. } => {
-                return Err("the simulator runs no programs of the user's".to_owned());
+                return Err("the simulator does not run command workloads".to_owned());
             }
         })
     }

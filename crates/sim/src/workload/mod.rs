@@ -1,7 +1,7 @@
-//! The programs at both ends: what each flow asks for, sends, and records.
+//! The programs at both ends: what each flow requests, sends and records.
 //!
-//! The flows are those of the laboratory's traffic programs: a connection carries a request, and then what was asked
-//! for. Only receivers count, by the time at which bytes are theirs.
+//! The flows are those of the laboratory's traffic programs: a connection carries a request, then
+//! the requested data. Only received bytes count, at the time when the program has read them.
 
 mod arrival;
 mod load;
@@ -17,54 +17,55 @@ use crate::net::{Alarm, Net};
 use crate::tcp::Side;
 use load::Load;
 
-/// Number of a channel: what a system gives a flow for a connection.
+/// A channel number: the system's name for a flow's connection.
 pub(crate) type Channel = usize;
 
-/// A connection as a program sees it, whatever carries it.
+/// A connection from a program's point of view, independent of the system that carries it.
 pub(crate) trait Bearer {
-    /// Connects, over that link if one is given, as traffic of that class where it matters; [`Progress::Opened`] follows.
+    /// Connects, over `link` if given; systems with traffic classes use `class`.
+    /// [`Progress::Opened`] follows.
     fn open(&mut self, net: &mut Net, link: Option<usize>, class: Option<Class>) -> Channel;
 
-    /// A program at that side wants so many bytes more to be written.
+    /// The program of that side writes `bytes` more.
     fn offer(&mut self, net: &mut Net, channel: Channel, side: Side, bytes: u64);
 
-    /// The programs are done with it.
+    /// Both programs have finished with the channel.
     fn close(&mut self, net: &mut Net, channel: Channel);
 }
 
-/// What happened to a channel.
+/// An event of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// The client's program may write.
     Opened(Channel),
-    /// So many bytes have been given to the program at that side.
+    /// The program of that side received this number of bytes.
     Received(Channel, Side, u64),
     /// The connection broke.
     Broken(Channel),
 }
 
-/// More than any run carries.
+/// Length of an endless transfer: more than any run carries.
 const ENDLESS: u64 = u64::MAX / 4;
-/// Bytes of a request: its length and a JSON object.
+/// Bytes of a request: a length and a JSON object.
 const REQUEST: u64 = 130;
-/// Pause before a connection is tried again.
+/// Pause before a failed connection is retried.
 const RETRY: Nanos = 100 * MILLISECOND;
 
 /// One flow.
 #[derive(Debug)]
 struct Flow {
-    /// The link that it is bound to.
+    /// The link to which the flow is bound.
     link: Option<usize>,
     down: bool,
-    /// The class that its connections are told to have.
+    /// The class requested for its connections.
     class: Option<Class>,
     load: Load,
     channel: Option<Channel>,
-    /// Bytes received at each side over the present channel.
+    /// Bytes received at each side over the current channel.
     received: [u64; 2],
     /// The server has read the request.
     is_asked: bool,
-    /// When the present object or question was asked for.
+    /// Request time of the current object or question.
     since: Nanos,
     is_over: bool,
     record: FlowRecord,
@@ -81,7 +82,7 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// The flows of a scenario over ways that may be bound to links, and the rival's.
+    /// Creates the flows of a scenario, which may be bound to links, and those of its rival.
     pub(crate) fn new(
         scenario: &Scenario,
         ways: &[Option<usize>],
@@ -149,7 +150,8 @@ impl Programs {
         })
     }
 
-    /// The run begins: each flow does within a millisecond, as programs that are started at once do.
+    /// Starts the run. Each flow starts within a millisecond, like programs that are launched
+    /// together.
     pub(crate) fn begin(&mut self, net: &mut Net, random: &mut Random) {
         for flow in 0..self.flows.len() {
             let late = random.next_u64() % MILLISECOND;
@@ -157,19 +159,20 @@ impl Programs {
         }
     }
 
-    /// Whether every flow has done all that it was to do.
+    /// Whether every flow has finished.
     pub(crate) fn are_over(&self) -> bool {
         self.flows
             .iter()
             .all(|flow| flow.is_over || flow.record.rival)
     }
 
-    /// What the flows recorded.
+    /// Returns the records of all flows.
     pub(crate) fn into_records(self) -> Vec<FlowRecord> {
         self.flows.into_iter().map(|flow| flow.record).collect()
     }
 
-    /// A flow's alarm went off: it begins, asks for the next object, asks a question or sends a message.
+    /// A flow's timer expired: it starts, requests the next object, asks a question or sends a
+    /// message.
     pub(crate) fn on_alarm(&mut self, number: usize, net: &mut Net, bearer: &mut dyn Bearer) {
         let flow = &mut self.flows[number];
         if flow.is_over || net.elapsed() >= self.duration {
@@ -220,7 +223,7 @@ impl Programs {
         self.owners.push((channel, number));
     }
 
-    /// Something happened to a channel.
+    /// Handles an event of a channel.
     pub(crate) fn on_progress(
         &mut self,
         progress: Progress,

@@ -1,4 +1,4 @@
-//! Where the server is: its name, resolved at the start and again when a link has lost it.
+//! Resolves the server's name, at the start and again when a link has lost the server.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,43 +10,44 @@ use tokio::task::JoinSet;
 
 use super::ConnectError;
 
-/// What the resolver says.
+/// The resolver's answer.
 pub(super) type Answer = Result<Vec<SocketAddr>, ConnectError>;
 
-/// Asks the system's resolver for the server's addresses.
+/// Looks up the server's addresses with the system's resolver.
 pub(super) struct Resolver {
-    /// Begins a look-up.
+    /// Starts a lookup.
     look_up: Box<dyn Fn() -> BoxFuture<'static, Answer> + Send + Sync>,
     pauses: Pauses,
-    /// When a look-up was last begun.
-    asked: Option<Instant>,
-    /// Those under way. A resolver that has lost its network may take half a minute, and a newer one beside it a moment.
-    asking: JoinSet<(u64, Answer)>,
-    /// The number of the newest one, and of the newest that has been answered.
+    /// When the latest lookup was started.
+    started: Option<Instant>,
+    /// Lookups in progress. A resolver that has lost its network may take half a minute, while a
+    /// newer lookup succeeds at once.
+    in_progress: JoinSet<(u64, Answer)>,
+    /// Number of the latest lookup, and of the latest answered one.
     begun: u64,
     answered: u64,
 }
 
-/// From one look-up to the next at least.
+/// Minimum time between two lookups.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pauses {
-    /// While the server is reached over some link.
+    /// While the server is reachable over some link.
     pub(super) reached: Duration,
     /// While it is not.
     pub(super) lost: Duration,
 }
 
-/// A server that cannot be reached may have moved, and its clients are to follow it within three seconds.
+/// An unreachable server may have moved, and its clients should follow it within three seconds.
 const PAUSES: Pauses = Pauses {
     reached: Duration::from_secs(30),
     lost: Duration::from_secs(2),
 };
 
-/// Look-ups under way at most: each takes a thread.
+/// Maximum number of lookups in progress: each takes a thread.
 const MOST: usize = 4;
 
 impl Resolver {
-    /// For a server that is given as HOST:PORT.
+    /// For a server given as HOST:PORT.
     pub(super) fn new(server: &str) -> Self {
         let server = server.to_owned();
         Self::with(PAUSES, move || {
@@ -55,7 +56,7 @@ impl Resolver {
         })
     }
 
-    /// With another way to look a name up, and other pauses.
+    /// With another lookup function and other pauses.
     pub(super) fn with(
         pauses: Pauses,
         look_up: impl Fn() -> BoxFuture<'static, Answer> + Send + Sync + 'static,
@@ -63,14 +64,14 @@ impl Resolver {
         Self {
             look_up: Box::new(look_up),
             pauses,
-            asked: None,
-            asking: JoinSet::new(),
+            started: None,
+            in_progress: JoinSet::new(),
             begun: 0,
             answered: 0,
         }
     }
 
-    /// The same with other answers.
+    /// With other answers.
     #[cfg(test)]
     pub(super) fn answering(
         self,
@@ -79,47 +80,49 @@ impl Resolver {
         Self::with(self.pauses, look_up)
     }
 
-    /// Asks now, and waits for the answer.
+    /// Starts a lookup and waits for its answer.
     pub(super) async fn resolve(&mut self) -> Answer {
-        self.asked = Some(Instant::now());
+        self.started = Some(Instant::now());
         (self.look_up)().await
     }
 
-    /// The server may have moved: asks beside everything else, and not too often. `is_lost` says that it is reached over
-    /// no link.
+    /// Starts another lookup in the background, unless the last one was too recent: the server may
+    /// have moved. `is_lost` says that no link reaches the server.
     pub(super) fn ask_again(&mut self, is_lost: bool) {
         let now = Instant::now();
         if self.due(is_lost) <= now {
-            self.asked = Some(now);
+            self.started = Some(now);
             self.begun += 1;
             let (number, look_up) = (self.begun, (self.look_up)());
-            self.asking.spawn(async move { (number, look_up.await) });
+            self.in_progress
+                .spawn(async move { (number, look_up.await) });
         }
     }
 
-    /// When it may be asked again.
+    /// The earliest time of the next lookup.
     pub(super) fn due(&self, is_lost: bool) -> Instant {
         let pause = match is_lost {
             true => self.pauses.lost,
             false => self.pauses.reached,
         };
         let now = Instant::now();
-        match self.asking.len() < MOST {
-            true => self.asked.map_or(now, |asked| asked + pause),
+        match self.in_progress.len() < MOST {
+            true => self.started.map_or(now, |started| started + pause),
             false => now + pause,
         }
     }
 
-    /// Waits for the answer to [`Resolver::ask_again`]; for ever if nobody has asked. Cancel safe.
+    /// Waits for the answer to [`Resolver::ask_again`]; forever if no lookup is in progress. Cancel
+    /// safe.
     pub(super) async fn answer(&mut self) -> Answer {
         loop {
-            match self.asking.join_next().await {
-                // What was asked before the newest answer says where the server was then.
+            match self.in_progress.join_next().await {
+                // The answers to older lookups are out of date.
                 Some(Ok((number, answer))) if number > self.answered => {
                     self.answered = number;
                     return answer;
                 }
-                // A look-up's task ends with an answer, or with the program.
+                // A lookup's task ends with an answer, or with the program.
                 Some(_) => {}
                 None => return std::future::pending().await,
             }
@@ -130,12 +133,12 @@ impl Resolver {
 impl fmt::Debug for Resolver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Resolver")
-            .field("asked", &self.asked)
+            .field("started", &self.started)
             .finish_non_exhaustive()
     }
 }
 
-/// The server's addresses, in the order that the resolver prefers.
+/// The server's addresses, in the resolver's order of preference.
 async fn resolve(server: &str) -> Result<Vec<SocketAddr>, ConnectError> {
     if server
         .rsplit_once(':')

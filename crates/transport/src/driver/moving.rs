@@ -1,20 +1,21 @@
-//! How often it is told that bytes move.
+//! Rate-limits the notification that bytes are moving.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// While bytes move that is told every [`EVERY`] for each link, and once after the last ones; where none move, nobody is woken.
+/// Notifies every [`EVERY`] per link while bytes move, and once after the last ones. No wake-up is
+/// due while nothing moves.
 #[derive(Debug)]
 pub(super) struct Moving {
-    /// Links with a carrier.
+    /// Number of links with a carrier.
     links: u32,
-    /// Some bytes have moved since it was last told.
+    /// Bytes have moved since the last notification.
     has_moved: bool,
-    told: Instant,
+    notified: Instant,
 }
 
-/// Of two links, one that has lost its carrier is noticed twice as much later, at most; of sixteen, all of which are asked each
-/// time, as many in a second are asked as of two.
+/// With two links, the loss of an interface's carrier is noticed at most twice as late as with one.
+/// Each notification checks all links, so that sixteen links cost as many checks per second as two.
 const EVERY: Duration = Duration::from_millis(5);
 
 impl Moving {
@@ -22,31 +23,31 @@ impl Moving {
         Self {
             links: 0,
             has_moved: false,
-            told: now,
+            notified: now,
         }
     }
 
-    /// The links' names, one for each carrier.
+    /// Sets the links by name, one name for each carrier.
     pub(super) fn set_links<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
         let names: BTreeSet<&str> = names.collect();
         self.links = u32::try_from(names.len()).unwrap_or(u32::MAX);
     }
 
-    /// Whether to tell now; `moved` says whether bytes just did.
+    /// Whether to notify now; `moved` says whether bytes have just moved.
     pub(super) fn note(&mut self, moved: bool, now: Instant) -> bool {
         self.has_moved |= moved && self.links > 0;
         let tells = self.due().is_some_and(|due| now >= due);
         if tells {
             self.has_moved = false;
-            self.told = now;
+            self.notified = now;
         }
         tells
     }
 
-    /// When it is next to be told, unless nothing has moved since.
+    /// When the next notification is due; `None` if nothing has moved since the last one.
     pub(super) fn due(&self) -> Option<Instant> {
         let pause = EVERY.saturating_mul(self.links);
-        self.has_moved.then(|| self.told + pause)
+        self.has_moved.then(|| self.notified + pause)
     }
 }
 
@@ -63,18 +64,18 @@ mod tests {
     }
 
     #[test]
-    fn it_is_told_while_bytes_move_and_once_after_the_last() {
+    fn notifies_while_bytes_move_and_once_after_the_last() {
         let start = Instant::now();
         let mut moving = moving(start, &["a", "b"]);
-        let told: Vec<u32> = (0..100)
+        let notified: Vec<u32> = (0..100)
             .filter(|&ms| moving.note((20..=41).contains(&ms), start + MS * ms))
             .collect();
-        assert_eq!(told, [20, 30, 40, 50]);
-        assert_eq!(moving.due(), None, "nobody is woken at rest");
+        assert_eq!(notified, [20, 30, 40, 50]);
+        assert_eq!(moving.due(), None, "no wake-up is due while nothing moves");
     }
 
     #[test]
-    fn of_more_links_it_is_told_less_often_whatever_connections_they_have() {
+    fn more_links_are_notified_less_often_whatever_their_connections() {
         let start = Instant::now();
         for (names, ms) in [
             (&["a"][..], 5),

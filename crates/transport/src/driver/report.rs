@@ -1,4 +1,4 @@
-//! Which session a log line or an event is about.
+//! Identifies the session in log lines and events.
 
 use std::time::Instant;
 
@@ -10,32 +10,32 @@ use super::Driver;
 use crate::keys::PublicKey;
 use crate::status::{PathEvent, SessionEvent};
 
-/// Characters of a key and of a session's identifier in log lines: enough to tell one from another. Events and status
-/// have them whole.
+/// Characters of a key and of a session identifier in log lines, enough to distinguish them. Events
+/// and status contain them in full.
 const SHORT: usize = 8;
 
-/// The span around everything of one session. At a server, `client` is its key and the name that the server has for it.
+/// The tracing span of one session. At a server, `client` is the client's key and configured name.
 pub(crate) fn session_span(id: &[u8; 16], client: Option<(&PublicKey, Option<&str>)>) -> Span {
     let key = client.map(|(key, _)| key.to_string());
     let key = key.as_deref().map(|key| display(&key[..SHORT]));
     let name = client.and_then(|(_, name)| name);
-    // Of the highest level, so that a filter which keeps a line also keeps the name of its session.
+    // Level ERROR, so that any filter that keeps a line also keeps the session's name.
     tracing::error_span!("session", client = name, key, id = %&hex(id)[..SHORT])
 }
 
-/// A session's identifier as text, 32 hex digits.
+/// A session identifier as 32 hex digits.
 pub(super) fn hex(id: &[u8; 16]) -> String {
     id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Driver {
-    /// Gives the session the name that the server has for its client.
+    /// Sets the client's name as configured at the server.
     pub(crate) fn with_client(mut self, name: Option<String>) -> Self {
         self.client = name;
         self
     }
 
-    /// Tells whoever listens what has happened.
+    /// Sends an event to all subscribers.
     pub(super) fn report(&self, event: PathEvent) {
         let _ = self.listeners.events.send(SessionEvent {
             session: hex(&self.id),
@@ -45,7 +45,7 @@ impl Driver {
         });
     }
 
-    /// The first path makes the session; those that follow join it.
+    /// Reports the start of the session at its first path; later paths join it.
     pub(super) fn report_start(&mut self, remote: String) {
         if self.began.is_none() {
             self.began = Some(Instant::now());
@@ -55,7 +55,7 @@ impl Driver {
 }
 
 impl Drop for Driver {
-    /// However the session ends, its end is reported if its beginning was.
+    /// Reports the end of every session whose start was reported, on any way out.
     fn drop(&mut self) {
         let Some(began) = self.began else { return };
         let stats = self.engine.stats();

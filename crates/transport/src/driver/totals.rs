@@ -1,4 +1,4 @@
-//! What each link has carried in a session, over all paths that it has had.
+//! Per-link totals of a session, over all current and former paths of each link.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use sumlink_engine::PathStats;
 
 use crate::status::LinkTotals;
 
-/// The counters of paths that have ended, added up by link.
+/// The counters of ended paths, added up by link.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Totals(BTreeMap<String, Total>);
 
@@ -31,12 +31,12 @@ impl Total {
 }
 
 impl Totals {
-    /// A path of the link has come to its end with these counters.
+    /// Adds the final counters of a path of the link.
     pub(super) fn ended(&mut self, link: &str, path: &PathStats) {
         self.0.entry(link.to_owned()).or_default().add(path);
     }
 
-    /// The totals with the present paths, by the links' names.
+    /// The totals including the current paths, by link name.
     pub(super) fn with<'a>(
         &self,
         present: impl Iterator<Item = (&'a str, &'a PathStats)>,

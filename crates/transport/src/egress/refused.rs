@@ -1,10 +1,12 @@
-//! The addresses that are refused unless a rule opens them, also where an IPv6 address hides an IPv4 one.
+//! The ranges refused unless a rule opens them, including IPv4 addresses embedded in IPv6
+//! addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// The narrowest refused range that an address lies in, and what it is; `own` leads to this machine itself.
+/// The narrowest refused range that contains an address, and its kind; `own` are the networks of
+/// this machine.
 pub(super) fn refused_range(ip: IpAddr, own: &[IpNet]) -> Option<(IpNet, &'static str)> {
     match ip {
         IpAddr::V4(ip) => refused_ipv4(ip, own).map(|(net, kind)| (net.into(), kind)),
@@ -41,8 +43,8 @@ fn refused_embedded(ip: Ipv6Addr, own: &[IpNet]) -> Option<(Ipv6Net, &'static st
     Some((range, kind))
 }
 
-/// The IPv4 address that a translator or tunnel would send this one's packets to, and the bit at
-/// which it starts.
+/// The IPv4 address to which a translator or tunnel would send packets for this address, and the
+/// bit at which it starts.
 pub(super) fn embedded_ipv4(ip: Ipv6Addr) -> Option<(Ipv4Addr, u8)> {
     let start = match ip.segments() {
         // 6to4: RFC 3056, section 2.
@@ -63,15 +65,15 @@ pub(super) fn embedded_ipv4(ip: Ipv6Addr) -> Option<(Ipv4Addr, u8)> {
     Some((Ipv4Addr::from_bits((ip.to_bits() >> shift) as u32), start))
 }
 
-/// What an address of this machine is called.
+/// The kind of an address of this machine.
 const OWN: &str = "an address of this server";
 
-/// What the address of a cloud's metadata service is called.
+/// The kind of a cloud's metadata service.
 const METADATA: &str = "cloud metadata";
 
-/// IPv4 ranges that no rule has to name to be refused: those of RFC 6890, section 2.2.2, that are not globally
-/// reachable, but for the ranges for documentation; multicast (RFC 5771); and metadata services, by the documentation
-/// of their clouds.
+/// IPv4 ranges refused by default: those of RFC 6890, section 2.2.2, that are not globally
+/// reachable, except the documentation ranges; multicast (RFC 5771); and metadata services, by the
+/// documentation of their clouds.
 const REFUSED_IPV4: [(Ipv4Net, &str); 17] = [
     (net4([0, 0, 0, 0], 8), "unspecified"),
     (net4([10, 0, 0, 0], 8), "private"),
@@ -94,34 +96,34 @@ const REFUSED_IPV4: [(Ipv4Net, &str); 17] = [
     (net4([169, 254, 170, 2], 32), METADATA),
     // Alibaba Cloud.
     (net4([100, 100, 100, 200], 32), METADATA),
-    // Azure: a public address that only the host of the virtual machine answers.
+    // Azure: a public address that only the virtual machine's host answers.
     (net4([168, 63, 129, 16], 32), METADATA),
     // Oracle Cloud.
     (net4([192, 0, 0, 192], 32), METADATA),
 ];
 
-/// IPv6 ranges that no rule has to name to be refused: those of RFC 6890, section 2.2.3, and of the IANA registry that
-/// goes on from there, that are not globally reachable, but for the ranges for documentation and those whose embedded
-/// IPv4 address decides; multicast (RFC 4291); and metadata services.
+/// IPv6 ranges refused by default: those of RFC 6890, section 2.2.3, and of its successor, the IANA
+/// registry, that are not globally reachable, except the documentation ranges and those whose
+/// embedded IPv4 address decides; multicast (RFC 4291); and metadata services.
 const REFUSED_IPV6: [(Ipv6Net, &str); 15] = [
     (net6([0, 0, 0, 0, 0, 0, 0, 0], 128), "unspecified"),
     (net6([0, 0, 0, 0, 0, 0, 0, 1], 128), "loopback"),
-    // RFC 8215: its prefixes may have lengths other than 96, at which the IPv4 address is elsewhere.
+    // RFC 8215: its prefixes may have lengths other than 96, which move the IPv4 address.
     (
         net6([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48),
         "local translation",
     ),
     (net6([0x100, 0, 0, 0, 0, 0, 0, 0], 64), "discarded"),
-    // RFC 4380: it hides an IPv4 address in its last bits, inverted.
+    // RFC 4380: its last bits contain an inverted IPv4 address.
     (net6([0x2001, 0, 0, 0, 0, 0, 0, 0], 32), "Teredo"),
     (net6([0x2001, 2, 0, 0, 0, 0, 0, 0], 48), "benchmarking"),
     (net6([0x5f00, 0, 0, 0, 0, 0, 0, 0], 16), "segment routing"),
     (net6([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7), "private"),
     (net6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10), "link-local"),
-    // RFC 3879: given up, and still private where it is in use.
+    // RFC 3879: deprecated, but still private where in use.
     (net6([0xfec0, 0, 0, 0, 0, 0, 0, 0], 10), "private"),
     (net6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8), "multicast"),
-    // Amazon EC2, and there EKS: the credentials of a pod.
+    // Amazon EC2, and in EKS the credentials of a pod.
     (net6([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0], 32), METADATA),
     // Google Cloud.
     (net6([0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254], 128), METADATA),

@@ -1,4 +1,4 @@
-//! Rules and destinations as texts: what a configuration says, and what is told about it.
+//! Text forms of egress rules and destinations: parsing, display and errors.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -13,28 +13,28 @@ use super::{Destinations, EgressAction, EgressRule};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EgressParseError {
-    /// The rule starts with another word than `allow` or `deny`.
+    /// The rule does not start with `allow` or `deny`.
     #[error("`{0}`: an egress rule is `allow DESTINATIONS` or `deny DESTINATIONS`")]
     Action(String),
-    /// The address or prefix length cannot be read.
+    /// The address or prefix length is invalid.
     #[error(
         "`{0}` is not a network: write *, 192.0.2.7, 10.0.0.0/8, [2001:db8::1] or [2001:db8::]/32"
     )]
     Network(String),
-    /// An IPv6 address without brackets, where a port could be mistaken for a part of it.
+    /// An IPv6 address without brackets, in which a port would be ambiguous.
     #[error("`{0}`: write an IPv6 address in brackets, as in [2001:db8::1]:443")]
     Brackets(String),
-    /// The address has bits set behind its prefix.
-    #[error("`{given}` has bits set behind its prefix: write {network} or {host}")]
+    /// The address has bits set after its prefix.
+    #[error("`{given}` has bits set after its prefix: write {network} or {host}")]
     HostBits {
         /// The network as written.
         given: IpNet,
-        /// The network that the prefix length means.
+        /// The network given by the prefix length.
         network: IpNet,
-        /// The one address, if that was meant.
+        /// The single address that may have been meant.
         host: IpAddr,
     },
-    /// A port or range of ports cannot be read.
+    /// A port or range of ports is invalid.
     #[error("`{0}` is not a port or a range: write numbers from 1 to 65535, as in 80,8000-8010")]
     Ports(String),
 }
@@ -76,7 +76,8 @@ impl FromStr for Destinations {
     }
 }
 
-/// Cuts `NETWORK:PORTS` where the ports start. Colons inside brackets or before a slash are IPv6.
+/// Splits `NETWORK:PORTS` before the ports. Colons inside brackets or before a slash belong to
+/// IPv6.
 fn split_ports(text: &str) -> Result<(&str, Option<&str>), EgressParseError> {
     let behind_address = text.rfind(['/', ']']).unwrap_or(0);
     let tail = &text[behind_address..];
@@ -121,7 +122,7 @@ fn parse_network(text: &str) -> Result<Option<IpNet>, EgressParseError> {
             host,
         });
     }
-    // An IPv4-mapped network is the IPv4 one: that is how addresses are compared.
+    // An IPv4-mapped network becomes the IPv4 network, as addresses are compared that way.
     Ok(Some(match network {
         IpNet::V6(net) if net.prefix_len() >= 96 => match net.addr().to_ipv4_mapped() {
             Some(v4) => Ipv4Net::new(v4, net.prefix_len() - 96)
@@ -256,7 +257,7 @@ mod tests {
                 .parse::<Destinations>()
                 .unwrap_err()
                 .to_string(),
-            "`10.0.0.1/8` has bits set behind its prefix: write 10.0.0.0/8 or 10.0.0.1"
+            "`10.0.0.1/8` has bits set after its prefix: write 10.0.0.0/8 or 10.0.0.1"
         );
         for rule in ["", "allow", "permit *", "*:80"] {
             assert_eq!(rule.parse::<EgressRule>(), Err(E::Action(rule.to_owned())));

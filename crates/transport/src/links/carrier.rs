@@ -1,7 +1,8 @@
-//! Asking for links' carriers, since of their loss the kernel tells late.
+//! Polls interface carrier state; the kernel delays link-down events by up to 1 s.
 //!
-//! `net/core/link_watch.c` gathers what is not urgent, and the loss of a carrier is not: news of it that come within a second
-//! after others wait for the rest of that second. Who asks is answered with what is true now.
+//! `net/core/link_watch.c` batches events that are not urgent, among them the loss of a carrier:
+//! those that occur within a second after others wait for the rest of that second. A query returns
+//! the current state.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use rtnetlink::sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use super::Link;
 
-/// Asks the kernel about single links, in the network namespace of the thread that opened it.
+/// Queries the kernel about single links, in the network namespace of the thread that opened it.
 #[derive(Clone, Debug)]
 pub(crate) struct CarrierCheck {
     socket: Arc<Socket>,
@@ -25,17 +26,17 @@ impl CarrierCheck {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
-        // The answer is there as soon as the question is put.
+        // The kernel answers during the send call.
         socket.set_non_blocking(true)?;
         let socket = Arc::new(socket);
         Ok(Self { socket })
     }
 
-    /// Whether packets cannot pass over one of the links, each given by its number ([`Link::index`]), or there is none of that
-    /// number.
+    /// Whether one of the links, each given by its interface index ([`Link::index`]), has no
+    /// carrier or does not exist.
     ///
-    /// A question waits while somebody changes links (the kernel's RTNL lock), in a system call: it is to be put on a thread where
-    /// nobody's bytes wait behind it.
+    /// The system call blocks while another process changes links (the kernel's RTNL lock). Call it
+    /// on a thread where no data waits behind it.
     pub(crate) fn is_any_lost(&self, links: &[u32]) -> io::Result<bool> {
         for link in links {
             if !self.is_up(*link)? {
@@ -48,7 +49,7 @@ impl CarrierCheck {
     fn is_up(&self, index: u32) -> io::Result<bool> {
         let mut question = LinkMessage::default();
         question.header.index = index;
-        // Some drivers ask their device for its counters.
+        // Some drivers query their device for its counters.
         let mask = LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]);
         question.attributes.push(mask);
         let mut message = NetlinkMessage::from(RouteNetlinkMessage::GetLink(question));
@@ -79,7 +80,7 @@ mod tests {
     use crate::links::netns::Netns;
 
     #[test]
-    fn who_asks_hears_of_every_loss_at_once() {
+    fn a_query_sees_every_carrier_loss_at_once() {
         let Some(ns) = Netns::new() else { return };
         let ip = ns.commands();
         ns.run(async move || {
@@ -91,7 +92,7 @@ mod tests {
             let links = vec![number("lo").await, number("d0").await];
             let check = CarrierCheck::open().unwrap();
             let is_lost = || check.is_any_lost(&links).unwrap();
-            // More often than once a second, of which the kernel would tell once.
+            // Faster than the one event per second that the kernel would send.
             for _ in 0..4 {
                 assert!(!is_lost());
                 ip("link set d1 down");
@@ -104,9 +105,10 @@ mod tests {
         });
     }
 
-    /// Devices without a cable, whose state the kernel calls unknown, and a tunnel whose program has gone.
+    /// Devices without a cable, whose state the kernel calls unknown, and a tunnel whose program
+    /// has exited.
     #[test]
-    fn a_link_without_a_carrier_of_its_own_has_not_lost_it() {
+    fn devices_without_a_cable_have_not_lost_their_carrier() {
         let Some(ns) = Netns::new() else { return };
         let ip = ns.commands();
         ns.run(async move || {

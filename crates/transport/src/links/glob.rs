@@ -1,18 +1,19 @@
-//! Names of links with wildcards, as in a shell (POSIX.1-2024, XCU section 2.14).
+//! Link names with wildcards, as in a shell (POSIX.1-2024, XCU section 2.14).
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-/// Whether a link's name fits a pattern: `*` stands for any characters, also none, `?` for exactly
-/// one, `[a-c0]` for one of the set and `[!a-c0]` for one that is not in it, everything else for itself.
-/// `wwan*` fits `wwan0`; `eth?` fits `eth1` but not `eth10`, `eth[01]` fits `eth1` but not `eth2`.
+/// Whether a link's name matches a pattern: `*` stands for any number of characters, `?` for
+/// exactly one, `[a-c0]` for one of the set and `[!a-c0]` for one outside it; other characters
+/// stand for themselves. `wwan*` matches `wwan0`; `eth?` matches `eth1` but not `eth10`, `eth[01]`
+/// matches `eth1` but not `eth2`.
 ///
-/// A `]` right at the start of a set belongs to it, and a `[` that is never closed stands for itself.
-/// Takes at most the product of both lengths in steps, whatever the pattern.
+/// A `]` at the start of a set belongs to it, and a `[` that is never closed stands for itself. The
+/// number of steps is at most the product of both lengths, whatever the pattern.
 pub fn name_matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (parse(pattern), name.chars().collect::<Vec<_>>());
     let (mut p, mut n) = (0, 0);
-    // The last star seen, and the character of the name up to which it reaches.
+    // The last star seen, and the position in the name up to which it reaches.
     let mut star: Option<(usize, usize)> = None;
     while n < name.len() {
         match pattern.get(p) {
@@ -24,8 +25,8 @@ pub fn name_matches(pattern: &str, name: &str) -> bool {
                 p += 1;
                 n += 1;
             }
-            // The last star takes one character more. Earlier ones need not be tried again: what the
-            // last one skips they could only have skipped as well.
+            // The last star takes one more character. Earlier stars need not be retried: they could
+            // only have skipped the same characters as the last one.
             _ => match &mut star {
                 Some((star, reach)) => {
                     *reach += 1;
@@ -38,31 +39,33 @@ pub fn name_matches(pattern: &str, name: &str) -> bool {
     pattern[p..].iter().all(|piece| *piece == Piece::Star)
 }
 
-/// Whether a configured name is a pattern, so that the lack of a link that fits is no mistake.
+/// Whether a configured name is a pattern, for which no matching link is not an error.
 pub fn is_pattern(name: &str) -> bool {
     parse(name)
         .iter()
         .any(|piece| !matches!(piece, Piece::One(_)))
 }
 
-/// How the names that fit one pattern relate to those that fit another one.
+/// How the names that match one pattern relate to those that match another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overlap {
-    /// No name fits both.
+    /// No name matches both.
     Apart,
-    /// Some names fit both, and some only the first pattern.
+    /// Some names match both, and some only the first pattern.
     Partly,
-    /// Every name that fits the first pattern fits the second one too.
+    /// Every name that matches the first pattern also matches the second.
     Within,
 }
 
-/// How far `pattern` is covered by `other`: both are followed through all names at once, character by character.
+/// How far `other` covers `pattern`. Both are followed through all names at once, character by
+/// character.
 ///
-/// Patterns of 127 characters or more, and those that take thousands of steps, count as [`Overlap::Partly`].
+/// Patterns of 127 characters or more, and those that take thousands of steps, count as
+/// [`Overlap::Partly`].
 pub fn overlap(pattern: &str, other: &str) -> Overlap {
     const MOST_STEPS: usize = 4096;
     let (first, second) = (parse(pattern), parse(other));
-    // A bit for each position, and one for the end.
+    // One bit per position, and one for the end.
     if first.len().max(second.len()) >= 127 {
         return Overlap::Partly;
     }
@@ -95,7 +98,7 @@ pub fn overlap(pattern: &str, other: &str) -> Overlap {
     }
 }
 
-/// Characters that stand for all others: between two of them, every character fits the same pieces.
+/// Representative characters: all characters between two of them match the same pieces.
 fn letters(patterns: &[&[Piece]]) -> BTreeSet<char> {
     let next = |c: char| char::from_u32(c as u32 + 1).unwrap_or(c);
     let mut letters = BTreeSet::from(['\0']);
@@ -112,7 +115,8 @@ fn letters(patterns: &[&[Piece]]) -> BTreeSet<char> {
     letters
 }
 
-/// The positions (a bit for each) with those that stars reach without a character; a name has fewer than 128.
+/// The positions (one bit each), extended by those that stars reach without consuming a character.
+/// A pattern has fewer than 128.
 fn positions(pieces: &[Piece], mut positions: u128) -> u128 {
     for (at, piece) in pieces.iter().enumerate() {
         if *piece == Piece::Star && positions >> at & 1 == 1 {
@@ -146,7 +150,7 @@ enum Piece {
     Any,
     /// This character.
     One(char),
-    /// One character that is in the ranges, or that is not.
+    /// One character inside the ranges, or outside them.
     Set {
         negated: bool,
         ranges: Vec<RangeInclusive<char>>,
@@ -183,14 +187,15 @@ fn parse(pattern: &str) -> Vec<Piece> {
     pieces
 }
 
-/// The set whose `[` has been read, and what is behind its `]`; nothing if it has none.
+/// Parses a set after its `[`, and returns it with the text after its `]`; `None` if it is not
+/// closed.
 fn set(text: &[char]) -> Option<(Piece, &[char])> {
     let (negated, text) = match text {
-        // `^` is what most shells take beside the standard's `!`.
+        // Most shells accept `^` besides the standard's `!`.
         ['!' | '^', rest @ ..] => (true, rest),
         _ => (false, text),
     };
-    // An empty set would fit nothing, so the first `]` does not end it.
+    // An empty set would match nothing, so the first `]` does not end it.
     let end = 1 + text.get(1..)?.iter().position(|c| *c == ']')?;
     let (mut inside, behind) = (&text[..end], &text[end + 1..]);
     let mut ranges = Vec::new();
@@ -261,7 +266,7 @@ mod tests {
             ("a[*?]", "a* a?", "a0"),
             ("a[2-1]", "", "a1 a2"),
             ("*[0-1].[0-9]", "eth0.1 b.0.7", "eth2.1"),
-            // Never closed, so no set.
+            // Never closed, so not a set.
             ("a[01", "a[01", "a0"),
             ("a[", "a[", "a"),
             ("a[]", "a[]", "a]"),
@@ -312,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_are_told_from_names() {
+    fn patterns_are_distinguished_from_names() {
         for pattern in ["wwan*", "eth?", "eth[01]"] {
             assert!(is_pattern(pattern), "{pattern}");
         }

@@ -4,18 +4,19 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// A network namespace that is deleted in the end, whatever the test does.
+/// A network namespace that is deleted on drop, whatever the test does.
 pub(crate) struct Netns {
     name: String,
 }
 
 impl Netns {
-    /// A new namespace with loopback up and nothing else.
+    /// A new namespace with only loopback up.
     ///
-    /// `None` only if `SUMLINK_SKIP_NETNS=1` says that this machine cannot; it fails loudly otherwise.
+    /// `None` only if `SUMLINK_SKIP_NETNS=1` says that this machine cannot create one; otherwise a
+    /// failure panics.
     pub(crate) fn new() -> Option<Self> {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
-        // `ip netns add` mounts /run/netns when it is not there yet; two at once would collide.
+        // `ip netns add` mounts /run/netns if it is missing; two concurrent calls would collide.
         static ADD: Mutex<()> = Mutex::new(());
         if std::env::var_os("SUMLINK_SKIP_NETNS").is_some_and(|value| value == "1") {
             eprintln!("skipped: SUMLINK_SKIP_NETNS=1");
@@ -32,12 +33,13 @@ impl Netns {
         Some(ns)
     }
 
-    /// Runs `ip` in this namespace with the words of `arguments`; panics with its output on failure.
+    /// Runs `ip` in this namespace with the words of `arguments`; panics with its output on
+    /// failure.
     pub(crate) fn ip(&self, arguments: &str) {
         self.commands()(arguments);
     }
 
-    /// [`Netns::ip`] as a function that a test may take along into [`Netns::run`].
+    /// [`Netns::ip`] as a function that a test can move into [`Netns::run`].
     pub(crate) fn commands(&self) -> impl Fn(&str) + Send + 'static {
         let name = self.name.clone();
         move |arguments| {
@@ -54,7 +56,7 @@ impl Netns {
         &self.name
     }
 
-    /// Runs `test` in this namespace, on a thread and a tokio runtime of its own.
+    /// Runs `test` in this namespace, on a separate thread and tokio runtime.
     pub(crate) fn run<T: Send + 'static>(
         &self,
         test: impl AsyncFnOnce() -> T + Send + 'static,
@@ -77,7 +79,7 @@ impl Netns {
 
 impl Drop for Netns {
     fn drop(&mut self) {
-        // Errors are of no interest: a second panic would only hide the first.
+        // Errors are ignored: a second panic would only hide the first.
         let _ = Command::new("ip")
             .args(["netns", "del", &self.name])
             .output();

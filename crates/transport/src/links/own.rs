@@ -9,8 +9,9 @@ use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage,
 
 use super::{LinkError, Netlink, system};
 
-/// Every network whose packets the kernel delivers to this machine: its addresses on all interfaces, loopback
-/// included, and what else a route of type `local` covers (`ip route show table all type local`).
+/// Every network whose packets the kernel delivers to this machine: its addresses on all
+/// interfaces, loopback included, and all other routes of type `local` (`ip route show table all
+/// type local`).
 ///
 /// Must be called inside a tokio runtime with I/O.
 pub(crate) async fn own_addresses() -> Result<Vec<IpNet>, LinkError> {
@@ -29,7 +30,7 @@ pub(crate) async fn own_addresses() -> Result<Vec<IpNet>, LinkError> {
     Ok(own)
 }
 
-/// Where a route leads.
+/// The destination network of a route.
 fn destination(route: &RouteMessage) -> Option<IpNet> {
     let address = route
         .attributes
@@ -48,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_address_of_this_machine_is_one_of_its_own() {
+    fn all_addresses_of_this_machine_are_found() {
         let Some(ns) = Netns::new() else { return };
         ns.ip("link add up1 type veth peer name up2");
         ns.ip("addr add 192.0.2.7/24 dev up1");

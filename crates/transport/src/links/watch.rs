@@ -1,4 +1,4 @@
-//! Being told when links, addresses or routes change.
+//! Reports changes of links, addresses and routes.
 
 use std::fmt;
 use std::io;
@@ -8,18 +8,18 @@ use rtnetlink::sys::protocols::NETLINK_ROUTE;
 use rtnetlink::sys::{AsyncSocket, AsyncSocketExt, SocketAddr, TokioSocket};
 use tokio::time::{Instant, sleep_until};
 
-/// Tells that something about links, addresses or routes has changed; what it was, [`super::list`] says.
+/// Reports that links, addresses or routes have changed; [`super::list`] returns the new state.
 ///
-/// Changes come in bursts (a link that goes down takes its addresses and routes along), so one call of
-/// [`Watch::changed`] reports all that happens within 3 milliseconds, and the next one returns 50 milliseconds later at the
-/// soonest: a link that has gone is known at once, and one that flaps keeps nobody busy. A burst that overruns the
-/// kernel's buffer counts as a change like any other: nothing is missed.
+/// Changes come in bursts: a link that goes down takes its addresses and routes with it. One call
+/// of [`Watch::changed`] therefore covers all changes within 3 ms, and the next call returns at
+/// least 50 ms later. A lost link is known at once, and a flapping one causes little work. A burst
+/// that overruns the kernel's buffer counts as a change like any other: nothing is missed.
 pub struct Watch {
-    /// The subscribed netlink socket; the kernel bounds what waits in it.
+    /// The subscribed netlink socket; the kernel limits its receive buffer.
     socket: TokioSocket,
-    /// When the burst that has begun is reported.
+    /// When the current burst is reported.
     due: Option<Instant>,
-    /// No report before.
+    /// The earliest time of the next report.
     not_before: Option<Instant>,
 }
 
@@ -39,8 +39,8 @@ impl Watch {
 
     /// Waits until something has changed since the last call returned.
     ///
-    /// Cancel safe: a change noticed by a call that was dropped is reported by the next one. An error
-    /// means that the subscription is broken and a new [`Watch`] is needed.
+    /// Cancel safe: a change noticed by a call that was dropped is reported by the next one. An
+    /// error means that the subscription is broken and a new [`Watch`] is needed.
     pub async fn changed(&mut self) -> io::Result<()> {
         let due = match self.due {
             Some(due) => due,
@@ -60,10 +60,11 @@ impl Watch {
         Ok(())
     }
 
-    /// Takes the rest of the burst that is about to be reported.
+    /// Reads the rest of the burst that is about to be reported.
     fn drain(&self) -> io::Result<()> {
         for _ in 0..DRAIN_LIMIT {
-            // The messages are not looked at, and taken whole however short the buffer is.
+            // The content is not used, and a datagram is consumed whole however short the buffer
+            // is.
             let message = self
                 .socket
                 .socket_ref()
@@ -84,13 +85,13 @@ impl fmt::Debug for Watch {
     }
 }
 
-/// How long a burst of changes is gathered.
+/// Time over which a burst of changes is collected.
 const GATHER: Duration = Duration::from_millis(3);
 
-/// Time between two reports, at least.
+/// Minimum time between two reports.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Most messages that are taken in one go, so that an endless burst does not hold up the runtime.
+/// Maximum number of messages read in one go, so that an endless burst does not block the runtime.
 const DRAIN_LIMIT: usize = 4096;
 
 /// The multicast groups of `linux/rtnetlink.h`.
@@ -100,12 +101,13 @@ const GROUPS: u32 = (libc::RTMGRP_LINK
     | libc::RTMGRP_IPV4_ROUTE
     | libc::RTMGRP_IPV6_ROUTE) as u32;
 
-/// Whether there was a message, or traces of one.
+/// Whether a message arrived, or the kernel reported a dropped one.
 fn is_message(received: io::Result<()>) -> io::Result<bool> {
     match received {
         Ok(()) => Ok(true),
         Err(error) => match error.raw_os_error() {
-            // Messages were dropped because the buffer was full (netlink(7)): changes, too.
+            // The kernel dropped messages because the buffer was full (netlink(7)); these were
+            // changes too.
             Some(libc::ENOBUFS | libc::EINTR) => Ok(true),
             Some(libc::EAGAIN) => Ok(false),
             _ => Err(error),

@@ -1,44 +1,45 @@
-//! Bytes on their way from a program to the engine.
+//! Data in transit from a program to the engine.
 
 use bytes::{Buf, Bytes};
 
-/// What the session has taken out of a pipe and the engine has not taken yet.
+/// Data that the session has taken from a pipe and the engine has not consumed.
 #[derive(Debug, Default)]
 pub(crate) struct Chunk {
     rest: Bytes,
-    /// The memory that all of its bytes are a part of.
+    /// Size of the allocation that contains the bytes.
     memory: usize,
-    /// They fill most of it.
+    /// The bytes fill most of the allocation.
     is_dense: bool,
 }
 
 impl Chunk {
-    /// What the engine has not taken.
+    /// The unconsumed data.
     pub(crate) fn rest(&self) -> &Bytes {
         &self.rest
     }
 
-    /// The engine has taken so many bytes.
+    /// Marks `taken` bytes as consumed by the engine.
     pub(crate) fn advance(&mut self, taken: usize) {
         self.rest.advance(taken);
     }
 
-    /// The engine wants none of the rest.
+    /// Discards the unconsumed data.
     pub(crate) fn discard(&mut self) {
         self.rest.clear();
     }
 
-    /// All of it has been taken.
+    /// Whether all data is consumed.
     pub(crate) fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// Bytes of memory that it is a part of.
+    /// Size of the allocation, in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.memory
     }
 
-    /// Whether the engine may keep that memory in place of a copy: it counts the bytes, not the room beside them.
+    /// Whether the engine may keep the allocation instead of a copy: the engine counts only the
+    /// bytes, not the unused rest.
     pub(crate) fn is_dense(&self) -> bool {
         self.is_dense
     }
@@ -60,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_fills_its_memory_may_be_kept() {
+    fn only_dense_chunks_are_kept() {
         let filled = |len| {
             let mut bytes = Vec::with_capacity(100_000);
             bytes.resize(len, 1);

@@ -1,17 +1,18 @@
-//! Memory between programs and their session: bounded for all streams together, shared by who needs it.
+//! Memory between programs and their session: bounded for all streams together and shared on
+//! demand.
 //!
-//! Each stream has a [`FLOOR`] of its own, so that none can be shut out; whatever a stream holds beyond comes out of a
-//! pool of the session. A stream may take a quarter of what the pool has left (dynamic thresholds: Choudhury and Hahne,
-//! "Dynamic queue length thresholds for shared-memory packet switches", IEEE/ACM ToN 6(2), 1998, eq. 1 with alpha =
-//! 1/4): one stream alone gets all that it can use, and many that stall leave room for the next one without anybody
-//! having to give anything back.
+//! Each stream has a reserved [`FLOOR`], so that none is starved; memory beyond the floor comes
+//! from a pool of the session. A stream may take a quarter of the free pool (dynamic thresholds:
+//! Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches",
+//! IEEE/ACM ToN 6(2), 1998, eq. 1 with alpha = 1/4): a single stream gets all that it can use, and
+//! many stalled streams leave room for the next one without returning any memory.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use sumlink_engine::PAGE;
 
-/// Bytes that every stream may hold in each direction of its pipe, whatever the others hold: a page, which is the least that
-/// goes to a program. Less is not worth an exchange.
+/// Bytes that every stream may hold in each direction of its pipe, independent of the other
+/// streams. One page is the least that is handed to a program: less is not worth an exchange.
 pub(crate) const FLOOR: usize = PAGE;
 
 /// The largest piece that changes hands, in bytes.
@@ -25,13 +26,13 @@ pub(crate) const MOST_DOWN: usize = 2 * CHUNK;
 /// in front of the engine's send buffer, which is bounded in time, so they are few.
 pub(crate) const MOST_UP: usize = 128 * 1024;
 
-/// The part of the free pool that one stream may have taken: 1 / alpha.
+/// The part of the free pool that one stream may take: 1 / alpha.
 const SHARE: u64 = 4;
 
-/// What the pipes of a session hold in one direction.
+/// Memory of a session's pipes in one direction.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    /// Bytes beyond the floors that nobody has taken.
+    /// Free bytes beyond the floors.
     free: AtomicU64,
     /// Bytes that all pipes hold, floors included.
     held: AtomicU64,
@@ -55,19 +56,20 @@ impl Pool {
     }
 }
 
-/// What one direction of one pipe holds, on both sides of the exchange. Whoever owns it gives everything back.
+/// Memory of one direction of one pipe, on both sides of the exchange. The owner must return all of
+/// it.
 #[derive(Debug, Default)]
 pub(crate) struct Holding {
     held: usize,
 }
 
 impl Holding {
-    /// Holds up to `want` bytes more, and tells how many. None, if `want` is not 0, means that something has to leave
-    /// first; a holding of nothing always gets some.
+    /// Takes up to `want` more bytes and returns the number taken. 0 for a nonzero `want` means
+    /// that held data must leave first; an empty holding always gets some.
     pub(crate) fn take(&mut self, pool: &Pool, want: usize) -> usize {
         let want = want.min(CHUNK);
         let mut granted = 0;
-        // Cannot fail: what it asks for is at most a quarter of what is free.
+        // Cannot fail: the request is at most a quarter of the free pool.
         let _ = pool.free.fetch_update(Relaxed, Relaxed, |free| {
             granted = self.room(free, pool.most).min(want);
             Some(free - (excess(self.held + granted) - excess(self.held)))
@@ -77,9 +79,9 @@ impl Holding {
         granted
     }
 
-    /// Holds so many bytes less.
+    /// Returns `bytes` to the pool.
     pub(crate) fn give_back(&mut self, pool: &Pool, bytes: usize) {
-        // An allocator may have given a little more than was asked for.
+        // An allocator may have returned slightly more than requested.
         let bytes = bytes.min(self.held);
         let before = excess(self.held);
         self.held -= bytes;
@@ -87,7 +89,7 @@ impl Holding {
         pool.held.fetch_sub(bytes as u64, Relaxed);
     }
 
-    /// Gives everything back.
+    /// Returns everything.
     pub(crate) fn end(&mut self, pool: &Pool) {
         self.give_back(pool, self.held);
     }
@@ -105,7 +107,7 @@ impl Holding {
     }
 }
 
-/// What comes out of the pool.
+/// The part of `held` that comes out of the pool.
 fn excess(held: usize) -> u64 {
     held.saturating_sub(FLOOR) as u64
 }
@@ -142,13 +144,17 @@ mod tests {
         let mut holdings: Vec<Holding> = (0..100).map(|_| Holding::default()).collect();
         for holding in &mut holdings {
             assert_eq!(holding.take(&pool, CHUNK), FLOOR);
-            assert_eq!(holding.take(&pool, CHUNK), 0, "a crumb is not worth it");
+            assert_eq!(
+                holding.take(&pool, CHUNK),
+                0,
+                "less than a page is not worth an exchange"
+            );
         }
         assert_eq!(pool.held(), 100 * FLOOR as u64);
     }
 
     #[test]
-    fn streams_that_hold_all_they_can_leave_some_to_the_next() {
+    fn full_streams_leave_memory_for_the_next() {
         let pool = Pool::new(1 << 20, MOST_DOWN);
         let mut holdings: Vec<Holding> = (0..1000).map(|_| Holding::default()).collect();
         for holding in &mut holdings {
@@ -159,7 +165,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever streams do, the sum keeps below the pool and the floors, and everything comes back.
+        /// In any sequence of operations, the sum stays below the pool plus the floors, and
+        /// everything returns.
         #[test]
         fn the_bound_holds(
             size in 0..10_000_000_u64,

@@ -1,31 +1,34 @@
-//! How much goes to a program at once: what it reads in a few milliseconds.
+//! The size of the pieces handed to a program: the amount that it reads in a few milliseconds.
 //!
-//! For the peer's credit a byte is read once it has been given to the program's end of the pipe, which may be a relay whose
-//! program has stopped. So a slow program is given little, and a fast one large pieces, each of which costs an exchange.
+//! For the peer's credit a byte counts as read once it is handed to the program's end of the pipe,
+//! which may be a relay whose program has stopped. A slow program therefore gets small pieces. A
+//! fast one gets large ones, because each piece costs an exchange.
 
 use std::time::{Duration, Instant};
 
 use super::memory::CHUNK;
 
-/// What any program is given at once, in bytes; a new stream's begins with it.
+/// Smallest piece and size of a stream's first piece, in bytes.
 const LEAST: usize = 32 * 1024;
 
-/// A program that wants the next piece within this time is fast ...
+/// A program that wants the next piece within this time is fast.
 const SOON: Duration = Duration::from_millis(4);
 
-/// ... and gets larger ones after so many in a row: a socket takes the first ones as fast, whether or not its program reads.
+/// Fast reads in a row before the pieces grow: a socket accepts the first ones quickly even if its
+/// program does not read.
 const IN_A_ROW: u32 = 4;
 
-/// After this time it gets a smaller one.
+/// A program that takes longer than this gets smaller pieces.
 const LATE: Duration = Duration::from_millis(16);
 
 /// The size of the pieces of one stream.
 #[derive(Debug)]
 pub(super) struct Piece {
     size: usize,
-    /// Pieces of that size in a row that it wanted soon.
+    /// Consecutive pieces of the current size after which the program was fast.
     soon: u32,
-    /// When the program was last given a piece of that size and has not wanted the next one since.
+    /// When the program was last given a piece of the current size, unless it has asked for the
+    /// next one since.
     given_at: Option<Instant>,
 }
 
@@ -40,7 +43,7 @@ impl Default for Piece {
 }
 
 impl Piece {
-    /// How much to give to a program that has taken the last piece, in bytes.
+    /// The size of the next piece, in bytes, for a program that has taken the last one.
     pub(super) fn size(&mut self, now: Instant) -> usize {
         if let Some(at) = self.given_at.take() {
             let time = now.saturating_duration_since(at);
@@ -54,7 +57,8 @@ impl Piece {
         self.size
     }
 
-    /// So many bytes were given. Fewer than a piece say how fast they arrive, not how fast the program reads.
+    /// Records that `bytes` were given. Less than a full piece measures how fast data arrives, not
+    /// how fast the program reads.
     pub(super) fn given(&mut self, bytes: usize, now: Instant) {
         self.given_at = (bytes >= self.size / 2).then_some(now);
     }
@@ -65,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pieces_of_a_program_follow_how_fast_it_takes_them() {
+    fn the_piece_size_follows_the_programs_speed() {
         let mut now = Instant::now();
         let mut piece = Piece::default();
         let mut take = |after: u64, part: usize| {
@@ -79,12 +83,12 @@ mod tests {
             assert_eq!(take(4, 1), LEAST << (step / 4));
         }
         take(4, 4);
-        assert_eq!(take(100, 1), CHUNK, "little had arrived");
+        assert_eq!(take(100, 1), CHUNK, "only little data had arrived");
         assert_eq!(take(10, 1), CHUNK);
         for _ in 0..10 {
             take(100, 1);
         }
         assert_eq!(take(100, 1), LEAST);
-        assert_eq!(take(1, 1), LEAST, "not yet");
+        assert_eq!(take(1, 1), LEAST, "not enough fast reads yet");
     }
 }

@@ -1,4 +1,4 @@
-//! What the pipes of a session have in common.
+//! Memory shared by the pipes of a session.
 
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,8 +7,8 @@ use sumlink_engine::Received;
 
 use super::memory::{CHUNK, MOST_DOWN, MOST_UP, Pool};
 
-/// Bytes of pages that programs have read and the session keeps for what it receives next, at most. Nobody's account has
-/// them, as little as the megabyte of spare pages that an engine keeps.
+/// Maximum bytes of read pages that the session keeps for reuse. Like the megabyte of spare pages
+/// in an engine, they are charged to no stream.
 const MOST_READ: usize = CHUNK;
 
 /// The memory of all pipes of a session, by direction.
@@ -16,21 +16,21 @@ const MOST_READ: usize = CHUNK;
 pub(crate) struct Pools {
     pub(crate) up: Pool,
     pub(crate) down: Pool,
-    /// What programs have read, for the session's next bytes. It is of the session and not of a stream: one on which nothing
-    /// moves holds nothing.
+    /// Read pages for the session's next received data. They belong to the session, so that an idle
+    /// stream holds no memory.
     read: Mutex<Read>,
 }
 
-/// What programs have read.
+/// Pages that programs have read.
 #[derive(Debug, Default)]
 struct Read {
     pages: Vec<Received>,
-    /// Bytes of memory in them.
+    /// Their size in bytes.
     memory: usize,
 }
 
 impl Pools {
-    /// So many bytes for each direction, beside the streams' floors.
+    /// Pools of `bytes` in each direction, beyond the streams' floors.
     pub(crate) fn new(bytes: u64) -> Arc<Self> {
         Arc::new(Self {
             up: Pool::new(bytes, MOST_UP),
@@ -39,7 +39,7 @@ impl Pools {
         })
     }
 
-    /// A program has read all of it.
+    /// Takes back data that a program has read completely.
     pub(super) fn has_read(&self, received: Received) {
         let memory = received.memory();
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
@@ -49,7 +49,7 @@ impl Pools {
         }
     }
 
-    /// What programs have read since the last time.
+    /// The pages that programs have read since the last call.
     pub(crate) fn take_read(&self) -> Vec<Received> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         mem::take(&mut *read).pages
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_goes_back_to_the_session_and_no_more_of_it_than_a_chunk() {
+    fn read_pages_return_to_the_session_up_to_one_chunk() {
         let pools = Pools::new(8 << 20);
         for _ in 0..3 * MOST_READ / PAGE {
             pools.has_read(Received::from([1; PAGE].as_slice()));

@@ -1,44 +1,45 @@
-//! What a link has moved in its present day and month, by the local calendar: providers count by it.
+//! Data usage of a link per day and month, by the local calendar, as providers count it.
 
 use chrono::{Datelike, Days, NaiveDate};
 use serde::{Deserialize, Serialize};
 
 use super::LinkPolicy;
 
-/// What a link has moved, in bytes of both directions with the headers of TCP and IP.
+/// Data usage of a link, in bytes of both directions including the TCP and IP headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// The day that `day_bytes` is of.
+    /// The day that `day_bytes` covers.
     pub day: NaiveDate,
-    /// Bytes moved on it.
+    /// Bytes moved on that day.
     pub day_bytes: u64,
-    /// The day on which the month of `month_bytes` began.
+    /// The first day of the month that `month_bytes` covers.
     pub month: NaiveDate,
-    /// Bytes moved since.
+    /// Bytes moved in that month.
     pub month_bytes: u64,
-    /// The day before the clock last changed it.
+    /// The day counter before the last change of the date.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub day_before: Option<Earlier>,
-    /// The month before the clock last changed it.
+    /// The month counter before the last change of the month.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub month_before: Option<Earlier>,
 }
 
-/// The period that a clock showed before the present one: a clock that jumped comes back to it.
+/// The previous period. A clock that jumped returns to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Earlier {
-    /// When it began.
+    /// Its first day.
     pub start: NaiveDate,
     /// Bytes moved in it.
     pub bytes: u64,
-    /// Bytes that the present period had when the clock came to it.
+    /// The bytes already counted in the current period when the clock entered it.
     pub present: u64,
 }
 
-/// Days that may lie between two looks at the clock. Where it goes forwards by more it had not been set before.
+/// Longest plausible gap between two readings of the clock, in days. A clock that jumps further
+/// forward was not set before.
 const LONGEST_SLEEP: i64 = 366;
 
-/// A period's beginning, its bytes, and the period before.
+/// The start of a period, its byte count, and the previous period.
 struct Period<'a> {
     start: &'a mut NaiveDate,
     bytes: &'a mut u64,
@@ -46,12 +47,13 @@ struct Period<'a> {
 }
 
 impl Period<'_> {
-    /// The clock says that the present period began at `start`.
+    /// Moves to the period that begins at `start` according to the clock.
     ///
-    /// A clock that goes forwards begins a new period. One that goes backwards was wrong before or is wrong now, and
-    /// nothing says which: it gives nothing back, for a link would get its cap once more, and it leaves no counter in a
-    /// future that may be years away. A period that it comes back to has what was moved in it before, and what was moved
-    /// in the one that was wrong: the one that it has gone back from, or one before the clock was set.
+    /// A clock that moves forward begins a new period. A clock that moves back was wrong before or
+    /// is wrong now, and it is unknown which. Nothing is refunded then, because a link would get
+    /// its cap twice, and no counter stays in a future that may be years away. The earlier period
+    /// keeps its own bytes and adds the bytes of the wrong period: either the period that the clock
+    /// has just left, or one before the clock was set.
     fn turn_to(self, start: NaiveDate) {
         let (left, bytes) = (*self.start, *self.bytes);
         if start == left {
@@ -78,7 +80,7 @@ impl Period<'_> {
 }
 
 impl Usage {
-    /// Nothing moved yet.
+    /// A counter at zero.
     pub(super) fn new(today: NaiveDate, reset_day: u8) -> Self {
         Self {
             day: today,
@@ -90,9 +92,9 @@ impl Usage {
         }
     }
 
-    /// As of today: what was moved in a day or month that is over does not count any more.
+    /// The usage as of `today`: days and months that are over no longer count.
     ///
-    /// A reset day that was changed to one that is still to come keeps what was counted.
+    /// If the reset day is changed to a day still to come, the current count is kept.
     pub(super) fn as_of(mut self, today: NaiveDate, reset_day: u8) -> Self {
         let day = Period {
             start: &mut self.day,
@@ -114,8 +116,8 @@ impl Usage {
         self.month_bytes = self.month_bytes.saturating_add(bytes);
     }
 
-    /// The day on which a link with this policy may be used again, if it has moved what it may: the later one of both
-    /// caps.
+    /// The day on which a link that has reached a cap of this policy may be used again; the later
+    /// one if both caps are reached.
     pub(super) fn used_up_until(&self, policy: &LinkPolicy) -> Option<NaiveDate> {
         let over = |cap: Option<u64>, bytes| cap.is_some_and(|cap| bytes >= cap);
         let day = over(policy.cap_day, self.day_bytes).then(|| day_after(self.day));
@@ -125,7 +127,7 @@ impl Usage {
     }
 }
 
-/// The newest day, today or before, on which a month begins.
+/// The latest day, up to and including today, on which a month begins.
 fn month_start(today: NaiveDate, reset_day: u8) -> NaiveDate {
     let this = begin_in(today.year(), today.month(), reset_day);
     match this <= today {
@@ -137,14 +139,14 @@ fn month_start(today: NaiveDate, reset_day: u8) -> NaiveDate {
     }
 }
 
-/// The day on which the month after the one that began on `start` begins.
+/// The first day of the month after the one that began on `start`.
 fn next_month_start(start: NaiveDate, reset_day: u8) -> NaiveDate {
     let (year, month) = match start.month() {
         12 => (start.year() + 1, 1),
         month => (start.year(), month + 1),
     };
     let this = begin_in(start.year(), start.month(), reset_day);
-    // The reset day may have been changed to one that is still to come in this month.
+    // The reset day may have been changed to a later day of this month.
     match this > start {
         true => this,
         false => begin_in(year, month, reset_day),
@@ -155,12 +157,12 @@ fn first_of(day: NaiveDate) -> NaiveDate {
     day.with_day(1).unwrap_or(day)
 }
 
-/// The next day; the last one that there is has none.
+/// The next day; the last representable day is returned unchanged.
 fn day_after(day: NaiveDate) -> NaiveDate {
     day.checked_add_days(Days::new(1)).unwrap_or(day)
 }
 
-/// The reset day in a month, or the month's last one.
+/// The reset day in a month, or the month's last day.
 fn begin_in(year: i32, month: u32, reset_day: u8) -> NaiveDate {
     (1..=u32::from(reset_day))
         .rev()
@@ -177,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_month_begins_on_its_day_or_on_the_last_one_there_is() {
+    fn a_month_begins_on_its_reset_day_or_last_day() {
         for (today, reset_day, start) in [
             ("2026-11-22", 1, "2026-11-01"),
             ("2026-11-22", 22, "2026-11-22"),
@@ -194,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_moved_before_does_not_count_in_a_new_day_and_month() {
+    fn old_usage_does_not_count_in_a_new_period() {
         let mut usage = Usage::new(day("2026-11-22"), 1);
         usage.add(10);
         usage = usage.as_of(day("2026-11-23"), 1);
@@ -204,7 +206,7 @@ mod tests {
         assert_eq!((later.day_bytes, later.month_bytes), (0, 0));
     }
 
-    /// What a link had moved on a day is asked of `usage` with the clock at `today`.
+    /// Adds `bytes` with the clock at `today` and returns the usage of the day and the month.
     fn moved(usage: &mut Usage, today: &str, bytes: u64) -> (u64, u64) {
         *usage = usage.as_of(day(today), 1);
         usage.add(bytes);
@@ -212,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_jumps_ahead_and_back_loses_no_byte_and_bars_no_link() {
+    fn a_clock_jump_loses_no_usage_and_blocks_no_link() {
         let mut usage = Usage::new(day("2026-11-22"), 1);
         assert_eq!(moved(&mut usage, "2026-11-22", 10), (10, 10));
         for round in 1..=3 {
@@ -231,7 +233,7 @@ mod tests {
         assert_eq!(usage.used_up_until(&capped), Some(day("2026-12-01")));
         let tomorrow = usage.as_of(day("2026-11-23"), 1);
         assert_eq!((tomorrow.day_bytes, tomorrow.month_bytes), (0, 43));
-        // The days that the clock showed come by themselves one day, and begin at nothing.
+        // The clock reaches the days that it showed too early, and they begin at zero.
         let days = ["2026-12-01", "2027-12-26", "2027-12-27"];
         let then = days
             .iter()
@@ -239,7 +241,7 @@ mod tests {
         assert_eq!((then.day_bytes, then.month_bytes), (0, 0));
     }
 
-    /// As a counter that was written while the clock was wrong is read after a restart, or one that somebody edited.
+    /// A counter written while the clock was wrong, or edited by hand, is read after a restart.
     #[test]
     fn a_counter_of_the_future_counts_now() {
         let mut usage = Usage::new(day("2027-12-27"), 1);
@@ -268,9 +270,9 @@ mod tests {
         assert_eq!(last.as_of(end, 31).day, end);
     }
 
-    /// A machine without a battery for its clock begins in the past.
+    /// A machine without a battery-backed clock boots with a date in the past.
     #[test]
-    fn a_clock_that_is_not_set_yet_gives_nothing_back() {
+    fn an_unset_clock_refunds_nothing() {
         let mut usage = Usage::new(day("2026-11-22"), 1);
         usage.add(100);
         assert_eq!(moved(&mut usage, "1970-01-01", 5), (105, 105));
@@ -283,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_is_used_up_is_so_until_the_later_one_of_its_periods_ends() {
+    fn a_capped_link_stays_capped_until_the_later_period_ends() {
         let mut usage = Usage::new(day("2026-11-22"), 15);
         let policy = |cap_day, cap_month| LinkPolicy {
             cap_day,

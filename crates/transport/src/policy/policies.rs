@@ -1,4 +1,4 @@
-//! The policy that counts for each link, and whether the link has moved what it may.
+//! The policies in force for all links, and which links have reached a data cap.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,68 +10,69 @@ use sumlink_engine::Priority;
 use tokio::sync::watch;
 
 use super::store::{self, Remembered, StateError};
-use super::{LinkPolicy, Terms, Usage};
+use super::{Beyond, LinkPolicy, Terms, Usage};
 use crate::config::LinkConfig;
 use crate::links;
 
-/// Policies and usage of a client's links; clones are the same.
+/// Policies and usage of a client's links; clones share one state.
 #[derive(Clone, Debug)]
 pub(crate) struct Policies(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// Held by who writes the file: the state must be free meanwhile, which sessions ask for while bytes move.
+    /// Held while the file is written. `state` stays free meanwhile because sessions read it while
+    /// data moves.
     saving: Mutex<()>,
-    /// Counts what changes what a link may do.
+    /// Incremented by every change that affects how a link may be used.
     changes: watch::Sender<u64>,
-    /// Where usage and kept policies are remembered.
+    /// The file that stores usage and kept policies.
     file: Option<PathBuf>,
     today: fn() -> NaiveDate,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// As configured, in the order of the configuration; names may be globs.
+    /// The configured policies in the order of the configuration; names may be globs.
     configured: Vec<(String, LinkPolicy)>,
-    /// Set at run time, by name, and whether to keep it.
+    /// Policies set at run time by link name, and whether each is kept across restarts.
     set: BTreeMap<String, (LinkPolicy, bool)>,
     usage: BTreeMap<String, Usage>,
-    /// Something is not in the file yet.
+    /// The file is out of date.
     is_dirty: bool,
 }
 
-/// Where a link's policy is from.
+/// The origin of a link's policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// The configuration, or nobody said anything.
+    /// The configuration, or the default.
     Configuration,
-    /// Set at run time, until the client ends.
+    /// Set at run time; in force until the client stops.
     Set,
-    /// Set at run time and remembered.
+    /// Set at run time and kept across restarts.
     Kept,
 }
 
-/// A link's policy and what it has moved, for people.
+/// A link's policy and usage, for display.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkReport {
-    /// The link.
+    /// The link's name.
     pub name: String,
-    /// What it may be used for.
+    /// The policy in force.
     pub policy: LinkPolicy,
-    /// Who says so.
+    /// The origin of the policy.
     pub source: Source,
-    /// When it gets work now: by its policy, and by whether it has moved what it may.
+    /// The current priority, by the policy and by whether a data cap is reached.
     pub priority: String,
-    /// What it has moved; nothing where nobody counted yet.
+    /// The data usage; `None` before the first count.
     pub usage: Option<Usage>,
-    /// The day on which it may be used as before, where it has moved what it may.
+    /// The day on which the cap restarts, if a data cap is reached.
     pub used_up_until: Option<NaiveDate>,
 }
 
 impl Policies {
-    /// As configured, and as remembered in `file`.
+    /// Combines the configuration with the state stored in `file`.
     pub(crate) fn new(links: &[LinkConfig], file: Option<PathBuf>) -> Result<Self, StateError> {
         Self::with(links, file, || chrono::Local::now().date_naive())
     }
@@ -91,7 +92,7 @@ impl Policies {
                 .collect(),
             ..State::default()
         };
-        // Whoever cannot keep anything is told so now, and not when it is lost.
+        // An unwritable file is reported at the start, before there is anything to lose.
         if let Some(file) = &file {
             store::save(file, &remembered)?;
         }
@@ -112,18 +113,18 @@ impl Policies {
         })))
     }
 
-    /// Told of everything that changes what a link may do.
+    /// Notifies of every change that affects how a link may be used.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.0.changes.subscribe()
     }
 
-    /// What counts for each of `paths` paths over the link now.
+    /// The terms of each of the link's `paths` paths.
     pub(crate) fn terms(&self, link: &str, paths: usize) -> Terms {
         let report = self.report(link);
         report.policy.terms(report.used_up_until.is_some(), paths)
     }
 
-    /// Why the link is not to be connected at all, if it is not.
+    /// The reason why the link must not be connected; `None` if it may be.
     pub(crate) fn bars(&self, link: &str) -> Option<String> {
         let report = self.report(link);
         if report.policy.priority(report.used_up_until.is_some()) != Priority::Never {
@@ -131,18 +132,18 @@ impl Policies {
         }
         Some(match report.used_up_until {
             Some(until) if report.policy.priority(false) != Priority::Never => {
-                format!("it has moved what it may; used again from {until}")
+                format!("data cap reached; link disabled until {until}")
             }
-            _ => "its priority is never".to_owned(),
+            _ => "link disabled: its priority is never".to_owned(),
         })
     }
 
-    /// What it is called, where it has a label.
+    /// The link's label; empty if it has none.
     pub(crate) fn label(&self, link: &str) -> String {
         self.lock().of(link).0.label.clone()
     }
 
-    /// Everything about one link.
+    /// Policy and usage of one link.
     pub(crate) fn report(&self, link: &str) -> LinkReport {
         let state = self.lock();
         let (policy, source) = state.of(link);
@@ -160,8 +161,8 @@ impl Policies {
         }
     }
 
-    /// Whether somebody named the link, in the configuration or at run time.
-    pub(crate) fn knows(&self, link: &str) -> bool {
+    /// Whether the configuration or a run-time policy names the link.
+    pub(crate) fn names(&self, link: &str) -> bool {
         let state = self.lock();
         let configured = state.configured.iter();
         state.set.contains_key(link)
@@ -170,8 +171,8 @@ impl Policies {
                 .any(|name| links::name_matches(name, link))
     }
 
-    /// Sets a link's policy until the client ends, or for ever with `keep`; without one the configuration's counts
-    /// again.
+    /// Sets a link's policy until the client stops, or permanently with `keep`. `None` restores the
+    /// configured policy.
     pub(crate) fn set(
         &self,
         link: &str,
@@ -193,7 +194,7 @@ impl Policies {
         self.save()
     }
 
-    /// The link has moved so many bytes more.
+    /// Adds `bytes` to the link's usage.
     pub(crate) fn count(&self, link: &str, bytes: u64) {
         if bytes == 0 {
             return;
@@ -206,21 +207,28 @@ impl Policies {
         *usage = usage.as_of(today, policy.reset_day);
         let before = usage.used_up_until(&policy);
         usage.add(bytes);
-        let crossed = usage.used_up_until(&policy) != before;
+        let after = usage.used_up_until(&policy);
         state.is_dirty = true;
         drop(state);
-        if crossed {
-            tracing::warn!(link, "the link has moved what it may");
+        if after != before {
+            if let Some(until) = after {
+                let effect = match policy.beyond {
+                    Beyond::Backup => "link used as a backup",
+                    Beyond::Never => "link disabled",
+                    Beyond::Limit(_) => "link limited in rate",
+                };
+                tracing::warn!(link, "data cap reached; {effect} until {until}");
+            }
             self.changed();
         }
     }
 
-    /// Writes down what is not in the file yet.
+    /// Writes unsaved changes to the file.
     pub(crate) fn save(&self) -> Result<(), StateError> {
         let Some(file) = &self.0.file else {
             return Ok(());
         };
-        // One after the other, so that what is newer is written later.
+        // Writes are serialized so that the newest state is written last.
         let _saving = self.0.saving.lock().unwrap_or_else(PoisonError::into_inner);
         let remembered = {
             let mut state = self.lock();
@@ -236,7 +244,7 @@ impl Policies {
         saved
     }
 
-    /// The same where nobody waits for the outcome.
+    /// [`Policies::save`] with a log line in place of a returned error.
     pub(crate) fn save_or_warn(&self) {
         if let Err(error) = self.save() {
             tracing::warn!("{error}");
@@ -253,7 +261,7 @@ impl Policies {
 }
 
 impl State {
-    /// The policy that counts, and where it is from.
+    /// The policy in force and its origin.
     fn of(&self, link: &str) -> (LinkPolicy, Source) {
         if let Some((policy, keep)) = self.set.get(link) {
             let source = if *keep { Source::Kept } else { Source::Set };
@@ -282,7 +290,6 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Beyond;
 
     fn first_day() -> NaiveDate {
         NaiveDate::from_ymd_opt(2026, 11, 22).unwrap()
@@ -304,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_used_up_at_its_cap_and_free_again_on_the_next_day_also_after_a_restart() {
+    fn a_link_is_disabled_at_its_cap_until_the_next_day_also_after_a_restart() {
         let dir = tempfile::tempdir().unwrap();
         let file = Some(dir.path().join("links.json"));
         let links = [capped("wwan*", Beyond::Never)];
@@ -316,10 +323,10 @@ mod tests {
         policies.count("wwan0", 1);
         assert!(changes.has_changed().unwrap());
         changes.mark_unchanged();
-        let reason = "it has moved what it may; used again from 2026-11-23";
+        let reason = "data cap reached; link disabled until 2026-11-23";
         assert_eq!(policies.bars("wwan0").as_deref(), Some(reason));
         assert_eq!(policies.bars("wwan1"), None);
-        // Once is enough.
+        // The warning is not repeated.
         policies.count("wwan0", 1);
         assert!(!changes.has_changed().unwrap());
         policies.save().unwrap();
@@ -331,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_at_run_time_is_kept_only_if_asked_and_can_be_taken_back() {
+    fn a_run_time_policy_is_kept_on_request_and_can_be_removed() {
         let dir = tempfile::tempdir().unwrap();
         let file = Some(dir.path().join("links.json"));
         let links = [LinkConfig::named("eth0")];
@@ -344,7 +351,7 @@ mod tests {
         policies.set("eth0", Some(never.clone()), false).unwrap();
         assert_eq!(
             policies.bars("eth0").as_deref(),
-            Some("its priority is never")
+            Some("link disabled: its priority is never")
         );
         assert_eq!(policies.report("eth0").source, Source::Set);
         assert_eq!(restarted().bars("eth0"), None);
@@ -356,21 +363,21 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_written_is_told_of_at_the_start() {
+    fn an_unwritable_file_is_reported_at_the_start() {
         let dir = tempfile::tempdir().unwrap();
         let file = Some(dir.path().join("none/links.json"));
         let error = Policies::with(&[], file, first_day);
         assert!(matches!(error, Err(StateError::Unwritable { .. })));
     }
 
-    /// A disk may take seconds to write, and sessions count what they move all the while.
+    /// Sessions keep counting while a slow disk takes seconds to write.
     #[test]
     fn counting_does_not_wait_for_the_disk() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("links.json");
         let policies = Policies::with(&[], Some(file.clone()), first_day).unwrap();
         policies.count("eth0", 1);
-        // Whoever opens a pipe for writing waits until somebody reads.
+        // Opening a pipe for writing blocks until a reader opens it.
         let slow = dir.path().join("links.json.new");
         let made = std::process::Command::new("mkfifo").arg(&slow).status();
         assert!(made.unwrap().success());
@@ -382,7 +389,7 @@ mod tests {
         policies.count("eth0", 2);
         assert_eq!(policies.report("eth0").usage.unwrap().day_bytes, 3);
         assert!(!saving.is_finished());
-        // A pipe is no file that could be kept: what was not written is written by the next one.
+        // A pipe cannot be the stored file, so the next save writes the state again.
         let _read = std::fs::read(&slow);
         saving.join().unwrap().unwrap_err();
         std::fs::remove_file(&slow).unwrap();
@@ -396,6 +403,6 @@ mod tests {
         let policies = Policies::with(&[], None, first_day).unwrap();
         let error = policies.set("eth0", Some(LinkPolicy::default()), true);
         assert!(matches!(error, Err(StateError::NoFile)));
-        assert!(!policies.knows("eth0"));
+        assert!(!policies.names("eth0"));
     }
 }

@@ -1,4 +1,4 @@
-//! What a client remembers of its links over restarts: a small JSON file, replaced as a whole.
+//! The link state that a client keeps across restarts: a small JSON file, replaced as a whole.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -10,37 +10,50 @@ use sumlink_util::plain;
 
 use super::{LinkPolicy, Usage};
 
-/// Why what is remembered of the links cannot be read or kept.
+/// Why the saved link state cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
-    /// The user's or the system's: the file is there and cannot be read.
-    #[error("{}: cannot read what is remembered of the links: {reason}", file.display(), reason = plain(.reason))]
+    /// The user's or the system's fault: the file exists but cannot be read.
+    #[error(
+        "{}: cannot read the saved link state: {reason}",
+        file.display(),
+        reason = plain(.reason)
+    )]
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The system's error.
         reason: io::Error,
     },
-    /// The user's: the file is something else, or damaged. It is left as it is.
-    #[error("{}: this is not what sumlink remembers of links ({reason}): move it away, or name another file as `state`", file.display())]
+    /// The user's fault: the file has other content or is damaged. It is not changed.
+    #[error(
+        "{}: not a saved link state of sumlink ({reason}): move it away, or name another file as \
+        `state`",
+        file.display()
+    )]
     Damaged {
         /// The file.
         file: PathBuf,
-        /// What was wrong with it.
+        /// The error in its content.
         reason: String,
     },
-    /// The user's or the system's: the file cannot be written.
-    #[error("{}: cannot keep what is remembered of the links: {reason}; its directory must exist and be writable", file.display(), reason = plain(.reason))]
+    /// The user's or the system's fault: the file cannot be written.
+    #[error(
+        "{}: cannot save the link state: {reason}; its directory must exist and be writable",
+        file.display(),
+        reason = plain(.reason)
+    )]
     Unwritable {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The system's error.
         reason: io::Error,
     },
-    /// The user's: something is to be kept and there is no file for it.
+    /// The user's fault: a policy is to be kept, but no file is configured.
     #[error(
-        "there is no file to keep it in: start the client with `state = \"FILE\"` or --state FILE"
+        "no state file to save the policy in: start the client with `state = \"FILE\"` or --state \
+        FILE"
     )]
     NoFile,
 }
@@ -49,23 +62,23 @@ pub enum StateError {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Remembered {
-    /// By the links' names.
+    /// Keyed by link name.
     pub(super) links: BTreeMap<String, Link>,
 }
 
-/// What is remembered of one link.
+/// The saved state of one link.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Link {
-    /// A policy that was set at run time, to be kept.
+    /// A policy that was set at run time and is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) policy: Option<LinkPolicy>,
-    /// What it has moved.
+    /// The link's data usage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) usage: Option<Usage>,
 }
 
-/// Reads the file; nothing is remembered where there is none.
+/// Reads the file; a missing file yields an empty state.
 pub(super) fn load(file: &Path) -> Result<Remembered, StateError> {
     let text = match std::fs::read_to_string(file) {
         Ok(text) => text,
@@ -90,7 +103,7 @@ pub(super) fn load(file: &Path) -> Result<Remembered, StateError> {
     Ok(remembered)
 }
 
-/// Whether the file can be read, and replaced later; leaves everything as it is.
+/// Checks that the file can be read and later replaced, without changing anything.
 pub(crate) fn check(file: &Path) -> Result<(), StateError> {
     load(file)?;
     let directory = match file.parent() {
@@ -108,7 +121,7 @@ pub(crate) fn check(file: &Path) -> Result<(), StateError> {
     })
 }
 
-/// Replaces the file: whoever reads it, even after a power cut, finds the old one or the new one.
+/// Replaces the file atomically: a reader finds the old or the new content, even after a power cut.
 pub(super) fn save(file: &Path, remembered: &Remembered) -> Result<(), StateError> {
     let write = || -> io::Result<()> {
         let text = serde_json::to_string_pretty(remembered)?;
@@ -132,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_saved_comes_back_and_a_strange_file_is_left_alone() {
+    fn saved_state_is_restored_and_a_foreign_file_is_not_changed() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("links.json");
         assert_eq!(load(&file).unwrap(), Remembered::default());
@@ -162,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_not_there_is_one_line() {
+    fn a_missing_directory_is_a_one_line_error() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("none/links.json");
         let error = save(&file, &Remembered::default()).unwrap_err();

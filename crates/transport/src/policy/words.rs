@@ -1,30 +1,30 @@
-//! The words for policies, on the command line, in configuration files and in JSON.
+//! Text forms of policy values, for the command line, configuration files and JSON.
 
 use sumlink_engine::Priority;
 
 use super::{Beyond, Direction};
 
-/// Reads a priority.
+/// Parses a priority.
 pub fn parse_priority(text: &str) -> Result<Priority, String> {
     Priority::by_name(text).ok_or_else(|| {
         let names = Priority::ALL.map(Priority::name).join(", ");
-        format!("`{text}` is no priority: write one of {names}")
+        format!("`{text}` is not a priority: write one of {names}")
     })
 }
 
-/// Reads a direction.
+/// Parses a direction.
 pub fn parse_direction(text: &str) -> Result<Direction, String> {
     match text {
         "both" => Ok(Direction::Both),
         "up" => Ok(Direction::Up),
         "down" => Ok(Direction::Down),
         _ => Err(format!(
-            "`{text}` is no direction: write one of both, up (to the server), down"
+            "`{text}` is not a direction: write one of both, up (to the server), down"
         )),
     }
 }
 
-/// Reads what becomes of a link beyond its cap; `rate` reads a rate in bit/s.
+/// Parses the action beyond a cap; `rate` parses a rate in bit/s.
 pub fn parse_beyond(
     text: &str,
     rate: impl FnOnce(&str) -> Result<u64, String>,
@@ -33,13 +33,13 @@ pub fn parse_beyond(
         "backup" => Ok(Beyond::Backup),
         "never" => Ok(Beyond::Never),
         _ => rate(text).map(Beyond::Limit).map_err(|_| {
-            format!("`{text}` is nothing that a link can be beyond its cap: write backup, never, or a rate such as 1mbit")
+            format!("`{text}` is not an action beyond a cap: write backup, never, or a rate such as 1mbit")
         }),
     }
 }
 
 impl Direction {
-    /// The word for it.
+    /// The text form.
     pub fn name(self) -> &'static str {
         match self {
             Self::Both => "both",
@@ -49,7 +49,7 @@ impl Direction {
     }
 }
 
-/// A priority as its name.
+/// Serializes a priority as its name.
 pub(super) mod priority {
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
     use sumlink_engine::Priority;
@@ -70,7 +70,7 @@ pub(super) mod priority {
     }
 }
 
-/// A time in microseconds.
+/// Serializes a duration in microseconds.
 pub(super) mod duration {
     use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What makes any two-way byte stream fit for a relay.
+//! Adapts any two-way byte stream for a relay.
 
 use std::io;
 use std::pin::Pin;
@@ -8,20 +8,20 @@ use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, BufReader, ReadBuf};
 
 use super::Relayed;
 
-/// The buffers of one direction, in bytes.
+/// Size of the buffer of one direction, in bytes.
 const BUFFER: usize = 64 * 1024;
 
-/// A byte stream that has no memory of its own to lend, with 64 KiB for each direction.
+/// A byte stream without lendable buffers, with a 64 KiB buffer for each direction.
 #[derive(Debug)]
 pub struct Buffered<S> {
     inner: BufReader<S>,
-    /// Pushed, and written from `written` on.
+    /// Pushed data; bytes before `written` are already written.
     pending: Vec<u8>,
     written: usize,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Buffered<S> {
-    /// Gives `inner` its buffers.
+    /// Adds buffers to `inner`.
     pub fn new(inner: S) -> Self {
         Self {
             inner: BufReader::with_capacity(BUFFER, inner),
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_pushed_arrives_before_the_end() {
+    async fn pushed_data_arrives_before_the_end() {
         let (near, mut far) = tokio::io::duplex(10);
         let mut stream = Buffered::new(near);
         let writer = async {

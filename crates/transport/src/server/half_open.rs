@@ -1,9 +1,10 @@
-//! Connections that have not proved a key: how many there may be, and which one goes when there are too many.
+//! Connections that have not proved a key: how many may exist, and which one is dropped when there
+//! are too many.
 //!
-//! A connection is never turned away because others came first: that would let a single host keep everyone
-//! else out. It takes the place of another one instead, the oldest of the network that holds the most
-//! ([`table`]). A flood therefore displaces itself. Some places are reserved for addresses that carry a live
-//! session, so that its links come back however many strangers there are.
+//! A new connection is never refused because others came first: that would let a single host keep
+//! all others out. It displaces another connection instead, the oldest of the network that holds
+//! the most ([`table`]). A flood therefore displaces itself. Some places are reserved for the
+//! addresses of live sessions, so that their links can return however many unknown hosts connect.
 
 mod table;
 
@@ -18,10 +19,10 @@ use crate::config::HalfOpenLimits;
 use crate::handshake::HANDSHAKE_TIMEOUT;
 use table::{Host, Place, Table, host};
 
-/// Holds the connections that have not proved a key within their limits.
+/// Keeps the connections that have not proved a key within their limits.
 #[derive(Debug)]
 pub(super) struct HalfOpenLimit {
-    /// Where a connection of a stranger is always possible.
+    /// Number of places for unknown addresses; a new connection always gets one of them.
     strangers: usize,
     state: Mutex<State>,
 }
@@ -29,19 +30,19 @@ pub(super) struct HalfOpenLimit {
 #[derive(Debug)]
 struct State {
     table: Table,
-    /// Hosts of live sessions, each with how often it is vouched for.
+    /// Hosts of live sessions, with the number of guards of each.
     known: HashMap<Host, usize>,
-    /// Dropped for a connection that has to go.
+    /// Dropping the sender evicts the connection.
     evict: HashMap<Place, oneshot::Sender<()>>,
 }
 
-/// A connection's place, as long as it has not proved a key.
+/// The place of a connection that has not proved a key.
 #[derive(Debug)]
 pub(super) struct HalfOpen {
     limit: Arc<HalfOpenLimit>,
     place: Place,
     evicted: oneshot::Receiver<()>,
-    /// How long it may take for TLS, and for each frame of the handshake.
+    /// Time limit for TLS, and for each frame of the handshake.
     pub(super) patience: Duration,
 }
 
@@ -52,7 +53,8 @@ pub(super) struct Vouched {
     host: Host,
 }
 
-/// The least [`HalfOpen::patience`]: a round trip of a second is far above that of usable links, TLS takes two.
+/// The lowest [`HalfOpen::patience`]. TLS takes two round trips, and 1 s is far above the round
+/// trip of usable links.
 const LEAST_PATIENCE: Duration = Duration::from_secs(3);
 
 impl HalfOpenLimit {
@@ -68,7 +70,7 @@ impl HalfOpenLimit {
         })
     }
 
-    /// Gives a connection a place. When there is none left, another connection loses its own.
+    /// Gives a connection a place. If none is free, another connection is evicted.
     pub(super) fn admit(self: &Arc<Self>, from: IpAddr) -> HalfOpen {
         let mut state = self.lock();
         let is_known = state.known.contains_key(&host(from));
@@ -107,14 +109,15 @@ impl HalfOpenLimit {
 }
 
 impl HalfOpen {
-    /// The peer has sent something: among the connections of one host, those that are silent go first.
+    /// Records that the peer has sent data: among the connections of one host, silent ones are
+    /// evicted first.
     pub(super) fn spoke(&self) {
         self.limit.lock().table.spoke(self.place);
     }
 
     /// Waits until the connection has to make room for another one.
     pub(super) async fn evicted(&mut self) {
-        // Nothing is ever sent: the sender is dropped.
+        // The channel carries no value; the sender is dropped.
         let _ = (&mut self.evicted).await;
     }
 }
@@ -128,7 +131,7 @@ impl Drop for HalfOpen {
 }
 
 impl Vouched {
-    /// Whether it vouches for the host of this address.
+    /// Whether the guard covers the host of this address.
     pub(super) fn covers(&self, address: IpAddr) -> bool {
         self.host == host(address)
     }
@@ -146,8 +149,8 @@ impl Drop for Vouched {
     }
 }
 
-/// How long a stranger may take while strangers hold so many of their places: all the time until half of them are
-/// taken, then ever less.
+/// Time limit for an unknown peer while unknown peers hold `held` of their `places`: constant until
+/// half of them are taken, then decreasing.
 fn patience(held: usize, places: usize) -> Duration {
     let free = places.saturating_sub(held) as f64 / places.max(1) as f64;
     HANDSHAKE_TIMEOUT
@@ -174,12 +177,12 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_displaces_itself_and_nobody_else() {
+    fn a_flood_displaces_only_itself() {
         let limit = limit(512, 128, 32);
         let mut honest = limit.admit("2001:db8::7".parse().unwrap());
         let mut flood = Vec::new();
         for number in 0..2000_u128 {
-            // All /64 networks of a /60, which one customer gets.
+            // All /64 networks of a /60, the usual allocation of one customer.
             let ip = 0x2001_0db8_ffff_0000_0000_0000_0000_0000 | (number % 16) << 64 | number;
             flood.push(limit.admit(IpAddr::V6(ip.into())));
         }
@@ -188,7 +191,7 @@ mod tests {
             .iter_mut()
             .filter_map(|held| (!is_evicted(held)).then_some(()));
         assert_eq!(kept.count(), 512 - 128 - 1);
-        // Whoever comes next gets a place, too.
+        // The next newcomer gets a place, too.
         let mut late = limit.admit("192.0.2.1".parse().unwrap());
         assert!(!is_evicted(&mut late) && !is_evicted(&mut honest));
         drop((honest, flood, late));
@@ -197,20 +200,20 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_live_sessions_have_places_of_their_own() {
+    fn addresses_of_live_sessions_have_reserved_places() {
         let limit = limit(40, 10, 8);
         let known: IpAddr = "198.51.100.9".parse().unwrap();
         let vouched = (limit.vouch(known), limit.vouch(known));
         let mut links: Vec<HalfOpen> = (0..8).map(|_| limit.admit(known)).collect();
         assert!(vouched.0.covers(known));
-        // Each stranger comes from a network of its own, which no rule of fairness sorts out.
+        // Each unknown peer has a separate network, so that no fairness rule distinguishes them.
         let strangers = |range: std::ops::Range<u32>| range.map(|n| IpAddr::V4((n << 8).into()));
         let flood: Vec<HalfOpen> = strangers(1..200).map(|ip| limit.admit(ip)).collect();
         assert!(links.iter_mut().all(|link| !is_evicted(link)));
         assert_eq!(links[0].patience, HANDSHAKE_TIMEOUT);
         assert_eq!(flood[0].patience, HANDSHAKE_TIMEOUT);
         assert_eq!(flood[198].patience, LEAST_PATIENCE);
-        // One session that ends leaves the other's address known.
+        // The end of one session leaves the address of the other known.
         drop((vouched.0, links));
         let mut back = limit.admit(known);
         let _more: Vec<HalfOpen> = strangers(200..400).map(|ip| limit.admit(ip)).collect();

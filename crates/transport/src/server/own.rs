@@ -6,20 +6,21 @@ use std::time::Duration;
 use super::Shared;
 use crate::links::{self, Watch};
 
-/// Follows what leads to this machine.
+/// Tracks the networks that lead to this machine.
 #[derive(Debug)]
 pub(super) struct Addresses {
-    /// Subscribed before the addresses are read, so that no change is missed; nothing where that failed.
+    /// Subscribed before the addresses are read, so that no change is missed; `None` if that
+    /// failed.
     watch: Option<Watch>,
-    /// The last look failed, and the log says so.
+    /// The last read failed and was logged.
     has_failed: bool,
 }
 
-/// Pause before the kernel is asked again after an error, and between two looks while changes cannot be followed.
+/// Pause after a kernel error, and between two reads while changes cannot be watched.
 const PAUSE: Duration = Duration::from_secs(5);
 
 impl Addresses {
-    /// Gives the egress policy this machine's addresses.
+    /// Adds this machine's addresses to the egress policy.
     pub(super) async fn read(shared: &Shared) -> Self {
         let mut addresses = Self {
             watch: Watch::new().ok(),
@@ -29,7 +30,7 @@ impl Addresses {
         addresses
     }
 
-    /// Keeps them up to date for ever.
+    /// Keeps the addresses up to date; never returns.
     pub(super) async fn follow(&mut self, shared: &Shared) -> Infallible {
         loop {
             let changed = match &mut self.watch {
@@ -44,7 +45,7 @@ impl Addresses {
         }
     }
 
-    /// Reads the addresses; those that are known stay when that fails.
+    /// Reads the addresses; keeps the known ones if that fails.
     async fn take(&mut self, shared: &Shared) {
         match links::own_addresses().await {
             Ok(own) => {
@@ -52,13 +53,14 @@ impl Addresses {
                 shared.change_egress(|policy| policy.clone().with_own_addresses(own));
             }
             Err(error) if self.has_failed => {
-                tracing::debug!(%error, "the server's own addresses still cannot be read");
+                tracing::debug!(%error, "still cannot read the server's own addresses; retrying");
             }
             Err(error) => {
                 self.has_failed = true;
                 tracing::error!(
                     %error,
-                    "cannot read this server's own addresses: clients can reach its services at those not yet known"
+                    "cannot read this server's own addresses; clients can reach its services at \
+                    addresses not yet known"
                 );
             }
         }
@@ -77,7 +79,7 @@ mod tests {
     use crate::server::Server;
 
     #[test]
-    fn the_servers_own_addresses_are_refused_from_the_moment_it_has_them() {
+    fn new_addresses_of_the_server_are_refused_at_once() {
         let Some(ns) = Netns::new() else { return };
         ns.ip("link add up1 type veth peer name up2");
         ns.ip("link set up1 up");
@@ -109,7 +111,7 @@ mod tests {
             for address in ["198.51.100.7", "2001:db8::7", "::ffff:198.51.100.7"] {
                 until(address, false).await;
             }
-            // Rules that are read again do not forget them.
+            // Reloading the rules keeps the addresses.
             handle.set_egress(EgressPolicy::new(["allow *:22".parse().unwrap()]));
             assert!(!allows("198.51.100.7") && !allows("192.0.2.7"));
             ip("addr del 198.51.100.7/24 dev up1");

@@ -1,4 +1,4 @@
-//! The sessions that a server has, for those who join one or ask for it.
+//! The server's sessions, for carriers that join one and for requests about one.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use crate::driver::Command;
 use crate::keys::PublicKey;
 use crate::status::SessionStatus;
 
-/// A session's name: its client's key, and the number that the client gave it.
+/// A session's identity: the client's key, and the identifier chosen by the client.
 pub(super) type SessionId = (PublicKey, [u8; 16]);
 
 /// All sessions.
@@ -26,14 +26,14 @@ pub(super) struct Sessions(HashMap<SessionId, Entry>);
 pub(super) struct Entry {
     commands: UnboundedSender<Command>,
     begun: Instant,
-    /// Carriers that have a place in the session and are not yet paths of it.
+    /// Carriers with a reserved place that are not yet paths of the session.
     joining: Arc<tokio::sync::Mutex<usize>>,
-    /// The addresses that its paths came from, the latest last.
+    /// The addresses of its paths, latest last.
     addresses: Arc<Mutex<VecDeque<Vouched>>>,
 }
 
-/// Addresses that one session may vouch for: more than a client has links, and few enough for a client with many
-/// sessions to be one of many.
+/// Maximum number of addresses that one session keeps known: more than a client has links, and few
+/// enough that a client with many sessions gains no advantage.
 const MAX_ADDRESSES: usize = 32;
 
 impl Sessions {
@@ -61,7 +61,8 @@ impl Sessions {
         self.0.insert(id, entry);
     }
 
-    /// Takes a session off the list, unless its name is that of another one by now; whether it was there.
+    /// Removes a session, unless another session has taken its identity; returns whether it was
+    /// listed.
     pub(super) fn remove(&mut self, id: &SessionId, entry: &Entry) -> bool {
         let is_there = self
             .get(id)
@@ -71,7 +72,7 @@ impl Sessions {
 }
 
 impl Entry {
-    /// A session whose first carrier is about to be welcomed.
+    /// A session whose first carrier is about to join.
     pub(super) fn new(commands: UnboundedSender<Command>) -> Self {
         Self {
             commands,
@@ -81,8 +82,8 @@ impl Entry {
         }
     }
 
-    /// Whether the session has a place for one more path, of `limit`; if so it is kept for the caller until
-    /// [`Entry::fill`].
+    /// Reserves a place for one more path, of at most `limit`, until [`Entry::fill`]. Returns
+    /// whether one was free.
     pub(super) async fn reserve(&self, limit: usize) -> bool {
         let mut joining = self.joining.lock().await;
         let paths = self.status().await.map_or(0, |status| status.paths.len());
@@ -91,8 +92,8 @@ impl Entry {
         has_place
     }
 
-    /// Gives the carrier its place, or gives the place back. Under the lock, so that [`Entry::reserve`] counts every
-    /// carrier once.
+    /// Puts the carrier into its place, or releases the place. Under the lock, so that
+    /// [`Entry::reserve`] counts every carrier once.
     pub(super) async fn fill(&self, carrier: Option<Carrier>) {
         let mut joining = self.joining.lock().await;
         *joining -= 1;
@@ -101,7 +102,7 @@ impl Entry {
         }
     }
 
-    /// Counts an address among those of live sessions as long as this one lives.
+    /// Counts an address among those of live sessions as long as this session lives.
     pub(super) fn vouch(&self, limit: &Arc<HalfOpenLimit>, address: IpAddr) {
         let vouched = limit.vouch(address);
         let mut addresses = self
@@ -115,19 +116,19 @@ impl Entry {
         addresses.push_back(vouched);
     }
 
-    /// Ends the session and gives the client the reason.
+    /// Ends the session and sends the client the reason.
     pub(super) fn close(&self, reason: &str) {
         let _ = self.commands.send(Command::Close(reason.to_owned()));
     }
 
-    /// Its state, unless it has ended.
+    /// The session's status; `None` if it has ended.
     pub(super) async fn status(&self) -> Option<SessionStatus> {
         let (reply, answer) = oneshot::channel();
         self.commands.send(Command::Status(reply)).ok()?;
         answer.await.ok()
     }
 
-    /// Nobody carries it, and nobody is about to.
+    /// Whether the session has no path, and none is joining.
     async fn is_without_path(&self) -> bool {
         let joining = self.joining.lock().await;
         *joining == 0
@@ -138,7 +139,7 @@ impl Entry {
     }
 }
 
-/// The first of these sessions that no path carries.
+/// The first of these sessions without a path.
 pub(super) async fn oldest_without_path(
     sessions: Vec<(SessionId, Entry)>,
 ) -> Option<(SessionId, Entry)> {

@@ -1,4 +1,4 @@
-//! What a hostile client can do to a server: less than it wants.
+//! Hostile clients: the server limits what they can do.
 
 use std::future::poll_fn;
 
@@ -13,7 +13,7 @@ use crate::keys::SecretKey;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A server on loopback and the keys of its client.
+/// A server on loopback, with the keys of its client.
 async fn running(change: impl FnOnce(&mut ServerConfig)) -> Hostile {
     let (server, key) = (
         SecretKey::generate().unwrap(),
@@ -27,7 +27,7 @@ async fn running(change: impl FnOnce(&mut ServerConfig)) -> Hostile {
     Hostile { address, tls, key }
 }
 
-/// A client that does whatever a test wants.
+/// A client whose behavior the test controls.
 struct Hostile {
     address: std::net::SocketAddr,
     tls: Arc<rustls::ClientConfig>,
@@ -35,19 +35,19 @@ struct Hostile {
 }
 
 impl Hostile {
-    /// A connection past TLS.
+    /// A connection after the TLS handshake.
     async fn connect(&self) -> ClientCarrier {
         self.try_connect().await.unwrap()
     }
 
-    /// The same, unless the server drops it.
+    /// [`Hostile::connect`], with an error if the server drops the connection.
     async fn try_connect(&self) -> Result<ClientCarrier, CarrierError> {
         let tcp = TcpStream::connect(self.address).await?;
         ClientCarrier::connect(tcp, &self.tls, &self.key).await
     }
 }
 
-/// Brings path `path` into a session, path 0 into a new one.
+/// Brings path `path` into a session; path 0 creates the session.
 async fn hello(carrier: ClientCarrier, session: u8, path: u32) -> Result<Carrier, CarrierError> {
     let link = "lo".to_owned();
     carrier
@@ -66,7 +66,7 @@ fn is_limit(error: &CarrierError) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_joins_at_once_one_gets_the_last_place() {
+async fn one_of_two_concurrent_joins_gets_the_last_place() {
     const PATHS: usize = 4;
     const ROUNDS: u8 = 20;
     let client = running(|config| {
@@ -81,7 +81,7 @@ async fn of_two_joins_at_once_one_gets_the_last_place() {
             let joined = hello(client.connect().await, round, path).await;
             paths.push(joined.unwrap());
         }
-        // Past TLS, so that only the HELLOs race.
+        // After TLS, so that only the HELLOs race.
         let (one, other) = (client.connect().await, client.connect().await);
         let (one, other) = tokio::join!(
             tokio::spawn(hello(one, round, 10)),
@@ -90,11 +90,13 @@ async fn of_two_joins_at_once_one_gets_the_last_place() {
         let (one, other) = (one.unwrap(), other.unwrap());
         let refused = match (&one, &other) {
             (Ok(_), Err(error)) | (Err(error), Ok(_)) => error,
-            (Ok(_), Ok(_)) => panic!("round {round}: one place, and both have got it"),
-            (Err(error), Err(_)) => panic!("round {round}: nobody has got the place: {error}"),
+            (Ok(_), Ok(_)) => panic!("round {round}: one place, but both connections have it"),
+            (Err(error), Err(_)) => {
+                panic!("round {round}: neither connection has the place: {error}")
+            }
         };
         assert!(is_limit(refused), "{refused}");
-        // A place that is free again can be had again.
+        // A freed place can be taken again.
         drop((one, other));
         let again = async {
             while let Err(error) = hello(client.connect().await, round, 12).await {
@@ -106,7 +108,7 @@ async fn of_two_joins_at_once_one_gets_the_last_place() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_withdrawn_before_its_hello_gets_no_session() {
+async fn a_key_revoked_before_its_hello_gets_no_session() {
     let (server, key) = (
         SecretKey::generate().unwrap(),
         SecretKey::generate().unwrap(),
@@ -117,7 +119,7 @@ async fn a_key_that_is_withdrawn_before_its_hello_gets_no_session() {
     let tls = tls::client_config(&key, &server.public());
     let key = key.public();
     let client = Hostile { address, tls, key };
-    // Past TLS, where keys are looked at.
+    // After TLS, where keys are checked.
     let (before, held_back) = (client.connect().await, client.connect().await);
     let joined = hello(before, 1, 0).await.unwrap();
     handle.set_authorized(&[]);
@@ -127,7 +129,7 @@ async fn a_key_that_is_withdrawn_before_its_hello_gets_no_session() {
     drop(joined);
 }
 
-/// A running server with a way to it.
+/// A running server and its handle.
 async fn with_handle(change: impl FnOnce(&mut ServerConfig)) -> (Hostile, ServerHandle) {
     let (server, key) = (
         SecretKey::generate().unwrap(),
@@ -143,7 +145,7 @@ async fn with_handle(change: impl FnOnce(&mut ServerConfig)) -> (Hostile, Server
     (Hostile { address, tls, key }, handle)
 }
 
-/// Waits until the server has this many sessions, so many of them without a path.
+/// Waits until the server has `all` sessions, `without_path` of them without a path.
 async fn sessions(handle: &ServerHandle, all: usize, without_path: usize) {
     let looking = async {
         loop {
@@ -159,7 +161,7 @@ async fn sessions(handle: &ServerHandle, all: usize, without_path: usize) {
 }
 
 #[tokio::test]
-async fn a_client_that_starts_again_and_again_takes_the_places_of_its_dead_sessions() {
+async fn a_restarting_client_replaces_its_dead_sessions() {
     let (client, handle) = with_handle(|config| config.limits.sessions = 3).await;
     // As from another machine with the same key.
     let alive = hello(client.connect().await, 100, 0).await.unwrap();
@@ -170,12 +172,12 @@ async fn a_client_that_starts_again_and_again_takes_the_places_of_its_dead_sessi
         let dead = usize::from(start).min(1) + 1;
         sessions(&handle, dead + 1, dead).await;
     }
-    // The oldest has gone, and the latest can be joined.
+    // The oldest session has ended, and the latest can be joined.
     let error = hello(client.connect().await, 0, 1).await.unwrap_err();
     assert!(error.to_string().contains("session"), "{error}");
     let back = hello(client.connect().await, 9, 1).await.unwrap();
     let third = hello(client.connect().await, 101, 0).await.unwrap();
-    // Sessions that are carried do not give way.
+    // Sessions with a path are not displaced.
     let error = hello(client.connect().await, 102, 0).await.unwrap_err();
     assert!(is_limit(&error), "{error}");
     sessions(&handle, 3, 0).await;
@@ -190,7 +192,7 @@ async fn a_flood_of_silent_connections_keeps_no_client_out() {
         config.half_open.per_address = 24;
     })
     .await;
-    // All on one address, the client's: nothing but what they say tells them from the client.
+    // All from the client's address: only the content distinguishes them from the client.
     let flooding = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let (address, count) = (client.address, Arc::clone(&flooding));
     let flood = tokio::spawn(async move {
@@ -215,7 +217,8 @@ async fn a_flood_of_silent_connections_keeps_no_client_out() {
     let joined = async {
         let mut paths = Vec::new();
         while paths.len() < 5 {
-            // On a busy machine it may be displaced before it has said anything, and then it tries again.
+            // On a busy machine the client may be displaced before it has sent anything; it then
+            // tries again.
             let Ok(carrier) = client.try_connect().await else {
                 continue;
             };
@@ -228,24 +231,24 @@ async fn a_flood_of_silent_connections_keeps_no_client_out() {
     flood.abort();
 }
 
-/// Frames of a flood that a carrier has yet to send, and what the server has allowed.
+/// Frames of a flood still to be sent, and the server's allowance.
 struct Flood {
     carrier: Carrier,
     target: Vec<u8>,
-    /// Streams opened so far, and how many the server allows.
+    /// Streams opened so far, and the number that the server allows.
     opened: u64,
     allowed: u64,
-    /// Received, not yet a whole frame.
+    /// Received bytes that do not yet form a whole frame.
     received: Vec<u8>,
 }
 
 impl Flood {
-    /// Opens and resets streams as fast as the server allows, until `streams` have been.
+    /// Opens and resets streams as fast as the server allows, until there were `streams`.
     async fn run(&mut self, streams: u64) {
         while self.opened < streams {
             let mut frames = Vec::new();
             for number in self.opened..self.allowed.min(streams) {
-                // Even numbers are the client's.
+                // Even numbers belong to the client.
                 let (stream, target) = (number * 2, &self.target);
                 let class = 0;
                 Frame::Open {
@@ -266,7 +269,7 @@ impl Flood {
         }
     }
 
-    /// Takes what the server says next.
+    /// Reads the server's next frames.
     async fn listen(&mut self) {
         let received = &mut self.received;
         let some = poll_fn(|cx| {
@@ -311,7 +314,7 @@ async fn a_flood_of_opens_and_resets_has_a_bounded_number_of_dials() {
         most <= STREAMS as usize,
         "{most} sockets for {STREAMS} streams"
     );
-    // The server has seen them all, and no dial outlives its stream.
+    // The server has handled them all, and no dial outlives its stream.
     let ended = async {
         while silent.dials() > 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -1,4 +1,4 @@
-//! What a failed handshake means, in words for the person who has to mend it.
+//! Explains failed handshakes to the person who has to fix them.
 
 use std::io;
 
@@ -8,18 +8,19 @@ use sumlink_util::plain;
 use super::ALPN;
 use crate::keys::PublicKey;
 
-/// Why a TLS handshake did not lead to a peer that may be talked to.
+/// Why a TLS handshake did not lead to an acceptable peer.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HandshakeError {
     /// At the client: the server proved another key than the pinned one.
     #[error(
-        "the server's key is {seen}, not the pinned {pinned}: if the server has a new key, pin that; otherwise somebody else answers at this address"
+        "the server's key is {seen}, not the pinned {pinned}: if the server has a new key, pin \
+        that; otherwise another host answers at this address"
     )]
     WrongServerKey {
         /// The key that the server presented.
         seen: PublicKey,
-        /// The key that this client was told to expect.
+        /// The key that this client has pinned.
         pinned: PublicKey,
     },
     /// At the client: the server does not know this client's key.
@@ -29,20 +30,23 @@ pub enum HandshakeError {
         key: PublicKey,
     },
     /// At the server: the client's key is not in the authorized set. The client has not yet proved
-    /// that it holds the key.
-    #[error("a client with the key {key} was turned away: it is not authorized")]
+    /// possession of the key.
+    #[error("refused a client with the key {key}: it is not authorized")]
     UnknownClient {
         /// The key that the client presented.
         key: PublicKey,
     },
-    /// At the server: the client pins another server key than this one.
+    /// At the server: the client has pinned a different server key.
     #[error("the client expects another server key: it must pin the key of this server")]
     PinnedElsewhere,
     /// The peer presented no key where one is mandatory.
     #[error("the peer presented no key: it is not a sumlink peer")]
     NoKey,
     /// The two sides share no version of the protocol.
-    #[error("the peer does not speak {}: run the same version of sumlink on both sides", ALPN.escape_ascii())]
+    #[error(
+        "the peer does not speak {}: run the same version of sumlink on both sides",
+        ALPN.escape_ascii()
+    )]
     VersionMismatch,
     /// The peer speaks TLS, but not TLS 1.3 with raw public keys.
     #[error("the peer speaks TLS, but is not a sumlink peer: check the address and port")]
@@ -62,9 +66,10 @@ pub enum HandshakeError {
 }
 
 impl HandshakeError {
-    /// What an error of the handshake, or of the first read after it, means at the client with `key`.
+    /// The meaning, at the client with `key`, of an error of the handshake or of the first read
+    /// after it.
     ///
-    /// TLS 1.3 lets a client finish before the server has looked at the client's key, so that
+    /// TLS 1.3 lets a client finish before the server has checked the client's key, so that
     /// [`HandshakeError::NotAuthorized`] may come from the first read (RFC 8446, section 4.4.4).
     pub fn at_client(error: &io::Error, key: &PublicKey) -> Self {
         match tls_error(error) {
@@ -75,7 +80,7 @@ impl HandshakeError {
         }
     }
 
-    /// What an error of the handshake means at the server.
+    /// The meaning of a handshake error at the server.
     pub fn at_server(error: &io::Error) -> Self {
         match tls_error(error) {
             Some(rustls::Error::AlertReceived(AlertDescription::CertificateUnknown)) => {
@@ -117,8 +122,8 @@ impl HandshakeError {
                 | InvalidMessage::InvalidEmptyPayload,
             )
             | Error::PeerSentOversizedRecord => Self::NotTls,
-            // A raw key that is not ed25519, an ordinary certificate, an older TLS, a lack of shared
-            // algorithms: what other programs on this port would bring.
+            // A raw key that is not ed25519, an ordinary certificate, an older TLS, no shared
+            // algorithms: typical of other programs on this port.
             Error::InvalidCertificate(CertificateError::BadEncoding)
             | Error::PeerIncompatible(
                 PeerIncompatible::IncorrectCertificateTypeExtension
@@ -145,7 +150,7 @@ impl HandshakeError {
     }
 }
 
-/// The TLS error inside an I/O error of the TLS stream, if that is what went wrong.
+/// The TLS error inside an I/O error of the TLS stream, if it contains one.
 fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref()
 }

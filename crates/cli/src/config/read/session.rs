@@ -1,4 +1,5 @@
-//! `[session]`, which client and server share: scheduling, windows by class, redundancy, coupling.
+//! `[session]`, which client and server share: scheduling, windows by class, redundancy, window
+//! scaling.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -51,8 +52,8 @@ impl Reader<'_> {
         said.extend(races.map(|(class, field)| (format!("race.{}", class.name()), field)));
         self.options(&mut session, said);
         self.windows(&mut session, raw.windows);
-        // What the values must be, alone and together, the session knows. It tells one thing at a time: what it has told
-        // of is put aside for the next.
+        // The session checks the values, alone and together. It reports one problem at a time, so
+        // the reported one is put aside for the next.
         let is_unread = memory.is_some() && session.memory.is_none();
         while let Err(error) = session.check() {
             let place = match error {
@@ -60,7 +61,7 @@ impl Reader<'_> {
                     session.max_streams = None;
                     max_streams.clone()
                 }
-                // There is nothing to compare the others with.
+                // There is no memory to compare the others with.
                 _ if is_unread => break,
                 sumlink_engine::ConfigError::StreamMemory if session.stream_memory.is_some() => {
                     session.stream_memory = None;
@@ -76,7 +77,8 @@ impl Reader<'_> {
         session
     }
 
-    /// Sets what is said of budget, windows, races and coupling, and notes its line. Of a window that cannot be one thing is told.
+    /// Sets budget, windows, races and window scaling, and notes their lines. Reports one problem
+    /// of an impossible window.
     fn options(&mut self, session: &mut SessionSettings, said: Vec<(String, Field<String>)>) {
         for (key, field) in said {
             let Some(field) = field else { continue };
@@ -107,14 +109,14 @@ impl Reader<'_> {
                 if self.problems.len() == told {
                     self.problem(place.unwrap_or(0..0), error);
                 }
-                // It has been told of, and the rest is checked together.
+                // This problem is reported; the rest is checked together.
                 session.options.fbdt.windows = FbdtConfig::default().windows;
             }
         }
     }
 }
 
-/// A number as the text that it is.
+/// A number as its text.
 fn text_of(number: Spanned<f64>) -> Spanned<String> {
     Spanned::new(number.span(), number.get_ref().to_string())
 }

@@ -15,7 +15,7 @@ pub(super) const MSS: u64 = 1000;
 const SEGMENTS: u64 = 24;
 const SCALE: u8 = 7;
 const RTO: Duration = Duration::from_millis(400);
-const MOST_TIMEOUTS: u32 = 12;
+const MAX_TIMEOUTS: u32 = 12;
 const KEEPALIVE: Duration = Duration::from_millis(700);
 
 /// The byte at an offset of the stream whose first byte has number `start`.
@@ -175,7 +175,7 @@ impl End {
             return;
         }
         self.timeouts += 1;
-        self.failed = self.timeouts > MOST_TIMEOUTS;
+        self.failed = self.timeouts > MAX_TIMEOUTS;
         self.timer = now + RTO * (1 << self.timeouts.min(5));
         if self.theirs.is_none() {
             return if self.opens {

@@ -206,8 +206,8 @@ fn a_forged_answer_to_a_syn_creates_no_owed_bytes() {
         sent(&mut edge, ms(5));
         edge.handle_user(ack(2000, &[]), ms(40));
         drain(&mut edge);
-        // There is no data behind the missing packet: if the far end were told of it, it would
-        // believe that all has arrived.
+        // There is no data behind the missing packet: if its acknowledgment were passed on, the far
+        // end would believe that all has arrived.
         let passed = answer(&mut edge, ack(2000, &[]), ms(41));
         assert!(passed.is_none_or(|passed| passed.ack == 2000));
         let report = edge.flow(&KEY()).unwrap();
@@ -232,7 +232,7 @@ fn data_in_a_syn_is_not_copied() {
     }
 }
 
-/// An attacker who has not seen the flow knows neither end's numbers.
+/// An off-path attacker knows neither end's numbers.
 #[test]
 fn owed_bytes_survive_acknowledgments_outside_the_users_window() {
     let mut edge = owing();

@@ -1,4 +1,4 @@
-//! Several flows at once, over IPv4 and IPv6, with data both ways and an attacker who forges
+//! Several flows at once, over IPv4 and IPv6, with data both ways and an attacker that forges
 //! packets. Nodes join flows midway or see one direction only. The invariants are those of the
 //! other tests: an end receives the bytes that the other sent, in order, or its connection fails
 //! visibly; and a node acknowledges only data that it has received.
@@ -411,7 +411,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn whoever_forges_what_bytes_arrive_or_connections_fail_visibly(
+    fn under_forgery_bytes_arrive_or_connections_fail_visibly(
         mode in 0..Mode::NAMES.len() + 2,
         plans in proptest::collection::vec(plan(), 1..4),
         links in [(1usize..4, 0u64..30), (1usize..4, 0u64..30)],
@@ -426,7 +426,8 @@ proptest! {
         happen.extend([(1500, 2, 0), (1500, 3, 0)]);
         happen.sort_by_key(|(at, ..)| std::cmp::Reverse(*at));
         while !world.over() && world.now < Duration::from_secs(600) {
-            let due = |at: &u64| Duration::from_millis(*at) <= world.now;
+            let now = world.now;
+            let due = |at: &u64| Duration::from_millis(*at) <= now;
             while let Some((_, what, number)) = happen.pop_if(|(at, ..)| due(at)) {
                 world.happen(what, number);
             }

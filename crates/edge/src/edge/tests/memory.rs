@@ -11,7 +11,7 @@ use crate::{Config, Edge, LinkId};
 
 const LINKS: [LinkId; 2] = [LinkId(0), LinkId(1)];
 
-/// A node without room for copies; their bound has tests of its own.
+/// A node without room for copies; other tests cover their bound.
 fn node() -> Edge {
     Edge::new(Config {
         kept: 0,
@@ -49,18 +49,18 @@ fn holes(edge: &mut Edge, flow: u32, holes: u32) -> FlowKey {
 #[test]
 fn ranges_of_all_flows_are_bounded_and_each_keeps_a_few() {
     let mut edge = node();
-    let flows = (super::super::MOST_RANGES / 100) as u32;
+    let flows = (super::super::MAX_RANGES / 100) as u32;
     for flow in 0..flows {
         holes(&mut edge, flow, 120);
     }
     assert!(
-        edge.ranges <= super::super::MOST_RANGES + 2 * flows as usize,
+        edge.ranges <= super::super::MAX_RANGES + 2 * flows as usize,
         "{}",
         edge.ranges
     );
     // The last flows keep few ranges, and still know the data received without a hole.
     let last = edge.flows.recent().next().unwrap().1;
-    assert_eq!(last.ranges(), super::super::LEAST_RANGES);
+    assert_eq!(last.ranges(), super::super::MIN_RANGES);
     assert_eq!(last.flow.outstanding(), 20 * 120 + 10);
     // Forgotten flows free their room.
     edge.handle_timeout(ms(1_000_000));

@@ -56,8 +56,8 @@ fn recent_repeats_are_not_passed_on() {
 fn repeats_are_passed_on_occasionally_and_without_recent_repairs() {
     let (mut edge, now) = all_arrived(Mode::LwipVisible);
     // The far end may have missed it, so it is repeated, but later and not three times at once.
-    let heard = passed(&mut edge, &again(), now + 1, 110);
-    assert_eq!(heard, 1);
+    let count = passed(&mut edge, &again(), now + 1, 110);
+    assert_eq!(count, 1);
     assert_eq!(passed(&mut edge, &again(), now + 500, 10), 10);
     // A flow of which the node sees one direction only, so it does not know the outstanding data.
     let mut edge = Edge::new(Config {
@@ -136,9 +136,9 @@ fn repeats_do_not_make_a_packet_in_flight_missing() {
     // With another packet behind it, they may indicate a hole.
     edge.handle_far(data(4), ms(now + 6));
     sent(&mut edge, ms(now + 6));
-    let told = answer(&mut edge, again(), ms(now + 7)).unwrap();
+    let passed_on = answer(&mut edge, again(), ms(now + 7)).unwrap();
     assert_eq!(
-        (told.ack, edge.counters().boosted),
+        (passed_on.ack, edge.counters().boosted),
         (5000, before.boosted + 1)
     );
 }
@@ -165,7 +165,7 @@ fn a_moving_window_is_passed_on_with_a_repeat() {
         let draft = Draft::up(501).ack(4000).window(window);
         let packet = draft.sack(&[(2000, 3000)]).packet();
         assert!(
-            answer(&mut edge, packet, ms(now + 1)).is_some_and(|told| told.window == window),
+            answer(&mut edge, packet, ms(now + 1)).is_some_and(|segment| segment.window == window),
             "{window}"
         );
     }

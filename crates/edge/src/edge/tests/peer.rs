@@ -18,9 +18,9 @@ const SCALE: u8 = 7;
 /// The user's receive buffer.
 const BUFFER: u64 = 1 << 20;
 const FIRST_RTO: Duration = Duration::from_millis(500);
-const LEAST_RTO: Duration = Duration::from_millis(200);
+const MIN_RTO: Duration = Duration::from_millis(200);
 /// Consecutive timeouts after which a connection is given up.
-const MOST_TIMEOUTS: u32 = 10;
+const MAX_TIMEOUTS: u32 = 10;
 
 /// The byte at an offset of the stream.
 fn byte(offset: u64) -> u8 {
@@ -97,9 +97,7 @@ impl Server {
     }
 
     fn rto(&self) -> Duration {
-        self.srtt
-            .map_or(FIRST_RTO, |srtt| (2 * srtt).max(LEAST_RTO))
-            * (1 << self.timeouts.min(6))
+        self.srtt.map_or(FIRST_RTO, |srtt| (2 * srtt).max(MIN_RTO)) * (1 << self.timeouts.min(6))
     }
 
     pub(super) fn handle(&mut self, segment: &Segment, now: Instant) {
@@ -178,7 +176,7 @@ impl Server {
             self.control.on_recovery_exit(now);
         }
         if self.recover.is_some() {
-            self.resend(now); // RFC 6582: a partial acknowledgement
+            self.resend(now); // RFC 6582: a partial acknowledgment
             self.duplicates = self.duplicates.saturating_sub(acked);
         } else {
             self.duplicates = 0;
@@ -298,7 +296,7 @@ impl Server {
             return;
         }
         self.timeouts += 1;
-        if self.timeouts > MOST_TIMEOUTS {
+        if self.timeouts > MAX_TIMEOUTS {
             self.failed = true;
             self.timer = None;
             return;

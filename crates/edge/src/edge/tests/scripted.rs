@@ -450,8 +450,7 @@ fn with_all_links_dead_packets_wait_for_the_first_that_comes_up() {
 }
 
 #[test]
-fn the_last_link_to_die_sends_again_what_was_on_its_way_over_it_when_it_is_the_first_to_come_back()
-{
+fn a_returning_last_link_sends_its_lost_packets_again() {
     let mut edge = started(Config::default(), 1);
     edge.link_down(LinkId(0), ms(50));
     edge.handle_far(data(1), ms(51));

@@ -73,7 +73,7 @@ pub(super) struct World {
     /// Number of nodes before this one, and before the one that the user last received from: the
     /// epoch in the tunnel header.
     epoch: u8,
-    heard: u8,
+    last_epoch: u8,
     /// Bytes of the stream that nodes have received.
     handed: RangeSet,
     /// The most bytes acknowledged by a node that the user did not have.
@@ -114,7 +114,7 @@ impl World {
             up_loss: 0.0,
             random: Random::new(u64::from(start)),
             epoch: 0,
-            heard: 0,
+            last_epoch: 0,
             reorder: lwa.then(|| Reorder::new(ReorderConfig::default())),
             handed: RangeSet::new(),
             most_owed: 0,
@@ -257,13 +257,13 @@ impl World {
 
     /// A packet leaves a link.
     fn arrive(&mut self, Carried { epoch, packet }: Carried) {
-        if epoch > self.heard {
+        if epoch > self.last_epoch {
             // Its sequence starts again.
-            self.heard = epoch;
+            self.last_epoch = epoch;
             self.reorder = (self.reorder.take()).map(|_| Reorder::new(ReorderConfig::default()));
         }
         match &mut self.reorder {
-            Some(_) if epoch < self.heard && is_numbered(&packet) => {}
+            Some(_) if epoch < self.last_epoch && is_numbered(&packet) => {}
             Some(reorder) if is_numbered(&packet) => reorder.handle_pdu(&packet, self.now),
             _ => self.receive(packet),
         }

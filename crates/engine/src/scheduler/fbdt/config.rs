@@ -35,7 +35,7 @@ pub struct WindowRule {
     pub most: u64,
 }
 
-/// The default rules; docs/fbdt.md has the measurement that chose them.
+/// The default rules; docs/notes/redundancy.md has the measurements.
 const WINDOWS: [WindowRule; 4] = [
     // Conversational: the bytes of one write, and no more.
     WindowRule {

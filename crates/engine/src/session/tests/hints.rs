@@ -134,7 +134,7 @@ fn feasible_deadlines_are_met_beside_bulk() {
     assert!(late.is_empty(), "{late:?}");
 }
 
-/// The table of docs/fbdt.md ("Other constants"), which this prints.
+/// Prints the table of docs/notes/fbdt-parameters.md, "Other constants".
 #[test]
 fn most_deadlines_are_met_when_bulk_leaves_little_capacity() {
     for (links, least) in [
@@ -183,7 +183,8 @@ fn delays(pair: &mut Pair, id: StreamId, written: &[Instant], bytes: usize) -> V
         .collect()
 }
 
-/// The cost of deadlines for other streams in docs/fbdt.md ("Other constants"), which this prints.
+/// Prints the cost of deadlines for other streams (docs/notes/fbdt-parameters.md, "Other
+/// constants").
 #[test]
 fn speech_does_not_wait_for_pictures_with_a_deadline() {
     for links in [[(20.0, 5), (10.0, 15)], [(8.0, 20), (30.0, 10)]] {

@@ -302,7 +302,7 @@ fn readers_that_stall_after_reading_fast_leave_memory_for_others() {
     assert!(among_hundreds > 250_000, "{among_hundreds}");
 }
 
-/// The table of docs/fbdt.md.
+/// The table of docs/notes/cold-objects.md.
 #[test]
 fn fbdt_outperforms_round_robin_and_the_best_path_alone() {
     let with = |scheduler: &str, links: &[(f64, u64)], len| {

@@ -1,6 +1,7 @@
 //! The measurement behind the sizes of transmission windows.
 //!
-//! `cargo test -p sumlink-engine windows -- --nocapture` prints the table of docs/fbdt.md.
+//! `cargo test -p sumlink-engine windows -- --nocapture` prints the table of
+//! docs/notes/fbdt-parameters.md.
 
 use std::time::Duration;
 

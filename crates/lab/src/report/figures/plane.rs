@@ -66,11 +66,11 @@ pub(super) fn draw(view: &View<'_>) -> Option<Figure> {
         "",
         &label,
     );
-    let centre = f64::midpoint(PLOT_Y.0, PLOT_Y.1);
+    let center = f64::midpoint(PLOT_Y.0, PLOT_Y.1);
     let label = format!("goodput over {}, {}", shortened(&others, 20), unit.name);
-    let turned = format!("transform=\"rotate(-90 14 {centre:.1})\"");
+    let turned = format!("transform=\"rotate(-90 14 {center:.1})\"");
     svg.text(
-        (14.0, centre),
+        (14.0, center),
         12.0,
         Ink::Text,
         Anchor::Middle,

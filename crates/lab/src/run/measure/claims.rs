@@ -129,7 +129,7 @@ mod tests {
     }
 
     /// The objection for this traffic of the links.
-    fn said(
+    fn objection(
         measurement: &Measurement,
         carried: &[(&str, u64)],
         alone: Option<&str>,
@@ -153,12 +153,12 @@ mod tests {
     fn a_command_that_ignores_its_link_has_no_figure_for_it() {
         let command = measured(&[]);
         let first = [("wifi", 1_000_000), ("lte", 0)];
-        assert_eq!(said(&command, &first, Some("wifi"), &[]), "");
-        let error = said(&command, &first, Some("lte"), &[]);
+        assert_eq!(objection(&command, &first, Some("wifi"), &[]), "");
+        let error = objection(&command, &first, Some("lte"), &[]);
         let line = "link lte has no figure: it carried nothing; wifi carried 1000000 bytes instead";
         assert!(error.ends_with(line), "{error}");
         let mixed = [("wifi", 800_000), ("lte", 200_000)];
-        let error = said(&command, &mixed, Some("lte"), &[]);
+        let error = objection(&command, &mixed, Some("lte"), &[]);
         assert!(
             error.contains("20 % of the wire bytes, and wifi the most"),
             "{error}"
@@ -170,12 +170,12 @@ mod tests {
         let bound = ["wifi", "lte"];
         let both = measured(&[(Some("wifi"), 9e5), (Some("lte"), 3e5)]);
         let fine = [("wifi", 1_000_000), ("lte", 400_000)];
-        assert_eq!(said(&both, &fine, None, &bound), "");
+        assert_eq!(objection(&both, &fine, None, &bound), "");
         let absent = [("wifi", 1_000_000), ("lte", 0)];
         let one = measured(&[(Some("wifi"), 9e5)]);
-        assert!(said(&one, &absent, None, &bound).contains("link lte has no figure"));
+        assert!(objection(&one, &absent, None, &bound).contains("link lte has no figure"));
         let elsewhere = [("wifi", 1_300_000), ("lte", 1000)];
-        let error = said(&both, &elsewhere, None, &bound);
+        let error = objection(&both, &elsewhere, None, &bound);
         assert!(
             error.contains("300000 bytes arrived over it, and it carried 1000"),
             "{error}"
@@ -186,7 +186,7 @@ mod tests {
             link: Some("lte".to_owned()),
             ..Completion::default()
         }];
-        let error = said(&object, &elsewhere, None, &[]);
+        let error = objection(&object, &elsewhere, None, &[]);
         assert!(error.contains("50000 bytes arrived over it"), "{error}");
     }
 
@@ -194,9 +194,9 @@ mod tests {
     fn zero_is_a_valid_figure_of_a_link_that_is_down() {
         let flows = measured(&[(Some("wifi"), 9e5), (Some("dead"), 0.0)]);
         let carried = [("wifi", 1_000_000), ("dead", 0)];
-        assert_eq!(said(&flows, &carried, None, &["wifi", "dead"]), "");
+        assert_eq!(objection(&flows, &carried, None, &["wifi", "dead"]), "");
         assert_eq!(
-            said(
+            objection(
                 &measured(&[]),
                 &[("wifi", 0), ("dead", 0)],
                 Some("dead"),
@@ -205,17 +205,17 @@ mod tests {
             ""
         );
         // A link that is down still objects to figures carried by another link.
-        assert!(said(&flows, &carried, Some("dead"), &[]).contains("wifi carried 1000000"));
+        assert!(objection(&flows, &carried, Some("dead"), &[]).contains("wifi carried 1000000"));
     }
 
     #[test]
     fn a_bond_may_omit_a_link_and_cables_do_not_count() {
         let bond = measured(&[(None, 9e5)]);
         assert_eq!(
-            said(&bond, &[("wifi", 1_000_000), ("lte", 0)], None, &[]),
+            objection(&bond, &[("wifi", 1_000_000), ("lte", 0)], None, &[]),
             ""
         );
         let bound = measured(&[(Some("wifi"), 1e6)]);
-        assert_eq!(said(&bound, &[], Some("wifi"), &["wifi"]), "");
+        assert_eq!(objection(&bound, &[], Some("wifi"), &["wifi"]), "");
     }
 }

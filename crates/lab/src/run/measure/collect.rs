@@ -10,7 +10,7 @@ use crate::scenario::Workload;
 use crate::signals;
 use crate::traffic::now_ns;
 
-use super::{NAP, Phase};
+use super::{MAX_SLEEP, Phase};
 
 /// Time for the clients to exit after the run.
 const TAIL: Duration = Duration::from_secs(5);
@@ -45,7 +45,7 @@ impl Phase<'_> {
                 break counted;
             }
             signals::check()?;
-            thread::sleep(NAP);
+            thread::sleep(MAX_SLEEP);
         };
         for record in records.iter_mut().filter(|record| uploads(record)) {
             merge_upload(record, &counted);
@@ -67,7 +67,7 @@ fn wait_for_end(client: &mut Process) -> Result<String, LabError> {
             None => {}
         }
         signals::check()?;
-        thread::sleep(NAP.min(Duration::from_millis(10)));
+        thread::sleep(MAX_SLEEP.min(Duration::from_millis(10)));
     }
 }
 

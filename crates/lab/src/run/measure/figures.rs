@@ -12,7 +12,7 @@ use crate::scenario::{self, Workload};
 use crate::video::receive;
 
 use super::series::link_series;
-use super::{Phase, Watched};
+use super::{Observed, Phase};
 
 /// Above this share of the processors, other programs are mentioned in the notes.
 const OTHERS_LIMIT: f64 = 0.1;
@@ -23,7 +23,7 @@ impl Phase<'_> {
     pub(super) fn assemble(
         &self,
         records: Vec<FlowRecord>,
-        watched: &Watched,
+        watched: &Observed,
         interval: Duration,
     ) -> Result<Measurement, LabError> {
         let scenario = self.scenario;
@@ -108,7 +108,7 @@ impl Phase<'_> {
     }
 
     /// For the user's programs only the emulator's counters are available.
-    fn command_figures(&self, measurement: &mut Measurement, watched: &Watched) {
+    fn command_figures(&self, measurement: &mut Measurement, watched: &Observed) {
         let wanted: Vec<_> = self
             .scenario
             .traffic

@@ -31,9 +31,9 @@ pub(crate) use figures::OTHERS_NOTE;
 /// Time for the clients to start before the run begins.
 const HEAD_START: Duration = Duration::from_millis(100);
 /// Longest sleep, so that signals are noticed.
-const NAP: Duration = Duration::from_millis(20);
+const MAX_SLEEP: Duration = Duration::from_millis(20);
 /// Interval between checks of the processes.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A system that is ready for traffic, with the server of the workload.
 pub(super) struct Phase<'a> {
@@ -47,7 +47,7 @@ pub(super) struct Phase<'a> {
 }
 
 /// Observations during the traffic.
-struct Watched {
+struct Observed {
     /// End of the traffic, in seconds since the start.
     end_s: f64,
     /// The links' counters at the end of the warm-up and at the end.
@@ -105,7 +105,7 @@ impl Phase<'_> {
     }
 
     /// Checks the figures against the links' counters.
-    fn check_links(&self, measurement: &Measurement, watched: &Watched) -> Result<(), LabError> {
+    fn check_links(&self, measurement: &Measurement, watched: &Observed) -> Result<(), LabError> {
         let carried = watched.counters[1].iter().map(|link| {
             let ways = || {
                 self.stage
@@ -130,7 +130,7 @@ impl Phase<'_> {
         window: Window,
         clients: &mut [Process],
         tick: &mut dyn FnMut(f64),
-    ) -> Result<Watched, LabError> {
+    ) -> Result<Observed, LabError> {
         let is_command = matches!(self.scenario.workload, Workload::Command { .. });
         let has_an_end = is_command || matches!(self.scenario.workload, Workload::Files { .. });
         let lab = self.stage.lab;
@@ -138,7 +138,7 @@ impl Phase<'_> {
         while now_ns() < window.epoch_ns {
             signals::check()?;
             let left = Duration::from_nanos(window.epoch_ns.saturating_sub(now_ns()));
-            thread::sleep(NAP.min(left));
+            thread::sleep(MAX_SLEEP.min(left));
         }
         // Time zero of the events, the traces, the links' series and the traffic.
         lab.begin()?;
@@ -155,14 +155,14 @@ impl Phase<'_> {
                 at_warmup = Some((lab.status()?, used, lab.health()?.overruns));
             }
             if elapsed >= next {
-                next = elapsed + LOOK.as_secs_f64();
+                next = elapsed + POLL_INTERVAL.as_secs_f64();
                 tick(elapsed);
                 self.check_alive(clients, is_command)?;
                 if has_an_end && ended(clients)? {
                     break;
                 }
             }
-            thread::sleep(NAP.min(left));
+            thread::sleep(MAX_SLEEP.min(left));
         }
         // Read first, so that it matches the time of the byte counters.
         let used = (self.usage(), self.traffic_cpu_s(clients));
@@ -170,7 +170,7 @@ impl Phase<'_> {
         let mut health = lab.health()?;
         let (links, before, overruns) = at_warmup.unwrap_or_default();
         health.overruns = health.overruns.saturating_sub(overruns);
-        Ok(Watched {
+        Ok(Observed {
             end_s: window.elapsed_s(),
             counters: [links, lab.status()?],
             series: lab.series()?,

@@ -3,10 +3,10 @@
 use crate::laboratory::{DirectionReport, LinkStatus};
 use crate::results::{LinkSeries, direction_name, series, set_shares};
 
-use super::Watched;
+use super::Observed;
 
 /// Both directions of every link.
-pub(super) fn link_series(watched: &Watched) -> Vec<LinkSeries> {
+pub(super) fn link_series(watched: &Observed) -> Vec<LinkSeries> {
     let [first, last] = &watched.counters;
     let mut all: Vec<_> = watched
         .series

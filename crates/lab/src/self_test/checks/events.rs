@@ -106,7 +106,7 @@ fn blackhole(lab: &Lab) -> Result<Vec<Figure>, LabError> {
     let mut figures = Vec::new();
     let mut survived = 0;
     for (direction, arrivals) in probes.directions().zip(&arrivals) {
-        let hole = Hole::find(arrivals);
+        let hole = Gap::find(arrivals);
         survived += hole.survived;
         let since = |at: Duration| ms(at.saturating_sub(begun));
         let name = |what: &str| format!("blackhole {what}, {}", word(direction));
@@ -128,7 +128,7 @@ fn blackhole(lab: &Lab) -> Result<Vec<Figure>, LabError> {
 
 /// The gap of missing packets.
 #[derive(Debug, Default, PartialEq)]
-struct Hole {
+struct Gap {
     /// Send time of the last packet before the first missing one.
     last_before: Duration,
     /// Send time of the first packet after the last missing one.
@@ -137,7 +137,7 @@ struct Hole {
     survived: u32,
 }
 
-impl Hole {
+impl Gap {
     /// All zeros if no packet is missing.
     fn find(arrivals: &[Arrival]) -> Self {
         let gap = |pair: &[Arrival]| pair[1].number != pair[0].number + 1;
@@ -179,14 +179,14 @@ mod tests {
             };
             numbers.iter().map(arrival).collect()
         };
-        let hole = Hole::find(&arrive(&[0, 1, 2, 6, 7, 9, 10]));
-        let expected = Hole {
+        let hole = Gap::find(&arrive(&[0, 1, 2, 6, 7, 9, 10]));
+        let expected = Gap {
             last_before: Duration::from_millis(2),
             first_after: Duration::from_millis(9),
             survived: 2,
         };
         assert_eq!(hole, expected);
-        assert_eq!(Hole::find(&arrive(&[0, 1, 2])), Hole::default());
-        assert_eq!(Hole::find(&[]), Hole::default());
+        assert_eq!(Gap::find(&arrive(&[0, 1, 2])), Gap::default());
+        assert_eq!(Gap::find(&[]), Gap::default());
     }
 }

@@ -17,7 +17,7 @@ use super::super::watcher::Watcher;
 use super::{SHARE, control};
 
 /// Interval between checks of the links. A profile changes its rate every 100 ms.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Starts the updates; the ends' files contain the initial rates.
 pub(super) fn follow(stage: &Stage<'_>) -> Result<Watcher, LabError> {
@@ -33,14 +33,14 @@ pub(super) fn follow(stage: &Stage<'_>) -> Result<Watcher, LabError> {
     ];
     let ends = ends.map(|(side, way)| (control(stage, side), way.index()));
     let handle = stage.lab.handle();
-    Watcher::start("rates", LOOK, move || {
+    Watcher::start("rates", POLL_INTERVAL, move || {
         let Ok(rates) = handle.rates() else {
             return ControlFlow::Break(());
         };
         for (number, name) in names.iter().enumerate() {
             for (socket, way) in &ends {
                 let (rate, before) = (rates[number][*way], &mut known[number][*way]);
-                if rate != *before && tell(socket, name, rate * SHARE / 100) {
+                if rate != *before && send_rate(socket, name, rate * SHARE / 100) {
                     *before = rate;
                 }
             }
@@ -50,7 +50,7 @@ pub(super) fn follow(stage: &Stage<'_>) -> Result<Watcher, LabError> {
 }
 
 /// Reports a rate to an end and returns whether it was accepted; a busy end is tried again later.
-fn tell(socket: &Path, link: &str, rate: u64) -> bool {
+fn send_rate(socket: &Path, link: &str, rate: u64) -> bool {
     let asked = json!({ "cmd": "rate", "name": link, "rate_bps": rate });
     request(socket, &asked).is_some_and(|answer| answer["rate_bps"] == rate)
 }

@@ -22,7 +22,7 @@ use super::super::watcher::Watcher;
 use super::control;
 
 /// Interval between samples; the node updates its status as often.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Writes to the stage's trace file, if it has one.
 pub(super) fn start(stage: &Stage<'_>) -> Result<Option<Watcher>, LabError> {
@@ -38,7 +38,7 @@ pub(super) fn start(stage: &Stage<'_>) -> Result<Option<Watcher>, LabError> {
         begun: Instant::now(),
     };
     let node = control(stage, Side::Server);
-    let watcher = Watcher::start("trace", LOOK, move || match ask(&node) {
+    let watcher = Watcher::start("trace", POLL_INTERVAL, move || match ask(&node) {
         // The node is ending or busy.
         None => ControlFlow::Continue(()),
         Some(status) => match looker.look(&status["edge"]) {

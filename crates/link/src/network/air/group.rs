@@ -85,7 +85,7 @@ impl AirGroup {
         if backlogged != (self.members[member].phase == Phase::Idle) {
             return;
         }
-        self.settle(now);
+        self.advance_counters(now);
         self.members[member].phase = if backlogged {
             self.back_off(member)
         } else {
@@ -97,7 +97,7 @@ impl AirGroup {
     /// Processes the next event, which is due at `now`; returns the number of the link.
     pub(crate) fn fire(&mut self, now: Duration) -> Option<usize> {
         let (_, member) = self.next.take()?;
-        self.settle(now);
+        self.advance_counters(now);
         self.members[member].phase = match self.members[member].phase {
             Phase::BackOff(_) => {
                 let length = self.members[member].random.next_exponential();
@@ -116,7 +116,7 @@ impl AirGroup {
     }
 
     /// Advances the back-off counters to `now`.
-    fn settle(&mut self, now: Duration) {
+    fn advance_counters(&mut self, now: Duration) {
         let passed = now.saturating_sub(self.at).as_secs_f64();
         self.at = self.at.max(now);
         for member in &mut self.members {

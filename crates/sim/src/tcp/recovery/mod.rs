@@ -1,10 +1,12 @@
-//! Finding and repairing losses.
+//! Loss detection and recovery.
 //!
-//! Sources: RFC 8985 (RACK-TLP), RFC 6937 (proportional rate reduction), RFC 6298 (timeouts), RFC 3522 and RFC 2883
-//! (what turns out to have been no loss), RFC 6582 (where SACK was not agreed on), and `net/ipv4/tcp_input.c` and `tcp_recovery.c` of Linux for the states.
+//! Sources: RFC 8985 (RACK-TLP), RFC 6937 (proportional rate reduction), RFC 6298 (timeouts), RFC
+//! 3522 and RFC 2883 (spurious retransmissions), RFC 6582 (without SACK), and
+//! `net/ipv4/tcp_input.c` and `tcp_recovery.c` of Linux for the states.
 //!
-//! Here are the states and what an acknowledgement does to them; what is lost (`rack.rs`, and `newreno.rs` without SACK), probes of the tail (`probe.rs`),
-//! how the window shrinks (`reduction.rs`) and what is taken back (`undo.rs`) have files of their own.
+//! This module holds the states and the processing of acknowledgements. Loss detection is in
+//! `rack.rs`, without SACK in `newreno.rs`; tail loss probes are in `probe.rs`, the window
+//! reduction in `reduction.rs` and its reversal in `undo.rs`.
 
 mod newreno;
 mod probe;
@@ -23,15 +25,15 @@ use rack::Rack;
 use reduction::Reduction;
 use undo::Undo;
 
-/// How far the sender is with repairing losses.
+/// State of a sender's loss recovery.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recovery {
     state: CaState,
-    /// The state ends when everything before is acknowledged.
+    /// The state ends when all bytes before it are acknowledged.
     high: u64,
-    /// Segments that may be in flight while the window is being reduced.
+    /// Most segments in flight during the window reduction.
     window: u32,
-    /// Segments in flight when a timeout fired that are not taken for lost.
+    /// Segments in flight at a timeout that are not considered lost.
     kept: u32,
     reduction: Reduction,
     rack: Rack,
@@ -39,16 +41,16 @@ pub(super) struct Recovery {
     undo: Undo,
 }
 
-/// What an acknowledgement brought.
+/// The effect of an acknowledgement.
 #[derive(Clone, Copy, Debug, Default)]
 struct News {
     /// Segments delivered for the first time.
     delivered: u32,
-    /// Something new was acknowledged in order.
+    /// New data was acknowledged in order.
     advanced: bool,
-    /// Nothing was, and SACK was not agreed on: one more segment has arrived behind the gap.
+    /// A duplicate acknowledgement without SACK: one more segment has arrived beyond the gap.
     counted: bool,
-    /// Round-trip times of the oldest and of the newest segment among them that was sent once only.
+    /// Round-trip times of the oldest and of the newest delivered segment that was sent only once.
     oldest: Option<Nanos>,
     newest: Option<Nanos>,
 }
@@ -74,7 +76,7 @@ impl Recovery {
         self.state >= CaState::Recovery
     }
 
-    /// Segments that may be in flight, where that is not the congestion control's window.
+    /// Most segments in flight, if recovery overrides the congestion control's window.
     pub(super) fn window(&self) -> Option<u32> {
         self.is_reducing().then_some(self.window)
     }
@@ -83,7 +85,8 @@ impl Recovery {
         matches!(self.state, CaState::Cwr | CaState::Recovery)
     }
 
-    /// Segments in flight that the congestion control does not know of: a timeout fired, and they may yet arrive.
+    /// Segments in flight at a timeout that may still arrive; the congestion control does not count
+    /// them.
     pub(super) fn kept(&self) -> u32 {
         self.kept
     }
@@ -93,7 +96,7 @@ impl Recovery {
         self.reduction.out += u32::from(self.is_reducing());
     }
 
-    /// A segment was sent again.
+    /// A segment was retransmitted.
     pub(super) fn resent(&mut self, now: Nanos) {
         self.sent();
         if self.undo.first == 0 {
@@ -104,7 +107,7 @@ impl Recovery {
 }
 
 impl Tcp {
-    /// What a packet says of what this end has sent.
+    /// Processes the acknowledgement of a packet.
     pub(super) fn on_ack(&mut self, packet: &Packet, now: Nanos) {
         if packet.ack > self.next {
             return;
@@ -143,8 +146,8 @@ impl Tcp {
         self.rearm_if_shut_out(now);
     }
 
-    /// Whether it tells nothing but how far the window is open: this end has nothing under way and nothing to repair, as one
-    /// that only receives.
+    /// Whether the packet can only change the window: this end has nothing in flight and nothing to
+    /// recover, like an end that only receives.
     fn is_at_rest(&self, packet: &Packet) -> bool {
         packet.ack == self.acked
             && packet.duplicate == 0
@@ -153,14 +156,14 @@ impl Tcp {
             && self.recovery.probe.high.is_none()
     }
 
-    /// A window without room for what waits is asked after.
+    /// Starts probing the peer's window if it has no room for the waiting data.
     fn rearm_if_shut_out(&mut self, now: Nanos) {
         if self.board.is_empty() && self.unsent() > 0 && self.timer.is_none() {
             self.rearm(now);
         }
     }
 
-    /// Takes out of the scoreboard what has arrived.
+    /// Removes acknowledged segments from the scoreboard.
     fn note_arrivals(&mut self, packet: &Packet, now: Nanos) -> News {
         let mut news = News {
             advanced: packet.ack > self.acked,
@@ -198,11 +201,11 @@ impl Tcp {
         news
     }
 
-    /// Round-trip times.
+    /// Takes round-trip time samples.
     fn measure(&mut self, news: &News, packet: &Packet, now: Nanos) {
         let mut sample = news.oldest;
         if sample.is_none() && news.advanced && packet.echo > 0 {
-            // What was sent again is measured by its time stamp (RFC 7323, section 4.1).
+            // Retransmitted segments are measured by their timestamp (RFC 7323, section 4.1).
             sample = now.checked_sub(packet.echo);
         }
         if let Some(rtt) = news.newest {
@@ -272,7 +275,7 @@ impl Tcp {
         self.rearm_timeout(now);
     }
 
-    /// Everything that was in flight when the loss was found is acknowledged.
+    /// Leaves recovery: all data that was in flight when the loss was detected is acknowledged.
     fn leave(&mut self, now: Nanos) {
         self.recovery.state = CaState::Open;
         self.recovery.undo = Undo::default();
@@ -280,7 +283,7 @@ impl Tcp {
         self.control.on_recovery_exit(now);
     }
 
-    /// The timeout fired: what was sent long enough ago is lost, and slow start begins again.
+    /// The RTO expired: segments sent long enough ago are lost, and slow start begins again.
     pub(super) fn enter_loss(&mut self, now: Nanos) {
         if !self.sack {
             self.board.forget_duplicates();
@@ -309,7 +312,7 @@ impl Tcp {
         self.recovery.state = CaState::Loss;
     }
 
-    /// Tells the congestion control, or reduces the window step by step.
+    /// Passes the acknowledgement to the congestion control, or continues the window reduction.
     fn control_window(&mut self, news: &News, newly_lost: bool, now: Nanos) {
         if news.delivered == 0 {
             return;

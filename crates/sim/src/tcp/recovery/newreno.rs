@@ -1,17 +1,19 @@
-//! What is lost where SACK was not agreed on: three duplicate acknowledgements (RFC 5681, section 3.2), and after them what
-//! partial acknowledgements stop at (RFC 6582). The counts are those of Linux (`tcp_newreno_mark_lost` and what it calls).
+//! Loss detection without SACK: three duplicate acknowledgements (RFC 5681, section 3.2), then
+//! partial acknowledgements (RFC 6582). The counters are those of Linux (`tcp_newreno_mark_lost`
+//! and its callees).
 
 use super::News;
 use crate::tcp::Tcp;
 use crate::tcp::info::CaState;
 use crate::tcp::packet::Packet;
 
-/// Duplicates that are a loss (TCP_FASTRETRANS_THRESH). Linux raises it where it has seen reordering; that is not modelled.
+/// Duplicates that indicate a loss (TCP_FASTRETRANS_THRESH). Linux raises it after reordering,
+/// which is not modelled.
 const DUPLICATES: u32 = 3;
 
 impl Tcp {
-    /// Whether an acknowledgement says that something has arrived behind a gap, and not what (RFC 5681, section 2): nothing
-    /// is new in it, not even a wider window.
+    /// Whether a packet is a duplicate acknowledgement (RFC 5681, section 2): an unknown segment
+    /// arrived beyond a gap, and the packet carries nothing new, not even a wider window.
     pub(super) fn is_duplicate(&self, packet: &Packet) -> bool {
         !self.sack
             && packet.len == 0
@@ -20,7 +22,8 @@ impl Tcp {
             && !self.board.is_empty()
     }
 
-    /// Counts it. After a timeout duplicates are of what was sent again for nothing (RFC 6582, section 3.2).
+    /// Counts a duplicate. After a timeout, duplicates are caused by spurious retransmissions (RFC
+    /// 6582, section 3.2).
     pub(super) fn count_duplicate(&mut self, news: &mut News) {
         if self.recovery.state != CaState::Loss {
             self.board.count_duplicate();
@@ -28,8 +31,9 @@ impl Tcp {
         }
     }
 
-    /// Everything that was under way when the loss was found has arrived, and nothing behind it: until something has, all
-    /// duplicates are of what was sent again (Linux: tcp_is_non_sack_preventing_reopen).
+    /// Whether all data in flight at the detection of the loss has arrived, and nothing beyond it.
+    /// Until something has, all duplicates are caused by retransmissions (Linux:
+    /// tcp_is_non_sack_preventing_reopen).
     pub(super) fn is_at_the_end_without_sack(&mut self) -> bool {
         let holds = !self.sack
             && self.recovery.is_repairing()
@@ -41,7 +45,8 @@ impl Tcp {
         holds
     }
 
-    /// The first segment is lost after three duplicates, and what a partial acknowledgement stops at.
+    /// Marks lost the first segment after three duplicates, and the segment at which a partial
+    /// acknowledgement stops.
     pub(super) fn find_lost_by_duplicates(&mut self, news: &News) {
         let is_first = !self.recovery.is_repairing();
         if is_first && news.advanced {

@@ -1,4 +1,4 @@
-//! Probes of the tail, where nothing behind it would show a loss (RFC 8985, section 7).
+//! Tail loss probes, where no later segment would reveal a loss (RFC 8985, section 7).
 
 use super::Recovery;
 use crate::clock::Nanos;
@@ -6,14 +6,14 @@ use crate::tcp::Tcp;
 use crate::tcp::info::CaState;
 use crate::tcp::packet::Packet;
 
-/// How far a probe is.
+/// State of a probe.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Probe {
-    /// The probe is over when everything before is acknowledged.
+    /// The probe ends when all bytes before it are acknowledged.
     pub(super) high: Option<u64>,
-    /// It was something that had been sent before.
+    /// The probe was a retransmission.
     pub(super) resent: bool,
-    /// New data is to be sent as the probe, or this segment once more.
+    /// New data is due as the probe; below, the segment to retransmit instead.
     pub(super) due: bool,
     pub(super) segment: Option<u64>,
 }
@@ -24,24 +24,25 @@ impl Recovery {
         self.state <= CaState::Cwr && self.probe.high.is_none()
     }
 
-    /// Whether new data is to be sent as a probe.
+    /// Whether new data is due as a probe.
     pub(in crate::tcp) fn take_new_data_probe(&mut self) -> bool {
         std::mem::take(&mut self.probe.due)
     }
 
-    /// The segment that is to be sent again as a probe.
+    /// The segment to retransmit as a probe.
     pub(in crate::tcp) fn take_probe(&mut self) -> Option<u64> {
         self.probe.segment.take()
     }
 }
 
 impl Tcp {
-    /// Whether the tail may be probed; Linux does so only where SACK tells what became of it.
+    /// Whether the tail may be probed; Linux requires SACK, which reports the outcome.
     pub(in crate::tcp) fn may_probe(&self) -> bool {
         self.sack && self.recovery.may_probe()
     }
 
-    /// Linux: tcp_send_loss_probe. New data if there is some that the peer takes, else the last segment once more.
+    /// Linux: tcp_send_loss_probe. Sends new data if there is some and the peer's window has room,
+    /// else the last segment again.
     pub(in crate::tcp) fn send_loss_probe(&mut self, now: Nanos) {
         let fits = self.window_end.saturating_sub(self.next) >= u64::from(self.config.mss);
         self.recovery.probe.high = Some(self.next);
@@ -64,7 +65,7 @@ impl Tcp {
             self.recovery.probe.high = None;
         } else if packet.ack > high {
             self.recovery.probe.high = None;
-            // The probe repaired a loss, which is a sign of congestion like any other.
+            // The probe repaired a loss, which is a congestion signal like any other.
             if !self.recovery.is_repairing() {
                 self.control.on_loss(now);
                 self.control.on_recovery_exit(now);

@@ -1,22 +1,23 @@
-//! What is lost, by the time at which it was sent (RFC 8985, RACK).
+//! Loss detection by transmission time (RFC 8985, RACK).
 
 use super::News;
 use crate::clock::Nanos;
 use crate::tcp::Tcp;
 use crate::tcp::scoreboard::Segment;
 
-/// Segments received behind a gap after which no reordering is taken into account (TCP_FASTRETRANS_THRESH).
+/// Segments received beyond a gap from which on reordering is not tolerated
+/// (TCP_FASTRETRANS_THRESH).
 const DUPLICATES: u32 = 3;
 
 /// RFC 8985, section 5.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rack {
-    /// When the newest segment that arrived had been sent, and its end.
+    /// Transmission time of the most recently sent segment among those delivered, and its end.
     pub(super) sent: Nanos,
     pub(super) end: u64,
     /// Its round-trip time.
     pub(super) rtt: Nanos,
-    /// Segments have overtaken each other.
+    /// Reordering was observed.
     pub(super) reordered: bool,
 }
 
@@ -25,7 +26,7 @@ impl Rack {
     pub(super) fn update(&mut self, segment: &Segment, least: Nanos, now: Nanos) {
         let rtt = now - segment.sent;
         if segment.transmissions > 1 && rtt < least {
-            // An earlier transmission arrived.
+            // The acknowledgement is for an earlier transmission.
             return;
         }
         if (segment.sent, segment.end()) > (self.sent, self.end) {
@@ -35,8 +36,8 @@ impl Rack {
 }
 
 impl Tcp {
-    /// RFC 8985, section 6.2, step 5: what was sent before something that has arrived, and long enough ago, is lost. Says
-    /// after what time the next one will be, if nothing arrives.
+    /// RFC 8985, section 6.2, step 5: a segment sent before a delivered one, and long enough ago,
+    /// is lost. Returns the time until the next one is lost, if nothing arrives.
     pub(super) fn find_lost(&mut self, now: Nanos) -> Option<Nanos> {
         if self.recovery.rack.sent == 0 {
             return None;

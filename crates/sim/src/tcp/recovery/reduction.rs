@@ -1,19 +1,20 @@
-//! How the window shrinks while losses are repaired (RFC 6937, proportional rate reduction).
+//! Window reduction during recovery (RFC 6937, proportional rate reduction).
 
 use super::News;
 use crate::tcp::Tcp;
 
-/// How far the reduction is.
+/// State of the reduction.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reduction {
-    /// cwnd before.
+    /// cwnd before the reduction.
     pub(super) prior: u32,
     pub(super) delivered: u32,
     pub(super) out: u32,
 }
 
 impl Tcp {
-    /// RFC 6937, section 3, with the bound of Linux: slow start where recovery makes progress, else conservative.
+    /// RFC 6937, section 3, with the bound of Linux: slow start while recovery makes progress, else
+    /// conservative.
     pub(super) fn reduce(&mut self, news: &News, newly_lost: bool) {
         let ssthresh = self.control.ssthresh().unwrap_or(u32::MAX);
         let in_flight = self.board.in_flight();
@@ -29,7 +30,7 @@ impl Tcp {
             let most = most + i64::from(news.advanced && !newly_lost);
             room.min(most)
         };
-        // The first segment is sent again at once.
+        // The first segment is retransmitted at once.
         let send = send.max(i64::from(reduction.out == 0)).max(0);
         self.recovery.window = in_flight + send as u32;
     }

@@ -1,4 +1,4 @@
-//! Taking back what turns out to have been no loss (RFC 3522, RFC 2883).
+//! Reverses a window reduction after a spurious loss detection (RFC 3522, RFC 2883).
 
 use super::News;
 use crate::clock::{MILLISECOND, Nanos};
@@ -6,21 +6,23 @@ use crate::tcp::Tcp;
 use crate::tcp::info::CaState;
 use crate::tcp::packet::Packet;
 
-/// What tells whether a reduction was wrong.
+/// Evidence for or against a reduction.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Undo {
     pub(super) is_possible: bool,
-    /// What was not acknowledged by then begins here.
+    /// Start of the unacknowledged data at the reduction.
     pub(super) from: u64,
-    /// Segments sent again since, less those that turned out to have arrived twice; nothing before the first one.
+    /// Retransmitted segments since then, less those that were reported as duplicates; `None`
+    /// before the first one.
     pub(super) resent: Option<u32>,
-    /// When the first one was.
+    /// Time of the first retransmission.
     pub(super) first: Nanos,
 }
 
 impl Tcp {
-    /// What was taken for lost has arrived: the acknowledgement answers something sent before the first repetition (RFC
-    /// 3522), or every repetition arrived as a duplicate (RFC 2883).
+    /// Undoes the reduction if the segments considered lost had arrived: the acknowledgement
+    /// answers a packet sent before the first retransmission (RFC 3522), or every retransmission
+    /// arrived as a duplicate (RFC 2883).
     pub(super) fn try_undo(&mut self, news: &News, packet: &Packet, now: Nanos) {
         let undo = &self.recovery.undo;
         let answers_original = news.advanced
@@ -40,7 +42,7 @@ impl Tcp {
     }
 }
 
-/// Whether one time stamp is before another: they count milliseconds.
+/// Whether one timestamp is before another: timestamps count milliseconds.
 fn is_before(a: Nanos, b: Nanos) -> bool {
     a / MILLISECOND < b / MILLISECOND
 }

@@ -1,4 +1,5 @@
-//! A way on which packets of more than 1280 bytes are lost, and the word for that as well, between namespaces.
+//! A path MTU black hole between namespaces: packets above 1280 bytes are lost, and so are the ICMP
+//! messages that report it.
 
 use std::process::Command;
 use std::time::Duration;
@@ -14,10 +15,10 @@ use crate::links::netns::Netns;
 use crate::server::Server;
 use crate::target::Target;
 
-/// Client, two routers and server in a row; between the routers packets may have 1280 bytes.
+/// Client, two routers and server in a row; the MTU between the routers is 1280 bytes.
 struct Way {
     client: Netns,
-    /// They live as long as the way.
+    /// Kept alive as long as the topology.
     _routers: [Netns; 2],
     server: Netns,
 }
@@ -26,7 +27,7 @@ impl Way {
     fn new() -> Option<Self> {
         let [client, near, far, server] =
             [Netns::new()?, Netns::new()?, Netns::new()?, Netns::new()?];
-        // Left end, right end, the network between, what packets may have.
+        // Left end, right end, the network between, its MTU.
         for (left, right, net, mtu) in [
             (&client, &near, "192.0.2", 1500),
             (&near, &far, "198.51.100", 1280),
@@ -68,12 +69,12 @@ fn in_namespace(ns: &Netns, command: &str) {
     assert!(ran.status.success(), "{command}: {said}");
 }
 
-/// More than a packet, and less than takes long.
+/// More than a packet, yet quickly transferred.
 const MUCH: usize = 200_000;
 
-/// Either way alone loses large packets: what the client sends, and what the server does.
+/// Large packets are lost in either direction alone: those of the client, and those of the server.
 #[test]
-fn where_large_packets_are_lost_connections_are_made_for_smaller_ones() {
+fn a_path_mtu_black_hole_makes_connections_use_smaller_packets() {
     for is_upload in [true, false] {
         let Some(way) = Way::new() else { return };
         carries(way, is_upload);
@@ -105,7 +106,7 @@ fn carries(way: Way, is_upload: bool) {
                 } else {
                     program.write_all(&sent).await.unwrap();
                 }
-                // Until the client has what it waits for.
+                // Until the client has received its data.
                 let _ = program.read_to_end(&mut Vec::new()).await;
             });
             let until = async {

@@ -1,33 +1,33 @@
-//! Who holds the places, by network, and who loses one: pure bookkeeping.
+//! The assignment of places to networks, and the choice of the connection to evict; no I/O.
 //!
-//! Hosts are counted by the networks that one owner usually has: an IPv6 /64, /56 and /48, an IPv4 address and its
-//! /24. Where a place is needed, it is taken from the widest network that holds the most, in that from the narrower
-//! one that holds the most, and there from the oldest connection, one that has sent nothing first. Equal networks
-//! are told apart by the age of what would go. A connection therefore goes only if no network of its size holds more
-//! than its own.
+//! Hosts are grouped by the networks that usually have one owner: an IPv6 /64, /56 and /48, an IPv4
+//! address and its /24. A needed place is taken from the widest network that holds the most, within
+//! it from the narrower network that holds the most, and there from the oldest connection, silent
+//! ones first. Ties between networks are broken by the age of the connection to evict. A connection
+//! is therefore evicted only if no network of the same size holds more than its own.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
 use crate::config::HalfOpenLimits;
 
-/// The networks of an address, the widest first; the last one is the host.
+/// The networks of an address, widest first; the last one is the host.
 type Networks = [u128; 3];
 
-/// What one host has for itself: an IPv4 address, an IPv6 /64.
+/// The unit that belongs to one host: an IPv4 address, an IPv6 /64.
 pub(super) type Host = u128;
 
-/// The number of a connection's place; later ones are greater.
+/// The number of a connection's place, increasing over time.
 pub(super) type Place = u64;
 
-/// What has become of a connection that came in.
+/// The result of admitting a connection.
 #[derive(Debug)]
 pub(super) struct Admitted {
     /// Its place.
     pub(super) place: Place,
-    /// Whether that is one of those reserved for known addresses.
+    /// Whether the place is one of those reserved for known addresses.
     pub(super) is_reserved: bool,
-    /// The places that others lose, or the newcomer itself.
+    /// The places that are lost, possibly including the newcomer's.
     pub(super) evicted: Vec<Place>,
 }
 
@@ -48,10 +48,10 @@ struct Held {
     has_spoken: bool,
 }
 
-/// The order in which the connections of one host go: the silent ones, the oldest first.
+/// The order of eviction within one host: silent connections first, then by age.
 type Turn = (bool, Place);
 
-/// Places of one kind.
+/// Places of one kind, reserved or not.
 #[derive(Debug)]
 struct Pool {
     limit: usize,
@@ -59,9 +59,9 @@ struct Pool {
     held: usize,
     /// Connections in each of the widest networks.
     wide: BTreeMap<u128, usize>,
-    /// In each network within these.
+    /// Connections in each network of the middle size.
     middle: BTreeMap<[u128; 2], usize>,
-    /// Those of each host.
+    /// The connections of each host.
     hosts: BTreeMap<Networks, BTreeSet<Turn>>,
 }
 
@@ -91,12 +91,12 @@ impl Table {
         }
     }
 
-    /// How many places strangers have.
+    /// The number of places for unknown addresses.
     pub(super) fn strangers(&self) -> usize {
         self.strangers.limit
     }
 
-    /// How many of these are taken.
+    /// The number of them that are taken.
     pub(super) fn held_by_strangers(&self) -> usize {
         self.strangers.held
     }
@@ -108,7 +108,8 @@ impl Table {
         self.held.is_empty() && pools.iter().all(|pool| pool.wide.is_empty())
     }
 
-    /// Gives a connection from `address` a place: a reserved one if the address is known and there is one.
+    /// Gives a connection from `address` a place: a reserved one if the address is known and one is
+    /// free.
     pub(super) fn admit(&mut self, address: IpAddr, is_known: bool) -> Admitted {
         let networks = networks(address);
         let (place, is_reserved) = (self.next, is_known && self.reserved.takes(&networks));
@@ -133,7 +134,7 @@ impl Table {
         }
     }
 
-    /// The connection is no longer silent.
+    /// Records that the connection is no longer silent.
     pub(super) fn spoke(&mut self, place: Place) {
         let Some(held) = self.held.get_mut(&place) else {
             return;
@@ -150,7 +151,7 @@ impl Table {
         pool.insert(networks, (true, place));
     }
 
-    /// The connection needs its place no longer, or has lost it.
+    /// Removes a connection that has lost its place or needs it no more.
     pub(super) fn remove(&mut self, place: Place) {
         if let Some(held) = self.held.remove(&place) {
             let turn = (held.has_spoken, place);
@@ -178,7 +179,7 @@ impl Pool {
         }
     }
 
-    /// Whether a connection can have a place without taking that of another host.
+    /// Whether a connection can get a place without evicting another host's.
     fn takes(&self, networks: &Networks) -> bool {
         let of_host = self.hosts.get(networks).map_or(0, BTreeSet::len);
         self.held < self.limit || of_host >= self.per_host
@@ -208,7 +209,7 @@ impl Pool {
         decrement(&mut self.middle, [wide, middle]);
     }
 
-    /// Who goes after a connection of these networks has come in, if anyone has to.
+    /// The place to evict after a connection of these networks was admitted, if any.
     fn superfluous(&self, newcomer: &Networks) -> Option<Place> {
         let of_host = self.hosts.get(newcomer)?;
         if of_host.len() > self.per_host {
@@ -234,7 +235,7 @@ impl Pool {
     }
 }
 
-/// The networks that hold the most of all that are given.
+/// The networks, of those given, that hold the most.
 fn heaviest_of<'a, K, V: 'a>(
     networks: impl Iterator<Item = (&'a K, &'a V)>,
     held: impl Fn(&V) -> usize,
@@ -277,18 +278,18 @@ mod tests {
         per_address: 5,
     };
 
-    /// Something that happens to the table.
+    /// An operation on the table.
     #[derive(Clone, Debug)]
     enum Step {
-        /// A connection from an address that may be known.
+        /// A connection from an address, and whether the address is known.
         Admit(IpAddr, bool),
-        /// One of those that are there has sent something.
+        /// An existing connection sends data.
         Speak(usize),
-        /// One of them proves a key or leaves.
+        /// An existing connection proves a key or leaves.
         Leave(usize),
     }
 
-    /// Few enough networks for all of them to meet: 2 /48 of 2 /56 of 2 /64, 3 /24 of 4 addresses.
+    /// Few enough networks for collisions: 2 /48 of 2 /56 of 2 /64, 3 /24 of 4 addresses.
     fn address() -> impl Strategy<Value = IpAddr> {
         let v6 = (0..2_u16, 0..2_u16, 0..2_u16, 0..3_u16).prop_map(|(wide, middle, low, host)| {
             let subnet = middle << 8 | low;
@@ -306,7 +307,7 @@ mod tests {
         ]
     }
 
-    /// What a table should hold, as a plain list.
+    /// The expected content of a table, as a plain list.
     #[derive(Debug, Default)]
     struct Model(BTreeMap<Place, (IpAddr, bool)>);
 
@@ -319,7 +320,7 @@ mod tests {
             of_pool.filter(|(ip, _)| matches(*ip)).count()
         }
 
-        /// Connections of the pool in the network of `ip` at this depth.
+        /// The pool's connections in the network of `ip` at this depth.
         fn beside(&self, is_reserved: bool, ip: IpAddr, depth: usize) -> usize {
             self.count(is_reserved, |other| {
                 networks(other)[depth] == networks(ip)[depth]
@@ -356,7 +357,7 @@ mod tests {
                     Step::Admit(ip, is_known) => {
                         let admitted = table.admit(ip, is_known);
                         let reserved = admitted.is_reserved;
-                        prop_assert!(is_known || !reserved, "a stranger has a reserved place");
+                        prop_assert!(is_known || !reserved, "an unknown address has a reserved place");
                         model.0.insert(admitted.place, (ip, reserved));
                         prop_assert!(admitted.evicted.len() <= 1);
                         for victim in admitted.evicted {
@@ -364,7 +365,8 @@ mod tests {
                             prop_assert_eq!(of_reserved, reserved, "places are not mixed");
                             let of_host = model.beside(reserved, gone, 2);
                             if of_host <= LIMITS.per_address {
-                                // Not its own host's fault: then nobody in its place weighs more.
+                                // Displaced by another host: then no network at its place holds
+                                // more.
                                 let heavier = model.0.values().any(|(other, pool)| {
                                     *pool == reserved
                                         && model.beside(reserved, *other, 0) > model.beside(reserved, gone, 0)
@@ -402,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_are_those_that_one_owner_has() {
+    fn networks_match_usual_allocations() {
         let of = |text: &str| networks(text.parse().unwrap());
         let same = |a: &str, b: &str| of(a).iter().zip(of(b)).filter(|(a, b)| **a == *b).count();
         assert_eq!(same("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::1"), 3);
@@ -415,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn of_one_host_the_silent_connections_go_before_older_ones() {
+    fn silent_connections_of_a_host_are_evicted_first() {
         let mut table = Table::new(&LIMITS);
         let ip: IpAddr = "192.0.2.1".parse().unwrap();
         let places: Vec<Place> = (0..5).map(|_| table.admit(ip, false).place).collect();
