@@ -13,11 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use sumlink_transport::config::{
-    AuthorizedClient, Carriers, ClientConfig, ClientLimits, HalfOpenLimits, ServerConfig,
-    SessionConfig,
-};
-use sumlink_transport::egress::EgressPolicy;
+use sumlink_transport::config::{AuthorizedClient, ClientConfig, ServerConfig};
 use sumlink_transport::{Client, SecretKey, Server, Target};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -49,21 +45,12 @@ fn run(namespaces: &Namespaces, seconds: f64) -> f64 {
         SecretKey::generate().unwrap(),
     );
     let server_public = server_key.public();
-    let config = ServerConfig {
-        listen: "10.98.0.1:7000".parse().unwrap(),
-        key: server_key,
-        authorized: vec![AuthorizedClient {
-            key: client_key.public(),
-            name: String::new(),
-        }],
-        egress: EgressPolicy::default(),
-        limits: ClientLimits::default(),
-        half_open: HalfOpenLimits::default(),
-        congestion: None,
-        groups: None,
-        session: SessionConfig::default(),
-    };
-    let address: SocketAddr = config.listen;
+    let authorized = vec![AuthorizedClient {
+        key: client_key.public(),
+        name: String::new(),
+    }];
+    let address: SocketAddr = "10.98.0.1:7000".parse().unwrap();
+    let config = ServerConfig::new(address, server_key, authorized);
     let received = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&received);
     let (ready, is_ready) = std::sync::mpsc::channel();
@@ -84,18 +71,8 @@ fn run(namespaces: &Namespaces, seconds: f64) -> f64 {
     });
     is_ready.recv().unwrap();
     let client = namespaces.thread(0, async move {
-        let client = Client::connect(ClientConfig {
-            server: address.to_string(),
-            server_key: server_public,
-            key: client_key,
-            links: Vec::new(),
-            congestion: None,
-            groups: None,
-            carriers: Carriers::ONE,
-            state: None,
-            session: SessionConfig::default(),
-        });
-        let client = client.await.unwrap();
+        let config = ClientConfig::new(address.to_string(), server_public, client_key);
+        let client = Client::connect(config).await.unwrap();
         let mut stream = client
             .open_stream(Target::new("sink", 1).unwrap())
             .await

@@ -8,7 +8,7 @@
 use std::error::Error;
 use std::path::Path;
 
-use sumlink_transport::config::{Carriers, ClientConfig, SessionConfig};
+use sumlink_transport::config::ClientConfig;
 use sumlink_transport::{Client, SecretKey, Target};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -21,18 +21,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (target, path) = url.split_once('/').unwrap_or((url, ""));
     let target: Target = target.parse()?;
 
-    let client = Client::connect(ClientConfig {
-        server: server.clone(),
-        server_key: server_key.parse()?,
-        key: SecretKey::load(Path::new(key))?,
-        links: Vec::new(), // every link that leads to the server
-        congestion: None,
-        groups: None,
-        carriers: Carriers::ONE,
-        state: None,
-        session: SessionConfig::default(),
-    })
-    .await?;
+    let key = SecretKey::load(Path::new(key))?;
+    let config = ClientConfig::new(server, server_key.parse()?, key);
+    let client = Client::connect(config).await?;
 
     let mut events = client.events();
     tokio::spawn(async move {

@@ -2,11 +2,29 @@
 //!
 //! This module moves the bytes. The policy of [`sumlink_bond`], which accesses the socket through
 //! `kernel`, decides how many bytes are sent and how TCP is configured.
+//!
+//! The submodules are what a carrier is made of: the handshake, TLS and the keys that it proves,
+//! and the options and counters of its TCP socket.
 
+pub mod congestion;
 #[cfg(test)]
 mod fixture;
+pub(crate) mod groups;
+pub(crate) mod handshake;
 mod kernel;
+pub mod keys;
+mod pacing;
+mod prompt_repair;
+pub mod socket;
+#[expect(
+    unsafe_code,
+    reason = "these options of setsockopt have no safe wrapper"
+)]
+pub(crate) mod sockopt;
 mod stats;
+#[expect(unsafe_code, reason = "getsockopt(TCP_INFO) has no safe wrapper")]
+pub mod tcp_info;
+pub mod tls;
 
 use std::cell::RefCell;
 use std::io::{self, BufRead, Write};
@@ -23,11 +41,7 @@ use sumlink_qdisc::LocalQueue;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-use crate::groups::CarrierGroups;
-use crate::pacing;
-use crate::socket;
-use crate::tcp_info;
-
+use groups::CarrierGroups;
 use kernel::Kernel;
 
 /// A reliable, ordered, encrypted connection over one link.

@@ -5,45 +5,24 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-use crate::config::{
-    AuthorizedClient, Carriers, ClientConfig, ClientLimits, HalfOpenLimits, LinkConfig,
-    ServerConfig, SessionConfig,
-};
-use crate::egress::EgressPolicy;
-use crate::keys::SecretKey;
+use crate::api::config::{AuthorizedClient, ClientConfig, LinkConfig, ServerConfig};
+use crate::carrier::keys::SecretKey;
+use crate::exit::egress::EgressPolicy;
 use crate::server::Server;
 
 /// A server configuration: a free loopback port, one client, streams to loopback allowed.
 pub(crate) fn server_config(key: &SecretKey, client: &SecretKey) -> ServerConfig {
-    ServerConfig {
-        listen: "127.0.0.1:0".parse().unwrap(),
-        key: key.clone(),
-        authorized: vec![AuthorizedClient {
-            key: client.public(),
-            name: String::new(),
-        }],
-        egress: EgressPolicy::new(["allow 127.0.0.0/8".parse().unwrap()]),
-        limits: ClientLimits::default(),
-        half_open: HalfOpenLimits::default(),
-        congestion: None,
-        groups: None,
-        session: SessionConfig::default(),
-    }
+    let authorized = vec![AuthorizedClient {
+        key: client.public(),
+        name: String::new(),
+    }];
+    ServerConfig::new("127.0.0.1:0".parse().unwrap(), key.clone(), authorized)
+        .egress(EgressPolicy::new(["allow 127.0.0.0/8".parse().unwrap()]))
 }
 
 /// The configuration of a client that uses loopback.
 pub(crate) fn client_config(server: &SecretKey, key: &SecretKey, address: &str) -> ClientConfig {
-    ClientConfig {
-        server: address.to_owned(),
-        server_key: server.public(),
-        key: key.clone(),
-        links: vec![LinkConfig::named("lo")],
-        congestion: None,
-        groups: None,
-        carriers: Carriers::ONE,
-        state: None,
-        session: SessionConfig::default(),
-    }
+    ClientConfig::new(address, server.public(), key.clone()).links(vec![LinkConfig::named("lo")])
 }
 
 /// Starts a server that runs as long as the test, and returns its address.

@@ -4,23 +4,15 @@
 //! [`Stream`] that reads and writes like a TCP connection, as fast as all links together:
 //!
 //! ```no_run
-//! use sumlink_transport::config::{Carriers, ClientConfig, SessionConfig};
+//! use sumlink_transport::config::ClientConfig;
 //! use sumlink_transport::{Client, SecretKey, Target};
 //! use tokio::io::{AsyncReadExt, AsyncWriteExt};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let client = Client::connect(ClientConfig {
-//!     server: "bond.example.org:7000".to_owned(),
-//!     server_key: "E2tQXpu0P3xCZrF0yeGJBQ0Bci9M4rTDNOPhUkWxGhI=".parse()?,
-//!     key: SecretKey::load("client.key".as_ref())?,
-//!     links: Vec::new(), // every link that leads to the server
-//!     congestion: None,
-//!     groups: None,
-//!     carriers: Carriers::ONE,
-//!     state: None,
-//!     session: SessionConfig::default(),
-//! })
-//! .await?;
+//! let server_key = "E2tQXpu0P3xCZrF0yeGJBQ0Bci9M4rTDNOPhUkWxGhI=".parse()?;
+//! let key = SecretKey::load("client.key".as_ref())?;
+//! let config = ClientConfig::new("bond.example.org:7000", server_key, key);
+//! let client = Client::connect(config).await?;
 //! let mut stream = client.open_stream(Target::new("example.org", 80)?).await?;
 //! stream.write_all(b"GET / HTTP/1.0\r\nHost: example.org\r\n\r\n").await?;
 //! let mut page = Vec::new();
@@ -33,67 +25,56 @@
 //! A session belongs to one task, which owns the engine ([`sumlink_engine`]), the carriers and the
 //! session's ends of the streams. Programs exchange whole chunks with it; nothing on the data path
 //! takes a lock shared between paths.
+//!
+//! # Rooms
+//!
+//! The modules are grouped by subject. The public ones are re-exported at the root of the crate.
+//!
+//! | Room | Contents |
+//! |---|---|
+//! | `api` | the client's handle, streams, targets, configuration, status and events |
+//! | `session` | the session's task (commands, carriers, stream ends, totals), the streams' pipes |
+//! | `carrier` | one TCP connection with TLS: handshake, keys, socket options, TCP_INFO, pacing |
+//! | [`links`] | the machine's links from rtnetlink, their policies, the dialing of carriers |
+//! | `server` | the port for all clients, half-open connections, each client's sessions |
+//! | `exit` | egress policy, dialing of targets, relay between streams and TCP connections |
+//! | `local` | accept loop, listen addresses, connections on this machine, file descriptors |
+//!
+//! `api`, `session` and `links` refer to each other: the client's handle starts a session and the
+//! link manager, and both use the configuration, streams and status that `api` defines. `carrier`
+//! and `links` do so because a carrier's socket is bound to a link. `carrier`, `exit` and `local`
+//! know no session, and `exit` and `local` no links.
 
 #![deny(unsafe_code)]
 
-pub mod accept;
-pub mod address;
+mod api;
 mod carrier;
-mod client;
-pub mod config;
-pub mod congestion;
-pub mod descriptors;
-mod dial;
-mod driver;
-pub mod egress;
+mod exit;
 #[cfg(test)]
 mod fixture;
-mod groups;
-mod handshake;
-mod happy_eyeballs;
-pub mod keys;
 pub mod links;
-pub mod local_hop;
-mod pacing;
-mod pipe;
-pub mod policy;
-mod prompt_repair;
-pub mod relay;
-#[expect(unsafe_code, reason = "getsockopt(TCP_SAVED_SYN) has no safe wrapper")]
-pub mod saved_syn;
+mod local;
 mod server;
-pub mod socket;
-#[expect(
-    unsafe_code,
-    reason = "these options of setsockopt have no safe wrapper"
-)]
-mod sockopt;
-pub mod status;
-mod stream;
-pub mod target;
-pub mod tasks;
-#[expect(unsafe_code, reason = "getsockopt(TCP_INFO) has no safe wrapper")]
-pub mod tcp_info;
-pub mod tls;
-#[expect(
-    unsafe_code,
-    reason = "sock_diag(7) has no wrapper among the dependencies"
-)]
-mod unread;
+mod session;
 
-pub use client::{Client, ConnectError, SetPolicyError};
-pub use dial::dial;
-pub use groups::CarrierGroups;
-pub use handshake::CarrierError;
+pub use api::client::{Client, ConnectError, SetPolicyError};
+pub use api::status::{PathEvent, SessionEvent, SessionStatus};
+pub use api::stream::{Lent, Stream};
+pub use api::target::{OpenError, Target};
+pub use api::{config, status, target};
+pub use carrier::groups::CarrierGroups;
+pub use carrier::handshake::CarrierError;
 #[cfg(feature = "fuzz")]
-pub use handshake::fuzz;
-pub use keys::{PublicKey, SecretKey};
-pub use policy::{LinkPolicy, LinkReport};
+pub use carrier::handshake::fuzz;
+pub use carrier::keys::{PublicKey, SecretKey};
+pub use carrier::{congestion, keys, socket, tcp_info, tls};
+pub use exit::dial::dial;
+pub use exit::{egress, relay};
+pub use links::policy;
+pub use links::policy::{LinkPolicy, LinkReport};
+pub use local::{accept, address, descriptors, local_hop, saved_syn, tasks};
 pub use server::{Server, ServerError, ServerHandle};
-pub use status::{PathEvent, SessionEvent, SessionStatus};
-pub use stream::{Lent, Stream};
 pub use sumlink_bond::Early;
 pub use sumlink_engine::frame::RefuseCode;
 pub use sumlink_engine::scheduler::fbdt::{Coupling, FbdtConfig, WindowRule};
 pub use sumlink_engine::{Class, ConfigError, Hints, Priority, Redundancy};
-pub use target::{OpenError, Target};

@@ -3,12 +3,19 @@
 //!
 //! All functions query the kernel over rtnetlink (rtnetlink(7)) in the network namespace of the
 //! calling thread and need no privilege.
+//!
+//! The submodules keep a client's carriers on these links: `manager` decides when a link is
+//! dialed, `dialer` and `resolver` connect to the server, [`policy`] limits what a link may carry.
 
 mod carrier;
+mod dialer;
 mod glob;
+pub(crate) mod manager;
 #[cfg(test)]
 pub(crate) mod netns;
 mod own;
+pub mod policy;
+mod resolver;
 mod watch;
 
 use std::io;

@@ -9,8 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sumlink_transport::config::{
-    AuthorizedClient, Carriers, ClientConfig, ClientLimits, HalfOpenLimits, LinkConfig,
-    ServerConfig, SessionConfig,
+    AuthorizedClient, Carriers, ClientConfig, LinkConfig, ServerConfig, SessionConfig,
 };
 use sumlink_transport::egress::EgressPolicy;
 use sumlink_transport::tls::HandshakeError;
@@ -33,23 +32,13 @@ impl Running {
     async fn start(clients: &[&SecretKey], change: impl FnOnce(&mut ServerConfig)) -> Self {
         let key = SecretKey::generate().unwrap();
         let public = key.public();
-        let mut config = ServerConfig {
-            listen: "127.0.0.1:0".parse().unwrap(),
-            key,
-            authorized: clients
-                .iter()
-                .map(|key| AuthorizedClient {
-                    key: key.public(),
-                    name: String::new(),
-                })
-                .collect(),
-            egress: EgressPolicy::new(["allow 127.0.0.0/8".parse().unwrap()]),
-            limits: ClientLimits::default(),
-            half_open: HalfOpenLimits::default(),
-            congestion: None,
-            groups: None,
-            session: SessionConfig::default(),
-        };
+        let authorized = clients.iter().map(|key| AuthorizedClient {
+            key: key.public(),
+            name: String::new(),
+        });
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let mut config = ServerConfig::new(listen, key, authorized.collect())
+            .egress(EgressPolicy::new(["allow 127.0.0.0/8".parse().unwrap()]));
         change(&mut config);
         let server = Server::bind(config).await.unwrap();
         let (address, handle) = (server.local_addr().unwrap(), server.handle());
@@ -66,17 +55,8 @@ impl Running {
     }
 
     fn client(&self, key: &SecretKey) -> ClientConfig {
-        ClientConfig {
-            server: self.address.to_string(),
-            server_key: self.key,
-            key: key.clone(),
-            links: vec![LinkConfig::named("lo")],
-            congestion: None,
-            groups: None,
-            carriers: Carriers::ONE,
-            state: None,
-            session: SessionConfig::default(),
-        }
+        ClientConfig::new(self.address.to_string(), self.key, key.clone())
+            .links(vec![LinkConfig::named("lo")])
     }
 }
 

@@ -261,17 +261,13 @@ fn client(
     let (Some(server), Some(server_key), Some(key)) = (server.cloned(), server_key, key) else {
         return found.finish(None);
     };
-    let config = ClientConfig {
-        server,
-        server_key,
-        key,
-        links,
-        congestion,
-        groups: controls.into_groups(),
-        carriers: args.carriers.or(file.carriers).unwrap_or(Carriers::ONE),
-        state,
-        session: session.config(),
-    };
+    let config = ClientConfig::new(server, server_key, key)
+        .links(links)
+        .congestion(congestion)
+        .groups(controls.into_groups())
+        .carriers(args.carriers.or(file.carriers).unwrap_or(Carriers::ONE))
+        .state(state)
+        .session(session.config());
     // The first reason of other problems is recorded above.
     if let (true, Err(error)) = (found.is_sound(), config.check()) {
         match (&error, found.file) {
@@ -337,17 +333,13 @@ fn server(
         return found.finish(None);
     };
     let rules_count = rules.len();
-    let config = ServerConfig {
-        listen,
-        key,
-        authorized,
-        egress: EgressPolicy::new(rules),
-        limits: file.limits,
-        half_open: file.half_open,
-        congestion,
-        groups: controls.into_groups(),
-        session: session.config(),
-    };
+    let config = ServerConfig::new(listen, key, authorized)
+        .egress(EgressPolicy::new(rules))
+        .limits(file.limits)
+        .half_open(file.half_open)
+        .congestion(congestion)
+        .groups(controls.into_groups())
+        .session(session.config());
     if let (true, Err(error)) = (found.is_sound(), config.check()) {
         found.failure = Some(error.into());
     }

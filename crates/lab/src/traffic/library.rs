@@ -11,11 +11,7 @@ use std::time::Duration;
 
 use bytes::Buf;
 use sumlink_scenario::system::Variant;
-use sumlink_transport::config::{
-    AuthorizedClient, Carriers, ClientConfig, ClientLimits, HalfOpenLimits, ServerConfig,
-    SessionConfig,
-};
-use sumlink_transport::egress::EgressPolicy;
+use sumlink_transport::config::{AuthorizedClient, ClientConfig, ServerConfig, SessionConfig};
 use sumlink_transport::{Class, Client, Server, ServerHandle, SessionStatus, Stream, Target};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
@@ -39,20 +35,13 @@ const COUNTED_LIMIT: Duration = Duration::from_secs(2);
 /// Serves bulk streams until the process is killed.
 pub(super) fn serve(address: SocketAddr, keys: &Keys, variant: &str) -> Result<(), LabError> {
     let failed = |error: String| LabError::system(format!("listening on {address}"), error);
-    let config = ServerConfig {
-        listen: address,
-        key: keys.secret().map_err(LabError::Usage)?,
-        authorized: vec![AuthorizedClient {
-            key: keys.peer,
-            name: String::new(),
-        }],
-        egress: EgressPolicy::default(),
-        limits: ClientLimits::default(),
-        half_open: HalfOpenLimits::default(),
-        congestion: None,
-        groups: None,
-        session: session(variant).map_err(LabError::Usage)?,
-    };
+    let authorized = vec![AuthorizedClient {
+        key: keys.peer,
+        name: String::new(),
+    }];
+    let key = keys.secret().map_err(LabError::Usage)?;
+    let config = ServerConfig::new(address, key, authorized)
+        .session(session(variant).map_err(LabError::Usage)?);
     let serving = async move {
         let handle: Arc<OnceLock<ServerHandle>> = Arc::default();
         let of_streams = Arc::clone(&handle);
@@ -88,17 +77,8 @@ pub(super) fn run(
     window: Window,
     recorder: &mut Recorder,
 ) -> Result<(), String> {
-    let config = ClientConfig {
-        server: server.to_string(),
-        server_key: keys.peer,
-        key: keys.secret()?,
-        links: Vec::new(),
-        congestion: None,
-        groups: None,
-        carriers: Carriers::ONE,
-        state: None,
-        session: session(variant)?,
-    };
+    let config =
+        ClientConfig::new(server.to_string(), keys.peer, keys.secret()?).session(session(variant)?);
     on_one_thread(async {
         let client = Client::connect(config).await.map_err(|e| e.to_string())?;
         let mut stream = open(&client, TRAFFIC.1, class).await?;

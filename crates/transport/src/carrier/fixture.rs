@@ -6,8 +6,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::Carrier;
-use crate::keys::SecretKey;
-use crate::tls::{Authorized, client_config, server_config, server_name};
+use crate::carrier::keys::SecretKey;
+use crate::carrier::tls::{Authorized, client_config, server_config, server_name};
 
 /// Both ends of a carrier on loopback.
 pub(super) async fn carrier() -> (Carrier, Carrier) {

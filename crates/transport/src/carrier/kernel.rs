@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use sumlink_bond::socket::{Report, Socket};
 use tokio::net::TcpStream;
 
-use crate::pacing;
-use crate::socket::{self, SocketError};
-use crate::tcp_info::{self, TcpInfo};
+use crate::carrier::pacing;
+use crate::carrier::socket::{self, SocketError};
+use crate::carrier::tcp_info::{self, TcpInfo};
 
 /// A socket, and the name of its carrier in the log.
 #[derive(Debug)]

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::config::HalfOpenLimits;
-use crate::handshake::HANDSHAKE_TIMEOUT;
+use crate::api::config::HalfOpenLimits;
+use crate::carrier::handshake::HANDSHAKE_TIMEOUT;
 use table::{Host, Place, Table, host};
 
 /// Keeps the connections that have not proved a key within their limits.

@@ -72,9 +72,9 @@ mod tests {
     use std::net::IpAddr;
 
     use super::*;
-    use crate::egress::EgressPolicy;
+    use crate::carrier::keys::SecretKey;
+    use crate::exit::egress::EgressPolicy;
     use crate::fixture::server_config;
-    use crate::keys::SecretKey;
     use crate::links::netns::Netns;
     use crate::server::Server;
 

@@ -9,10 +9,10 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use super::half_open::{HalfOpenLimit, Vouched};
+use crate::api::status::SessionStatus;
 use crate::carrier::Carrier;
-use crate::driver::Command;
-use crate::keys::PublicKey;
-use crate::status::SessionStatus;
+use crate::carrier::keys::PublicKey;
+use crate::session::driver::Command;
 
 /// A session's identity: the client's key, and the identifier chosen by the client.
 pub(super) type SessionId = (PublicKey, [u8; 16]);

@@ -7,9 +7,9 @@ use sumlink_engine::frame::Frame;
 use tokio::time::timeout;
 
 use super::*;
+use crate::carrier::handshake::{CarrierError, ClientCarrier};
+use crate::carrier::keys::SecretKey;
 use crate::fixture::{Silent, serve, server_config};
-use crate::handshake::{CarrierError, ClientCarrier};
-use crate::keys::SecretKey;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 

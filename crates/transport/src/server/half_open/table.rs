@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
-use crate::config::HalfOpenLimits;
+use crate::api::config::HalfOpenLimits;
 
 /// The networks of an address, widest first; the last one is the host.
 type Networks = [u128; 3];

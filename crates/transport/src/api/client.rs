@@ -1,0 +1,429 @@
+//! The client: a session to one server over all links, created anew when the server has lost it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use ring::rand::{SecureRandom, SystemRandom};
+use sumlink_bond::Early;
+use sumlink_bond::dial::{LASTING, RENEW_PAUSE};
+use sumlink_bond::join::CLIENT_PATHS;
+use sumlink_bond::opens::OPEN_TIMEOUT;
+use sumlink_engine::frame::RefuseCode;
+use sumlink_engine::{Class, ConfigError, Role};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::{broadcast, oneshot, watch};
+use tracing::Instrument;
+
+use crate::api::config::ClientConfig;
+use crate::api::status::{SessionEvent, SessionStatus};
+use crate::api::stream::Stream;
+use crate::api::target::{OpenError, Target};
+use crate::carrier::handshake::CarrierError;
+use crate::carrier::socket::SocketError;
+use crate::links::LinkError;
+use crate::links::manager::{Manager, Outcome, until_true};
+use crate::links::policy::{LinkPolicy, LinkReport, Policies, PolicyError, StateError};
+use crate::session::driver::{Command, Driver, LinkStates, Listeners, Opening, session_span};
+
+/// A bond to a server. Clones share one bond; it ends with [`Client::close`] or when the last clone
+/// is dropped.
+#[derive(Clone, Debug)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+/// Why a bond could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The configuration is invalid.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The server is not given as HOST:PORT.
+    #[error("the server must be given as HOST:PORT, not \"{0}\"")]
+    ServerAddress(String),
+    /// The server's name does not resolve.
+    #[error(
+        "cannot resolve the server's name {name}: {reason}; check the name and this machine's \
+        resolver"
+    )]
+    Resolve {
+        /// The name.
+        name: String,
+        /// The resolver's error.
+        reason: String,
+    },
+    /// No interface can be used; the text has the reason of each requested one.
+    #[error("no link can be used: {0}")]
+    NoLink(String),
+    /// The kernel's links cannot be queried.
+    #[error(transparent)]
+    Links(#[from] LinkError),
+    /// The saved link state cannot be read.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The policy of a link is invalid.
+    #[error("{link}: {error}")]
+    Policy {
+        /// The link.
+        link: String,
+        /// The invalid value.
+        error: PolicyError,
+    },
+    /// No link could connect; the error of the most promising link.
+    #[error("{link}: {error}")]
+    Socket {
+        /// The link.
+        link: String,
+        /// The error on that link.
+        error: SocketError,
+    },
+    /// A connection was made but did not become a carrier; the error of the most promising link.
+    #[error("{link}: {error}")]
+    Carrier {
+        /// The link.
+        link: String,
+        /// The error on that link.
+        error: CarrierError,
+    },
+}
+
+/// Why a link's policy was not changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetPolicyError {
+    /// Neither the machine nor the configuration has this link.
+    #[error("no link named {name}; known links: {known}")]
+    NoSuchLink {
+        /// The name.
+        name: String,
+        /// The known links.
+        known: String,
+    },
+    /// The policy is invalid.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// The policy cannot be saved.
+    #[error(transparent)]
+    State(#[from] StateError),
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// The command channel of the current session; `None` while there is none.
+    session: watch::Sender<Option<UnboundedSender<Command>>>,
+    events: broadcast::Sender<SessionEvent>,
+    /// Events since `connect` began, for the first subscriber.
+    first_events: Mutex<Option<broadcast::Receiver<SessionEvent>>>,
+    links: LinkStates,
+    policies: Policies,
+    /// Set once by `close`, or when the last clone is dropped.
+    closing: watch::Sender<bool>,
+    closed: watch::Sender<Option<String>>,
+}
+
+impl Client {
+    /// Connects to the server over all links at once and returns when the first has become a path;
+    /// the others join the running session. Fails if no link connects.
+    pub async fn connect(config: ClientConfig) -> Result<Self, ConnectError> {
+        config.check()?;
+        let policies = Policies::new(&config.links, config.state.clone())?;
+        let (events, first_events) = broadcast::channel(256);
+        let shared = Arc::new(Shared {
+            session: watch::channel(None).0,
+            events,
+            first_events: Mutex::new(Some(first_events)),
+            links: LinkStates::default(),
+            policies,
+            closing: watch::channel(false).0,
+            closed: watch::channel(None).0,
+        });
+        // The task must not keep alive the bond that it serves.
+        let task = Task {
+            config: Arc::new(config),
+            session: shared.session.clone(),
+            events: shared.events.clone(),
+            links: shared.links.clone(),
+            policies: shared.policies.clone(),
+            closing: shared.closing.subscribe(),
+            closed: shared.closed.clone(),
+        };
+        let (ready, connected) = oneshot::channel();
+        tokio::spawn(task.run(ready));
+        match connected.await {
+            Ok(Ok(())) => Ok(Self { shared }),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(ConnectError::NoLink("the client was stopped".to_owned())),
+        }
+    }
+
+    /// Opens a stream to `target`; returns when the server has connected it. The server resolves
+    /// names.
+    pub async fn open_stream(&self, target: Target) -> Result<Stream, OpenError> {
+        self.open_stream_as(target, None).await
+    }
+
+    /// Opens a stream that both sides treat as `class`; for `None`, each side learns the class from
+    /// the stream's behavior.
+    pub async fn open_stream_as(
+        &self,
+        target: Target,
+        class: impl Into<Option<Class>>,
+    ) -> Result<Stream, OpenError> {
+        self.open_stream_early(target, class, Early::Never).await
+    }
+
+    /// [`Client::open_stream_as`] that returns before the server has answered if [`Early`] allows
+    /// it: data then arrives a round trip sooner. If the target is unreachable, the stream fails
+    /// when it is used.
+    pub async fn open_stream_early(
+        &self,
+        target: Target,
+        class: impl Into<Option<Class>>,
+        early: Early,
+    ) -> Result<Stream, OpenError> {
+        let class = class.into();
+        let open = async {
+            let mut session = self.shared.session.subscribe();
+            let commands = session
+                .wait_for(Option::is_some)
+                .await
+                .ok()
+                .and_then(|s| s.clone());
+            let commands = commands.ok_or(OpenError::SessionClosed)?;
+            let (reply, answer) = oneshot::channel();
+            let command = Command::Open(Opening {
+                target: target.encode(),
+                class,
+                early,
+                reply,
+                since: Instant::now(),
+            });
+            commands
+                .send(command)
+                .map_err(|_| OpenError::SessionClosed)?;
+            // Dropped with this future when its caller gives up, which notifies the session.
+            let mut waiter = Waiter { answer, commands };
+            (&mut waiter.answer)
+                .await
+                .unwrap_or(Err(OpenError::SessionClosed))
+        };
+        tokio::time::timeout(OPEN_TIMEOUT, open)
+            .await
+            .unwrap_or(Err(OpenError::TimedOut))
+    }
+
+    /// The status of the current session; only the links while there is none.
+    pub async fn status(&self) -> SessionStatus {
+        let commands = self.shared.session.borrow().clone();
+        let (reply, answer) = oneshot::channel();
+        if let Some(commands) = commands
+            && commands.send(Command::Status(reply)).is_ok()
+            && let Ok(status) = answer.await
+        {
+            return status;
+        }
+        SessionStatus {
+            role: "client".to_owned(),
+            paths: self.shared.links.paths(),
+            ..SessionStatus::default()
+        }
+    }
+
+    /// Policy and usage of a link.
+    pub async fn link(&self, name: &str) -> Result<LinkReport, SetPolicyError> {
+        let status = self.status().await;
+        let there = status.paths.into_iter().map(|path| path.link);
+        let mut there: Vec<String> = there.filter(|link| !link.is_empty()).collect();
+        if !self.shared.policies.names(name) && !there.iter().any(|link| link == name) {
+            there.sort();
+            there.dedup();
+            return Err(SetPolicyError::NoSuchLink {
+                name: name.to_owned(),
+                known: there.join(", "),
+            });
+        }
+        Ok(self.shared.policies.report(name))
+    }
+
+    /// Sets a link's policy, effective at once in the running session: until the client stops, or
+    /// with `keep` also afterwards ([`ClientConfig::state`]). `None` restores the configured
+    /// policy.
+    pub async fn set_link_policy(
+        &self,
+        name: &str,
+        policy: Option<LinkPolicy>,
+        keep: bool,
+    ) -> Result<LinkReport, SetPolicyError> {
+        if let Some(policy) = &policy {
+            policy.check()?;
+        }
+        self.link(name).await?;
+        let policies = self.shared.policies.clone();
+        let link = name.to_owned();
+        let set = tokio::task::spawn_blocking(move || policies.set(&link, policy, keep));
+        set.await.unwrap_or(Ok(()))?;
+        Ok(self.shared.policies.report(name))
+    }
+
+    /// Events of paths and sessions: the first call returns all since the bond began, later calls
+    /// those from then on.
+    ///
+    /// A receiver that lags by more than 256 events misses the oldest and gets their number.
+    pub fn events(&self) -> broadcast::Receiver<SessionEvent> {
+        let first = self.shared.first_events.lock();
+        let first = first.unwrap_or_else(PoisonError::into_inner).take();
+        first.unwrap_or_else(|| self.shared.events.subscribe())
+    }
+
+    /// Ends the bond; returns when the server has been notified or cannot be.
+    pub async fn close(&self) {
+        self.shared.closing.send_replace(true);
+        self.closed().await;
+    }
+
+    /// Waits until the bond has ended for good, and returns the reason.
+    pub async fn closed(&self) -> String {
+        let mut closed = self.shared.closed.subscribe();
+        let reason = closed
+            .wait_for(Option::is_some)
+            .await
+            .ok()
+            .and_then(|reason| reason.clone());
+        reason.unwrap_or_default()
+    }
+}
+
+/// Waits for a stream to be opened; dropping it cancels the request.
+struct Waiter {
+    answer: oneshot::Receiver<Result<Stream, OpenError>>,
+    commands: UnboundedSender<Command>,
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        let answered = self.answer.is_terminated();
+        self.answer.close();
+        if !answered {
+            let _ = self.commands.send(Command::Cancelled);
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.closing.send_replace(true);
+    }
+}
+
+/// Maintains a session to the server.
+struct Task {
+    config: Arc<ClientConfig>,
+    session: watch::Sender<Option<UnboundedSender<Command>>>,
+    events: broadcast::Sender<SessionEvent>,
+    links: LinkStates,
+    policies: Policies,
+    closing: watch::Receiver<bool>,
+    closed: watch::Sender<Option<String>>,
+}
+
+impl Task {
+    async fn run(mut self, ready: oneshot::Sender<Result<(), ConnectError>>) {
+        let mut ready = Some(ready);
+        let mut pause = RENEW_PAUSE.0;
+        let mut last_reason = String::new();
+        loop {
+            let outcome = self.one_session(&mut ready).await;
+            self.session.send_replace(None);
+            match outcome {
+                Outcome::Closed => break,
+                Outcome::Failed(error) => {
+                    if let Some(ready) = ready.take() {
+                        let _ = ready.send(Err(error));
+                        break;
+                    }
+                    // A repeated reason is logged only once.
+                    let reason = error.to_string();
+                    if reason != last_reason {
+                        tracing::warn!(%error, "cannot reach the server; trying again");
+                    }
+                    last_reason = reason;
+                }
+                Outcome::Lost { lasted } => {
+                    last_reason.clear();
+                    if lasted > LASTING {
+                        pause = RENEW_PAUSE.0;
+                    }
+                    tracing::warn!("the session was lost; making a new one");
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = until_true(&mut self.closing) => break,
+            }
+            pause = (pause * 2).min(RENEW_PAUSE.1);
+        }
+        self.policies.save_or_warn();
+        self.closed
+            .send_replace(Some("closed by this side".to_owned()));
+    }
+
+    /// Creates a session and runs it until it ends.
+    async fn one_session(
+        &mut self,
+        ready: &mut Option<oneshot::Sender<Result<(), ConnectError>>>,
+    ) -> Outcome {
+        let mut id = [0; 16];
+        if SystemRandom::new().fill(&mut id).is_err() {
+            return Outcome::Failed(ConnectError::NoLink(
+                "the operating system has no random numbers".into(),
+            ));
+        }
+        let (news_sender, news) = unbounded_channel();
+        let listeners = Listeners {
+            incoming: None,
+            carriers: Some(news_sender),
+            wants_traffic: self.config.measures_carriers(),
+            events: self.events.clone(),
+            links: self.links.clone(),
+            policies: Some(self.policies.clone()),
+            max_paths: CLIENT_PATHS,
+        };
+        let peer = self.config.server_key;
+        let made = Driver::new(Role::Client, id, peer, &self.config.session, listeners);
+        let (driver, commands) = match made {
+            Ok(made) => made,
+            Err(error) => return Outcome::Failed(error.into()),
+        };
+        let manager = Manager::new(
+            Arc::clone(&self.config),
+            id,
+            commands.clone(),
+            news,
+            self.links.clone(),
+            self.policies.clone(),
+        );
+        let connected = || {
+            self.session.send_replace(Some(commands.clone()));
+            match ready.take() {
+                Some(ready) => {
+                    let _ = ready.send(Ok(()));
+                }
+                None => tracing::info!("reconnected with a new session"),
+            }
+        };
+        let session = manager.run(driver, &mut self.closing, connected);
+        session.instrument(session_span(&id, None)).await
+    }
+}
+
+/// Whether the server's refusal means that this session will not come back.
+pub(crate) fn is_lost(error: &CarrierError) -> bool {
+    matches!(
+        error,
+        CarrierError::Refused {
+            code: RefuseCode::NoSuchSession,
+            ..
+        }
+    )
+}

@@ -1,0 +1,552 @@
+//! The configuration of a client and a server: plain structures, filled by the command line, a TOML
+//! file or a program that uses this crate.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use sumlink_bond::Carriers;
+use sumlink_bond::join::SERVER_PATHS;
+use sumlink_engine::scheduler::fbdt::FbdtConfig;
+use sumlink_engine::{Class, ConfigError, Redundancy, Role, SelectorConfig, scheduler};
+
+use crate::api::client::ConnectError;
+use crate::carrier::groups::CarrierGroups;
+use crate::carrier::keys::{PublicKey, SecretKey};
+use crate::exit::egress::EgressPolicy;
+use crate::links;
+use crate::links::policy::{LinkPolicy, check_state};
+use crate::server::ServerError;
+use crate::session::driver::engine_config;
+use crate::session::pipe;
+
+/// Memory, scheduling and timeouts of a session; with the same meaning on both sides.
+#[derive(Clone, Debug)]
+pub struct SessionConfig {
+    /// Scheduler that decides which path carries which bytes; see
+    /// `sumlink_engine::scheduler::NAMES`.
+    pub scheduler: String,
+    /// Schedulers of traffic classes that use a different one.
+    pub class_schedulers: BTreeMap<Class, String>,
+    /// Limit on a session's received data and on its sent data, each, in bytes: in the engine and
+    /// in transit to and from the streams' programs. At least [`SessionConfig::least_memory`].
+    pub memory: u64,
+    /// The share of it that one stream may hold, in bytes.
+    pub stream_memory: u64,
+    /// Streams that the peer may have open at once.
+    pub max_streams: u64,
+    /// How long a session without any path waits for one to come back.
+    pub session_timeout: Duration,
+    /// Budget for duplicates.
+    pub redundancy: Redundancy,
+    /// Windows, races and coupling of the `fbdt` scheduler; ignored by the others.
+    pub fbdt: FbdtConfig,
+    /// Decides which paths carry what this side sends; see `sumlink_engine::selector`.
+    pub selector: SelectorConfig,
+}
+
+impl Default for SessionConfig {
+    fn default() -> Self {
+        Self {
+            scheduler: scheduler::DEFAULT.to_owned(),
+            class_schedulers: BTreeMap::new(),
+            memory: 64 << 20,
+            stream_memory: 32 << 20,
+            max_streams: 1024,
+            session_timeout: Duration::from_secs(60),
+            redundancy: Redundancy::default(),
+            fbdt: FbdtConfig::default(),
+            selector: SelectorConfig::default(),
+        }
+    }
+}
+
+impl SessionConfig {
+    /// The lowest `memory` that `max_streams` streams can work with, in bytes.
+    pub fn least_memory(max_streams: u64) -> u64 {
+        let engine = sumlink_engine::Config::least_memory(max_streams);
+        // Rounded up, so that what [`SessionConfig::split`] leaves is never a byte short.
+        (engine + Self::floors(max_streams)).div_ceil(POOL_SHARE - 1) * POOL_SHARE
+    }
+
+    /// Checks that all values are valid, each and together.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.stream_memory > self.memory {
+            return Err(ConfigError::StreamMemory);
+        }
+        engine_config(Role::Client, self)
+            .check()
+            .map_err(|error| match error {
+                ConfigError::Memory { streams, .. } => ConfigError::Memory {
+                    least: Self::least_memory(streams),
+                    streams,
+                },
+                error => error,
+            })
+    }
+
+    /// The schedulers in one line: `fbdt, conversational redundant`.
+    pub fn schedulers(&self) -> String {
+        let mut text = self.scheduler.clone();
+        for (class, scheduler) in &self.class_schedulers {
+            text.push_str(&format!(", {} {scheduler}", class.name()));
+        }
+        text
+    }
+
+    /// The maximum number of paths of a session if `limit` is configured, and the reason sent when
+    /// it is exceeded.
+    pub(crate) fn most_paths(&self, limit: usize) -> (usize, String) {
+        let names = [&self.scheduler]
+            .into_iter()
+            .chain(self.class_schedulers.values());
+        let made_for = names.filter_map(|name| Some((scheduler::most_paths(name)?, name)));
+        match made_for.min().filter(|(most, _)| *most <= limit) {
+            Some((most, name)) => (
+                most,
+                format!("the server's scheduler {name} takes {most} paths"),
+            ),
+            None => (limit, "too many paths in this session".to_owned()),
+        }
+    }
+
+    /// Divides the memory of one direction.
+    pub(crate) fn split(&self) -> Split {
+        let pool = self.memory / POOL_SHARE;
+        let engine = self.memory - pool;
+        Split {
+            engine: engine.saturating_sub(Self::floors(self.max_streams)),
+            pool,
+        }
+    }
+
+    /// Memory reserved for the pipes of all streams, of either side, independent of the pool.
+    fn floors(max_streams: u64) -> u64 {
+        2 * max_streams.min(1 << 32) * pipe::memory::FLOOR as u64
+    }
+}
+
+/// The pipes' share of the memory is one in this number. A single stream uses half a MiB of it, and
+/// larger buffers in front of the engine speed nothing up.
+const POOL_SHARE: u64 = 8;
+
+/// The memory of one direction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Split {
+    /// For the engine.
+    pub(crate) engine: u64,
+    /// For pipes, beyond their floors.
+    pub(crate) pool: u64,
+}
+
+/// Settings of a link, or of the links that match a glob.
+#[derive(Clone, Debug)]
+pub struct LinkConfig {
+    /// The interface's name, or a glob (`wwan*`).
+    pub name: String,
+    /// TCP congestion control for carriers over this link; [`crate::congestion::AUTO`] chooses by
+    /// measurement. `None` uses the setting of all links.
+    pub congestion: Option<String>,
+    /// Number of parallel connections over this link; `None` uses the setting of all links.
+    pub carriers: Option<Carriers>,
+    /// The link's policy.
+    pub policy: LinkPolicy,
+}
+
+impl LinkConfig {
+    /// A link with this name, or the links that match a glob, with default settings.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            congestion: None,
+            carriers: None,
+            policy: LinkPolicy::default(),
+        }
+    }
+}
+
+/// The configuration of a client.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ClientConfig {
+    /// The server's host and port; a name is resolved by the local resolver.
+    pub server: String,
+    /// The server's public key; servers with another key are rejected.
+    pub server_key: PublicKey,
+    /// This client's own key.
+    pub key: SecretKey,
+    /// The links to use; empty means every interface that can route to the server.
+    pub links: Vec<LinkConfig>,
+    /// TCP congestion control for links without a setting; [`crate::congestion::AUTO`] chooses by
+    /// measurement, `None` is the kernel's default.
+    pub congestion: Option<String>,
+    /// Groups the carriers of a session for coupled congestion controls; `None` leaves them
+    /// independent.
+    pub groups: Option<Arc<dyn CarrierGroups>>,
+    /// Number of parallel connections over each link without a setting.
+    pub carriers: Carriers,
+    /// The file in which usage and run-time policies of links are saved; `None` saves nothing.
+    pub state: Option<PathBuf>,
+    /// Memory, scheduler, timeouts.
+    pub session: SessionConfig,
+}
+
+impl ClientConfig {
+    /// A configuration with the default settings: every link that leads to the server, one
+    /// connection over each, no state file.
+    ///
+    /// The setters below change one setting each; the fields can be assigned as well.
+    pub fn new(server: impl Into<String>, server_key: PublicKey, key: SecretKey) -> Self {
+        Self {
+            server: server.into(),
+            server_key,
+            key,
+            links: Vec::new(),
+            congestion: None,
+            groups: None,
+            carriers: Carriers::ONE,
+            state: None,
+            session: SessionConfig::default(),
+        }
+    }
+
+    /// Sets [`ClientConfig::links`].
+    #[must_use]
+    pub fn links(mut self, links: Vec<LinkConfig>) -> Self {
+        self.links = links;
+        self
+    }
+
+    /// Sets [`ClientConfig::congestion`].
+    #[must_use]
+    pub fn congestion(mut self, congestion: impl Into<Option<String>>) -> Self {
+        self.congestion = congestion.into();
+        self
+    }
+
+    /// Sets [`ClientConfig::groups`].
+    #[must_use]
+    pub fn groups(mut self, groups: impl Into<Option<Arc<dyn CarrierGroups>>>) -> Self {
+        self.groups = groups.into();
+        self
+    }
+
+    /// Sets [`ClientConfig::carriers`].
+    #[must_use]
+    pub fn carriers(mut self, carriers: Carriers) -> Self {
+        self.carriers = carriers;
+        self
+    }
+
+    /// Sets [`ClientConfig::state`].
+    #[must_use]
+    pub fn state(mut self, state: impl Into<Option<PathBuf>>) -> Self {
+        self.state = state.into();
+        self
+    }
+
+    /// Sets [`ClientConfig::session`].
+    #[must_use]
+    pub fn session(mut self, session: SessionConfig) -> Self {
+        self.session = session;
+        self
+    }
+
+    /// Checks that a client could start with this configuration: the session's values, the links'
+    /// policies, and the file with the saved link state. Changes nothing.
+    /// [`crate::Client::connect`] performs the same check.
+    ///
+    /// # Errors
+    ///
+    /// The first error, as returned by `connect`.
+    pub fn check(&self) -> Result<(), ConnectError> {
+        self.session.check()?;
+        for link in &self.links {
+            let checked = link.policy.check();
+            checked.map_err(|error| ConnectError::Policy {
+                link: link.name.clone(),
+                error,
+            })?;
+        }
+        if let Some(state) = &self.state {
+            check_state(state)?;
+        }
+        Ok(())
+    }
+
+    /// The settings for the link of this name.
+    pub(crate) fn link(&self, name: &str) -> Option<&LinkConfig> {
+        self.links
+            .iter()
+            .find(|link| links::name_matches(&link.name, name))
+    }
+
+    /// The number of connections for the link of this name.
+    pub(crate) fn carriers_of(&self, link: &str) -> Carriers {
+        let own = self.link(link).and_then(|link| link.carriers);
+        own.unwrap_or(self.carriers)
+    }
+
+    /// Whether the number of connections of any link is determined by measurement.
+    pub(crate) fn measures_carriers(&self) -> bool {
+        let own = self.links.iter().filter_map(|link| link.carriers);
+        own.chain([self.carriers])
+            .any(|carriers| carriers == Carriers::Auto)
+    }
+}
+
+/// An authorized client.
+#[derive(Clone, Debug)]
+pub struct AuthorizedClient {
+    /// Its public key.
+    pub key: PublicKey,
+    /// A label for logs and status; may be empty.
+    pub name: String,
+}
+
+/// Limits for one client key.
+#[derive(Clone, Debug)]
+pub struct ClientLimits {
+    /// Maximum number of concurrent sessions.
+    pub sessions: usize,
+    /// Memory limit for all its sessions together, in bytes of both directions. A session counts
+    /// with the maximum that its configuration allows; one is always possible.
+    pub memory: u64,
+    /// Maximum number of paths of one session.
+    pub paths: usize,
+}
+
+/// Limits on connections that have not proved a key. A connection beyond them evicts the oldest one
+/// of the network that has the most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HalfOpenLimits {
+    /// Limit on all of them together.
+    pub total: usize,
+    /// Share of `total` that is reserved for addresses of live sessions; must be less than `total`.
+    pub reserved: usize,
+    /// Limit per IPv4 address and per IPv6 /64.
+    pub per_address: usize,
+}
+
+impl HalfOpenLimits {
+    /// The same limits reduced in proportion to at most `most` connections.
+    pub(crate) fn within(self, most: usize) -> Self {
+        let total = self.total.min(most).max(2);
+        let reserved = self.reserved as u128 * total as u128 / self.total.max(1) as u128;
+        Self {
+            total,
+            reserved: usize::try_from(reserved).unwrap_or(total).min(total - 1),
+            ..self
+        }
+    }
+}
+
+impl Default for HalfOpenLimits {
+    fn default() -> Self {
+        Self {
+            total: 1024,
+            reserved: 256,
+            per_address: 32,
+        }
+    }
+}
+
+impl ClientLimits {
+    /// Maximum number of concurrent sessions of one client, by their number and their memory.
+    pub(crate) fn sessions_of(&self, session: &SessionConfig) -> usize {
+        let fitting = self.memory / session.memory.saturating_mul(2).max(1);
+        self.sessions
+            .min(usize::try_from(fitting).unwrap_or(usize::MAX))
+            .max(1)
+    }
+}
+
+impl Default for ClientLimits {
+    fn default() -> Self {
+        Self {
+            sessions: 16,
+            memory: 1 << 30,
+            paths: SERVER_PATHS,
+        }
+    }
+}
+
+impl ServerConfig {
+    /// A configuration with the default settings: the default egress policy and limits.
+    ///
+    /// The setters below change one setting each; the fields can be assigned as well.
+    pub fn new(listen: SocketAddr, key: SecretKey, authorized: Vec<AuthorizedClient>) -> Self {
+        Self {
+            listen,
+            key,
+            authorized,
+            egress: EgressPolicy::default(),
+            limits: ClientLimits::default(),
+            half_open: HalfOpenLimits::default(),
+            congestion: None,
+            groups: None,
+            session: SessionConfig::default(),
+        }
+    }
+
+    /// Sets [`ServerConfig::egress`].
+    #[must_use]
+    pub fn egress(mut self, egress: EgressPolicy) -> Self {
+        self.egress = egress;
+        self
+    }
+
+    /// Sets [`ServerConfig::limits`].
+    #[must_use]
+    pub fn limits(mut self, limits: ClientLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Sets [`ServerConfig::half_open`].
+    #[must_use]
+    pub fn half_open(mut self, half_open: HalfOpenLimits) -> Self {
+        self.half_open = half_open;
+        self
+    }
+
+    /// Sets [`ServerConfig::congestion`].
+    #[must_use]
+    pub fn congestion(mut self, congestion: impl Into<Option<String>>) -> Self {
+        self.congestion = congestion.into();
+        self
+    }
+
+    /// Sets [`ServerConfig::groups`].
+    #[must_use]
+    pub fn groups(mut self, groups: impl Into<Option<Arc<dyn CarrierGroups>>>) -> Self {
+        self.groups = groups.into();
+        self
+    }
+
+    /// Sets [`ServerConfig::session`].
+    #[must_use]
+    pub fn session(mut self, session: SessionConfig) -> Self {
+        self.session = session;
+        self
+    }
+
+    /// Checks that a server could start with this configuration. [`crate::Server::bind`] performs
+    /// the same check.
+    ///
+    /// # Errors
+    ///
+    /// The first error, as returned by `bind`.
+    pub fn check(&self) -> Result<(), ServerError> {
+        self.session.check()?;
+        match self.authorized.is_empty() {
+            true => Err(ServerError::NobodyAuthorized),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The configuration of a server.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ServerConfig {
+    /// The address and port for all clients; `[::]:PORT` takes IPv4 too.
+    pub listen: SocketAddr,
+    /// This server's own key.
+    pub key: SecretKey,
+    /// The clients that may connect; all others are refused.
+    pub authorized: Vec<AuthorizedClient>,
+    /// The destinations that streams may connect to.
+    pub egress: EgressPolicy,
+    /// Limits for each client.
+    pub limits: ClientLimits,
+    /// Limits on connections that have not proved a key.
+    pub half_open: HalfOpenLimits,
+    /// TCP congestion control for carriers; [`crate::congestion::AUTO`] chooses by measurement,
+    /// `None` is the kernel's default.
+    pub congestion: Option<String>,
+    /// Groups the carriers of a session for coupled congestion controls; `None` leaves them
+    /// independent.
+    pub groups: Option<Arc<dyn CarrierGroups>>,
+    /// Memory, scheduler, timeouts.
+    pub session: SessionConfig,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_memory_is_enough_and_a_byte_less_is_not() {
+        for max_streams in [1, 16, 1000, 1 << 16] {
+            let least = SessionConfig::least_memory(max_streams);
+            let config = |memory| SessionConfig {
+                memory,
+                stream_memory: 1 << 18,
+                max_streams,
+                ..SessionConfig::default()
+            };
+            config(least).check().unwrap();
+            let error = config(least - POOL_SHARE).check().unwrap_err();
+            assert_eq!(
+                error,
+                ConfigError::Memory {
+                    least,
+                    streams: max_streams
+                }
+            );
+        }
+    }
+
+    #[test]
+    fn fewer_half_open_connections_are_divided_like_many() {
+        let limits = HalfOpenLimits::default();
+        assert_eq!(limits.within(1 << 20), limits);
+        let fewer = limits.within(128);
+        assert_eq!(
+            (fewer.total, fewer.reserved, fewer.per_address),
+            (128, 32, 32)
+        );
+        assert_eq!(limits.within(0).reserved, 0);
+    }
+
+    #[test]
+    fn a_client_has_as_many_sessions_as_its_memory_allows() {
+        let limits = |sessions, memory| ClientLimits {
+            sessions,
+            memory,
+            ..ClientLimits::default()
+        };
+        let session = SessionConfig::default();
+        assert_eq!(limits(16, 1 << 30).sessions_of(&session), 8);
+        assert_eq!(limits(3, 1 << 30).sessions_of(&session), 3);
+        assert_eq!(limits(16, 1).sessions_of(&session), 1);
+    }
+
+    #[test]
+    fn the_memory_split_does_not_overlap() {
+        let config = SessionConfig::default();
+        let split = config.split();
+        let floors = SessionConfig::floors(config.max_streams);
+        assert_eq!(split.engine + split.pool + floors, config.memory);
+    }
+
+    #[test]
+    fn a_scheduler_limits_the_paths_with_a_reason() {
+        let mut config = SessionConfig::default();
+        let refusal = |config: &SessionConfig| config.most_paths(32);
+        assert_eq!(refusal(&config).0, 32);
+        config
+            .class_schedulers
+            .insert(Class::Streaming, "musher".to_owned());
+        assert_eq!(refusal(&config).0, 2);
+        assert_eq!(
+            refusal(&config).1,
+            "the server's scheduler musher takes 2 paths"
+        );
+        assert_eq!(config.most_paths(1).0, 1);
+        assert_eq!(config.schedulers(), "fbdt, streaming musher");
+    }
+}

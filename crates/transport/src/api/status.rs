@@ -1,0 +1,255 @@
+//! The status of a session: the structures behind `sumlink status --json`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::carrier::keys::PublicKey;
+
+/// One side's view of a session.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct SessionStatus {
+    /// `client` or `server`.
+    pub role: String,
+    /// The session's identifier, 32 hex digits.
+    pub session: String,
+    /// The peer's public key, followed at a server by the client's name in parentheses if it has
+    /// one.
+    pub peer: String,
+    /// At a server the client's name in the configuration; empty if it has none, and at the client.
+    #[serde(default)]
+    pub client: String,
+    /// Seconds since the session was made.
+    pub uptime_s: f64,
+    /// Name of the scheduler that decides which path carries which bytes, and the names for classes
+    /// with a different scheduler: `fbdt, conversational redundant`.
+    pub scheduler: String,
+    /// Application bytes taken from local streams since the start.
+    pub bytes_sent: u64,
+    /// Application bytes delivered to local streams since the start, in order and once.
+    pub bytes_received: u64,
+    /// Application goodput sent and acknowledged by the peer, over about the last second, in bit/s.
+    pub send_goodput_bps: f64,
+    /// Application goodput received, over about the last second, in bit/s.
+    pub receive_goodput_bps: f64,
+    /// Streams open now.
+    pub streams_open: u64,
+    /// Streams opened since the start.
+    pub streams_total: u64,
+    /// Bytes held because earlier bytes are missing.
+    pub reorder_bytes: u64,
+    /// The highest value of `reorder_bytes`.
+    pub reorder_peak_bytes: u64,
+    /// Bytes received and not yet taken by local readers (reorder memory included).
+    pub receive_buffer_bytes: u64,
+    /// Bytes written by local programs and not yet acknowledged by the peer.
+    pub send_buffer_bytes: u64,
+    /// Maximum size of each of the two buffers.
+    pub memory_limit_bytes: u64,
+    /// Bytes that this side sent more than once.
+    pub duplicates_sent_bytes: u64,
+    /// Bytes that arrived more than once and were dropped.
+    pub duplicates_received_bytes: u64,
+    /// The paths, in the order in which they joined.
+    pub paths: Vec<PathStatus>,
+    /// The links by name, with the totals of all their paths in this session, including former
+    /// paths.
+    #[serde(default)]
+    pub links: Vec<LinkTotals>,
+    /// The open streams, in the order of their numbers; at most the first thousand.
+    #[serde(default)]
+    pub streams: Vec<StreamStatus>,
+}
+
+/// The totals of a link since the session began, over all current and former paths.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LinkTotals {
+    /// The link's name at the client; empty for paths of links without a name.
+    pub link: String,
+    /// The link's label; empty if it has none, and at the server.
+    pub label: String,
+    /// Number of current paths.
+    pub paths: u64,
+    /// Number of current and former paths.
+    pub paths_total: u64,
+    /// Bytes sent, frames included.
+    pub bytes_sent: u64,
+    /// Bytes received, frames included.
+    pub bytes_received: u64,
+    /// TCP segments retransmitted.
+    pub retransmissions: u64,
+    /// Bytes sent that another path had carried before.
+    pub duplicates_sent_bytes: u64,
+    /// The link's share of all stream bytes that the session has sent, 0..=1.
+    pub send_share: f64,
+    /// The link's share of all stream bytes that the session has received, 0..=1.
+    pub receive_share: f64,
+}
+
+/// One open stream of a session.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct StreamStatus {
+    /// The stream's number.
+    pub id: u64,
+    /// The target: HOST:PORT.
+    pub target: String,
+    /// The class of the data that this side sends: `conversational`, `streaming`, `interactive` or
+    /// `background`.
+    pub class: String,
+    /// Whether the class was learnt from the stream's behavior rather than set.
+    pub learnt: bool,
+    /// Bytes taken from the local program.
+    pub bytes_sent: u64,
+    /// Bytes delivered to the local program.
+    pub bytes_received: u64,
+}
+
+/// One path of a session.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct PathStatus {
+    /// The path's number in this session. A link that rejoins gets a new number; an unconnected one
+    /// has none.
+    pub id: Option<u32>,
+    /// The link's name at the client (`wlan0`); empty at a server that does not know it.
+    pub link: String,
+    /// The link's label; empty if it has none, and at the server.
+    #[serde(default)]
+    pub label: String,
+    /// The priority of the path at this side: `primary`, `secondary`, `backup` or `never`.
+    #[serde(default)]
+    pub priority: String,
+    /// `connecting`, `active`, `stalled` or `down`.
+    pub state: String,
+    /// The reason for the state, in one sentence.
+    pub reason: String,
+    /// Local address and port, empty while not connected.
+    pub local: String,
+    /// Remote address and port, empty while not connected.
+    pub remote: String,
+    /// Name of the TCP congestion control in use.
+    pub congestion: String,
+    /// Maximum size of the path's IP packets in bytes, if larger ones were found to be lost; null
+    /// otherwise.
+    #[serde(default)]
+    pub mtu_bytes: Option<u16>,
+    /// Smoothed round-trip time in milliseconds, measured by TCP.
+    pub srtt_ms: f64,
+    /// Round-trip time variation in milliseconds, measured by TCP.
+    pub rttvar_ms: f64,
+    /// TCP congestion window in bytes.
+    pub cwnd_bytes: u64,
+    /// Bytes waiting in the interface's queue (qdisc); read only for the schedulers `qaware` and
+    /// `qdepl`, otherwise 0.
+    #[serde(default)]
+    pub local_queue_bytes: u64,
+    /// Rate sent on this path over about the last second, in bit/s, frames included.
+    pub send_rate_bps: f64,
+    /// Rate received on this path over about the last second, in bit/s, frames included.
+    pub receive_rate_bps: f64,
+    /// Bytes sent on this path, frames included.
+    pub bytes_sent: u64,
+    /// Bytes received on this path, frames included.
+    pub bytes_received: u64,
+    /// TCP segments retransmitted on this path.
+    pub retransmissions: u64,
+    /// Bytes sent on this path that another path had carried before.
+    pub duplicates_sent_bytes: u64,
+    /// This path's share of the stream bytes that the current paths have sent, 0..=1.
+    pub send_share: f64,
+    /// This path's share of the stream bytes that the current paths have received, 0..=1.
+    pub receive_share: f64,
+    /// The selector's state of the path: `active`, `probing`, `trial` or `parked`; empty without a
+    /// selector.
+    #[serde(default)]
+    pub selection: String,
+    /// The selector's reason, in one sentence with figures; empty until it has made a decision
+    /// about the path.
+    #[serde(default)]
+    pub selection_reason: String,
+}
+
+/// An event and its session, for monitoring programs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SessionEvent {
+    /// The session's identifier, 32 hex digits. A client that replaces a lost session uses a new
+    /// identifier.
+    pub session: String,
+    /// The peer's public key; at a server, the client's.
+    pub peer: PublicKey,
+    /// The client's name as configured at the server; absent at the client and for clients without
+    /// a name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+    /// The event.
+    #[serde(flatten)]
+    pub event: PathEvent,
+}
+
+/// A change in the state of a path or of the session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum PathEvent {
+    /// The session has its first path.
+    SessionStart {
+        /// Remote address of that path.
+        remote: String,
+    },
+    /// The session is over; this is its last event.
+    SessionEnd {
+        /// The reason for the end.
+        reason: String,
+        /// Duration of the session, in seconds.
+        seconds: f64,
+        /// Application bytes taken from local streams.
+        bytes_sent: u64,
+        /// Application bytes delivered to local streams.
+        bytes_received: u64,
+    },
+    /// A path joined the session.
+    Up {
+        /// The path's number.
+        path: u32,
+        /// The link's name.
+        link: String,
+    },
+    /// A path makes no progress: its unacknowledged data goes over the others.
+    Stalled {
+        /// The path's number.
+        path: u32,
+        /// The link's name.
+        link: String,
+        /// The missing progress and its duration.
+        reason: String,
+    },
+    /// A stalled path delivers again.
+    Recovered {
+        /// The path's number.
+        path: u32,
+        /// The link's name.
+        link: String,
+    },
+    /// The selector has made a decision about a path.
+    Selected {
+        /// The path's number.
+        path: u32,
+        /// The link's name.
+        link: String,
+        /// `active`, `probing`, `trial` or `parked`.
+        selection: String,
+        /// The reason, in one sentence with figures.
+        reason: String,
+    },
+    /// A path left the session.
+    Down {
+        /// The path's number.
+        path: u32,
+        /// The link's name.
+        link: String,
+        /// The reason for the end.
+        reason: String,
+    },
+    /// The session ends: every stream is reset, and [`PathEvent::SessionEnd`] follows.
+    Closed {
+        /// The reason for the end.
+        reason: String,
+    },
+}

@@ -1,0 +1,362 @@
+//! From a TCP connection to a carrier: TLS, then HELLO and its answer.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::{ClientConfig, Connection, ServerConfig};
+pub(crate) use sumlink_bond::dial::HANDSHAKE_TIMEOUT;
+use sumlink_engine::frame::{Frame, FrameError, Hello, MAX_TEXT, RefuseCode, VERSION};
+use sumlink_engine::{PathId, PeerText};
+use sumlink_util::plain;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
+
+use crate::carrier::Carrier;
+use crate::carrier::keys::PublicKey;
+use crate::carrier::tls::{self, HandshakeError};
+
+/// Limit on the length of a handshake frame; valid ones are far shorter.
+const MOST: usize = 2 * 1024;
+
+/// Why a connection did not become a carrier.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CarrierError {
+    /// TLS failed, or the peer has the wrong key.
+    #[error(transparent)]
+    Tls(#[from] HandshakeError),
+    /// The peer was silent.
+    #[error("the peer did not complete the handshake in time")]
+    TimedOut,
+    /// The peer speaks TLS and the right ALPN, but not this protocol.
+    #[error("the peer broke the protocol during the handshake: {0}")]
+    Protocol(&'static str),
+    /// The server refused.
+    #[error("the server refused: {}", refusal(*code, reason))]
+    Refused {
+        /// The kind of refusal.
+        code: RefuseCode,
+        /// The reason sent by the server.
+        reason: PeerText,
+    },
+    /// The connection broke.
+    #[error("the connection broke during the handshake: {}", plain(.0))]
+    Io(#[from] io::Error),
+}
+
+/// A connection after TLS at the client, before its HELLO.
+#[derive(Debug)]
+pub(crate) struct ClientCarrier {
+    tls: client::TlsStream<TcpStream>,
+    /// This client's own key, for clear errors.
+    key: PublicKey,
+}
+
+/// A connection at the server after its HELLO.
+#[derive(Debug)]
+pub(crate) struct ServerCarrier {
+    tls: server::TlsStream<TcpStream>,
+    buffer: Vec<u8>,
+    /// The client's key.
+    pub(crate) client: PublicKey,
+    /// Whether it creates a session (true) or joins one.
+    pub(crate) new: bool,
+    pub(crate) session: [u8; 16],
+    pub(crate) path: PathId,
+    link: String,
+}
+
+impl ClientCarrier {
+    /// Performs the TLS handshake with the server.
+    pub(crate) async fn connect(
+        tcp: TcpStream,
+        config: &Arc<ClientConfig>,
+        key: &PublicKey,
+    ) -> Result<Self, CarrierError> {
+        let connect = TlsConnector::from(Arc::clone(config)).connect(tls::server_name(), tcp);
+        let stream = in_time(connect)
+            .await?
+            .map_err(|error| HandshakeError::at_client(&error, key))?;
+        tls::peer(stream.get_ref().1)?;
+        Ok(Self {
+            tls: stream,
+            key: *key,
+        })
+    }
+
+    /// Requests to become a path of `session` and waits for the answer.
+    pub(crate) async fn hello(
+        mut self,
+        session: [u8; 16],
+        new: bool,
+        path: PathId,
+        link: String,
+    ) -> Result<Carrier, CarrierError> {
+        let mut out = Vec::new();
+        let name = link.as_bytes();
+        let name = &name[..name.len().min(MAX_TEXT)];
+        Frame::Hello(Hello {
+            version: VERSION,
+            new,
+            session,
+            path: u64::from(path.0),
+            link: name,
+        })
+        .encode(&mut out);
+        // A server that does not know this key has ended the connection by now; its alert is more
+        // informative than the failed write.
+        let written = self.tls.write_all(&out).await;
+        let mut buffer = Vec::new();
+        match in_time(read_answer(&mut self.tls, &mut buffer)).await? {
+            Ok(()) => {}
+            Err(CarrierError::Io(error)) => {
+                let error = HandshakeError::at_client(&error, &self.key);
+                return Err(match (error, written) {
+                    (HandshakeError::Closed | HandshakeError::Io(_), Err(error)) => error.into(),
+                    (error, _) => error.into(),
+                });
+            }
+            Err(error) => return Err(error),
+        }
+        let (tcp, tls) = self.tls.into_inner();
+        Ok(Carrier::new(
+            path,
+            link,
+            tcp,
+            Connection::Client(tls),
+            buffer,
+        )?)
+    }
+}
+
+impl ServerCarrier {
+    /// Performs the TLS handshake with a client and reads its HELLO, each within `patience`.
+    pub(crate) async fn accept(
+        tcp: TcpStream,
+        config: &Arc<ServerConfig>,
+        patience: Duration,
+    ) -> Result<Self, CarrierError> {
+        let accept = TlsAcceptor::from(Arc::clone(config)).accept(tcp);
+        let mut stream = within(patience, accept)
+            .await?
+            .map_err(|error| HandshakeError::at_server(&error))?;
+        let client = tls::peer(stream.get_ref().1)?;
+        let mut buffer = Vec::new();
+        let asked = match within(patience, read_hello(&mut stream, &mut buffer)).await? {
+            Ok(asked) => asked,
+            Err(Unusable { error, refusal }) => {
+                if let Some((code, reason)) = refusal {
+                    let _ = within(patience, refuse(&mut stream, code, &reason)).await;
+                }
+                return Err(error);
+            }
+        };
+        Ok(Self {
+            tls: stream,
+            buffer,
+            client,
+            new: asked.new,
+            session: asked.session,
+            path: asked.path,
+            link: asked.link,
+        })
+    }
+
+    /// Accepts the connection as a path.
+    pub(crate) async fn welcome(mut self) -> Result<Carrier, CarrierError> {
+        let mut out = Vec::new();
+        Frame::Welcome { version: VERSION }.encode(&mut out);
+        in_time(self.tls.write_all(&out)).await??;
+        in_time(self.tls.flush()).await??;
+        let (tcp, tls) = self.tls.into_inner();
+        Ok(Carrier::new(
+            self.path,
+            self.link,
+            tcp,
+            Connection::Server(tls),
+            self.buffer,
+        )?)
+    }
+
+    /// Refuses the connection with a reason, and ends it.
+    pub(crate) async fn refuse(mut self, code: RefuseCode, reason: &str) {
+        let _ = in_time(refuse(&mut self.tls, code, reason)).await;
+    }
+}
+
+/// Reads the server's answer to a HELLO and removes it from `buffer`; later bytes stay there.
+async fn read_answer<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    buffer: &mut Vec<u8>,
+) -> Result<(), CarrierError> {
+    let len = read_frame(stream, buffer).await?;
+    let answer = match Frame::decode(&buffer[..len]) {
+        Ok(Some((Frame::Welcome { version: VERSION }, _))) => Ok(()),
+        Ok(Some((Frame::Refuse { code, reason }, _))) => Err(CarrierError::Refused {
+            code: RefuseCode::from_code(code),
+            reason: PeerText::new(reason),
+        }),
+        _ => Err(CarrierError::Protocol(
+            "its first frame is neither WELCOME nor REFUSE",
+        )),
+    };
+    buffer.drain(..len);
+    answer
+}
+
+/// A client's request in its HELLO.
+#[derive(Debug)]
+struct Asked {
+    new: bool,
+    session: [u8; 16],
+    path: PathId,
+    link: String,
+}
+
+/// A connection without a valid HELLO, and the answer to its peer.
+#[derive(Debug)]
+struct Unusable {
+    error: CarrierError,
+    refusal: Option<(RefuseCode, String)>,
+}
+
+/// Reads a client's HELLO and removes it from `buffer`; later bytes stay there.
+async fn read_hello<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    buffer: &mut Vec<u8>,
+) -> Result<Asked, Unusable> {
+    let no_hello = |error| Unusable {
+        error,
+        refusal: Some((RefuseCode::Protocol, "expected a HELLO frame".to_owned())),
+    };
+    let len = match read_frame(stream, buffer).await {
+        Ok(len) => len,
+        Err(error @ CarrierError::Protocol(_)) => return Err(no_hello(error)),
+        Err(error) => {
+            return Err(Unusable {
+                error,
+                refusal: None,
+            });
+        }
+    };
+    let hello = match Frame::decode(&buffer[..len]) {
+        Ok(Some((Frame::Hello(hello), _))) => Some(hello),
+        _ => None,
+    };
+    if let Some(version) = hello.as_ref().map(|hello| hello.version)
+        && version != VERSION
+    {
+        let reason = format!("this server speaks version {VERSION}, not {version}");
+        return Err(Unusable {
+            error: CarrierError::Protocol("it speaks another version"),
+            refusal: Some((RefuseCode::Version, reason)),
+        });
+    }
+    let asked = hello.and_then(|hello| {
+        Some(Asked {
+            new: hello.new,
+            session: hello.session,
+            path: u32::try_from(hello.path).ok().map(PathId)?,
+            link: PeerText::new(hello.link).to_string(),
+        })
+    });
+    buffer.drain(..len);
+    asked.ok_or_else(|| no_hello(CarrierError::Protocol("its first frame is not a HELLO")))
+}
+
+/// Reads until `buffer` begins with a whole frame, and returns its length.
+async fn read_frame<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    buffer: &mut Vec<u8>,
+) -> Result<usize, CarrierError> {
+    loop {
+        match Frame::decode(buffer) {
+            Ok(Some((_, len))) => return Ok(len),
+            Ok(None) if buffer.len() < MOST => {}
+            Ok(None) => return Err(CarrierError::Protocol("its first frame is too long")),
+            Err(FrameError::UnknownType(_)) => {
+                return Err(CarrierError::Protocol(
+                    "its first frame is of an unknown type",
+                ));
+            }
+            Err(_) => return Err(CarrierError::Protocol("its first frame is malformed")),
+        }
+        if stream.read_buf(buffer).await? == 0 {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+    }
+}
+
+async fn refuse<S: AsyncWrite + Unpin>(
+    stream: &mut S,
+    code: RefuseCode,
+    reason: &str,
+) -> io::Result<()> {
+    let mut out = Vec::new();
+    Frame::Refuse {
+        code: code.code(),
+        reason: reason.as_bytes(),
+    }
+    .encode(&mut out);
+    stream.write_all(&out).await?;
+    stream.shutdown().await
+}
+
+async fn in_time<T>(future: impl Future<Output = T>) -> Result<T, CarrierError> {
+    within(HANDSHAKE_TIMEOUT, future).await
+}
+
+/// The result of a step of the handshake, or a timeout.
+pub(crate) async fn within<T>(
+    patience: Duration,
+    future: impl Future<Output = T>,
+) -> Result<T, CarrierError> {
+    tokio::time::timeout(patience, future)
+        .await
+        .map_err(|_| CarrierError::TimedOut)
+}
+
+fn refusal(code: RefuseCode, reason: &PeerText) -> String {
+    let meaning = match code {
+        RefuseCode::Version => "run the same version of sumlink on both sides",
+        RefuseCode::NoSuchSession => "the session is gone",
+        RefuseCode::SessionExists => "a session with this identifier already exists",
+        RefuseCode::Limit => "a limit of this client is reached",
+        RefuseCode::Protocol => "it did not understand this client",
+        RefuseCode::Stopping => "it is stopping",
+        _ => "for a reason this version does not know",
+    };
+    if reason.as_str().is_empty() {
+        meaning.to_owned()
+    } else {
+        format!("{meaning} ({reason})")
+    }
+}
+
+/// The parsers of handshake data from peers, for the fuzz targets.
+#[cfg(feature = "fuzz")]
+pub mod fuzz {
+    use super::{AsyncRead, CarrierError, RefuseCode};
+
+    /// Handles a server's answer as a client does.
+    pub async fn answer<S: AsyncRead + Unpin>(
+        stream: &mut S,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), CarrierError> {
+        super::read_answer(stream, buffer).await
+    }
+
+    /// Handles a client's HELLO as a server does; returns the link's name, or the answer if there
+    /// is one.
+    pub async fn hello<S: AsyncRead + Unpin>(
+        stream: &mut S,
+        buffer: &mut Vec<u8>,
+    ) -> Result<String, Option<(RefuseCode, String)>> {
+        let asked = super::read_hello(stream, buffer).await;
+        asked
+            .map(|asked| asked.link)
+            .map_err(|unusable| unusable.refusal)
+    }
+}

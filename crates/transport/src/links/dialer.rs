@@ -1,0 +1,344 @@
+//! Makes carriers: TCP over a link, TLS, and the HELLO that creates or joins the session.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use rustls::ClientConfig as TlsConfig;
+use sumlink_bond::dial::{CONNECT_TIMEOUT, MAKING_PATIENCE, attempt_pause};
+use sumlink_engine::PathId;
+use sumlink_engine::frame::RefuseCode;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::api::client::ConnectError;
+use crate::api::config::ClientConfig;
+use crate::carrier::Carrier;
+use crate::carrier::congestion;
+use crate::carrier::handshake::{CarrierError, ClientCarrier};
+use crate::carrier::keys::PublicKey;
+use crate::carrier::socket::{self, Binding};
+use crate::carrier::tls;
+use crate::exit::happy_eyeballs::Race;
+
+/// Context shared by all dials.
+#[derive(Debug)]
+pub(super) struct Dialer {
+    pub(super) config: Arc<ClientConfig>,
+    tls: Arc<TlsConfig>,
+    key: PublicKey,
+    session: [u8; 16],
+    next_path: AtomicU32,
+    /// Whether the session exists at the server.
+    made: AtomicBool,
+    /// Held by the carrier that is creating the session, so that the others wait and then join it.
+    making: Mutex<()>,
+}
+
+/// The [`rank`] of errors that another attempt does not fix.
+const DEFINITE: u8 = 3;
+
+impl Dialer {
+    pub(super) fn new(config: Arc<ClientConfig>, session: [u8; 16]) -> Self {
+        let tls = tls::client_config(&config.key, &config.server_key);
+        let key = config.key.public();
+        Self {
+            config,
+            tls,
+            key,
+            session,
+            next_path: AtomicU32::new(0),
+            made: AtomicBool::new(false),
+            making: Mutex::new(()),
+        }
+    }
+
+    /// Makes a carrier over `link` to the first of the server's addresses that answers (RFC 8305),
+    /// for IP packets of at most `packet_limit` bytes.
+    ///
+    /// The race includes TLS: a middlebox that accepts every connection, or a path that drops large
+    /// packets, must not win it. Only the winner sends a HELLO, so that the server never sees two
+    /// from one dial.
+    pub(super) async fn dial(
+        &self,
+        link: &str,
+        servers: &[SocketAddr],
+        packet_limit: Option<u16>,
+    ) -> Result<(Carrier, Binding), ConnectError> {
+        let mut failure = None;
+        let mut race = Race::new(servers.iter().copied(), |server| {
+            self.open(link, server, packet_limit)
+        });
+        while let Some(opened) = race.next().await {
+            let result = match opened {
+                Ok(opened) => self.join(link, opened).await,
+                Err(error) => Err(error),
+            };
+            match result {
+                Ok(carrier) => return Ok(carrier),
+                Err(error) => {
+                    if failure
+                        .as_ref()
+                        .is_none_or(|known| rank(&error) > rank(known))
+                    {
+                        failure = Some(error);
+                    }
+                }
+            }
+        }
+        Err(failure.unwrap_or_else(|| {
+            ConnectError::NoLink(format!("{link} reaches no address of the server"))
+        }))
+    }
+
+    /// Makes a carrier over a silent link: starts a connection every 0.25 s, less often later, and
+    /// uses the first that gets through. A single connection would wait ever longer between its
+    /// packets, and continue to wait after the link is back.
+    ///
+    /// Ends without a carrier only if the server has another key or refuses.
+    pub(super) async fn dial_until_answered(
+        &self,
+        link: &str,
+        servers: &[SocketAddr],
+        packet_limit: Option<u16>,
+    ) -> Result<(Carrier, Binding), ConnectError> {
+        let begun = Instant::now();
+        let mut next = begun;
+        let mut opening = FuturesUnordered::new();
+        let mut turns = servers.iter().cycle();
+        loop {
+            tokio::select! {
+                // A completed connection must win over a new attempt.
+                biased;
+                Some(opened) = opening.next() => {
+                    let joined = match opened {
+                        Ok(opened) => self.join(link, opened).await,
+                        Err(error) => Err(error),
+                    };
+                    match joined {
+                        Err(error) if rank(&error) < DEFINITE => {
+                            tracing::trace!(
+                                link,
+                                %error,
+                                "connection attempt failed; trying again"
+                            );
+                        }
+                        result => return result,
+                    }
+                }
+                () = sleep_until(next) => {
+                    let Some(server) = turns.next() else {
+                        let reason = format!("{link} reaches no address of the server");
+                        return Err(ConnectError::NoLink(reason));
+                    };
+                    opening.push(self.open(link, *server, packet_limit));
+                    next = Instant::now() + attempt_pause(begun.elapsed());
+                }
+            }
+        }
+    }
+
+    /// Opens TCP and TLS over `link` to one address of the server.
+    async fn open(
+        &self,
+        link: &str,
+        server: SocketAddr,
+        packet_limit: Option<u16>,
+    ) -> Result<Opened, ConnectError> {
+        let congestion = self.congestion(link);
+        let connected = socket::connect_with_packets(
+            Some(link),
+            server,
+            congestion,
+            packet_limit,
+            CONNECT_TIMEOUT,
+        );
+        let connected = connected.await.map_err(|error| ConnectError::Socket {
+            link: link.to_owned(),
+            error,
+        })?;
+        let carrier = ClientCarrier::connect(connected.stream, &self.tls, &self.key)
+            .await
+            .map_err(|error| failed(link, error))?;
+        Ok(Opened {
+            server,
+            carrier,
+            binding: connected.binding,
+            packet_limit,
+        })
+    }
+
+    /// Makes an open connection a path of the session.
+    async fn join(&self, link: &str, opened: Opened) -> Result<(Carrier, Binding), ConnectError> {
+        let (server, mut binding) = (opened.server, opened.binding);
+        let mut result = self.hello(link, opened.carrier).await;
+        if result.as_ref().is_err_and(is_existing) {
+            // The session was created although the answer was lost: it can be joined now.
+            let again = self.open(link, server, opened.packet_limit).await?;
+            binding = again.binding;
+            result = self.hello(link, again.carrier).await;
+        }
+        let mut carrier = result.map_err(|error| failed(link, error))?;
+        carrier.packet_limit = opened.packet_limit;
+        if self.congestion(link) == Some(congestion::AUTO) {
+            carrier.choose_congestion();
+        }
+        if let Some(groups) = &self.config.groups {
+            carrier.join_group(groups.as_ref(), &self.session);
+        }
+        Ok((carrier, binding))
+    }
+
+    /// The congestion control configured for this link.
+    fn congestion(&self, link: &str) -> Option<&str> {
+        let own = self.config.link(link);
+        own.and_then(|link| link.congestion.as_deref())
+            .or(self.config.congestion.as_deref())
+    }
+
+    async fn hello(&self, link: &str, carrier: ClientCarrier) -> Result<Carrier, CarrierError> {
+        let path = PathId(self.next_path.fetch_add(1, Ordering::Relaxed));
+        // The first connection creates the session; the others wait for it and join, unless it
+        // hangs.
+        let making = match self.made.load(Ordering::Acquire) {
+            true => None,
+            false => timeout(MAKING_PATIENCE, self.making.lock()).await.ok(),
+        };
+        let new = !self.made.load(Ordering::Acquire);
+        let making = making.filter(|_| new);
+        let result = carrier
+            .hello(self.session, new, path, link.to_owned())
+            .await;
+        // The session may exist even if the answer was lost.
+        if result.is_ok() || result.as_ref().is_err_and(is_existing) {
+            self.made.store(true, Ordering::Release);
+        }
+        drop(making);
+        result
+    }
+}
+
+/// A connection after TLS that has not joined the session.
+struct Opened {
+    server: SocketAddr,
+    carrier: ClientCarrier,
+    binding: Binding,
+    packet_limit: Option<u16>,
+}
+
+fn failed(link: &str, error: CarrierError) -> ConnectError {
+    ConnectError::Carrier {
+        link: link.to_owned(),
+        error,
+    }
+}
+
+fn is_existing(error: &CarrierError) -> bool {
+    let code = RefuseCode::SessionExists;
+    matches!(error, CarrierError::Refused { code: refused, .. } if *refused == code)
+}
+
+/// Ranks failures by how much they say about the cause.
+pub(super) fn rank(error: &ConnectError) -> u8 {
+    match error {
+        ConnectError::Carrier {
+            error: CarrierError::Tls(_) | CarrierError::Refused { .. },
+            ..
+        } => 3,
+        ConnectError::Carrier { .. } => 2,
+        ConnectError::Socket { .. } => 1,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    use crate::carrier::handshake::{HANDSHAKE_TIMEOUT, ServerCarrier};
+    use crate::carrier::keys::SecretKey;
+    use crate::fixture::{Silent, client_config, closed_port, serve, server_config};
+
+    fn keys() -> (SecretKey, SecretKey) {
+        (
+            SecretKey::generate().unwrap(),
+            SecretKey::generate().unwrap(),
+        )
+    }
+
+    fn dialer(server: &SecretKey, client: &SecretKey) -> Dialer {
+        let config = client_config(server, client, "unused:1");
+        Dialer::new(Arc::new(config), [7; 16])
+    }
+
+    #[tokio::test]
+    async fn a_silent_address_of_the_server_does_not_cost_a_timeout() {
+        let (server, client) = keys();
+        let live = serve(server_config(&server, &client)).await;
+        let silent = Silent::new().await;
+        // Accepts connections but never sends TLS.
+        let mute = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addresses = [silent.address, mute.local_addr().unwrap(), live];
+        let dialer = dialer(&server, &client);
+        let dial = dialer.dial("lo", &addresses, None);
+        let (carrier, _) = timeout(CONNECT_TIMEOUT, dial)
+            .await
+            .expect("the attempts are raced")
+            .unwrap();
+        assert_eq!(carrier.remote, live);
+    }
+
+    #[tokio::test]
+    async fn a_hanging_hello_does_not_block_the_other_links() {
+        let (server, client) = keys();
+        let live = serve(server_config(&server, &client)).await;
+        // Receives a HELLO and never answers it, like a path that has just failed.
+        let authorized = tls::Authorized::default();
+        authorized.replace([client.public()]);
+        let tls = tls::server_config(&server, &authorized);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let hanging = listener.local_addr().unwrap();
+        let mute_server = tokio::spawn(async move {
+            let (tcp, _) = listener.accept().await.unwrap();
+            ServerCarrier::accept(tcp, &tls, HANDSHAKE_TIMEOUT)
+                .await
+                .unwrap()
+        });
+        let dialer = Arc::new(dialer(&server, &client));
+        let first = Arc::clone(&dialer);
+        let first = tokio::spawn(async move { first.dial("lo", &[hanging], None).await.map(drop) });
+        let unanswered = mute_server.await.unwrap();
+        assert!(unanswered.new);
+        // Two more links: one creates the session, the other joins it.
+        let live = [live];
+        let others = async {
+            tokio::join!(
+                dialer.dial("lo", &live, None),
+                dialer.dial("lo", &live, None)
+            )
+        };
+        let (second, third) = timeout(HANDSHAKE_TIMEOUT / 2, others)
+            .await
+            .expect("the hanging HELLO blocks no other link");
+        assert_ne!(second.unwrap().0.id, third.unwrap().0.id);
+        assert!(!first.is_finished());
+        first.abort();
+    }
+
+    #[tokio::test]
+    async fn the_most_informative_failure_is_reported() {
+        let (server, client) = keys();
+        let stranger = serve(server_config(&client, &client)).await;
+        let dialer = dialer(&server, &client);
+        for order in [
+            [stranger, closed_port().await],
+            [closed_port().await, stranger],
+        ] {
+            let error = dialer.dial("lo", &order, None).await.unwrap_err();
+            let text = error.to_string();
+            assert!(text.contains("the server's key is"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Connections that stay on this machine: between sumlink and local programs.
+//!
+//! If BBR is the system's congestion control, these connections use it too. BBR paces the data with
+//! a kernel timer for about every 64 KiB, although the local path has no queue to protect. So they
+//! use Reno instead, which every kernel has and allows every program. docs/fbdt.md, "What it
+//! costs", has the measured gain.
+//!
+//! The change must come before the connection is made: a socket that has started pacing keeps
+//! pacing.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+use crate::carrier::congestion::MODEL_BASED;
+use crate::carrier::socket::{congestion_name, set_congestion};
+
+/// The congestion control of local connections, if the system's is BBR.
+const UNPACED: &str = "reno";
+
+/// A port to which no packet is sent (RFC 863).
+const DISCARD: u16 = 9;
+
+/// Connects to `address`; a connection that stays on this machine is not paced.
+pub(crate) async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    if !is_this_machine(address.ip()) {
+        return TcpStream::connect(address).await;
+    }
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    }?;
+    unpace(&socket);
+    socket.connect(address).await
+}
+
+/// Turns off pacing for future connections to a port that only local programs can reach.
+///
+/// A port that other hosts can reach is left alone: the path to them may have queues.
+pub fn tune_listener(listener: &TcpListener) {
+    let is_local = listener
+        .local_addr()
+        .is_ok_and(|address| address.ip().to_canonical().is_loopback());
+    if is_local {
+        unpace(listener);
+    }
+}
+
+/// Whether packets to `ip` stay on this machine: a loopback address, or an address that is also the
+/// source address for itself. (A successful bind would prove nothing: `net.ipv4.ip_nonlocal_bind`.)
+fn is_this_machine(ip: IpAddr) -> bool {
+    let ip = ip.to_canonical();
+    let any = match ip {
+        IpAddr::V4(_) => IpAddr::from([0; 4]),
+        IpAddr::V6(_) => IpAddr::from([0; 16]),
+    };
+    // Sends nothing: the kernel only looks up the route.
+    let source = || -> io::Result<IpAddr> {
+        let socket = UdpSocket::bind((any, 0))?;
+        socket.connect((ip, DISCARD))?;
+        Ok(socket.local_addr()?.ip())
+    };
+    ip.is_loopback() || ip.is_unspecified() || source().is_ok_and(|source| source == ip)
+}
+
+fn unpace(socket: &impl AsFd) {
+    let paced = |name: &String| name.starts_with(MODEL_BASED);
+    if congestion_name(socket).ok().filter(paced).is_none() {
+        return;
+    }
+    if let Err(error) = set_congestion(socket, UNPACED) {
+        tracing::debug!(
+            %error,
+            "cannot set the congestion control of a local connection; it stays paced"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn listener(address: &str) -> TcpListener {
+        TcpListener::bind(address).await.unwrap()
+    }
+
+    /// Whether this kernel lets programs use BBR, and `socket` starts with it.
+    fn begins_with_bbr(socket: &impl AsFd) -> bool {
+        set_congestion(socket, MODEL_BASED).is_ok()
+    }
+
+    #[tokio::test]
+    async fn no_connection_to_this_machine_is_paced() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let listener = listener(address).await;
+            let stream = connect(listener.local_addr().unwrap()).await.unwrap();
+            let name = congestion_name(&stream).unwrap();
+            assert!(!name.starts_with(MODEL_BASED), "{name}");
+        }
+        // Includes the machine's own addresses beyond loopback.
+        assert!(is_this_machine([0, 0, 0, 0].into()));
+        assert!(is_this_machine("::ffff:127.0.0.1".parse().unwrap()));
+        // RFC 5737: belongs to no host.
+        assert!(!is_this_machine([192, 0, 2, 1].into()));
+    }
+
+    #[tokio::test]
+    async fn only_paced_sockets_are_changed() {
+        let socket = TcpSocket::new_v4().unwrap();
+        let before = congestion_name(&socket).unwrap();
+        let is_paced = begins_with_bbr(&socket);
+        unpace(&socket);
+        let now = congestion_name(&socket).unwrap();
+        assert_eq!(now, if is_paced { UNPACED.to_owned() } else { before });
+
+        set_congestion(&socket, UNPACED).unwrap();
+        unpace(&socket);
+        assert_eq!(congestion_name(&socket).unwrap(), UNPACED);
+    }
+
+    #[tokio::test]
+    async fn a_port_that_others_reach_keeps_its_congestion_control() {
+        for (address, is_local) in [
+            ("127.0.0.1:0", true),
+            ("[::1]:0", true),
+            ("0.0.0.0:0", false),
+        ] {
+            let listener = listener(address).await;
+            let is_paced = begins_with_bbr(&listener);
+            let before = congestion_name(&listener).unwrap();
+            tune_listener(&listener);
+            let changes = is_paced && is_local;
+            let expected = if changes { UNPACED.to_owned() } else { before };
+            assert_eq!(congestion_name(&listener).unwrap(), expected, "{address}");
+
+            let port = listener.local_addr().unwrap().port();
+            let host = if address.starts_with('[') {
+                "::1"
+            } else {
+                "127.0.0.1"
+            };
+            let _program = TcpStream::connect((host, port)).await.unwrap();
+            let (accepted, _) = listener.accept().await.unwrap();
+            assert_eq!(congestion_name(&accepted).unwrap(), expected, "{address}");
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! A session: its task, and the pipes between the task and the programs' ends of the streams.
+
+pub(crate) mod driver;
+pub(crate) mod pipe;

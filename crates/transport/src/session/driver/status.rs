@@ -1,0 +1,274 @@
+//! The status of a session.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use sumlink_bond::{STUCK, is_delivering};
+use sumlink_engine::{PathState, PathStats, Priority, Role, Session};
+
+use super::Driver;
+use super::streams::Local;
+use crate::api::status::{PathStatus, SessionStatus, StreamStatus};
+use crate::carrier::Carrier;
+
+/// Links that are not connected: state and reason by name. Written by the manager, read for the
+/// status.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LinkStates(Arc<Mutex<BTreeMap<String, (&'static str, String)>>>);
+
+impl LinkStates {
+    /// Sets the link's state and reason.
+    pub(crate) fn set(&self, link: &str, state: &'static str, reason: String) {
+        let mut states = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        states.insert(link.to_owned(), (state, reason));
+    }
+
+    /// Removes the link: it is connected, or no longer in use.
+    pub(crate) fn clear(&self, link: &str) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(link);
+    }
+
+    /// Removes the links that are no longer known.
+    pub(crate) fn retain(&self, is_known: impl Fn(&str) -> bool) {
+        let mut states = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        states.retain(|link, _| is_known(link));
+    }
+
+    /// The links as unconnected paths.
+    pub(crate) fn paths(&self) -> Vec<PathStatus> {
+        let all = self.all().into_iter();
+        all.map(|(link, (state, reason))| PathStatus {
+            link,
+            state: state.to_owned(),
+            reason,
+            ..PathStatus::default()
+        })
+        .collect()
+    }
+
+    fn all(&self) -> BTreeMap<String, (&'static str, String)> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+/// Goodput over about the last second.
+#[derive(Debug, Default)]
+pub(super) struct RateWindow {
+    /// Time, bytes acknowledged by the peer, bytes read.
+    marks: VecDeque<(Instant, u64, u64)>,
+}
+
+/// Time between two marks, and the period that they cover.
+const MARK_EVERY: Duration = Duration::from_millis(100);
+const REACH: Duration = Duration::from_millis(1100);
+
+impl RateWindow {
+    pub(super) fn note(&mut self, now: Instant, engine: &Session) {
+        if self
+            .marks
+            .back()
+            .is_none_or(|(at, ..)| now.duration_since(*at) >= MARK_EVERY)
+        {
+            // A local program may write seconds ahead of the links in one go: the bytes taken from
+            // it do not show the links' rate.
+            let stats = engine.stats();
+            self.marks
+                .push_back((now, stats.bytes_delivered, stats.bytes_read));
+            while self.marks.len() > 2 && now.duration_since(self.marks[1].0) >= REACH {
+                self.marks.pop_front();
+            }
+        }
+    }
+
+    /// Bit/s delivered and read since the newest mark that is at least a second old, or since the
+    /// oldest mark.
+    pub(super) fn rates(&self, now: Instant, delivered: u64, read: u64) -> (f64, f64) {
+        let old =
+            |(at, ..): &&(Instant, u64, u64)| now.duration_since(*at) >= Duration::from_secs(1);
+        let mark = self.marks.iter().rev().find(old).or(self.marks.front());
+        let Some((at, before_delivered, before_read)) = mark else {
+            return (0.0, 0.0);
+        };
+        let seconds = now.duration_since(*at).as_secs_f64().max(0.1);
+        let rate = |bytes: u64, before: u64| bytes.saturating_sub(before) as f64 * 8.0 / seconds;
+        (rate(delivered, *before_delivered), rate(read, *before_read))
+    }
+}
+
+/// Maximum number of streams in a status.
+const MAX_STREAMS: usize = 1000;
+
+impl Driver {
+    /// Whether any path is known to deliver.
+    pub(super) fn is_delivering(&self) -> bool {
+        is_delivering(&self.engine.path_stats_all(self.now()))
+    }
+
+    pub(super) fn status(&self) -> SessionStatus {
+        let clock = Instant::now();
+        let stats = self.engine.stats();
+        let (sent, received) = self
+            .rates
+            .rates(clock, stats.bytes_delivered, stats.bytes_read);
+        let all = self.engine.path_stats_all(self.now());
+        let total = |count: fn(&PathStats) -> u64| all.iter().map(count).sum::<u64>().max(1) as f64;
+        let (all_sent, all_received) = (
+            total(|path| path.data_sent),
+            total(|path| path.data_received),
+        );
+        let policies = self.listeners.policies.as_ref();
+        let label = |link: &str| policies.map_or_else(String::new, |known| known.label(link));
+        let mut paths: Vec<PathStatus> = Vec::new();
+        for path in &all {
+            let carrier = self.carriers.iter().find(|carrier| carrier.id == path.id);
+            paths.extend(carrier.map(|carrier| PathStatus {
+                label: label(&carrier.link),
+                ..path_status(path, carrier, all_sent, all_received)
+            }));
+        }
+        for absent in self.listeners.links.paths() {
+            if !paths.iter().any(|path| path.link == absent.link) {
+                let label = label(&absent.link);
+                paths.push(PathStatus { label, ..absent });
+            }
+        }
+        let present = all.iter().filter_map(|path| {
+            let carrier = self.carriers.iter().find(|carrier| carrier.id == path.id)?;
+            Some((carrier.link.as_str(), path))
+        });
+        let mut links = self.totals.with(present);
+        for link in &mut links {
+            link.label = label(&link.link);
+        }
+        SessionStatus {
+            role: match self.role {
+                Role::Client => "client".to_owned(),
+                Role::Server => "server".to_owned(),
+            },
+            session: super::report::hex(&self.id),
+            peer: self.peer.to_string(),
+            client: String::new(),
+            uptime_s: self.epoch.elapsed().as_secs_f64(),
+            scheduler: self.scheduler.clone(),
+            bytes_sent: stats.bytes_written,
+            bytes_received: stats.bytes_read,
+            send_goodput_bps: sent,
+            receive_goodput_bps: received,
+            streams_open: stats.streams_open,
+            streams_total: stats.streams_total,
+            reorder_bytes: stats.reorder,
+            reorder_peak_bytes: stats.reorder_peak,
+            receive_buffer_bytes: stats.receive_buffered + self.pools.down.held(),
+            send_buffer_bytes: stats.send_buffered + self.pools.up.held(),
+            memory_limit_bytes: self.memory,
+            duplicates_sent_bytes: stats.duplicates_sent,
+            duplicates_received_bytes: stats.duplicates_received,
+            paths,
+            links,
+            streams: self.stream_statuses(),
+        }
+    }
+
+    fn stream_statuses(&self) -> Vec<StreamStatus> {
+        let streams = self.engine.stream_stats().take(MAX_STREAMS);
+        streams
+            .map(|stream| StreamStatus {
+                id: stream.id,
+                target: self
+                    .locals
+                    .get(&stream.id)
+                    .map(Local::target)
+                    .unwrap_or_default(),
+                class: stream.class.name().to_owned(),
+                learnt: stream.learnt,
+                bytes_sent: stream.bytes_written,
+                bytes_received: stream.bytes_read,
+            })
+            .collect()
+    }
+}
+
+fn path_status(
+    path: &PathStats,
+    carrier: &Carrier,
+    all_sent: f64,
+    all_received: f64,
+) -> PathStatus {
+    let (state, reason) = match path.state {
+        PathState::Stalled => {
+            let silent = path.stuck_for.unwrap_or_default().as_millis();
+            (
+                "stalled",
+                format!("nothing delivered for {silent} ms; its data goes over the other paths"),
+            )
+        }
+        PathState::Active if path.stuck_for.is_some_and(|time| time >= STUCK) => {
+            let silent = path.stuck_for.unwrap_or_default().as_millis();
+            (
+                "stalled",
+                format!("nothing delivered for {silent} ms, and no other path delivers either"),
+            )
+        }
+        PathState::Active => {
+            let (age, restraint) = (path.age.as_secs(), restraint(path));
+            let packets = carrier.packet_limit.map_or_else(String::new, |limit| {
+                format!("; MTU {limit}: larger packets are lost on the way")
+            });
+            (
+                "active",
+                format!("connected for {age} s{packets}{restraint}"),
+            )
+        }
+    };
+    let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+    PathStatus {
+        id: Some(path.id.0),
+        link: carrier.link.clone(),
+        label: String::new(),
+        priority: path.policy.priority.name().to_owned(),
+        state: state.to_owned(),
+        reason,
+        local: carrier.local.to_string(),
+        remote: carrier.remote.to_string(),
+        congestion: carrier.congestion().to_owned(),
+        mtu_bytes: carrier.packet_limit,
+        srtt_ms: milliseconds(path.srtt),
+        rttvar_ms: milliseconds(path.rttvar),
+        cwnd_bytes: path.cwnd,
+        local_queue_bytes: path.local_queue,
+        send_rate_bps: bits(path.send_rate),
+        receive_rate_bps: bits(path.receive_rate),
+        bytes_sent: path.bytes_sent,
+        bytes_received: path.bytes_received,
+        retransmissions: path.retransmitted,
+        duplicates_sent_bytes: path.duplicates_sent,
+        send_share: path.data_sent as f64 / all_sent,
+        receive_share: path.data_received as f64 / all_received,
+        selection: path.selection.name().to_owned(),
+        selection_reason: path.selection_reason.clone(),
+    }
+}
+
+/// A rate in bit/s. Less than a byte per second is the rest of an average after the flow has ended,
+/// and counts as zero.
+fn bits(bytes: f64) -> f64 {
+    if bytes < 1.0 { 0.0 } else { bytes * 8.0 }
+}
+
+/// Why a delivering path gets less than it could carry.
+fn restraint(path: &PathStats) -> &'static str {
+    match path.policy.priority {
+        Priority::Never => "; carries no streams this way",
+        _ if path.too_slow => "; exceeds its latency limit, used while no other path delivers",
+        Priority::Backup => "; used while no other path delivers",
+        Priority::Secondary => "; used while the primary paths are at capacity",
+        Priority::Primary => "",
+    }
+}
