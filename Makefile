@@ -1,4 +1,4 @@
-# sumlink: `make help` lists what there is.
+# Builds, tests and measures sumlink; `make help` lists the targets.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -16,27 +16,47 @@ TOOLS := $(TARGET_DIR)/tools
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 HOST := $(shell rustc -vV 2> /dev/null | sed -n 's/^host: //p')
 
-# Prints how long a command took, as a line of a table.
+# Runs a command as a timed step; `--table` prints the times of all steps.
 TIMED := scripts/timed.sh
 
 # Seconds for each fuzz target.
 FUZZ_SECONDS ?= 10
 
-.PHONY: all build install dist demo peers bench bench-throughput bench-matrix bench-pack bench-unpack \
+.PHONY: all build static install dist demo peers bench bench-throughput bench-matrix bench-pack bench-unpack \
 	validate papers check test test-cargo test-unit test-doc test-seeds test-fuzz test-python \
 	python-venv test-long nightly instructions ns3 ns3-test lint lint-format lint-clippy lint-doc \
 	lint-deny lint-wasm clean help
 
-all: build ## The same as build
+all: build ## Same as build
 
-build: ## The programs, optimized: target/release/sumlink, sumlink-edge, sumlink-lab
+build: ## Build the programs: target/release/sumlink, sumlink-edge, sumlink-lab
 	$(CARGO) build --release --locked $(PACKAGES)
 
 $(BINARY) $(EDGE) $(LAB):
 	$(CARGO) build --release --locked $(PACKAGES)
 
-# It only copies where `make build` has run before, so that root needs no Rust toolchain.
-install: $(BINARY) $(EDGE) $(LAB) ## Programs, manual pages, completions, systemd units (PREFIX, DESTDIR)
+# Without the kernel part, so that the build needs neither clang nor a library. The result runs on any
+# Linux of that architecture.
+STATIC_TARGET ?= $(shell uname -m)-unknown-linux-musl
+STATIC := $(TARGET_DIR)/$(STATIC_TARGET)/release/sumlink
+# ring contains C code; without musl-gcc, any C compiler for this architecture suffices.
+STATIC_CC := CC_$(subst -,_,$(STATIC_TARGET))="$(shell command -v musl-gcc || command -v cc)"
+
+static: ## Build sumlink as one static binary, without the kernel part
+	@libdir=$$(rustc --print target-libdir --target $(STATIC_TARGET)); \
+	if [ ! -d "$$libdir" ]; then \
+		if ! command -v rustup > /dev/null; then \
+			echo "the target $(STATIC_TARGET) is missing, and so is rustup;" \
+				"install the target with your distribution" >&2; \
+			exit 1; \
+		fi; \
+		rustup target add $(STATIC_TARGET); \
+	fi
+	$(STATIC_CC) $(CARGO) build --release --locked -p sumlink --bin sumlink --no-default-features --target $(STATIC_TARGET)
+	scripts/check-static.sh $(STATIC)
+
+# After `make build` it only copies files, so that root needs no Rust toolchain.
+install: $(BINARY) $(EDGE) $(LAB) ## Install programs, manual pages, completions and systemd units (PREFIX, DESTDIR)
 	install -d $(DESTDIR)$(PREFIX)/bin
 	install -m 0755 $(BINARY) $(EDGE) $(LAB) $(DESTDIR)$(PREFIX)/bin/
 	rm -rf $(TARGET_DIR)/share/man
@@ -74,33 +94,36 @@ install: $(BINARY) $(EDGE) $(LAB) ## Programs, manual pages, completions, system
 	install -d $(DESTDIR)$(PREFIX)/share/doc/sumlink/docs
 	install -m 0644 docs/*.md $(DESTDIR)$(PREFIX)/share/doc/sumlink/docs/
 
-dist: build ## An archive of everything that install installs, in dist/
+dist: build ## Pack the installed files into an archive in dist/
 	rm -rf dist/stage
 	$(MAKE) install DESTDIR=dist/stage PREFIX=/usr
 	tar -C dist/stage --owner=0 --group=0 --numeric-owner -czf dist/sumlink-$(VERSION)-$(HOST).tar.gz usr
 	rm -rf dist/stage
 	@echo "dist/sumlink-$(VERSION)-$(HOST).tar.gz"
 
-demo: ## Two emulated links, one after the other and together: a table and a chart
+demo: ## Compare two emulated links, alone and bonded: a table and a chart
 	scripts/setup.sh demo
 	$(MAKE) build
 	$(LAB) demo
 
-# Only the laboratory's comparisons use them: `sumlink-lab run` finds them there, and skips what is missing.
+# Only comparisons in the laboratory use these programs: `sumlink-lab run` finds them in
+# target/peers/bin, and skips the missing ones.
 AGGLIGATOR_VERSION := 0.18.12
 PEERS := $(TARGET_DIR)/peers
 
-peers: ## Other multipath programs for the laboratory's comparisons, in target/peers/bin
+peers: ## Build other multipath programs for comparisons, in target/peers/bin
 	CARGO_TARGET_DIR=$(PEERS)/build $(CARGO) install aggligator-util --version $(AGGLIGATOR_VERSION) \
 		--bin agg-tunnel --no-default-features --locked --root $(PEERS)
 	CARGO_TARGET_DIR=$(PEERS)/build $(CARGO) install --path peers/noq --locked --root $(PEERS)
 
-# BENCH_FLAGS="--rows 'unequal/*' --seeds 3" measures a part of the matrix; it goes on where it was interrupted.
+# BENCH_FLAGS="--rows 'unequal/*' --seeds 3" measures a part of the matrix. An interrupted
+# measurement resumes.
 BENCH_FLAGS ?=
 
-bench: bench-throughput bench-matrix ## What sumlink promises, measured: tables in docs/results (hours; BENCH_FLAGS=--quick: minutes)
+bench: bench-throughput bench-matrix ## Measure all promises, into docs/results (hours; BENCH_FLAGS=--quick: minutes)
 
-# The library's own figure needs quiet cores; the engine's says what is left for everything else.
+# The throughput of the transport needs idle cores. The engine's own figure shows its share of the
+# processor time.
 bench-throughput:
 	scripts/setup.sh demo
 	$(CARGO) bench --locked -p sumlink-engine --bench session
@@ -110,42 +133,44 @@ bench-matrix:
 	$(MAKE) build peers
 	$(LAB) bench $(BENCH_FLAGS)
 
-# Whole, with what each link carried over time: who has the project can judge its page again, or go on from there.
+# The complete runs, with the traffic of each link over time. From them, `sumlink-lab bench` can judge
+# the results again or resume the measurement.
 BENCH_RUNS := docs/results/runs.tar.xz
 
-bench-pack: ## Put the runs of lab-out/bench into docs/results
+bench-pack: ## Pack the runs of lab-out/bench into docs/results
 	tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --exclude='.tmp*' -C lab-out/bench -c . \
 		| xz -9e -T1 > $(BENCH_RUNS).new
 	mv $(BENCH_RUNS).new $(BENCH_RUNS)
 
-bench-unpack: ## Put the runs of docs/results where sumlink-lab bench finds them
+bench-unpack: ## Unpack the runs of docs/results into lab-out/bench
 	mkdir -p lab-out/bench
 	tar -C lab-out/bench --skip-old-files -xJf $(BENCH_RUNS)
 
-validate: ## Ten scenarios simulated and emulated: goodput against goodput, into docs/simulator.md (some four minutes)
+validate: ## Compare goodput in simulator and laboratory, into docs/simulator.md (4 minutes)
 	scripts/setup.sh demo
 	$(MAKE) build
 	scripts/validate.py $(LAB) docs/simulator.md
 
-# PAPERS_FLAGS="--only fairness" measures a part, "--minutes 10" as much as begins within ten minutes (then exit code 3, and the
-# same command goes on); what was measured before is in lab-out/papers and not measured again.
+# PAPERS_FLAGS="--only fairness" measures a part. "--minutes 10" starts no measurement after ten
+# minutes and exits with 3; the same command then resumes. Finished measurements are kept in
+# lab-out/papers.
 PAPERS_FLAGS ?=
 
-papers: ## Figures of the papers, measured again with the kernel's sockets: docs/results/papers (an hour, at once or in parts, as root)
+papers: ## Reproduce figures of the papers with kernel sockets, in docs/results/papers (1 hour, root)
 	scripts/setup.sh test
 	$(MAKE) build python-venv
 	$(PYTHON_VENV)/bin/python scripts/papers $(LAB) $(PAPERS_FLAGS)
 
-# GPL-2.0 like ns-3, and linked with nothing of sumlink but its core: nothing else here needs it.
-ns3: ## The edge node in ns-3 (optional, GPL-2.0, Debian's libns3-dev): target/ns3/sumlink-ns3, for ns3/run
+# Under GPL-2.0, like ns-3. It links only the core of sumlink, and no other target needs it.
+ns3: ## Build the edge node in ns-3 (optional, GPL-2.0, Debian's libns3-dev): target/ns3/sumlink-ns3
 	scripts/setup.sh ns3
 	CARGO_TARGET_DIR=$(TARGET_DIR) $(MAKE) -C ns3 -j$$(nproc) TARGET_DIR=$(TARGET_DIR)/ns3 CARGO="$(CARGO)"
 
-ns3-test: ns3 ## Tests of ns3: what ns3/run refuses, short runs
+ns3-test: ns3 ## Test ns3/run: refused arguments and short runs
 	CARGO_TARGET_DIR=$(TARGET_DIR) ns3/test_run.sh
 
-# Everything but the tests of whole programs and the long ones: some minutes from a clean clone.
-check: ## Formatting, clippy and unit tests: what to run while working
+# Without tests of complete programs and long tests: a few minutes from a clean clone.
+check: ## Check formatting, clippy and unit tests; for use during development
 	scripts/setup.sh lint
 	@$(TIMED) --start
 	$(TIMED) format $(MAKE) lint-format
@@ -153,7 +178,7 @@ check: ## Formatting, clippy and unit tests: what to run while working
 	$(TIMED) "unit tests" $(MAKE) test-unit
 	@$(TIMED) --table
 
-test: ## Everything that a change must pass, end-to-end tests included
+test: ## Run all tests that a change must pass, including end-to-end tests
 	scripts/setup.sh test
 	@$(TIMED) --start
 	$(TIMED) "Rust tests" $(MAKE) test-cargo
@@ -162,24 +187,24 @@ test: ## Everything that a change must pass, end-to-end tests included
 	$(TIMED) "fuzz seeds" $(MAKE) test-seeds
 	@$(TIMED) --table
 
-# SUMLINK_SKIP_NS3=1 leaves out what needs ns-3, on systems that have none.
-nightly: ## make test, and fuzzing, random tests with many cases, notebooks, golden tables in full, ns-3, instruction counts
+# SUMLINK_SKIP_NS3=1 skips the tests that need ns-3, on systems without it.
+nightly: ## Run all tests in full, with fuzzing, random tests, notebooks, ns-3 and instruction counts
 	scripts/setup.sh nightly
 	@$(TIMED) --start
 	$(TIMED) "Rust tests, in full" $(MAKE) test-cargo NEXTEST_FLAGS="--profile nightly --run-ignored all"
 	$(TIMED) "documentation examples" $(MAKE) test-doc
 	$(TIMED) "Python package, in full" $(MAKE) test-python PYTEST_FLAGS=
 	$(TIMED) fuzzing $(MAKE) test-fuzz FUZZ_SECONDS=$(if $(filter command line,$(origin FUZZ_SECONDS)),$(FUZZ_SECONDS),60)
-	$(if $(SUMLINK_SKIP_NS3),@echo "SUMLINK_SKIP_NS3: the program in ns-3 is not built and not tested",$(TIMED) ns-3 $(MAKE) ns3-test)
+	$(if $(SUMLINK_SKIP_NS3),@echo "SUMLINK_SKIP_NS3 is set: the program in ns-3 is neither built nor tested",$(TIMED) ns-3 $(MAKE) ns3-test)
 	$(TIMED) "instruction counts" $(MAKE) instructions
 	$(TIMED) "random tests" $(MAKE) test-long
 	@$(TIMED) --table
 
-# Wall time on a shared machine says little; instructions are the same every time.
-instructions: ## Instructions of the engine's hot paths, and their change since they were last written down and before that
+# Instruction counts are reproducible; wall times on a shared machine are not.
+instructions: ## Count instructions of the engine's hot paths, and compare them with the recorded ones
 	CARGO_TARGET_DIR=$(TARGET_DIR) scripts/instructions.sh
 
-# NEXTEST_FLAGS="--profile nightly" runs the long tests as well.
+# NEXTEST_FLAGS="--profile nightly --run-ignored all" also runs the long tests.
 NEXTEST_FLAGS ?=
 RUNNER := CARGO_TARGET_$(shell echo '$(HOST)' | tr a-z- A-Z_)_RUNNER
 NEXTEST = NEXTEST_NO_INPUT_HANDLER=1 $(RUNNER)=$(CURDIR)/scripts/test-runner.sh CARGO="$$(command -v $(CARGO))" \
@@ -194,11 +219,11 @@ test-unit:
 test-doc:
 	$(CARGO) test --doc --all-features --locked
 
-# The packages are those of requirements-test.txt, in an environment of their own. The tests use the package as it is
-# installed, and compare its runs with the program's.
+# A virtual environment with the packages of requirements-test.txt. The tests use the installed
+# package, and compare its runs with those of sumlink-lab.
 PYTHON ?= python3
 PYTHON_VENV := $(TARGET_DIR)/python-venv
-# The notebook takes a minute: make nightly runs it.
+# The notebook takes a minute; only `make nightly` runs it.
 PYTEST_FLAGS ?= -m "not nightly"
 
 python-venv:
@@ -207,8 +232,8 @@ python-venv:
 	$(PYTHON) -m venv $(PYTHON_VENV)
 	$(PYTHON_VENV)/bin/pip install --quiet --disable-pip-version-check -r python/requirements-test.txt
 
-# Built with the profile of the Rust tests, whose crates it shares.
-test-python: python-venv ## The Python package: built, installed in target/python-venv, its tests
+# Uses the profile of the Rust tests, to share their build.
+test-python: python-venv ## Build the Python package, install it in target/python-venv and test it
 	MATURIN_PEP517_ARGS="--profile dev" CARGO_TARGET_DIR=$(TARGET_DIR) PATH="$(PYTHON_VENV)/bin:$$PATH" \
 		$(PYTHON_VENV)/bin/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall ./python
 	$(PYTHON_VENV)/bin/pip check --disable-pip-version-check
@@ -218,16 +243,17 @@ test-python: python-venv ## The Python package: built, installed in target/pytho
 	SUMLINK_LAB=$(TARGET_DIR)/debug/sumlink-lab $(PYTHON_VENV)/bin/pytest -c python/pyproject.toml --rootdir python \
 		-o cache_dir=$(TARGET_DIR)/pytest $(PYTEST_FLAGS) python/tests
 
-# For nights: the random tests of sessions and of whole bonds with many cases, others each time; SEED=N makes them certain ones.
+# Random tests of sessions and of complete bonds, for nightly runs. Each run uses new cases, unless
+# SEED=N chooses them.
 CASES ?= 100000
 SEED ?=
 RANDOM_TESTS = PROPTEST_CASES=$(CASES) $(if $(SEED),PROPTEST_RNG_SEED=$(SEED)) $(CARGO) test --release --locked --lib
 
-test-long: ## The random tests with many cases: CASES=100000, SEED=N for certain ones
+test-long: ## Run the random tests with many cases (CASES=100000; SEED=N repeats a run)
 	$(RANDOM_TESTS) -p sumlink-engine session::tests::random
 	$(RANDOM_TESTS) -p sumlink-sim adversary -- --nocapture
 
-# Runs each fuzz target once on each of its seeds, without the fuzzer's instrumentation.
+# Runs each fuzz target once on each of its seeds, without instrumentation.
 test-seeds:
 	@command -v c++ > /dev/null || { echo "libFuzzer needs a C++ compiler: apt-get install g++" >&2; exit 1; }
 	$(CARGO) build --all-features --locked -p sumlink-fuzz --bins
@@ -237,13 +263,13 @@ test-seeds:
 		$(TARGET_DIR)/debug/$$name -timeout=10 -rss_limit_mb=2048 -verbosity=0 -runs=0 fuzz/seeds/$$name; \
 	done
 
-# libFuzzer's instrumentation, as far as a stable compiler has it. Naming the target keeps it away
-# from build scripts.
+# The part of libFuzzer's instrumentation that a stable compiler supports. With --target, cargo does
+# not apply it to build scripts.
 FUZZ_FLAGS := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
 	-Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1
 
-test-fuzz: ## Each fuzz target for FUZZ_SECONDS (10) seconds
+test-fuzz: ## Run each fuzz target for FUZZ_SECONDS (10) seconds
 	@command -v c++ > /dev/null || { echo "libFuzzer needs a C++ compiler: apt-get install g++" >&2; exit 1; }
 	RUSTFLAGS="$(FUZZ_FLAGS)" $(CARGO) build --profile fuzz --locked -p sumlink-fuzz --bins --target $(HOST)
 	@for source in fuzz/fuzz_targets/*.rs; do \
@@ -255,7 +281,7 @@ test-fuzz: ## Each fuzz target for FUZZ_SECONDS (10) seconds
 			-artifact_prefix=fuzz/artifacts/$$name- fuzz/corpus/$$name fuzz/seeds/$$name; \
 	done
 
-lint: ## Formatting, clippy, documentation, licenses, purity of the core
+lint: ## Check formatting, clippy, documentation, licenses and purity of the core
 	scripts/setup.sh lint
 	@$(TIMED) --start
 	$(TIMED) format $(MAKE) lint-format
@@ -275,19 +301,20 @@ lint-clippy:
 lint-doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --all-features --locked
 
-# The crates of the core know no socket, clock or thread; a target that has none proves it.
+# The crates of the core use no sockets, clocks or threads; a target without them proves it.
 lint-wasm:
 	@libdir=$$(rustc --print target-libdir --target wasm32-unknown-unknown); \
 	if [ ! -d "$$libdir" ]; then \
 		if ! command -v rustup > /dev/null; then \
-			echo "the target wasm32-unknown-unknown is not installed and there is no rustup:" \
-				"install your distribution's package for it (Debian: libstd-rust-dev-wasm32)" >&2; \
+			echo "the target wasm32-unknown-unknown is missing, and so is rustup;" \
+				"install the target with your distribution (Debian: libstd-rust-dev-wasm32)" >&2; \
 			exit 1; \
 		fi; \
-		echo "installing the target wasm32-unknown-unknown, for the purity build"; \
+		echo "installing the target wasm32-unknown-unknown"; \
 		rustup target add wasm32-unknown-unknown; \
 	fi
-	$(CARGO) check --locked -p sumlink-engine -p sumlink-link -p sumlink-congestion -p sumlink-edge -p sumlink-mmwave --target wasm32-unknown-unknown
+	$(CARGO) check --locked -p sumlink-engine -p sumlink-bond -p sumlink-link -p sumlink-congestion \
+		-p sumlink-edge -p sumlink-mmwave --target wasm32-unknown-unknown
 
 lint-deny:
 	@deny=$$(scripts/tool.sh cargo-deny); \
@@ -296,12 +323,12 @@ lint-deny:
 	if timeout 120 $$deny fetch db index 2> /dev/null; then \
 		$$deny --all-features --locked check --disable-fetch advisories; \
 	else \
-		echo "advisories: NOT checked, the advisory database cannot be reached from here"; \
+		echo "advisories: NOT checked, the advisory database is unreachable"; \
 	fi
 
-clean: ## Remove everything that was built
+clean: ## Remove all build results
 	$(CARGO) clean
 	rm -rf dist demo-out lab-out fuzz/target fuzz/artifacts
 
-help: ## This list
-	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+help: ## Print this list
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14

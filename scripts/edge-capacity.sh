@@ -5,7 +5,7 @@
 #
 #   scripts/edge-capacity.sh PROGRAM REPLAY MODE STEERING FLOWS [SECONDS [SEGMENTS]]
 #
-# PROGRAM is sumlink, REPLAY the example (cargo build --release -p sumlink-edge-node --example
+# PROGRAM is sumlink-edge, REPLAY the example (cargo build --release -p sumlink-edge-node --example
 # replay). Prints a JSON line.
 set -eu
 program=$1 replay=$2 mode=$3 steering=$4 flows=$5 seconds=${6:-4} segments=${7:-}

@@ -2,11 +2,11 @@
 # Installs missing Debian packages for `make demo`, `make lint`, `make test`, `make nightly` or
 # `make ns3`.
 #
-#   scripts/setup.sh demo     what the demonstration needs
-#   scripts/setup.sh lint     what building all crates needs
-#   scripts/setup.sh test     what `make test` needs
-#   scripts/setup.sh nightly  what `make nightly` needs, but for ns-3
-#   scripts/setup.sh ns3      what the edge node in ns-3 needs
+#   scripts/setup.sh demo     for the demonstration
+#   scripts/setup.sh lint     for building and checking all crates
+#   scripts/setup.sh test     for `make test`
+#   scripts/setup.sh nightly  for `make nightly`, without ns-3
+#   scripts/setup.sh ns3      for the edge node in ns-3
 #
 # As root, or with passwordless sudo, it installs without asking and prints the purpose of each
 # package. Otherwise it prints the command to run and exits with 1. Services contained in packages
@@ -145,7 +145,7 @@ if ! $as_root apt-get update >"$log" 2>&1; then
     tail -n 20 "$log" >&2
     echo "setup: 'apt-get update' failed; using the existing package lists" >&2
 fi
-# Older releases lack it, and the demonstration works without it.
+# Older releases lack mptcpize, and the demonstration works without it.
 case "$missing" in
     *" mptcpize"*)
         if ! apt-cache show mptcpize >/dev/null 2>&1; then

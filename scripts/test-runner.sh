@@ -1,6 +1,6 @@
 #!/bin/sh
-# Cargo's runner for test programs. Tests of whole programs, of the laboratory and of sockets have
-# the processor before unit tests and simulations, which compute without waiting for real time.
+# Cargo's runner for test programs. Unit tests and simulations do not depend on real time, and run
+# at a lower priority than the tests of complete programs, the laboratory and sockets.
 case "${1##*/}" in
     sumlink_engine-* | sumlink_sim-* | sumlink_edge-* | sumlink_link-* | sumlink_congestion-* | \
         sumlink_mmwave-* | sumlink_bond-* | sumlink_scenario-* | sumlink_schedulers-* | \

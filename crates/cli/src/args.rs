@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of `sumlink`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use sumlink_transport::{Class, Early, PublicKey};
 use crate::cc::CcCommand;
 use crate::link::LinkArgs;
 
-/// One connection over every link a machine has.
+/// Bond all links of a machine into one connection.
 #[derive(Debug, Parser)]
 #[command(
     name = "sumlink",
@@ -24,7 +24,7 @@ use crate::link::LinkArgs;
     max_term_width = 100
 )]
 pub(crate) struct Cli {
-    /// What to do.
+    /// The verb. The verb.
     #[command(subcommand)]
     pub(crate) verb: Verb,
     /// How much is logged.
@@ -32,10 +32,10 @@ pub(crate) struct Cli {
     pub(crate) verbosity: Verbosity,
 }
 
-/// How much is logged, at every program and verb.
+/// Log level, for every program and verb.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Verbosity {
-    /// Log more on standard error: debug, given twice trace; SUMLINK_LOG overrides.
+    /// Log more on standard error: -v debug, -vv trace; SUMLINK_LOG overrides it.
     #[arg(short, long, action = ArgAction::Count, global = true, display_order = 100, conflicts_with = "quiet")]
     pub verbose: u8,
     /// Log only errors.
@@ -46,31 +46,32 @@ pub struct Verbosity {
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Make a key pair: writes the secret key to a file, prints the public key.
+    /// Make a key pair: write the secret key to a file and print the public key.
     Keygen(KeygenArgs),
     /// Print the public key of a key file.
     Pubkey(PubkeyArgs),
-    /// Run the server: takes sessions of authorised clients and dials what they ask for.
+    /// Run the server: accept sessions of authorized clients and connect their streams to the
+    /// targets.
     Server(ServerArgs),
-    /// Run the client: makes one session over all links and serves SOCKS5, HTTP and forwards.
+    /// Run the client: open one session over all links and serve SOCKS5, HTTP CONNECT and forwards.
     Client(ClientArgs),
-    /// Check a configuration file; problems are told with line and reason.
+    /// Check a configuration file; report each problem with its line and reason.
     Check(CheckArgs),
-    /// List this machine's interfaces, and which of them can be used as links.
+    /// List the interfaces of this machine and show which can be used as links.
     Links(LinksArgs),
-    /// Ask a running client or server how its paths are doing.
+    /// Show the sessions, paths and links of a running client or server.
     Status(StatusArgs),
-    /// Show or change what a link of a running client may be used for: priority, limits, caps.
+    /// Show or change the policy of a running client's link: priority, limits, data caps.
     Link(LinkArgs),
-    /// Congestion controls: which ones exist, and loading ours into the kernel.
+    /// List, load and unload congestion controls.
     Cc {
-        /// What to do there.
+        /// The verb of `cc`.
         #[command(subcommand)]
         command: CcCommand,
     },
     /// Print the completion script of a shell.
     Completions {
-        /// The shell.
+        /// Shell to write the script for.
         shell: Shell,
     },
     /// Write the manual pages.
@@ -78,7 +79,7 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    /// Whether this verb was asked to print JSON.
+    /// Whether `--json` was given.
     pub(crate) fn json(&self) -> bool {
         match self {
             Self::Keygen(args) => args.json,
@@ -98,7 +99,7 @@ impl Verb {
 /// `sumlink keygen`
 #[derive(Debug, Args)]
 pub struct KeygenArgs {
-    /// File for the secret key; made with mode 0600, never overwritten.
+    /// Write the secret key to this new file, with mode 0600.
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
     /// Print JSON.
@@ -109,7 +110,7 @@ pub struct KeygenArgs {
 /// `sumlink pubkey`
 #[derive(Debug, Args)]
 pub struct PubkeyArgs {
-    /// The file that `sumlink keygen` wrote.
+    /// Key file that `sumlink keygen` wrote.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Print JSON.
@@ -120,22 +121,23 @@ pub struct PubkeyArgs {
 /// `sumlink server`
 #[derive(Debug, Default, Args)]
 pub struct ServerArgs {
-    /// Configuration file; flags given here override it.
+    /// Read this configuration file; flags override it.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Address and port for all clients; PORT alone, and `*:PORT`, is on all addresses, IPv6 and IPv4.
+    /// Listen for clients on this address; PORT alone and `*:PORT` mean all IPv4 and IPv6
+    /// addresses.
     #[arg(long, value_name = "ADDR:PORT", value_parser = crate::config::parse_public)]
     pub listen: Option<SocketAddr>,
-    /// This server's key file.
+    /// Read the server's secret key from this file.
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
-    /// Public key of a client that may connect; repeat it, or give several.
+    /// Authorize the client with this public key; takes several keys and is repeatable.
     #[arg(long, value_name = "PUBKEY", num_args = 1..)]
     pub authorize: Vec<PublicKey>,
-    /// Where clients may go, e.g. `allow 10.0.0.0/8:80`; repeatable, first match decides.
+    /// Allow or deny targets, e.g. `allow 10.0.0.0/8:80`; repeatable, the first match decides.
     #[arg(long, value_name = "RULE")]
     pub egress: Vec<EgressRule>,
-    /// Flags that both roles have.
+    /// Flags of both roles.
     #[command(flatten)]
     pub common: CommonArgs,
     /// Print events as JSON lines on standard output.
@@ -146,54 +148,54 @@ pub struct ServerArgs {
 /// `sumlink client`
 #[derive(Debug, Default, Args)]
 pub struct ClientArgs {
-    /// Configuration file; flags given here override it.
+    /// Read this configuration file; flags override it.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// The server's host and port.
+    /// Connect to this server.
     #[arg(long, value_name = "HOST:PORT")]
     pub server: Option<String>,
-    /// The server's public key, as `sumlink keygen` printed it there.
+    /// Require this public key of the server, as `sumlink keygen` printed it there.
     #[arg(long, value_name = "PUBKEY")]
     pub server_key: Option<PublicKey>,
-    /// This client's key file.
+    /// Read the client's secret key from this file.
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
-    /// Interface to use, by name or glob; repeatable. Without it: every one with a route to the
+    /// Use this interface, a name or glob; repeatable. Default: every interface with a route to the
     /// server.
     #[arg(long, value_name = "NAME")]
     pub link: Vec<String>,
-    /// Connections at once over each link, 1 to 8, or `auto` for as many as measurably bring something; without it
-    /// one.
+    /// Open this number of connections over each link, 1 to 8, or `auto`: add connections while
+    /// they raise the measured rate. Default: 1.
     #[arg(long, value_name = "NUMBER|auto", value_parser = crate::config::parse_carriers)]
     pub carriers: Option<Carriers>,
-    /// File in which the client remembers what links have moved, and policies set with `sumlink link --keep`; without it
-    /// links.json in $STATE_DIRECTORY, where systemd gives one.
+    /// Store the bytes counted against data caps, and policies set with `sumlink link --keep`, in
+    /// this file. Default: links.json in $STATE_DIRECTORY if systemd sets it.
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
-    /// When to tell a program that it is connected before the server says so: `never`, `known` (where the target was
-    /// connected within the last minute; so it is without this) or `always`.
+    /// Report a stream to the program as connected before the server confirms it: `never`, `known`
+    /// (if the server connected to the target within the last minute) or `always`. Default: known.
     #[arg(
         long,
         value_name = "WHEN",
         value_parser = PossibleValuesParser::new(Early::NAMES).try_map(|when| when.parse::<Early>())
     )]
     pub early: Option<Early>,
-    /// Serve SOCKS5 here; PORT alone is on 127.0.0.1. It is 127.0.0.1:1080 when no --socks, --http nor --forward is
-    /// given.
+    /// Serve SOCKS5 on this address; PORT alone means 127.0.0.1. Default: 127.0.0.1:1080 if none of
+    /// --socks, --http and --forward is given.
     #[arg(long, value_name = "ADDR:PORT", value_parser = crate::config::parse_entry)]
     pub socks: Option<SocketAddr>,
-    /// Serve HTTP CONNECT here; PORT alone is on 127.0.0.1.
+    /// Serve HTTP CONNECT on this address; PORT alone means 127.0.0.1.
     #[arg(long, value_name = "ADDR:PORT", value_parser = crate::config::parse_entry)]
     pub http: Option<SocketAddr>,
-    /// Listen on LOCAL (PORT or ADDR:PORT) and connect each connection to REMOTE (HOST:PORT) from the
-    /// server; repeatable.
+    /// Listen on LOCAL (PORT or ADDR:PORT) and connect each connection from the server to REMOTE
+    /// (HOST:PORT); repeatable.
     #[arg(long, value_name = "LOCAL=REMOTE")]
     pub forward: Vec<Forward>,
-    /// Local connections at once, over all entries together, 1 to 1048576; a further one is refused. Without it
-    /// three quarters of the limit on open files, at most 65536.
+    /// Limit the open local connections of all entries together, 1 to 1048576; further ones are
+    /// refused. Default: three quarters of the limit on open files, at most 65536.
     #[arg(long, value_name = "NUMBER", value_parser = crate::config::parse_max_connections)]
     pub max_connections: Option<usize>,
-    /// Flags that both roles have.
+    /// Flags of both roles.
     #[command(flatten)]
     pub common: CommonArgs,
     /// Print events as JSON lines on standard output.
@@ -201,36 +203,38 @@ pub struct ClientArgs {
     pub json: bool,
 }
 
-/// What client and server have in common.
+/// Flags of client and server.
 #[derive(Debug, Default, Args)]
 pub struct CommonArgs {
-    /// One of the engine's.
+    /// A scheduler of the engine.
     #[arg(
         long,
         value_name = "NAME",
         value_parser = PossibleValuesParser::new(scheduler::NAMES),
         help = format!(
-            "Scheduler that decides which path carries which bytes; without it {}",
+            "Choose the scheduler that assigns bytes to paths. Default: {}",
             scheduler::DEFAULT
         )
     )]
     pub scheduler: Option<String>,
-    /// Another scheduler for a class of traffic: conversational, streaming, interactive or background; repeatable.
+    /// Use another scheduler for a class: conversational, streaming, interactive or background;
+    /// repeatable.
     #[arg(long, value_name = "CLASS=NAME", value_parser = crate::config::parse_class_scheduler)]
     pub class_scheduler: Vec<(Class, String)>,
-    /// Which paths carry what this side sends: none (all of them), base, global or trials, with parameters as in
-    /// base:alpha=0.1:probe=10s; docs/selection.md explains them. Without it none.
+    /// Choose the paths that carry data from this side: none (use all paths), base, global or
+    /// trials, with parameters as in base:alpha=0.1:probe=10s; see docs/selection.md. Default:
+    /// none.
     #[arg(long, value_name = "NAME[:KEY=VALUE]...", value_parser = crate::config::parse_selector)]
     pub selector: Option<SelectorConfig>,
-    /// TCP congestion control of the paths, one of `sumlink cc list`, or `auto`: CUBIC, and BBR where packets are lost
-    /// without congestion; without it the kernel's default.
+    /// Set the TCP congestion control of the paths: a name from `sumlink cc list`, or `auto`
+    /// (CUBIC, and BBR on paths with loss without congestion). Default: the kernel's.
     #[arg(long, value_name = "NAME", value_parser = crate::config::parse_congestion)]
     pub congestion: Option<String>,
-    /// Make all paths together take what one connection would, by a coupled congestion control such as `lia`: for links
-    /// that share a bottleneck.
+    /// Use a coupled congestion control such as `lia`: all paths together take the share of one
+    /// connection. For links that share a bottleneck.
     #[arg(long, value_name = "NAME", conflicts_with = "congestion", value_parser = crate::congestion::parse_coupled)]
     pub coupled: Option<String>,
-    /// Unix socket for `sumlink status`; made with mode 0600.
+    /// Create a Unix socket with mode 0600 for `sumlink status`.
     #[arg(long, value_name = "SOCKET")]
     pub control: Option<PathBuf>,
 }
@@ -238,7 +242,7 @@ pub struct CommonArgs {
 /// `sumlink check`
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// The configuration file.
+    /// Configuration file to check.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Print JSON.
@@ -249,7 +253,7 @@ pub struct CheckArgs {
 /// `sumlink links`
 #[derive(Debug, Args)]
 pub struct LinksArgs {
-    /// Say for each interface whether it can reach this server.
+    /// Show for each interface whether it reaches this server.
     #[arg(long, value_name = "HOST:PORT")]
     pub server: Option<String>,
     /// Print JSON.
@@ -260,24 +264,24 @@ pub struct LinksArgs {
 /// `sumlink status`
 #[derive(Debug, Args)]
 pub struct StatusArgs {
-    /// The control socket of the running client or server; without it the one of the service that runs, in
-    /// /run/sumlink-client or /run/sumlink-server.
+    /// Ask at this control socket. Default: the running service's, in /run/sumlink-client or
+    /// /run/sumlink-server.
     #[arg(long, value_name = "SOCKET")]
     pub control: Option<PathBuf>,
-    /// At a server: only clients of this name, a quoted glob such as 'laptop-*', or the beginning of a key; repeatable.
-    /// A single client is shown in full.
+    /// Show only clients with this name, a quoted glob such as 'laptop-*', or the beginning of a
+    /// key; repeatable. One client alone is shown in full. Servers only.
     #[arg(long, value_name = "NAME")]
     pub client: Vec<String>,
-    /// At a server: show all of each client, rather than a line.
+    /// Show each client in full instead of on one line. Servers only.
     #[arg(long, conflicts_with = "json")]
     pub details: bool,
-    /// Show every column, however wide the terminal is.
+    /// Show every column, regardless of the terminal's width.
     #[arg(long, conflicts_with = "json")]
     pub wide: bool,
-    /// Ask again every second until interrupted.
+    /// Refresh every second until interrupted.
     #[arg(long)]
     pub watch: bool,
-    /// Print JSON, one object a line.
+    /// Print one JSON object per line.
     #[arg(long)]
     pub json: bool,
 }
@@ -285,10 +289,10 @@ pub struct StatusArgs {
 /// `sumlink man`
 #[derive(Debug, Args)]
 pub struct ManArgs {
-    /// Write one page for each verb into this directory.
+    /// Write one page per verb to this directory.
     #[arg(long, value_name = "DIR", conflicts_with = "page")]
     pub out: Option<PathBuf>,
-    /// Print the page of this verb; without it the page of the program itself.
+    /// Print the page of this verb. Default: the program's own page.
     #[arg(value_name = "VERB")]
     pub page: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! `sumlink check`: is this configuration file right, and if not, where is it wrong?
+//! `sumlink check`: checks a configuration file and lists its problems.
 
 use std::path::Path;
 
@@ -9,18 +9,19 @@ use crate::config::{self, ConfigError, Plan, Planned, Problem};
 use crate::exit::CliError;
 use crate::output::{note, print, print_json};
 
-/// Runs the verb. All problems and warnings are printed; the failure that it returns carries the exit code.
+/// Runs the verb. Prints all problems and warnings; the returned failure carries the exit code.
 pub(crate) fn run(args: &CheckArgs) -> Result<(), CliError> {
     report(args, config::check(&args.file)?, |plan| {
         (plan.role(), describe(plan))
     })
 }
 
-/// Prints what a file's configuration comes to, by its role and a description, or what is wrong with it.
+/// Prints the role and a description of a file's configuration, or its problems.
 ///
 /// # Errors
 ///
-/// The failure that carries the exit code; what is wrong has been printed then, unless it is about the file as a whole.
+/// The failure that carries the exit code. Its problems have been printed, unless it concerns the
+/// file as a whole.
 pub fn report<T>(
     args: &CheckArgs,
     planned: Planned<T>,
@@ -50,13 +51,15 @@ pub fn report<T>(
                 }))?,
                 false => note(&format!("{}{warned}", lines(&file, "", &problems))),
             }
-            Err(CliError::Told(ConfigError::Wrong { file, problems }.exit()))
+            Err(CliError::AlreadyReported(
+                ConfigError::Wrong { file, problems }.exit(),
+            ))
         }
         Err(error) => Err(error),
     }
 }
 
-/// A line for each, which an editor finds its way by.
+/// One line per problem, in a form that editors can jump to.
 fn lines(file: &Path, kind: &str, problems: &[Problem]) -> String {
     let line = |p: &Problem| format!("{}:{}: {kind}{}\n", file.display(), p.line, p.text());
     problems.iter().map(line).collect()

@@ -1,4 +1,4 @@
-//! `sumlink client`: one session, kept up until a signal ends it, and the local entries to it.
+//! `sumlink client`: one session, kept up until a signal ends it, and its local entries.
 
 use std::cell::Cell;
 use std::io;
@@ -26,7 +26,7 @@ pub async fn run(args: ClientArgs) -> Result<(), CliError> {
 async fn carry(args: ClientArgs, events: &Events) -> Result<(), CliError> {
     let plan = ClientPlan::start(args)?;
     let mut stop = Stop::new()?;
-    // Whatever can fail on this machine alone fails before the network is troubled.
+    // Failures of this machine are found before any use of the network.
     let control = plan
         .control
         .as_deref()
@@ -43,7 +43,7 @@ async fn carry(args: ClientArgs, events: &Events) -> Result<(), CliError> {
         let client = Client::connect(plan.config).await?;
         tracing::info!(%server, %server_key, "connected");
         following.set(Some(events.follow(client.events())));
-        events.tell(&json!({
+        events.emit(&json!({
             "event": "connected", "server": server, "server_key": server_key, "public_key": public_key,
         }));
         let bond = Bond {
@@ -52,7 +52,7 @@ async fn carry(args: ClientArgs, events: &Events) -> Result<(), CliError> {
         };
         entries.serve(&bond, events);
         slot.send_replace(Some(client.clone()));
-        // A session that is lost is made anew inside; this is the end of all attempts.
+        // The client reconnects a lost session; this is the end of all attempts.
         Err(io::Error::other(client.closed().await).into())
     };
     tokio::select! {
@@ -67,11 +67,11 @@ async fn carry(args: ClientArgs, events: &Events) -> Result<(), CliError> {
     if let Some(following) = following.take() {
         following.end().await;
     }
-    events.tell(&json!({ "event": "stopped" }));
+    events.emit(&json!({ "event": "stopped" }));
     Ok(())
 }
 
-/// Answers at the control socket for ever, if there is one.
+/// Answers at the control socket without end, if there is one.
 async fn answer(
     control: Option<&ControlSocket>,
     session: watch::Receiver<Option<Client>>,
@@ -111,7 +111,7 @@ async fn answer(
             let note = if status.session.is_empty() {
                 connecting
             } else if status.paths.iter().all(|path| path.state != "active") {
-                "no path delivers: streams wait, and the session ends if none returns in time"
+                "no path delivers; streams wait, and the session ends unless a path recovers in time"
                     .to_owned()
             } else {
                 String::new()
@@ -122,9 +122,9 @@ async fn answer(
     control.serve(report, link, no_rates).await;
 }
 
-/// The local ports, bound but silent until the session is up.
+/// Local ports, bound but not served until the session is up.
 struct Entries {
-    /// Each with the word by which events call it.
+    /// Listeners with their names in events.
     listeners: Vec<(&'static str, Listener)>,
 }
 
@@ -148,7 +148,7 @@ impl Entries {
     fn serve(self, bond: &Bond, events: &Events) {
         for (word, listener) in self.listeners {
             let address = listener.local_addr();
-            events.tell(&json!({ "event": "listening", "service": word, "address": address }));
+            events.emit(&json!({ "event": "listening", "service": word, "address": address }));
             tokio::spawn(listener.serve(bond.clone(), std::future::pending()));
         }
     }

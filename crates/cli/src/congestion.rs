@@ -1,4 +1,4 @@
-//! Which congestion control the paths use: one that the kernel has, or one of ours, which is loaded for as long as this
+//! The congestion control of the paths: one of the kernel's, or one of sumlink's, loaded while this
 //! program runs.
 
 use std::collections::hash_map::RandomState;
@@ -7,22 +7,25 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use crate::kernel::{Group, Kept, TWINS, Twin, keep};
 use sumlink_transport::CarrierGroups;
 use sumlink_transport::socket::{SocketError, check_congestion};
 
-/// What of ours this program keeps loaded, and how carriers of a session find each other in it.
+use crate::kernel::{self, Group, Kept, TWINS, Twin, keep};
+
+/// The congestion controls that this program keeps loaded, and the groups of a session's carriers
+/// in them.
 #[derive(Debug, Default)]
 pub(crate) struct Controls {
     kept: Vec<Kept>,
-    /// Makes numbers of groups from sessions. Another program, such as the other end of the session, makes others.
+    /// Hashes sessions to group numbers; another program, such as the other end of the session,
+    /// gets other numbers.
     numbers: RandomState,
-    /// Whether nothing is loaded, because nothing will run.
+    /// Nothing is loaded, because nothing will run.
     is_trial: bool,
 }
 
 impl Controls {
-    /// Nothing so far. Without `loads`, names are only looked up.
+    /// Starts empty. Without `loads`, names are only looked up.
     pub(crate) fn new(loads: bool) -> Self {
         Self {
             is_trial: !loads,
@@ -30,15 +33,15 @@ impl Controls {
         }
     }
 
-    /// What to ask the kernel for when somebody asks for `name`; nothing if the kernel's default has to do, because ours
-    /// cannot be loaded here, which is logged.
+    /// The kernel's name for the congestion control `name`. `None` means the kernel's default:
+    /// sumlink's cannot be loaded here, which is logged.
     ///
     /// # Errors
     ///
-    /// A name that neither the kernel has nor we, in one line.
+    /// Neither the kernel nor sumlink has this name; one line.
     pub(crate) fn choose(&mut self, name: &str) -> Result<Option<String>, String> {
         let twin = Twin::of(name).ok();
-        // A plain name is the kernel's where it has one of that name.
+        // A plain name means the kernel's own, if it has one.
         let is_ours = twin.is_some_and(|twin| twin.system_name == name);
         let by_kernel = check_congestion(name);
         let twin = match (by_kernel, twin) {
@@ -49,9 +52,12 @@ impl Controls {
             (Err(SocketError::UnknownCongestion { .. }), Some(twin)) => twin,
             (Err(SocketError::UnknownCongestion { name, available }), None) => {
                 let ours: Vec<&str> = TWINS.iter().map(|twin| twin.algorithm).collect();
+                let ours = match kernel::ABSENT {
+                    Some(reason) => reason.to_owned(),
+                    None => format!("sumlink can load {}", ours.join(", ")),
+                };
                 return Err(format!(
-                    "unknown congestion control {name}: this kernel has {available}, and sumlink can load {}",
-                    ours.join(", ")
+                    "unknown congestion control {name}: this kernel has {available}, and {ours}"
                 ));
             }
             (Err(error), _) => return Err(error.to_string()),
@@ -59,7 +65,7 @@ impl Controls {
         Ok(self.keep(twin))
     }
 
-    /// Has the kernel keep one of ours.
+    /// Loads one of sumlink's and keeps it loaded.
     fn keep(&mut self, twin: &'static Twin) -> Option<String> {
         let name = twin.system_name;
         if self.is_trial || self.kept.iter().any(|kept| kept.twin().system_name == name) {
@@ -68,28 +74,27 @@ impl Controls {
         match keep(twin.algorithm, self.kept.first()) {
             Ok(kept) => {
                 let how = match kept.is_own() {
-                    true => "loaded for as long as this runs",
-                    false => "shared with whoever loaded it",
+                    true => "loaded until this process exits",
+                    false => "loaded by another process and shared with it",
                 };
                 tracing::info!("congestion control {name}: {how}");
                 self.kept.push(kept);
                 Some(name.to_owned())
             }
-            // Somebody has loaded it for all, whom this program may not ask more than that.
+            // Another program has loaded it for all; this one may use it but has no access to its
+            // maps.
             Err(error) if check_congestion(name).is_ok() => {
                 if twin.is_coupled() {
-                    tracing::warn!(
-                        "congestion control {name}: the paths do not see each other: {error}"
-                    );
+                    tracing::warn!("congestion control {name}: paths are not coupled: {error}");
                 }
                 Some(name.to_owned())
             }
             Err(error) => {
-                if let crate::kernel::Error::Refused { log, .. } = &error {
+                if let Some(log) = kernel::refusal(&error) {
                     tracing::debug!("{log}");
                 }
                 tracing::warn!(
-                    "congestion control {}: {error}; the paths use the kernel's own default instead",
+                    "congestion control {}: {error}; paths use the kernel's default",
                     twin.algorithm
                 );
                 None
@@ -97,7 +102,7 @@ impl Controls {
         }
     }
 
-    /// As the sessions want it; nothing if nothing here looks at siblings.
+    /// The groups for the sessions; `None` if no loaded congestion control is coupled.
     pub(crate) fn into_groups(self) -> Option<Arc<dyn CarrierGroups>> {
         match self.kept.is_empty() {
             true => None,
@@ -117,10 +122,13 @@ impl CarrierGroups for Controls {
     }
 }
 
-/// The name of a congestion control that looks at its siblings, for `coupled = "NAME"`.
+/// Parses the name of a coupled congestion control, for `coupled = "NAME"`.
 pub(crate) fn parse_coupled(name: &str) -> Result<String, String> {
     if Twin::of(name).is_ok_and(Twin::is_coupled) {
         return Ok(name.to_owned());
+    }
+    if let Some(reason) = kernel::ABSENT {
+        return Err(format!("no coupled congestion control `{name}`: {reason}"));
     }
     let coupled = TWINS.iter().filter(|twin| twin.is_coupled());
     let names: Vec<&str> = coupled.map(|twin| twin.algorithm).collect();
@@ -128,7 +136,7 @@ pub(crate) fn parse_coupled(name: &str) -> Result<String, String> {
     Err(match near {
         Some(near) => format!("no coupled congestion control `{name}`: did you mean `{near}`?"),
         None => format!(
-            "no coupled congestion control `{name}`: there are {}",
+            "no coupled congestion control `{name}`: choose one of {}",
             names.join(", ")
         ),
     })
@@ -138,8 +146,9 @@ pub(crate) fn parse_coupled(name: &str) -> Result<String, String> {
 mod tests {
     use super::*;
 
+    #[cfg(feature = "kernel")]
     #[test]
-    fn what_looks_at_no_siblings_couples_nothing() {
+    fn uncoupled_congestion_controls_are_refused_as_coupled() {
         assert_eq!(parse_coupled("lia"), Ok("lia".to_owned()));
         assert_eq!(parse_coupled("sl_olia"), Ok("sl_olia".to_owned()));
         for alone in ["uncoupled", "cubic", "nosuch"] {
@@ -154,16 +163,19 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_own_need_nothing_and_unknown_ones_are_told_what_there_is() {
+    fn the_kernels_own_are_accepted_and_unknown_ones_get_a_list() {
         let mut controls = Controls::default();
         assert_eq!(controls.choose("reno"), Ok(Some("reno".to_owned())));
         let error = controls.choose("nosuch").unwrap_err();
         let start = "unknown congestion control nosuch: this kernel has ";
         assert!(error.starts_with(start), "{error}");
-        assert!(
-            error.contains("sumlink can load ") && error.contains("lia"),
-            "{error}"
-        );
+        match kernel::ABSENT {
+            Some(reason) => assert!(error.ends_with(reason), "{error}"),
+            None => assert!(
+                error.contains("sumlink can load ") && error.contains("lia"),
+                "{error}"
+            ),
+        }
         assert!(controls.into_groups().is_none());
     }
 }

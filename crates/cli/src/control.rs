@@ -1,11 +1,17 @@
-//! The control socket: how `sumlink status` asks a running client or server.
+//! The control socket, over which `sumlink status` queries a running client or server.
 //!
 //! A Unix socket with mode 0600. Each connection carries one request and one answer, each a JSON
-//! object on one line: `{"cmd":"status"}` is answered with a [`Report`], `{"cmd":"link","name":"wwan0"}` at a client,
-//! with or without a `change`, with a [`LinkReport`], `{"cmd":"rate","name":"lte","rate_bps":12000000}` at an edge node with a
-//! [`LinkRate`], and everything else with `{"error":"..."}`.
+//! object on one line:
 //!
-//! Connections without a request hold up nobody: each has a few seconds, and where there are many the oldest ends.
+//! - `{"cmd":"status"}` is answered with a [`Report`].
+//! - `{"cmd":"link","name":"wwan0"}`, with or without a `change`, is answered by a client with a
+//!   [`LinkReport`].
+//! - `{"cmd":"rate","name":"lte","rate_bps":12000000}` is answered by an edge node with a
+//!   [`LinkRate`].
+//! - Everything else is answered with `{"error":"..."}`.
+//!
+//! Connections without a request block no others: each has 5 s, and a connection beyond the limit
+//! ends the oldest one.
 
 mod request;
 
@@ -26,42 +32,43 @@ use tokio::net::UnixListener;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::places::{Place, Places};
+use crate::slots::{Slot, Slots};
 pub use request::{LinkChange, LinkRate};
 use request::{MAX_REQUEST, Request};
 
 /// Longest path of a Unix socket, in bytes (unix(7): `sun_path`, less its NUL).
 pub(crate) const LONGEST_PATH: usize = 107;
 
-/// Longest answer that is read, in bytes: thousands of paths.
+/// Longest accepted answer, in bytes: thousands of paths.
 const MAX_ANSWER: u64 = 16 << 20;
 
-/// Connections that may wait for their request, and as many again whose answer is on its way. One more ends the oldest.
+/// Limit on connections that wait for their request, and separately on those being answered. One
+/// more ends the oldest.
 const MAX_CONNECTIONS: usize = 16;
 
-/// How long either side waits for the other.
+/// Time for which either side waits for the other.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What a client or server tells about itself.
+/// Report of a client, server or edge node.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
-    /// Version of the program that runs.
+    /// Version of the running program.
     pub version: String,
     /// `client`, `server` or `edge`.
     pub role: String,
-    /// Its process id.
+    /// Process id.
     pub pid: u32,
-    /// Why there is no session, or what is being done about it; empty when all is well.
+    /// Why there is no session, or the attempt to open one; empty otherwise.
     pub note: String,
-    /// The sessions: at most one at a client.
+    /// The sessions; a client has at most one.
     pub sessions: Vec<SessionStatus>,
-    /// What an edge node reports of itself, where this is one; its own program knows its shape.
+    /// Report of an edge node, in a form that only its own program knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edge: Option<serde_json::Value>,
 }
 
 impl Report {
-    /// A report of this process.
+    /// Makes a report of this process.
     pub fn new(role: &str, note: String, sessions: Vec<SessionStatus>) -> Self {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         Self {
@@ -75,25 +82,25 @@ impl Report {
     }
 }
 
-/// Why a link's policy was not shown or changed, as the running process says it.
+/// Why a running process refused to show or change a link's policy.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Refusal {
-    /// For people.
+    /// Message for people.
     pub error: String,
-    /// Whose fault it is.
+    /// Cause.
     #[serde(default)]
     pub kind: RefusalKind,
 }
 
-/// Whose fault it is that a request was refused.
+/// The cause of a refusal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RefusalKind {
-    /// There is no such link.
+    /// The link does not exist.
     NoSuchLink,
-    /// What was asked for makes no sense.
+    /// The request is invalid.
     Usage,
-    /// Anything else.
+    /// Any other cause.
     #[default]
     Other,
 }
@@ -112,50 +119,50 @@ impl From<SetPolicyError> for Refusal {
     }
 }
 
-/// What went wrong with the control socket.
+/// Failures of the control socket.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlError {
-    /// The user's: another process answers there.
+    /// Caused by the user: another process uses the socket.
     #[error("{}: another sumlink already uses this control socket; choose another --control", .0.display())]
     InUse(PathBuf),
-    /// The user's: there is a file that is no socket.
-    #[error("{}: there is a file that is no socket; choose another --control", .0.display())]
+    /// Caused by the user: the path is a file and not a socket.
+    #[error("{}: the file is not a socket; choose another --control", .0.display())]
     NotASocket(PathBuf),
-    /// The system's or the user's: the socket cannot be made.
-    #[error("{}: cannot make the control socket: {reason}; choose a --control of at most {LONGEST_PATH} bytes in a directory that exists and that you may write to", path.display(), reason = plain(.reason))]
+    /// Caused by the system or the user: the socket cannot be created.
+    #[error("{}: cannot create the control socket: {reason}; choose a --control of at most {LONGEST_PATH} bytes in a directory that exists and that you may write to", path.display(), reason = plain(.reason))]
     Create {
         /// The socket.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         reason: io::Error,
     },
-    /// The user's: nothing listens there.
+    /// Caused by the user: no process listens there.
     #[error("{}: no sumlink answers at this control socket ({reason}); is it running with --control?", path.display(), reason = plain(.reason))]
     Nobody {
         /// The socket.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         reason: io::Error,
     },
-    /// The user's: no socket was named, and no service runs.
+    /// Caused by the user: no socket was named, and no service runs.
     #[error("no sumlink runs as a service here (no answer at {}): name the socket with --control", paths(.0))]
     NoService(Vec<PathBuf>),
-    /// The user's: no socket was named, and several services run.
-    #[error("several sumlinks run here: choose one with --control, from {}", paths(.0))]
+    /// Caused by the user: no socket was named, and several services run.
+    #[error("several sumlink services run here: choose one with --control, from {}", paths(.0))]
     Several(Vec<PathBuf>),
-    /// The user's: it belongs to somebody else.
-    #[error("{}: not permitted: ask as the user that runs sumlink, or as root", .0.display())]
+    /// Caused by the user: the socket belongs to another user.
+    #[error("{}: not permitted: run this as the user of that sumlink, or as root", .0.display())]
     NotPermitted(PathBuf),
-    /// The user's: the other program says why it does not do it.
+    /// Caused by the user: the other program refused the request.
     #[error("{}", .0.error)]
     Refused(Refusal),
-    /// The other program's: what it says is no report.
-    #[error("{}: this is no answer of sumlink: {reason}; is --control the socket of a sumlink of this version, and does it still run?", path.display())]
+    /// Caused by the other program: its answer is invalid.
+    #[error("{}: invalid answer: {reason}; check that --control is the socket of a running sumlink of this version", path.display())]
     Answer {
         /// The socket.
         path: PathBuf,
-        /// What was wrong with it.
+        /// The problem.
         reason: String,
     },
 }
@@ -165,24 +172,24 @@ fn paths(paths: &[PathBuf]) -> String {
     paths.collect::<Vec<_>>().join(", ")
 }
 
-/// The listening end; the socket file goes when this is dropped.
+/// The listening end; dropping it removes the socket file.
 #[derive(Debug)]
 pub struct ControlSocket {
     listener: UnixListener,
     path: PathBuf,
-    /// Device and inode of our socket, lest we remove one that took its place.
+    /// Device and inode of this socket, so that a socket that replaced it is not removed.
     identity: (u64, u64),
 }
 
 impl ControlSocket {
-    /// Makes the socket. One that a dead process left behind is replaced.
+    /// Creates the socket and replaces one that a dead process has left.
     pub fn bind(path: &Path) -> Result<Self, ControlError> {
         clear_stale(path)?;
         let create = |reason| ControlError::Create {
             path: path.to_owned(),
             reason,
         };
-        // The mode is set between bind and listen: before listen nobody can connect.
+        // The mode is set between bind and listen: before listen no connection is possible.
         let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None)
             .map_err(create)?;
         socket
@@ -200,7 +207,7 @@ impl ControlSocket {
         })
     }
 
-    /// Answers requests for ever; `report`, `link` and `rate` are asked anew for each.
+    /// Answers requests without end; `report`, `link` and `rate` are called for each.
     pub async fn serve<F, R, L, S, P>(&self, report: F, link: L, rate: P)
     where
         F: Fn() -> R + Clone + Send + 'static,
@@ -212,8 +219,8 @@ impl ControlSocket {
         let mut accepting = Accepting::new("the control socket");
         let mut connections = JoinSet::new();
         let (mut asking, answering) = (
-            Places::new(MAX_CONNECTIONS),
-            Arc::new(Mutex::new(Places::new(MAX_CONNECTIONS))),
+            Slots::new(MAX_CONNECTIONS),
+            Arc::new(Mutex::new(Slots::new(MAX_CONNECTIONS))),
         );
         loop {
             let stream = tokio::select! {
@@ -221,9 +228,9 @@ impl ControlSocket {
                 Some(_) = connections.join_next() => continue,
             };
             let (report, link, rate) = (report.clone(), link.clone(), rate.clone());
-            let (place, answering) = (asking.enter(), Arc::clone(&answering));
+            let (slot, answering) = (asking.enter(), Arc::clone(&answering));
             connections.spawn(async move {
-                let served = serve_one(stream, place, &answering, report, link, rate);
+                let served = serve_one(stream, slot, &answering, report, link, rate);
                 if let Err(error) = served.await {
                     tracing::debug!(%error, "control connection");
                 }
@@ -242,12 +249,12 @@ impl Drop for ControlSocket {
     }
 }
 
-/// Asks the process at the other end of `path` for its report.
+/// Requests the report of the process at the other end of `path`.
 pub fn ask(path: &Path) -> Result<Report, ControlError> {
     request(path, &Request::Status {})
 }
 
-/// Asks the client at the other end of `path` about a link, or to change what it may be used for.
+/// Shows or changes the policy of a link of the client at the other end of `path`.
 pub(crate) fn link(
     path: &Path,
     name: &str,
@@ -257,21 +264,21 @@ pub(crate) fn link(
     request(path, &Request::Link { name, change })
 }
 
-/// Tells the edge node at the other end of `path` what a link carries.
+/// Sets the rate of a link of the edge node at the other end of `path`.
 pub fn set_rate(path: &Path, rate: LinkRate) -> Result<LinkRate, ControlError> {
     request(path, &Request::Rate(rate))
 }
 
-/// What clients and servers say when they are told the rate of a link.
+/// The answer of clients and servers to a link's rate.
 pub(crate) fn no_rates(_: &LinkRate) -> Result<(), Refusal> {
     Err(Refusal {
-        error: "only an edge node is told rates: --send-limit and --receive-limit bound a client's link"
+        error: "only an edge node accepts rates; use --send-limit and --receive-limit at a client"
             .to_owned(),
         kind: RefusalKind::Usage,
     })
 }
 
-/// One request and its answer.
+/// Sends one request and reads its answer.
 fn request<T: DeserializeOwned>(path: &Path, request: &Request) -> Result<T, ControlError> {
     let owned = || path.to_owned();
     let bad = |reason: String| ControlError::Answer {
@@ -300,11 +307,12 @@ fn request<T: DeserializeOwned>(path: &Path, request: &Request) -> Result<T, Con
     serde_json::from_str(&line).map_err(|error| bad(error.to_string()))
 }
 
-/// One connection: its request, and the answer, each within [`PATIENCE`] and while nobody needs its place.
+/// Serves one connection: its request and the answer, each within [`PATIENCE`] and until another
+/// connection needs its slot.
 async fn serve_one<F, R, L, S, P>(
     mut stream: tokio::net::UnixStream,
-    place: Place,
-    answering: &Mutex<Places>,
+    slot: Slot,
+    answering: &Mutex<Slots>,
     report: F,
     link: L,
     rate: P,
@@ -319,13 +327,13 @@ where
     let asked = tokio::select! {
         asked = timeout(PATIENCE, read_request(&mut stream)) => match asked {
             Ok(line) => Request::decode(&line?),
-            Err(_) => Err(format!("no request came within {} s", PATIENCE.as_secs())),
+            Err(_) => Err(format!("no request arrived within {} s", PATIENCE.as_secs())),
         },
-        Ok(()) = place => {
-            Err("no request came, and other connections need the place".to_owned())
+        Ok(()) = slot => {
+            Err("no request arrived, and other connections need the slot".to_owned())
         }
     };
-    let place = answering
+    let slot = answering
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .enter();
@@ -341,11 +349,11 @@ where
         answered = timeout(PATIENCE, exchange) => {
             answered.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
         }
-        Ok(()) = place => Err(io::ErrorKind::TimedOut.into()),
+        Ok(()) = slot => Err(io::ErrorKind::TimedOut.into()),
     }
 }
 
-/// What arrives up to the end of the first line, of the connection, or of what is read at most.
+/// Reads up to the end of the first line, of the connection, or to the longest request.
 async fn read_request(stream: &mut tokio::net::UnixStream) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     let limited = stream.take(MAX_REQUEST as u64);
@@ -382,7 +390,7 @@ where
     Ok(answer?)
 }
 
-/// Removes the socket of a process that is no more; whatever else is there is an error.
+/// Removes the socket of a dead process; any other file is an error.
 fn clear_stale(path: &Path) -> Result<(), ControlError> {
     let create = |reason| ControlError::Create {
         path: path.to_owned(),
@@ -435,7 +443,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_socket_is_private_answers_and_goes() {
+    async fn the_socket_is_private_answers_and_is_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("control.sock");
         let socket = ControlSocket::bind(&path).unwrap();
@@ -465,12 +473,12 @@ mod tests {
             assert!(
                 ask_raw(&path, "{\"cmd\":\"format\"}\n")
                     .await
-                    .contains("no such request")
+                    .contains("unknown request")
             );
             assert!(
                 ask_raw(&path, "garbage\n")
                     .await
-                    .contains("no such request")
+                    .contains("unknown request")
             );
             let endless = "x".repeat(MAX_REQUEST);
             assert!(ask_raw(&path, &endless).await.contains("is longer than"));
@@ -481,7 +489,7 @@ mod tests {
                 b"\0\n",
             ] {
                 let answer = ask_raw(&path, strange).await;
-                assert!(answer.contains("no such request"), "{strange:?}: {answer}");
+                assert!(answer.contains("unknown request"), "{strange:?}: {answer}");
             }
         };
         tokio::select! { () = socket.serve(report, no_link, no_rates) => unreachable!(), () = client => {} }
@@ -490,7 +498,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn connections_without_a_request_hold_up_nobody() {
+    async fn connections_without_a_request_block_no_others() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("control.sock");
         let socket = ControlSocket::bind(&path).unwrap();
@@ -502,12 +510,12 @@ mod tests {
             }
             let status = ask_raw(&path, "{\"cmd\":\"status\"}\n").await;
             assert!(status.contains("\"role\":\"client\""), "{status}");
-            // The oldest have made room, each with a reason.
+            // The oldest connections were ended, each with a reason.
             let mut reason = String::new();
             let read = idle[0].read_to_string(&mut reason);
             timeout(PATIENCE / 2, read).await.unwrap().unwrap();
-            assert!(reason.contains("need the place"), "{reason}");
-            // The newest may still ask.
+            assert!(reason.contains("need the slot"), "{reason}");
+            // The newest may still send a request.
             let newest = idle.last_mut().unwrap();
             newest.write_all(b"{\"cmd\":\"status\"}\n").await.unwrap();
             let mut status = String::new();
@@ -518,11 +526,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_that_nobody_reads_hold_up_nobody() {
+    async fn unread_answers_block_no_others() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("control.sock");
         let socket = ControlSocket::bind(&path).unwrap();
-        // More than a socket takes.
+        // More than a socket's buffer holds.
         let long = || std::future::ready(Report::new("client", "x".repeat(4 << 20), Vec::new()));
         let client = async {
             let mut unread = Vec::new();
@@ -541,7 +549,7 @@ mod tests {
     fn a_request_that_cannot_be_read_is_answered_with_the_reason() {
         let decode = |line: &[u8]| Request::decode(line).unwrap_err();
         assert!(decode(b"").contains("ended first"));
-        assert!(decode(b"\xff\n").contains("no such request"));
+        assert!(decode(b"\xff\n").contains("unknown request"));
         let cut = [b"{\"cmd\":".as_slice(), &[b' '; MAX_REQUEST]].concat();
         assert!(decode(&cut[..MAX_REQUEST]).contains("longer than 4096 bytes"));
         // The end of the connection ends a line, too.
@@ -552,7 +560,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_living_socket_is_an_error_and_a_stale_one_is_replaced() {
+    async fn a_live_socket_is_an_error_and_a_stale_one_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("control.sock");
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
@@ -571,7 +579,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_socket_that_took_our_place_stays() {
+    async fn a_socket_that_replaced_ours_stays() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("control.sock");
         let ours = ControlSocket::bind(&path).unwrap();
@@ -583,7 +591,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_there_is_one_line() {
+    fn a_missing_process_is_one_line() {
         let dir = tempfile::tempdir().unwrap();
         let error = ask(&dir.path().join("none.sock")).unwrap_err();
         assert!(matches!(error, ControlError::Nobody { .. }));

@@ -1,4 +1,5 @@
-//! How a run ends: one error type for every verb, one documented exit code for every kind of failure.
+//! Errors and exit codes: one error type for every verb, one documented exit code for each kind of
+//! failure.
 
 use std::path::PathBuf;
 
@@ -17,9 +18,9 @@ use crate::control::{ControlError, RefusalKind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// Done, or a daemon that was told to stop.
+    /// Success, or a daemon stopped by a signal.
     Ok = 0,
-    /// Nothing below fits: output could not be written, the system refused something.
+    /// None of the others: output could not be written, or the system refused an operation.
     Other = 1,
     /// The command line is wrong; nothing was started.
     Usage = 2,
@@ -33,15 +34,15 @@ pub enum Exit {
     Authentication = 6,
     /// The peer speaks another version of the protocol.
     Version = 7,
-    /// The control socket: nobody listens, it is in use, or it may not be opened.
+    /// The control socket does not answer, is in use, or may not be opened.
     Control = 8,
     /// The laboratory could not run.
     Laboratory = 9,
-    /// The laboratory ran and the figures are not what they must be, or mean nothing.
+    /// The laboratory ran, and a figure missed its target or is invalid.
     Measurement = 10,
     /// Congestion controls and traces in the kernel.
     Kernel = 11,
-    /// A signal interrupted the laboratory, or came a second time while a daemon was closing.
+    /// A signal interrupted the laboratory, or a second signal arrived while a daemon was closing.
     Interrupted = 130,
 }
 
@@ -68,7 +69,7 @@ impl Exit {
         self as u8
     }
 
-    /// The word that `--json` errors carry as their `kind`.
+    /// The `kind` of `--json` errors.
     pub fn kind(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -87,99 +88,101 @@ impl Exit {
         }
     }
 
-    /// What the code means, for the help texts.
+    /// The meaning of the code, for help texts.
     pub fn meaning(self) -> &'static str {
         match self {
-            Self::Ok => "success; also a client or server that was told to stop",
+            Self::Ok => "success, including a client or server that a signal stopped",
             Self::Other => "any other failure, such as output that cannot be written",
             Self::Usage => "wrong command line",
             Self::Config => "missing or wrong configuration file",
-            Self::Key => "key file missing, malformed, readable by others, or already there",
+            Self::Key => "key file missing, malformed, readable by others, or already present",
             Self::Network => {
                 "address or link: taken port, unknown host or link, no route, no answer"
             }
-            Self::Authentication => "wrong server key, or this client is not authorised",
+            Self::Authentication => "wrong server key, or this client is not authorized",
             Self::Version => "the peer speaks another version of the protocol",
-            Self::Control => "control socket: nobody listens, already in use, or not permitted",
+            Self::Control => "control socket: no process listens, already in use, or not permitted",
             Self::Laboratory => {
                 "laboratory: a program, device or permission is missing, or a part failed"
             }
-            Self::Measurement => "laboratory: a figure fell short of its target, or was refused",
+            Self::Measurement => "laboratory: a figure missed its target, or was refused",
             Self::Kernel => {
                 "congestion controls in the kernel: privilege or feature missing, or refused"
             }
-            Self::Interrupted => "interrupted: the laboratory, or by a second signal while closing",
+            Self::Interrupted => {
+                "interrupted: the laboratory, or a daemon by a second signal while closing"
+            }
         }
     }
 }
 
-/// Why a verb failed. Each message is one line that says what is wrong and what to do.
+/// Why a verb failed. Each message is one line that states the problem and a remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CliError {
-    /// The user's: flags that contradict each other, or one that is missing.
+    /// Caused by the user: contradicting or missing flags.
     #[error("{0}")]
     Usage(String),
-    /// The user's: the configuration file.
+    /// Caused by the user: the configuration file.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The user's: a key file.
+    /// Caused by the user: a key file.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The user's: a local address that cannot be listened on.
+    /// Caused by the user: a local address that cannot be listened on.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// The network's, the server's or the user's: no session.
+    /// Caused by the network, the server or the user: no session.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The system's or the user's: the server could not start.
+    /// Caused by the system or the user: the server could not start.
     #[error(transparent)]
     Server(#[from] ServerError),
-    /// The system's: interfaces could not be listed.
+    /// Caused by the system: interfaces could not be listed.
     #[error(transparent)]
     Links(#[from] LinkError),
-    /// The system's or the user's: an interface that cannot be split.
+    /// Caused by the system or the user: an interface that cannot be split.
     #[error("{0}")]
     Split(String),
     /// The control socket.
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// What only another of the programs does: the laboratory, the edge node.
+    /// A failure in another program of the workspace: the laboratory, the edge node.
     #[error("{}", .0.message)]
     Other(Box<Failure>),
     /// Congestion controls and traces in the kernel.
     #[error(transparent)]
     Kernel(Box<crate::kernel::Error>),
-    /// A file that a verb writes.
+    /// A file could not be written.
     #[error("cannot write {}: {reason}; choose a directory that you may write to", path.display(), reason = plain(.reason))]
     Write {
-        /// Where to.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         reason: std::io::Error,
     },
-    /// Standard output, or something that the system refused.
+    /// Standard output failed, or the system refused an operation.
     #[error("{}", plain(.0))]
     System(#[from] std::io::Error),
-    /// A file that a verb reads.
+    /// A file could not be read.
     #[error("cannot read {}: {}", path.display(), plain(.reason))]
     Read {
-        /// Where from.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         reason: std::io::Error,
     },
-    /// What is wrong has been printed already.
+    /// The problem has been printed already.
     #[error("failed")]
-    Told(Exit),
-    /// A second signal while closing.
+    AlreadyReported(Exit),
+    /// A second signal arrived while closing.
     #[error("stopped by a second signal before everything was closed")]
     Interrupted,
 }
 
 impl CliError {
-    /// The exit code of this failure: a documented one, except where a program passes on that of a command which it
-    /// ran.
+    /// The exit code of this failure: a documented one, unless a program passes on the code of a
+    /// command that it ran.
     pub fn code(&self) -> u8 {
         match self {
             Self::Other(failure) => failure.code.unwrap_or(failure.exit.code()),
@@ -204,7 +207,7 @@ impl CliError {
             Self::Control(_) => Exit::Control,
             Self::Kernel(error) => kernel_exit(error),
             Self::Other(failure) => failure.exit,
-            Self::Told(exit) => *exit,
+            Self::AlreadyReported(exit) => *exit,
             Self::Write { .. } | Self::Read { .. } | Self::System(_) => Exit::Other,
             Self::Interrupted => Exit::Interrupted,
         }
@@ -216,21 +219,21 @@ impl CliError {
     }
 }
 
-/// A failure of something that this library does not know.
+/// A failure of a kind that this library does not know.
 #[derive(Debug)]
 pub struct Failure {
-    /// Its kind.
+    /// The kind.
     pub exit: Exit,
-    /// The exit code where it is not that of the kind.
+    /// The exit code, if it differs from that of the kind.
     pub code: Option<u8>,
-    /// What is wrong and what to do.
+    /// The problem and a remedy.
     pub message: String,
-    /// Whether each line of the message begins with file and line, for editors.
+    /// Whether each line of the message begins with file and line, as editors expect.
     pub has_places: bool,
 }
 
 impl Failure {
-    /// A failure of this kind, in one line.
+    /// Makes a failure of this kind with a message of one line.
     pub fn new(exit: Exit, message: impl ToString) -> Self {
         Self {
             exit,
@@ -258,7 +261,7 @@ pub fn error_json(exit: Exit, message: &str) -> serde_json::Value {
     json!({ "error": { "kind": exit.kind(), "exit_code": exit.code(), "message": message } })
 }
 
-/// The codes of the ways in which a session cannot be made.
+/// Exit codes of failures to open a session.
 fn connect_exit(error: &ConnectError) -> Exit {
     match error {
         ConnectError::Config(_) | ConnectError::Policy { .. } | ConnectError::State(_) => {
@@ -287,7 +290,7 @@ fn connect_exit(error: &ConnectError) -> Exit {
     }
 }
 
-/// The codes of the ways in which a server cannot start.
+/// Exit codes of failures to start a server.
 fn server_exit(error: &ServerError) -> Exit {
     match error {
         ServerError::Config(_) | ServerError::NobodyAuthorized => Exit::Config,
@@ -295,16 +298,15 @@ fn server_exit(error: &ServerError) -> Exit {
     }
 }
 
-/// The codes of the ways in which something cannot be had from the kernel.
+/// Exit codes of failures of the kernel part.
 fn kernel_exit(error: &crate::kernel::Error) -> Exit {
-    use crate::kernel::Error;
-    match error {
-        Error::NoTwin { .. } | Error::Settings(_) | Error::NotForTheKernel { .. } => Exit::Usage,
-        _ => Exit::Kernel,
+    match crate::kernel::is_usage(error) {
+        true => Exit::Usage,
+        false => Exit::Kernel,
     }
 }
 
-/// A table of exit codes, indented, one a line.
+/// A table of exit codes, indented, one per line.
 pub(crate) fn table(exits: &[Exit]) -> String {
     let line = |exit: &Exit| format!("  {:>3}  {}\n", exit.code(), exit.meaning());
     exits.iter().map(line).collect()

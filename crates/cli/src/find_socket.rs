@@ -1,4 +1,4 @@
-//! Which control socket is meant where none is named: that of the one sumlink that runs as a service here.
+//! Finds the control socket if none is named: that of the only sumlink service that runs here.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -6,22 +6,22 @@ use std::path::{Path, PathBuf};
 
 use crate::control::ControlError;
 
-/// Where the systemd units have their runtime directories.
+/// Folder of the runtime directories of systemd units.
 const RUN: &str = "/run";
 
-/// The sockets below it of the units that run this program.
+/// Sockets of the units that run this program, below that folder.
 pub(crate) const SOCKETS: &[&str] = &["sumlink-client/control.sock", "sumlink-server/control.sock"];
 
-/// The socket to ask, and whether it had to be looked for.
+/// The socket, and whether it was searched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The socket.
     pub path: PathBuf,
-    /// Whether nobody named it.
+    /// Whether it was found by searching.
     pub is_guess: bool,
 }
 
-/// The socket that was named, or else that of the service that runs, one of `sockets` below `/run`.
+/// The named socket, or that of the running service, one of `sockets` below `/run`.
 ///
 /// # Errors
 ///
@@ -49,7 +49,7 @@ fn below(run: &Path, sockets: &[&str]) -> Result<Found, ControlError> {
     }
 }
 
-/// Whether somebody listens there, or may do so: of a socket that others may not open nobody knows.
+/// Whether a process listens there, or may: a socket that this user may not open counts as alive.
 fn is_alive(path: &Path) -> bool {
     match UnixStream::connect(path) {
         Ok(_) => true,
@@ -64,14 +64,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_only_service_is_found_and_of_several_one_must_be_named() {
+    fn the_only_service_is_found_and_several_are_an_error() {
         let run = tempfile::tempdir().unwrap();
         for socket in SOCKETS {
             std::fs::create_dir(run.path().join(socket).parent().unwrap()).unwrap();
         }
         let none = below(run.path(), SOCKETS).unwrap_err().to_string();
         assert!(none.contains("sumlink-client/control.sock") && none.contains("--control"));
-        // What a dead process has left is none.
+        // A socket left by a dead process does not count.
         drop(UnixListener::bind(run.path().join(SOCKETS[0])).unwrap());
         let server = UnixListener::bind(run.path().join(SOCKETS[1])).unwrap();
         let found = below(run.path(), SOCKETS).unwrap();

@@ -1,4 +1,4 @@
-//! Shell completions and manual pages, made from the command line's own definition.
+//! Shell completions and manual pages, made from the definition of the command line.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,7 @@ use crate::exit::{CliError, Exit};
 use crate::output::print;
 use crate::program::Program;
 
-/// The command line with the table of exit codes below its help.
+/// The command line, with the table of exit codes below its help.
 pub(crate) fn command<P: Program>() -> Command {
     let table = format!("Exit codes:\n{}", crate::exit::table(P::EXITS));
     let mut command = P::command().after_help(table.clone());
@@ -28,7 +28,7 @@ pub(crate) fn command<P: Program>() -> Command {
     command
 }
 
-/// Prints a shell's completion script.
+/// Prints the completion script of a shell.
 ///
 /// # Errors
 ///
@@ -74,7 +74,7 @@ pub fn man<P: Program>(args: &ManArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Name and text of every page: that of the program, and one for each verb and verb of a verb.
+/// Name and text of every page: the program's, and one for each verb and each verb of a verb.
 fn pages(root: &Command, exits: &[Exit]) -> Vec<(String, String)> {
     let mut pages = Vec::new();
     let mut pending = vec![(root.get_name().to_owned(), root)];
@@ -115,7 +115,7 @@ fn page(name: &str, command: &Command, codes: &[Exit]) -> String {
         exits.control("TP", []);
         exits.text([bold("SUMLINK_LOG")]);
         exits.text([roman(
-            "What is logged on standard error, such as debug or sumlink_transport=trace,info.",
+            "Filter of the log on standard error, such as debug or sumlink_transport=trace,info.",
         )]);
         exits.to_writer(out)
     };
@@ -124,7 +124,7 @@ fn page(name: &str, command: &Command, codes: &[Exit]) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// What `--help` says below the options, in its own lines.
+/// The notes below the options of `--help`, with their line breaks.
 fn notes(command: &Command) -> Roff {
     let mut notes = Roff::new();
     if let Some(text) = command.get_after_help() {

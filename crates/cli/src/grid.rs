@@ -1,4 +1,5 @@
-//! Tables that look the same at every refresh: which columns there are follows from the width of the terminal alone.
+//! Tables that keep their columns at every refresh: the width of the terminal alone decides which
+//! columns are shown.
 
 use crate::table::{printable, shortened, wrap};
 
@@ -6,11 +7,11 @@ use crate::table::{printable, shortened, wrap};
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
     head: &'static str,
-    /// Characters that it always gets; longer cells lose their middle.
+    /// Fixed width in characters; longer cells lose their middle.
     width: usize,
-    /// Numbers line up at the right.
+    /// Right-aligned.
     is_numeric: bool,
-    /// Columns of rank 0 are always there, those of the highest rank go first.
+    /// Columns of rank 0 are always shown; those of the highest rank are dropped first.
     rank: u8,
 }
 
@@ -34,35 +35,36 @@ impl Column {
     }
 }
 
-/// How much of a grid is shown.
+/// Extent to which a grid is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
-    /// What fits into so many characters.
+    /// The columns that fit into this number of characters.
     Fit(usize),
-    /// Everything, whole, in lines of at most so many characters: what does not fit beside the rest is shown below it.
+    /// All columns in full, in lines of at most this number of characters; columns that do not fit
+    /// are shown in blocks below.
     All(usize),
 }
 
-/// Rows of cells, and a remark on each, which stands in a last column where there is room and below the row elsewhere.
+/// Rows of cells with a remark each: in a last column if it fits, otherwise below the row.
 #[derive(Debug)]
 pub struct Grid {
     columns: &'static [Column],
-    /// What heads the remarks; nothing where rows have none.
+    /// Heading of the remarks; `None` if rows have none.
     remark: Option<&'static str>,
     rows: Vec<(Vec<String>, String)>,
 }
 
-/// Blanks between columns.
+/// Spaces between columns.
 const GAP: usize = 2;
 
-/// A column of remarks has room for so many characters, or there is none.
-const REMARK_ROOM: usize = 30;
+/// Least width of a column of remarks.
+const MIN_REMARK_WIDTH: usize = 30;
 
-/// By how much remarks below a row are indented.
+/// Indentation of remarks below a row.
 const INDENT: usize = 2;
 
 impl Grid {
-    /// A grid whose first column names the row.
+    /// Makes a grid whose first column names the row.
     pub fn new(columns: &'static [Column], remark: Option<&'static str>) -> Self {
         Self {
             columns,
@@ -71,19 +73,19 @@ impl Grid {
         }
     }
 
-    /// Adds a row. Cells may come from a peer: characters that steer a terminal are replaced.
+    /// Adds a row. Cells may come from a peer: control characters are replaced.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>, remark: &str) {
         let cells = cells.into_iter().map(|cell| printable(&cell)).collect();
         self.rows.push((cells, printable(remark)));
     }
 
-    /// The lines of the grid, each with its newline and without blanks at its end.
+    /// The lines of the grid, each with its newline and without trailing spaces.
     pub fn render(&self, view: View) -> String {
         match view {
             View::Fit(width) => {
                 let widths: Vec<usize> = self.columns.iter().map(|column| column.width).collect();
                 let shown = self.fitting(width);
-                let room = self.remark_room(&shown, &widths, width);
+                let room = self.remark_width(&shown, &widths, width);
                 self.block(&shown, &widths, width, room, true)
             }
             View::All(width) => {
@@ -91,7 +93,7 @@ impl Grid {
                 let blocks = blocks(&widths, width);
                 let last = blocks.len() - 1;
                 let lines = blocks.iter().enumerate().map(|(number, shown)| {
-                    let room = self.remark_room(shown, &widths, width);
+                    let room = self.remark_width(shown, &widths, width);
                     self.block(shown, &widths, width, room, number == last)
                 });
                 lines.collect::<Vec<_>>().join("\n")
@@ -99,7 +101,7 @@ impl Grid {
         }
     }
 
-    /// The columns that fit: those of the highest rank are the first to go.
+    /// The columns that fit; those of the highest rank are dropped first.
     fn fitting(&self, width: usize) -> Vec<usize> {
         let of = |most: u8| -> Vec<usize> {
             let columns = self.columns.iter().enumerate();
@@ -117,21 +119,21 @@ impl Grid {
             .unwrap_or_else(|| of(0))
     }
 
-    /// Characters for the longest cell of a column, or for its head.
+    /// Width of the longest cell of a column, or of its heading.
     fn natural(&self, column: usize) -> usize {
         let cells = self.rows.iter().filter_map(|(cells, _)| cells.get(column));
         let longest = cells.map(|cell| cell.chars().count()).max().unwrap_or(0);
         longest.max(self.columns[column].head.chars().count())
     }
 
-    /// The room for a column of remarks, where there is enough.
-    fn remark_room(&self, shown: &[usize], widths: &[usize], width: usize) -> Option<usize> {
+    /// Width of the column of remarks, if it is wide enough.
+    fn remark_width(&self, shown: &[usize], widths: &[usize], width: usize) -> Option<usize> {
         self.remark?;
         let taken: usize = shown.iter().map(|column| widths[*column] + GAP).sum();
-        Some(width.saturating_sub(taken)).filter(|room| *room >= REMARK_ROOM)
+        Some(width.saturating_sub(taken)).filter(|room| *room >= MIN_REMARK_WIDTH)
     }
 
-    /// These columns of all rows, and the remarks if `remarks` are due.
+    /// Renders these columns of all rows, and the remarks if `remarks`.
     fn block(
         &self,
         shown: &[usize],
@@ -168,7 +170,7 @@ impl Grid {
                 out.push_str(&line(&|_| String::new(), &more));
             }
             if remarks && room.is_none() && !remark.is_empty() {
-                for text in wrap(remark, width.saturating_sub(INDENT).max(REMARK_ROOM)) {
+                for text in wrap(remark, width.saturating_sub(INDENT).max(MIN_REMARK_WIDTH)) {
                     out.push_str(&format!("{}{text}\n", " ".repeat(INDENT)));
                 }
             }
@@ -177,7 +179,7 @@ impl Grid {
     }
 }
 
-/// The columns in as many blocks as the width makes necessary, each with the first column.
+/// Divides the columns into blocks that fit, each with the first column.
 fn blocks(widths: &[usize], width: usize) -> Vec<Vec<usize>> {
     let mut blocks = vec![vec![0]];
     let first = widths.first().copied().unwrap_or(0);
@@ -217,12 +219,12 @@ mod tests {
     }
 
     #[test]
-    fn the_columns_follow_from_the_width_and_not_from_what_is_in_them() {
+    fn the_columns_depend_on_the_width_and_not_on_the_cells() {
         let heads = |grid: &Grid, width| {
             let text = grid.render(View::Fit(width));
             let widest = text.lines().map(|line| line.chars().count()).max();
             assert!(
-                widest <= Some(width.max(INDENT + REMARK_ROOM)),
+                widest <= Some(width.max(INDENT + MIN_REMARK_WIDTH)),
                 "{width}: {text}"
             );
             text.lines().next().unwrap().to_owned()
@@ -247,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_remark_without_room_stands_below_its_row() {
+    fn a_remark_that_does_not_fit_is_below_its_row() {
         assert_eq!(
             grid("wlan0", "delivers").render(View::Fit(20)),
             "LINK           RATE\nwlan0     60 Mbit/s\n  delivers\n"
@@ -255,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_in_narrow_lines_stands_in_blocks_with_whole_headers() {
+    fn all_columns_in_narrow_lines_are_in_blocks_with_full_headings() {
         let all = grid("a-very-long-name", "delivers").render(View::All(36));
         assert_eq!(
             all,

@@ -1,25 +1,28 @@
-//! What the C library's heap keeps of freed memory, in place of giving it to the kernel and asking for it again.
+//! Keeps freed memory in the C library's heap instead of returning it to the kernel and requesting
+//! it again.
 //!
-//! A busy session frees and allocates megabytes every few milliseconds, as its queues and what waits for a gap come and go. By
-//! itself glibc gives back what is free at the end of a heap when it is more than 128 KiB, and every page that comes again costs
-//! a fault: a tenth of the daemon's processor time at some Gbit/s (docs/fbdt.md, "What it costs").
+//! A busy session frees and allocates megabytes every few milliseconds, as its queues and the data
+//! behind a gap come and go. By default glibc returns free memory at the end of a heap above 128
+//! KiB, and each page that is requested again costs a page fault: a tenth of the daemon's processor
+//! time at some Gbit/s (docs/fbdt.md, "What it costs").
 
 use std::ops::RangeInclusive;
 
 use crate::config::memory;
 
-/// What each of the heap's arenas may keep, in bytes. Each busy thread has one of its own, and those that carry streams are as many
-/// as processors.
+/// Bounds of the free memory that each arena of the heap keeps, in bytes. Each busy thread has an
+/// arena, and there is one stream thread per processor.
 const KEPT: RangeInclusive<u64> = 1 << 20..=32 << 20;
 
-/// An arena's part of what the machine has.
+/// Divisor: an arena's share of the machine's memory.
 const SHARE: u64 = 256;
 
-/// Larger allocations are mappings of their own, which go when they are freed. By itself glibc begins with 128 KiB and raises that
-/// to what it sees freed, up to 32 MiB; no longer when it is told what to keep.
+/// Larger allocations are separate mappings, which are unmapped when they are freed. By default
+/// glibc starts at 128 KiB and raises this threshold to the sizes that are freed, up to 32 MiB;
+/// setting any of these options stops that.
 const MAPPED: u64 = 4 << 20;
 
-/// To be called before any thread is started.
+/// Must be called before any thread is started.
 pub(crate) fn keep_freed() {
     set(kept(memory::machine()), MAPPED);
 }
@@ -36,10 +39,14 @@ fn set(kept: u64, mapped: u64) {
     ];
     for (option, bytes) in options {
         let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
-        // SAFETY: it takes two numbers and changes the allocator's settings, which nobody reads meanwhile: no other thread
-        // has been started.
+        // SAFETY: mallopt takes two numbers and changes the allocator's settings. No other thread
+        // reads them meanwhile, since none has been started.
         if unsafe { libc::mallopt(option, bytes) } == 0 {
-            tracing::debug!(option, bytes, "mallopt(3) refused: the heap stays as it is");
+            tracing::debug!(
+                option,
+                bytes,
+                "mallopt(3) failed; the heap keeps its default settings"
+            );
         }
     }
 }
@@ -53,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_small_machine_keeps_less() {
+    fn a_small_machine_keeps_less_memory() {
         for (machine, expected) in [
             (None, 1 << 20),
             (Some(128 << 20), 1 << 20),

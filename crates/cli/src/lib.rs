@@ -1,10 +1,12 @@
-//! The program `sumlink`, client and server in one, as a library: its verbs, and what its sister programs `sumlink-lab`
-//! and `sumlink-edge` share with it.
+//! The program `sumlink`, client and server in one, as a library: its verbs, and the parts that
+//! `sumlink-lab` and `sumlink-edge` share with it.
 //!
-//! - [`program`] runs a command line from its arguments to its exit code ([`exit`]); [`generate`] makes completions and
-//!   manual pages of it.
-//! - [`server`], [`client`] and [`keys`] are verbs that the laboratory has, too: it starts its own processes with them.
-//! - [`config`] reads configuration files, [`control`] is the socket at which a running program reports its status.
+//! - [`program`] runs a command line from its arguments to its exit code ([`exit`]); [`generate`]
+//!   makes completions and manual pages from it.
+//! - [`server`], [`client`] and [`keys`] are verbs that the laboratory has, too: it starts its own
+//!   processes with them.
+//! - [`config`] reads configuration files; [`control`] is the socket at which a running program
+//!   reports its status.
 //! - [`output`], [`table`] and [`grid`] print results.
 
 #![deny(unsafe_code)]
@@ -31,10 +33,10 @@ mod logging;
 mod moved;
 mod opener;
 pub mod output;
-pub mod places;
 pub mod program;
 pub mod server;
 pub mod signals;
+pub mod slots;
 mod spool;
 pub mod status;
 pub mod table;
@@ -46,7 +48,7 @@ use args::{Cli, Verb, Verbosity};
 use exit::{CliError, Exit};
 use program::{Program, block_on};
 
-/// The program `sumlink`.
+/// Runs the program `sumlink`.
 pub fn main() -> ExitCode {
     program::main::<Cli>()
 }

@@ -1,4 +1,4 @@
-//! `sumlink links`: which interfaces there are, and which of them lead to the server.
+//! `sumlink links`: lists the interfaces and checks which of them reach the server.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,14 +12,14 @@ use crate::exit::CliError;
 use crate::output::{print, print_json};
 use crate::table::Table;
 
-/// An interface and what can be said about its use.
+/// An interface and its usability.
 #[derive(Debug, Serialize)]
 struct Row {
     #[serde(flatten)]
     link: Link,
-    /// Whether a client could use it: for the server that was named, or, without one, at all.
+    /// Whether a client could use it for the named server, or for any server if none is named.
     usable: bool,
-    /// The address that connections to the server would come from.
+    /// Source address of connections to the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<IpAddr>,
     /// Why it is usable or not.
@@ -64,8 +64,8 @@ async fn resolve(server: &str) -> Result<Vec<SocketAddr>, CliError> {
     }
 }
 
-/// What the routing tables say about this link and a server with these addresses, the best answer
-/// first: a yes for any of them, else why the first one cannot be reached.
+/// Checks the routes of this link to a server with these addresses: yes if one of them is
+/// reachable, otherwise why the first one is not.
 async fn towards(link: Link, remotes: &[SocketAddr]) -> Result<Row, CliError> {
     let mut refusal = String::new();
     for remote in remotes {
@@ -94,10 +94,10 @@ async fn towards(link: Link, remotes: &[SocketAddr]) -> Result<Row, CliError> {
 
 fn in_general(link: Link) -> Row {
     let reason = match &link {
-        Link { loopback: true, .. } => "leads nowhere but to this machine",
+        Link { loopback: true, .. } => "reaches only this machine",
         Link { up: false, .. } => "down: switch it on, plug it in or connect it to its network",
         Link { addresses, .. } if addresses.is_empty() => "has no address",
-        _ => "up; --server HOST:PORT tells whether it reaches a server",
+        _ => "up; --server HOST:PORT checks whether it reaches a server",
     };
     let usable = link.up && !link.loopback && !link.addresses.is_empty();
     Row {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn each_link_says_why_it_can_be_used_or_not() {
+    fn each_link_has_a_reason() {
         let rows = [
             in_general(link("lo", true, &["127.0.0.1", "::1"])),
             in_general(link("wlan0", true, &["192.0.2.7", "2001:db8::7"])),

@@ -1,8 +1,8 @@
-//! A bound on the log lines that a peer, a stranger or a local program can cause.
+//! Limits the log lines that a peer, a stranger or a local program can cause.
 //!
-//! Every line passes here, wherever it is written, so none can be forgotten. The bound holds for each kind of line (the
-//! place in the program that writes it) and each client; lines without a client, such as those about strangers,
-//! share one.
+//! Every log line passes through this layer. The limit holds for each kind of line (the place in
+//! the program that writes it) and each client; lines without a client, such as those about
+//! strangers, share one limit.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,23 +19,23 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::spool;
 
-/// Lines of one kind and client that one second may have, beside [`BURST`].
+/// Sustained lines per second of one kind and client; see [`BURST`].
 const PER_SECOND: u32 = 1;
-/// The same for lines of debugging and tracing, which are written only on request.
+/// The same for the levels debug and trace, which are written only on request.
 const DEBUG_PER_SECOND: u32 = 100;
-/// So many seconds' lines may come at once, after a time without.
+/// Seconds of the sustained rate that may be written at once after a pause.
 const BURST: u32 = 30;
 
-/// Lines that were left out are reported this often.
+/// Interval between reports of suppressed lines.
 const REPORT: Duration = Duration::from_secs(10);
 
-/// The target of those reports, which are not limited themselves.
-const TARGET: &str = "sumlink::left_out";
+/// Target of these reports, which are not limited themselves.
+const TARGET: &str = "sumlink::suppressed";
 
-/// The field of a session's span that names the client.
+/// Field of a session's span that names the client.
 const CLIENT: &str = "key";
 
-/// Lets some lines of each kind through and counts the others. Clones share the counts.
+/// Admits a limited number of lines of each kind and counts the others. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LogLimit {
     shared: Arc<Shared>,
@@ -44,8 +44,8 @@ pub(crate) struct LogLimit {
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
-    /// A first line has been left out.
-    left_out: Condvar,
+    /// Signals the first suppressed line.
+    suppressed: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -54,7 +54,7 @@ struct State {
     has_thread: bool,
 }
 
-/// Who causes a line: a part of a client's key; nothing where no session is known.
+/// The client that causes a line, as a part of its key; `None` if no session is known.
 type Client = Option<Arc<str>>;
 
 /// The lines of one kind and client.
@@ -62,12 +62,12 @@ type Client = Option<Arc<str>>;
 struct Kind {
     metadata: &'static Metadata<'static>,
     bucket: Bucket,
-    left_out: u64,
-    /// The message of the first line that was left out.
+    suppressed: u64,
+    /// Message of the first suppressed line.
     example: PeerText,
 }
 
-/// How many lines may be written: a token bucket.
+/// A token bucket.
 #[derive(Debug)]
 struct Bucket {
     per_second: u32,
@@ -85,7 +85,7 @@ impl Bucket {
         }
     }
 
-    /// Whether one more line may be written.
+    /// Takes a token for one more line, if there is one.
     fn takes(&mut self, now: Instant) -> bool {
         self.fill(now);
         let takes = self.tokens >= 1.0;
@@ -93,7 +93,7 @@ impl Bucket {
         takes
     }
 
-    /// Whether nothing remembers an earlier line.
+    /// Whether the bucket holds no trace of earlier lines.
     fn is_full(&mut self, now: Instant) -> bool {
         self.fill(now);
         self.tokens >= f64::from(self.per_second * BURST)
@@ -108,29 +108,32 @@ impl Bucket {
 }
 
 impl LogLimit {
-    /// Reports the lines that were left out since the last report.
+    /// Reports the lines suppressed since the last report.
     pub(crate) fn report(&self) {
         let now = Instant::now();
         let mut reports = Vec::new();
         let mut state = self.shared.lock();
         for ((_, client), kind) in &mut state.kinds {
-            if kind.left_out > 0 {
-                let left_out = std::mem::take(&mut kind.left_out);
+            if kind.suppressed > 0 {
+                let suppressed = std::mem::take(&mut kind.suppressed);
                 let example = std::mem::take(&mut kind.example);
-                reports.push((*kind.metadata.level(), client.clone(), left_out, example));
+                reports.push((*kind.metadata.level(), client.clone(), suppressed, example));
             }
         }
         state.kinds.retain(|_, kind| !kind.bucket.is_full(now));
         // The reports pass through this limit like every other line.
         drop(state);
-        for (level, client, left_out, example) in reports {
+        for (level, client, suppressed, example) in reports {
             let key = client.as_deref();
-            // At their lines' level: a filter that keeps the lines keeps the report.
+            // The level of the suppressed lines, so that a filter that shows the lines shows the
+            // report.
             match level {
-                Level::ERROR => tracing::error!(target: TARGET, key, left_out, %example, "{WORDS}"),
-                Level::WARN => tracing::warn!(target: TARGET, key, left_out, %example, "{WORDS}"),
-                Level::INFO => tracing::info!(target: TARGET, key, left_out, %example, "{WORDS}"),
-                _ => tracing::debug!(target: TARGET, key, left_out, %example, "{WORDS}"),
+                Level::ERROR => {
+                    tracing::error!(target: TARGET, key, suppressed, %example, "{WORDS}")
+                }
+                Level::WARN => tracing::warn!(target: TARGET, key, suppressed, %example, "{WORDS}"),
+                Level::INFO => tracing::info!(target: TARGET, key, suppressed, %example, "{WORDS}"),
+                _ => tracing::debug!(target: TARGET, key, suppressed, %example, "{WORDS}"),
             }
         }
     }
@@ -142,28 +145,28 @@ impl LogLimit {
         let kind = kind.or_insert_with(|| Kind {
             metadata,
             bucket: Bucket::new(per_second(metadata.level()), now),
-            left_out: 0,
+            suppressed: 0,
             example: PeerText::default(),
         });
         if kind.bucket.takes(now) {
             return true;
         }
-        if kind.left_out == 0 {
+        if kind.suppressed == 0 {
             let mut message = Message::default();
             event.record(&mut message);
             kind.example = message.0;
         }
-        kind.left_out += 1;
+        kind.suppressed += 1;
         let is_alone = std::mem::replace(&mut state.has_thread, true);
         drop(state);
         if !is_alone {
             self.start();
         }
-        self.shared.left_out.notify_one();
+        self.shared.suppressed.notify_one();
         false
     }
 
-    /// The thread that reports; it exists once there is something to report.
+    /// Starts the reporting thread when there is something to report.
     fn start(&self) {
         let limit = self.clone();
         spool::spawn("log limit", move || {
@@ -175,15 +178,15 @@ impl LogLimit {
         });
     }
 
-    /// Waits until a line has been left out.
+    /// Waits until a line is suppressed.
     fn wait(&self) {
         let state = self.shared.lock();
-        let is_calm = |state: &mut State| state.kinds.values().all(|kind| kind.left_out == 0);
-        let _woken = self.shared.left_out.wait_while(state, is_calm);
+        let is_calm = |state: &mut State| state.kinds.values().all(|kind| kind.suppressed == 0);
+        let _woken = self.shared.suppressed.wait_while(state, is_calm);
     }
 }
 
-const WORDS: &str = "lines left out: too many of one kind";
+const WORDS: &str = "lines suppressed: too many of one kind";
 
 fn per_second(level: &Level) -> u32 {
     match *level <= Level::INFO {
@@ -219,7 +222,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LogLimit {
     }
 }
 
-/// The client that a span is about.
+/// The client named by a span.
 #[derive(Debug, Default)]
 struct Key(Client);
 
@@ -254,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_lets_a_burst_through_and_then_a_line_a_second() {
+    fn a_bucket_admits_a_burst_and_then_one_line_per_second() {
         let start = Instant::now();
         let mut bucket = Bucket::new(1, start);
         let mut count = |at: Duration| (0..100).filter(|_| bucket.takes(start + at)).count();
@@ -266,13 +269,13 @@ mod tests {
         assert!(bucket.is_full(start + Duration::from_secs(3700)));
     }
 
-    /// Counts lines, and those that reports say were left out.
+    /// Counts written lines, and lines that reports call suppressed.
     #[derive(Clone, Default)]
     struct Counts(Arc<(AtomicUsize, AtomicUsize, AtomicUsize)>);
 
     impl<S: Subscriber> Layer<S> for Counts {
         fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-            let (lines, reports, left_out) = &*self.0;
+            let (lines, reports, suppressed) = &*self.0;
             struct LeftOut<'a>(&'a AtomicUsize);
             impl Visit for LeftOut<'_> {
                 fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
@@ -282,7 +285,7 @@ mod tests {
             }
             if event.metadata().target() == TARGET {
                 reports.fetch_add(1, Ordering::Relaxed);
-                event.record(&mut LeftOut(left_out));
+                event.record(&mut LeftOut(suppressed));
             } else {
                 lines.fetch_add(1, Ordering::Relaxed);
             }
@@ -290,9 +293,9 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_and_client_has_a_limit_of_its_own_and_no_line_goes_uncounted() {
+    fn each_kind_and_client_has_a_limit_and_every_line_is_counted() {
         let (limit, counts) = (LogLimit::default(), Counts::default());
-        // The thread would report while this test counts.
+        // Keeps the thread from reporting while this test counts.
         limit.shared.lock().has_thread = true;
         let flood = |name: &'static str| {
             for _ in 0..1000 {
@@ -305,16 +308,16 @@ mod tests {
         with_default(registry().with(limit.clone()).with(counts.clone()), || {
             flood("a stranger");
             tracing::error_span!("session", key = "first", id = 1).in_scope(|| flood("first"));
-            // Another session of the same client changes nothing.
+            // Another session of the same client shares the limit.
             tracing::error_span!("session", key = "first", id = 2).in_scope(|| flood("first"));
             tracing::error_span!("session", key = "second").in_scope(|| flood("second"));
             limit.report();
         });
-        let (lines, reports, left_out) = &*counts.0;
+        let (lines, reports, suppressed) = &*counts.0;
         let lines = lines.load(Ordering::Relaxed);
-        // Two kinds from three: a burst each, and what a slow machine's seconds add.
+        // Two kinds from three sources: a burst each, plus the lines of a slow machine's seconds.
         assert!((6 * 30..6 * 60).contains(&lines), "{lines}");
         assert_eq!(reports.load(Ordering::Relaxed), 6);
-        assert_eq!(lines + left_out.load(Ordering::Relaxed), 8000);
+        assert_eq!(lines + suppressed.load(Ordering::Relaxed), 8000);
     }
 }

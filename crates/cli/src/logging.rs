@@ -1,4 +1,4 @@
-//! The log: what the program reports on standard error while it runs.
+//! The log on standard error.
 //!
 //! A log line never waits for the reader of standard error and never fails: see [`crate::spool`].
 
@@ -10,44 +10,54 @@ use std::time::Duration;
 
 use sumlink_engine::peer_text::escaped;
 use tracing::Subscriber;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Layer, fmt};
+use tracing_subscriber::{Layer, fmt};
 
 use crate::exit::CliError;
 use crate::log_limit::LogLimit;
 use crate::spool::{self, Spool};
 
-/// Environment variable with a filter such as `debug` or `sumlink_transport=trace,info`.
+/// Environment variable with levels of targets or of everything, such as `debug` or
+/// `sumlink_transport=trace,info`.
 const VARIABLE: &str = "SUMLINK_LOG";
 
-/// Environment variable that lifts the limit on lines of one kind when it is `off`.
+/// Environment variable that disables the limit on lines of one kind if `off`.
 const LIMIT_VARIABLE: &str = "SUMLINK_LOG_LIMIT";
 
-/// How long the end of the program waits for the last lines to be written.
-const LAST: Duration = Duration::from_secs(1);
+/// Time for which the program waits at its end for the last lines to be written.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The lines on their way to standard error, once logging has started.
+/// Lines on their way to standard error, once logging has started.
 static LOG: OnceLock<Spool> = OnceLock::new();
 
-/// What counts the lines that are left out, unless the limit is off.
+/// The limit on lines of one kind, unless it is off.
 static LIMIT: OnceLock<LogLimit> = OnceLock::new();
 
-/// Starts logging; the environment wins over the flags.
+/// Starts logging; the environment overrides the flags.
 pub(crate) fn start(verbose: u8, quiet: bool) -> Result<(), CliError> {
-    let filter = match std::env::var(VARIABLE) {
-        Ok(text) if !text.is_empty() => EnvFilter::try_new(&text)
+    let filter: Targets = match std::env::var(VARIABLE) {
+        Ok(text) if !text.is_empty() => text
+            .parse()
             .map_err(|error| CliError::Usage(format!("{VARIABLE}={text}: {error}")))?,
-        // What rustls has to say of a peer's mistakes is said by the connection's own line, which nobody can cause
-        // without bound.
-        _ => EnvFilter::new(match (quiet, verbose) {
-            (true, _) => "error,rustls=off",
-            (false, 0) => "info,rustls=off",
-            (false, 1) => "debug",
-            (false, _) => "trace",
-        }),
+        // rustls logs a peer's mistakes without a limit; the connection's own line reports them
+        // instead.
+        _ => {
+            let (level, has_rustls) = match (quiet, verbose) {
+                (true, _) => (LevelFilter::ERROR, false),
+                (false, 0) => (LevelFilter::INFO, false),
+                (false, 1) => (LevelFilter::DEBUG, true),
+                (false, _) => (LevelFilter::TRACE, true),
+            };
+            let rustls = if has_rustls { level } else { LevelFilter::OFF };
+            Targets::new()
+                .with_default(level)
+                .with_target("rustls", rustls)
+        }
     };
     let descriptor = spool::unlocked(io::stderr())?;
     let log = LOG.get_or_init(|| Spool::new("log", descriptor, dropped));
@@ -62,7 +72,7 @@ pub(crate) fn start(verbose: u8, quiet: bool) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Formats events as lines, and gives them to `log`.
+/// Formats events as lines and queues them in `log`.
 fn lines<S>(log: &Spool, ansi: bool, target: bool) -> impl Layer<S> + use<S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -72,43 +82,44 @@ where
             log: log.clone(),
             ansi,
         })
-        // Its own reports of a failed write are `eprintln!`, which panics where writing fails.
+        // The layer reports failed writes with `eprintln!`, which panics where writing fails.
         .log_internal_errors(false)
         .with_ansi(ansi)
         .with_target(target)
 }
 
-/// Writes text for people to standard error, behind the log lines before it. As log lines, it never waits and never
-/// fails: text that cannot be written is dropped.
-pub(crate) fn say(text: &str) {
+/// Writes a note for people to standard error after the log lines queued before. It never waits and
+/// never fails: text that cannot be written is dropped.
+pub(crate) fn note(text: &str) {
     match LOG.get() {
         Some(log) => {
             log.push(text.as_bytes());
         }
-        // Logging has not started, so nothing that could be held up has either.
+        // Before logging starts, no other thread can be blocked by this write.
         None => {
             let _ = io::stderr().write_all(text.as_bytes());
         }
     }
 }
 
-/// Waits for a moment until everything has been written.
+/// Waits up to 1 s until everything has been written.
 pub(crate) fn finish() {
     if let Some(limit) = LIMIT.get() {
         limit.report();
     }
     if let Some(log) = LOG.get() {
-        log.finish(LAST);
+        log.finish(FINISH_TIMEOUT);
     }
 }
 
-/// The line that reports dropped ones.
+/// The line that reports dropped lines.
 fn dropped(lines: u64) -> String {
     let s = if lines == 1 { "" } else { "s" };
     format!("{lines} log line{s} dropped: standard error could not be written or was not read\n")
 }
 
-/// A panic in a task is reported by the standard library with a write that waits for the reader. This one does not.
+/// Reports a panic without waiting. The standard library's hook waits for the reader of standard
+/// error.
 fn report_panic(panic: &PanicHookInfo<'_>) {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("<unnamed>");
@@ -117,10 +128,10 @@ fn report_panic(panic: &PanicHookInfo<'_>) {
         std::backtrace::BacktraceStatus::Captured => format!("{backtrace}\n"),
         _ => String::new(),
     };
-    say(&format!("thread '{name}' {panic}\n{trace}"));
+    note(&format!("thread '{name}' {panic}\n{trace}"));
 }
 
-/// Gives each event to the queue as a line; the formatter writes an event in one piece.
+/// Queues each event as a line; the formatter writes an event in one call.
 struct Lines {
     log: Spool,
     /// The formatter uses colors.
@@ -146,8 +157,8 @@ impl Write for &Lines {
     }
 }
 
-/// The log's last guard: whatever a message or a field contains, an event is one line of characters that show as
-/// themselves. The formatter's own colors stay; it has escaped those of messages and fields.
+/// Makes an event one line of printable characters, whatever its message and fields contain. The
+/// formatter's own colors stay; it has escaped those of messages and fields.
 fn one_line(event: &[u8], ansi: bool) -> Cow<'_, [u8]> {
     let (text, end) = match event.split_last() {
         Some((b'\n', text)) => (text, "\n"),
@@ -176,7 +187,7 @@ mod tests {
 
     use super::*;
 
-    /// A place for lines that a test can read.
+    /// A log that a test can read.
     #[derive(Clone, Default)]
     struct Kept(Arc<Mutex<Vec<u8>>>);
 
@@ -192,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_a_message_or_a_field_forges_a_line() {
+    fn messages_and_fields_cannot_forge_a_line() {
         let kept = Kept::default();
         let log = Spool::new("log", kept.clone(), dropped);
         let lines = lines(&log, false, false);
@@ -201,7 +212,7 @@ mod tests {
             tracing::info!(reason = %hostile, debugged = ?hostile, plain = hostile, "{hostile}");
             tracing::info!("Käse");
         });
-        assert!(log.finish(LAST * 60));
+        assert!(log.finish(FINISH_TIMEOUT * 60));
         let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
         assert_eq!(text.lines().count(), 2, "{text}");
         assert!(

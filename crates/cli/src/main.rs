@@ -1,4 +1,4 @@
-//! sumlink: one connection over every link of a machine. Client and server.
+//! sumlink: bonds all links of a machine into one connection. Client and server.
 
 use std::process::ExitCode;
 

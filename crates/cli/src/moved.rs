@@ -1,6 +1,6 @@
-//! Verbs of this program that are now in `sumlink-lab` and `sumlink-edge`.
+//! Verbs that are now in `sumlink-lab` and `sumlink-edge`.
 
-/// For a command line with such a verb: the command that does the same now.
+/// The command that replaces a command line with such a verb.
 pub(super) fn advice(args: &[String]) -> Option<String> {
     let mut words = args.iter().enumerate().skip(1);
     let (at, verb) = words.find(|(_, word)| !word.starts_with('-'))?;
@@ -32,7 +32,7 @@ pub(super) fn advice(args: &[String]) -> Option<String> {
     Some(format!("`sumlink {old}` is another program now: {command}"))
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./=:,+@%".contains(c);
     match !word.is_empty() && word.chars().all(is_plain) {
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_old_verb_is_answered_with_the_new_command() {
+    fn an_old_verb_names_the_new_command() {
         let advice = |line: &str| {
             let args: Vec<String> = line.split(' ').map(str::to_owned).collect();
             advice(&args).map(|text| text.split_once(" now: ").unwrap().1.to_owned())

@@ -1,13 +1,13 @@
-//! What the local entries open their streams in.
+//! Opens streams for the local entries.
 
 use sumlink_proxy::Opener;
 use sumlink_transport::{Class, Client, Early, OpenError, Stream, Target};
 
-/// The client's session: the present one, or the next, for which a stream waits a while.
+/// The client's session; while it reconnects, a stream waits for the next one.
 #[derive(Clone, Debug)]
 pub(crate) struct Bond {
     pub(crate) client: Client,
-    /// Whether a program waits for the server's word.
+    /// When a stream is reported as connected before the server confirms it.
     pub(crate) early: Early,
 }
 

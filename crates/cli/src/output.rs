@@ -1,6 +1,7 @@
-//! Everything that the program prints: results for people, JSON for programs, notes beside them.
+//! Output of the programs: results for people, JSON for programs, notes on standard error.
 //!
-//! The print macros of the standard library panic when writing fails; clippy refuses them in this workspace.
+//! The print macros of the standard library panic when writing fails; clippy refuses them in this
+//! workspace.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use crate::exit::CliError;
 use crate::logging;
 use crate::spool::{self, Spool};
 
-/// Prints text as it is.
+/// Prints text unchanged.
 ///
 /// # Errors
 ///
@@ -42,28 +43,28 @@ pub fn print_json(value: &impl Serialize) -> Result<(), CliError> {
     print(&format!("{line}\n"))
 }
 
-/// Writes text for people to standard error, such as a warning beside a result. Text that cannot be written is
-/// dropped: there is no place left to report that.
+/// Writes a note for people to standard error, such as a warning beside a result. Text that cannot
+/// be written is dropped.
 pub fn note(text: &str) {
-    logging::say(text);
+    logging::note(text);
 }
 
-/// How long the end of a daemon waits for a reader of its events.
-const LAST: Duration = Duration::from_secs(1);
+/// Time for which a daemon that ends waits for the reader of its events.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Where a daemon's events go: JSON lines on standard output if that was asked for.
+/// A daemon's events: JSON lines on standard output if `--json` was given.
 ///
-/// A thread of its own writes them ([`crate::spool`]): a reader who does not read holds up nothing, and an event that
-/// finds no room is counted and dropped.
+/// A separate thread writes them ([`crate::spool`]), so a reader that does not read blocks nothing.
+/// Events that do not fit in the queue are counted and dropped.
 #[derive(Clone, Debug)]
 pub struct Events {
     lines: Option<Spool>,
-    /// Events since the last one that found room.
+    /// Events dropped since the last one that fitted in the queue.
     missed: Arc<AtomicU64>,
 }
 
 impl Events {
-    /// Events that are printed if `json`.
+    /// Events are printed if `json`.
     pub fn new(json: bool) -> io::Result<Self> {
         let lines = match json {
             true => Some(Spool::new("events", spool::unlocked(io::stdout())?, missed)),
@@ -75,63 +76,64 @@ impl Events {
         })
     }
 
-    /// Reports one event. Neither a reader who went away nor one who does not read stops the daemon.
-    pub fn tell(&self, event: &impl Serialize) {
+    /// Queues one event. A reader that has gone away or does not read does not stop the daemon.
+    pub fn emit(&self, event: &impl Serialize) {
         let Some(lines) = &self.lines else { return };
         let mut event = match serde_json::to_value(event) {
             Ok(event) => event,
-            Err(error) => return tracing::debug!(%error, "an event"),
+            Err(error) => return tracing::debug!(%error, "cannot serialize an event"),
         };
         if let Some(event) = event.as_object_mut() {
             event.insert("time".to_owned(), now().into());
         }
         if !lines.push(format!("{event}\n").as_bytes()) {
             if self.missed.fetch_add(1, Ordering::Relaxed) == 0 {
-                tracing::warn!("events are missed: nobody reads standard output");
+                tracing::warn!("events dropped: standard output is not read");
             }
             return;
         }
         let missed = self.missed.swap(0, Ordering::Relaxed);
         if missed > 0 {
-            tracing::warn!(missed, "events were missed");
+            tracing::warn!(missed, "events dropped");
         }
     }
 
-    /// How a daemon ended, after its events have been written. Whoever does not read is not waited for for long: the
-    /// reason of a failure goes to the log then.
+    /// Waits until the events have been written and returns the result of the daemon. After 1 s
+    /// without a reader, the reason of a failure goes to the log.
     pub fn end(&self, ended: Result<(), CliError>) -> Result<(), CliError> {
         let Some(lines) = &self.lines else {
             return ended;
         };
         let missed = self.missed.load(Ordering::Relaxed);
         if missed > 0 {
-            tracing::warn!(missed, "events were missed");
+            tracing::warn!(missed, "events dropped");
         }
-        if matches!(ended, Err(CliError::Interrupted)) || lines.finish(LAST) {
+        if matches!(ended, Err(CliError::Interrupted)) || lines.finish(FINISH_TIMEOUT) {
             return ended;
         }
         ended.map_err(|error| {
             tracing::error!("{error}");
-            CliError::Told(error.exit())
+            CliError::AlreadyReported(error.exit())
         })
     }
 
-    /// Reports what happens to paths and sessions, until [`Following::end`] or until nothing can happen any more.
+    /// Emits the events of paths and sessions until [`Following::end`], or until their channel
+    /// closes.
     pub fn follow(&self, mut sessions: broadcast::Receiver<SessionEvent>) -> Following {
         let events = self.clone();
         let (stop, mut stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(async move {
             loop {
                 let next = tokio::select! {
-                    // Whatever has happened is reported before the end.
+                    // Events that have happened are emitted before the end.
                     biased;
                     next = sessions.recv() => next,
                     _ = &mut stopped => return,
                 };
                 match next {
-                    Ok(event) => events.tell(&event),
+                    Ok(event) => events.emit(&event),
                     Err(RecvError::Lagged(missed)) => {
-                        tracing::warn!(missed, "path events were missed");
+                        tracing::warn!(missed, "path events dropped");
                     }
                     Err(RecvError::Closed) => return,
                 }
@@ -141,7 +143,7 @@ impl Events {
     }
 }
 
-/// A task that reports what happens to paths and sessions.
+/// A task that emits the events of paths and sessions.
 #[derive(Debug)]
 pub struct Following {
     stop: oneshot::Sender<()>,
@@ -149,22 +151,22 @@ pub struct Following {
 }
 
 impl Following {
-    /// Returns when everything that has happened is reported.
+    /// Returns when all events up to now have been emitted.
     pub async fn end(self) {
         let _ = self.stop.send(());
         let _ = self.task.await;
     }
 }
 
-/// This moment, as RFC 3339 has it, in UTC.
+/// The current time in UTC, as in RFC 3339.
 fn now() -> String {
     let mut text = String::new();
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = SystemTime.format_time(&mut Writer::new(&mut text));
     text
 }
 
-/// The line that reports missed events, where they are missing.
+/// The line that reports dropped events at the place where they are missing.
 fn missed(events: u64) -> String {
     format!(
         "{}\n",

@@ -1,5 +1,5 @@
-//! What every program of sumlink does around its verbs: it reads the command line, logs, and ends with a documented exit
-//! code.
+//! The frame of every program of sumlink: reads the command line, logs, and ends with a documented
+//! exit code.
 
 use std::process::ExitCode;
 
@@ -12,23 +12,23 @@ use crate::{generate, heap, logging, output, usage};
 
 /// A program's command line.
 pub trait Program: Parser {
-    /// Its name.
+    /// Name.
     const NAME: &'static str;
-    /// The exit codes that it may end with, in ascending order.
+    /// Exit codes of the program, in ascending order.
     const EXITS: &'static [Exit];
 
-    /// How much it logs.
+    /// The log level.
     fn verbosity(&self) -> Verbosity;
 
-    /// Whether it was asked to print JSON.
+    /// Whether `--json` was given.
     fn json(&self) -> bool;
 
-    /// The new command for an old one that this program does not know, on one line.
+    /// One line with the new command for an old one that this program does not know.
     fn moved(_args: &[String]) -> Option<String> {
         None
     }
 
-    /// Carries out the verb.
+    /// Runs the verb.
     ///
     /// # Errors
     ///
@@ -68,13 +68,13 @@ fn run<P: Program>(program: P) -> Result<(), CliError> {
     program.run()
 }
 
-/// Runs a verb to its end, and does not wait for a resolver that may still be busy with a name.
+/// Runs a verb to its end without waiting for name resolution in the background.
 ///
 /// # Errors
 ///
-/// Those of the verb, or the system has no thread for it.
+/// The verb's errors, or the system has no thread for it.
 pub fn block_on(verb: impl Future<Output = Result<(), CliError>>) -> Result<(), CliError> {
-    // Every proxied connection takes one.
+    // Every proxied connection takes a descriptor.
     sumlink_transport::descriptors::raise();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -84,11 +84,12 @@ pub fn block_on(verb: impl Future<Output = Result<(), CliError>>) -> Result<(), 
     result
 }
 
-/// One line on standard error, or one object on standard output, and the documented exit code.
+/// Prints one line on standard error, or one object on standard output, and returns the documented
+/// exit code.
 fn fail(program: &str, error: &CliError, json: bool) -> ExitCode {
     match error {
-        CliError::Told(_) => {}
-        // A reader that has seen enough, such as `head`, is no failure worth a word.
+        CliError::AlreadyReported(_) => {}
+        // A reader that ends early, such as `head`, causes no message.
         CliError::System(io) if io.kind() == std::io::ErrorKind::BrokenPipe => {}
         _ if json => output::print_json(&error.json()).unwrap_or_default(),
         CliError::Other(failure) if failure.has_places => {
@@ -99,7 +100,7 @@ fn fail(program: &str, error: &CliError, json: bool) -> ExitCode {
     error.code().into()
 }
 
-/// What clap has to say: help and version are no errors, everything else is wrong usage.
+/// Prints clap's message: help and version are successes, everything else is wrong usage.
 fn usage(error: &clap::Error, args: &[String]) -> ExitCode {
     let json = args.iter().any(|arg| arg == "--json");
     if error.use_stderr() && json {

@@ -37,12 +37,12 @@ async fn serve(args: ServerArgs, events: &Events) -> Result<(), CliError> {
     let server = Server::bind(plan.config).await?;
     let (handle, listen) = (server.handle(), server.local_addr()?);
     tracing::info!(%listen, public_key = %public, clients, "server listens");
-    events.tell(&json!({ "event": "listening", "address": listen, "public_key": public }));
+    events.emit(&json!({ "event": "listening", "address": listen, "public_key": public }));
     let following = events.follow(handle.events());
 
     let (end, ended) = oneshot::channel::<()>();
     let mut serving = tokio::spawn(server.run(async {
-        // Both a message and a dropped sender mean: stop.
+        // A message and a dropped sender both mean the end.
         let _ = ended.await;
     }));
     let answering = answer(control.as_ref(), handle.clone());
@@ -56,7 +56,7 @@ async fn serve(args: ServerArgs, events: &Events) -> Result<(), CliError> {
             _ = hangup.recv() => reload.run(&handle, events),
             () = &mut answering => {}
             ended = &mut serving => {
-                let reason = ended.err().map_or("the server ended by itself".to_owned(), |e| e.to_string());
+                let reason = ended.err().map_or("the server ended unexpectedly".to_owned(), |e| e.to_string());
                 return Err(std::io::Error::other(reason).into());
             }
         }
@@ -64,16 +64,16 @@ async fn serve(args: ServerArgs, events: &Events) -> Result<(), CliError> {
     drop(end);
     let done = stop.graceful(async {
         if let Err(error) = serving.await {
-            tracing::error!(%error, "server task");
+            tracing::error!(%error, "server task failed");
         }
     });
     done.await?;
     following.end().await;
-    events.tell(&json!({ "event": "stopped" }));
+    events.emit(&json!({ "event": "stopped" }));
     Ok(())
 }
 
-/// Answers at the control socket for ever, if there is one.
+/// Answers at the control socket without end, if there is one.
 async fn answer(control: Option<&ControlSocket>, handle: ServerHandle) {
     let Some(control) = control else {
         return std::future::pending().await;
@@ -84,21 +84,20 @@ async fn answer(control: Option<&ControlSocket>, handle: ServerHandle) {
     };
     let link = |_, _| async {
         Err(Refusal {
-            error: "links belong to the client: ask it, with its control socket".to_owned(),
+            error: "links belong to the client: ask at the client's control socket".to_owned(),
             kind: RefusalKind::Usage,
         })
     };
     control.serve(report, link, no_rates).await;
 }
 
-/// What SIGHUP does: the authorised keys and the egress rules are read again. A key that is gone ends
-/// its sessions, those of the others go on; rules hold for new streams. Everything else in the file
-/// needs a restart.
+/// Handles SIGHUP: reads the authorized keys and the egress rules again. Removing a key ends its
+/// sessions and no others; rules apply to new streams. All other settings need a restart.
 struct Reload {
     file: Option<PathBuf>,
-    /// Keys given as flags replace those of the file, now as at the start.
+    /// Keys given as flags replace those of the file, as at the start.
     keys_by_flags: bool,
-    /// So do rules.
+    /// The same for rules.
     egress_by_flags: bool,
 }
 
@@ -113,22 +112,22 @@ impl Reload {
 
     fn run(&self, handle: &ServerHandle, events: &Events) {
         let Some(file) = &self.file else {
-            tracing::warn!("SIGHUP: there is no configuration file to read again");
+            tracing::warn!("SIGHUP ignored: there is no configuration file to reload");
             return;
         };
         match self.apply(file, handle) {
             Ok(clients) => {
-                tracing::info!(clients, file = %file.display(), "SIGHUP: clients and egress rules read again");
-                events.tell(&json!({ "event": "reloaded", "clients": clients }));
+                tracing::info!(clients, file = %file.display(), "SIGHUP: clients and egress rules reloaded");
+                events.emit(&json!({ "event": "reloaded", "clients": clients }));
             }
             Err(error) => {
-                tracing::error!("SIGHUP: nothing changed: {error}");
-                events.tell(&json!({ "event": "reload_failed", "reason": error.to_string() }));
+                tracing::error!("SIGHUP: reload failed, nothing changed: {error}");
+                events.emit(&json!({ "event": "reload_failed", "reason": error.to_string() }));
             }
         }
     }
 
-    /// The number of clients in the file.
+    /// Applies the file and returns its number of clients.
     fn apply(&self, file: &Path, handle: &ServerHandle) -> Result<usize, ConfigError> {
         let settings = match config::read_settings(file)? {
             File::Server(settings) => settings,
@@ -144,7 +143,7 @@ impl Reload {
                 // Revoking the last key must work like revoking any other.
                 tracing::warn!(
                     file = %file.display(),
-                    "SIGHUP: no client may connect any more: the file has no [[client]] block"
+                    "SIGHUP: the file has no [[client]] block, so no client may connect"
                 );
             }
             handle.set_authorized(&settings.authorized);

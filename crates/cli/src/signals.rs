@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM: the first asks for a graceful end, the second is obeyed at once.
+//! SIGINT and SIGTERM: the first one closes gracefully, the second one ends at once.
 
 use std::io;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::CliError;
 
-/// How long a graceful end may take.
+/// Time limit of a graceful end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The signals that end a daemon.
@@ -18,7 +18,7 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Takes the two signals from now on.
+    /// Handles the two signals from now on.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
@@ -26,7 +26,7 @@ impl Stop {
         })
     }
 
-    /// The name of the next signal.
+    /// Waits for the next signal and returns its name.
     pub async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.interrupt.recv() => "SIGINT",
@@ -34,12 +34,12 @@ impl Stop {
         }
     }
 
-    /// Lets the work of closing end, unless a second signal comes or it takes too long.
+    /// Waits for `closing`, a second signal or the time limit.
     pub async fn graceful(&mut self, closing: impl Future<Output = ()>) -> Result<(), CliError> {
         tokio::select! {
             done = tokio::time::timeout(PATIENCE, closing) => {
                 if done.is_err() {
-                    tracing::warn!("the peer did not confirm the end within {} s", PATIENCE.as_secs());
+                    tracing::warn!("the peer did not acknowledge the close within {} s", PATIENCE.as_secs());
                 }
                 Ok(())
             }

@@ -1,7 +1,8 @@
-//! A bounded queue of lines in front of a descriptor that may be full, closed or stuck.
+//! A bounded queue of lines in front of a descriptor that may be full, closed or blocked.
 //!
-//! A thread of its own writes the lines, so no caller ever waits for the reader, and no caller sees an error: what
-//! finds no room and what cannot be written is dropped and counted. The count is written once writing works again.
+//! A separate thread writes the lines, so no caller waits for the reader or sees an error. Lines
+//! that do not fit in the queue and lines that cannot be written are dropped and counted. The count
+//! is written once writing works again.
 
 use std::io::{self, ErrorKind, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,16 +11,16 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, SigmaskHow};
 
-/// Bytes that wait for a reader who does not read; lines beyond are dropped.
-pub(crate) const ROOM: usize = 1 << 20;
+/// Capacity of the queue in bytes; further lines are dropped.
+pub(crate) const CAPACITY: usize = 1 << 20;
 
-/// One write takes whole lines of at most this size together: a pipe takes them in one piece (`PIPE_BUF`).
+/// Most bytes of whole lines in one write: a pipe takes them atomically (`PIPE_BUF`).
 const PIECE: usize = 4096;
 
-/// After a failed write, dropped lines are reported at the next line, or when this time has passed.
+/// After a failed write, dropped lines are reported with the next line or after this time.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Pause when the descriptor is set to non-blocking and has no room.
+/// Pause when a non-blocking descriptor is full.
 const FULL_PAUSE: Duration = Duration::from_millis(20);
 
 /// Lines on their way to a descriptor. Clones share the queue.
@@ -30,11 +31,11 @@ pub(crate) struct Spool {
 
 struct Shared {
     state: Mutex<State>,
-    /// Something has changed that the thread or [`Spool::finish`] waits for.
+    /// Signals a change that the thread or [`Spool::finish`] waits for.
     changed: Condvar,
     name: &'static str,
-    room: usize,
-    /// The line that reports a number of dropped lines.
+    capacity: usize,
+    /// Formats the line that reports a number of dropped lines.
     notice: fn(u64) -> String,
 }
 
@@ -49,27 +50,28 @@ impl std::fmt::Debug for Spool {
 struct State {
     /// Whole lines that the thread has not taken yet.
     waiting: Vec<u8>,
-    /// Lines that found no room since the thread last took what waits.
+    /// Lines dropped since the thread last took lines.
     dropped: u64,
     /// The thread holds lines that it has not written yet.
     is_writing: bool,
-    /// Until the thread starts, which is at the first line: the laboratory enters namespaces before.
+    /// The descriptor until the thread starts, at the first line. A late start matters to the
+    /// laboratory, which enters namespaces before.
     sink: Option<Box<dyn Write + Send>>,
 }
 
 impl Spool {
-    /// A queue in front of `sink`. `notice` makes the line, with its end, that reports how many lines were dropped;
-    /// `name` names the thread.
+    /// Makes a queue in front of `sink`. `notice` formats the line, with its newline, that reports
+    /// the number of dropped lines; `name` names the thread.
     pub(crate) fn new(
         name: &'static str,
         sink: impl Write + Send + 'static,
         notice: fn(u64) -> String,
     ) -> Self {
-        Self::with_room(ROOM, name, sink, notice)
+        Self::with_capacity(CAPACITY, name, sink, notice)
     }
 
-    fn with_room(
-        room: usize,
+    fn with_capacity(
+        capacity: usize,
         name: &'static str,
         sink: impl Write + Send + 'static,
         notice: fn(u64) -> String,
@@ -84,7 +86,7 @@ impl Spool {
             state: Mutex::new(state),
             changed: Condvar::new(),
             name,
-            room,
+            capacity,
             notice,
         };
         Self {
@@ -92,14 +94,15 @@ impl Spool {
         }
     }
 
-    /// Queues one or more whole lines, or drops and counts them; whether there was room. Never waits for the reader.
+    /// Queues whole lines, or drops and counts them; returns whether they were queued. Never waits
+    /// for the reader.
     pub(crate) fn push(&self, lines: &[u8]) -> bool {
         if lines.is_empty() {
             return true;
         }
         let mut state = self.shared.lock();
-        let has_room = state.waiting.len() + lines.len() <= self.shared.room;
-        if has_room {
+        let fits = state.waiting.len() + lines.len() <= self.shared.capacity;
+        if fits {
             state.waiting.extend_from_slice(lines);
         } else {
             state.dropped += count(lines);
@@ -108,10 +111,10 @@ impl Spool {
             self.start(sink, &mut state);
         }
         self.shared.changed.notify_all();
-        has_room
+        fits
     }
 
-    /// Waits until everything has been written or dropped, for `patience` at most; whether it has been.
+    /// Waits up to `patience` until everything has been written or dropped; returns whether it has.
     pub(crate) fn finish(&self, patience: Duration) -> bool {
         let end = Instant::now() + patience;
         let mut state = self.shared.lock();
@@ -129,7 +132,7 @@ impl Spool {
     fn start(&self, sink: Box<dyn Write + Send>, state: &mut State) {
         let shared = Arc::clone(&self.shared);
         if !spawn(self.shared.name, move || shared.write_all(sink)) {
-            // No thread can be had: a program in this state has worse problems than its log.
+            // The system has no thread to spare; the log is the lesser problem.
             state.waiting = Vec::new();
             state.dropped = 0;
         }
@@ -147,20 +150,20 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The thread.
+    /// The body of the thread.
     fn write_all(&self, sink: Box<dyn Write + Send>) {
         let mut out = Lines {
             sink,
             is_open: false,
         };
-        // Lines that were dropped and not reported yet.
+        // Lines dropped and not reported yet.
         let mut lost = 0;
         loop {
             let (lines, dropped) = self.take(lost > 0);
             lost = self.report(&mut out, lost);
             let unwritten = out.write(&lines);
             lost += unwritten + dropped;
-            // What found no room came after the lines that were waiting.
+            // The dropped lines came after the lines that were waiting.
             if unwritten == 0 {
                 lost = self.report(&mut out, lost);
             }
@@ -169,8 +172,8 @@ impl Shared {
         }
     }
 
-    /// The lines that wait, and how many found no room behind them. Waits for one of both, or for as long as may
-    /// pass before the next attempt to report lost lines.
+    /// Takes the waiting lines and the number of lines dropped behind them. Waits for either, at
+    /// most until the next attempt to report dropped lines.
     fn take(&self, has_lost: bool) -> (Vec<u8>, u64) {
         let mut state = self.lock();
         while state.is_idle() {
@@ -191,7 +194,7 @@ impl Shared {
         (std::mem::take(&mut state.waiting), dropped)
     }
 
-    /// Writes how many lines were lost, if any were; how many are still to be reported.
+    /// Writes the number of dropped lines, if any; returns the number that remains to be reported.
     fn report(&self, out: &mut Lines, lost: u64) -> u64 {
         if lost == 0 || out.write((self.notice)(lost).as_bytes()) == 0 {
             0
@@ -201,15 +204,15 @@ impl Shared {
     }
 }
 
-/// A sink that gets whole lines.
+/// A sink that receives whole lines.
 struct Lines {
     sink: Box<dyn Write + Send>,
-    /// A write failed in the middle of a line, which has to end before the next one.
+    /// A write failed in the middle of a line, which must end before the next one.
     is_open: bool,
 }
 
 impl Lines {
-    /// Writes whole lines; how many could not be written.
+    /// Writes whole lines; returns the number of lines that could not be written.
     fn write(&mut self, mut lines: &[u8]) -> u64 {
         if self.is_open && !lines.is_empty() {
             if self.put(b"\n").is_err() {
@@ -228,7 +231,7 @@ impl Lines {
         0
     }
 
-    /// Writes all of `piece`, or says how much of it was written before it failed.
+    /// Writes all of `piece`; the error is the number of bytes written before the failure.
     fn put(&mut self, piece: &[u8]) -> Result<(), usize> {
         let mut written = 0;
         while written < piece.len() {
@@ -244,7 +247,7 @@ impl Lines {
     }
 }
 
-/// How much of `lines` goes into one write: whole lines, at least one.
+/// Length of the whole lines, at least one, that go into the next write.
 fn piece(lines: &[u8]) -> usize {
     let is_end = |byte: &u8| *byte == b'\n';
     let fitting = &lines[..lines.len().min(PIECE)];
@@ -263,8 +266,8 @@ fn count(lines: &[u8]) -> u64 {
     ends as u64 + u64::from(is_open)
 }
 
-/// Starts a thread that takes no signals, from its first instruction on: they are for the threads that wait for them.
-/// Whether it could be started.
+/// Starts a thread that blocks all signals from its first instruction: other threads wait for them.
+/// Returns whether it started.
 pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> bool {
     let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK);
     let started = thread::Builder::new().name(name.to_owned()).spawn(run);
@@ -274,8 +277,8 @@ pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> bool {
     started.is_ok()
 }
 
-/// A descriptor of this process, without the lock and the buffer that the standard library puts around it: a thread
-/// that is stuck in a write must not hold up whoever else writes there.
+/// A descriptor of this process without the lock and the buffer of the standard library. A thread
+/// blocked in a write must not block other writers.
 pub(crate) fn unlocked(descriptor: impl std::os::fd::AsFd) -> io::Result<std::fs::File> {
     Ok(descriptor.as_fd().try_clone_to_owned()?.into())
 }
@@ -292,23 +295,24 @@ mod tests {
         format!("{lines} dropped\n")
     }
 
-    /// A sink that writes what it is allowed to: each write waits for a permit, and fails without room.
+    /// A sink with permits: each write waits for one, which names the bytes to accept; a permit of
+    /// 0 fails.
     struct Sink {
         permits: mpsc::Receiver<usize>,
-        room: usize,
+        permitted: usize,
         text: Arc<Mutex<String>>,
     }
 
     impl Write for Sink {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            if self.room == 0 {
-                self.room = self.permits.recv().map_err(io::Error::other)?;
+            if self.permitted == 0 {
+                self.permitted = self.permits.recv().map_err(io::Error::other)?;
             }
-            if self.room == 0 {
+            if self.permitted == 0 {
                 return Err(ErrorKind::StorageFull.into());
             }
-            let length = bytes.len().min(self.room);
-            self.room -= length;
+            let length = bytes.len().min(self.permitted);
+            self.permitted -= length;
             let text = str::from_utf8(&bytes[..length]).unwrap();
             self.text.lock().unwrap().push_str(text);
             Ok(length)
@@ -319,18 +323,22 @@ mod tests {
         }
     }
 
-    fn spool(room: usize) -> (Spool, mpsc::Sender<usize>, Arc<Mutex<String>>) {
+    fn spool(capacity: usize) -> (Spool, mpsc::Sender<usize>, Arc<Mutex<String>>) {
         let (permit, permits) = mpsc::channel();
         let text = Arc::new(Mutex::new(String::new()));
         let sink = Sink {
             permits,
-            room: 0,
+            permitted: 0,
             text: Arc::clone(&text),
         };
-        (Spool::with_room(room, "spool", sink, notice), permit, text)
+        (
+            Spool::with_capacity(capacity, "spool", sink, notice),
+            permit,
+            text,
+        )
     }
 
-    /// Waits until the thread has taken what waits.
+    /// Waits until the thread has taken the waiting lines.
     fn until_taken(spool: &Spool) {
         while !spool.shared.lock().waiting.is_empty() {
             thread::yield_now();
@@ -338,11 +346,11 @@ mod tests {
     }
 
     #[test]
-    fn a_stuck_reader_holds_nobody_up_and_lines_beyond_the_room_are_counted() {
+    fn a_blocked_reader_blocks_no_writer_and_dropped_lines_are_counted() {
         let (spool, permit, text) = spool(8);
         spool.push(b"first\n");
         until_taken(&spool);
-        // The thread is stuck with the first line: two more fit, one does not, and nobody waits.
+        // The thread is blocked in the first line; two more fit, one does not, and no caller waits.
         for line in ["a 1\n", "a 2\n", "a 3\n", "a 4\na 5\n"] {
             spool.push(line.as_bytes());
         }
@@ -355,11 +363,11 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_swallowed_and_what_was_lost_is_reported_before_what_follows() {
+    fn errors_are_ignored_and_lost_lines_are_reported_before_the_next() {
         let (spool, permit, text) = spool(1000);
         // The disk is full in the middle of a line, for the lines after it and for the next one.
-        for room in [9, 0, 0] {
-            permit.send(room).unwrap();
+        for bytes in [9, 0, 0] {
+            permit.send(bytes).unwrap();
         }
         spool.push(b"whole\nbroken\nlost\n");
         assert!(spool.finish(PATIENCE));

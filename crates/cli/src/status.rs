@@ -1,4 +1,4 @@
-//! `sumlink status`: a report as a table, once or again every second.
+//! `sumlink status`: a report as a table, once or refreshed every second.
 
 mod clients;
 mod session;
@@ -16,10 +16,10 @@ use crate::find_socket;
 use crate::grid::View;
 use crate::table::printable;
 
-/// How often `--watch` asks.
+/// Interval of `--watch`.
 const REFRESH: Duration = Duration::from_secs(1);
 
-/// Cursor home; each line then clears what is left of the old one, and the end what is below.
+/// Cursor home. Each line then clears the rest of the old line, and the end clears the lines below.
 const HOME: &str = "\x1b[H";
 const CLEAR_LINE: &str = "\x1b[K\n";
 const CLEAR_BELOW: &str = "\x1b[J";
@@ -32,12 +32,12 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), CliError> {
     })
 }
 
-/// Shows the report of the process at the socket that was named, or at one of `sockets` below `/run`; `edge` renders that
-/// of an edge node.
+/// Shows the report of the process at the named socket, or at one of `sockets` below `/run`; `edge`
+/// renders that of an edge node.
 ///
 /// # Errors
 ///
-/// Nothing answers there, the answer is no report, or no client of it was asked for.
+/// Nothing answers there, the answer is invalid, or no client matches.
 pub fn watch(
     args: &StatusArgs,
     sockets: &[&str],
@@ -85,11 +85,11 @@ pub fn watch(
     }
 }
 
-/// Drops the sessions of clients that were not asked for.
+/// Drops the sessions of clients that no pattern matches.
 ///
 /// # Errors
 ///
-/// None is left, or this is no server.
+/// None is left, or the process is not a server.
 fn keep_clients(report: &mut Report, patterns: &[String]) -> Result<(), CliError> {
     if patterns.is_empty() {
         return Ok(());
@@ -112,7 +112,7 @@ fn keep_clients(report: &mut Report, patterns: &[String]) -> Result<(), CliError
         (false, _) => Ok(()),
         (true, []) => Err(no_client("no client has a session".to_owned())),
         (true, names) => Err(no_client(format!(
-            "no client `{}` has a session; there are {}",
+            "no client `{}` has a session; connected are {}",
             patterns.join("`, `"),
             names.join(", ")
         ))),
@@ -124,12 +124,12 @@ fn no_client(error: String) -> CliError {
     ControlError::Refused(Refusal { error, kind }).into()
 }
 
-/// Characters in a line of the terminal; where there is none, as many as most have.
+/// Width of the terminal in characters; a usual width without a terminal.
 pub fn terminal_width() -> usize {
     terminal_size::terminal_size().map_or(80, |(width, _)| usize::from(width.0))
 }
 
-/// The report as text; with the socket where it was not named.
+/// The report as text, with the socket if it was not named.
 fn render(
     report: &Report,
     args: &StatusArgs,
@@ -159,7 +159,7 @@ fn render(
     if is_list && (args.client.is_empty() || clients.len() > 1) {
         if !clients.is_empty() {
             out.push_str(&format!("\n{}", clients::render(&clients, view)));
-            out.push_str("\n--client NAME shows all of one\n");
+            out.push_str("\n--client NAME shows one client in full\n");
         }
         return out;
     }
@@ -273,7 +273,7 @@ mod tests {
         }
     }
 
-    /// A client's session with so many of its links.
+    /// A client's session with this number of links.
     fn session_of(links: usize) -> SessionStatus {
         let mut session = session();
         let mut more = session.paths.clone();
@@ -315,7 +315,7 @@ mod tests {
         }
     }
 
-    /// As a terminal shows it that is so wide; all of it with `None`.
+    /// The report as on a terminal of this width; in full with `None`.
     fn shown(report: &Report, width: Option<usize>) -> String {
         let view = width.map_or(View::All(usize::MAX), View::Fit);
         let text = render(report, &args(), None, view, |_, _| String::new());
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_shown_with_what_its_owner_calls_it() {
+    fn a_link_is_shown_with_its_label() {
         let mut session = session();
         session.paths[1].label = "5G\u{7}".to_owned();
         let text = shown(&report("", vec![session]), None);
@@ -344,13 +344,13 @@ mod tests {
         assert!(!text.contains('\u{7}'));
     }
 
-    /// How wide the text is.
+    /// Width of the text.
     fn widest(text: &str) -> usize {
         let widths = text.lines().map(|line| line.chars().count());
         widths.max().unwrap_or(0)
     }
 
-    /// Everything at the widths that terminals have.
+    /// All parts at common widths of terminals.
     #[test]
     fn a_client_at_every_width() {
         for links in [0, 1, 2, 4] {
@@ -370,14 +370,14 @@ mod tests {
             let report = of_server((0..clients).map(session_with).collect());
             for (width, name) in [(Some(80), "80"), (Some(120), "120"), (None, "wide")] {
                 let text = shown(&report, width);
-                // A line each, below the head and above the hint.
+                // One line each, below the heading and above the hint.
                 assert_eq!(text.lines().count(), clients + 5, "{text}");
                 insta::assert_snapshot!(format!("server_{clients}_clients_{name}"), text);
             }
         }
     }
 
-    /// Rates and shares are what people look for: they are there in 80 characters.
+    /// Rates and shares matter most, so they are shown in 80 characters.
     #[test]
     fn columns_are_the_same_at_every_refresh() {
         let heads = |session: SessionStatus, width| {
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn all_columns_stand_in_blocks_on_a_narrow_terminal() {
+    fn all_columns_are_in_blocks_on_a_narrow_terminal() {
         let text = render(
             &report("", vec![session()]),
             &args(),
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn who_carries_nothing_has_dashes() {
+    fn idle_clients_have_dashes() {
         let mut session = session_of(1);
         session.paths[0].send_rate_bps = 1.0;
         session.paths[0].receive_rate_bps = 0.4;
@@ -474,7 +474,9 @@ mod tests {
         let error = kept("phone").unwrap_err();
         assert_eq!(error.exit(), crate::exit::Exit::Network);
         assert!(
-            error.to_string().contains("there are laptop-00, laptop-01"),
+            error
+                .to_string()
+                .contains("connected are laptop-00, laptop-01"),
             "{error}"
         );
         let mut client = report("", vec![session()]);
@@ -501,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_connects_again() {
+    fn a_client_that_reconnects() {
         let link = session().paths.pop();
         let links = SessionStatus {
             paths: link.into_iter().collect(),
@@ -512,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_peer_says_does_not_reach_the_terminal_raw() {
+    fn a_peers_text_is_escaped() {
         let mut hostile = session();
         hostile.paths[0].link = "\x1b[2J".to_owned();
         hostile.session = "\x1b[31m".to_owned();

@@ -1,18 +1,18 @@
-//! Plain text tables, and numbers as people read them.
+//! Plain text tables, and numbers for people.
 
 use sumlink_engine::peer_text::is_plain;
 
-/// Columns of cells that line up, as many as the header has.
+/// Aligned columns of cells, as many as the header has.
 #[derive(Debug)]
 pub struct Table {
     /// The header first, then the rows.
     rows: Vec<Vec<String>>,
-    /// For each column whether it holds numbers, which line up at the right.
+    /// Whether each column holds numbers, which are right-aligned.
     numeric: Vec<bool>,
 }
 
 impl Table {
-    /// A table with these columns; a name that starts with `>` heads a column of numbers.
+    /// Makes a table with these columns; a name that starts with `>` heads a column of numbers.
     pub fn new(columns: &[&str]) -> Self {
         let header = columns
             .iter()
@@ -24,18 +24,18 @@ impl Table {
         }
     }
 
-    /// Adds a row. Cells may come from a peer: characters that steer a terminal are replaced.
+    /// Adds a row. Cells may come from a peer: control characters are replaced.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows
             .push(cells.into_iter().map(|cell| printable(&cell)).collect());
     }
 
-    /// Makes the table fit into `width` characters by wrapping its last column.
+    /// Fits the table into `width` characters by wrapping its last column.
     pub fn wrap_last(&mut self, width: usize) {
         let widths = self.widths();
         let before = widths.len().saturating_sub(1);
         let taken: usize = widths[..before].iter().map(|width| width + GAP).sum();
-        let room = width.saturating_sub(taken).max(LEAST_ROOM);
+        let room = width.saturating_sub(taken).max(MIN_WIDTH);
         for mut row in std::mem::take(&mut self.rows) {
             let mut lines = row
                 .pop()
@@ -52,8 +52,8 @@ impl Table {
         }
     }
 
-    /// Makes the table fit into `width` characters by cutting the longest texts of one column in their middle: both
-    /// ends of a name tell more than its first half.
+    /// Fits the table into `width` characters by cutting the longest texts of one column in their
+    /// middle, because both ends of a name identify it better than its first half.
     pub fn cut(&mut self, width: usize, name: &str) {
         let Some(column) = self.rows[0].iter().position(|head| head == name) else {
             return;
@@ -61,7 +61,7 @@ impl Table {
         let widths = self.widths();
         let gaps = GAP * widths.len().saturating_sub(1);
         let others: usize = widths.iter().sum::<usize>() - widths[column] + gaps;
-        let room = width.saturating_sub(others).max(LEAST_ROOM);
+        let room = width.saturating_sub(others).max(MIN_WIDTH);
         for cell in self.rows.iter_mut().filter_map(|row| row.get_mut(column)) {
             *cell = shortened(cell, room);
         }
@@ -75,7 +75,7 @@ impl Table {
         (0..self.numeric.len()).map(width).collect()
     }
 
-    /// The lines of the table, each with its newline and without blanks at its end.
+    /// The lines of the table, each with its newline and without trailing spaces.
     pub fn render(&self) -> String {
         let widths = self.widths();
         let mut out = String::new();
@@ -95,13 +95,14 @@ impl Table {
     }
 }
 
-/// Blanks between columns.
+/// Spaces between columns.
 const GAP: usize = 2;
 
-/// Narrower than this, a column of text cannot be read.
-const LEAST_ROOM: usize = 16;
+/// Least readable width of a column of text.
+const MIN_WIDTH: usize = 16;
 
-/// The text in lines of at most `width` characters, broken between words; a longer word has a line of its own.
+/// The text in lines of at most `width` characters, broken between words; a longer word has its own
+/// line.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -118,7 +119,7 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// The text in at most `width` characters: where it is longer, an ellipsis stands for its middle.
+/// The text in at most `width` characters; an ellipsis replaces the middle of a longer one.
 pub fn shortened(text: &str, width: usize) -> String {
     let length = text.chars().count();
     if length <= width {
@@ -131,24 +132,24 @@ pub fn shortened(text: &str, width: usize) -> String {
     begin.chain(['…']).chain(end).collect()
 }
 
-/// The text with every character replaced that does not show as itself.
+/// The text with every non-printable character replaced.
 pub fn printable(text: &str) -> String {
     text.chars()
         .map(|c| if is_plain(c) { c } else { '\u{fffd}' })
         .collect()
 }
 
-/// Bytes in decimal units, three significant digits.
+/// Bytes in decimal units, with three significant digits.
 pub fn bytes(n: u64) -> String {
     scaled(n as f64, &["B", "kB", "MB", "GB", "TB", "PB", "EB"])
 }
 
-/// A rate in bit/s in decimal units, three significant digits.
+/// A rate in bit/s in decimal units, with three significant digits.
 pub fn rate(bps: f64) -> String {
     scaled(bps, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
 }
 
-/// The rate of a flow, or a dash where there is none: less than 100 bit/s is what connections cost that only stay open.
+/// The rate of a flow, or a dash below 100 bit/s, which idle connections cost.
 pub fn flow(bps: f64) -> String {
     match bps < 100.0 {
         true => "-".to_owned(),
@@ -156,12 +157,12 @@ pub fn flow(bps: f64) -> String {
     }
 }
 
-/// A part of the whole, in whole percents.
+/// A share in whole percents.
 pub fn percent(part: f64) -> String {
     format!("{:.0} %", part * 100.0)
 }
 
-/// Seconds as days, hours, minutes and seconds, the two largest that are not zero.
+/// Seconds as days, hours, minutes and seconds; the two largest that are not zero.
 pub fn duration(seconds: f64) -> String {
     let s = seconds.max(0.0) as u64;
     match s {
@@ -175,7 +176,7 @@ pub fn duration(seconds: f64) -> String {
 fn scaled(value: f64, units: &[&str]) -> String {
     let mut value = value.max(0.0);
     let mut unit = 0;
-    // What would round up to 1000 belongs to the next unit.
+    // A value that would round up to 1000 gets the next unit.
     while value >= 999.5 && unit + 1 < units.len() {
         value /= 1000.0;
         unit += 1;
@@ -235,8 +236,8 @@ mod tests {
         );
         assert!(cut(long, usize::MAX).contains(long));
         assert!(cut("short:1", 0).contains("short:1"), "what fits stays");
-        // Too narrow for anything: as good as it gets.
-        assert_eq!(cut(long, 0), cut(long, 17 + LEAST_ROOM));
+        // Too narrow: the least readable width is kept.
+        assert_eq!(cut(long, 0), cut(long, 17 + MIN_WIDTH));
         assert_eq!(shortened("äöüäöü", 4), "ä…öü");
     }
 

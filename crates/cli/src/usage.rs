@@ -1,8 +1,8 @@
-//! What to say besides clap when a command line is wrong.
+//! Advice in addition to clap's messages about a wrong command line.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// Options whose value may be a glob, each with an example of one.
+/// Options that accept a glob, each with an example.
 const GLOBS: [(&str, &str); 4] = [
     ("--link", "wwan*"),
     ("--client", "laptop-*"),
@@ -10,7 +10,7 @@ const GLOBS: [(&str, &str); 4] = [
     ("--only", "unplug-*"),
 ];
 
-/// Advice on one line, for a mistake whose cause can be guessed.
+/// One line of advice for a mistake with a probable cause.
 pub(crate) fn advice(error: &clap::Error, args: &[String]) -> Option<String> {
     if error.kind() != ErrorKind::UnknownArgument {
         return None;
@@ -21,21 +21,22 @@ pub(crate) fn advice(error: &clap::Error, args: &[String]) -> Option<String> {
     if unknown.starts_with('-') {
         return None;
     }
-    // The words before it are the first value of an option and perhaps others that a shell has made of it.
+    // The words before it are the first value of an option and perhaps others that the shell
+    // expanded.
     let at = args.iter().position(|arg| arg == unknown)?;
     let option = args[..at].iter().rposition(|arg| arg.starts_with('-'))?;
     let name = args[option].split('=').next().unwrap_or_default();
     let (name, example) = GLOBS.iter().find(|(glob, _)| *glob == name)?;
     let is_value = option + 1 < at || args[option].contains('=');
     is_value.then(|| {
-        format!("if the shell has replaced a pattern by the names of files, quote it: {name} '{example}'")
+        format!("if the shell expanded a pattern to file names, quote it: {name} '{example}'")
     })
 }
 
 #[cfg(test)]
 mod tests {
     #[test]
-    fn a_pattern_that_the_shell_has_expanded_is_to_be_quoted() {
+    fn a_pattern_that_the_shell_expanded_gets_advice() {
         let advice = |line: &str| {
             let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
             let error = crate::generate::command::<crate::args::Cli>().try_get_matches_from(&args);

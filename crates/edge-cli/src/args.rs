@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of `sumlink-edge`.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,8 @@ use sumlink::args::{CheckArgs, ManArgs, Verbosity};
 use crate::link::LinkArgs;
 use crate::status::StatusArgs;
 
-/// One end of an edge node: spreads the packets of ordinary connections over links, with a TUN device and tunnels.
+/// Run one end of an edge node: distribute packets of TCP connections over links, with a TUN device
+/// and tunnels.
 #[derive(Debug, Parser)]
 #[command(
     name = "sumlink-edge",
@@ -18,10 +19,10 @@ use crate::status::StatusArgs;
     max_term_width = 100
 )]
 pub(crate) struct Cli {
-    /// What to do.
+    /// The verb.
     #[command(subcommand)]
     pub(crate) verb: Verb,
-    /// How much is logged.
+    /// Log level.
     #[command(flatten)]
     pub(crate) verbosity: Verbosity,
 }
@@ -31,7 +32,7 @@ pub(crate) struct Cli {
 pub(crate) enum Verb {
     /// Run one end of an edge node until a signal ends it.
     Run(EdgeArgs),
-    /// Check a configuration file; each problem is reported with its line and the reason.
+    /// Check a configuration file; report each problem with its line and reason.
     Check(CheckArgs),
     /// Show the counters and links of a running edge node.
     Status(StatusArgs),
@@ -39,7 +40,7 @@ pub(crate) enum Verb {
     Link(LinkArgs),
     /// Print the completion script of a shell.
     Completions {
-        /// The shell.
+        /// Shell to write the script for.
         shell: Shell,
     },
     /// Write the manual pages.
@@ -49,13 +50,13 @@ pub(crate) enum Verb {
 /// `sumlink-edge run`
 #[derive(Debug, Args)]
 pub struct EdgeArgs {
-    /// Configuration file.
+    /// Read this configuration file.
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
-    /// Unix socket for `sumlink-edge status`, instead of the file's; made with mode 0600.
+    /// Create a Unix socket with mode 0600 for `sumlink-edge status`, instead of the file's.
     #[arg(long, value_name = "SOCKET")]
     pub control: Option<PathBuf>,
-    /// Write queues, counters and link states to this file as JSON lines, ten a second.
+    /// Write queues, counters and link states to this file as JSON lines, 10 per second.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// Print events as JSON lines on standard output.

@@ -1,11 +1,11 @@
-//! Failures of an edge node, with their exit codes.
+//! Failures of an edge node and their exit codes.
 
 use sumlink::exit::{CliError, Exit, Failure};
 use sumlink_edge_node::NodeError;
 
 use crate::metrics_server::MetricsError;
 
-/// An edge node that could not start, or not go on; its device and its tunnels count as links.
+/// Converts the failure of a node to start or continue; its device and tunnels count as links.
 pub(crate) fn of_node(error: NodeError) -> CliError {
     let exit = match &error {
         NodeError::Config(_) => Exit::Config,
@@ -15,7 +15,7 @@ pub(crate) fn of_node(error: NodeError) -> CliError {
     Failure::new(exit, error).into()
 }
 
-/// An address at which metrics cannot be served.
+/// Converts the failure to serve metrics at an address.
 pub(crate) fn of_metrics(error: MetricsError) -> CliError {
     Failure::new(Exit::Network, error).into()
 }

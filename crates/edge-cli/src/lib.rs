@@ -1,4 +1,5 @@
-//! The program `sumlink-edge` as a library: its verbs, of which the laboratory has `run`, too, for its own processes.
+//! The program `sumlink-edge` as a library; the laboratory uses its verb `run` for its own
+//! processes.
 
 #![forbid(unsafe_code)]
 
@@ -23,10 +24,10 @@ use args::{Cli, Verb};
 pub use args::EdgeArgs;
 pub use node::run;
 
-/// The units' control sockets below `/run`.
+/// Control sockets of the units, below `/run`.
 const SOCKETS: &[&str] = &["sumlink-edge/control.sock"];
 
-/// The program `sumlink-edge`.
+/// Runs the program `sumlink-edge`.
 pub fn main() -> ExitCode {
     sumlink::program::main::<Cli>()
 }

@@ -1,4 +1,4 @@
-//! `sumlink-edge link`: what a link of a running edge node carries.
+//! `sumlink-edge link`: sets the rate of a link of a running edge node.
 
 use std::path::PathBuf;
 
@@ -13,13 +13,13 @@ use sumlink_settings::units;
 /// `sumlink-edge link`
 #[derive(Debug, Args)]
 pub(crate) struct LinkArgs {
-    /// The link.
+    /// Link to set.
     #[arg(value_name = "NAME")]
     name: String,
-    /// What the link carries from now on, such as 25mbit; 0 and it waits; none: what its socket takes.
+    /// Set the rate, such as 25mbit; 0 stops the link, none leaves the rate to its socket.
     #[arg(long, value_name = "RATE|none", value_parser = rate_or_none)]
     rate: Rate,
-    /// The control socket of the running edge node; without it that of the service that runs.
+    /// Ask at this control socket. Default: the running service's.
     #[arg(long, value_name = "SOCKET")]
     control: Option<PathBuf>,
     /// Print JSON.
@@ -27,7 +27,7 @@ pub(crate) struct LinkArgs {
     pub(crate) json: bool,
 }
 
-/// A rate in bits per second, or none.
+/// A rate in bit/s, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rate(Option<u64>);
 
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &LinkArgs) -> Result<(), CliError> {
     let name = printable(&set.name);
     match set.rate_bps {
         Some(rate) => print(&format!("{name} carries {}\n", units::format_rate(rate))),
-        None => print(&format!("{name} carries what its socket takes\n")),
+        None => print(&format!("{name}: no rate set; its socket limits it\n")),
     }
 }
 
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_has_a_unit_or_is_none() {
+    fn a_rate_has_a_unit_or_is_the_word_none() {
         assert_eq!(rate_or_none("25mbit"), Ok(Rate(Some(25_000_000))));
         assert_eq!(rate_or_none("0"), Ok(Rate(Some(0))));
         assert_eq!(rate_or_none("none"), Ok(Rate(None)));

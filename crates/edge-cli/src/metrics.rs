@@ -1,4 +1,5 @@
-//! What `sumlink-edge` tells Prometheus: its status, each number under the name and in the unit that Prometheus wants.
+//! The status of an edge node as Prometheus metrics, with the names and units that Prometheus
+//! expects.
 
 use std::fmt;
 
@@ -10,7 +11,7 @@ use prometheus_client::registry::Registry;
 use sumlink_edge_node::NodeStatus;
 use sumlink_edge_node::status::LinkStatus;
 
-/// Everything that `status` tells, asked anew at each request.
+/// All numbers of `status`, read at each request.
 pub(crate) fn registry(status: impl Fn() -> NodeStatus + Send + Sync + 'static) -> Registry {
     let mut registry = Registry::with_prefix("sumlink_edge");
     registry.register_collector(Box::new(EdgeCollector(status)));
@@ -31,10 +32,11 @@ impl<F: Fn() -> NodeStatus + Send + Sync + 'static> Collector for EdgeCollector<
     }
 }
 
-/// A number of the whole end: name, help and value. Names of counters get `_total` from the format.
+/// A number of the whole end: name, help and value. The format adds `_total` to the names of
+/// counters.
 type Total = (&'static str, &'static str, fn(&NodeStatus) -> u64);
 
-/// The same of a link.
+/// A number of a link.
 type PerLink<T> = (&'static str, &'static str, fn(&LinkStatus) -> T);
 
 const COUNTERS: [Total; 21] = [
@@ -45,107 +47,115 @@ const COUNTERS: [Total; 21] = [
     ),
     (
         "dropped_packets",
-        "Packets that no queue had room for",
+        "Packets dropped because every queue was full",
         |s| s.core.dropped,
     ),
     ("up_packets", "Packets from the links for the device", |s| {
         s.core.up_packets
     }),
-    ("malformed_packets", "Packets that could not be read", |s| {
-        s.core.malformed
-    }),
+    (
+        "malformed_packets",
+        "Packets that could not be parsed",
+        |s| s.core.malformed,
+    ),
     (
         "device_refused_packets",
-        "Packets that the TUN device did not take",
+        "Packets that the TUN device rejected",
         |s| s.device_refused,
     ),
     (
         "duplicate_acks",
-        "Duplicate acknowledgements of users",
+        "Duplicate acknowledgments from users",
         |s| s.core.duplicates,
     ),
     (
         "boosted_acks",
-        "Duplicates passed on as acknowledgements of the missing packet",
+        "Duplicate acknowledgments forwarded as acknowledgments of the missing packet",
         |s| s.core.boosted,
     ),
-    ("held_acks", "Duplicates held", |s| s.core.held),
+    ("held_acks", "Duplicate acknowledgments held back", |s| {
+        s.core.held
+    }),
     (
         "unneeded_acks",
-        "Acknowledgements that were not passed on, as the far end was told the same of late",
+        "Acknowledgments not forwarded because the far end had just received the same",
         |s| s.core.unneeded,
     ),
     (
         "repaired_packets",
-        "Packets sent again because of an acknowledgement",
+        "Packets retransmitted because of an acknowledgment",
         |s| s.core.repaired,
     ),
     (
         "repaired_behind_packets",
-        "Packets sent again because their link had lost them behind the first hole",
+        "Packets retransmitted because their link lost them behind the first gap",
         |s| s.core.repaired_behind,
     ),
     (
         "repaired_late_packets",
-        "Packets sent again because time had passed",
+        "Packets retransmitted after a timeout",
         |s| s.core.repaired_late,
     ),
     (
         "not_kept_packets",
-        "Packets of which no copy was kept: memory was full",
+        "Packets without a copy because memory was full",
         |s| s.core.not_kept,
     ),
     (
         "not_tracked_packets",
-        "Packets of flows that there was no room for",
+        "Packets of flows beyond the limit on flows",
         |s| s.core.not_tracked,
     ),
     (
         "not_numbered_packets",
-        "Packets of lwa without a number: too many users have some",
+        "Packets of lwa without a number because too many users have numbers",
         |s| s.core.not_numbered,
     ),
-    ("evicted_flows", "Flows forgotten for want of room", |s| {
-        s.core.forgotten
-    }),
-    ("reset_flows", "Flows reset from here", |s| s.core.resets),
+    (
+        "evicted_flows",
+        "Flows evicted to make room for others",
+        |s| s.core.forgotten,
+    ),
+    ("reset_flows", "Flows reset by this end", |s| s.core.resets),
     (
         "ordered_packets",
-        "Numbered packets given out in order",
+        "Numbered packets delivered in order",
         |s| s.reorder.delivered,
     ),
     (
         "reordered_packets",
-        "Of them, those that waited for others",
+        "Numbered packets that waited for earlier ones",
         |s| s.reorder.reordered,
     ),
     (
         "late_packets",
-        "Numbered packets not waited for any more",
+        "Numbered packets that arrived after the wait for them had ended",
         |s| s.reorder.late,
     ),
     (
         "missing_packets",
-        "Numbered packets that never came in time",
+        "Numbered packets that did not arrive in time",
         |s| s.reorder.missing,
     ),
 ];
 
 const GAUGES: [Total; 4] = [
-    ("flows", "TCP flows that are known", |s| s.core.flows as u64),
+    ("flows", "TCP flows known to the node", |s| {
+        s.core.flows as u64
+    }),
     (
         "busy_flows",
-        "Flows whose users acknowledge something, and those that are owed something",
+        "Flows whose users send acknowledgments, and flows that are owed data",
         |s| s.core.busy_flows as u64,
     ),
     (
         "owed_flows",
-        "Flows whose users have not got what was acknowledged in their place",
+        "Flows with data acknowledged for their user and not yet delivered",
         |s| s.core.owed_flows as u64,
     ),
     (
         "kept_bytes",
-        "Bytes of copies that could be sent again",
+        "Bytes of copies kept for retransmission",
         |s| s.core.kept_bytes as u64,
     ),
 ];
@@ -153,7 +163,7 @@ const GAUGES: [Total; 4] = [
 const LINK_COUNTERS: [PerLink<u64>; 8] = [
     (
         "link_sent_packets",
-        "Datagrams sent, probes among them",
+        "Datagrams sent, including probes",
         |l| l.sent_packets,
     ),
     ("link_sent_bytes", "Bytes sent with all headers", |l| {
@@ -169,50 +179,52 @@ const LINK_COUNTERS: [PerLink<u64>; 8] = [
     ),
     (
         "link_refused_packets",
-        "Datagrams that the kernel did not take",
+        "Datagrams that the kernel rejected",
         |l| l.refused,
     ),
     (
         "link_foreign_packets",
-        "Datagrams that are none of this tunnel's",
+        "Datagrams that do not belong to this tunnel",
         |l| l.foreign,
     ),
     ("link_probes", "Probes sent", |l| l.probes),
     ("link_answers", "Answers to probes", |l| l.answers),
 ];
 
-/// What is not known yet is left out.
+/// Unknown values are omitted.
 const LINK_GAUGES: [PerLink<Option<f64>>; 8] = [
     ("link_up", "1 if probes are answered", |l| {
         Some(f64::from(u8::from(l.state == "up")))
     }),
-    ("link_queue_packets", "Packets that wait", |l| {
+    ("link_queue_packets", "Packets in the queue", |l| {
         Some(l.queue_packets as f64)
     }),
-    ("link_queue_bytes", "Bytes that wait", |l| {
+    ("link_queue_bytes", "Bytes in the queue", |l| {
         Some(l.queue_bytes as f64)
     }),
-    ("link_queue_limit_packets", "Packets that may wait", |l| {
-        Some(l.queue_limit as f64)
-    }),
+    (
+        "link_queue_limit_packets",
+        "Limit on packets in the queue",
+        |l| Some(l.queue_limit as f64),
+    ),
     (
         "link_interface_queue_bytes",
-        "Bytes that wait in the queue of the interface below, whoever put them there",
+        "Bytes of any program in the queue of the interface below",
         |l| l.interface_queue_bytes.map(|bytes| bytes as f64),
     ),
     (
         "link_service_bytes_per_second",
-        "Rate at which the queue is served while something waits",
+        "Rate at which the queue is served while it is not empty",
         |l| l.service_bps.map(|bits| bits / 8.0),
     ),
     (
         "link_rtt_seconds",
-        "Smoothed time of a probe and its answer",
+        "Smoothed time from a probe to its answer",
         |l| l.rtt_ms.map(|ms| ms / 1e3),
     ),
     (
         "link_trip_seconds",
-        "Time from entry into the queue to the acknowledgement, smoothed",
+        "Smoothed time from entry into the queue to the acknowledgment",
         |l| l.trip_ms.map(|ms| ms / 1e3),
     ),
 ];
@@ -221,7 +233,7 @@ fn write(status: &NodeStatus, encoder: &mut DescriptorEncoder<'_>) -> fmt::Resul
     gauge(
         encoder,
         "uptime_seconds",
-        "Seconds since the start",
+        "Seconds since the program started",
         status.uptime_s,
     )?;
     for (name, help, value) in GAUGES {
@@ -271,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_is_told_in_the_units_of_prometheus() {
+    fn a_status_is_exported_in_the_units_of_prometheus() {
         let mut status = NodeStatus {
             uptime_s: 2.5,
             ..NodeStatus::default()
@@ -295,7 +307,10 @@ mod tests {
             "sumlink_edge_link_rtt_seconds{link=\"l\\\"te\"} 0.0125",
             "sumlink_edge_link_sent_bytes_total{link=\"l\\\"te\"} 18446744073709551615",
         ] {
-            assert!(text.lines().any(|told| told == line), "{line}: {text}");
+            assert!(
+                text.lines().any(|written| written == line),
+                "{line}: {text}"
+            );
         }
         let unknown = "sumlink_edge_link_service_bytes_per_second{";
         assert!(!text.contains(unknown), "{text}");

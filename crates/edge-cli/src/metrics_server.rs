@@ -1,7 +1,8 @@
-//! Metrics over HTTP for Prometheus and whatever else reads its text format: `sumlink-edge` with `metrics` in its file.
+//! Metrics over HTTP for Prometheus and other readers of its text format, if the file has
+//! `metrics`.
 //!
-//! `GET /metrics` is answered, one request for each connection. Nothing is authenticated: who reaches the port reads link
-//! names and counters, so that it belongs on a loopback address.
+//! `GET /metrics` is answered, one request per connection. There is no authentication: any host
+//! that reaches the port reads link names and counters, so use a loopback address.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,25 +11,25 @@ use std::time::Duration;
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
-use sumlink::places::Places;
+use sumlink::slots::Slots;
 use sumlink_transport::accept::Accepting;
 use sumlink_util::plain;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Connections at once; one more ends the oldest.
+/// Limit on open connections; one more ends the oldest.
 const MAX_CONNECTIONS: usize = 32;
 
-/// Bytes of a request's head; more is refused.
+/// Longest head of a request, in bytes.
 const MAX_HEAD: usize = 8 << 10;
 
-/// How long a connection may take.
+/// Time limit of a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What `text::encode` writes.
+/// Content type of the output of `text::encode`.
 const CONTENT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Why nobody can read the metrics.
+/// Why metrics cannot be served.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address} for metrics: {}", hint(reason))]
 pub(crate) struct MetricsError {
@@ -53,28 +54,28 @@ fn hint(reason: &io::Error) -> String {
     }
 }
 
-/// A port that is listened on, and not yet answered at.
+/// A port that is bound and not yet served.
 #[derive(Debug)]
 pub(crate) struct MetricsServer {
     listener: TcpListener,
 }
 
 impl MetricsServer {
-    /// Takes the port.
+    /// Binds the port.
     pub(crate) async fn bind(address: SocketAddr) -> Result<Self, MetricsError> {
         let failed = |reason| MetricsError { address, reason };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         Ok(Self { listener })
     }
 
-    /// Answers for ever; the registry is asked anew each time.
+    /// Answers requests without end, each with the current values of the registry.
     pub(crate) async fn serve(&self, registry: Registry) {
         let registry = Arc::new(registry);
-        let mut places = Places::new(MAX_CONNECTIONS);
+        let mut slots = Slots::new(MAX_CONNECTIONS);
         let mut accepting = Accepting::new("the metrics");
         loop {
             let (stream, _) = accepting.next(&self.listener).await;
-            let place = places.enter();
+            let slot = slots.enter();
             let registry = Arc::clone(&registry);
             tokio::spawn(async move {
                 tokio::select! {
@@ -83,7 +84,7 @@ impl MetricsServer {
                             tracing::debug!(%error, "metrics connection");
                         }
                     }
-                    Ok(()) = place => {}
+                    Ok(()) = slot => {}
                 }
             });
         }
@@ -110,7 +111,7 @@ async fn answer(mut stream: TcpStream, registry: &Registry) -> io::Result<()> {
     stream.shutdown().await
 }
 
-/// All up to the empty line, or as much as may be; `None` if the connection ended before.
+/// Reads up to the empty line or the limit; `None` if the connection ends before.
 async fn read_head(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") && head.len() <= MAX_HEAD {
@@ -121,7 +122,7 @@ async fn read_head(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(head))
 }
 
-/// Status line, type and body.
+/// Status line, content type and body.
 fn respond(head: &[u8], registry: &Registry) -> (&'static str, &'static str, String) {
     const TEXT: &str = "text/plain; charset=utf-8";
     if head.len() > MAX_HEAD {
@@ -131,18 +132,18 @@ fn respond(head: &[u8], registry: &Registry) -> (&'static str, &'static str, Str
     let line = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
     let words: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
     let [method, target, version] = words[..] else {
-        return ("400 Bad Request", TEXT, "this is no request\n".to_owned());
+        return ("400 Bad Request", TEXT, "invalid request\n".to_owned());
     };
     if !version.starts_with(b"HTTP/1.") {
-        return ("400 Bad Request", TEXT, "this is no HTTP/1\n".to_owned());
+        return ("400 Bad Request", TEXT, "HTTP/1 expected\n".to_owned());
     }
     if method != b"GET" && method != b"HEAD" {
-        let body = "metrics can only be read\n".to_owned();
+        let body = "metrics are read-only\n".to_owned();
         return ("405 Method Not Allowed", TEXT, body);
     }
     let path = target.split(|&byte| byte == b'?').next();
     if path != Some(b"/metrics") {
-        return ("404 Not Found", TEXT, "there is /metrics\n".to_owned());
+        return ("404 Not Found", TEXT, "try /metrics\n".to_owned());
     }
     let mut body = String::new();
     match encode(&mut body, registry) {
@@ -156,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_can_be_read_is_answered() {
+    fn only_known_paths_are_answered() {
         let registry = Registry::default();
         let long = format!("GET /metrics HTTP/1.1\r\nA: {}", "a".repeat(MAX_HEAD));
         for (head, status) in [
@@ -193,7 +194,7 @@ mod tests {
             response
         };
         let ask = async {
-            // Connections without a request delay nobody.
+            // Connections without a request delay no others.
             let mut idle = Vec::new();
             for _ in 0..2 * MAX_CONNECTIONS {
                 idle.push(TcpStream::connect(address).await.unwrap());
@@ -216,13 +217,13 @@ mod tests {
             assert!(response.ends_with("\r\n\r\n"), "{response}");
         };
         tokio::select! {
-            () = server.serve(registry) => panic!("it serves for ever"),
+            () = server.serve(registry) => panic!("serving ended"),
             () = ask => {}
         }
     }
 
     #[tokio::test]
-    async fn a_port_that_is_taken_is_told_in_a_line() {
+    async fn a_taken_port_is_reported_on_one_line() {
         let any = "127.0.0.1:0".parse().unwrap();
         let first = MetricsServer::bind(any).await.unwrap();
         let address = first.listener.local_addr().unwrap();

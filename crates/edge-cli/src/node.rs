@@ -1,4 +1,4 @@
-//! `sumlink-edge run`: one end of an edge node, at work until a signal ends it.
+//! `sumlink-edge run`: runs one end of an edge node until a signal ends it.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -19,14 +19,14 @@ use crate::error::{of_metrics, of_node};
 use crate::metrics;
 use crate::metrics_server::MetricsServer;
 
-/// How often a line of the trace is written.
+/// Interval of the lines of the trace.
 const TRACE: Duration = Duration::from_millis(100);
 
 /// Runs the verb until a signal ends it.
 ///
 /// # Errors
 ///
-/// The configuration is wrong, the node could not start, or it could not go on.
+/// The configuration is wrong, or the node could not start or continue.
 pub async fn run(args: EdgeArgs) -> Result<(), CliError> {
     let events = Events::new(args.json)?;
     events.end(carry(args, &events).await)
@@ -46,7 +46,7 @@ async fn carry(args: EdgeArgs, events: &Events) -> Result<(), CliError> {
     let node = Node::open(settings.node).await.map_err(of_node)?;
     let mut running = node.start().map_err(of_node)?;
     tracing::info!(%device, "the device is up");
-    events.tell(&json!({ "event": "ready", "device": device }));
+    events.emit(&json!({ "event": "ready", "device": device }));
     let handle = running.handle();
     let failed = tokio::select! {
         () = follow(&mut running.notices, events) => true,
@@ -60,21 +60,21 @@ async fn carry(args: EdgeArgs, events: &Events) -> Result<(), CliError> {
     };
     let status = running.stop().map_err(of_node)?;
     if failed {
-        // The thread does not end by itself but with an error, which has just been returned.
-        return Err(std::io::Error::other("the edge node ended by itself").into());
+        // The node's thread ends only with an error, which has been returned above.
+        return Err(std::io::Error::other("the edge node ended unexpectedly").into());
     }
-    events.tell(&json!({ "event": "stopped", "status": status }));
+    events.emit(&json!({ "event": "stopped", "status": status }));
     Ok(())
 }
 
-/// Tells what happens until nothing can happen any more.
+/// Emits the node's notices until their channel closes.
 async fn follow(notices: &mut mpsc::Receiver<Notice>, events: &Events) {
     while let Some(notice) = notices.recv().await {
-        events.tell(&notice);
+        events.emit(&notice);
     }
 }
 
-/// Answers at the control socket for ever, if there is one.
+/// Answers at the control socket without end, if there is one.
 async fn answer(control: Option<&ControlSocket>, handle: NodeHandle) -> bool {
     let Some(control) = control else {
         return std::future::pending().await;
@@ -84,17 +84,17 @@ async fn answer(control: Option<&ControlSocket>, handle: NodeHandle) -> bool {
         let status = handle.status();
         let dead = status.links.iter().all(|link| link.state == "down");
         let note = match dead {
-            true => "no link carries anything: packets wait".to_owned(),
+            true => "no link delivers; packets wait".to_owned(),
             false => String::new(),
         };
         let mut report = Report::new("edge", note, Vec::new());
-        // Counters and names: nothing that JSON cannot hold.
+        // Counters and names always fit in JSON.
         report.edge = serde_json::to_value(status).ok();
         std::future::ready(report)
     };
     let link = |_, _| async {
         Err(Refusal {
-            error: "the links of an edge node have no policies: --rate says what one carries, and its file the rest"
+            error: "links of an edge node have no policies; set the rate with --rate and all else in the file"
                 .to_owned(),
             kind: RefusalKind::Usage,
         })
@@ -110,7 +110,7 @@ async fn answer(control: Option<&ControlSocket>, handle: NodeHandle) -> bool {
     true
 }
 
-/// Tells the metrics for ever, if that was asked for.
+/// Serves the metrics without end, if configured.
 async fn expose(server: Option<&MetricsServer>, handle: NodeHandle) {
     match server {
         Some(server) => {
@@ -122,7 +122,7 @@ async fn expose(server: Option<&MetricsServer>, handle: NodeHandle) {
     }
 }
 
-/// A file that is written as the node works.
+/// The file of the trace.
 struct TraceFile {
     file: BufWriter<File>,
     path: std::path::PathBuf,
@@ -147,7 +147,8 @@ impl TraceFile {
     }
 }
 
-/// Writes lines for ever, if that was asked for. A full disk ends the trace, with a warning, and not everybody's traffic.
+/// Writes the trace without end, if requested. A full disk ends the trace with a warning; traffic
+/// continues.
 async fn write_trace(trace: Option<TraceFile>, handle: NodeHandle) {
     let Some(mut trace) = trace else {
         return std::future::pending().await;
@@ -156,7 +157,10 @@ async fn write_trace(trace: Option<TraceFile>, handle: NodeHandle) {
     loop {
         ticks.tick().await;
         if let Err(reason) = trace.line(&handle.status()) {
-            tracing::warn!("the trace ends here, {}: {reason}", trace.path.display());
+            tracing::warn!(
+                "cannot write the trace {}: {reason}; the trace ends here",
+                trace.path.display()
+            );
             return std::future::pending().await;
         }
     }

@@ -1,4 +1,4 @@
-//! `sumlink-edge status`: one end of an edge node as text.
+//! `sumlink-edge status`: the state of one end of an edge node as text.
 
 use std::path::PathBuf;
 
@@ -12,16 +12,16 @@ use sumlink_edge_node::NodeStatus;
 /// `sumlink-edge status`
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
-    /// The control socket of the running edge node; without it the one in /run/sumlink-edge, of the service that runs.
+    /// Ask at this control socket. Default: the running service's, in /run/sumlink-edge.
     #[arg(long, value_name = "SOCKET")]
     control: Option<PathBuf>,
-    /// Show every column, however wide the terminal is.
+    /// Show every column, regardless of the terminal's width.
     #[arg(long, conflicts_with = "json")]
     wide: bool,
-    /// Ask again every second until interrupted.
+    /// Refresh every second until interrupted.
     #[arg(long)]
     watch: bool,
-    /// Print JSON, one object a line.
+    /// Print one JSON object per line.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -36,20 +36,20 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), CliError> {
         watch: args.watch,
         json: args.json,
     };
-    status::watch(&args, crate::SOCKETS, shown)
+    status::watch(&args, crate::SOCKETS, render_node)
 }
 
-/// A node's part of the report.
-fn shown(node: &serde_json::Value, view: View) -> String {
+/// The node's part of the report.
+fn render_node(node: &serde_json::Value, view: View) -> String {
     match serde_json::from_value::<NodeStatus>(node.clone()) {
         Ok(node) => render(&node, view),
         Err(error) => {
-            format!("an edge node of another version, whose report has another shape: {error}\n")
+            format!("cannot read the report of an edge node of another version: {error}\n")
         }
     }
 }
 
-/// The columns of the table of links.
+/// Columns of the table of links.
 const LINKS: [Column; 7] = [
     Column::text("LINK", 15, 0),
     Column::text("STATE", 5, 0),
@@ -60,7 +60,7 @@ const LINKS: [Column; 7] = [
     Column::number("RECEIVED", 8, 1),
 ];
 
-/// What it does, then its links.
+/// Renders the totals, then the links.
 fn render(edge: &NodeStatus, view: View) -> String {
     let mut head = Table::new(&["device", &printable(&edge.device)]);
     let mut line = |name: &str, value: String| head.row([name.to_owned(), value]);
@@ -76,21 +76,21 @@ fn render(edge: &NodeStatus, view: View) -> String {
     line(
         "flows",
         format!(
-            "{}, {} of them busy, {} owed something; {} reset",
+            "{}, {} of them busy, {} owed data; {} reset",
             core.flows, core.busy_flows, core.owed_flows, core.resets
         ),
     );
     line(
         "packets",
         format!(
-            "{} to the links, {} of them without room; {} from the links",
+            "{} to the links, {} dropped by full queues; {} from the links",
             core.down_packets, core.dropped, core.up_packets
         ),
     );
     line(
         "duplicates",
         format!(
-            "{}: {} boosted, {} held; {} packets sent again from here",
+            "{}: {} boosted, {} held; {} packets retransmitted by the node",
             core.duplicates,
             core.boosted,
             core.held,
@@ -150,7 +150,7 @@ mod tests {
             ],
             ..NodeStatus::default()
         };
-        let text = shown(&serde_json::to_value(node).unwrap(), View::Fit(80));
+        let text = render_node(&serde_json::to_value(node).unwrap(), View::Fit(80));
         assert!(
             text.lines().all(|line| line.chars().count() <= 80) && !text.contains('\u{7}'),
             "{text}"
@@ -163,7 +163,7 @@ mod tests {
         ] {
             assert!(text.contains(words), "{words}: {text}");
         }
-        let strange = shown(&serde_json::json!({ "role": 7 }), View::Fit(80));
+        let strange = render_node(&serde_json::json!({ "role": 7 }), View::Fit(80));
         assert!(strange.contains("another version"), "{strange}");
     }
 }

@@ -11,8 +11,8 @@
 //! | background | at least 16 KiB sent, and the sender is behind at every write |
 //! | interactive | anything else |
 //!
-//! The sender is behind at a write that finds unsent bytes, or that is cut short because the send
-//! buffer is full. "Never behind" means at most at a tenth of the writes. A class is adopted when
+//! The sender is behind at a write that finds unsent bytes, that is cut short because the send
+//! buffer is full, or that follows a write which filled the buffer. "Never behind" means at most at a tenth of the writes. A class is adopted when
 //! three intervals in a row agree, so that a single pause or burst changes nothing. Only bulk is
 //! detected sooner: when 2 MiB went one way without an answer or a pause of half a second, and the
 //! sender was behind at half of the writes.
@@ -43,6 +43,8 @@ pub(crate) struct Learner {
     class: Class,
     /// The class of the latest intervals, and how many in a row agree on it.
     candidate: (Class, u32),
+    /// The traffic has determined the class at least once.
+    is_sure: bool,
     /// Start of the current interval.
     since: Instant,
     sent: Direction,
@@ -79,6 +81,7 @@ impl Learner {
         Self {
             class: FIRST,
             candidate: (FIRST, 0),
+            is_sure: false,
             since: now,
             sent: Direction::default(),
             received: Direction::default(),
@@ -94,8 +97,13 @@ impl Learner {
         self.class
     }
 
-    /// The program has written `bytes`. The paths are behind if earlier bytes are still unsent, or
-    /// if the program wanted to write more.
+    /// Whether the traffic has determined the class. Until then the class is only the first one.
+    pub(crate) fn is_sure(&self) -> bool {
+        self.is_sure
+    }
+
+    /// The program has written `bytes`. The paths are behind if earlier bytes are still unsent, if
+    /// the program wanted to write more, or if its previous write filled the send buffer.
     pub(crate) fn wrote(&mut self, bytes: u64, is_behind: bool, now: Instant) {
         let part = self.part(now);
         if now.saturating_sub(self.last) >= PAUSE {
@@ -109,6 +117,7 @@ impl Learner {
         if self.run >= BULK_RUN && 2 * self.behind >= self.writes {
             self.class = Class::Background;
             self.candidate = (Class::Background, AGREEING);
+            self.is_sure = true;
         }
     }
 
@@ -138,6 +147,7 @@ impl Learner {
         *candidate = seen;
         if *times >= AGREEING {
             self.class = seen;
+            self.is_sure = true;
         }
     }
 
@@ -234,9 +244,11 @@ mod tests {
             (if index < 30 { 64 << 10 } else { 0 }, unsent, 0)
         });
         assert_eq!(learner.class(), Class::Interactive, "just below the limit");
+        assert!(!learner.is_sure());
         let mut learner = Learner::new(now);
         run(&mut learner, &mut now, 1, |_| (64 << 10, 60_000, 0));
         assert_eq!(learner.class(), Class::Background);
+        assert!(learner.is_sure());
     }
 
     #[test]

@@ -53,6 +53,7 @@
 
 #![forbid(unsafe_code)]
 
+mod backlog;
 mod config;
 pub mod frame;
 mod learn;

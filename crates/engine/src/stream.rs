@@ -58,6 +58,8 @@ pub(crate) struct SendHalf {
     /// Times at which some bytes were written, by the offset after them, ascending; for the
     /// selector.
     pub(crate) marks: VecDeque<(u64, Instant)>,
+    /// The last write left no space in the send buffer.
+    pub(crate) is_filled: bool,
     /// Offset that the peer permits this side to send up to.
     pub(crate) limit: u64,
     /// End of the highest byte ever handed to a path.
@@ -134,6 +136,15 @@ impl Stream {
     pub(crate) fn set_class(&mut self, class: Option<Class>, now: Instant) {
         self.class = class.unwrap_or(learn::FIRST);
         self.learner = class.is_none().then(|| Learner::new(now));
+    }
+
+    /// The class that bounds the send buffer. While the class is not learned, the stream may be
+    /// bulk, which needs the most.
+    pub(crate) fn buffer_class(&self) -> Class {
+        match &self.learner {
+            Some(learner) if !learner.is_sure() => Class::Background,
+            _ => self.class,
+        }
     }
 
     /// Passes an observation to the learner, if the stream has one.

@@ -1,10 +1,11 @@
-//! Failures of the laboratory, with their exit codes.
+//! Failures of the laboratory and their exit codes.
 
 use sumlink::exit::{CliError, Exit, Failure};
 use sumlink_lab::LabError;
 use sumlink_mmwave::MmwaveError;
 
-/// A failure of the laboratory: a documented exit code, or that of a command which it ran.
+/// Converts a failure of the laboratory; the exit code is a documented one, or that of a command
+/// that it ran.
 pub(crate) fn of_lab(error: LabError) -> CliError {
     let exit = match &error {
         LabError::Link(_) | LabError::Unit(_) | LabError::Usage(_) => Exit::Usage,
@@ -26,7 +27,7 @@ pub(crate) fn of_lab(error: LabError) -> CliError {
     .into()
 }
 
-/// A cell, an office or a radio that cannot be.
+/// Converts the error of an impossible cell, office or radio.
 pub(crate) fn of_mmwave(error: MmwaveError) -> CliError {
     Failure::new(Exit::Usage, error).into()
 }

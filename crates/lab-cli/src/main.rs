@@ -22,7 +22,7 @@ use cc::CcCommand;
 use mmwave::MmwaveCommand;
 use sim::SimCommand;
 
-/// The laboratory of sumlink: emulated and simulated links, and measurements on them.
+/// Emulate and simulate links, and measure sumlink and other programs on them.
 #[derive(Debug, Parser)]
 #[command(
     name = "sumlink-lab",
@@ -31,10 +31,10 @@ use sim::SimCommand;
     max_term_width = 100
 )]
 struct Cli {
-    /// What to do.
+    /// The verb.
     #[command(subcommand)]
     verb: Verb,
-    /// How much is logged.
+    /// Log level.
     #[command(flatten)]
     verbosity: Verbosity,
 }
@@ -44,41 +44,41 @@ struct Cli {
 enum Verb {
     #[command(flatten)]
     Lab(LabCommand),
-    /// The simulator: the engine in virtual time, over the laboratory's scenarios
+    /// Simulate scenarios: the engine in virtual time over the laboratory's links
     Sim {
-        /// What to do there.
+        /// The verb of `sim` or `mmwave`.
         #[command(subcommand)]
         command: SimCommand,
     },
-    /// Congestion windows of TCP connections
+    /// Record congestion windows of TCP connections
     Cc {
-        /// What to do with them.
+        /// The verb of `cc`.
         #[command(subcommand)]
         command: CcCommand,
     },
-    /// 60 GHz Wi-Fi: which stations get to train their beams, simulated
+    /// Simulate beam training in 60 GHz Wi-Fi
     Mmwave {
-        /// What to do there.
+        /// The verb of `sim` or `mmwave`.
         #[command(subcommand)]
         command: MmwaveCommand,
     },
     /// Print the completion script of a shell
     Completions {
-        /// The shell.
+        /// Shell to write the script for.
         shell: Shell,
     },
     /// Write the manual pages
     Man(ManArgs),
-    /// `sumlink keygen`, for the laboratory's own processes
+    /// `sumlink keygen`, for the laboratory's processes
     #[command(hide = true)]
     Keygen(KeygenArgs),
-    /// `sumlink server`, for the laboratory's own processes
+    /// `sumlink server`, for the laboratory's processes
     #[command(hide = true)]
     Server(ServerArgs),
-    /// `sumlink client`, for the laboratory's own processes
+    /// `sumlink client`, for the laboratory's processes
     #[command(hide = true)]
     Client(ClientArgs),
-    /// `sumlink-edge run`, for the laboratory's own processes
+    /// `sumlink-edge run`, for the laboratory's processes
     #[command(hide = true)]
     Edge(EdgeArgs),
 }
@@ -111,7 +111,8 @@ impl Program for Cli {
 
     fn run(self) -> Result<(), CliError> {
         match self.verb {
-            // The laboratory enters namespaces, which must happen before any thread is started.
+            // The laboratory enters namespaces, which is possible only before any thread is
+            // started.
             Verb::Lab(command) => sumlink_lab::run(command).map_err(error::of_lab),
             Verb::Sim { command } => sim::run(&command),
             Verb::Cc { command } => cc::run(command),

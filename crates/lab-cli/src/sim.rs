@@ -1,4 +1,4 @@
-//! `sumlink-lab sim`: scenarios in the simulator.
+//! `sumlink-lab sim`: runs scenarios in the simulator.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -21,18 +21,18 @@ use sumlink_lab::{LabError, Store, edge_timeline, load_all, print, run_json, tab
 use crate::error::of_lab;
 use sumlink::exit::CliError;
 
-/// The Python package's program.
+/// The program of the Python package.
 const PACKAGE: &str = "sumlink-sim";
 
-/// What `sumlink-lab sim` can do.
+/// The verbs of `sumlink-lab sim`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimCommand {
-    /// Run the systems of scenarios in virtual time: the engine over modelled TCP over the laboratory's links
+    /// Run scenarios in virtual time: the engine over modeled TCP and the laboratory's links
     Run(SimRunArgs),
-    /// A grid over a scenario's parameters: hands over to `sumlink-sim sweep` of the Python package
+    /// Sweep a grid of a scenario's parameters with `sumlink-sim sweep` of the Python package
     #[command(disable_help_flag = true)]
     Sweep {
-        /// What `sumlink-sim sweep` is told, such as `--help`.
+        /// Arguments of `sumlink-sim sweep`, such as `--help`.
         #[arg(
             trailing_var_arg = true,
             allow_hyphen_values = true,
@@ -65,38 +65,40 @@ pub(crate) struct SimRunArgs {
     /// Scenario files; `sumlink-lab list` shows those of the project.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Write the results into this directory, as `sumlink-lab run` does; runs that are there are replaced.
+    /// Write the results to this directory, as `sumlink-lab run` does; existing runs are replaced.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Print one JSON object a line for each run.
+    /// Print one JSON object per run, one per line.
     #[arg(long)]
     json: bool,
-    /// So many seeds (1, 2, ... N) instead of the scenarios' own number.
+    /// Run the seeds 1 to N instead of the scenarios' own number.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     seeds: Option<u64>,
-    /// Only these systems, also ones that the scenarios do not name.
+    /// Run only these systems, including ones that the scenarios do not name.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     systems: Vec<String>,
-    /// Give sumlink's systems that name no selector this one: `sumlink:fbdt` becomes `sumlink:fbdt@NAME`.
+    /// Add this selector to sumlink's systems without one: `sumlink:fbdt` becomes
+    /// `sumlink:fbdt@NAME`.
     #[arg(long, value_name = "NAME[:KEY=VALUE]...", value_parser = sumlink::config::parse_selector)]
     selector: Option<SelectorConfig>,
-    /// Write what sumlink's sessions decide, for each run: as JSON lines, DIR/SCENARIO-seed-N-SYSTEM.jsonl, and as a picture
-    /// of who carried which bytes when, the same with .svg.
+    /// Write the decisions of sumlink's sessions for each run: as JSON lines to
+    /// DIR/SCENARIO-seed-N-SYSTEM.jsonl, and as a chart of the bytes that each path carried to the
+    /// same name with .svg.
     #[arg(long, value_name = "DIR")]
     trace: Option<PathBuf>,
-    /// Runs at once; without it as many as there are processors.
+    /// Run this number of simulations in parallel. Default: the number of processors.
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
 }
 
-/// What is run.
+/// A run to simulate.
 struct Job<'a> {
     scenario: &'a Scenario,
     seed: u64,
     system: &'a str,
 }
 
-/// Carries out the verb.
+/// Runs the verb.
 pub(crate) fn run(command: &SimCommand) -> Result<(), CliError> {
     match command {
         SimCommand::Run(args) => run_all(args),
@@ -104,7 +106,7 @@ pub(crate) fn run(command: &SimCommand) -> Result<(), CliError> {
     }
 }
 
-/// Becomes the Python package's program, whose exit code is then this one's; comes back only where that cannot be.
+/// Replaces this process with the Python package's program; returns only if that fails.
 fn hand_over(arguments: &[OsString]) -> CliError {
     let error = Command::new(PACKAGE).arg("sweep").args(arguments).exec();
     let what = match error.kind() {
@@ -115,16 +117,14 @@ fn hand_over(arguments: &[OsString]) -> CliError {
         _ => format!("cannot be run: {error}"),
     };
     CliError::Usage(format!(
-        "sweeps are made by the Python package, whose program {PACKAGE} {what}"
+        "sweeps need the Python package: its program {PACKAGE} {what}"
     ))
 }
 
 fn run_all(args: &SimRunArgs) -> Result<(), CliError> {
     for (number, name) in args.systems.iter().enumerate() {
         if args.systems[..number].contains(name) {
-            return Err(CliError::Usage(format!(
-                "--systems: '{name}' is there twice"
-            )));
+            return Err(CliError::Usage(format!("--systems: '{name}' occurs twice")));
         }
         sumlink_sim::check_system(name)
             .map_err(|error| CliError::Usage(format!("--systems: {error}")))?;
@@ -157,12 +157,12 @@ fn run_all(args: &SimRunArgs) -> Result<(), CliError> {
         if args.json {
             print(&format!("{}\n", run_json(&run, path.as_deref()))).map_err(of_lab)?;
         } else {
-            // For the tables at the end; lines of JSON need no memory.
+            // Kept for the tables at the end; JSON lines need no memory.
             runs.push(run);
         }
         Ok(())
     });
-    // Whatever has ended it, what is done is kept and shown.
+    // Finished runs are kept and shown after a failure, too.
     for scenario in &scenarios {
         if let Some(store) = &store {
             store.write_summary(scenario).map_err(of_lab)?;
@@ -176,7 +176,7 @@ fn run_all(args: &SimRunArgs) -> Result<(), CliError> {
     ended
 }
 
-/// One run, with a trace if there is a place for it.
+/// Simulates one run, with a trace if there is a directory for it.
 fn run_one(job: &Job<'_>, traces: Option<&Path>) -> Result<Run, CliError> {
     let Some(directory) = traces else {
         return sumlink_sim::run(job.scenario, job.system, job.seed).map_err(CliError::Usage);
@@ -192,7 +192,7 @@ fn run_one(job: &Job<'_>, traces: Option<&Path>) -> Result<Run, CliError> {
     Ok(run)
 }
 
-/// The picture beside a trace; systems that tell nothing have neither.
+/// Draws the chart of a trace; systems without a trace have neither.
 fn draw(job: &Job<'_>, trace: &Path) -> Result<(), CliError> {
     let links: Vec<String> = job.scenario.links().map(|link| link.name.clone()).collect();
     let title = format!("{}, {}, seed {}", job.scenario.name, job.system, job.seed);
@@ -215,13 +215,13 @@ fn draw(job: &Job<'_>, trace: &Path) -> Result<(), CliError> {
     }
 }
 
-/// A trace or its picture could not be written.
+/// The error of a trace or chart that could not be written.
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> CliError {
     let path = path.to_path_buf();
     move |reason| CliError::Write { path, reason }
 }
 
-/// What is compared under a scenario.
+/// The systems to compare under a scenario.
 fn systems(args: &SimRunArgs, scenario: &Scenario) -> Vec<String> {
     let names = match args.systems.is_empty() {
         true => &scenario.systems,
@@ -234,7 +234,7 @@ fn systems(args: &SimRunArgs, scenario: &Scenario) -> Vec<String> {
     names.iter().map(selected).collect()
 }
 
-/// Every run: all systems of a seed after each other.
+/// Every run: all systems of a seed one after the other.
 fn plan<'a>(
     args: &SimRunArgs,
     scenarios: &'a [Scenario],
@@ -253,7 +253,7 @@ fn plan<'a>(
     jobs
 }
 
-/// Results that were measured are not replaced by simulated ones.
+/// Refuses to replace measured results with simulated ones.
 fn refuse_measured(store: &Store, jobs: &[Job<'_>]) -> Result<(), LabError> {
     let measured = jobs.iter().find(|job| {
         let there = store.read(job.scenario, job.seed, job.system);
@@ -274,13 +274,13 @@ fn workers(args: &SimRunArgs) -> usize {
     jobs.map_or(1, NonZeroUsize::get)
 }
 
-/// Runs all, several at once, and tells about each in the order of the plan. After a failure nothing more is begun, and what
-/// is done or goes on is told as well.
+/// Runs all jobs, several in parallel, and reports each in the order of the plan. After a failure
+/// no job is started; finished and running ones are still reported.
 fn carry_out(
     jobs: &[Job<'_>],
     workers: usize,
     one: &(dyn Fn(&Job<'_>) -> Result<Run, CliError> + Sync),
-    tell: &mut dyn FnMut(&Job<'_>, Run) -> Result<(), CliError>,
+    report: &mut dyn FnMut(&Job<'_>, Run) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -297,7 +297,7 @@ fn carry_out(
                     if run.is_err() {
                         next.store(jobs.len(), Ordering::Relaxed);
                     }
-                    // Nobody listens any more where nothing can be told.
+                    // The receiver is gone after a result could not be reported.
                     if done.send((index, run)).is_err() {
                         return;
                     }
@@ -306,7 +306,7 @@ fn carry_out(
         }
         drop(done);
         let mut waiting: Vec<Option<Run>> = jobs.iter().map(|_| None).collect();
-        let (mut told, mut failure) = (0, None);
+        let (mut reported, mut failure) = (0, None);
         for (index, run) in finished {
             match run {
                 Ok(run) => waiting[index] = Some(run),
@@ -314,13 +314,13 @@ fn carry_out(
                     failure.get_or_insert(error);
                 }
             }
-            while let Some(run) = waiting.get_mut(told).and_then(Option::take) {
-                tell(&jobs[told], run)?;
-                told += 1;
+            while let Some(run) = waiting.get_mut(reported).and_then(Option::take) {
+                report(&jobs[reported], run)?;
+                reported += 1;
             }
         }
         for (job, run) in jobs.iter().zip(waiting) {
-            run.map_or(Ok(()), |run| tell(job, run))?;
+            run.map_or(Ok(()), |run| report(job, run))?;
         }
         failure.map_or(Ok(()), Err)
     })

@@ -1,7 +1,7 @@
 //! Axes with round ticks and a unit that keeps the numbers short; values beyond an axis are always
 //! marked.
 //!
-//! An axis covers every value that it was made for. [`Axis::limited`] alone leaves values out;
+//! An axis covers all values that it is made for. Only [`Axis::limited`] leaves values out;
 //! [`Svg::beyond`] marks each of them with an arrow and its number.
 //!
 //! [`Svg::beyond`]: super::Svg::beyond
@@ -11,7 +11,7 @@
 pub struct Axis {
     /// Values at the two ends.
     pub range: (f64, f64),
-    /// Places of the two ends.
+    /// Positions of the two ends.
     pub place: (f64, f64),
     logarithmic: bool,
     /// Values of the ticks.
@@ -31,19 +31,19 @@ pub enum End {
 const LARGEST: f64 = 1e300;
 /// Maximum distance of a value from the axis, in lengths of the axis: far enough to be noticed, and
 /// still a finite number.
-const FAR: f64 = 100.0;
+const MAX_DISTANCE: f64 = 100.0;
 /// The smallest value of a logarithmic axis.
-const LEAST: f64 = 1e-12;
+const SMALLEST: f64 = 1e-12;
 
 impl Axis {
-    /// From 0 to a round number at or above `largest`, with about that many ticks. Negative values
+    /// From 0 to a round number at or above `largest`, with about `about` ticks. Negative values
     /// need [`Axis::covering`].
     pub fn from_zero(largest: f64, place: (f64, f64), about: f64) -> Self {
         Self::covering([largest.max(0.0)], place, about)
     }
 
-    /// Over 0 and all of the values, between two round numbers, with about that many ticks. Values
-    /// that are not finite do not count.
+    /// Covers 0 and all values, between two round numbers, with about `about` ticks. Non-finite
+    /// values are ignored.
     pub fn covering(values: impl IntoIterator<Item = f64>, place: (f64, f64), about: f64) -> Self {
         let values = values.into_iter().filter(|value| value.is_finite());
         let (least, largest) = values.fold((0.0_f64, 0.0_f64), |(least, largest), value| {
@@ -64,8 +64,8 @@ impl Axis {
         }
     }
 
-    /// As [`Axis::covering`], but of values beyond `limits` only those within them count. The
-    /// others are to be drawn with [`Svg::beyond`](super::Svg::beyond).
+    /// As [`Axis::covering`], but ignores values beyond `limits`. Draw those with
+    /// [`Svg::beyond`](super::Svg::beyond).
     pub fn limited(
         values: impl IntoIterator<Item = f64>,
         limits: (f64, f64),
@@ -86,8 +86,8 @@ impl Axis {
         axis
     }
 
-    /// Over the powers of ten around all of the values that are above 0. What is 0 or less lies
-    /// beyond the low end.
+    /// Covers the powers of ten around all values above 0. Values of 0 or less are beyond the low
+    /// end.
     pub fn logarithmic(values: impl IntoIterator<Item = f64>, place: (f64, f64)) -> Self {
         let values = values.into_iter();
         let positive = values.filter(|value| value.is_finite() && *value > 0.0);
@@ -96,8 +96,8 @@ impl Axis {
                 (least.min(value), largest.max(value))
             });
         let least = if least.is_finite() { least } else { 1.0 };
-        let low = least.max(LEAST).log10().floor() as i32;
-        let high = (largest.clamp(LEAST, LARGEST).log10().ceil() as i32).max(low + 1);
+        let low = least.max(SMALLEST).log10().floor() as i32;
+        let high = (largest.clamp(SMALLEST, LARGEST).log10().ceil() as i32).max(low + 1);
         Self {
             range: (10f64.powi(low), 10f64.powi(high)),
             place,
@@ -106,9 +106,8 @@ impl Axis {
         }
     }
 
-    /// Where a value stands. A value beyond the axis stands outside of the plot, where everybody
-    /// sees the mistake; one that has no place at all, such as 0 on a logarithmic axis, stands at
-    /// the end.
+    /// Position of a value. A value beyond the axis is outside of the plot, where the mistake is
+    /// visible; a value without a position, such as 0 on a logarithmic axis, is at the end.
     pub fn at(&self, value: f64) -> f64 {
         let (low, high) = self.range;
         let value = match value {
@@ -123,28 +122,28 @@ impl Axis {
         } else {
             (value - low) / (high - low)
         };
-        let part = part.clamp(-FAR, FAR);
+        let part = part.clamp(-MAX_DISTANCE, MAX_DISTANCE);
         self.place.0 + (self.place.1 - self.place.0) * part
     }
 
-    /// Beyond which end a value lies, if it is not on the axis.
+    /// The end beyond which a value lies, if it is not on the axis.
     pub fn beyond(&self, value: f64) -> Option<End> {
         let (low, high) = self.range;
         // Rounding must not place a value beyond the tick that was made for it.
-        let hair = (high - low) * 1e-9;
+        let tolerance = (high - low) * 1e-9;
         let low = if self.logarithmic {
             low * (1.0 - 1e-9)
         } else {
-            low - hair
+            low - tolerance
         };
         match value {
             _ if value.is_nan() || value < low => Some(End::Low),
-            _ if value > high + hair => Some(End::High),
+            _ if value > high + tolerance => Some(End::High),
             _ => None,
         }
     }
 
-    /// The place of a value, or of the end beyond which it lies: for shapes that go on to an arrow
+    /// Position of a value, or of the end beyond which it lies: for shapes that lead to an arrow
     /// there.
     pub fn up_to(&self, value: f64) -> f64 {
         match self.beyond(value) {
@@ -168,7 +167,7 @@ pub fn tick_step(largest: f64, about: f64) -> f64 {
 /// A unit and its size in the basic unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Unit {
-    /// What stands at the axis.
+    /// Label at the axis.
     pub name: &'static str,
     /// Its size in the base unit.
     pub size: f64,

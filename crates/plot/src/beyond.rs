@@ -12,18 +12,18 @@ const DIGIT: f64 = 5.6;
 /// Orientation of an axis, and the position of the mark across it, in pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Across {
-    /// The axis lies from left to right, the mark at this height.
+    /// Horizontal axis; the mark is at this vertical position.
     Y(f64),
     /// Vertical axis; the mark is at this horizontal position.
     X(f64),
 }
 
-/// Values as they stand in a picture, each with its ink.
+/// Values as shown in a picture, each with its ink.
 pub type Inked = (f64, Ink);
 
 impl Svg {
-    /// For those of the values that lie beyond the axis: an arrow at that end with their numbers
-    /// beside it, each in its ink. Values on the axis are passed over.
+    /// Draws an arrow at an end of the axis for the values beyond it, with their numbers beside it,
+    /// each in its ink. Ignores values on the axis.
     pub fn beyond(
         &mut self,
         axis: &Axis,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use roxmltree::{Document, Node};
 
 /// Tolerance in pixels for line widths and marks that cross an edge.
-const HAIR: f64 = 6.0;
+const TOLERANCE: f64 = 6.0;
 
 fn pictures(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).unwrap().flatten() {
@@ -64,10 +64,10 @@ fn clip(document: &Document<'_>, node: Node<'_, '_>) -> Option<[f64; 4]> {
 
 fn outside(points: &[f64], [left, top, right, bottom]: [f64; 4]) -> bool {
     let beyond = |pair: &[f64]| {
-        pair[0] < left - HAIR
-            || pair[0] > right + HAIR
-            || pair[1] < top - HAIR
-            || pair[1] > bottom + HAIR
+        pair[0] < left - TOLERANCE
+            || pair[0] > right + TOLERANCE
+            || pair[1] < top - TOLERANCE
+            || pair[1] > bottom + TOLERANCE
     };
     points.chunks_exact(2).any(beyond)
 }

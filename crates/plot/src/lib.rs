@@ -74,22 +74,22 @@ impl Ink {
 /// The anchor of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
-    /// Its place is at its left end.
+    /// Left end at the position.
     Start,
-    /// Its place is at its middle.
+    /// Middle at the position.
     Middle,
-    /// Its place is at its right end.
+    /// Right end at the position.
     End,
 }
 
-/// A picture that is being drawn; coordinates are pixels from the upper left corner.
+/// A picture under construction; coordinates are pixels from the upper left corner.
 #[derive(Clone, Debug)]
 pub struct Svg {
     text: String,
 }
 
 impl Svg {
-    /// Paper of that size; the title is for those who cannot see the picture.
+    /// An empty picture of this size; screen readers read the title.
     pub fn new(width: f64, height: f64, title: &str) -> Self {
         let title = escape(title);
         let text = format!(
@@ -113,7 +113,7 @@ impl Svg {
         );
     }
 
-    /// A rectangle filled with a colour that stands for a value: left, top, width, height.
+    /// A rectangle filled with the color of a value: left, top, width, height.
     pub fn shade(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), colour: &str) {
         let _ = writeln!(
             self.text,
@@ -222,7 +222,7 @@ impl Svg {
         );
     }
 
-    /// The picture.
+    /// The finished picture.
     pub fn finish(mut self) -> String {
         self.text.push_str("</svg>\n");
         self.text
@@ -246,8 +246,8 @@ fn joined(points: &[(f64, f64)]) -> String {
     text
 }
 
-/// A text for XML and HTML, as content and in attributes. Characters that XML does not allow, and those that
-/// turn the direction of the text around them, become U+FFFD.
+/// Escapes text for XML and HTML, as content and in attributes. Characters that XML forbids, and
+/// those that change the direction of the text around them, become U+FFFD.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -268,7 +268,7 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// The start of a text with an ellipsis, if it has more than so many characters.
+/// The text, cut to `most` characters with an ellipsis.
 pub fn shortened(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();

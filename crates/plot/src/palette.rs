@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Colours on white and on black paper. After Okabe and Ito (2008), with the two palest made darker on white: they
-/// differ for all common kinds of colour blindness.
+/// Colors on white and on black backgrounds. After Okabe and Ito (2008), with the two palest made
+/// darker on white; they are distinct for all common kinds of color blindness.
 pub const COLOURS: [(&str, &str); 9] = [
     ("#6b7280", "#a3acb8"), // grey
     ("#222222", "#eeeeee"), // black
@@ -40,7 +40,8 @@ impl Style {
 pub struct Palette(BTreeMap<String, Style>);
 
 impl Palette {
-    /// Well-known systems always look the same; the others share what is left, by the order of their names.
+    /// Well-known systems always have the same style; the others share the rest, in the order of
+    /// their names.
     pub fn new<'a>(systems: impl IntoIterator<Item = &'a str>) -> Self {
         let systems: BTreeSet<&str> = systems.into_iter().collect();
         let known = |system: &str| match system {
@@ -87,7 +88,7 @@ impl Palette {
         Self(styles)
     }
 
-    /// How that system is drawn.
+    /// The style of a system.
     pub fn style(&self, system: &str) -> Style {
         self.0.get(system).copied().unwrap_or_default()
     }

@@ -2,7 +2,8 @@
 
 use super::{Anchor, Axis, Ink, Svg, short};
 
-/// The ground of a panel over time, from `top` to `bottom`, with the grid of both axes and the unit of its values.
+/// The background of a panel over time, from `top` to `bottom`, with the grid of both axes and the
+/// unit of its values.
 pub fn draw_panel(
     svg: &mut Svg,
     time: &Axis,
@@ -31,8 +32,8 @@ pub fn draw_panel(
     svg.text((12.0, top - 6.0), 10.0, Ink::Muted, Anchor::Start, "", unit);
 }
 
-/// Places of values that change in steps; no more points than can be seen: of each pixel's width the first, the least, the
-/// largest and the last.
+/// Positions of values that change in steps, reduced to the visible points: for each pixel of width
+/// the first, the smallest, the largest and the last.
 pub fn thinned(points: &[(f64, f64)], time: &Axis, values: &Axis) -> Vec<(f64, f64)> {
     let mut places: Vec<(f64, f64)> = Vec::new();
     let column = |point: &(f64, f64)| time.at(point.0).round();

@@ -23,9 +23,9 @@ const MAX_ADVANCE: Duration = Duration::from_secs(1);
 pub struct SessionOptions {
     /// Keys and values as given, in order.
     given: Vec<(String, String)>,
-    /// Of the budget for duplicates.
+    /// The budget for duplicates.
     pub redundancy: Redundancy,
-    /// Of the scheduler `fbdt`.
+    /// Settings of the scheduler `fbdt`.
     pub fbdt: FbdtConfig,
 }
 
@@ -107,7 +107,7 @@ impl SessionOptions {
     fn set_factor(&mut self, name: &str, value: &str) -> Result<(), String> {
         let factor = parse_number(value)?;
         let factor = check_factor(factor).map_err(|error| error.to_string())?;
-        // Setting one of them leaves the other unchanged.
+        // Setting one factor leaves the other unchanged.
         let (mut alpha, mut beta) = match self.fbdt.coupling {
             Coupling::Scaled { alpha, beta } => (alpha, beta),
             Coupling::Decoupled | Coupling::Fair => (1.0, 1.0),

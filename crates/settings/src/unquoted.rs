@@ -60,7 +60,7 @@ pub fn find(text: &str, at: usize) -> Option<Unquoted> {
     })
 }
 
-/// Whether the text is a valid value as it is.
+/// Whether the text is a valid value without quotes.
 fn is_value(text: &str) -> bool {
     toml::from_str::<toml::Table>(&format!("x = {text}")).is_ok()
 }

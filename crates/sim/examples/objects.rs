@@ -32,7 +32,7 @@ fn main() -> Result<(), String> {
                 let best = links.iter().copied().fold(f64::INFINITY, f64::min);
                 let sum: f64 = links.iter().map(|seconds| 1.0 / seconds).sum();
                 println!(
-                    "{} bytes, {system}: {:.2} ms, of the best link's {:.2}, of the links' sum {:.3}",
+                    "{} bytes, {system}: {:.2} ms, {:.2} of the best link, goodput {:.3} of the sum",
                     size,
                     seconds * 1e3,
                     seconds / best,

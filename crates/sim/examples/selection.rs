@@ -31,12 +31,12 @@ fn main() -> Result<(), String> {
     for file in files {
         let scenario = Scenario::load(Path::new(&file)).map_err(|error| error.to_string())?;
         let systems: &Vec<String> = systems.as_ref().unwrap_or(&scenario.systems);
-        tell(&scenario, systems, seeds.unwrap_or(scenario.seeds))?;
+        print_table(&scenario, systems, seeds.unwrap_or(scenario.seeds))?;
     }
     Ok(())
 }
 
-fn tell(scenario: &Scenario, systems: &[String], seeds: u64) -> Result<(), String> {
+fn print_table(scenario: &Scenario, systems: &[String], seeds: u64) -> Result<(), String> {
     let alone = measured(scenario, "alone", seeds)?;
     let of_links = |fold: fn(f64, f64) -> f64| {
         let runs = alone.iter().map(|run| {

@@ -42,7 +42,7 @@ fn main() -> Result<(), String> {
             format!("{cpu:.2} s of processor time, {times:.0} times faster than real time; ")
         });
         let memory = peak_memory().map_or_else(String::new, |megabytes| {
-            format!(", at most {megabytes:.1} MB of memory so far")
+            format!(", peak memory {megabytes:.1} MB")
         });
         println!(
             "{seconds} s at {:.1} Mbit/s: {cpu}{took:.2} s by the clock; {:.1} million events{memory}",

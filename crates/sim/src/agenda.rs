@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_come_by_time_and_then_in_the_order_of_planning() {
+    fn events_are_ordered_by_time_then_by_scheduling() {
         let mut agenda = Agenda::new();
         for (at, event) in [(7, "c"), (5, "a"), (7, "d"), (5, "b")] {
             agenda.plan(at, event);

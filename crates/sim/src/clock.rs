@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn large_products_are_divided_as_small_ones() {
+    fn large_products_are_scaled_exactly() {
         assert_eq!(scaled(10, SECOND, 3), 3_333_333_333);
         assert_eq!(scaled(1 << 40, 1 << 40, 1 << 50), 1 << 30);
         assert_eq!(scaled(u64::MAX, 7, 14), u64::MAX / 2);

@@ -38,7 +38,7 @@ pub fn row(system: &str, runs: &[Measurement]) -> String {
     }
     let took: Vec<String> = took
         .into_values()
-        .filter_map(|times| middle(times).map(|time| format!("{time:.0}")))
+        .filter_map(|times| median(times).map(|time| format!("{time:.0}")))
         .collect();
     let took = match took.is_empty() {
         true => "-".to_owned(),
@@ -50,13 +50,13 @@ pub fn row(system: &str, runs: &[Measurement]) -> String {
     });
     let kilobytes = |of: fn(&Measurement) -> Option<u64>| {
         let all = runs.iter().filter_map(of);
-        told(all.map(|bytes| bytes as f64 / 1e3), 0)
+        or_dash(all.map(|bytes| bytes as f64 / 1e3), 0)
     };
     format!(
         "{system:<20} {:>8} {:>7} {took:>11} {:>5} % {:>8} {:>9}\n",
-        told(goodput(), 1),
-        told(goodput().min_by(f64::total_cmp), 1),
-        told(twice, 1),
+        or_dash(goodput(), 1),
+        or_dash(goodput().min_by(f64::total_cmp), 1),
+        or_dash(twice, 1),
         kilobytes(|run| run.reorder_peak_bytes),
         kilobytes(|run| run.memory_peak_bytes),
     )
@@ -108,7 +108,9 @@ impl Asked {
                 "--seeds" => {
                     let number = value()?;
                     let known = number.parse().ok().filter(|n| (1..=100_000).contains(n));
-                    seeds = known.ok_or(format!("--seeds {number}: a number from 1 to 100000"))?;
+                    seeds = known.ok_or(format!(
+                        "--seeds {number}: must be a number from 1 to 100000"
+                    ))?;
                 }
                 option if option.starts_with('-') => return Err(format!("{option}: {USAGE}")),
                 file => scenarios.push(load(file)?),
@@ -164,13 +166,13 @@ fn say(out: &mut dyn Write, text: &str) -> Result<(), String> {
 }
 
 /// Formats the median with the given number of decimals, or `-` without values.
-fn told(values: impl IntoIterator<Item = f64>, decimals: usize) -> String {
-    let value = middle(values);
+fn or_dash(values: impl IntoIterator<Item = f64>, decimals: usize) -> String {
+    let value = median(values);
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.decimals$}"))
 }
 
 /// The median; the lower of the middle two for an even number of values.
-fn middle(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len().checked_sub(1)? / 2).copied()

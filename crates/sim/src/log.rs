@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn order_and_every_word_count() {
+    fn the_hash_depends_on_order_and_every_word() {
         let log = |entries: &[(Nanos, Kind, u64, u64)]| {
             let mut log = EventLog::new();
             entries

@@ -72,7 +72,7 @@ impl Own {
         let name = parse_congestion(name)?;
         if NAMES.contains(&name.as_str()) {
             return Err(format!(
-                "there is a congestion control '{name}' already: choose another name"
+                "a congestion control named '{name}' already exists; choose another name"
             ));
         }
         self.congestion.insert(name, Arc::new(make));
@@ -196,14 +196,16 @@ fn check(pick: &Pick, budget: u64, view: &View<'_>, may_repeat_all: bool) -> Res
     };
     let what = format!("bytes {}..{} of stream {id}", range.start, range.end);
     let Some(stream) = view.stream(id) else {
-        return Err(format!("{what}: there is no such stream"));
+        return Err(format!("{what}: the stream does not exist"));
     };
     if range.is_empty() {
-        return Err(format!("{what} are none: answer that the path stays idle"));
+        return Err(format!(
+            "{what}: an empty range; to send nothing, stay idle"
+        ));
     }
     let len = range.end - range.start;
     if len > budget {
-        return Err(format!("{what} are more than the {budget} that can leave"));
+        return Err(format!("{what} exceed the budget of {budget} bytes"));
     }
     let Some(repeatable) = again else {
         if !stream.unsent().covers(range.clone()) {
@@ -211,7 +213,7 @@ fn check(pick: &Pick, budget: u64, view: &View<'_>, may_repeat_all: bool) -> Res
         }
         let end = view.sendable_end(stream);
         if range.end > end {
-            return Err(format!("{what}: credit ends at {end}"));
+            return Err(format!("{what} exceed the credit, which ends at {end}"));
         }
         return Ok(());
     };
@@ -220,11 +222,13 @@ fn check(pick: &Pick, budget: u64, view: &View<'_>, may_repeat_all: bool) -> Res
         && stream.unacknowledged(range.clone()) == [range.clone()];
     if !on_paths {
         return Err(format!(
-            "{what} are to be sent again, but are not all sent and unacknowledged"
+            "{what} cannot be repeated: they are not all sent and unacknowledged"
         ));
     }
     if len > repeatable && !may_repeat_all {
-        return Err(format!("{what}: {repeatable} bytes may be sent again now"));
+        return Err(format!(
+            "{what}: only {repeatable} bytes may be repeated now"
+        ));
     }
     Ok(())
 }

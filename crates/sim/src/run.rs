@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::io::Write;
 
+use sumlink_bond::congestion::{AUTO, LOSS_BASED};
+use sumlink_bond::{Carriers, Early, socket};
 use sumlink_engine::Config;
 use sumlink_scenario::edge::Hosts;
 use sumlink_scenario::results::{
@@ -12,8 +14,8 @@ use sumlink_scenario::results::{
 use sumlink_scenario::scenario::{Scenario, Traffic};
 use sumlink_scenario::system::{System, Variant};
 
-use crate::bond::Bond;
-use crate::clock::{MILLISECOND, SECOND};
+use crate::bond::{Bond, Dialing};
+use crate::clock::nanos;
 use crate::edge::Node;
 use crate::log::EventLog;
 use crate::mptcp::Mptcp;
@@ -24,19 +26,12 @@ use crate::trace::Trace;
 use crate::workload::Programs;
 use crate::world::{Bearers, Carried, World};
 
-/// How long nothing may be acknowledged on a carrier before its socket gives up.
-const CARRIER_TIMEOUT: u64 = 30 * SECOND;
-/// When a carrier's silent peer is asked whether it is still there, and when again.
-const CARRIER_KEEPALIVE: (u64, u64) = (15 * SECOND, 5 * SECOND);
-/// The least retransmission timeout beyond the round-trip time that carriers ask for.
-const CARRIER_RTO_MIN: u64 = 50 * MILLISECOND;
-/// Limit of TCP's socket buffers in the laboratory, in bytes.
+/// Limit of the TCP socket buffers in the laboratory, in bytes.
 const SOCKET_BUFFER_MAX: u64 = 32 << 20;
 
-/// What systems may name and only a kernel has, or who measures: the simulator skips them. Any other name is a mistake.
-const LINUX: [&str; 15] = [
-    "auto",
-    "bbr",
+/// Congestion controls of the kernel that the simulator lacks: it skips systems with them. Any
+/// other unknown name is an error.
+const LINUX: [&str; 13] = [
     "bic",
     "cdg",
     "dctcp",
@@ -107,7 +102,7 @@ pub fn run_own(
     let mut trace = out.map(Trace::new);
     let (run, _) = run_with(scenario, system, seed, own, &mut trace)?;
     let finished = trace.map_or(Ok(()), Trace::finish);
-    finished.map_err(|error| format!("writing the trace: {error}"))?;
+    finished.map_err(|error| format!("cannot write the trace: {error}"))?;
     Ok(run)
 }
 
@@ -116,6 +111,7 @@ fn parse(name: &str, own: &Own) -> Result<System, String> {
     let system = System::parse_with(name, &schedulers)?;
     if let System::Sumlink(variant) = &system
         && let Some(congestion) = &variant.congestion
+        && congestion != AUTO
         && !LINUX.contains(&congestion.as_str())
         && !own.has_congestion(congestion)
     {
@@ -170,6 +166,7 @@ fn run_with(
 
 /// The reason why the simulator cannot run it; `None` if it can.
 fn missing(system: &System, scenario: &Scenario, own: &Own) -> Option<String> {
+    let loss_based = LOSS_BASED.to_owned();
     let mut congestion = &scenario.congestion;
     match system {
         System::Alone | System::Simultaneous | System::Mptcp { tls: false } => {}
@@ -177,11 +174,9 @@ fn missing(system: &System, scenario: &Scenario, own: &Own) -> Option<String> {
             if let Some(carriers) = &variant.congestion {
                 congestion = carriers;
             }
-            if congestion == "auto" || variant.carriers.as_deref() == Some("auto") {
-                return Some("the simulator does not choose by measuring (auto)".to_owned());
-            }
-            if variant.early {
-                return Some("the simulator's programs wait for their targets (early)".to_owned());
+            if congestion == AUTO {
+                // Carriers start with this one.
+                congestion = &loss_based;
             }
             let missing = variant.missing(scenario.links().count());
             if missing.is_some() {
@@ -194,8 +189,7 @@ fn missing(system: &System, scenario: &Scenario, own: &Own) -> Option<String> {
             }
             if variant.steers_acks {
                 return Some(
-                    "the simulated user's end sends all that goes up over the first link"
-                        .to_owned(),
+                    "the simulated user sends all uplink traffic over the first link".to_owned(),
                 );
             }
         }
@@ -320,10 +314,7 @@ fn measure_part(
         push_note(&mut measurement.note, &node.note());
         if scenario.traffic != Traffic::Down {
             // In the laboratory, the user's end steers uplink data.
-            push_note(
-                &mut measurement.note,
-                "all that goes up takes the first link",
-            );
+            push_note(&mut measurement.note, "uplink traffic takes the first link");
         }
     }
     if let (Some(account), System::Sumlink(variant)) = (outcome.account, system) {
@@ -347,25 +338,35 @@ fn measure_part(
 /// TCP configuration of carriers.
 pub(crate) fn carrier_tcp() -> TcpConfig {
     TcpConfig {
-        user_timeout: CARRIER_TIMEOUT,
-        rto_min: CARRIER_RTO_MIN,
-        keepalive: Some(CARRIER_KEEPALIVE),
+        user_timeout: nanos(socket::USER_TIMEOUT),
+        rto_min: nanos(socket::RTO_MIN),
+        keepalive: Some((
+            nanos(socket::KEEPALIVE_TIME),
+            nanos(socket::KEEPALIVE_INTERVAL),
+        )),
         ..TcpConfig::default()
     }
 }
 
 fn bond(variant: &Variant, plain: &TcpConfig, links: usize) -> Result<Bond, String> {
     let congestion = variant.congestion.as_ref().unwrap_or(&plain.congestion);
+    let chooses = congestion == AUTO;
+    let first = if chooses { LOSS_BASED } else { congestion };
     let tcp = TcpConfig {
-        congestion: congestion.clone(),
+        congestion: first.to_owned(),
         own: plain.own.clone(),
         ..carrier_tcp()
     };
-    let carriers = variant
-        .carriers
-        .as_ref()
-        .and_then(|number| number.parse().ok())
-        .unwrap_or(1);
+    let carriers = match variant.carriers.as_deref() {
+        Some("auto") => Carriers::Auto,
+        Some(number) => number.parse().map_or(Carriers::ONE, Carriers::Fixed),
+        None => Carriers::ONE,
+    };
+    let early = if variant.early {
+        Early::Always
+    } else {
+        Early::default()
+    };
     let configure = |config: &mut Config| {
         config.memory = MEMORY;
         config.stream_memory = STREAM_MEMORY;
@@ -379,7 +380,12 @@ fn bond(variant: &Variant, plain: &TcpConfig, links: usize) -> Result<Bond, Stri
             config.selector.clone_from(selector);
         }
     };
-    Bond::new(configure, tcp, links, carriers).map_err(|error| error.to_string())
+    let dialing = Dialing {
+        tcp,
+        chooses,
+        carriers,
+    };
+    Bond::new(configure, dialing, links, early).map_err(|error| error.to_string())
 }
 
 /// Checks that a system exists, here or in the laboratory, and that its congestion control does,

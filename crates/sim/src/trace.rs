@@ -32,7 +32,7 @@ const PAUSE: Nanos = 10 * MILLISECOND;
 pub(crate) struct Trace {
     out: Box<dyn Write + Send>,
     /// Time of the last `path` line of each side's paths.
-    told: Vec<(Side, PathId, Nanos)>,
+    path_lines: Vec<(Side, PathId, Nanos)>,
     /// Last `held` line of each side: bytes behind gaps, and time.
     held: [(u64, Nanos); 2],
     /// The first write error; nothing is written after it.
@@ -43,7 +43,7 @@ impl Trace {
     pub(crate) fn new(out: Box<dyn Write + Send>) -> Self {
         Self {
             out,
-            told: Vec::new(),
+            path_lines: Vec::new(),
             held: [(0, 0); 2],
             failure: None,
         }
@@ -122,10 +122,10 @@ impl Trace {
         sample: &PathSample,
     ) {
         let known = |(of, id, _): &&mut (Side, PathId, Nanos)| (*of, *id) == (side, path);
-        match self.told.iter_mut().find(known) {
+        match self.path_lines.iter_mut().find(known) {
             Some((.., at)) if now - *at < PAUSE => return,
             Some((.., at)) => *at = now,
-            None => self.told.push((side, path, now)),
+            None => self.path_lines.push((side, path, now)),
         }
         let loss = match sample.loss {
             LossState::Open => "open",
@@ -167,9 +167,9 @@ impl Trace {
     /// [`Trace::read`] reports them only when a program receives bytes, so it would say nothing
     /// while a program waits.
     pub(crate) fn held(&mut self, now: Nanos, side: Side, waiting: u64) {
-        let (told, at) = self.held[side.index()];
-        let begins_or_ends = (told == 0) != (waiting == 0);
-        if waiting == told || (!begins_or_ends && now - at < PAUSE) {
+        let (before, at) = self.held[side.index()];
+        let begins_or_ends = (before == 0) != (waiting == 0);
+        if waiting == before || (!begins_or_ends && now - at < PAUSE) {
             return;
         }
         self.held[side.index()] = (waiting, now);

@@ -251,10 +251,7 @@ impl World {
                 self.programs.on_progress(item, &mut self.net, bearers);
             }
         }
-        Err(format!(
-            "no end of work at {} ns: a livelock",
-            self.net.now()
-        ))
+        Err(format!("livelock at {} ns", self.net.now()))
     }
 
     fn counters(&self) -> Vec<[sumlink_link::Counters; 2]> {

@@ -38,7 +38,7 @@ fn measured(scenario: &Scenario, system: &str, seed: u64) -> Measurement {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_log_and_another_one_does_not() {
+fn equal_seeds_give_equal_logs() {
     let scenario = scenario(LOSSY);
     for system in SYSTEMS {
         let hash = |seed| run_logged(&scenario, system, seed).unwrap().1.hash();
@@ -73,7 +73,7 @@ fn trace(scenario: &Scenario, system: &str) -> String {
 }
 
 #[test]
-fn a_trace_tells_of_windows_duplicates_and_queues() {
+fn a_trace_has_windows_duplicates_and_queues() {
     let lines = trace(&scenario(UNEQUAL), "lwip+visible@hosts=newreno");
     let of = |event: &str| {
         let key = format!("\"event\":\"{event}\"");
@@ -113,12 +113,12 @@ fn a_trace_tells_of_windows_duplicates_and_queues() {
     );
     assert!(
         flows.iter().any(|line| !line.contains("\"held_us\":0,")),
-        "nothing was ever held"
+        "the node held no duplicates"
     );
 }
 
 #[test]
-fn what_is_received_is_what_the_links_carry() {
+fn goodput_is_the_rate_of_the_links() {
     // Two equal links without loss except in full queues: LWA reorders the traffic of both.
     let alike = scenario(
         "duration = \"5s\"\nwarmup = \"1s\"\n\
@@ -147,7 +147,7 @@ fn what_is_received_is_what_the_links_carry() {
 }
 
 #[test]
-fn what_cannot_be_is_told() {
+fn impossible_combinations_are_skipped_with_a_reason() {
     let scenario = scenario(UNEQUAL);
     let far = run(&scenario, "lwip@far=11ms", 1).unwrap().outcome;
     assert!(
@@ -183,7 +183,7 @@ fn files_and_questions_go_through_the_node_in_both_directions() {
 /// made each one look spurious and the time since then look like a round trip, so that the RTO grew
 /// beyond all bounds.
 #[test]
-fn repetitions_are_echoed_with_their_own_time() {
+fn retransmissions_carry_their_own_timestamp() {
     let scenario = scenario(
         "duration = \"120s\"\n\
          [workload]\nkind = \"files\"\nsizes = [\"400kB\"]\ncount = 2\ngap = \"50ms\"\n\
@@ -253,7 +253,7 @@ proptest! {
     /// Whatever the links do, all data arrives in order, because a packet that differs from the one
     /// sent would fail the run. Every file arrives whole, or the program sees its connection end.
     #[test]
-    fn files_arrive_whole_over_whatever_links(
+    fn files_arrive_whole_over_any_links(
         system in 0..SYSTEMS.len(),
         rates in [1u32..40, 1u32..40],
         delays in [0u32..60, 0u32..60],
@@ -294,7 +294,7 @@ proptest! {
             }
             // The programs reported that nothing arrived or that a connection ended.
             Outcome::Failed { reason } => {
-                prop_assert!(!reason.contains("not those that were sent") && !reason.contains("never sent"), "{}", reason);
+                prop_assert!(!reason.contains("differs from the sent data") && !reason.contains("never sent"), "{}", reason);
                 prop_assert!(reason.contains("ended") || reason.contains("connect"), "{}: {}\n{}", name, reason, text);
             }
             other => prop_assert!(false, "{name}: {other:?}"),

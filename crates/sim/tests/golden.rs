@@ -133,19 +133,59 @@ fn questions_when_idle() {
     );
 }
 
-/// Compares the table of a scenario with its snapshot.
+/// Queues of 50 ms and a round-trip time of 204 ms: without pacing, the queues would overflow while
+/// the links are idle.
+#[test]
+fn high_rtt() {
+    check(
+        "high_rtt",
+        "duration = \"8s\"\nwarmup = \"3s\"\n\
+         [[link]]\nname = \"first\"\nrate = \"50mbit\"\ndelay = \"102ms\"\nqueue = \"50ms\"\n\
+         [[link]]\nname = \"second\"\nrate = \"50mbit\"\ndelay = \"102ms\"\nqueue = \"50ms\"\n",
+    );
+}
+
+/// Decisions of the daemon by measurement, and early answers, with the usual schedulers.
+#[test]
+fn daemon_options() {
+    check_systems(
+        "daemon_options",
+        "duration = \"24s\"\nwarmup = \"12s\"\n\
+         [[link]]\nname = \"clean\"\nrate = \"20mbit\"\ndelay = \"15ms\"\n\
+         [[link]]\nname = \"lossy\"\nrate = \"20mbit\"\ndelay = \"20ms\"\nloss = \"2%\"\n",
+        &[
+            "sumlink:fbdt",
+            "sumlink:fbdt+bbr",
+            "sumlink:fbdt+auto",
+            "sumlink:fbdt+cubic+2",
+            "sumlink:fbdt+cubic+auto",
+            "sumlink:fbdt+auto+auto",
+            "sumlink:fbdt+early",
+            "sumlink:minrtt+auto",
+        ],
+    );
+}
+
+/// Compares the table of a scenario with the one that was written down.
 fn check(name: &str, text: &str) {
+    let systems = scheduler::NAMES.iter();
+    let systems: Vec<String> = systems.map(|name| format!("sumlink:{name}")).collect();
+    let systems: Vec<&str> = systems.iter().map(String::as_str).collect();
+    check_systems(name, text, &systems);
+}
+
+/// The same with other systems.
+fn check_systems(name: &str, text: &str, systems: &[&str]) {
     let text = format!("name = \"{name}\"\n{text}");
     let scenario = Scenario::parse(Path::new("golden.toml"), &text).unwrap();
-    let rows = of_all(|system| row(&scenario, system));
+    let rows = of_all(systems, |system| row(&scenario, system));
     let mut table = HEAD.to_owned();
     table.extend(rows);
     insta::assert_snapshot!(name, table, &text);
 }
 
-/// A row for each scheduler, in their order, made by as many threads as there are processors.
-fn of_all(row: impl Fn(&str) -> String + Sync) -> Vec<String> {
-    let names = scheduler::NAMES;
+/// One row for each system, in order, computed by one thread per processor.
+fn of_all(names: &[&str], row: impl Fn(&str) -> String + Sync) -> Vec<String> {
     let next = AtomicUsize::new(0);
     let work = || {
         let mut rows = Vec::new();
@@ -164,16 +204,15 @@ fn of_all(row: impl Fn(&str) -> String + Sync) -> Vec<String> {
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
-/// The row of a scheduler over all seeds.
-fn row(scenario: &Scenario, scheduler: &str) -> String {
-    let system = format!("sumlink:{scheduler}");
+/// The row of a system with all seeds.
+fn row(scenario: &Scenario, system: &str) -> String {
     let mut runs: Vec<Measurement> = Vec::new();
     for seed in 1..=SEEDS {
-        match run(scenario, &system, seed).unwrap().outcome {
+        match run(scenario, system, seed).unwrap().outcome {
             Outcome::Measured(figures) => runs.push(*figures),
             Outcome::Skipped { reason } => return format!("{system:<20} {reason}\n"),
             other => panic!("{system}, seed {seed}: {other:?}"),
         }
     }
-    compare::row(&system, &runs)
+    compare::row(system, &runs)
 }

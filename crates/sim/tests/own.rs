@@ -54,7 +54,7 @@ fn stubborn(answer: fn(u64, &View<'_>) -> Pick) -> Own {
 }
 
 #[test]
-fn an_own_name_for_a_known_algorithm_changes_nothing() {
+fn renaming_an_algorithm_changes_nothing() {
     let mut own = Own::default();
     own.add_scheduler("mine", |_| Box::new(MinRtt::default()))
         .unwrap();
@@ -83,7 +83,7 @@ fn an_own_name_for_a_known_algorithm_changes_nothing() {
 }
 
 #[test]
-fn what_the_engine_cannot_carry_out_ends_the_run_with_the_reason() {
+fn an_invalid_decision_ends_the_run_with_the_reason() {
     type Answer = fn(u64, &View<'_>) -> Pick;
     let cases: [(Answer, &str); 4] = [
         (
@@ -91,15 +91,15 @@ fn what_the_engine_cannot_carry_out_ends_the_run_with_the_reason() {
                 stream: 4711,
                 range: 0..1,
             },
-            "bytes 0..1 of stream 4711: there is no such stream",
+            "bytes 0..1 of stream 4711: the stream does not exist",
         ),
         (
             |budget, view| again(view, |start| start..start + budget + 1),
-            "that can leave",
+            "exceed the budget of",
         ),
         (
             |_, view| again(view, |start| start..start),
-            "are none: answer that the path stays idle",
+            "an empty range; to send nothing, stay idle",
         ),
         (
             |budget, view| match lowest_unsent(view, budget) {
@@ -135,7 +135,7 @@ fn again(view: &View<'_>, range: impl Fn(u64) -> std::ops::Range<u64>) -> Pick {
 }
 
 #[test]
-fn a_scheduler_that_never_sends_fails_nobody_and_a_stop_ends_the_run() {
+fn an_idle_scheduler_is_no_failure_and_a_stop_ends_the_run() {
     let idle = stubborn(|_, _| Pick::Idle);
     assert_eq!(measured(TWO, "sumlink:mine", &idle).bytes, 0);
     idle.stop().now("enough");
@@ -147,7 +147,7 @@ fn a_scheduler_that_never_sends_fails_nobody_and_a_stop_ends_the_run() {
 }
 
 #[test]
-fn names_that_are_taken_or_mean_something_else_are_refused() {
+fn taken_and_reserved_names_are_refused() {
     let mut own = Own::default();
     let reno = || sumlink_congestion::build("reno", &Settings::default()).unwrap();
     for name in ["cubic", "a+b"] {
@@ -174,13 +174,16 @@ fn in_project(file: &str) -> PathBuf {
 }
 
 #[test]
-fn a_comparison_tells_what_makes_no_sense_before_it_runs_anything() {
+fn a_comparison_refuses_invalid_arguments_before_it_runs() {
     let file = in_project("scenarios/unequal-queue.toml");
     let file = file.to_str().unwrap();
     for (arguments, reason) in [
         (vec![], "usage: FILE..."),
         (vec!["none.toml"], "none.toml"),
-        (vec![file, "--seeds", "0"], "--seeds 0: a number from 1"),
+        (
+            vec![file, "--seeds", "0"],
+            "--seeds 0: must be a number from 1",
+        ),
         (vec![file, "--seeds"], "--seeds: usage"),
         (vec![file, "--loud"], "--loud: usage"),
         (
@@ -196,7 +199,7 @@ fn a_comparison_tells_what_makes_no_sense_before_it_runs_anything() {
 }
 
 #[test]
-fn a_comparison_keeps_the_rows_before_an_answer_that_makes_no_sense() {
+fn a_comparison_keeps_the_rows_before_an_invalid_decision() {
     let file = in_project("scenarios/selftest-10-10-0-0.toml");
     let systems = ["--systems", "alone,sumlink:mine,sumlink:fbdt"];
     let arguments = [&[file.to_str().unwrap()][..], &systems].concat();
@@ -219,7 +222,7 @@ fn a_comparison_keeps_the_rows_before_an_answer_that_makes_no_sense() {
 }
 
 #[test]
-fn the_example_of_the_manual_compares_its_scheduler_with_the_others() {
+fn the_manuals_example_compares_its_scheduler_with_the_others() {
     let example = built("own_scheduler");
     let output = Command::new(&example)
         .arg(in_project("scenarios/selftest-10-10-1-25.toml"))
@@ -242,11 +245,14 @@ fn the_example_of_the_manual_compares_its_scheduler_with_the_others() {
     let source = include_str!("../examples/own_scheduler.rs");
     let scheduler = source.split("\n\n").filter(|part| !part.starts_with("//!"));
     for part in scheduler {
-        assert!(manual.contains(part.trim()), "not in the manual: {part}");
+        assert!(
+            manual.contains(part.trim()),
+            "missing in the manual: {part}"
+        );
     }
     let lines = source.lines().filter(|line| !line.starts_with("//!"));
     let lines = lines.filter(|line| !line.is_empty()).count();
-    assert!(lines <= 30, "some thirty lines, not {lines}");
+    assert!(lines <= 30, "expected at most 30 lines, not {lines}");
 }
 
 /// Path of an example; Cargo builds examples beside the tests.

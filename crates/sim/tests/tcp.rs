@@ -86,10 +86,10 @@ impl Pair {
                 let to = 1 - self.ids.iter().position(|own| *own == id).unwrap();
                 self.ends[to].receive(&delivery.packet, self.now);
                 let received = self.ends[to].received();
-                assert!(received >= self.received[to], "nothing is taken back");
+                assert!(received >= self.received[to], "received bytes decreased");
                 assert!(
                     received <= self.ends[1 - to].written(),
-                    "nothing is made up"
+                    "more bytes received than written"
                 );
                 self.received[to] = received;
                 if reads {
@@ -102,7 +102,7 @@ impl Pair {
                 }
             }
             self.steps += 1;
-            assert!(self.steps < 3_000_000, "no livelock");
+            assert!(self.steps < 3_000_000, "livelock");
         }
     }
 
@@ -191,7 +191,7 @@ proptest! {
 }
 
 #[test]
-fn a_lost_tail_is_repaired_without_a_timeout() {
+fn a_lost_tail_is_recovered_without_a_timeout() {
     let mut pair = Pair::new(100_000_000, Duration::from_millis(20), "cubic", 1);
     pair.run_until(SECOND, true);
     pair.ends[1].write(1_000_000);
@@ -215,7 +215,7 @@ fn a_lost_tail_is_repaired_without_a_timeout() {
 
 /// RFC 6582: three duplicates reveal the first loss, partial acknowledgements the others.
 #[test]
-fn without_sack_each_round_trip_repairs_a_loss_and_no_timeout_is_needed() {
+fn without_sack_each_round_trip_recovers_one_loss_without_a_timeout() {
     let with = TcpConfig::default();
     let without = TcpConfig {
         sack: false,
@@ -239,7 +239,7 @@ fn without_sack_each_round_trip_repairs_a_loss_and_no_timeout_is_needed() {
 }
 
 #[test]
-fn a_reader_that_stops_stops_the_sender_and_one_that_goes_on_does_not_wait() {
+fn a_paused_reader_stops_the_sender_and_resumes_without_delay() {
     let mut pair = Pair::new(50_000_000, Duration::from_millis(10), "cubic", 1);
     pair.run_until(SECOND, true);
     pair.ends[1].write(30_000_000);

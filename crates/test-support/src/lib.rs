@@ -1,5 +1,5 @@
-//! Helpers that the end-to-end tests of several programs share: a program run the way a user runs it, and
-//! ([`emulated`]) the same over emulated links.
+//! Helpers for the end-to-end tests of several programs: a program run as a user runs it, also over
+//! emulated links ([`emulated`]).
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "for tests")]
 
@@ -14,17 +14,17 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// A directory of its own, and the program run in it.
+/// A temporary directory and the program that runs in it.
 #[derive(Debug)]
 pub struct Bench {
     dir: tempfile::TempDir,
     program: PathBuf,
 }
 
-/// What a run left behind.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Ran {
-    /// The exit code; -1 when a signal ended the program.
+    /// Exit code; -1 if a signal ended the program.
     pub code: i32,
     /// Standard output.
     pub out: String,
@@ -33,7 +33,7 @@ pub struct Ran {
 }
 
 impl Bench {
-    /// A new directory for this program.
+    /// Makes a directory for this program.
     pub fn of(program: impl Into<PathBuf>) -> Self {
         Self {
             dir: tempfile::tempdir().unwrap(),
@@ -51,14 +51,15 @@ impl Bench {
         self.dir.path()
     }
 
-    /// Writes a file into the directory; its path.
+    /// Writes a file in the directory; returns its path.
     pub fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path(name);
         std::fs::write(&path, text).unwrap();
         path
     }
 
-    /// The program with these arguments, in this directory, without input and environment of ours.
+    /// The program with these arguments in this directory, without input and without the
+    /// environment of the test.
     pub fn command<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Command {
         let mut command = Command::new(&self.program);
         command
@@ -75,7 +76,7 @@ impl Bench {
         Ran::from(self.command(args).output().unwrap())
     }
 
-    /// Makes a key file; its public key.
+    /// Makes a key file; returns its public key.
     pub fn key(&self, name: &str) -> String {
         let ran = self.run(&["keygen", "--out", name]);
         assert_eq!(ran.code, 0, "{}", ran.err);
@@ -104,10 +105,10 @@ impl Ran {
     }
 }
 
-/// How long a test waits for an event before it gives up.
+/// Time for which a test waits for an event.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A running client or server that told its events with `--json`; it is killed when dropped.
+/// A running client or server with `--json`; it is killed when dropped.
 #[derive(Debug)]
 pub struct Daemon {
     child: Child,
@@ -115,12 +116,12 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// One whose standard error is kept.
+    /// Starts a process and collects its standard error.
     pub fn start(command: Command) -> Self {
         Self::start_logging_to(command, Stdio::piped())
     }
 
-    /// One whose standard error is `log`.
+    /// Starts a process whose standard error is `log`.
     pub fn start_logging_to(mut command: Command, log: impl Into<Stdio>) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -136,7 +137,7 @@ impl Daemon {
         Self { child, events }
     }
 
-    /// The next event with this name; what comes before it is skipped.
+    /// The next event with this name; skips others.
     #[track_caller]
     pub fn event(&mut self, name: &str) -> Value {
         loop {
@@ -148,7 +149,7 @@ impl Daemon {
         }
     }
 
-    /// Sends a signal, by the name that kill(1) knows.
+    /// Sends a signal, by its name in kill(1).
     pub fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         assert!(
@@ -160,12 +161,12 @@ impl Daemon {
         );
     }
 
-    /// Waits for its end; the exit code.
+    /// Waits for the end; returns the exit code.
     pub fn wait(&mut self) -> Option<i32> {
         self.child.wait().unwrap().code()
     }
 
-    /// What it logged; call it when it has ended or is about to.
+    /// The log. Waits for the end of the process.
     pub fn log(&mut self) -> String {
         let _ = self.child.kill();
         let mut log = String::new();

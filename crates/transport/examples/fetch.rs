@@ -1,6 +1,7 @@
 //! Fetches a page over every link of this machine at once.
 //!
-//! `cargo run -p sumlink-transport --example fetch -- SERVER:PORT SERVER_KEY client.key HOST:PORT/PATH`
+//! `cargo run -p sumlink-transport --example fetch -- SERVER:PORT SERVER_KEY client.key
+//! HOST:PORT/PATH`
 
 #![allow(clippy::print_stderr, reason = "an example")]
 

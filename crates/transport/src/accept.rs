@@ -103,7 +103,10 @@ impl Accepting {
     fn failed(&mut self, now: Instant, error: &io::Error) {
         if self.fault.is_none() {
             let what = &self.what;
-            tracing::warn!(%error, "cannot accept connections to {what}; new ones wait in the listen queue");
+            tracing::warn!(
+                %error,
+                "cannot accept connections to {what}; new ones wait in the listen queue"
+            );
         }
         let fault = self.fault.get_or_insert(Fault {
             began: now,

@@ -17,7 +17,8 @@ pub enum Bare {
 pub enum AddressError {
     /// The port is missing or is not a valid port number.
     #[error(
-        "`{0}` is not an address and port: the port is a number from 0 to 65535, as in 127.0.0.1:1080"
+        "`{0}` is not an address and port: the port is a number from 0 to 65535, as in \
+        127.0.0.1:1080"
     )]
     Port(String),
     /// An IPv6 address without brackets, in which the port is ambiguous.

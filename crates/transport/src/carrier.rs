@@ -1,44 +1,34 @@
-//! A carrier: one TCP connection with TLS 1.3 on it, past its handshake, driven by the session's task.
+//! A carrier: one TCP connection with TLS 1.3, after its handshake, driven by the session's task.
 //!
-//! Here is what goes through it. What its socket may hold is in `room`, what its TCP knows in `knowledge`, when that is to
-//! acknowledge at once in `acknowledgements`, when to begin slow start once more in `restart`, and when to space what it sends in
-//! `far`, and whether its large packets get through in `large`.
+//! This module moves the bytes. The policy of [`sumlink_bond`], which accesses the socket through
+//! `kernel`, decides how many bytes are sent and how TCP is configured.
 
-mod acknowledgements;
-mod far;
 #[cfg(test)]
 mod fixture;
-mod ills;
-mod knowledge;
-mod large;
-mod restart;
-mod room;
+mod kernel;
+mod stats;
 
 use std::cell::RefCell;
 use std::io::{self, BufRead, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustls::Connection;
-use sumlink_engine::{PathId, SustainedRate};
+use socket2::SockRef;
+use sumlink_bond::{Carrier as Policy, IllStates};
+use sumlink_engine::PathId;
 use sumlink_qdisc::LocalQueue;
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-use crate::congestion::Chooser;
 use crate::groups::CarrierGroups;
-use crate::low_water::Reserve;
 use crate::pacing;
 use crate::socket;
-use crate::tcp_info::TcpInfo;
+use crate::tcp_info;
 
-use acknowledgements::Acknowledgements;
-use far::Spacing;
-pub(crate) use ills::{Ill, Ills};
-use large::Large;
-use restart::Restart;
-use room::{YOUNG_LOWAT, YOUTH};
+use kernel::Kernel;
 
 /// A reliable, ordered, encrypted connection over one link.
 #[derive(Debug)]
@@ -48,57 +38,30 @@ pub(crate) struct Carrier {
     pub(crate) link: String,
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
-    /// Name of the congestion control.
-    pub(crate) congestion: String,
-    /// The most that its IP packets may have, in bytes, where larger ones were lost on its link; nothing otherwise.
+    /// Maximum size of its IP packets in bytes, if larger ones were lost on its link; `None`
+    /// otherwise.
     pub(crate) packet_limit: Option<u16>,
-    /// Changes it by measurement, where that was asked for.
-    chooser: Option<Chooser>,
-    /// What outages did to its window.
-    restart: Restart,
-    /// What the log says it suffers from.
-    pub(crate) ills: Ills,
-    /// Whether TCP spaces what it sends.
-    spacing: Spacing,
-    /// Whether its large packets get through.
-    large: Large,
+    /// The ill states of the path that the log has reported.
+    pub(crate) ill_states: IllStates,
+    /// Decides how many bytes the carrier gets and how TCP is configured.
+    policy: Policy,
+    /// Time zero of the policy.
+    began: Instant,
     tcp: TcpStream,
     tls: Connection,
-    /// Frames that came along with the handshake's last one.
+    /// Frames received together with the last frame of the handshake.
     early: Vec<u8>,
-    /// The newest TCP_INFO, and when it was taken.
-    info: TcpInfo,
-    sampled: Instant,
-    /// Present value of TCP_NOTSENT_LOWAT.
-    lowat: u32,
-    lowat_set: Instant,
-    /// How long it is to last under BBR.
-    reserve: Reserve,
-    /// The socket refused bytes when it was last written to: when it is empty next time, that is too late.
-    refused: bool,
-    /// Until TCP has so many bytes acknowledged its window is small, and grows with every round trip.
-    young_until: u64,
-    /// The most that it may send, in bytes per second.
-    limit: Option<u64>,
-    /// What it delivers for longer than a burst, by the time since it was made.
-    sustained: SustainedRate,
-    began: Instant,
-    /// Bytes handed to the socket since TCP_INFO was taken.
-    handed: u64,
-    acknowledgements: Acknowledgements,
-    /// Encrypted bytes that the socket has not taken.
-    unwritten: usize,
-    /// Bytes on the wire that have been given account of.
+    /// Bytes on the wire that have been charged to the link.
     accounted: u64,
-    /// The queue of the interface, where somebody wants to know what waits there.
+    /// The interface's queue, if its length is needed.
     local_queue: Option<LocalQueue>,
 }
 
-/// Bytes taken out of a socket at once.
+/// Bytes read from a socket at once.
 const READ: usize = 256 * 1024;
 
 thread_local! {
-    /// Where they are until TLS has them, which by itself takes 4 KiB in one go.
+    /// Holds received bytes until TLS has taken them, which takes only 4 KiB at a time.
     static ARRIVED: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ].into());
 }
 
@@ -112,56 +75,50 @@ impl Carrier {
     ) -> io::Result<Self> {
         tls.set_buffer_limit(None);
         let now = Instant::now();
-        let info = TcpInfo::sample(&tcp)?;
-        let mut carrier = Self {
+        let info = tcp_info::sample(&tcp)?;
+        let congestion = socket::congestion_name(&tcp).unwrap_or_default();
+        let mut kernel = Kernel {
+            tcp: &tcp,
+            path: id.0,
+            link: &link,
+        };
+        let policy = Policy::new(congestion, info, &mut kernel, Duration::ZERO);
+        Ok(Self {
             id,
-            link,
             local: canonical(tcp.local_addr()?),
             remote: canonical(tcp.peer_addr()?),
-            congestion: socket::congestion_name(&tcp).unwrap_or_default(),
+            link,
             packet_limit: None,
-            chooser: None,
-            restart: Restart::default(),
-            ills: Ills::default(),
-            spacing: Spacing::default(),
-            large: Large::default(),
-            sampled: now,
-            lowat: socket::INITIAL_NOTSENT_LOWAT,
-            lowat_set: now,
-            reserve: Reserve::new(now),
-            refused: false,
-            young_until: info.bytes_acked + YOUTH,
-            limit: None,
-            sustained: SustainedRate::default(),
+            ill_states: IllStates::default(),
+            policy,
             began: now,
-            handed: 0,
-            acknowledgements: Acknowledgements::new(now),
-            info,
-            unwritten: 0,
             accounted: 0,
             local_queue: None,
             tcp,
             tls,
             early,
-        };
-        carrier.set_lowat(YOUNG_LOWAT, now);
-        Ok(carrier)
+        })
     }
 
-    /// From now on the congestion control is chosen by measurement.
+    /// Turns on the choice of the congestion control by measurement.
     pub(crate) fn choose_congestion(&mut self) {
-        self.chooser = Some(Chooser::new());
+        self.policy.choose_congestion();
     }
 
-    /// Makes it a sibling of the session's other carriers.
+    /// Adds the carrier's socket to the group of its session.
     pub(crate) fn join_group(&self, groups: &dyn CarrierGroups, session: &[u8; 16]) {
         if let Err(error) = groups.join(self.tcp.as_fd(), session) {
-            tracing::warn!(path = self.id.0, link = %self.link, %error, "its congestion control sees no siblings");
+            tracing::warn!(
+                path = self.id.0,
+                link = %self.link,
+                %error,
+                "congestion control of the carrier sees no siblings; it runs uncoupled"
+            );
         }
     }
 
-    /// Gives arrived frame bytes to `sink`, at most about `quota` of them. Ready with how many there were; 0 is the
-    /// end of the connection. Pending when there is nothing.
+    /// Passes received frame bytes to `sink`, at most about `quota` of them. Ready with their
+    /// number, 0 at the end of the connection; pending if nothing has arrived.
     pub(crate) fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
@@ -179,9 +136,10 @@ impl Carrier {
             }
             let arrived = ARRIVED.with_borrow_mut(|arrived| {
                 let len = self.tcp.try_read(arrived)?;
-                self.acknowledgements.arrived(len as u64, &self.info);
+                let now = self.began.elapsed();
+                self.policy.arrived(len as u64, now);
                 let mut rest = &arrived[..len];
-                // What comes behind the peer's goodbye counts for nothing, and TLS takes none of it.
+                // Data after the peer's close_notify is ignored, and TLS accepts none of it.
                 while !rest.is_empty() && self.tls.read_tls(&mut rest)? > 0 {
                     if let Err(error) = self.tls.process_new_packets() {
                         return Err(io::Error::new(io::ErrorKind::InvalidData, error));
@@ -202,7 +160,7 @@ impl Carrier {
                     }
                 }
                 Err(error) => {
-                    // The alert that tells the peer; it may not get out any more.
+                    // Sends the alert to the peer, if the socket still accepts it.
                     let _ = self.flush();
                     return Poll::Ready(Err(error));
                 }
@@ -210,16 +168,20 @@ impl Carrier {
         }
     }
 
-    /// Whether the socket takes more; while it does not, the task is woken when it does.
+    /// Whether the socket accepts more data; if not, the task is woken when it does.
     pub(crate) fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.refused {
-            self.look_into_socket();
-        }
+        let now = self.began.elapsed();
+        let mut kernel = Kernel {
+            tcp: &self.tcp,
+            path: self.id.0,
+            link: &self.link,
+        };
+        self.policy.look_into_full_socket(&mut kernel, now);
         while self.tls.wants_write() {
             match self.flush() {
-                Ok(()) => self.refused = false,
+                Ok(()) => self.policy.set_refused(false),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.refused = true;
+                    self.policy.set_refused(true);
                     match self.tcp.poll_write_ready(cx) {
                         Poll::Ready(Ok(())) => {}
                         other => return other,
@@ -228,39 +190,70 @@ impl Carrier {
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
-        match self.is_parked() {
+        let now = self.began.elapsed();
+        let mut kernel = Kernel {
+            tcp: &self.tcp,
+            path: self.id.0,
+            link: &self.link,
+        };
+        match self.policy.must_ask_first(&mut kernel, now) {
             true => self.poll_window(cx),
             false => Poll::Ready(Ok(())),
         }
     }
 
+    /// Ready when less than half of the low-water mark waits in the socket.
+    fn poll_window(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            // poll(2) makes the kernel report when the window opens; it does so only after a
+            // refused write.
+            let ask = || match socket::is_writable(&self.tcp)? {
+                true => Ok(()),
+                false => Err(io::ErrorKind::WouldBlock.into()),
+            };
+            match self.tcp.try_io(Interest::WRITABLE, ask) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    match self.tcp.poll_write_ready(cx) {
+                        Poll::Ready(Ok(())) => {}
+                        other => return other,
+                    }
+                }
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+
     /// Encrypts frames; [`Carrier::poll_writable`] writes them.
     pub(crate) fn send(&mut self, frames: &[u8]) -> io::Result<()> {
-        self.unwritten += frames.len();
+        self.policy.queued(frames.len() as u64);
         self.tls.writer().write_all(frames)
     }
 
-    /// Says goodbye to the peer's TLS, after what has been sent.
+    /// Sends close_notify to the peer's TLS, after all data.
     pub(crate) fn send_end(&mut self) {
         self.tls.send_close_notify();
     }
 
-    /// Has TCP send at most so many bytes a second.
+    /// Limits TCP to `rate` bytes per second.
     pub(crate) fn limit(&mut self, rate: Option<u64>) {
-        self.limit = rate;
-        if rate.is_some() {
-            self.spacing = Spacing::Settled;
-        }
+        self.policy.set_limit(rate);
         if let Err(error) = pacing::limit(&self.tcp, rate) {
             let (path, link) = (self.id.0, &self.link);
-            tracing::warn!(path, %link, %error, "the limit of the link cannot be kept");
+            tracing::warn!(
+                path,
+                %link,
+                %error,
+                "cannot set the rate limit of the link; the path ignores it"
+            );
         }
     }
 
-    /// Has TCP acknowledge what little has arrived, unless that goes along with what is sent.
+    /// Makes TCP acknowledge small amounts of received data at once, unless data is about to be
+    /// sent.
     pub(crate) fn acknowledge(&mut self) {
-        if !self.tls.wants_write() {
-            self.acknowledgements.tell(&self.tcp, &self.info);
+        if self.policy.acknowledges_now(self.tls.wants_write()) {
+            // A socket without the option acknowledges as before.
+            let _ = SockRef::from(&self.tcp).set_tcp_quickack(true);
         }
     }
 
@@ -286,11 +279,8 @@ impl Carrier {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.handed += self.tls.write_tls(&mut TryIo(&self.tcp))? as u64;
-        self.acknowledgements.sent();
-        if !self.tls.wants_write() {
-            self.unwritten = 0;
-        }
+        let bytes = self.tls.write_tls(&mut TryIo(&self.tcp))? as u64;
+        self.policy.handed(bytes, self.tls.wants_write());
         Ok(())
     }
 }

@@ -1,13 +1,17 @@
-//! The client: a session to one server over all links, made anew when the server has lost it.
+//! The client: a session to one server over all links, created anew when the server has lost it.
 
 mod dialer;
 mod manager;
 mod resolver;
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ring::rand::{SecureRandom, SystemRandom};
+use sumlink_bond::Early;
+use sumlink_bond::dial::{LASTING, RENEW_PAUSE};
+use sumlink_bond::join::CLIENT_PATHS;
+use sumlink_bond::opens::OPEN_TIMEOUT;
 use sumlink_engine::frame::RefuseCode;
 use sumlink_engine::{Class, ConfigError, Role};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -15,8 +19,7 @@ use tokio::sync::{broadcast, oneshot, watch};
 use tracing::Instrument;
 
 use crate::config::ClientConfig;
-use crate::driver::{Command, Driver, LinkStates, Listeners, OPEN_TIMEOUT, Opening, session_span};
-use crate::early::Early;
+use crate::driver::{Command, Driver, LinkStates, Listeners, Opening, session_span};
 use crate::handshake::CarrierError;
 use crate::links::LinkError;
 use crate::policy::{LinkPolicy, LinkReport, Policies, PolicyError, StateError};
@@ -27,17 +30,18 @@ use crate::target::{OpenError, Target};
 
 use manager::{Manager, Outcome, until_true};
 
-/// A bond to a server. Clones are the same bond; it ends with [`Client::close`] or when the last clone is dropped.
+/// A bond to a server. Clones share one bond; it ends with [`Client::close`] or when the last clone
+/// is dropped.
 #[derive(Clone, Debug)]
 pub struct Client {
     shared: Arc<Shared>,
 }
 
-/// Why there is no bond.
+/// Why a bond could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The configuration cannot work.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The server is not given as HOST:PORT.
@@ -45,96 +49,87 @@ pub enum ConnectError {
     ServerAddress(String),
     /// The server's name does not resolve.
     #[error(
-        "cannot resolve the server's name {name}: {reason}; check the name and this machine's resolver"
+        "cannot resolve the server's name {name}: {reason}; check the name and this machine's \
+        resolver"
     )]
     Resolve {
         /// The name.
         name: String,
-        /// What the resolver said.
+        /// The resolver's error.
         reason: String,
     },
-    /// No interface can be used; every one that was asked for says why.
+    /// No interface can be used; the text has the reason of each requested one.
     #[error("no link can be used: {0}")]
     NoLink(String),
-    /// The kernel cannot be asked about links.
+    /// The kernel's links cannot be queried.
     #[error(transparent)]
     Links(#[from] LinkError),
-    /// What is remembered of the links cannot be read.
+    /// The saved link state cannot be read.
     #[error(transparent)]
     State(#[from] StateError),
-    /// What a link may be used for makes no sense.
+    /// The policy of a link is invalid.
     #[error("{link}: {error}")]
     Policy {
         /// The link.
         link: String,
-        /// What is wrong with it.
+        /// The invalid value.
         error: PolicyError,
     },
-    /// The connection cannot be made on any link; this is what the best one said.
+    /// No link could connect; the error of the most promising link.
     #[error("{link}: {error}")]
     Socket {
         /// The link.
         link: String,
-        /// What went wrong on it.
+        /// The error on that link.
         error: SocketError,
     },
-    /// The connection was made and did not become a carrier; this is what the best one said.
+    /// A connection was made but did not become a carrier; the error of the most promising link.
     #[error("{link}: {error}")]
     Carrier {
         /// The link.
         link: String,
-        /// What went wrong on it.
+        /// The error on that link.
         error: CarrierError,
     },
 }
 
-/// Why a link's policy stays as it is.
+/// Why a link's policy was not changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetPolicyError {
     /// Neither the machine nor the configuration has this link.
-    #[error("there is no link {name}; there are {known}")]
+    #[error("no link named {name}; known links: {known}")]
     NoSuchLink {
         /// The name.
         name: String,
-        /// The links there are.
+        /// The known links.
         known: String,
     },
-    /// It makes no sense.
+    /// The policy is invalid.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// It cannot be remembered.
+    /// The policy cannot be saved.
     #[error(transparent)]
     State(#[from] StateError),
 }
 
-/// Pause before a lost session is made anew; doubles up to the second value. Each attempt looks the server's name up, so that a
-/// server that has moved is found within three seconds.
-const RENEW_PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(2500));
-
-/// A session that lasted for so long was none that the server only takes to end it at once.
-const LASTING: Duration = Duration::from_secs(10);
-
-/// Paths that a client may bring into a session.
-const MAX_PATHS: usize = 256;
-
 #[derive(Debug)]
 struct Shared {
-    /// Where the present session takes commands; nothing while there is none.
+    /// The command channel of the current session; `None` while there is none.
     session: watch::Sender<Option<UnboundedSender<Command>>>,
     events: broadcast::Sender<SessionEvent>,
-    /// What has happened since `connect` began, for the first who asks.
+    /// Events since `connect` began, for the first subscriber.
     first_events: Mutex<Option<broadcast::Receiver<SessionEvent>>>,
     links: LinkStates,
     policies: Policies,
-    /// Set once by `close`, or by the last clone.
+    /// Set once by `close`, or when the last clone is dropped.
     closing: watch::Sender<bool>,
     closed: watch::Sender<Option<String>>,
 }
 
 impl Client {
-    /// Asks the server on all links at once and returns when the first has become a path; the others join the running
-    /// session. Fails when none can.
+    /// Connects to the server over all links at once and returns when the first has become a path;
+    /// the others join the running session. Fails if no link connects.
     pub async fn connect(config: ClientConfig) -> Result<Self, ConnectError> {
         config.check()?;
         let policies = Policies::new(&config.links, config.state.clone())?;
@@ -148,7 +143,7 @@ impl Client {
             closing: watch::channel(false).0,
             closed: watch::channel(None).0,
         });
-        // The task must not keep the bond alive that it serves.
+        // The task must not keep alive the bond that it serves.
         let task = Task {
             config: Arc::new(config),
             session: shared.session.clone(),
@@ -167,12 +162,14 @@ impl Client {
         }
     }
 
-    /// Opens a stream to `target`; returns when the server has connected it. A name is resolved at the server.
+    /// Opens a stream to `target`; returns when the server has connected it. The server resolves
+    /// names.
     pub async fn open_stream(&self, target: Target) -> Result<Stream, OpenError> {
         self.open_stream_as(target, None).await
     }
 
-    /// Opens a stream that both sides treat as `class`; without one, each learns it from what the stream does.
+    /// Opens a stream that both sides treat as `class`; for `None`, each side learns the class from
+    /// the stream's behavior.
     pub async fn open_stream_as(
         &self,
         target: Target,
@@ -181,8 +178,9 @@ impl Client {
         self.open_stream_early(target, class, Early::Never).await
     }
 
-    /// As [`Client::open_stream_as`], but returns before the server has said anything when [`Early`] has it so: what is written
-    /// then arrives a round trip sooner. If the target is not to be reached, the stream says so when it is used.
+    /// [`Client::open_stream_as`] that returns before the server has answered if [`Early`] allows
+    /// it: data then arrives a round trip sooner. If the target is unreachable, the stream fails
+    /// when it is used.
     pub async fn open_stream_early(
         &self,
         target: Target,
@@ -209,7 +207,7 @@ impl Client {
             commands
                 .send(command)
                 .map_err(|_| OpenError::SessionClosed)?;
-            // Dropped with this future when its caller gives up, and then the session hears of it.
+            // Dropped with this future when its caller gives up, which notifies the session.
             let mut waiter = Waiter { answer, commands };
             (&mut waiter.answer)
                 .await
@@ -220,7 +218,7 @@ impl Client {
             .unwrap_or(Err(OpenError::TimedOut))
     }
 
-    /// The present session; only links while there is none.
+    /// The status of the current session; only the links while there is none.
     pub async fn status(&self) -> SessionStatus {
         let commands = self.shared.session.borrow().clone();
         let (reply, answer) = oneshot::channel();
@@ -237,12 +235,12 @@ impl Client {
         }
     }
 
-    /// What a link may be used for, and what it has moved.
+    /// Policy and usage of a link.
     pub async fn link(&self, name: &str) -> Result<LinkReport, SetPolicyError> {
         let status = self.status().await;
         let there = status.paths.into_iter().map(|path| path.link);
         let mut there: Vec<String> = there.filter(|link| !link.is_empty()).collect();
-        if !self.shared.policies.knows(name) && !there.iter().any(|link| link == name) {
+        if !self.shared.policies.names(name) && !there.iter().any(|link| link == name) {
             there.sort();
             there.dedup();
             return Err(SetPolicyError::NoSuchLink {
@@ -253,8 +251,9 @@ impl Client {
         Ok(self.shared.policies.report(name))
     }
 
-    /// Sets what a link may be used for, at once and in the running session: until the client ends, or with `keep`
-    /// also after it ([`ClientConfig::state`]). Without a policy what the configuration says counts again.
+    /// Sets a link's policy, effective at once in the running session: until the client stops, or
+    /// with `keep` also afterwards ([`ClientConfig::state`]). `None` restores the configured
+    /// policy.
     pub async fn set_link_policy(
         &self,
         name: &str,
@@ -272,22 +271,23 @@ impl Client {
         Ok(self.shared.policies.report(name))
     }
 
-    /// What happens to paths and sessions: the first call gets all since the bond began, later ones what follows.
+    /// Events of paths and sessions: the first call returns all since the bond began, later calls
+    /// those from then on.
     ///
-    /// A receiver that is not read for 256 events misses the oldest and is told how many.
+    /// A receiver that lags by more than 256 events misses the oldest and gets their number.
     pub fn events(&self) -> broadcast::Receiver<SessionEvent> {
         let first = self.shared.first_events.lock();
         let first = first.unwrap_or_else(PoisonError::into_inner).take();
         first.unwrap_or_else(|| self.shared.events.subscribe())
     }
 
-    /// Ends the bond; returns when the server has been told, or cannot be.
+    /// Ends the bond; returns when the server has been notified or cannot be.
     pub async fn close(&self) {
         self.shared.closing.send_replace(true);
         self.closed().await;
     }
 
-    /// Waits until the bond has ended for good, and tells why.
+    /// Waits until the bond has ended for good, and returns the reason.
     pub async fn closed(&self) -> String {
         let mut closed = self.shared.closed.subscribe();
         let reason = closed
@@ -299,7 +299,7 @@ impl Client {
     }
 }
 
-/// Who waits for a stream; says so when it does not any more.
+/// Waits for a stream to be opened; dropping it cancels the request.
 struct Waiter {
     answer: oneshot::Receiver<Result<Stream, OpenError>>,
     commands: UnboundedSender<Command>,
@@ -321,7 +321,7 @@ impl Drop for Shared {
     }
 }
 
-/// Keeps a session to the server.
+/// Maintains a session to the server.
 struct Task {
     config: Arc<ClientConfig>,
     session: watch::Sender<Option<UnboundedSender<Command>>>,
@@ -336,7 +336,7 @@ impl Task {
     async fn run(mut self, ready: oneshot::Sender<Result<(), ConnectError>>) {
         let mut ready = Some(ready);
         let mut pause = RENEW_PAUSE.0;
-        let mut told = String::new();
+        let mut last_reason = String::new();
         loop {
             let outcome = self.one_session(&mut ready).await;
             self.session.send_replace(None);
@@ -347,15 +347,15 @@ impl Task {
                         let _ = ready.send(Err(error));
                         break;
                     }
-                    // The same reason every few seconds is worth one line.
+                    // A repeated reason is logged only once.
                     let reason = error.to_string();
-                    if reason != told {
+                    if reason != last_reason {
                         tracing::warn!(%error, "cannot reach the server; trying again");
                     }
-                    told = reason;
+                    last_reason = reason;
                 }
                 Outcome::Lost { lasted } => {
-                    told.clear();
+                    last_reason.clear();
                     if lasted > LASTING {
                         pause = RENEW_PAUSE.0;
                     }
@@ -373,7 +373,7 @@ impl Task {
             .send_replace(Some("closed by this side".to_owned()));
     }
 
-    /// Makes a session and keeps it until it ends.
+    /// Creates a session and runs it until it ends.
     async fn one_session(
         &mut self,
         ready: &mut Option<oneshot::Sender<Result<(), ConnectError>>>,
@@ -381,7 +381,7 @@ impl Task {
         let mut id = [0; 16];
         if SystemRandom::new().fill(&mut id).is_err() {
             return Outcome::Failed(ConnectError::NoLink(
-                "the system gives no random numbers".into(),
+                "the operating system has no random numbers".into(),
             ));
         }
         let (news_sender, news) = unbounded_channel();
@@ -392,7 +392,7 @@ impl Task {
             events: self.events.clone(),
             links: self.links.clone(),
             policies: Some(self.policies.clone()),
-            max_paths: MAX_PATHS,
+            max_paths: CLIENT_PATHS,
         };
         let peer = self.config.server_key;
         let made = Driver::new(Role::Client, id, peer, &self.config.session, listeners);
@@ -414,7 +414,7 @@ impl Task {
                 Some(ready) => {
                     let _ = ready.send(Ok(()));
                 }
-                None => tracing::info!("connected again, with a new session"),
+                None => tracing::info!("reconnected with a new session"),
             }
         };
         let session = manager.run(driver, &mut self.closing, connected);

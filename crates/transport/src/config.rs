@@ -1,13 +1,14 @@
-//! What a client and a server are told: plain structures, filled by the command line, a TOML file or a
-//! program that uses this crate.
+//! The configuration of a client and a server: plain structures, filled by the command line, a TOML
+//! file or a program that uses this crate.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::num::NonZeroU8;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use sumlink_bond::Carriers;
+use sumlink_bond::join::SERVER_PATHS;
 use sumlink_engine::scheduler::OwnSchedulers;
 use sumlink_engine::scheduler::fbdt::FbdtConfig;
 use sumlink_engine::{Class, ConfigError, Redundancy, Role, SelectorConfig, scheduler};
@@ -22,30 +23,30 @@ use crate::pipe;
 use crate::policy::{LinkPolicy, check_state};
 use crate::server::ServerError;
 
-/// How a session uses memory and time; the same meaning on both sides.
+/// Memory, scheduling and timeouts of a session; with the same meaning on both sides.
 #[derive(Clone, Debug)]
 pub struct SessionConfig {
     /// Scheduler that decides which path carries which bytes this side sends: a name of
     /// `sumlink_engine::scheduler::NAMES` or of `own_schedulers`. The peer chooses its own.
     pub scheduler: String,
-    /// Schedulers of traffic classes that have another one.
+    /// Schedulers of traffic classes that use a different one.
     pub class_schedulers: BTreeMap<Class, String>,
     /// Schedulers of the program, which the names above can choose like the engine's own. The
     /// engine trusts their decisions; `sumlink_sim::Own` runs a scheduler with every decision
     /// checked.
     pub own_schedulers: OwnSchedulers,
-    /// What one session may hold of received and of sent bytes, each, in bytes: in the engine and on the way to and
-    /// from the streams' programs. At least [`SessionConfig::least_memory`].
+    /// Limit on a session's received data and on its sent data, each, in bytes: in the engine and
+    /// in transit to and from the streams' programs. At least [`SessionConfig::least_memory`].
     pub memory: u64,
-    /// What one stream may hold of that, in bytes.
+    /// The share of it that one stream may hold, in bytes.
     pub stream_memory: u64,
     /// Streams that the peer may have open at once.
     pub max_streams: u64,
     /// How long a session without any path waits for one to come back.
     pub session_timeout: Duration,
-    /// How much may be sent twice on purpose.
+    /// Budget for duplicates.
     pub redundancy: Redundancy,
-    /// Windows, races and coupling of the `fbdt` scheduler; the others pass over it.
+    /// Windows, races and coupling of the `fbdt` scheduler; ignored by the others.
     pub fbdt: FbdtConfig,
     /// Decides which paths carry what this side sends; see `sumlink_engine::selector`.
     pub selector: SelectorConfig,
@@ -69,14 +70,14 @@ impl Default for SessionConfig {
 }
 
 impl SessionConfig {
-    /// The least `memory` that so many streams can work with, in bytes.
+    /// The lowest `memory` that `max_streams` streams can work with, in bytes.
     pub fn least_memory(max_streams: u64) -> u64 {
         let engine = sumlink_engine::Config::least_memory(max_streams);
         // Rounded up, so that what [`SessionConfig::split`] leaves is never a byte short.
         (engine + Self::floors(max_streams)).div_ceil(POOL_SHARE - 1) * POOL_SHARE
     }
 
-    /// Whether the values make sense, each and together.
+    /// Checks that all values are valid, each and together.
     pub fn check(&self) -> Result<(), ConfigError> {
         if self.stream_memory > self.memory {
             return Err(ConfigError::StreamMemory);
@@ -101,7 +102,8 @@ impl SessionConfig {
         text
     }
 
-    /// How many paths a session may have where `limit` is allowed, and what one too many is told.
+    /// The maximum number of paths of a session if `limit` is configured, and the reason sent when
+    /// it is exceeded.
     pub(crate) fn most_paths(&self, limit: usize) -> (usize, String) {
         let names = [&self.scheduler]
             .into_iter()
@@ -117,7 +119,7 @@ impl SessionConfig {
         }
     }
 
-    /// Who gets how much of the memory of one direction.
+    /// Divides the memory of one direction.
     pub(crate) fn split(&self) -> Split {
         let pool = self.memory / POOL_SHARE;
         let engine = self.memory - pool;
@@ -127,14 +129,14 @@ impl SessionConfig {
         }
     }
 
-    /// What the pipes of all streams, of either side, may hold whatever the pool has left.
+    /// Memory reserved for the pipes of all streams, of either side, independent of the pool.
     fn floors(max_streams: u64) -> u64 {
         2 * max_streams.min(1 << 32) * pipe::memory::FLOOR as u64
     }
 }
 
-/// The pipes' part of the memory: one in so many. One stream alone uses half a MiB of it, and buffers in front of the
-/// engine make nothing faster.
+/// The pipes' share of the memory is one in this number. A single stream uses half a MiB of it, and
+/// larger buffers in front of the engine speed nothing up.
 const POOL_SHARE: u64 = 8;
 
 /// The memory of one direction.
@@ -142,26 +144,26 @@ const POOL_SHARE: u64 = 8;
 pub(crate) struct Split {
     /// For the engine.
     pub(crate) engine: u64,
-    /// For pipes, beside their floors.
+    /// For pipes, beyond their floors.
     pub(crate) pool: u64,
 }
 
-/// Which links a client uses, and how.
+/// Settings of a link, or of the links that match a glob.
 #[derive(Clone, Debug)]
 pub struct LinkConfig {
     /// The interface's name, or a glob (`wwan*`).
     pub name: String,
-    /// TCP congestion control for carriers over this link, [`crate::congestion::AUTO`] for one chosen by measurement;
-    /// that of all links when not given.
+    /// TCP congestion control for carriers over this link; [`crate::congestion::AUTO`] chooses by
+    /// measurement. `None` uses the setting of all links.
     pub congestion: Option<String>,
-    /// Connections at once over this link; as for all links when not given.
+    /// Number of parallel connections over this link; `None` uses the setting of all links.
     pub carriers: Option<Carriers>,
-    /// What it may be used for.
+    /// The link's policy.
     pub policy: LinkPolicy,
 }
 
 impl LinkConfig {
-    /// A link of that name, or links by a glob, of which nothing else is said.
+    /// A link with this name, or the links that match a glob, with default settings.
     pub fn named(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -172,54 +174,39 @@ impl LinkConfig {
     }
 }
 
-/// How many connections a link has at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Carriers {
-    /// This many, at most [`Carriers::MOST`].
-    Fixed(NonZeroU8),
-    /// As many as bring something: one more is tried now and then on a link that loses packets without being full.
-    Auto,
-}
-
-impl Carriers {
-    /// The most connections that a link may have.
-    pub const MOST: u8 = 8;
-
-    /// One connection on each link.
-    pub const ONE: Self = Self::Fixed(NonZeroU8::MIN);
-}
-
-/// Everything a client is told.
+/// The configuration of a client.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     /// The server's host and port; a name is resolved by the local resolver.
     pub server: String,
-    /// The server's public key; a server with another one is not talked to.
+    /// The server's public key; servers with another key are rejected.
     pub server_key: PublicKey,
     /// This client's own key.
     pub key: SecretKey,
     /// The links to use; empty means every interface that can route to the server.
     pub links: Vec<LinkConfig>,
-    /// TCP congestion control for links that name none, [`crate::congestion::AUTO`] for one chosen by measurement; the
-    /// kernel's default when not given.
+    /// TCP congestion control for links without a setting; [`crate::congestion::AUTO`] chooses by
+    /// measurement, `None` is the kernel's default.
     pub congestion: Option<String>,
-    /// Makes the carriers of a session siblings for congestion controls that look at each other; alone when not given.
+    /// Groups the carriers of a session for coupled congestion controls; `None` leaves them
+    /// independent.
     pub groups: Option<Arc<dyn CarrierGroups>>,
-    /// Connections at once over each link that names no number.
+    /// Number of parallel connections over each link without a setting.
     pub carriers: Carriers,
-    /// Where what links have moved, and policies that were set at run time, are remembered; nowhere when not given.
+    /// The file in which usage and run-time policies of links are saved; `None` saves nothing.
     pub state: Option<PathBuf>,
     /// Memory, scheduler, timeouts.
     pub session: SessionConfig,
 }
 
 impl ClientConfig {
-    /// Whether a client could begin with this: the session's values, the links' policies, and the file in which is
-    /// remembered what links have moved. Nothing is changed. [`crate::Client::connect`] asks the same.
+    /// Checks that a client could start with this configuration: the session's values, the links'
+    /// policies, and the file with the saved link state. Changes nothing.
+    /// [`crate::Client::connect`] performs the same check.
     ///
     /// # Errors
     ///
-    /// The first thing that is wrong, as `connect` would say it.
+    /// The first error, as returned by `connect`.
     pub fn check(&self) -> Result<(), ConnectError> {
         self.session.check()?;
         for link in &self.links {
@@ -235,20 +222,20 @@ impl ClientConfig {
         Ok(())
     }
 
-    /// What is said of the link of this name.
+    /// The settings for the link of this name.
     pub(crate) fn link(&self, name: &str) -> Option<&LinkConfig> {
         self.links
             .iter()
             .find(|link| links::name_matches(&link.name, name))
     }
 
-    /// How many connections the link of this name has.
+    /// The number of connections for the link of this name.
     pub(crate) fn carriers_of(&self, link: &str) -> Carriers {
         let own = self.link(link).and_then(|link| link.carriers);
         own.unwrap_or(self.carriers)
     }
 
-    /// Whether any link's number of connections is found by measurement.
+    /// Whether the number of connections of any link is determined by measurement.
     pub(crate) fn measures_carriers(&self) -> bool {
         let own = self.links.iter().filter_map(|link| link.carriers);
         own.chain([self.carriers])
@@ -256,7 +243,7 @@ impl ClientConfig {
     }
 }
 
-/// A client that may connect.
+/// An authorized client.
 #[derive(Clone, Debug)]
 pub struct AuthorizedClient {
     /// Its public key.
@@ -265,32 +252,32 @@ pub struct AuthorizedClient {
     pub name: String,
 }
 
-/// What one client key may use at most.
+/// Limits for one client key.
 #[derive(Clone, Debug)]
 pub struct ClientLimits {
-    /// Sessions at once.
+    /// Maximum number of concurrent sessions.
     pub sessions: usize,
-    /// What all its sessions may hold together, in bytes of both directions. A session counts with all that its
-    /// configuration lets it hold; one is always possible.
+    /// Memory limit for all its sessions together, in bytes of both directions. A session counts
+    /// with the maximum that its configuration allows; one is always possible.
     pub memory: u64,
-    /// Paths of one session at once.
+    /// Maximum number of paths of one session.
     pub paths: usize,
 }
 
-/// How many connections a server has that have not proved a key. One too many takes the place of the oldest in the
-/// network that has the most.
+/// Limits on connections that have not proved a key. A connection beyond them evicts the oldest one
+/// of the network that has the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HalfOpenLimits {
-    /// All of them together.
+    /// Limit on all of them together.
     pub total: usize,
-    /// Those of `total` that only addresses of live sessions get; less than that.
+    /// Share of `total` that is reserved for addresses of live sessions; must be less than `total`.
     pub reserved: usize,
-    /// Those of one IPv4 address, or of one IPv6 /64.
+    /// Limit per IPv4 address and per IPv6 /64.
     pub per_address: usize,
 }
 
 impl HalfOpenLimits {
-    /// The same limits where no more than `most` are possible: fewer in the same proportion.
+    /// The same limits reduced in proportion to at most `most` connections.
     pub(crate) fn within(self, most: usize) -> Self {
         let total = self.total.min(most).max(2);
         let reserved = self.reserved as u128 * total as u128 / self.total.max(1) as u128;
@@ -313,7 +300,7 @@ impl Default for HalfOpenLimits {
 }
 
 impl ClientLimits {
-    /// Sessions of one client at once, by their number and by what they may hold.
+    /// Maximum number of concurrent sessions of one client, by their number and their memory.
     pub(crate) fn sessions_of(&self, session: &SessionConfig) -> usize {
         let fitting = self.memory / session.memory.saturating_mul(2).max(1);
         self.sessions
@@ -327,17 +314,18 @@ impl Default for ClientLimits {
         Self {
             sessions: 16,
             memory: 1 << 30,
-            paths: 32,
+            paths: SERVER_PATHS,
         }
     }
 }
 
 impl ServerConfig {
-    /// Whether a server could begin with this. [`crate::Server::bind`] asks the same.
+    /// Checks that a server could start with this configuration. [`crate::Server::bind`] performs
+    /// the same check.
     ///
     /// # Errors
     ///
-    /// The first thing that is wrong, as `bind` would say it.
+    /// The first error, as returned by `bind`.
     pub fn check(&self) -> Result<(), ServerError> {
         self.session.check()?;
         match self.authorized.is_empty() {
@@ -347,25 +335,26 @@ impl ServerConfig {
     }
 }
 
-/// Everything a server is told.
+/// The configuration of a server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     /// The address and port for all clients; `[::]:PORT` takes IPv4 too.
     pub listen: SocketAddr,
     /// This server's own key.
     pub key: SecretKey,
-    /// Who may connect. Nobody else can.
+    /// The clients that may connect; all others are refused.
     pub authorized: Vec<AuthorizedClient>,
-    /// Where streams may go.
+    /// The destinations that streams may connect to.
     pub egress: EgressPolicy,
-    /// What one client may use.
+    /// Limits for each client.
     pub limits: ClientLimits,
-    /// What those may use who have not proved a key.
+    /// Limits on connections that have not proved a key.
     pub half_open: HalfOpenLimits,
-    /// TCP congestion control for carriers, [`crate::congestion::AUTO`] for one chosen by measurement; the kernel's
-    /// default when not given.
+    /// TCP congestion control for carriers; [`crate::congestion::AUTO`] chooses by measurement,
+    /// `None` is the kernel's default.
     pub congestion: Option<String>,
-    /// Makes the carriers of a session siblings for congestion controls that look at each other; alone when not given.
+    /// Groups the carriers of a session for coupled congestion controls; `None` leaves them
+    /// independent.
     pub groups: Option<Arc<dyn CarrierGroups>>,
     /// Memory, scheduler, timeouts.
     pub session: SessionConfig,
@@ -423,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_given_to_two() {
+    fn the_memory_split_does_not_overlap() {
         let config = SessionConfig::default();
         let split = config.split();
         let floors = SessionConfig::floors(config.max_streams);
@@ -431,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scheduler_limits_the_paths_and_says_so() {
+    fn a_scheduler_limits_the_paths_with_a_reason() {
         let mut config = SessionConfig::default();
         let refusal = |config: &SessionConfig| config.most_paths(32);
         assert_eq!(refusal(&config).0, 32);

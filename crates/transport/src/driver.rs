@@ -1,26 +1,28 @@
 //! The task that owns a session: its engine, its carriers, and its ends of the streams' pipes.
 //!
-//! Everything of one session happens here, one thing after the other, so the data path needs no lock between paths
-//! and every decision sees the newest state of all of them. Encryption is done here, too: at 14 Gbit/s a core it is
-//! not what limits a session.
+//! All work of one session happens in this task, sequentially. The data path therefore needs no
+//! lock between paths, and every decision sees the newest state of all of them. Encryption happens
+//! here, too: at 14 Gbit/s per core it does not limit a session.
 
 mod carriers;
 mod commands;
 mod events;
-mod known;
 mod moving;
 mod report;
 mod status;
 mod streams;
 mod totals;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use sumlink_bond::opens::{Unconfirmed, Waiting};
+use sumlink_bond::turns::{OVERDUE_PAUSE, ROUNDS};
+use sumlink_bond::{Health, Known, Traffic};
 use sumlink_engine::{Config, ConfigError, Role, Session, StreamId};
 use tokio::sync::broadcast;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -34,17 +36,15 @@ use crate::policy::Policies;
 use crate::status::SessionEvent;
 use crate::stream::Stream;
 
-use carriers::SILENCE;
-pub(crate) use carriers::{CarrierNews, LinkTraffic};
+pub(crate) use carriers::CarrierNews;
 pub(crate) use commands::{Command, OpenReply, Opening};
-use known::Known;
 use moving::Moving;
 pub(crate) use report::session_span;
 pub(crate) use status::LinkStates;
 use status::RateWindow;
 use streams::Local;
 
-/// A stream that the peer opened.
+/// A stream opened by the peer.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     pub(crate) id: StreamId,
@@ -52,18 +52,18 @@ pub(crate) struct Incoming {
     pub(crate) stream: Stream,
 }
 
-/// Who learns what from a session's task.
+/// Receivers of notifications from a session's task.
 #[derive(Debug)]
 pub(crate) struct Listeners {
     pub(crate) incoming: Option<UnboundedSender<Incoming>>,
     pub(crate) carriers: Option<UnboundedSender<CarrierNews>>,
-    /// That one also wants to know what the links move.
+    /// The receiver of `carriers` also needs the traffic of the links.
     pub(crate) wants_traffic: bool,
     pub(crate) events: broadcast::Sender<SessionEvent>,
     pub(crate) links: LinkStates,
-    /// What the client's links may do; they are told what each moves.
+    /// The policies of the client's links; they count each link's traffic.
     pub(crate) policies: Option<Policies>,
-    /// Paths that the session may have at once.
+    /// Maximum number of paths of the session.
     pub(crate) max_paths: usize,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct Driver {
     role: Role,
     id: [u8; 16],
     peer: PublicKey,
-    /// The name that the server has for its client.
+    /// The client's name as configured at the server.
     client: Option<String>,
     /// When the session got its first path.
     began: Option<Instant>,
@@ -83,59 +83,46 @@ pub(crate) struct Driver {
     /// Time zero of the engine.
     epoch: Instant,
     carriers: Vec<Carrier>,
-    /// Which carrier is served first: the turn goes round.
+    /// The carrier that is served first; rotates.
     turn: usize,
     locals: HashMap<StreamId, Local>,
-    /// What the streams' pipes may hold.
+    /// Memory of the streams' pipes.
     pools: Arc<Pools>,
-    /// Paths that the peer may bring at most.
+    /// Maximum number of paths that the peer may add.
     max_paths: usize,
-    /// Streams that wait for the peer to allow more.
-    waiting: VecDeque<Opening>,
-    /// The peer has allowed a stream: before, it has not yet said how many it allows.
-    has_opened: bool,
-    /// Targets to which a stream need not wait for the peer's word.
+    /// Streams that wait until the peer allows more.
+    waiting: Waiting<Opening>,
+    /// Targets to which streams are opened without waiting for the peer.
     known: Known,
-    /// Streams that did not, in the order in which they were opened; confirmed ones may be among them.
-    early_opens: VecDeque<(Instant, StreamId)>,
+    /// Streams opened in this way, in order; may include confirmed ones.
+    early_opens: Unconfirmed<StreamId>,
     commands: UnboundedReceiver<Command>,
     sender: UnboundedSender<Command>,
     listeners: Listeners,
     timer: Pin<Box<Sleep>>,
     rates: RateWindow,
-    /// A program has been given bytes or room for more, and waits for its turn on this thread.
-    owes_turn: bool,
-    /// Frames on their way from the engine to a carrier.
+    /// A program has received data or room for more, and waits to run on this thread.
+    must_yield: bool,
+    /// Frames in transit from the engine to a carrier.
     frames: Vec<u8>,
-    /// When carriers are next looked at for silence.
-    silence_check: Instant,
-    /// When it is told that bytes move.
+    /// When carriers are next checked for silence.
+    health: Health,
+    /// Rate-limits the notification that bytes move.
     moving: Moving,
-    /// What carriers had moved that have ended, by link, where traffic is told of.
-    ended_bytes: BTreeMap<String, u64>,
-    /// What paths had carried that have ended, by link.
+    /// The traffic of each link's carriers, if traffic is reported.
+    traffic: Traffic<String>,
+    /// Totals of ended paths, by link.
     totals: totals::Totals,
-    /// When the last account of traffic was given.
-    traffic_told: Instant,
-    /// When what the links moved was last counted.
+    /// When the links' usage was last counted.
     usage_counted: Instant,
-    /// After the end: until when the last frames may leave.
-    farewell_until: Option<Instant>,
+    /// After the end: deadline for sending the last frames.
+    close_deadline: Option<Instant>,
     /// Why the session ended.
     ended: Option<String>,
 }
 
-/// How long a stream waits for a session and for its target.
-pub(crate) const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Rounds in one go, before other tasks of the runtime get theirs.
-const ROUNDS: usize = 16;
-
-/// What is due and cannot be sent is tried again after this time.
-const OVERDUE_PAUSE: Duration = Duration::from_millis(5);
-
 impl Driver {
-    /// A session without carriers, and where it takes commands.
+    /// A session without carriers, and its command channel.
     pub(crate) fn new(
         role: Role,
         id: [u8; 16],
@@ -161,24 +148,22 @@ impl Driver {
             locals: HashMap::new(),
             pools: Pools::new(config.split().pool),
             max_paths: listeners.max_paths,
-            waiting: VecDeque::new(),
-            has_opened: false,
+            waiting: Waiting::default(),
             known: Known::default(),
-            early_opens: VecDeque::new(),
+            early_opens: Unconfirmed::default(),
             commands,
             sender: sender.clone(),
             listeners,
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             rates: RateWindow::default(),
-            owes_turn: false,
+            must_yield: false,
             frames: Vec::with_capacity(128 * 1024),
-            silence_check: now + SILENCE,
+            health: Health::new(Duration::ZERO),
             moving: Moving::new(now),
-            ended_bytes: BTreeMap::new(),
+            traffic: Traffic::new(Duration::ZERO),
             totals: totals::Totals::default(),
-            traffic_told: now,
             usage_counted: now,
-            farewell_until: None,
+            close_deadline: None,
             ended: None,
         };
         Ok((driver, sender))
@@ -188,9 +173,9 @@ impl Driver {
         self.epoch.elapsed()
     }
 
-    /// After the end: whether all has been said that should be.
+    /// After the end: whether the last frames have been sent or their deadline has passed.
     fn has_left(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(until) = self.farewell_until else {
+        let Some(until) = self.close_deadline else {
             return false;
         };
         let mut unsaid = false;
@@ -204,27 +189,27 @@ impl Driver {
         !unsaid || self.carriers.is_empty() || Instant::now() >= until
     }
 
-    /// Arms the timer for what is due next; false when it is due already.
+    /// Arms the timer for the next due event; false if one is already due.
     fn arm(&mut self, cx: &mut Context<'_>) -> bool {
         let now = self.now();
-        // What is due and could not be sent waits for a carrier, which wakes this task by itself.
-        // This is only in case that the carrier of a path that is best no more stays full.
+        // Due data that could not be sent waits for a carrier, which wakes this task. The timer
+        // covers the case that a path is no longer the best one and its carrier stays full.
         let engine = self.engine.poll_timeout().map(|at| match at > now {
             true => at,
             false => now + OVERDUE_PAUSE,
         });
         let mut at = self.epoch + engine.unwrap_or(now + Duration::from_secs(3600));
         if !self.carriers.is_empty() && self.listeners.carriers.is_some() {
-            at = at.min(self.silence_check);
+            at = at.min(self.epoch + self.health.due());
             if let Some(due) = self.moving.due() {
                 at = at.min(due);
             }
         }
         let due = self.unconfirmed_due().into_iter().chain(self.waiting_due());
         if let Some(due) = due.min() {
-            at = at.min(due);
+            at = at.min(self.epoch + due);
         }
-        if let Some(until) = self.farewell_until {
+        if let Some(until) = self.close_deadline {
             at = at.min(until);
         }
         self.timer.as_mut().reset(at.into());
@@ -251,23 +236,24 @@ impl Future for Driver {
             moved |= this.events();
             moved |= this.transmit(cx);
             moved |= this.events();
-            this.end_unconfirmed(Instant::now());
+            this.end_unconfirmed(this.now());
             this.refuse_waiting();
             this.rates.note(Instant::now(), &this.engine);
             this.look_for_silence();
-            this.tell_moving(moved && !this.locals.is_empty());
-            this.tell_traffic();
+            this.notify_moving(moved && !this.locals.is_empty());
+            this.notify_traffic();
             this.count_usage();
-            if this.farewell_until.is_some() && this.has_left(cx) {
+            if this.close_deadline.is_some() && this.has_left(cx) {
                 return Poll::Ready(this.ended.clone().unwrap_or_default());
             }
             if !moved && this.arm(cx) {
                 this.carriers.iter_mut().for_each(Carrier::acknowledge);
                 return Poll::Pending;
             }
-            // Whoever is woken from here runs on this thread, after this task: a program that reads would get one
-            // chunk for all the rounds, and one that writes would have the engine run dry.
-            if std::mem::take(&mut this.owes_turn) {
+            // Tasks woken from here run on this thread, after this task. Otherwise a reading
+            // program would get one chunk for all the rounds, and a writing program would let the
+            // engine run dry.
+            if std::mem::take(&mut this.must_yield) {
                 break;
             }
         }
@@ -299,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_engine_hears_what_a_session_is_told() {
+    fn the_engine_gets_the_session_configuration() {
         let mut config = SessionConfig {
             redundancy: Redundancy::NONE,
             ..SessionConfig::default()

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::{ClientConfig, Connection, ServerConfig};
+pub(crate) use sumlink_bond::dial::HANDSHAKE_TIMEOUT;
 use sumlink_engine::frame::{Frame, FrameError, Hello, MAX_TEXT, RefuseCode, VERSION};
 use sumlink_engine::{PathId, PeerText};
 use sumlink_util::plain;
@@ -16,17 +17,14 @@ use crate::carrier::Carrier;
 use crate::keys::PublicKey;
 use crate::tls::{self, HandshakeError};
 
-/// How long a peer may take for TLS and for each frame of the handshake; at a busy server a stranger has less.
-pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The longest handshake frame is far below this.
+/// Limit on the length of a handshake frame; valid ones are far shorter.
 const MOST: usize = 2 * 1024;
 
 /// Why a connection did not become a carrier.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CarrierError {
-    /// TLS failed, or the peer is not who it should be.
+    /// TLS failed, or the peer has the wrong key.
     #[error(transparent)]
     Tls(#[from] HandshakeError),
     /// The peer was silent.
@@ -40,7 +38,7 @@ pub enum CarrierError {
     Refused {
         /// The kind of refusal.
         code: RefuseCode,
-        /// The server's words.
+        /// The reason sent by the server.
         reason: PeerText,
     },
     /// The connection broke.
@@ -48,7 +46,7 @@ pub enum CarrierError {
     Io(#[from] io::Error),
 }
 
-/// A connection past TLS at the client, which has not said yet what it is for.
+/// A connection after TLS at the client, before its HELLO.
 #[derive(Debug)]
 pub(crate) struct ClientCarrier {
     tls: client::TlsStream<TcpStream>,
@@ -56,14 +54,14 @@ pub(crate) struct ClientCarrier {
     key: PublicKey,
 }
 
-/// A connection at the server that has said what it is for.
+/// A connection at the server after its HELLO.
 #[derive(Debug)]
 pub(crate) struct ServerCarrier {
     tls: server::TlsStream<TcpStream>,
     buffer: Vec<u8>,
-    /// Who is there.
+    /// The client's key.
     pub(crate) client: PublicKey,
-    /// Make a session (true) or join one.
+    /// Whether it creates a session (true) or joins one.
     pub(crate) new: bool,
     pub(crate) session: [u8; 16],
     pub(crate) path: PathId,
@@ -71,7 +69,7 @@ pub(crate) struct ServerCarrier {
 }
 
 impl ClientCarrier {
-    /// Does TLS with the server.
+    /// Performs the TLS handshake with the server.
     pub(crate) async fn connect(
         tcp: TcpStream,
         config: &Arc<ClientConfig>,
@@ -88,7 +86,7 @@ impl ClientCarrier {
         })
     }
 
-    /// Asks to be a path of `session` and waits for the answer.
+    /// Requests to become a path of `session` and waits for the answer.
     pub(crate) async fn hello(
         mut self,
         session: [u8; 16],
@@ -107,8 +105,8 @@ impl ClientCarrier {
             link: name,
         })
         .encode(&mut out);
-        // A server that does not know this key has ended the connection by now; its alert says so better than a
-        // failed write does.
+        // A server that does not know this key has ended the connection by now; its alert is more
+        // informative than the failed write.
         let written = self.tls.write_all(&out).await;
         let mut buffer = Vec::new();
         match in_time(read_answer(&mut self.tls, &mut buffer)).await? {
@@ -134,7 +132,7 @@ impl ClientCarrier {
 }
 
 impl ServerCarrier {
-    /// Does TLS with a client and reads its HELLO, each within `patience`.
+    /// Performs the TLS handshake with a client and reads its HELLO, each within `patience`.
     pub(crate) async fn accept(
         tcp: TcpStream,
         config: &Arc<ServerConfig>,
@@ -166,7 +164,7 @@ impl ServerCarrier {
         })
     }
 
-    /// Lets the connection be a path.
+    /// Accepts the connection as a path.
     pub(crate) async fn welcome(mut self) -> Result<Carrier, CarrierError> {
         let mut out = Vec::new();
         Frame::Welcome { version: VERSION }.encode(&mut out);
@@ -182,13 +180,13 @@ impl ServerCarrier {
         )?)
     }
 
-    /// Says why it cannot be one, and ends the connection.
+    /// Refuses the connection with a reason, and ends it.
     pub(crate) async fn refuse(mut self, code: RefuseCode, reason: &str) {
         let _ = in_time(refuse(&mut self.tls, code, reason)).await;
     }
 }
 
-/// Reads the server's answer to a HELLO and takes it out of `buffer`, where what came behind it stays.
+/// Reads the server's answer to a HELLO and removes it from `buffer`; later bytes stay there.
 async fn read_answer<S: AsyncRead + Unpin>(
     stream: &mut S,
     buffer: &mut Vec<u8>,
@@ -208,7 +206,7 @@ async fn read_answer<S: AsyncRead + Unpin>(
     answer
 }
 
-/// What a client asks for with its HELLO.
+/// A client's request in its HELLO.
 #[derive(Debug)]
 struct Asked {
     new: bool,
@@ -217,14 +215,14 @@ struct Asked {
     link: String,
 }
 
-/// A connection that does not say in a usable way what it is for, and what its peer is answered.
+/// A connection without a valid HELLO, and the answer to its peer.
 #[derive(Debug)]
 struct Unusable {
     error: CarrierError,
     refusal: Option<(RefuseCode, String)>,
 }
 
-/// Reads a client's HELLO and takes it out of `buffer`, where what came behind it stays.
+/// Reads a client's HELLO and removes it from `buffer`; later bytes stay there.
 async fn read_hello<S: AsyncRead + Unpin>(
     stream: &mut S,
     buffer: &mut Vec<u8>,
@@ -268,7 +266,7 @@ async fn read_hello<S: AsyncRead + Unpin>(
     asked.ok_or_else(|| no_hello(CarrierError::Protocol("its first frame is not a HELLO")))
 }
 
-/// Reads until `buffer` begins with a whole frame; its length.
+/// Reads until `buffer` begins with a whole frame, and returns its length.
 async fn read_frame<S: AsyncRead + Unpin>(
     stream: &mut S,
     buffer: &mut Vec<u8>,
@@ -310,7 +308,7 @@ async fn in_time<T>(future: impl Future<Output = T>) -> Result<T, CarrierError> 
     within(HANDSHAKE_TIMEOUT, future).await
 }
 
-/// The result of a step of the handshake, unless it takes longer.
+/// The result of a step of the handshake, or a timeout.
 pub(crate) async fn within<T>(
     patience: Duration,
     future: impl Future<Output = T>,
@@ -324,8 +322,8 @@ fn refusal(code: RefuseCode, reason: &PeerText) -> String {
     let meaning = match code {
         RefuseCode::Version => "run the same version of sumlink on both sides",
         RefuseCode::NoSuchSession => "the session is gone",
-        RefuseCode::SessionExists => "a session with this identifier exists already",
-        RefuseCode::Limit => "a limit of this client is used up",
+        RefuseCode::SessionExists => "a session with this identifier already exists",
+        RefuseCode::Limit => "a limit of this client is reached",
         RefuseCode::Protocol => "it did not understand this client",
         RefuseCode::Stopping => "it is stopping",
         _ => "for a reason this version does not know",
@@ -337,12 +335,12 @@ fn refusal(code: RefuseCode, reason: &PeerText) -> String {
     }
 }
 
-/// What the handshake reads of peers, for the fuzz targets.
+/// The parsers of handshake data from peers, for the fuzz targets.
 #[cfg(feature = "fuzz")]
 pub mod fuzz {
     use super::{AsyncRead, CarrierError, RefuseCode};
 
-    /// What a client makes of a server's answer.
+    /// Handles a server's answer as a client does.
     pub async fn answer<S: AsyncRead + Unpin>(
         stream: &mut S,
         buffer: &mut Vec<u8>,
@@ -350,7 +348,8 @@ pub mod fuzz {
         super::read_answer(stream, buffer).await
     }
 
-    /// What a server makes of a client's HELLO: the link's name, or what it answers if it answers anything.
+    /// Handles a client's HELLO as a server does; returns the link's name, or the answer if there
+    /// is one.
     pub async fn hello<S: AsyncRead + Unpin>(
         stream: &mut S,
         buffer: &mut Vec<u8>,

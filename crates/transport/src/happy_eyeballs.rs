@@ -1,26 +1,22 @@
-//! Happy Eyeballs (RFC 8305): attempts on the addresses of one host, staggered, so that an address or a family that
-//! is silent costs a quarter of a second and not a timeout.
+//! Happy Eyeballs (RFC 8305): staggered attempts on the addresses of one host, so that a silent
+//! address or family costs 0.25 s and not a timeout.
 
 use std::collections::VecDeque;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
+pub(crate) use sumlink_bond::dial::ATTEMPT_DELAY;
 use tokio::time::{Instant, sleep_until};
 
-/// How long an attempt runs alone before the next address is tried too (RFC 8305, section 5:
-/// Connection Attempt Delay).
-pub(crate) const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
-
-/// Attempts on several addresses; dropping it ends those that still run.
+/// Attempts on several addresses; dropping it ends those in progress.
 pub(crate) struct Race<A, F> {
-    /// Not tried yet, in this order.
+    /// Addresses not tried yet, in order.
     waiting: VecDeque<SocketAddr>,
     /// Makes an attempt on an address.
     attempt: A,
     running: FuturesUnordered<F>,
-    /// When the next address is tried though nothing has failed; at once without a time.
+    /// When the next address is tried even without a failure; `None` is at once.
     next_attempt: Option<Instant>,
 }
 
@@ -29,8 +25,8 @@ where
     A: FnMut(SocketAddr) -> F,
     F: Future<Output = Result<T, E>>,
 {
-    /// A race over `addresses`, which come in the order that the resolver prefers (RFC 6724). Nothing is tried
-    /// before the first [`Race::next`].
+    /// A race over `addresses`, given in the resolver's order of preference (RFC 6724). No attempt
+    /// starts before the first [`Race::next`].
     pub(crate) fn new(addresses: impl IntoIterator<Item = SocketAddr>, attempt: A) -> Self {
         Self {
             waiting: interleave(addresses),
@@ -40,11 +36,12 @@ where
         }
     }
 
-    /// The next attempt that has come to its end; nothing when all have. An address is tried every 250 ms, or as soon
-    /// as an attempt has failed. Who is content with a success drops the race.
+    /// The result of the next attempt that ends; `None` when all have ended. An address is tried
+    /// every 250 ms, or as soon as an attempt has failed. After a success, the caller drops the
+    /// race.
     ///
-    /// The first attempt begins when this is polled first and not when a timer fires: that would cost a millisecond,
-    /// and connections could pass one another there.
+    /// The first attempt starts at the first poll and not when a timer fires: a timer would cost a
+    /// millisecond, and connections could overtake each other there.
     pub(crate) async fn next(&mut self) -> Option<F::Output> {
         loop {
             if self.next_attempt.is_none()
@@ -56,7 +53,7 @@ where
                 .next_attempt
                 .get_or_insert_with(|| Instant::now() + ATTEMPT_DELAY);
             tokio::select! {
-                // A success that is already there must win over a new attempt.
+                // A completed success must win over a new attempt.
                 biased;
                 Some(result) = self.running.next() => {
                     if result.is_err() {
@@ -73,7 +70,7 @@ where
     }
 }
 
-/// RFC 8305, section 4: alternate the families, first the one that the resolver prefers.
+/// RFC 8305, section 4: alternate the families, starting with the one that the resolver prefers.
 fn interleave(addresses: impl IntoIterator<Item = SocketAddr>) -> VecDeque<SocketAddr> {
     let mut addresses = addresses.into_iter().peekable();
     let prefers_v6 = addresses.peek().is_some_and(SocketAddr::is_ipv6);
@@ -141,7 +138,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_timer_stands_before_the_first_attempt_and_after_a_failure() {
+    async fn no_timer_delays_the_first_attempt_or_one_after_a_failure() {
         let [bad, good] = [addresses("1.1.1.1:2")[0], addresses("1.1.1.1:3")[0]];
         let mut race = Race::new([bad, good], attempt);
         assert_eq!(race.next().now_or_never(), Some(Some(Err(bad))));
@@ -149,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_failure_is_told_and_then_the_end() {
+    async fn every_failure_is_returned_and_then_the_end() {
         let mut race = Race::new(addresses("1.1.1.1:2 [::1]:2"), attempt);
         for address in addresses("1.1.1.1:2 [::1]:2") {
             assert_eq!(race.next().await, Some(Err(address)));

@@ -38,7 +38,8 @@ pub enum PublicKeyError {
     Malformed,
     /// A point of small order, such as all zeros: a placeholder or an attack.
     #[error(
-        "this public key is a placeholder for which signatures can be forged: use the peer's real key"
+        "this public key is a placeholder for which signatures can be forged: use the peer's real \
+        key"
     )]
     Weak,
 }
@@ -60,7 +61,8 @@ pub struct SecretKey {
 pub enum KeyError {
     /// The file is missing or the system refuses to read it.
     #[error(
-        "cannot read the key file {path}: {source}; check its path and owner, or make a key with `sumlink keygen --out FILE`",
+        "cannot read the key file {path}: {source}; check its path and owner, or make a key with \
+        `sumlink keygen --out FILE`",
         source = plain(.source)
     )]
     Unreadable {
@@ -71,7 +73,8 @@ pub enum KeyError {
     },
     /// Users other than the owner may read or write the file.
     #[error(
-        "the key file {path} is open to other users (mode {mode:04o}): run `chmod 600 {path}`, and make a new key if another user may have read it"
+        "the key file {path} is open to other users (mode {mode:04o}): run `chmod 600 {path}`, \
+        and make a new key if another user may have read it"
     )]
     Exposed {
         /// The file.
@@ -87,7 +90,8 @@ pub enum KeyError {
     },
     /// The file is not exactly one PEM block with a private key.
     #[error(
-        "the key file {path} does not hold exactly one `BEGIN PRIVATE KEY` block (PKCS#8 PEM): make a key with `sumlink keygen --out FILE`"
+        "the key file {path} does not hold exactly one `BEGIN PRIVATE KEY` block (PKCS#8 PEM): \
+        make a key with `sumlink keygen --out FILE`"
     )]
     NotAKey {
         /// The file.
@@ -95,7 +99,8 @@ pub enum KeyError {
     },
     /// The private key is protected by a passphrase.
     #[error(
-        "the key in {path} is encrypted with a passphrase: decrypt it with `openssl pkey -in {path} -out FILE`"
+        "the key in {path} is encrypted with a passphrase: decrypt it with `openssl pkey -in \
+        {path} -out FILE`"
     )]
     Encrypted {
         /// The file.
@@ -117,7 +122,8 @@ pub enum KeyError {
     },
     /// The file cannot be written.
     #[error(
-        "cannot write the key file {path}: {source}; choose a directory that exists and that you may write to",
+        "cannot write the key file {path}: {source}; choose a directory that exists and that you \
+        may write to",
         source = plain(.source)
     )]
     Unwritable {
@@ -128,7 +134,8 @@ pub enum KeyError {
     },
     /// The operating system provides no random numbers.
     #[error(
-        "cannot make a key: the operating system has no random numbers yet; try again after it has booted, or where getrandom(2) is allowed"
+        "cannot make a key: the operating system has no random numbers yet; try again after it \
+        has booted, or where getrandom(2) is allowed"
     )]
     NoRandomness,
 }
@@ -341,8 +348,8 @@ const SPKI_PREFIX: [u8; 12] = *b"\x30\x2a\x30\x05\x06\x03\x2b\x65\x70\x03\x21\x0
 const PKCS8_V1_PREFIX: [u8; 16] =
     *b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
 
-/// The y coordinates, little endian, of the points whose order divides 8, p = 2^255 - 19: 0 and 1 with
-/// their unreduced forms p and p + 1, p - 1, and the two solutions +-y of d y^4 + 2 y^2 = 1.
+/// The y coordinates, little endian, of the points whose order divides 8, p = 2^255 - 19: 0 and 1
+/// with their unreduced forms p and p + 1, p - 1, and the two solutions +-y of d y^4 + 2 y^2 = 1.
 const SMALL_ORDER: [[u8; 32]; 7] = [
     [0; 32],
     little_endian(1, 0, 0),

@@ -1,7 +1,7 @@
 //! sumlink's sessions over real sockets, and the library that programs use instead of the proxy.
 //!
-//! A [`Client`] bonds all links of this machine to a [`Server`]; [`Client::open_stream`] gives a [`Stream`] that
-//! reads and writes like a TCP connection, as fast as all links together:
+//! A [`Client`] bonds all links of this machine to a [`Server`]; [`Client::open_stream`] gives a
+//! [`Stream`] that reads and writes like a TCP connection, as fast as all links together:
 //!
 //! ```no_run
 //! use sumlink_transport::config::{Carriers, ClientConfig, SessionConfig};
@@ -30,8 +30,9 @@
 //! # }
 //! ```
 //!
-//! A session belongs to one task, which owns the engine ([`sumlink_engine`]), the carriers and the session's ends of
-//! the streams. Programs exchange whole chunks with it; nothing on the data path takes a lock shared between paths.
+//! A session belongs to one task, which owns the engine ([`sumlink_engine`]), the carriers and the
+//! session's ends of the streams. Programs exchange whole chunks with it; nothing on the data path
+//! takes a lock shared between paths.
 
 #![deny(unsafe_code)]
 
@@ -44,7 +45,6 @@ pub mod congestion;
 pub mod descriptors;
 mod dial;
 mod driver;
-mod early;
 pub mod egress;
 #[cfg(test)]
 mod fixture;
@@ -54,7 +54,6 @@ mod happy_eyeballs;
 pub mod keys;
 pub mod links;
 pub mod local_hop;
-mod low_water;
 mod pacing;
 mod pipe;
 pub mod policy;
@@ -84,7 +83,6 @@ mod unread;
 
 pub use client::{Client, ConnectError, SetPolicyError};
 pub use dial::dial;
-pub use early::Early;
 pub use groups::CarrierGroups;
 pub use handshake::CarrierError;
 #[cfg(feature = "fuzz")]
@@ -94,6 +92,7 @@ pub use policy::{LinkPolicy, LinkReport};
 pub use server::{Server, ServerError, ServerHandle};
 pub use status::{PathEvent, SessionEvent, SessionStatus};
 pub use stream::{Lent, Stream};
+pub use sumlink_bond::Early;
 pub use sumlink_engine::frame::RefuseCode;
 pub use sumlink_engine::scheduler::fbdt::{Coupling, FbdtConfig, WindowRule};
 pub use sumlink_engine::{Class, ConfigError, Hints, Priority, Redundancy};

@@ -74,7 +74,8 @@ pub enum LinkError {
     },
     /// No route to the server uses this interface.
     #[error(
-        "the link {name} has no route to {remote}: add one, such as a default route with a higher metric"
+        "the link {name} has no route to {remote}: add one, such as a default route with a higher \
+        metric"
     )]
     NoRoute {
         /// The interface.

@@ -71,7 +71,10 @@ fn unpace(socket: &impl AsFd) {
         return;
     }
     if let Err(error) = set_congestion(socket, UNPACED) {
-        tracing::debug!(%error, "cannot set the congestion control of a local connection; it stays paced");
+        tracing::debug!(
+            %error,
+            "cannot set the congestion control of a local connection; it stays paced"
+        );
     }
 }
 

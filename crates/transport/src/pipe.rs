@@ -139,7 +139,7 @@ impl Pipe {
         let any = !ends.up.is_empty();
         drop(ends);
         if any {
-            self.tell();
+            self.notify();
         }
     }
 
@@ -149,7 +149,7 @@ impl Pipe {
         ends.up_finished = true;
         let failed = ends.failed.or(ends.up_failed);
         drop(ends);
-        self.tell();
+        self.notify();
         failed.map_or(Ok(()), Err)
     }
 
@@ -169,7 +169,7 @@ impl Pipe {
         };
         drop(ends);
         if more {
-            self.tell();
+            self.notify();
         }
         outcome
     }
@@ -183,7 +183,7 @@ impl Pipe {
         drop(ends);
         self.pools.has_read(read);
         if more {
-            self.tell();
+            self.notify();
         }
     }
 
@@ -208,7 +208,7 @@ impl Pipe {
     /// The program drops the stream.
     pub(crate) fn abandon(&self) {
         self.lock().dropped = true;
-        self.tell();
+        self.notify();
     }
 
     /// Takes data written by the program, in exchange for a chunk that the engine has consumed
@@ -280,11 +280,11 @@ impl Pipe {
     }
 
     /// The session looks now; later changes notify it again.
-    pub(crate) fn heard(&self) {
+    pub(crate) fn clear_notification(&self) {
         self.is_notified.store(false, Ordering::Release);
     }
 
-    fn tell(&self) {
+    fn notify(&self) {
         if !self.is_notified.swap(true, Ordering::AcqRel) {
             // A session that has ended has failed the pipe already.
             let _ = self.session.send(Command::Touched(self.id));
@@ -371,7 +371,7 @@ mod tests {
         assert_eq!(pipe.room_down(5), 0);
         let mut received = take(&pipe);
         assert!(session.try_recv().is_ok());
-        pipe.heard();
+        pipe.clear_notification();
         assert_eq!(pipe.room_down(5), 0, "the program still holds the page");
         received.advance(PAGE);
         pipe.give_back(received);

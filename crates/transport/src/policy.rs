@@ -109,7 +109,10 @@ pub enum PolicyError {
     #[error("a limit must be at least {least} bit/s, not {0}", least = LinkPolicy::LEAST_LIMIT)]
     Limit(u64),
     /// A label that is too long or contains control characters.
-    #[error("a label has at most {most} characters and no control characters", most = LinkPolicy::LONGEST_LABEL)]
+    #[error(
+        "a label has at most {most} characters and no control characters",
+        most = LinkPolicy::LONGEST_LABEL
+    )]
     Label,
     /// A latency bound above 60 s.
     #[error("max_added_latency must be at most 60s")]

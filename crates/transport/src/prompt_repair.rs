@@ -1,24 +1,22 @@
-//! Carriers repair losses sooner than TCP does by default.
+//! Makes carriers repair losses sooner than TCP does by default.
 //!
-//! Linux waits at least 200 ms for an acknowledgement before it sends a lost retransmission or a lost last segment again
-//! (RFC 6298, section 2.4, asks for a second), since a receiver may delay acknowledgements by as long; and every further
-//! wait is twice as long. Everything behind the hole waits with it, on all paths. Both ends of a carrier are sumlink's, so
-//! both change: the receiver delays acknowledgements by 40 ms at most, the sender waits 50 ms at least. What comes later
-//! all the same is noticed (F-RTO, RFC 5682) and costs one segment sent twice.
+//! Linux waits at least 200 ms for an acknowledgement before it resends a lost retransmission or a
+//! lost last segment (RFC 6298, section 2.4, requires a second), because a receiver may delay
+//! acknowledgements by as long. Each further wait is twice as long, and all data behind the hole
+//! waits with it, on all paths. Both ends of a carrier belong to sumlink, so both change: the
+//! receiver delays acknowledgements by at most 40 ms, the sender waits at least 50 ms. If the
+//! original still arrives later, TCP notices (F-RTO, RFC 5682), at the cost of one segment sent
+//! twice.
 //!
-//! Linux 6.15 and later can do it; with an earlier one carriers are like other TCP connections.
+//! Requires Linux 6.15; with an earlier kernel, carriers behave like other TCP connections.
 
 use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use sumlink_bond::socket::{DELACK_MAX, RTO_MIN};
+
 use crate::sockopt;
-
-/// The least retransmission timeout beyond the round-trip time.
-const RTO_MIN: Duration = Duration::from_millis(50);
-
-/// The longest delay of an acknowledgement; Linux' own least one.
-const DELACK_MAX: Duration = Duration::from_millis(40);
 
 /// `TCP_RTO_MIN_US` of `linux/tcp.h`, which libc does not name.
 const TCP_RTO_MIN_US: libc::c_int = 45;
@@ -45,9 +43,9 @@ mod tests {
     use socket2::{Domain, Socket, Type};
 
     use super::*;
-    use crate::tcp_info::TcpInfo;
+    use crate::tcp_info;
 
-    /// The retransmission timeout of a connection on loopback, told so before it was made or not.
+    /// The retransmission timeout of a connection on loopback, with or without the options.
     fn timeout(prompt: bool) -> io::Result<Duration> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
@@ -61,11 +59,11 @@ mod tests {
         served.read_exact(&mut [0])?;
         served.write_all(b"y")?;
         stream.read_exact(&mut [0])?;
-        Ok(TcpInfo::sample(&stream)?.rto)
+        Ok(tcp_info::sample(&stream)?.rto)
     }
 
     #[test]
-    fn a_connection_with_it_waits_less_for_what_is_lost() {
+    fn the_options_shorten_the_retransmission_timeout() {
         assert!(timeout(false).unwrap() >= Duration::from_millis(200));
         match timeout(true) {
             Ok(timeout) => assert!(timeout < Duration::from_millis(100), "{timeout:?}"),

@@ -2,6 +2,7 @@
 
 mod buffered;
 mod copy;
+mod receive_buffer;
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -16,9 +17,10 @@ use tracing::debug;
 
 pub use buffered::Buffered;
 
-/// Limit on unsent bytes in the socket of a program or target (`TCP_NOTSENT_LOWAT`, tcp(7)). A
-/// program that does not read must not fill the kernel's send buffer, which grows to megabytes.
-const NOTSENT: u32 = 128 * 1024;
+/// Upper limit of the unsent bytes in the socket of a program or target (`TCP_NOTSENT_LOWAT`,
+/// tcp(7)): a program that does not read must not fill the kernel's send buffer, which grows to
+/// megabytes.
+const NOTSENT: u32 = 64 * 1024;
 
 /// Silence after which the kernel sends keepalive probes. A program or target that has vanished, or
 /// whose NAT entry has expired, is detected a few minutes later.
@@ -88,7 +90,11 @@ where
         debug!(%error, "cannot set SO_LINGER; a failed connection may look finished");
     }
     if let Err(error) = SockRef::from(&local).set_tcp_notsent_lowat(NOTSENT) {
-        debug!(%error, "cannot set TCP_NOTSENT_LOWAT; the kernel may buffer megabytes for a program that does not read");
+        debug!(
+            %error,
+            "cannot set TCP_NOTSENT_LOWAT; the kernel may buffer megabytes for a program that \
+            does not read"
+        );
     }
     let copied = async {
         // A stream that accepts no data may still send some.

@@ -264,7 +264,8 @@ impl Shared {
                     Some(error) => tracing::info!(%from, %error, "connection refused"),
                     None => tracing::warn!(
                         %from,
-                        "too many connections without a key; dropped the oldest one of the busiest network"
+                        "too many connections without a key; dropped the oldest one of the \
+                        busiest network"
                     ),
                 }
                 return;
@@ -415,7 +416,10 @@ impl Shared {
                 ));
             };
             if self.sessions().remove(&id, &without_path) {
-                tracing::info!(client = %key.0, "closing a session without paths to make room for a new one");
+                tracing::info!(
+                    client = %key.0,
+                    "closing a session without paths to make room for a new one"
+                );
                 without_path.close("a new session of the same client takes its place");
             }
         };

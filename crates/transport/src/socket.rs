@@ -1,5 +1,5 @@
-//! TCP sockets as carriers need them: bound to their link, with a chosen congestion control, and with
-//! little that waits unsent inside the kernel.
+//! TCP sockets for carriers: bound to their link, with a chosen congestion control and little
+//! unsent data in the kernel.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+pub use sumlink_bond::socket::{INITIAL_NOTSENT_LOWAT, USER_TIMEOUT};
+use sumlink_bond::socket::{KEEPALIVE_INTERVAL, KEEPALIVE_PROBES, KEEPALIVE_TIME};
 use sumlink_util::plain;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
@@ -15,28 +17,17 @@ use crate::congestion;
 use crate::links::{self, Link, LinkError};
 use crate::prompt_repair;
 
-/// The `TCP_NOTSENT_LOWAT` that a new carrier starts with, in bytes: one TLS record.
-///
-/// What waits in the socket cannot be given to another path any more.
-pub const INITIAL_NOTSENT_LOWAT: u32 = 16 << 10;
-
-/// How long the kernel waits for acknowledgements before it gives a carrier up (RFC 5482).
-///
-/// A path that makes no progress is the engine's business long before: this only makes sure that the
-/// socket of a peer that is gone does not stay for ever.
-pub const USER_TIMEOUT: Duration = Duration::from_secs(30);
-
 /// A TCP connection over a link.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Connected {
     /// The connection.
     pub stream: TcpStream,
-    /// What holds it to its link.
+    /// How it is bound to its link.
     pub binding: Binding,
 }
 
-/// What makes the packets of a connection leave by their link.
+/// How a connection's packets are made to leave by their link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Binding {
@@ -44,44 +35,47 @@ pub enum Binding {
     None,
     /// `SO_BINDTODEVICE`: packets leave by the link whatever the routing table prefers.
     Device,
-    /// Only the link's address as the source, because the system refuses `SO_BINDTODEVICE`. Where no
-    /// routing rule looks at source addresses, packets leave by the preferred link all the same.
+    /// Only by the link's source address, because the system refuses `SO_BINDTODEVICE`. Without
+    /// routing rules for source addresses, packets still leave by the preferred link.
     SourceAddress(IpAddr),
 }
 
-/// Why there is no connection, or no listening socket.
+/// Why a connection or a listening socket could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SocketError {
     /// The link is missing, down, or does not lead to the server.
     #[error(transparent)]
     Link(#[from] LinkError),
-    /// The machine at this address answers, but nothing listens on this port.
+    /// The host answers, but no program listens on this port.
     #[error("{remote} refused the connection: is the server running, and is this its port?")]
     Refused {
         /// The server's address.
         remote: SocketAddr,
     },
     /// No answer.
-    #[error("{remote} did not answer within {} s: check the address and firewalls in between", timeout.as_secs_f32())]
+    #[error(
+        "{remote} did not answer within {} s: check the address and firewalls in between",
+        timeout.as_secs_f32()
+    )]
     TimedOut {
         /// The server's address.
         remote: SocketAddr,
-        /// How long was waited.
+        /// The timeout.
         timeout: Duration,
     },
-    /// A router, or this machine, knows no way.
+    /// A router, or this machine, has no route.
     #[error("{remote} cannot be reached: no route leads there")]
     Unreachable {
         /// The server's address.
         remote: SocketAddr,
     },
-    /// The system does not let this user do it.
+    /// The system denies permission.
     #[error("not permitted to {action}: {hint}")]
     NotPermitted {
-        /// What was tried.
+        /// The attempted action.
         action: String,
-        /// What to do about it.
+        /// How to fix it.
         hint: &'static str,
     },
     /// The kernel has no congestion control of this name.
@@ -94,7 +88,8 @@ pub enum SocketError {
     },
     /// The kernel has this congestion control, but keeps it for privileged programs.
     #[error(
-        "congestion control {name} needs CAP_NET_ADMIN: without it this kernel allows {allowed} (sysctl net.ipv4.tcp_allowed_congestion_control)"
+        "congestion control {name} needs CAP_NET_ADMIN: without it this kernel allows {allowed} \
+        (sysctl net.ipv4.tcp_allowed_congestion_control)"
     )]
     CongestionNotAllowed {
         /// The name.
@@ -102,36 +97,38 @@ pub enum SocketError {
         /// `/proc/sys/net/ipv4/tcp_allowed_congestion_control`.
         allowed: String,
     },
-    /// Another program listens there.
+    /// Another program listens on the port.
     #[error(
-        "port {} of {} is taken by another program: stop that one or choose another port", address.port(), address.ip()
+        "port {} of {} is in use by another program: stop it or choose another port",
+        address.port(),
+        address.ip()
     )]
     PortTaken {
         /// The address and port.
         address: SocketAddr,
     },
     /// The address to listen on belongs to no interface.
-    #[error("{address} is not an address of this machine: listen on one of its own, or on [::]")]
+    #[error("{address} is not an address of this machine: listen on a local address, or on [::]")]
     NotLocal {
         /// The address.
         address: IpAddr,
     },
-    /// Any other refusal of the system.
+    /// Any other error of the system.
     #[error("cannot {action}: {source}", source = plain(.source))]
     System {
-        /// What was tried.
+        /// The attempted action.
         action: String,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// Connects to `remote` over `link`, or as the routing table chooses if that is `None`.
+/// Connects to `remote` over `link`, or over the link chosen by the routing table for `None`.
 ///
-/// `congestion` is a name from `tcp_available_congestion_control`; `None` leaves the kernel's default.
-/// The congestion control, [`INITIAL_NOTSENT_LOWAT`], [`USER_TIMEOUT`], TCP_NODELAY and keepalives are
-/// set before the first packet. Whether the link can reach `remote` is asked first, so that a link
-/// without a route fails at once and not by a timeout.
+/// `congestion` is a name from `tcp_available_congestion_control`; `None` leaves the kernel's
+/// default. The congestion control, [`INITIAL_NOTSENT_LOWAT`], [`USER_TIMEOUT`], TCP_NODELAY and
+/// keepalives are set before the first packet. The route to `remote` is checked first, so that a
+/// link without one fails at once and not by a timeout.
 pub async fn connect_on_link(
     link: Option<&str>,
     remote: SocketAddr,
@@ -141,8 +138,8 @@ pub async fn connect_on_link(
     connect_with_packets(link, remote, congestion, None, timeout).await
 }
 
-/// As [`connect_on_link`], with IP packets of at most so many bytes, both ways: the peer's TCP is asked for no larger segments
-/// (`TCP_MAXSEG`, tcp(7)).
+/// [`connect_on_link`] with IP packets of at most `packet_limit` bytes in both directions:
+/// `TCP_MAXSEG` (tcp(7)) limits the peer's segments, too.
 pub(crate) async fn connect_with_packets(
     link: Option<&str>,
     remote: SocketAddr,
@@ -183,10 +180,10 @@ pub(crate) async fn connect_with_packets(
     }
 }
 
-/// A socket that listens on `address`; `[::]` takes IPv4 connections, too, whatever the system's
+/// A socket that listens on `address`; `[::]` accepts IPv4 connections, too, whatever the system's
 /// default is. Port 0 lets the kernel choose one.
 ///
-/// Accepted connections inherit `congestion`; give them to [`tune_accepted`] all the same.
+/// Accepted connections inherit `congestion`; still call [`tune_accepted`] on them.
 pub fn listen(address: SocketAddr, congestion: Option<&str>) -> Result<TcpListener, SocketError> {
     let socket = new_socket(address)?;
     let system = |source| SocketError::System {
@@ -196,11 +193,12 @@ pub fn listen(address: SocketAddr, congestion: Option<&str>) -> Result<TcpListen
     if address.is_ipv6() {
         socket.set_only_v6(false).map_err(system)?;
     }
-    // A server that is started again must not wait for old connections to fade away (RFC 9293,
-    // section 3.4.2: TIME-WAIT). On Linux this does not let two programs listen on one port.
+    // A restarted server must not wait for old connections in TIME-WAIT (RFC 9293, section 3.4.2).
+    // On Linux this does not let two programs listen on one port.
     socket.set_reuse_address(true).map_err(system)?;
     first_congestion(&socket, congestion)?;
-    // Inherited: the first round trip of an accepted connection is measured before it can be tuned.
+    // Inherited: the first round trip of an accepted connection is measured before the connection
+    // can be tuned.
     let _ = prompt_repair::set(&socket);
     socket
         .bind(&address.into())
@@ -219,39 +217,40 @@ pub fn listen(address: SocketAddr, congestion: Option<&str>) -> Result<TcpListen
     TcpListener::from_std(socket.into()).map_err(system)
 }
 
-/// Gives an accepted connection the options of [`connect_on_link`].
+/// Sets the options of [`connect_on_link`] on an accepted connection.
 pub fn tune_accepted(stream: &TcpStream, congestion: Option<&str>) -> Result<(), SocketError> {
     tune(&SockRef::from(stream), congestion)
 }
 
-/// Sets how much may wait unsent in a TCP socket, in bytes, before it stops to be writable
+/// Sets the limit on unsent data in a TCP socket, in bytes, above which it is not writable
 /// (`TCP_NOTSENT_LOWAT`, tcp(7)). Costs one system call.
 pub fn set_notsent_lowat(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
     SockRef::from(socket).set_tcp_notsent_lowat(bytes)
 }
 
-/// Whether less than half of `TCP_NOTSENT_LOWAT` waits unsent, or the connection has failed. Where it is not, the kernel
-/// reports it when it is.
+/// Whether less than half of `TCP_NOTSENT_LOWAT` waits unsent, or the connection has failed. If
+/// not, the kernel reports later when it is.
 pub(crate) fn is_writable(socket: &impl AsFd) -> io::Result<bool> {
     let mut asked = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
     Ok(poll(&mut asked, PollTimeout::ZERO)? > 0)
 }
 
-/// Whether this kernel has a congestion control of this name and lets this program use it; it may load a module for
-/// it. Needs no connection.
+/// Whether this kernel has a congestion control of this name and allows this program to use it; the
+/// kernel may load a module for it. Needs no connection.
 ///
-/// Errors: [`SocketError::UnknownCongestion`] and [`SocketError::CongestionNotAllowed`], which list what there is.
+/// Errors: [`SocketError::UnknownCongestion`] and [`SocketError::CongestionNotAllowed`], which list
+/// the available ones.
 pub fn check_congestion(name: &str) -> Result<(), SocketError> {
     let any = SocketAddr::from(([0, 0, 0, 0], 0));
     first_congestion(&new_socket(any)?, Some(name))
 }
 
-/// Changes the congestion control of a TCP socket, also of one in use.
+/// Changes the congestion control of a TCP socket, even of a connected one.
 pub(crate) fn set_congestion(socket: &impl AsFd, name: &str) -> Result<(), SocketError> {
     change_congestion(&SockRef::from(socket), name)
 }
 
-/// The name of the congestion control that a TCP socket uses: `bbr`.
+/// The name of a TCP socket's congestion control, such as `bbr`.
 pub fn congestion_name(socket: &impl AsFd) -> io::Result<String> {
     let name = SockRef::from(socket).tcp_congestion()?;
     let end = name
@@ -261,16 +260,16 @@ pub fn congestion_name(socket: &impl AsFd) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&name[..end]).into_owned())
 }
 
-/// Connections that wait to be accepted; the kernel's `net.core.somaxconn` may allow fewer.
+/// Backlog of connections to be accepted; the kernel's `net.core.somaxconn` may allow fewer.
 const BACKLOG: i32 = 1024;
 
-/// When to ask a silent peer whether it is still there, and how often before it is given up.
+/// When a silent peer is probed, and after how many probes the connection ends.
 const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
-    .with_time(Duration::from_secs(15))
-    .with_interval(Duration::from_secs(5))
-    .with_retries(3);
+    .with_time(KEEPALIVE_TIME)
+    .with_interval(KEEPALIVE_INTERVAL)
+    .with_retries(KEEPALIVE_PROBES);
 
-/// An IPv4 address in IPv6 clothing needs an IPv4 socket to be bound and routed like one.
+/// An IPv4-mapped IPv6 address needs an IPv4 socket to be bound and routed like IPv4.
 fn unmapped(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         ip if ip.is_ipv4() => SocketAddr::new(ip, address.port()),
@@ -290,7 +289,8 @@ fn new_socket(address: SocketAddr) -> Result<Socket, SocketError> {
 }
 
 fn bind_to_link(socket: &Socket, link: &Link, source: IpAddr) -> Result<Binding, SocketError> {
-    // Since Linux 5.7 everybody may bind a socket that is not yet bound; before, CAP_NET_RAW is needed.
+    // Since Linux 5.7 any user may bind a socket that is not yet bound; before, CAP_NET_RAW is
+    // needed.
     match socket.bind_device(Some(link.name.as_bytes())) {
         Ok(()) => Ok(Binding::Device),
         Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Err(LinkError::NoSuchLink {
@@ -320,7 +320,10 @@ fn bind_to_source(socket: &Socket, link: &Link, source: IpAddr) -> Result<Bindin
 fn tune(socket: &Socket, congestion: Option<&str>) -> Result<(), SocketError> {
     first_congestion(socket, congestion)?;
     if let Err(error) = prompt_repair::set(socket) {
-        tracing::debug!(%error, "lost retransmissions wait for TCP's usual timeouts");
+        tracing::debug!(
+            %error,
+            "cannot set the retransmission timeouts; losses wait for TCP's default ones"
+        );
     }
     socket
         .set_tcp_nodelay(true)
@@ -333,12 +336,12 @@ fn tune(socket: &Socket, congestion: Option<&str>) -> Result<(), SocketError> {
         })
 }
 
-/// The congestion control that a connection begins with.
+/// Sets the initial congestion control of a connection.
 fn first_congestion(socket: &Socket, name: Option<&str>) -> Result<(), SocketError> {
     match name {
         None => Ok(()),
         Some(congestion::AUTO) => match change_congestion(socket, congestion::LOSS_BASED) {
-            // Whatever the kernel's default is, it is something to begin with.
+            // The kernel's default always works as the initial one.
             Err(
                 SocketError::UnknownCongestion { .. } | SocketError::CongestionNotAllowed { .. },
             ) => Ok(()),
@@ -354,7 +357,7 @@ fn change_congestion(socket: &Socket, name: &str) -> Result<(), SocketError> {
         let names = std::fs::read_to_string(path).unwrap_or_default();
         let names = names.split_whitespace().collect::<Vec<_>>().join(", ");
         if names.is_empty() {
-            "none that it tells of".to_owned()
+            "none listed".to_owned()
         } else {
             names
         }
@@ -363,7 +366,7 @@ fn change_congestion(socket: &Socket, name: &str) -> Result<(), SocketError> {
         name: name.to_owned(),
         available: listing("available"),
     };
-    // TCP_CA_NAME_MAX: the kernel cuts longer names, which might make another one of them.
+    // TCP_CA_NAME_MAX: the kernel truncates longer names, possibly to the name of another control.
     if name.is_empty() || name.len() > 15 {
         return Err(unknown());
     }
@@ -424,7 +427,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn both_ends_are_tuned_and_use_the_congestion_control_they_were_told() {
+    async fn both_ends_are_tuned_and_use_the_configured_congestion_control() {
         let path = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
         let names = std::fs::read_to_string(path).unwrap();
         let names: Vec<&str> = names.split_whitespace().collect();
@@ -472,7 +475,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_unknown_congestion_control_is_refused_with_a_list_of_those_there_are() {
+    async fn an_unknown_congestion_control_is_refused_with_the_available_ones() {
         let remote = addr("127.0.0.1:1");
         for name in ["nosuch", "", "cubic-with-a-long-name"] {
             let error = connect_on_link(None, remote, Some(name), SOON)
@@ -489,7 +492,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_closed_port_refuses_and_a_missing_link_is_named() {
-        // Bound and not listening: nobody else can take the port meanwhile.
+        // Bound and not listening: no other program can take the port meanwhile.
         let closed = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         closed.bind(&addr("127.0.0.1:0").into()).unwrap();
         let remote = closed.local_addr().unwrap().as_socket().unwrap();
@@ -517,7 +520,7 @@ mod tests {
         );
     }
 
-    /// A client with two links, the server behind both; the second has no default route.
+    /// A client with two links to the server; the second has no default route.
     fn two_links() -> Option<(Netns, Netns)> {
         let (client, server) = (Netns::new()?, Netns::new()?);
         for (name, net) in [("a0", 1), ("b0", 2)] {
@@ -587,7 +590,7 @@ mod tests {
                 let error = connect(Some("a0"), server, SOON).await;
                 assert!(matches!(error, SocketError::Refused { .. }), "{error}");
             }
-            // A neighbour that does not exist: ARP asks for seconds.
+            // A neighbor that does not exist: ARP retries for seconds.
             let brief = Duration::from_millis(50);
             let error = connect(Some("a0"), "10.0.1.99:443", brief).await;
             assert!(matches!(error, SocketError::TimedOut { .. }), "{error}");

@@ -16,7 +16,8 @@ pub(crate) fn set<T: Value>(
     option: libc::c_int,
     value: T,
 ) -> io::Result<()> {
-    // SAFETY: the kernel reads the bytes of `value`, which outlives the call, and the borrow keeps the descriptor open.
+    // SAFETY: the kernel reads the bytes of `value`, which outlives the call, and the borrow keeps
+    // the descriptor open.
     let result = unsafe {
         libc::setsockopt(
             socket.as_fd().as_raw_fd(),

@@ -1,147 +1,40 @@
-//! What the kernel knows about a TCP connection: one sample of `getsockopt(TCP_INFO)`.
+//! The kernel's statistics of a TCP connection: one sample of `getsockopt(TCP_INFO)`.
 //!
-//! The kernel's structure grows at its end with every few releases and a kernel fills in only what it
-//! knows. It is therefore read as bytes at the offsets that `linux/tcp.h` fixes for all time, and what
-//! the running kernel does not report is zero (or `None` where zero would be a lie).
+//! The kernel's structure grows at its end every few releases, and a kernel fills in only the
+//! fields that it knows. It is therefore read as bytes at the stable offsets of `linux/tcp.h`.
+//! Fields that the running kernel does not report are zero (or `None` where zero would be wrong).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-/// One sample of a connection's state. Counters run from the start of the connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TcpInfo {
-    /// The state of the connection (RFC 9293, section 3.3.2).
-    pub state: TcpState,
-    /// The state of loss recovery.
-    pub ca_state: CaState,
-    /// Smoothed round-trip time (RFC 6298); zero before the first sample.
-    pub srtt: Duration,
-    /// Round-trip time variation (RFC 6298).
-    pub rttvar: Duration,
-    /// Least round-trip time of the last minutes (`net.ipv4.tcp_min_rtt_wlen`); `None` before the first
-    /// sample, and before Linux 4.6.
-    pub min_rtt: Option<Duration>,
-    /// Retransmission timeout.
-    pub rto: Duration,
-    /// Retransmission timeouts in a row without an acknowledgement in between.
-    pub backoff: u8,
-    /// Largest segment that is sent, in bytes.
-    pub snd_mss: u32,
-    /// Largest segment that has arrived, in bytes, as far as the kernel watches: 536 until there was a larger one.
-    pub rcv_mss: u32,
-    /// Congestion window in bytes: the kernel counts it in segments of `snd_mss`.
-    pub snd_cwnd_bytes: u64,
-    /// Slow start threshold in bytes; `None` before the first loss.
-    pub snd_ssthresh_bytes: Option<u64>,
-    /// The peer's receive window in bytes; zero before Linux 5.4.
-    pub snd_wnd_bytes: u64,
-    /// Bytes sent and not yet acknowledged: segments of `snd_mss`, so the last one is rounded up.
-    pub unacked_bytes: u64,
-    /// Segments of those that are thought to be lost.
-    pub lost: u32,
-    /// Segments of those that have been sent again.
-    pub retrans: u32,
-    /// Bytes written to the socket and not yet sent for the first time.
-    pub notsent_bytes: u64,
-    /// Rate at which the network delivered the last samples, in bytes (not bits) per second; zero before
-    /// the first sample.
-    pub delivery_rate_bytes_per_s: u64,
-    /// Whether `delivery_rate_bytes_per_s` was held down by a lack of data to send: then it is a lower
-    /// bound of what the path can carry.
-    pub app_limited: bool,
-    /// Rate at which the kernel spaces its packets, in bytes per second; `None` where it does not.
-    pub pacing_rate_bytes_per_s: Option<u64>,
-    /// Bytes that the peer has acknowledged (RFC 4898).
-    pub bytes_acked: u64,
-    /// Bytes received in order (RFC 4898).
-    pub bytes_received: u64,
-    /// Bytes of data sent, retransmissions included; zero before Linux 4.19.
-    pub bytes_sent: u64,
-    /// Bytes of data sent again; zero before Linux 4.19.
-    pub bytes_retrans: u64,
-    /// Segments sent, with and without data.
-    pub segs_out: u32,
-    /// Segments received, with and without data.
-    pub segs_in: u32,
-    /// Segments sent again.
-    pub total_retrans: u32,
-    /// Segments delivered to the peer, retransmissions included; zero before Linux 4.18.
-    pub delivered: u32,
-    /// Duplicates that the peer has reported (RFC 2883): retransmissions that were not needed.
-    pub dsack_dups: u32,
-    /// Time with data in flight.
-    pub busy: Duration,
-    /// Part of `busy` in which the peer's receive window held the sender back.
-    pub rwnd_limited: Duration,
-    /// Part of `busy` in which the send buffer was too small.
-    pub sndbuf_limited: Duration,
-    /// Time since data was last sent.
-    pub since_data_sent: Duration,
-    /// Time since data was last received.
-    pub since_data_received: Duration,
-    /// Time since an acknowledgement was last received.
-    pub since_ack_received: Duration,
-}
+pub use sumlink_bond::{CaState, TcpInfo, TcpState};
 
-/// The state of a TCP connection (RFC 9293, section 3.3.2), as `net/tcp_states.h` numbers it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TcpState {
-    /// Data flows both ways.
-    Established,
-    /// The connection is being made (SYN-SENT or SYN-RECEIVED).
-    Opening,
-    /// At least one side has sent its last byte (FIN-WAIT-1 to LAST-ACK).
-    Closing,
-    /// There is no connection (any more).
-    #[default]
-    Closed,
-}
-
-/// The state of loss recovery (`enum tcp_ca_state` of `linux/tcp.h`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CaState {
-    /// Nothing is suspicious.
-    #[default]
-    Open,
-    /// Duplicate or selective acknowledgements: loss or reordering, not yet known which.
-    Disorder,
-    /// The window was reduced by a congestion notification or a local one.
-    Cwr,
-    /// Lost segments are being sent again (fast recovery).
-    Recovery,
-    /// A retransmission timeout has fired.
-    Loss,
-}
-
-impl TcpInfo {
-    /// Asks the kernel; fails with `ENOTSOCK`, `EOPNOTSUPP` or `ENOPROTOOPT` if this is not a TCP socket.
-    pub fn sample(socket: &impl AsFd) -> io::Result<Self> {
-        let mut raw = Raw([0; RAW_LEN]);
-        let mut len = RAW_LEN as libc::socklen_t;
-        // SAFETY: the kernel writes at most `len` bytes to `raw`, which is that long; both outlive the
-        // call, and the borrow keeps the descriptor open.
-        let result = unsafe {
-            libc::getsockopt(
-                socket.as_fd().as_raw_fd(),
-                libc::IPPROTO_TCP,
-                libc::TCP_INFO,
-                raw.0.as_mut_ptr().cast(),
-                &mut len,
-            )
-        };
-        if result == 0 {
-            Ok(raw.decode())
-        } else {
-            Err(io::Error::last_os_error())
-        }
+/// Reads the statistics; fails with `ENOTSOCK`, `EOPNOTSUPP` or `ENOPROTOOPT` if this is not a TCP
+/// socket.
+pub fn sample(socket: &impl AsFd) -> io::Result<TcpInfo> {
+    let mut raw = Raw([0; RAW_LEN]);
+    let mut len = RAW_LEN as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to `raw`, which has that length; both outlive
+    // the call, and the borrow keeps the descriptor open.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            raw.0.as_mut_ptr().cast(),
+            &mut len,
+        )
+    };
+    if result == 0 {
+        Ok(raw.decode())
+    } else {
+        Err(io::Error::last_os_error())
     }
 }
 
-/// Long enough for everything that is read below. A kernel that knows more cuts it to this, one that
-/// knows less leaves the zeros.
+/// Long enough for all fields read below. A newer kernel truncates to this length, an older one
+/// leaves the zeros.
 const RAW_LEN: usize = 232;
 
 /// `struct tcp_info` of `linux/tcp.h`.
@@ -154,8 +47,8 @@ impl Raw {
         let micros = |offset| Duration::from_micros(self.u32(offset).into());
         let millis = |offset| Duration::from_millis(self.u32(offset).into());
         TcpInfo {
-            state: TcpState::from_kernel(self.0[0]),
-            ca_state: CaState::from_kernel(self.0[1]),
+            state: tcp_state(self.0[0]),
+            ca_state: ca_state(self.0[1]),
             backoff: self.0[4],
             app_limited: self.0[7] & APP_LIMITED != 0,
             rto: micros(8),
@@ -173,7 +66,7 @@ impl Raw {
             snd_ssthresh_bytes: Some(self.u32(76)).filter(|n| *n < 0x7fff_ffff).map(bytes),
             snd_cwnd_bytes: bytes(self.u32(80)),
             total_retrans: self.u32(100),
-            // All ones where the kernel does not pace.
+            // All ones if the kernel does not pace.
             pacing_rate_bytes_per_s: Some(self.u64(104)).filter(|n| !matches!(n, 0 | &u64::MAX)),
             bytes_acked: self.u64(120),
             bytes_received: self.u64(128),
@@ -215,26 +108,22 @@ const APP_LIMITED: u8 = if cfg!(target_endian = "little") {
     0x80
 };
 
-impl TcpState {
-    fn from_kernel(state: u8) -> Self {
-        match state {
-            1 => Self::Established,
-            2 | 3 | 12 => Self::Opening,
-            4 | 5 | 8 | 9 | 11 => Self::Closing,
-            _ => Self::Closed,
-        }
+fn tcp_state(state: u8) -> TcpState {
+    match state {
+        1 => TcpState::Established,
+        2 | 3 | 12 => TcpState::Opening,
+        4 | 5 | 8 | 9 | 11 => TcpState::Closing,
+        _ => TcpState::Closed,
     }
 }
 
-impl CaState {
-    fn from_kernel(state: u8) -> Self {
-        match state {
-            1 => Self::Disorder,
-            2 => Self::Cwr,
-            3 => Self::Recovery,
-            4 => Self::Loss,
-            _ => Self::Open,
-        }
+fn ca_state(state: u8) -> CaState {
+    match state {
+        1 => CaState::Disorder,
+        2 => CaState::Cwr,
+        3 => CaState::Recovery,
+        4 => CaState::Loss,
+        _ => CaState::Open,
     }
 }
 
@@ -260,11 +149,11 @@ mod tests {
             scope.spawn(|| client.write_all(&data).unwrap());
             server.read_exact(&mut received).unwrap();
         });
-        // One byte back, so that everything before it is acknowledged when it has arrived.
+        // One byte back; all earlier data is acknowledged when it has arrived.
         server.write_all(&[1]).unwrap();
         client.read_exact(&mut [0]).unwrap();
-        let at_client = TcpInfo::sample(&client).unwrap();
-        let at_server = TcpInfo::sample(&server).unwrap();
+        let at_client = sample(&client).unwrap();
+        let at_server = sample(&server).unwrap();
         assert_eq!(at_client.state, TcpState::Established);
         assert_eq!(at_client.ca_state, CaState::Open);
         // Linux counts the SYN as an acknowledged byte.
@@ -286,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_with_little_to_say_is_limited_by_itself() {
+    fn a_sender_with_little_data_is_app_limited() {
         let (mut client, mut server) = pair();
         for _ in 0..3 {
             client.write_all(&[1]).unwrap();
@@ -294,32 +183,32 @@ mod tests {
             server.write_all(&[2]).unwrap();
             client.read_exact(&mut [0]).unwrap();
         }
-        assert!(TcpInfo::sample(&client).unwrap().app_limited);
+        assert!(sample(&client).unwrap().app_limited);
     }
 
     #[test]
-    fn bytes_that_the_peer_does_not_take_are_counted_as_not_sent() {
+    fn bytes_that_the_peer_does_not_read_count_as_not_sent() {
         let (mut client, server) = pair();
         client.set_nonblocking(true).unwrap();
         let mut written = 0;
         while let Ok(n) = client.write(&[0; 65536]) {
             written += n as u64;
         }
-        let info = TcpInfo::sample(&client).unwrap();
+        let info = sample(&client).unwrap();
         assert!(
             info.notsent_bytes > 0 && info.notsent_bytes < written,
             "{written} {info:?}"
         );
-        // What is neither acknowledged nor waiting is in flight, in whole segments.
+        // Data neither acknowledged nor waiting is in flight, in whole segments.
         let in_flight = written - (info.bytes_acked - 1) - info.notsent_bytes;
         assert!(info.unacked_bytes >= in_flight, "{in_flight} {info:?}");
         drop(server);
     }
 
     #[test]
-    fn what_is_not_a_tcp_socket_is_an_error() {
-        assert!(TcpInfo::sample(&UdpSocket::bind("127.0.0.1:0").unwrap()).is_err());
-        assert!(TcpInfo::sample(&std::fs::File::open("/dev/null").unwrap()).is_err());
+    fn other_sockets_are_an_error() {
+        assert!(sample(&UdpSocket::bind("127.0.0.1:0").unwrap()).is_err());
+        assert!(sample(&std::fs::File::open("/dev/null").unwrap()).is_err());
     }
 
     #[test]

@@ -507,8 +507,8 @@ mod tests {
         assert_eq!(at_server.unwrap_err().to_string(), mismatch.to_string());
     }
 
-    /// A ClientHello of TLS 1.2 (RFC 5246, section 7.4.1.2): one cipher suite, no extensions but the
-    /// signature algorithms.
+    /// A ClientHello of TLS 1.2 (RFC 5246, section 7.4.1.2): one cipher suite, no extensions but
+    /// the signature algorithms.
     fn tls12_hello() -> Vec<u8> {
         let mut hello = vec![3, 3];
         hello.extend([7; 32]); // random

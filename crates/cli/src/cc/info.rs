@@ -28,7 +28,7 @@ pub(super) fn run(args: &InfoArgs) -> Result<(), CliError> {
     }))
 }
 
-/// A parameter, and whether the program in the kernel has it too.
+/// A parameter, and whether the kernel program has it too.
 struct Known {
     parameter: Parameter,
     in_kernel: bool,
@@ -47,7 +47,8 @@ fn parameters(found: &Found) -> Vec<Known> {
     .collect()
 }
 
-/// The unit of a value: what is no time and no flag is a number, of packets if its text says nothing else.
+/// The unit of a value. Other values than times and flags are numbers, of packets unless their text
+/// says otherwise.
 fn kind(value: Value) -> &'static str {
     match value {
         Value::Number(_) => "number",
@@ -77,8 +78,8 @@ fn render(found: &Found, parameters: &[Known], width: usize) -> String {
     if let Some(info) = found.info {
         text.push_str(&format!("source    {}\n", info.source));
         let siblings = match info.coupled {
-            true => "looks at the other connections of its bond",
-            false => "each connection is alone",
+            true => "coupled with the other connections of its session",
+            false => "each connection is independent",
         };
         text.push_str(&format!("siblings  {siblings}\n"));
     }
@@ -115,7 +116,7 @@ fn render(found: &Found, parameters: &[Known], width: usize) -> String {
     text.push_str(&table.render());
     if parameters.iter().any(|known| !known.in_kernel) {
         text.push_str(
-            "\nWithout `yes` under KERNEL a parameter is for the simulator and the library only.\n",
+            "\nParameters without `yes` under KERNEL work in the simulator and the library only.\n",
         );
     }
     text
@@ -126,12 +127,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_says_where_it_comes_from_and_what_can_be_set() {
+    fn shows_origin_and_parameters() {
         let all = crate::cc::found(&["reno", "cubic", "bbr"], &[]);
-        let told = |name: &str| {
+        let rendered = |name: &str| {
             let found = all.iter().find(|found| found.name == name).unwrap();
             render(found, &parameters(found), 120)
         };
-        insta::assert_snapshot!(["cs218", "bbr"].map(told).join("\n---\n"));
+        insta::assert_snapshot!(["cs218", "bbr"].map(rendered).join("\n---\n"));
     }
 }

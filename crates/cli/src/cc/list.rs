@@ -1,6 +1,6 @@
 //! `sumlink cc list`.
 
-use crate::kernel::{Missing, probe};
+use crate::kernel::{ABSENT, Missing, probe};
 use serde_json::json;
 
 use super::{Found, ListArgs, State, all};
@@ -9,7 +9,7 @@ use crate::output::{print, print_json};
 use crate::status::terminal_width;
 use crate::table::Table;
 
-/// Runs the verb. It needs no privilege; what is missing for loading is said.
+/// Runs the verb. It needs no privilege; a note says what loading lacks.
 pub(super) fn run(args: &ListArgs) -> Result<(), CliError> {
     let (all, missing) = (all()?, probe());
     if !args.json {
@@ -42,21 +42,23 @@ fn render(all: &[Found], missing: &[Missing], width: usize) -> String {
     }
     table.wrap_last(width);
     let mut text = table.render();
-    let can_load = all.iter().any(|found| found.state == State::Available);
+    let can_load = ABSENT.is_some() || all.iter().any(|found| found.state == State::Available);
     if let Some(missing) = missing.first().filter(|_| can_load) {
-        text.push_str(&format!("\nNothing can be loaded here: {missing}\n"));
+        text.push_str(&format!(
+            "\nCongestion controls cannot be loaded here: {missing}\n"
+        ));
     }
     text
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "kernel"))]
 mod tests {
     use sumlink_congestion::Info;
 
     use super::*;
 
     #[test]
-    fn every_state_has_its_words() {
+    fn every_state_is_listed() {
         let info = |about| {
             Some(Info {
                 name: "x",

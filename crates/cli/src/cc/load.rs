@@ -1,6 +1,6 @@
 //! `sumlink cc load` and `sumlink cc unload`.
 
-use crate::kernel::{Error, Pins, TWINS, Twin, loaded};
+use crate::kernel::{Error, Pins, TWINS, Twin, check_build, loaded, refusal};
 use serde_json::json;
 use sumlink_congestion::Settings;
 
@@ -8,11 +8,12 @@ use super::{LoadArgs, UnloadArgs};
 use crate::exit::CliError;
 use crate::output::{print, print_json};
 
-/// The word for every one.
+/// The word for all congestion controls.
 const ALL: &str = "all";
 
-/// Loads what is named. All names and settings are looked at before anything is loaded.
+/// Loads the named congestion controls, after checking all names and parameters.
 pub(super) fn load(args: &LoadArgs) -> Result<(), CliError> {
+    check_build()?;
     let mut settings = Settings::default();
     for assignment in &args.set {
         let assigned = settings.assign(assignment);
@@ -30,19 +31,19 @@ pub(super) fn load(args: &LoadArgs) -> Result<(), CliError> {
     for twin in &twins {
         twin.check(&settings)?;
     }
-    let pins = args.place.pins();
+    let pins = args.folder.pins();
     if pins.prepare()? {
         tracing::info!("mounted the BPF file system at /sys/fs/bpf");
     }
     let mut done = Vec::new();
     for twin in twins {
         if let Err(error) = pins.load(twin.algorithm, &settings) {
-            if let Error::Refused { log, .. } = &error {
+            if let Some(log) = refusal(&error) {
                 tracing::debug!("{log}");
             }
-            // What was loaded before it stays, and is told.
+            // Congestion controls loaded before the failure stay loaded and are reported.
             if !done.is_empty() {
-                tell("loaded", &done, args.json)?;
+                print_names("loaded", &done, args.json)?;
             }
             return Err(error.into());
         }
@@ -51,12 +52,13 @@ pub(super) fn load(args: &LoadArgs) -> Result<(), CliError> {
     if done.is_empty() && !args.json {
         return print("all of them are loaded already\n");
     }
-    tell("loaded", &done, args.json)
+    print_names("loaded", &done, args.json)
 }
 
-/// Unloads what is named.
+/// Unloads the named congestion controls.
 pub(super) fn unload(args: &UnloadArgs) -> Result<(), CliError> {
-    let pins = args.place.pins();
+    check_build()?;
+    let pins = args.folder.pins();
     let twins = match is_all(&args.names)? {
         true => pins.list(),
         false => named(&args.names)?,
@@ -67,7 +69,7 @@ pub(super) fn unload(args: &UnloadArgs) -> Result<(), CliError> {
             Ok(()) => done.push(twin.system_name),
             Err(error) => {
                 if !done.is_empty() {
-                    tell("unloaded", &done, args.json)?;
+                    print_names("unloaded", &done, args.json)?;
                 }
                 return Err(error);
             }
@@ -76,29 +78,29 @@ pub(super) fn unload(args: &UnloadArgs) -> Result<(), CliError> {
     if done.is_empty() && !args.json {
         return print("nothing is loaded\n");
     }
-    tell("unloaded", &done, args.json)
+    print_names("unloaded", &done, args.json)
 }
 
 fn unload_one(pins: &Pins, twin: &Twin) -> Result<(), CliError> {
     if !pins.unload(twin.algorithm)? {
         let name = twin.system_name;
-        tracing::warn!("{name} stays until the sumlink that uses it ends");
+        tracing::warn!("{name} stays loaded until the process that uses it exits");
     }
     Ok(())
 }
 
-/// Whether every one is meant.
+/// Whether `names` is `all`.
 fn is_all(names: &[String]) -> Result<bool, CliError> {
     match names {
         [name] if name == ALL => Ok(true),
-        names if names.iter().any(|name| name == ALL) => {
-            Err(CliError::Usage("`all` stands alone".to_owned()))
-        }
+        names if names.iter().any(|name| name == ALL) => Err(CliError::Usage(
+            "`all` cannot be combined with other names".to_owned(),
+        )),
         _ => Ok(false),
     }
 }
 
-/// Each once, in the order in which they are named.
+/// The named congestion controls without duplicates, in the order given.
 fn named(names: &[String]) -> Result<Vec<&'static Twin>, Error> {
     let mut twins: Vec<&'static Twin> = Vec::new();
     for name in names {
@@ -113,7 +115,7 @@ fn named(names: &[String]) -> Result<Vec<&'static Twin>, Error> {
     Ok(twins)
 }
 
-fn tell(what: &str, names: &[&str], json: bool) -> Result<(), CliError> {
+fn print_names(what: &str, names: &[&str], json: bool) -> Result<(), CliError> {
     if json {
         return print_json(&json!({ what: names }));
     }

@@ -1,4 +1,4 @@
-//! `sumlink cc`: the congestion controls of this system and ours.
+//! `sumlink cc`: the congestion controls of the kernel and of sumlink.
 
 mod info;
 mod list;
@@ -14,16 +14,16 @@ use crate::config::closest;
 use crate::exit::CliError;
 use crate::kernel::{Pins, TWINS, Twin, loaded};
 
-/// What `sumlink cc` can do.
+/// The verbs of `sumlink cc`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CcCommand {
-    /// List congestion controls: those of the kernel and ours, which of them are loaded, and what each is for
+    /// List the congestion controls of the kernel and of sumlink, their state and purpose
     List(ListArgs),
-    /// Load congestion controls of ours into the kernel, where they stay until they are unloaded
+    /// Load congestion controls of sumlink into the kernel until they are unloaded
     Load(LoadArgs),
-    /// Unload what was loaded; connections that use it keep it until they close
+    /// Unload congestion controls; connections that use one keep it until they close
     Unload(UnloadArgs),
-    /// Say where a congestion control comes from, and what can be set on it
+    /// Show the origin and the parameters of a congestion control
     Info(InfoArgs),
 }
 
@@ -49,15 +49,16 @@ pub(crate) struct ListArgs {
 /// `sumlink cc load`
 #[derive(Debug, Args)]
 pub(crate) struct LoadArgs {
-    /// Which ones; `all` for every one that is not loaded yet.
+    /// Names to load; `all` loads every one that is not loaded yet.
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
-    /// Set a parameter of all that are named; repeatable. `sumlink cc info NAME` lists them.
+    /// Set a parameter of every named congestion control; repeatable. `sumlink cc info NAME` lists
+    /// them.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Where they are.
+    /// Folder of the pins.
     #[command(flatten)]
-    place: Place,
+    folder: PinFolder,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -66,12 +67,12 @@ pub(crate) struct LoadArgs {
 /// `sumlink cc unload`
 #[derive(Debug, Args)]
 pub(crate) struct UnloadArgs {
-    /// Which ones; `all` for whatever was loaded.
+    /// Names to unload; `all` unloads every loaded one.
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
-    /// Where they are.
+    /// Folder of the pins.
     #[command(flatten)]
-    place: Place,
+    folder: PinFolder,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -80,7 +81,7 @@ pub(crate) struct UnloadArgs {
 /// `sumlink cc info`
 #[derive(Debug, Args)]
 pub(crate) struct InfoArgs {
-    /// Its name, as `sumlink cc list` has it.
+    /// Name from `sumlink cc list`.
     #[arg(value_name = "NAME")]
     name: String,
     /// Print JSON.
@@ -88,21 +89,21 @@ pub(crate) struct InfoArgs {
     json: bool,
 }
 
-/// Where what stays loaded is kept.
+/// Folder that keeps the loaded programs.
 #[derive(Debug, Args)]
-struct Place {
-    /// Folder in a BPF file system that keeps what is loaded.
+struct PinFolder {
+    /// Keep loaded programs in this folder of a BPF file system.
     #[arg(long, value_name = "DIR", default_value = "/sys/fs/bpf/sumlink")]
     pins: PathBuf,
 }
 
-impl Place {
+impl PinFolder {
     fn pins(&self) -> Pins {
         Pins::at(&self.pins)
     }
 }
 
-/// Carries out the verb.
+/// Runs the verb.
 pub(crate) fn run(command: CcCommand) -> Result<(), CliError> {
     match command {
         CcCommand::List(args) => list::run(&args),
@@ -112,17 +113,17 @@ pub(crate) fn run(command: CcCommand) -> Result<(), CliError> {
     }
 }
 
-/// Where a congestion control is.
+/// State of a congestion control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum State {
-    /// The kernel has it by itself.
+    /// Part of the kernel.
     BuiltIn,
-    /// One of ours, which is loaded.
+    /// One of sumlink's, loaded.
     Loaded,
-    /// One of ours, which can be.
+    /// One of sumlink's, which can be loaded.
     Available,
-    /// One of ours that has no program for the kernel.
+    /// One of sumlink's that has no program for the kernel.
     Simulator,
 }
 
@@ -140,12 +141,12 @@ impl State {
 /// One congestion control.
 #[derive(Clone, Debug)]
 struct Found {
-    /// By which it is asked for.
+    /// Name that users give.
     name: String,
-    /// By which the kernel knows it.
+    /// Name in the kernel.
     system_name: Option<String>,
     state: State,
-    /// What is known of it here.
+    /// Description, if sumlink has one.
     info: Option<Info>,
     twin: Option<&'static Twin>,
 }
@@ -154,13 +155,14 @@ impl Found {
     fn about(&self) -> &'static str {
         match (self.info, self.name.as_str()) {
             (Some(info), _) => info.about,
-            (None, "bbr") => "sends at the rate that the path has delivered, whatever is lost",
-            (None, _) => "one of the kernel's own",
+            (None, "bbr") => "sends at the path's delivery rate, regardless of loss",
+            (None, _) => "part of the kernel",
         }
     }
 }
 
-/// All that there are on this system: ours in the order of the registry, then the kernel's others.
+/// All congestion controls of this system: sumlink's in the order of the registry, then the
+/// kernel's others.
 fn all() -> Result<Vec<Found>, CliError> {
     const KNOWN: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
     let names = fs::read_to_string(KNOWN).map_err(|reason| CliError::Read {
@@ -198,7 +200,7 @@ fn found(kernel: &[&str], loaded: &[&'static Twin]) -> Vec<Found> {
                 true => State::Loaded,
                 false => State::Available,
             };
-            // The plain name is the kernel's where it has one of that name.
+            // The plain name means the kernel's own, if it has one.
             let name = match is_built_in {
                 true => twin.system_name,
                 false => name,
@@ -222,7 +224,7 @@ fn found(kernel: &[&str], loaded: &[&'static Twin]) -> Vec<Found> {
     all
 }
 
-/// The one of that name, by either of its names.
+/// Finds a congestion control by either of its names.
 fn find(name: &str) -> Result<Found, CliError> {
     let all = all()?;
     let is_it = |found: &&Found| found.name == name || found.system_name.as_deref() == Some(name);
@@ -235,19 +237,19 @@ fn find(name: &str) -> Result<Found, CliError> {
         None => {
             let known: Vec<&str> = names.collect();
             format!(
-                "no congestion control `{name}`: there are {}",
+                "no congestion control `{name}`: choose one of {}",
                 known.join(", ")
             )
         }
     }))
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "kernel"))]
 mod tests {
     use super::*;
 
     #[test]
-    fn names_that_the_kernel_has_are_its_own_and_ours_go_by_the_systems_name_then() {
+    fn names_of_the_kernel_take_precedence() {
         let lia = Twin::of("lia").unwrap();
         let all = found(&["reno", "cubic", "lia", "bbr", "sl_lia"], &[lia]);
         let state = |name: &str| {
@@ -260,7 +262,7 @@ mod tests {
         assert_eq!(state("bbr"), Some((State::BuiltIn, false)));
         let count = |name: &str| all.iter().filter(|found| found.name == name).count();
         assert!(all.iter().all(|found| count(&found.name) == 1));
-        // Reno and CUBIC are the kernel's own: where it has them not, they are for the simulator.
+        // Reno and CUBIC belong to the kernel; a kernel without them leaves them to the simulator.
         let bare = found(&[], &[]);
         let reno = bare.iter().find(|found| found.name == "reno").unwrap();
         assert_eq!(

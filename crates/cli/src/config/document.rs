@@ -1,4 +1,4 @@
-//! A file's tables and values with their places, and every one of them that does not fit.
+//! Tables and values of a file with their positions, and every value that does not fit.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,31 +10,32 @@ use toml::de::{DeArray, DeTable, DeValue};
 
 use super::closest;
 
-/// A TOML file, taken apart.
+/// A parsed TOML file.
 #[derive(Debug)]
 pub(super) struct Document<'a> {
     text: &'a str,
-    /// What the file says, without what was found to be wrong.
+    /// Contents of the file without the mistakes.
     table: DeTable<'a>,
-    /// The keys at the top of the file with their places, right or wrong, and those that were meant.
+    /// Keys at the top of the file with their positions, whether their values are valid or not, and
+    /// keys corrected from mistyped ones.
     keys: BTreeMap<String, Range<usize>>,
 }
 
-/// One thing that does not fit.
+/// One mistake.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Mistake {
-    /// The place in the file, in bytes.
+    /// Position in the file, in bytes.
     pub(super) span: Range<usize>,
-    /// The column, where it is known.
+    /// Column, if known.
     pub(super) column: Option<usize>,
-    /// What is wrong, on one line.
+    /// The problem, on one line.
     pub(super) reason: String,
     /// The key that was most likely meant.
     meant: Option<String>,
 }
 
 impl<'a> Document<'a> {
-    /// Takes a file apart; the mistakes are those of the syntax, one for each line at most.
+    /// Parses a file; the mistakes are those of the syntax, at most one per line.
     pub(super) fn parse(text: &'a str) -> (Self, Vec<Mistake>) {
         let (table, errors) = DeTable::parse_recoverable(text);
         let line = |span: &Range<usize>| text.get(..span.start).map(|t| t.matches('\n').count());
@@ -63,18 +64,18 @@ impl<'a> Document<'a> {
         (document, mistakes)
     }
 
-    /// Whether the file has this key at its top, with a right value or a wrong one.
+    /// Whether the file has this key at its top, with a valid value or not.
     pub(super) fn has(&self, key: &str) -> bool {
         self.keys.contains_key(key)
     }
 
-    /// The keys at its top, with right values or wrong ones, and their places.
+    /// Keys at the top, with valid values or not, and their positions.
     pub(super) fn keys(&self) -> &BTreeMap<String, Range<usize>> {
         &self.keys
     }
 
-    /// The file in the shape of `T`, as far as it fits, and what does not. serde stops at the first key or value that
-    /// it does not like, so that one is mended or taken out, and the rest is tried again.
+    /// Deserializes the file into `T` as far as it fits, and returns the mistakes. serde stops at
+    /// the first bad key or value, so that one is corrected or removed and the rest is tried again.
     pub(super) fn shape<T: DeserializeOwned>(&mut self) -> (Option<T>, Vec<Mistake>) {
         let mut mistakes = Vec::new();
         loop {
@@ -93,7 +94,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// The keys at the top that are none of these.
+    /// Mistakes for the keys at the top that are not in `known`.
     pub(super) fn unknown_keys(&self, known: &[&str]) -> Vec<Mistake> {
         let keys = self.table.keys();
         keys.filter(|key| !known.contains(&key.get_ref().as_ref()))
@@ -109,10 +110,10 @@ impl<'a> Document<'a> {
     }
 }
 
-/// Gives the key of a mistake its right name, or takes the key, value or block there out of the table, or of one inside;
-/// whether it was there.
+/// Corrects the key of a mistake, or removes the key, value or block at its position, also in inner
+/// tables; returns whether it was found.
 fn mend<'a>(table: &mut DeTable<'a>, mistake: &Mistake) -> bool {
-    // Inside first: an array of blocks has the place of the first of them.
+    // Inner values first: an array of blocks has the position of its first block.
     let inside = |(_, value): (_, &mut Spanned<DeValue<'a>>)| match value.get_mut() {
         DeValue::Table(table) => mend(table, mistake),
         DeValue::Array(array) => mend_in(array, mistake),
@@ -137,7 +138,7 @@ fn mend<'a>(table: &mut DeTable<'a>, mistake: &Mistake) -> bool {
     found
 }
 
-/// The same in an array.
+/// [`mend`] for an array.
 fn mend_in<'a>(array: &mut DeArray<'a>, mistake: &Mistake) -> bool {
     let inside = |element: &mut Spanned<DeValue<'a>>| match element.get_mut() {
         DeValue::Table(table) => mend(table, mistake),
@@ -155,10 +156,10 @@ fn mend_in<'a>(array: &mut DeArray<'a>, mistake: &Mistake) -> bool {
     array.len() < before
 }
 
-/// What toml and serde say, on one line; with a guess where a key is mistyped.
+/// The message of toml or serde on one line, with a suggestion for a mistyped key.
 fn explain(span: Range<usize>, message: &str) -> Mistake {
     let message = message.trim().replace('\n', "; ");
-    // serde's words: unknown field `scks`, expected one of `server`, `socks`, ...
+    // serde's message: unknown field `scks`, expected one of `server`, `socks`, ...
     let mut words = message
         .strip_prefix("unknown field `")
         .map(|rest| rest.split('`').step_by(2))
@@ -175,13 +176,13 @@ fn explain(span: Range<usize>, message: &str) -> Mistake {
     unknown_key(span, unknown, &words.collect::<Vec<_>>())
 }
 
-/// What is wrong with a key that is not one of the known ones.
+/// The mistake of an unknown key.
 fn unknown_key(span: Range<usize>, unknown: &str, known: &[&str]) -> Mistake {
     let meant = closest(unknown, known.iter().copied());
     let reason = match meant {
         Some(near) => format!("unknown key `{unknown}`: did you mean `{near}`?"),
         None => format!(
-            "unknown key `{unknown}`: known here are {}",
+            "unknown key `{unknown}`: known keys are {}",
             known.join(", ")
         ),
     };
@@ -199,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mistyped_key_is_guessed_and_a_strange_one_told_what_there_is() {
+    fn a_mistyped_key_gets_a_suggestion_and_an_unknown_one_a_list() {
         for (unknown, reason, meant) in [
             (
                 "scoks",
@@ -208,7 +209,7 @@ mod tests {
             ),
             (
                 "bandwidth",
-                "unknown key `bandwidth`: known here are server, socks, http",
+                "unknown key `bandwidth`: known keys are server, socks, http",
                 None,
             ),
         ] {

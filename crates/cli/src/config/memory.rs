@@ -1,21 +1,21 @@
-//! How much a session may hold when nobody has said so: by what the machine has.
+//! Default memory of a session, from the memory of the machine.
 
 use std::fs;
 use std::path::Path;
 
 use sumlink_transport::config::ClientLimits;
 
-/// What a session holds at least and at most, in bytes, when nobody has said so.
+/// Bounds of a session's default memory, in bytes.
 ///
-/// One stream over paths whose round trips differ by half a second needs some 90 MB for 1 Gbit/s, and as much again while
-/// losses are repaired: what came early waits for what comes late, and the half of a session's memory is all that one stream
-/// gets. A small machine has to do with less.
+/// One stream over paths whose round trips differ by half a second needs some 90 MB for 1 Gbit/s,
+/// and as much again while losses are repaired: early bytes wait for late ones, and one stream gets
+/// half of a session's memory. A small machine has to make do with less.
 const SESSION: std::ops::RangeInclusive<u64> = 64 << 20..=1 << 30;
 
-/// A session's part of the machine's memory, in each direction.
+/// Divisor: a session's share of the machine's memory, in each direction.
 const SESSION_SHARE: u64 = 16;
 
-/// The least for all sessions of one client.
+/// Minimum for all sessions of one client.
 const CLIENT: u64 = 1 << 30;
 
 /// Default of `[session] memory`, in bytes.
@@ -40,13 +40,14 @@ fn client_of(machine: Option<u64>) -> u64 {
     (machine.unwrap_or(0) / 2).max(CLIENT)
 }
 
-/// What this program may use, in bytes: the machine's memory, or that of its control group (cgroup v2) if less.
+/// Memory that this program may use, in bytes: the machine's, or that of its control group (cgroup
+/// v2) if less.
 pub(crate) fn machine() -> Option<u64> {
     let read = |file: &str| fs::read_to_string(Path::new(file)).ok();
     let all = total(&read("/proc/meminfo")?)?;
     let group = read("/proc/self/cgroup").and_then(|text| Some(group(&text)?.to_owned()));
     let limit = group.and_then(|group| read(&format!("/sys/fs/cgroup{group}/memory.max")));
-    // No limit is the word `max`.
+    // The word `max` means no limit.
     let limit = limit.and_then(|text| text.trim().parse().ok());
     Some(limit.map_or(all, |limit: u64| limit.min(all)))
 }
@@ -69,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_gets_a_part_of_the_machine_within_bounds() {
+    fn a_session_gets_a_share_of_the_machine_within_bounds() {
         for (machine, session, client) in [
             (None, 64 << 20, 1 << 30),
             (Some(512 << 20), 64 << 20, 1 << 30),
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_tells_is_understood() {
+    fn the_files_of_the_kernel_are_parsed() {
         let meminfo = "MemTotal:       24587032 kB\nMemFree:        22000000 kB\n";
         assert_eq!(total(meminfo), Some(24_587_032 * 1024));
         assert_eq!(total("MemFree: 1 kB\n"), None);

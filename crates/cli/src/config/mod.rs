@@ -1,9 +1,9 @@
-//! Configuration files: what they may say, where they are wrong, how flags override them.
+//! Configuration files: their keys, the positions of problems, and how flags override them.
 //!
-//! A file is read in four steps. It is taken apart ([`document`]); serde checks its shape ([`raw`]); then every text
-//! in it is parsed into the type it stands for ([`mod@read`]). Flags and file together make the finished configuration
-//! ([`plan`]), for `sumlink check` and for a start alike. Whatever is wrong is kept with its line, so that all problems
-//! can be shown at once.
+//! A file is read in four steps. [`document`] parses the TOML; serde checks its shape ([`raw`]);
+//! [`mod@read`] parses each text into its type. Flags and file together make the finished
+//! configuration ([`plan`]), for `sumlink check` and for a start alike. Every problem is kept with
+//! its line, so that all can be shown at once.
 
 mod document;
 pub(crate) mod memory;
@@ -33,17 +33,17 @@ pub(crate) use settings::{ClientSettings, ServerSettings};
 
 use crate::exit::Exit;
 
-/// A file's settings.
+/// Settings of a file.
 #[derive(Debug)]
 pub(crate) enum File {
-    /// A client's.
+    /// Of a client.
     Client(Box<ClientSettings>),
-    /// A server's.
+    /// Of a server.
     Server(Box<ServerSettings>),
 }
 
 impl File {
-    /// The verb that it is for.
+    /// The verb that uses it.
     pub(crate) fn role(&self) -> &'static str {
         match self {
             Self::Client(_) => "client",
@@ -56,57 +56,57 @@ impl File {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The user's or the system's: the file cannot be read at all.
+    /// Caused by the user or the system: the file cannot be read.
     #[error("{}: cannot read the configuration file: {reason}; check its path and owner", file.display(), reason = plain(.reason))]
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The system's error.
         reason: std::io::Error,
     },
-    /// The user's: at least one thing in it is wrong.
+    /// Caused by the user: the file has problems.
     #[error("{}", summary(file, problems))]
     Wrong {
         /// The file.
         file: PathBuf,
-        /// What is wrong, by ascending line; never empty.
+        /// Problems by ascending line; never empty.
         problems: Vec<Problem>,
     },
-    /// The user's: a file for another verb or program.
+    /// Caused by the user: a file for another verb or program.
     #[error("{}: this is {}", file.display(), role_advice(is))]
     OtherRole {
         /// The file.
         file: PathBuf,
-        /// The role it is made for: `client`, `server` or `edge`.
+        /// Role of the file: `client`, `server` or `edge`.
         is: &'static str,
     },
-    /// The user's: the file asks for something that this machine does not have.
+    /// Caused by the user: the file asks for something that this machine lacks.
     #[error("{}: {reason}", file.display())]
     NotHere {
         /// The file.
         file: PathBuf,
-        /// What is missing, and what there is instead.
+        /// The missing thing and the alternatives.
         reason: String,
     },
 }
 
-/// One thing that is wrong in a configuration file.
+/// One problem of a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Problem {
-    /// Line, counted from 1; 0 where it is about the command line.
+    /// Line, counted from 1; 0 for the command line.
     pub line: usize,
     /// Column in characters, counted from 1, of a mistake in the syntax.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub column: Option<usize>,
-    /// What is wrong and what to do.
+    /// The problem and a remedy.
     pub reason: String,
-    /// Whether the file that it names is wrong, rather than the configuration itself.
+    /// Whether the key file that the configuration names is wrong, rather than the configuration.
     #[serde(skip)]
     pub about_key_file: bool,
 }
 
 impl Problem {
-    /// A problem on this line.
+    /// Makes a problem on this line.
     pub fn new(line: usize, reason: impl std::fmt::Display) -> Self {
         Self {
             line,
@@ -116,7 +116,7 @@ impl Problem {
         }
     }
 
-    /// What is wrong, with the column where it is known.
+    /// The problem, with its column if known.
     pub fn text(&self) -> String {
         match self.column {
             None => self.reason.clone(),
@@ -125,7 +125,7 @@ impl Problem {
     }
 }
 
-/// The settings of a file without a mistake in its text, whose configuration has not been put together.
+/// The settings of a file without a mistake in its text, before they are put together.
 pub(crate) fn read_settings(file: &Path) -> Result<File, ConfigError> {
     match read(file)? {
         Read {
@@ -137,7 +137,7 @@ pub(crate) fn read_settings(file: &Path) -> Result<File, ConfigError> {
 }
 
 impl ConfigError {
-    /// A file with these mistakes, in any order.
+    /// The error for a file with these problems, in any order.
     pub fn wrong(file: &Path, mut problems: Vec<Problem>) -> Self {
         problems.sort_by_key(|problem| problem.line);
         Self::Wrong {
@@ -146,7 +146,7 @@ impl ConfigError {
         }
     }
 
-    /// The exit code: that of a key file when nothing but key files is wrong.
+    /// The exit code; that of a key file if all problems are about key files.
     pub fn exit(&self) -> Exit {
         match self {
             Self::Wrong { problems, .. } if problems.iter().all(|p| p.about_key_file) => Exit::Key,
@@ -155,7 +155,7 @@ impl ConfigError {
     }
 }
 
-/// What a configuration is, and how its program is started with it.
+/// The role of a configuration and the command that starts it.
 fn role_advice(role: &str) -> String {
     match role {
         "edge" => "an edge node's configuration; start it with `sumlink-edge run --config`, or \
@@ -180,17 +180,17 @@ fn summary(file: &Path, problems: &[Problem]) -> String {
     }
 }
 
-/// An entry for the programs of this machine: a port alone is on 127.0.0.1.
+/// Parses a local entry; a port alone means 127.0.0.1.
 pub fn parse_entry(text: &str) -> Result<SocketAddr, AddressError> {
     parse_listen(text, Bare::Loopback)
 }
 
-/// A port for everybody: a port alone is on all addresses.
+/// Parses a public port; a port alone means all addresses.
 pub fn parse_public(text: &str) -> Result<SocketAddr, AddressError> {
     parse_listen(text, Bare::All)
 }
 
-/// A scheduler's name.
+/// Parses the name of a scheduler.
 pub(crate) fn parse_scheduler(name: &str) -> Result<String, String> {
     if scheduler::NAMES.contains(&name) {
         return Ok(name.to_owned());
@@ -198,11 +198,11 @@ pub(crate) fn parse_scheduler(name: &str) -> Result<String, String> {
     let known = scheduler::NAMES.join(", ");
     Err(match closest(name, scheduler::NAMES.iter().copied()) {
         Some(near) => format!("no scheduler `{name}`: did you mean `{near}`?"),
-        None => format!("no scheduler `{name}`: there is {known}"),
+        None => format!("no scheduler `{name}`: choose one of {known}"),
     })
 }
 
-/// A selector with its parameters: `base:alpha=0.1`.
+/// Parses a selector with its parameters: `base:alpha=0.1`.
 pub fn parse_selector(text: &str) -> Result<SelectorConfig, String> {
     let error = match text.parse::<SelectorConfig>() {
         Ok(config) => return Ok(config),
@@ -216,24 +216,25 @@ pub fn parse_selector(text: &str) -> Result<SelectorConfig, String> {
     })
 }
 
-/// A class and the scheduler that its traffic gets: `conversational=redundant`.
+/// Parses a class and its scheduler: `conversational=redundant`.
 pub(crate) fn parse_class_scheduler(text: &str) -> Result<(Class, String), String> {
     let classes = Class::ALL.map(Class::name);
     let Some((class, scheduler)) = text.split_once('=') else {
         return Err(format!(
-            "write CLASS=NAME: the class one of {}, the name a scheduler's",
+            "write CLASS=NAME: a class ({}) and a scheduler's name",
             classes.join(", ")
         ));
     };
     let class =
         Class::from_name(class).ok_or_else(|| match closest(class, classes.into_iter()) {
             Some(near) => format!("no class `{class}`: did you mean `{near}`?"),
-            None => format!("no class `{class}`: there is {}", classes.join(", ")),
+            None => format!("no class `{class}`: choose one of {}", classes.join(", ")),
         })?;
     Ok((class, parse_scheduler(scheduler)?))
 }
 
-/// A congestion control's name, as the kernel would accept it (TCP_CA_NAME_MAX is 16 with its NUL).
+/// Parses the name of a congestion control as the kernel accepts it (TCP_CA_NAME_MAX is 16 with its
+/// NUL).
 pub(crate) fn parse_congestion(name: &str) -> Result<String, String> {
     let plausible = (1..=15).contains(&name.len())
         && name
@@ -243,12 +244,12 @@ pub(crate) fn parse_congestion(name: &str) -> Result<String, String> {
         Ok(name.to_owned())
     } else {
         Err(format!(
-            "`{name}` is no congestion control: sumlink cc list lists those that there are"
+            "`{name}` is not a congestion control; sumlink cc list shows all"
         ))
     }
 }
 
-/// How many connections a link has: 1 to 8, or `auto`.
+/// Parses the number of carriers of a link: 1 to 8, or `auto`.
 pub(crate) fn parse_carriers(text: &str) -> Result<Carriers, String> {
     if text == "auto" {
         return Ok(Carriers::Auto);
@@ -257,20 +258,20 @@ pub(crate) fn parse_carriers(text: &str) -> Result<Carriers, String> {
     let number = number.filter(|number| number.get() <= Carriers::MOST);
     number.map(Carriers::Fixed).ok_or_else(|| {
         format!(
-            "`{text}` is no number of connections: 1 to {}, or `auto`",
+            "`{text}` is not a number of connections: write 1 to {}, or `auto`",
             Carriers::MOST
         )
     })
 }
 
-/// How many local connections there may be.
+/// Parses the limit on local connections.
 pub(crate) fn parse_max_connections(text: &str) -> Result<usize, String> {
     let number = text.parse::<usize>().ok();
     let number = number.filter(|number| (1..=1 << 20).contains(number));
-    number.ok_or_else(|| format!("`{text}` is no number of connections: 1 to 1048576"))
+    number.ok_or_else(|| format!("`{text}` is not a number of connections: write 1 to 1048576"))
 }
 
-/// An interface's name or a glob for some (IFNAMSIZ is 16 with its NUL).
+/// Parses the name of an interface or a glob (IFNAMSIZ is 16 with its NUL).
 pub(crate) fn parse_link(name: &str) -> Result<String, String> {
     let plausible = !name.is_empty()
         && (is_pattern(name) || name.len() <= 15)
@@ -281,20 +282,20 @@ pub(crate) fn parse_link(name: &str) -> Result<String, String> {
         Ok(name.to_owned())
     } else {
         Err(format!(
-            "`{name}` is no interface's name: sumlink links lists them"
+            "`{name}` is not the name of an interface; sumlink links lists them"
         ))
     }
 }
 
-/// The name of one interface, and no pattern.
+/// Parses the name of one interface; a pattern is an error.
 pub fn parse_interface(name: &str) -> Result<String, String> {
     if is_pattern(name) {
-        return Err(format!("`{name}` stands for many interfaces: name one"));
+        return Err(format!("`{name}` matches several interfaces: name one"));
     }
     parse_link(name)
 }
 
-/// The candidate that a mistyped word most likely stands for.
+/// The candidate that a mistyped word most likely means.
 pub fn closest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let distance = |c: &'a str| (strsim::damerau_levenshtein(word, c), c);
     let (edits, best) = candidates.map(distance).min_by_key(|(edits, _)| *edits)?;
@@ -308,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_things_that_cannot_exist_are_refused() {
+    fn impossible_names_are_refused() {
         assert!(parse_congestion("bbr").is_ok());
         assert!(parse_congestion("").is_err());
         assert!(parse_congestion("sixteen_letters_").is_err());
@@ -364,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_engine_can_be_told_reaches_it() {
+    fn every_setting_reaches_the_engine() {
         let directory = tempfile::tempdir().unwrap();
         let session = |more: &str| {
             let file = directory.path().join("x.toml");
@@ -377,7 +378,7 @@ mod tests {
         let plain = session("");
         assert_eq!(plain.redundancy, Redundancy::default());
         assert_eq!(plain.fbdt, FbdtConfig::default());
-        let told = session(
+        let parsed = session(
             "alpha = 0.5\n[session.redundancy]\nshare = \"2.5%\"\nrefill = \"1kB\"\nadvance = \"25ms\"\n\
              [session.race]\ninteractive = \"8KiB\"\n\
              [session.windows.background]\nproducts = 3\nleast = \"32KiB\"\n",
@@ -388,17 +389,17 @@ mod tests {
             advance: std::time::Duration::from_millis(25),
             ..Redundancy::default()
         };
-        assert_eq!(told.redundancy, redundancy);
-        assert_eq!(told.fbdt.race, [16 << 10, 0, 8 << 10, 0]);
-        let (default, background) = (&plain.fbdt.windows, &told.fbdt.windows[3]);
-        assert_eq!(told.fbdt.windows[..3], default[..3]);
+        assert_eq!(parsed.redundancy, redundancy);
+        assert_eq!(parsed.fbdt.race, [16 << 10, 0, 8 << 10, 0]);
+        let (default, background) = (&plain.fbdt.windows, &parsed.fbdt.windows[3]);
+        assert_eq!(parsed.fbdt.windows[..3], default[..3]);
         assert_eq!((background.products, background.least), (3.0, 32 << 10));
         assert_eq!(background.most, default[3].most);
         let scaled = Coupling::Scaled {
             alpha: 0.5,
             beta: 1.0,
         };
-        assert_eq!(told.fbdt.coupling, scaled);
+        assert_eq!(parsed.fbdt.coupling, scaled);
         assert_eq!(session("coupling = \"fair\"").fbdt.coupling, Coupling::Fair);
         assert_eq!(
             session("coupling = \"none\"").fbdt.coupling,
@@ -407,18 +408,22 @@ mod tests {
     }
 
     #[test]
-    fn a_mistyped_scheduler_is_guessed() {
+    fn a_mistyped_scheduler_gets_a_suggestion() {
         assert_eq!(parse_scheduler("fbdt"), Ok("fbdt".to_owned()));
         assert!(
             parse_scheduler("fbtd")
                 .unwrap_err()
                 .contains("did you mean `fbdt`?")
         );
-        assert!(parse_scheduler("magic").unwrap_err().contains("there is "));
+        assert!(
+            parse_scheduler("magic")
+                .unwrap_err()
+                .contains("choose one of ")
+        );
     }
 
     #[test]
-    fn a_mistyped_selector_is_guessed_and_its_parameters_are_checked() {
+    fn a_mistyped_selector_gets_a_suggestion_and_parameters_are_checked() {
         let parsed = parse_selector("base:alpha=0.1").unwrap();
         assert_eq!((parsed.name.as_str(), parsed.alpha), ("base", 0.1));
         assert_eq!(
@@ -438,13 +443,16 @@ mod tests {
     }
 
     #[test]
-    fn a_class_and_its_scheduler_are_told_from_mistakes() {
+    fn a_class_and_its_scheduler_are_checked() {
         let parsed = parse_class_scheduler("conversational=redundant");
         assert_eq!(parsed, Ok((Class::Conversational, "redundant".to_owned())));
         for (text, complaint) in [
             ("redundant", "write CLASS=NAME"),
             ("conversationl=redundant", "did you mean `conversational`?"),
-            ("x=redundant", "no class `x`: there is conversational, "),
+            (
+                "x=redundant",
+                "no class `x`: choose one of conversational, ",
+            ),
             ("streaming=fbtd", "did you mean `fbdt`?"),
         ] {
             let error = parse_class_scheduler(text).unwrap_err();

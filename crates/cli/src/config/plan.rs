@@ -1,7 +1,8 @@
 //! Flags over file over defaults: the finished configuration of a client or a server.
 //!
-//! `sumlink check` and the start of a program come through the same functions, so that neither accepts what the other
-//! one refuses. Only what changes the machine is left to the start: ports, devices, congestion controls in the kernel.
+//! `sumlink check` and the start of a program use the same functions, so both accept and refuse the
+//! same files. Only the start changes the machine: ports, devices, congestion controls in the
+//! kernel.
 
 mod entries;
 mod findings;
@@ -24,25 +25,26 @@ use crate::exit::CliError;
 use entries::Entry;
 pub use findings::Findings;
 
-/// What a configuration is made for.
+/// The purpose of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
-    /// A program that is about to run.
+    /// The program is about to start.
     Start,
-    /// An answer to whether it could; nothing is loaded into the kernel.
+    /// Only a check; nothing is loaded into the kernel.
     Check,
 }
 
-/// A client's configuration and the local entries that it serves.
+/// Configuration of a client and its local entries.
 #[derive(Debug)]
 pub(crate) struct ClientPlan {
     pub(crate) config: ClientConfig,
-    /// The local entries, of which there is at least one.
+    /// Local entries; at least one.
     pub(crate) entries: Vec<Entry>,
-    /// Local connections of all entries together; by the limit on open files where nothing is said.
+    /// Limit on the local connections of all entries together; by default derived from the limit on
+    /// open files.
     pub(crate) max_connections: Option<usize>,
     pub(crate) classes: Vec<ClassRule>,
-    /// When programs learn that they are connected: with the server's answer, or before it.
+    /// When a stream is reported as connected before the server confirms it.
     pub(crate) early: Early,
     pub(crate) control: Option<PathBuf>,
 }
@@ -51,12 +53,12 @@ pub(crate) struct ClientPlan {
 #[derive(Debug)]
 pub(crate) struct ServerPlan {
     pub(crate) config: ServerConfig,
-    /// How many egress rules it has.
+    /// Number of egress rules.
     pub(crate) rules: usize,
     pub(crate) control: Option<PathBuf>,
 }
 
-/// The configuration of a file, whatever its role.
+/// The configuration of a file of either role.
 #[derive(Debug)]
 pub(crate) enum Plan {
     Client(Box<ClientPlan>),
@@ -64,7 +66,7 @@ pub(crate) enum Plan {
 }
 
 impl Plan {
-    /// The verb that it is for.
+    /// The verb that uses it.
     pub(crate) fn role(&self) -> &'static str {
         match self {
             Self::Client(_) => "client",
@@ -73,17 +75,17 @@ impl Plan {
     }
 }
 
-/// A configuration, or why there is none; and what is questionable about it in either case.
+/// A configuration or the reason why there is none, with the warnings of either.
 #[derive(Debug)]
 pub struct Planned<T> {
     /// The configuration, or the failure.
     pub plan: Result<T, CliError>,
-    /// By ascending line; line 0 is the command line.
+    /// Warnings by ascending line; line 0 is the command line.
     pub warnings: Vec<Problem>,
 }
 
 impl<T> Planned<T> {
-    /// The same with the configuration converted.
+    /// Converts the configuration.
     pub fn map<U>(self, convert: impl FnOnce(T) -> U) -> Planned<U> {
         Planned {
             plan: self.plan.map(convert),
@@ -91,7 +93,7 @@ impl<T> Planned<T> {
         }
     }
 
-    /// The configuration for a start; its warnings go to the log.
+    /// Returns the configuration for a start and logs its warnings.
     ///
     /// # Errors
     ///
@@ -107,11 +109,11 @@ impl<T> Planned<T> {
     }
 }
 
-/// What a start with this file and no flags would make of it.
+/// The configuration of a start with this file and no flags.
 ///
 /// # Errors
 ///
-/// A file that cannot be read at all; everything else is in the result.
+/// A file that cannot be read; all other problems are in the result.
 pub(crate) fn check(file: &Path) -> Result<Planned<Plan>, CliError> {
     let Read {
         file: found,
@@ -137,7 +139,7 @@ pub(crate) fn check(file: &Path) -> Result<Planned<Plan>, CliError> {
     })
 }
 
-/// The settings of a file for this role, and what is wrong in its text.
+/// The settings of a file for this role, and the problems of its text.
 macro_rules! settings_of {
     ($path:expr, $role:ident) => {{
         let Read { file, problems } = read($path)?;
@@ -200,7 +202,7 @@ fn client(
     let session = file.session;
     let session = found.usage_of(session.with_flags(scheduler, class_scheduler, selector));
     let session = session.unwrap_or_default();
-    found.warnings.extend(session.unread());
+    found.warnings.extend(session.unused());
     let server = args.server.as_ref().or(file.server.as_ref());
     found.need(server, "server", "HOST:PORT", "the server");
     if let Some(server) = &args.server {
@@ -211,7 +213,7 @@ fn client(
         server_key.as_ref(),
         "server_key",
         "PUBKEY",
-        "its public key, which sumlink pubkey prints there",
+        "its public key, printed by sumlink pubkey on the server",
     );
     let key = found.key(args.key, file.key);
     let mut links = Vec::new();
@@ -226,14 +228,14 @@ fn client(
     let state_by_flag = args.state.is_some();
     let state = args.state.or(file.state).or_else(state_of_service);
     let mut controls = Controls::new(purpose == Purpose::Start);
-    // What couples all links leaves none its own.
+    // A coupled congestion control applies to all links.
     let couples = coupled.is_some();
     let by_flag = congestion.or(coupled);
     for (number, link) in links.iter_mut().enumerate() {
         let line = found.lines.links.get(number).copied().unwrap_or(1);
         if link.policy.has_cap() && state.is_none() {
             found.problem(line, format!(
-                "link {} has a cap and there is no file in which what it moves is remembered: add `state = \"FILE\"` or give \
+                "link {} has a data cap, but no file stores the bytes that it moves: add `state = \"FILE\"` or give \
                  --state FILE (a service with systemd's StateDirectory= has one)",
                 link.name
             ));
@@ -270,7 +272,7 @@ fn client(
         state,
         session: session.config(),
     };
-    // Of what is wrong already, the first reason has been found above.
+    // The first reason of other problems is recorded above.
     if let (true, Err(error)) = (found.is_sound(), config.check()) {
         match (&error, found.file) {
             (ConnectError::State(_), Some(_)) if !state_by_flag => {
@@ -307,7 +309,7 @@ fn server(
     let session = file.session;
     let session = found.usage_of(session.with_flags(scheduler, class_scheduler, selector));
     let session = session.unwrap_or_default();
-    found.warnings.extend(session.unread());
+    found.warnings.extend(session.unused());
     let listen = args.listen.or(file.listen);
     let about = "where clients connect, such as [::]:7443";
     found.need(listen.as_ref(), "listen", "ADDR:PORT", about);
@@ -356,20 +358,21 @@ fn server(
     }))
 }
 
-/// Forwards, and who said them.
+/// Forwards and their source.
 enum Forwards {
     Flags(Vec<Forward>),
     File(Vec<Forward>),
 }
 
-/// The file in the directory that systemd gives a service (`StateDirectory=`); the first, where it gives several.
+/// The file in the directory that systemd gives a service (`StateDirectory=`); in the first one of
+/// several.
 fn state_of_service() -> Option<PathBuf> {
     let directories = std::env::var_os("STATE_DIRECTORY")?;
     let first = std::env::split_paths(&directories).next()?;
     Some(first.join("links.json"))
 }
 
-/// A server that was given as a flag: HOST:PORT. The same words in every verb.
+/// Checks the HOST:PORT of a server flag; every verb reports the same error.
 pub(crate) fn parse_server(server: &str) -> Result<(), CliError> {
     let wrong = |error| CliError::Usage(format!("--server {server}: {error}"));
     server.parse::<Target>().map(drop).map_err(wrong)

@@ -1,4 +1,4 @@
-//! The shape of the files: which tables and keys there are. Texts stay texts here, with their place.
+//! The shape of the files: their tables and keys. Texts stay texts, with their positions.
 
 use std::path::PathBuf;
 
@@ -6,10 +6,10 @@ use serde::Deserialize;
 use sumlink_transport::Class;
 use toml::Spanned;
 
-/// A value that may be absent, with its place in the file.
+/// An optional value with its position in the file.
 pub type Field<T> = Option<Spanned<T>>;
 
-/// Keys that only an edge node's file has, which another program reads.
+/// Keys that only the file of an edge node has; another program reads it.
 pub(super) const EDGE_KEYS: [&str; 15] = [
     "role",
     "mode",
@@ -28,7 +28,7 @@ pub(super) const EDGE_KEYS: [&str; 15] = [
     "flows",
 ];
 
-/// Keys that only a client's file has.
+/// Keys that only the file of a client has.
 pub(super) const CLIENT_KEYS: [&str; 12] = [
     "server",
     "server_key",
@@ -44,13 +44,13 @@ pub(super) const CLIENT_KEYS: [&str; 12] = [
     "max_connections",
 ];
 
-/// Keys that only a server's file has.
+/// Keys that only the file of a server has.
 pub(super) const SERVER_KEYS: [&str; 4] = ["listen", "client", "egress", "limits"];
 
-/// Keys that both have.
+/// Keys of both.
 pub(super) const COMMON_KEYS: [&str; 5] = ["key", "control", "congestion", "coupled", "session"];
 
-/// A client's file.
+/// File of a client.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Client {
@@ -107,7 +107,7 @@ pub(super) struct Link {
     pub(super) beyond: Field<String>,
 }
 
-/// A server's file.
+/// File of a server.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Server {
@@ -126,7 +126,7 @@ pub(super) struct Server {
     pub(super) session: Session,
 }
 
-/// `[[client]]` in a server's file.
+/// `[[client]]` in the file of a server.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Authorized {
@@ -197,7 +197,7 @@ pub(super) struct Window {
     pub(super) most: Field<String>,
 }
 
-/// Something for each class: `[session.schedulers]`, `[session.windows]`, `[session.race]`.
+/// A value for each class: `[session.schedulers]`, `[session.windows]`, `[session.race]`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OfClasses<T: Default> {
@@ -212,7 +212,7 @@ pub(super) struct OfClasses<T: Default> {
 }
 
 impl<T: Default> OfClasses<T> {
-    /// What is said of each.
+    /// The values of all classes.
     pub(super) fn into_all(self) -> [(Class, T); 4] {
         [
             (Class::Conversational, self.conversational),

@@ -1,4 +1,4 @@
-//! From a file's text to settings, or to everything that is wrong with it.
+//! Turns the text of a file into settings, or into the list of its problems.
 
 mod ends;
 mod links;
@@ -15,30 +15,30 @@ use super::raw::{self, Field};
 use super::settings::Lines;
 use super::{ConfigError, File, Problem};
 
-/// What a file says, as far as it could be understood, and what is wrong with its text.
+/// The settings of a file as far as they could be read, and the problems of its text.
 #[derive(Debug)]
 pub struct Read<T> {
-    /// The settings without what is wrong; `None` where not even the role is clear.
+    /// Settings without the invalid ones; `None` if the role is unknown.
     pub file: Option<T>,
     /// Problems in the order of discovery.
     pub problems: Vec<Problem>,
 }
 
-/// Reads a client's or a server's file; its keys say which it is.
+/// Reads the file of a client or a server; its keys show which.
 ///
 /// # Errors
 ///
-/// [`ConfigError::Unreadable`], or an edge node's file: what is wrong in the text is in
+/// [`ConfigError::Unreadable`], or the file of an edge node. Problems of the text are in
 /// [`Read::problems`].
 pub(super) fn read(file: &Path) -> Result<Read<File>, ConfigError> {
     read_with(file, |reader| reader.read())
 }
 
-/// Reads a file by the function that knows its keys, unless the text is no TOML.
+/// Reads a file with the function that knows its keys, unless the text is not TOML.
 ///
 /// # Errors
 ///
-/// [`ConfigError::Unreadable`], or what the function returns: what is wrong in the text is in
+/// [`ConfigError::Unreadable`], or the function's error. Problems of the text are in
 /// [`Read::problems`].
 pub fn read_with<T>(
     file: &Path,
@@ -55,11 +55,11 @@ pub fn read_with<T>(
         document,
         problems: Vec::new(),
     };
-    // Complaints about what follows a mistake in the syntax are wrong more often than not.
+    // Later problems mostly follow from the mistake in the syntax.
     let read = match mistakes.is_empty() {
         true => read(&mut reader)?,
         false => {
-            reader.tell(mistakes);
+            reader.report(mistakes);
             None
         }
     };
@@ -69,13 +69,13 @@ pub fn read_with<T>(
     })
 }
 
-/// A file's text while it is read, and what was found to be wrong so far.
+/// The text of a file while it is read, and the problems found so far.
 #[derive(Debug)]
 pub struct Reader<'a> {
     text: &'a str,
     file: &'a Path,
     document: Document<'a>,
-    /// Found so far, in the order of discovery.
+    /// In the order of discovery.
     problems: Vec<Problem>,
 }
 
@@ -97,7 +97,7 @@ impl Reader<'_> {
                 };
                 let (client, server) = (key(&raw::CLIENT_KEYS), key(&raw::SERVER_KEYS));
                 self.problem(0..0, format!(
-                    "`{client}` belongs to a client and `{server}` to a server: one file holds one role"
+                    "`{client}` is a client's key and `{server}` a server's: one file configures one role"
                 ));
                 None
             }
@@ -106,38 +106,38 @@ impl Reader<'_> {
                     0..0,
                     "neither `server` (a client's file) nor `listen` (a server's)",
                 );
-                // A mistyped one may be the reason.
+                // A mistyped key may be the reason.
                 let known = [&raw::CLIENT_KEYS[..], &raw::SERVER_KEYS, &raw::COMMON_KEYS];
-                self.tell(self.document.unknown_keys(&known.concat()));
+                self.report(self.document.unknown_keys(&known.concat()));
                 None
             }
         })
     }
 
-    /// Whether the file has this key at its top, with a right value or a wrong one.
+    /// Whether the file has this key at its top, with a valid value or not.
     pub fn has(&self, key: &str) -> bool {
         self.document.has(key)
     }
 
-    /// Whether nothing was found to be wrong so far.
+    /// Whether no problem was found so far.
     pub fn is_sound(&self) -> bool {
         self.problems.is_empty()
     }
 
-    /// The file is one for this role, which is another than the reader's.
+    /// The error for a file of role `is`, which another program or verb reads.
     pub fn is_for(&self, is: &'static str) -> ConfigError {
         let file = self.file.to_owned();
         ConfigError::OtherRole { file, is }
     }
 
-    /// The file in the shape of `T`; what does not fit is told of.
+    /// Deserializes the file into `T` and reports what does not fit.
     pub fn shape<T: serde::de::DeserializeOwned>(&mut self) -> Option<T> {
         let (shape, mistakes) = self.document.shape();
-        self.tell(mistakes);
+        self.report(mistakes);
         shape
     }
 
-    fn tell(&mut self, mistakes: Vec<Mistake>) {
+    fn report(&mut self, mistakes: Vec<Mistake>) {
         for Mistake {
             span,
             column,
@@ -152,7 +152,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A value by this function; what is wrong with it is told at its place.
+    /// Parses a value; reports an error at its position.
     pub fn parse<T, U, E: Display>(
         &mut self,
         field: Field<T>,
@@ -164,7 +164,7 @@ impl Reader<'_> {
             .ok()
     }
 
-    /// The values of a list by this function, without those that are wrong.
+    /// Parses the values of a list and leaves out the invalid ones.
     pub fn parse_all<T, U, E: Display>(
         &mut self,
         fields: Vec<Spanned<T>>,
@@ -176,7 +176,7 @@ impl Reader<'_> {
             .collect()
     }
 
-    /// A number that makes sense only from 1 upwards.
+    /// A number of at least 1.
     fn count(&mut self, field: Field<i64>) -> Option<u64> {
         self.parse(field, |n| {
             u64::try_from(*n)
@@ -186,12 +186,13 @@ impl Reader<'_> {
         })
     }
 
-    /// A path in the file is relative to the file, wherever the program was started.
+    /// Resolves a path relative to the directory of the file.
     pub fn beside(&self, path: &Path) -> PathBuf {
         self.file.parent().unwrap_or(Path::new("")).join(path)
     }
 
-    /// Where the keys are, and the blocks and elements that may be wrong only together with others.
+    /// The lines of the keys, blocks and elements, for problems that show only together with
+    /// others.
     pub fn lines(&self, links: Vec<usize>, forwards: Vec<usize>) -> Lines {
         let keys = self.document.keys().iter();
         Lines {
@@ -203,13 +204,13 @@ impl Reader<'_> {
         }
     }
 
-    /// Counted from 1.
+    /// The line of a position, counted from 1.
     fn line(&self, span: &Range<usize>) -> usize {
         let before = self.text.get(..span.start).unwrap_or(self.text);
         1 + before.matches('\n').count()
     }
 
-    /// Something is wrong at this place in the text, in bytes.
+    /// Reports a problem at a position in the text, in bytes.
     pub fn problem(&mut self, span: Range<usize>, reason: impl Display) {
         self.problems.push(Problem::new(self.line(&span), reason));
     }

@@ -1,4 +1,4 @@
-//! What a file says, each thing only if it does.
+//! Settings of a file; each is present only if the file sets it.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -17,13 +17,13 @@ use sumlink_transport::{Class, Early, PublicKey};
 use super::{Problem, memory};
 use crate::exit::CliError;
 
-/// What a client may be told, each thing only if it was.
+/// Settings of a client; each is present only if it is set.
 #[derive(Debug, Default)]
 pub(crate) struct ClientSettings {
     pub(crate) server: Option<String>,
     pub(crate) server_key: Option<PublicKey>,
     pub(crate) key: Option<PathBuf>,
-    /// `Some` and empty is `auto`, said aloud.
+    /// `Some` and empty is an explicit `auto`.
     pub(crate) links: Option<Vec<LinkConfig>>,
     pub(crate) congestion: Option<String>,
     pub(crate) coupled: Option<String>,
@@ -40,7 +40,7 @@ pub(crate) struct ClientSettings {
     pub(crate) lines: Lines,
 }
 
-/// What a server may be told, each thing only if it was.
+/// Settings of a server; each is present only if it is set.
 #[derive(Debug, Default)]
 pub(crate) struct ServerSettings {
     pub(crate) listen: Option<SocketAddr>,
@@ -56,25 +56,25 @@ pub(crate) struct ServerSettings {
     pub(crate) lines: Lines,
 }
 
-/// The lines of what a file says, for mistakes that show only when all of it is put together.
+/// Lines of a file's settings, for problems that show only when all settings are put together.
 #[derive(Debug, Default)]
 pub struct Lines {
-    /// Of the keys at the top of the file, with right values or wrong ones.
+    /// Lines of the keys at the top, with valid values or not.
     pub keys: BTreeMap<String, usize>,
-    /// Of the links, in the order of the settings.
+    /// Lines of the links, in the order of the settings.
     pub links: Vec<usize>,
-    /// Of the forwards, in the order of the settings.
+    /// Lines of the forwards, in the order of the settings.
     pub forwards: Vec<usize>,
 }
 
 impl Lines {
-    /// The line of a key, or the first one where it is not there.
+    /// The line of a key, or 1 if the key is absent.
     pub fn of(&self, key: &str) -> usize {
         self.keys.get(key).copied().unwrap_or(1)
     }
 }
 
-/// `[session]`, each thing only if it was said.
+/// `[session]`; each setting is present only if the file sets it.
 #[derive(Debug, Default)]
 pub(crate) struct SessionSettings {
     pub(crate) scheduler: Option<String>,
@@ -84,14 +84,14 @@ pub(crate) struct SessionSettings {
     pub(crate) stream_memory: Option<u64>,
     pub(crate) max_streams: Option<u64>,
     pub(crate) timeout: Option<Duration>,
-    /// Budget, windows, races and coupling.
+    /// Redundancy budget, windows, races and window scaling.
     pub(crate) options: SessionOptions,
-    /// The lines on which these are said, by key.
+    /// Lines of these settings, by key.
     pub(crate) lines: BTreeMap<String, usize>,
 }
 
 impl SessionSettings {
-    /// With the defaults for what was not said.
+    /// The configuration, with defaults for absent settings.
     pub(crate) fn config(&self) -> SessionConfig {
         let default = SessionConfig::default();
         let memory = self.memory.unwrap_or_else(memory::of_session);
@@ -109,7 +109,7 @@ impl SessionSettings {
         }
     }
 
-    /// With what flags say instead. A scheduler of a class replaces the file's for that class only.
+    /// Overrides the settings with flags. A class's scheduler replaces only that of the same class.
     pub(super) fn with_flags(
         self,
         scheduler: Option<String>,
@@ -135,26 +135,26 @@ impl SessionSettings {
         })
     }
 
-    /// Settings that none of its schedulers reads, in words, by ascending line.
-    pub(crate) fn unread(&self) -> Vec<Problem> {
+    /// Settings that none of the session's schedulers uses, by ascending line.
+    pub(crate) fn unused(&self) -> Vec<Problem> {
         let config = self.config();
         let scheduler_of = |class: Class| {
             let own = config.class_schedulers.get(&class);
             own.unwrap_or(&config.scheduler).as_str()
         };
-        let unread = self.options.unread(scheduler_of);
-        let mut told: Vec<_> = unread
+        let unused = self.options.unread(scheduler_of);
+        let mut problems: Vec<_> = unused
             .map(|key| {
                 let line = self.lines.get(key).copied().unwrap_or_default();
-                let reason = "changes nothing: no scheduler of this session reads it";
+                let reason = "has no effect: no scheduler of this session uses it";
                 Problem::new(line, format!("`{key}` {reason}"))
             })
             .collect();
-        told.sort_by_key(|problem| problem.line);
-        told
+        problems.sort_by_key(|problem| problem.line);
+        problems
     }
 
-    /// Whether the engine would take them.
+    /// Checks the settings as the engine would.
     pub(crate) fn check(&self) -> Result<(), sumlink_engine::ConfigError> {
         self.config().check()
     }

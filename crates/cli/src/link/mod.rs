@@ -1,4 +1,5 @@
-//! `sumlink link`: what a link of a running client may be used for, and several links of one card.
+//! `sumlink link`: shows and changes the policy of a client's link, and splits a card into several
+//! links.
 
 mod policy;
 mod split;
@@ -20,17 +21,17 @@ pub(crate) struct LinkArgs {
     command: Option<LinkCommand>,
 }
 
-/// What needs no running client.
+/// Commands that need no running client.
 #[derive(Debug, Subcommand)]
 enum LinkCommand {
-    /// Make several interfaces of one card, each of which can be a link: stations of Wi-Fi, or macvlan
+    /// Split a card into several interfaces that can each be a link: Wi-Fi stations or macvlan
     Split(SplitArgs),
-    /// Remove what split has made
+    /// Remove the interfaces that split has made
     Join(JoinArgs),
 }
 
 impl LinkArgs {
-    /// Whether JSON was asked for.
+    /// Whether `--json` was given.
     pub(crate) fn json(&self) -> bool {
         match &self.command {
             Some(LinkCommand::Split(args)) => args.json,
@@ -46,9 +47,9 @@ pub(crate) fn run(args: &LinkArgs) -> Result<(), CliError> {
         (Some(LinkCommand::Split(args)), _) => split::split(args),
         (Some(LinkCommand::Join(args)), _) => split::join(args),
         (None, Some(policy)) => policy::run(policy),
-        // The command line asks for one of the two.
+        // clap accepts neither, so it is checked here.
         (None, None) => Err(CliError::Usage(
-            "which link? sumlink link --help".to_owned(),
+            "name a link; see sumlink link --help".to_owned(),
         )),
     }
 }

@@ -1,4 +1,4 @@
-//! Shows and changes the policy of a link, over the control socket of the client that runs.
+//! Shows and changes the policy of a link over the control socket of the running client.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,56 +16,58 @@ use crate::find_socket;
 use crate::output::{print, print_json};
 use crate::table::{Table, bytes, printable, rate};
 
-/// Without anything to change, it shows the policy and what the link has moved.
+/// Without a change, shows the policy and the bytes that the link has moved.
 #[derive(Debug, Args)]
 pub(crate) struct PolicyArgs {
-    /// The link.
+    /// Link to show or change.
     #[arg(value_name = "NAME")]
     name: String,
-    /// The control socket of the running client; without it that of the service that runs.
+    /// Ask at this control socket. Default: the running service's.
     #[arg(long, value_name = "SOCKET")]
     control: Option<PathBuf>,
-    /// When the link gets work: primary, secondary (while the primary ones have too much to do), backup (while no other
-    /// delivers) or never.
+    /// Set the priority: primary, secondary (carries data while the primary links are busy), backup
+    /// (while no other link delivers) or never.
     #[arg(long, value_name = "WORD", value_parser = parse_priority)]
     priority: Option<Priority>,
-    /// Whether its bytes cost money: then nothing is raced over it, and it is secondary unless --priority says otherwise.
+    /// Mark the link as metered: its bytes cost money. Nothing is duplicated over it, and it is
+    /// secondary unless --priority is given.
     #[arg(long, value_name = "yes|no", value_parser = parse_yes_no, action = ArgAction::Set)]
     metered: Option<bool>,
-    /// Which way it carries streams: up, down or both.
+    /// Limit the direction in which it carries streams: up, down or both.
     #[arg(long, value_name = "WORD", value_parser = parse_direction)]
     direction: Option<Direction>,
-    /// The most that is sent over it, such as 5mbit, or none.
+    /// Limit the rate that is sent over it, e.g. 5mbit, or none.
     #[arg(long, value_name = "RATE|none", value_parser = rate_or_none)]
     send_limit: Option<Bound<u64>>,
-    /// The most that is received over it, such as 20mbit, or none.
+    /// Limit the rate that is received over it, e.g. 20mbit, or none.
     #[arg(long, value_name = "RATE|none", value_parser = rate_or_none)]
     receive_limit: Option<Bound<u64>>,
-    /// It is a backup while it is slower than the fastest other link by more than this, such as 50ms; or none.
+    /// Make it a backup while it is slower than the fastest other link by more than this, e.g.
+    /// 50ms, or none.
     #[arg(long, value_name = "TIME|none", value_parser = time_or_none)]
     max_added_latency: Option<Bound<Duration>>,
-    /// What it may move in a day, such as 2GB, or none.
+    /// Set the data cap for a day, e.g. 2GB, or none.
     #[arg(long, value_name = "SIZE|none", value_parser = size_or_none)]
     cap_day: Option<Bound<u64>>,
-    /// What it may move in a month, such as 100GB, or none.
+    /// Set the data cap for a month, e.g. 100GB, or none.
     #[arg(long, value_name = "SIZE|none", value_parser = size_or_none)]
     cap_month: Option<Bound<u64>>,
-    /// The day on which its month begins, 1 to 31.
+    /// Set the day on which its month begins, 1 to 31.
     #[arg(long, value_name = "DAY")]
     reset_day: Option<u8>,
-    /// What it is beyond a cap: backup, never, or as slow as a rate such as 128kbit.
+    /// Set its use beyond a cap: backup, never, or limited to a rate, e.g. 128kbit.
     #[arg(long, value_name = "WORD|RATE", value_parser = read_beyond)]
     beyond: Option<Beyond>,
-    /// What you call it.
+    /// Set a label to show beside its name.
     #[arg(long, value_name = "TEXT")]
     label: Option<String>,
-    /// Forget what was set at run time: what the configuration says counts again.
+    /// Discard changes made at run time and return to the configuration.
     #[arg(long, conflicts_with_all = [
         "priority", "metered", "direction", "send_limit", "receive_limit", "max_added_latency", "cap_day", "cap_month",
         "reset_day", "beyond", "label", "keep",
     ])]
     reset: bool,
-    /// Keep the policy as it is then over restarts of the client, which needs its --state.
+    /// Keep the resulting policy across restarts of the client; the client needs --state.
     #[arg(long)]
     keep: bool,
     /// Print JSON.
@@ -73,7 +75,7 @@ pub(crate) struct PolicyArgs {
     pub(super) json: bool,
 }
 
-/// A bound, or that there is to be none.
+/// A limit, or `none`.
 #[derive(Clone, Copy, Debug)]
 struct Bound<T>(Option<T>);
 
@@ -104,10 +106,10 @@ pub(super) fn run(args: &PolicyArgs) -> Result<(), CliError> {
 }
 
 impl PolicyArgs {
-    /// The policy with what was said instead.
+    /// The policy after the requested changes.
     fn changed(&self, before: &LinkPolicy) -> LinkPolicy {
-        fn bound<T>(said: Option<Bound<T>>, before: Option<T>) -> Option<T> {
-            said.map_or(before, |Bound(bound)| bound)
+        fn bound<T>(change: Option<Bound<T>>, before: Option<T>) -> Option<T> {
+            change.map_or(before, |Bound(bound)| bound)
         }
         LinkPolicy {
             label: self.label.clone().unwrap_or_else(|| before.label.clone()),
@@ -174,7 +176,7 @@ fn render(report: &LinkReport) -> String {
     let source = match report.source {
         Source::Configuration => "the configuration",
         Source::Set => "set at run time, until the client ends",
-        Source::Kept => "set at run time, and kept",
+        Source::Kept => "set at run time and kept",
     };
     line("from", source.to_owned());
     table.render()
@@ -212,7 +214,7 @@ fn time_or_none(text: &str) -> Result<Bound<Duration>, String> {
     or_none(text, units::parse_duration)
 }
 
-/// What a link is beyond its cap.
+/// Parses a link's use beyond its data cap.
 pub(crate) fn read_beyond(text: &str) -> Result<Beyond, String> {
     parse_beyond(text, |text| {
         units::parse_rate(text).map_err(|error| error.to_string())
@@ -237,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_said_changes() {
+    fn only_given_options_change() {
         let before = LinkPolicy {
             label: "5G".to_owned(),
             send_limit: Some(1_000_000),
@@ -258,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_words_are_one_line_that_says_what_is_right() {
+    fn a_wrong_value_is_one_line_with_the_valid_ones() {
         for (words, hint) in [
             ("--priority first", "write one of primary"),
             ("--direction sideways", "both, up"),

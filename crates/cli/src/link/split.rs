@@ -1,8 +1,10 @@
-//! `sumlink link split` and `sumlink link join`: several interfaces of one card, each of which can be a link.
+//! `sumlink link split` and `sumlink link join`: several interfaces of one card, each of which can
+//! be a link.
 //!
-//! A Wi-Fi card whose driver can be a station several times keeps an association with a hotspot for each of them and
-//! shares its air time among them. Ethernet has macvlan: one interface for each address behind a switch. What is made
-//! carries an alias by which it is found again, also after a restart of this program.
+//! A Wi-Fi card can be several stations if its driver supports it. It keeps an association with a
+//! hotspot for each station and shares its air time among them. Ethernet has macvlan: one interface
+//! per address behind a switch. The new interfaces carry an alias, so they are found again after a
+//! restart of this program.
 
 mod macs;
 mod phy;
@@ -17,21 +19,21 @@ use macs::{Mac, derived};
 use phy::Combinations;
 use system::{Interface, interfaces, ip, iw};
 
-/// The longest name of an interface (IFNAMSIZ without its end).
+/// Longest name of an interface (IFNAMSIZ without its NUL).
 const NAME_MAX: usize = 15;
-/// The most interfaces that a card is split into; also what the addresses have room for.
-const MOST: u8 = 16;
+/// Most interfaces that a card is split into; the derived addresses allow no more.
+const MAX_PARTS: u8 = 16;
 
 /// `sumlink link split`
 #[derive(Debug, Args)]
 pub(crate) struct SplitArgs {
-    /// The interface; it stays, and is the first of them
+    /// Interface to split; it stays and counts as the first
     #[arg(value_name = "INTERFACE")]
     interface: String,
-    /// How many interfaces there are then, this one included
-    #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..=i64::from(MOST)))]
+    /// Total number of interfaces, this one included
+    #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..=i64::from(MAX_PARTS)))]
     into: u8,
-    /// What is made: further stations of a Wi-Fi card, or macvlan interfaces of an Ethernet one
+    /// Kind of interface to make: stations of a Wi-Fi card, or macvlan on Ethernet
     #[arg(long, value_enum, default_value = "station")]
     kind: Kind,
     /// Print JSON
@@ -42,7 +44,7 @@ pub(crate) struct SplitArgs {
 /// `sumlink link join`
 #[derive(Debug, Args)]
 pub(crate) struct JoinArgs {
-    /// The interface that was split
+    /// Interface that was split
     #[arg(value_name = "INTERFACE")]
     interface: String,
     /// Print JSON
@@ -50,23 +52,23 @@ pub(crate) struct JoinArgs {
     pub(super) json: bool,
 }
 
-/// What is made of an interface.
+/// The kind of the new interfaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Kind {
     /// Further stations of a Wi-Fi card.
     Station,
-    /// Interfaces with an address of their own on the same Ethernet.
+    /// Interfaces with their own addresses on the same Ethernet.
     Macvlan,
 }
 
-/// An interface that is to be made.
+/// An interface to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct New {
     name: String,
     mac: Mac,
 }
 
-/// Makes the interfaces; all of them, or none.
+/// Makes all the interfaces, or none.
 pub(super) fn split(args: &SplitArgs) -> Result<(), CliError> {
     let parent = &args.interface;
     let all = interfaces()?;
@@ -108,7 +110,7 @@ pub(super) fn split(args: &SplitArgs) -> Result<(), CliError> {
     ))
 }
 
-/// Removes what was made of an interface; also when there is nothing left, which is said.
+/// Removes the interfaces made from another one; prints a note if there are none.
 pub(super) fn join(args: &JoinArgs) -> Result<(), CliError> {
     let parent = &args.interface;
     let all = interfaces()?;
@@ -127,12 +129,12 @@ pub(super) fn join(args: &JoinArgs) -> Result<(), CliError> {
     }
 }
 
-/// By what an interface is known to be made of another one.
+/// The alias that marks an interface as made from `parent`.
 fn alias_of(parent: &str) -> String {
     format!("sumlink split of {parent}")
 }
 
-/// What was made of an interface.
+/// The interfaces made from `parent`.
 fn parts<'a>(all: &'a [Interface], parent: &str) -> impl Iterator<Item = &'a Interface> {
     let alias = alias_of(parent);
     all.iter().filter(move |interface| interface.alias == alias)
@@ -140,18 +142,14 @@ fn parts<'a>(all: &'a [Interface], parent: &str) -> impl Iterator<Item = &'a Int
 
 fn find<'a>(all: &'a [Interface], name: &str) -> Result<&'a Interface, CliError> {
     let found = all.iter().find(|interface| interface.name == name);
-    found.ok_or_else(|| {
-        refused(format!(
-            "there is no interface {name}: sumlink links lists them"
-        ))
-    })
+    found.ok_or_else(|| refused(format!("no interface {name}; sumlink links lists them")))
 }
 
-/// Names and addresses, or why there are none.
+/// Names and addresses of the new interfaces, or why they cannot be made.
 fn planned(parent: &Interface, into: u8, all: &[Interface]) -> Result<Vec<New>, CliError> {
     let mac: Mac = parent.mac.parse().map_err(|()| {
         refused(format!(
-            "{} has no address of six bytes, so that none can be derived from it",
+            "{} has no hardware address of 6 bytes to derive others from",
             parent.name
         ))
     })?;
@@ -165,27 +163,25 @@ fn planned(parent: &Interface, into: u8, all: &[Interface]) -> Result<Vec<New>, 
                 )));
             }
             if all.iter().any(|interface| interface.name == name) {
-                return Err(refused(format!("there is an interface {name} already, which is not ours")));
+                return Err(refused(format!("an interface {name} exists already and was not made by sumlink")));
             }
             Ok(New { name, mac: derived(mac, number - 1) })
         })
         .collect()
 }
 
-/// Whether the card can be so many stations; something to know, if so.
+/// Checks that the card supports this number of stations; returns a note for the user, if any.
 fn may_split(parent: &str, into: u8) -> Result<Option<String>, CliError> {
     let info = iw(&["dev", parent, "info"]).map_err(|error| match error {
         CliError::Split(reason) if reason.contains("iw is not installed") => {
             CliError::Split(reason)
         }
         _ => refused(format!(
-            "{parent} is no Wi-Fi interface; --kind macvlan splits an Ethernet one"
+            "{parent} is not a Wi-Fi interface; --kind macvlan splits an Ethernet one"
         )),
     })?;
     let Some(number) = phy::number(&info) else {
-        return Err(refused(format!(
-            "{parent}: iw does not say which card it belongs to"
-        )));
+        return Err(refused(format!("{parent}: iw does not report its card")));
     };
     let combinations = Combinations::parse(&iw(&["phy", &format!("phy{number}"), "info"])?);
     let most = combinations.stations();
@@ -195,23 +191,22 @@ fn may_split(parent: &str, into: u8) -> Result<Option<String>, CliError> {
             if most == 1 { "" } else { "s" }
         )));
     }
-    Ok((combinations.channels() == 1).then(|| {
-        "the card is on one channel at a time: the hotspots must share a channel".to_owned()
-    }))
+    Ok((combinations.channels() == 1)
+        .then(|| "the card uses one channel at a time: the hotspots must share it".to_owned()))
 }
 
-/// macvlan needs Ethernet below it.
+/// Checks that the interface is an Ethernet one, as macvlan requires.
 fn may_carry_macvlan(parent: &Interface) -> Result<Option<String>, CliError> {
     if parent.link_type != "ether" {
         return Err(refused(format!(
-            "{} is no Ethernet ({}): macvlan needs one",
+            "{} is not an Ethernet interface ({}), as macvlan needs",
             parent.name, parent.link_type
         )));
     }
     Ok(None)
 }
 
-/// Makes one; from when it is there, it is among those that were made.
+/// Makes one interface and adds it to `made` as soon as it exists.
 fn make<'a>(
     parent: &str,
     new: &'a New,
@@ -272,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_the_interfaces_own_with_a_number() {
+    fn names_are_the_interfaces_name_and_a_number() {
         let wlan0 = interface("wlan0", "");
         let new = planned(&wlan0, 3, std::slice::from_ref(&wlan0)).unwrap();
         let names: Vec<_> = new.iter().map(|one| one.name.as_str()).collect();
@@ -286,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_carries_the_alias_is_a_part() {
+    fn only_interfaces_with_the_alias_are_parts() {
         let all = [
             interface("a", ""),
             interface("av2", &alias_of("a")),

@@ -1,4 +1,4 @@
-//! The sessions of a server: a line for each client, and which clients are asked for.
+//! The sessions of a server: one line per client, and the selection of clients.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ const CLIENTS: [Column; 9] = [
     Column::number("SESSIONS", 8, 2),
 ];
 
-/// What is shown of a client: its name, or the beginning of its key.
+/// The shown name of a client: its name, or the beginning of its key.
 pub(super) fn name(session: &SessionStatus) -> &str {
     match session.client.as_str() {
         "" => session.peer.get(..12).unwrap_or(&session.peer),
@@ -29,13 +29,13 @@ pub(super) fn name(session: &SessionStatus) -> &str {
     }
 }
 
-/// Whether the client is called so: by its name or a glob for it, or by the beginning of its key.
+/// Whether the pattern matches the client: its name, a glob for it, or the beginning of its key.
 pub(super) fn is_called(session: &SessionStatus, pattern: &str) -> bool {
     name_matches(pattern, &session.client)
         || (!pattern.is_empty() && session.peer.starts_with(pattern))
 }
 
-/// All sessions by client; the clients by name.
+/// The sessions grouped by client, sorted by name.
 pub(super) fn by_client(sessions: &[SessionStatus]) -> Vec<Vec<&SessionStatus>> {
     let mut clients: BTreeMap<(&str, &str), Vec<&SessionStatus>> = BTreeMap::new();
     for session in sessions {
@@ -45,7 +45,7 @@ pub(super) fn by_client(sessions: &[SessionStatus]) -> Vec<Vec<&SessionStatus>> 
     clients.into_values().collect()
 }
 
-/// A line for each client.
+/// Renders one line per client.
 pub(super) fn render(clients: &[Vec<&SessionStatus>], view: View) -> String {
     let mut grid = Grid::new(&CLIENTS, None);
     for sessions in clients {
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_is_asked_for_by_name_glob_or_key() {
+    fn clients_are_selected_by_name_glob_or_key() {
         let session = SessionStatus {
             peer: "E2tQXpu0P3xCZrF0= (laptop-7)".to_owned(),
             client: "laptop-7".to_owned(),

@@ -5,7 +5,7 @@ use sumlink_transport::status::{LinkTotals, PathStatus, SessionStatus, StreamSta
 use crate::grid::{Column, Grid, View};
 use crate::table::{Table, bytes, duration, flow, percent, printable};
 
-/// The columns of the table of paths. At 80 characters those of rank 0 fit.
+/// Columns of the table of paths. Those of rank 0 fit in 80 characters.
 const PATHS: [Column; 13] = [
     Column::text("LINK", 17, 0),
     Column::text("STATE", 10, 0),
@@ -22,7 +22,7 @@ const PATHS: [Column; 13] = [
     Column::number("PATH", 4, 5),
 ];
 
-/// The columns of the table of links.
+/// Columns of the table of links.
 const LINKS: [Column; 8] = [
     Column::text("LINK", 17, 0),
     Column::number("PATHS", 6, 0),
@@ -34,9 +34,9 @@ const LINKS: [Column; 8] = [
     Column::number("DUPLICATES", 10, 0),
 ];
 
-/// What it carries, then its paths, links and streams.
+/// Renders the totals, then paths, links and streams.
 pub(super) fn render(session: &SessionStatus, view: View) -> String {
-    // A client that is connecting again has links and nothing else to show.
+    // A client that reconnects has only links to show.
     if session.session.is_empty() {
         return render_paths(&session.paths, view);
     }
@@ -113,7 +113,7 @@ pub(super) fn render(session: &SessionStatus, view: View) -> String {
     out
 }
 
-/// Streams that are shown, the newest ones; `--json` has more.
+/// Most streams shown, the newest ones; `--json` has more.
 const SHOWN_STREAMS: usize = 20;
 
 fn render_streams(streams: &[StreamStatus], view: View) -> String {
@@ -188,7 +188,7 @@ fn render_links(links: &[LinkTotals], view: View) -> String {
     grid.render(view)
 }
 
-/// A link by its name, and what its owner calls it.
+/// A link by its name and its label.
 fn named(link: &str, label: &str) -> String {
     match label.is_empty() {
         true => dash(link),
@@ -196,7 +196,7 @@ fn named(link: &str, label: &str) -> String {
     }
 }
 
-/// At most seven characters up to a quarter of an hour.
+/// At most seven characters for times below a quarter of an hour.
 fn milliseconds(ms: f64) -> String {
     match ms < 999.5 {
         true if ms < 99.95 => format!("{ms:.1} ms"),
@@ -205,7 +205,7 @@ fn milliseconds(ms: f64) -> String {
     }
 }
 
-/// What a path is, and why: what the selector says of one that delivers, if it says anything.
+/// The state of a path and the reason: the selector's, if it has one and the path delivers.
 fn state_of(path: &PathStatus) -> (&str, &str) {
     let is_selected = path.state == "active" && !path.selection_reason.is_empty();
     match is_selected {
@@ -214,7 +214,7 @@ fn state_of(path: &PathStatus) -> (&str, &str) {
     }
 }
 
-/// The text, or a dash where there is none.
+/// The text, or a dash if it is empty.
 fn dash(text: &str) -> String {
     if text.is_empty() {
         "-".to_owned()
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_what_the_selector_has_made_of_it_unless_it_does_not_deliver() {
+    fn a_delivering_path_has_the_state_of_the_selector() {
         let mut path = PathStatus {
             state: "active".to_owned(),
             reason: "connected for 9 s".to_owned(),

@@ -1,7 +1,7 @@
-//! `sumlink cc`: what there is, loading and unloading; and daemons that load what they are asked for.
+//! `sumlink cc`: listing, loading and unloading; and daemons that load congestion controls.
 //!
-//! What loads something needs root and Linux 6.4 or later, and fails without, unless `SUMLINK_SKIP_BPF=1` is set. Names
-//! of congestion controls are the system's, so that these tests take turns.
+//! Loading needs root and Linux 6.4 or later; these tests fail without, unless `SUMLINK_SKIP_BPF=1`
+//! is set. Names of congestion controls are global to the system, so these tests take turns.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +16,7 @@ use crate::common::{Bench, Daemon, Ran};
 
 static TURN: Mutex<()> = Mutex::new(());
 
-/// One test at a time; nothing if these tests are to be left out.
+/// Runs one test at a time; `None` if these tests are disabled.
 fn turn() -> Option<MutexGuard<'static, ()>> {
     if std::env::var_os("SUMLINK_SKIP_BPF").is_some_and(|value| value == "1") {
         eprintln!("skipped because SUMLINK_SKIP_BPF=1");
@@ -25,12 +25,12 @@ fn turn() -> Option<MutexGuard<'static, ()>> {
     let missing = probe();
     assert!(
         missing.is_empty(),
-        "{missing:?}; set SUMLINK_SKIP_BPF=1 to leave these tests out"
+        "{missing:?}; set SUMLINK_SKIP_BPF=1 to skip these tests"
     );
     Some(TURN.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// A BPF file system that goes with the test.
+/// A BPF file system that is unmounted after the test.
 struct BpfFs(PathBuf);
 
 impl BpfFs {
@@ -57,7 +57,7 @@ impl Drop for BpfFs {
     }
 }
 
-/// The program without any privilege, whoever runs the tests.
+/// The program without any privilege, also if the tests run as root.
 fn unprivileged(bench: &Bench, args: &[&str]) -> Command {
     let plain = bench.command(args);
     if !nix::unistd::geteuid().is_root() {
@@ -79,7 +79,7 @@ fn json(ran: &Ran) -> Value {
     serde_json::from_str(&ran.out).unwrap()
 }
 
-/// The state of one in the list.
+/// State of a congestion control in the list.
 fn state(bench: &Bench, system_name: &str) -> String {
     let list = json(&bench.run(&["cc", "list", "--json"]));
     let all = list["congestion_controls"].as_array().unwrap();
@@ -101,7 +101,7 @@ fn nothing_is_loaded() -> bool {
 }
 
 #[test]
-fn every_algorithm_is_listed_with_what_it_is_for() {
+fn every_algorithm_is_listed_with_its_purpose() {
     let bench = crate::common::new();
     let list = json(&bench.run(&["cc", "list", "--json"]));
     let all = list["congestion_controls"].as_array().unwrap();
@@ -146,7 +146,7 @@ fn info_has_source_and_parameters_of_each() {
 }
 
 #[test]
-fn what_makes_no_sense_is_wrong_usage() {
+fn invalid_arguments_are_wrong_usage() {
     let bench = crate::common::new();
     let fails = |args: &[&str], part: &str| bench.run(args).fails(2, part);
     fails(
@@ -158,11 +158,14 @@ fn what_makes_no_sense_is_wrong_usage() {
         &["cc", "load", "lia", "--set", "min_ssthresh=0"],
         "min_ssthresh is 0",
     );
-    fails(&["cc", "load", "lia", "all"], "`all` stands alone");
+    fails(
+        &["cc", "load", "lia", "all"],
+        "`all` cannot be combined with other names",
+    );
 }
 
 #[test]
-fn without_the_privilege_one_line_says_which_is_missing() {
+fn a_missing_privilege_is_named_on_one_line() {
     let bench = crate::common::new();
     let mut ran = unprivileged(&bench, &["cc", "load", "lia"]);
     Ran::from(ran.output().unwrap()).fails(11, "CAP_BPF");
@@ -170,14 +173,15 @@ fn without_the_privilege_one_line_says_which_is_missing() {
     let ran = Ran::from(ran);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     assert!(
-        ran.out.contains("Nothing can be loaded here: "),
+        ran.out
+            .contains("Congestion controls cannot be loaded here: "),
         "{}",
         ran.out
     );
 }
 
 #[test]
-fn what_is_loaded_stays_until_it_is_unloaded() {
+fn loaded_programs_stay_until_they_are_unloaded() {
     let Some(_turn) = turn() else { return };
     let bench = crate::common::new();
     bench
@@ -214,9 +218,9 @@ fn what_is_loaded_stays_until_it_is_unloaded() {
     assert!(!Path::new(&pins).exists());
 }
 
-/// A machine whose BPF file system nobody has mounted gets it.
+/// Loading mounts the BPF file system on a machine without it.
 #[test]
-fn loading_mounts_the_bpf_file_system_where_it_is_not() {
+fn loading_mounts_a_missing_bpf_file_system() {
     let Some(_turn) = turn() else { return };
     let bench = crate::common::new();
     let script = "mount --make-rprivate / && { umount /sys/fs/bpf 2>/dev/null; $S cc load lia && \
@@ -238,14 +242,14 @@ fn loading_mounts_the_bpf_file_system_where_it_is_not() {
     assert!(nothing_is_loaded());
 }
 
-/// A server with the key `a.key` and more flags, that tells its events.
+/// Arguments of a server with the key `a.key` and more flags, with `--json`.
 fn server<'a>(key: &'a str, more: [&'a str; 2]) -> Vec<&'a str> {
     let line = "server --json --listen 127.0.0.1:0 --key a.key --authorize";
     line.split(' ').chain([key]).chain(more).collect()
 }
 
 #[test]
-fn a_daemon_loads_what_it_is_asked_for_and_takes_it_along() {
+fn a_daemon_loads_a_congestion_control_and_unloads_it_at_its_end() {
     let Some(_turn) = turn() else { return };
     let bench = crate::common::new();
     let key = bench.key("a.key");
@@ -253,7 +257,7 @@ fn a_daemon_loads_what_it_is_asked_for_and_takes_it_along() {
         let mut server = Daemon::start(bench.command(server(&key, [how, "balia"])));
         server.event("listening");
         assert_eq!(state(&bench, "sl_balia"), "loaded");
-        // However it ends.
+        // For every kind of end.
         match how {
             "--coupled" => server.signal("KILL"),
             _ => server.signal("TERM"),
@@ -264,7 +268,7 @@ fn a_daemon_loads_what_it_is_asked_for_and_takes_it_along() {
 }
 
 #[test]
-fn a_daemon_without_the_privilege_says_so_and_goes_on() {
+fn a_daemon_without_the_privilege_warns_and_continues() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let bench = crate::common::new();
     let key = bench.key("a.key");

@@ -1,4 +1,4 @@
-//! `sumlink check`: each mistake in a configuration file is found, with its line.
+//! `sumlink check` finds each mistake of a configuration file, with its line.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -7,7 +7,7 @@ use crate::common::Bench;
 const CLIENT: &str = include_str!("../../../../packaging/client.toml");
 const SERVER: &str = include_str!("../../../../packaging/server.toml");
 
-/// A bench with a key, and the example with that key in place of its placeholders.
+/// A directory with a key, and the example with that key in place of its placeholders.
 fn bench(example: &str, file: &str) -> (Bench, String) {
     let bench = crate::common::new();
     let public = bench.key("client.key");
@@ -21,7 +21,7 @@ fn bench(example: &str, file: &str) -> (Bench, String) {
 }
 
 #[test]
-fn the_examples_are_right() {
+fn the_examples_are_valid() {
     for (example, role) in [(CLIENT, "client"), (SERVER, "server")] {
         let (bench, text) = bench(example, "sumlink.toml");
         let ran = bench.run(&["check", "sumlink.toml"]);
@@ -34,8 +34,8 @@ fn the_examples_are_right() {
         let json = bench.run(&["check", "--json", "sumlink.toml"]).out;
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!((&json["ok"], &json["role"]), (&true.into(), &role.into()));
-        // What is commented out is right too; `links` and [[link]] exclude each other, and so do `congestion` and
-        // `coupled`.
+        // The commented lines are valid too. `links` and [[link]] exclude each other, and so do
+        // `congestion` and `coupled`.
         for other in ["congestion", "coupled"] {
             let all: String = text
                 .lines()
@@ -67,7 +67,7 @@ fn a_placeholder_is_not_a_configuration() {
     );
 }
 
-/// Checks a file made of these lines on top of a right minimum, which ends before line 4.
+/// Checks a file of these lines after a valid minimum, which ends before line 4.
 fn problems(role: &str, lines: &str) -> (i32, String) {
     let bench = crate::common::new();
     let key = bench.key("a.key");
@@ -95,7 +95,7 @@ fn every_mistake_has_its_line_and_reason() {
         (
             "client",
             "\nbandwidth = 5",
-            "x.toml:5: unknown key `bandwidth`: known here are server,",
+            "x.toml:5: unknown key `bandwidth`: known keys are server,",
         ),
         (
             "client",
@@ -130,12 +130,12 @@ fn every_mistake_has_its_line_and_reason() {
         (
             "server",
             "early = \"known\"",
-            "x.toml:1: `early` belongs to a client and `listen` to a server",
+            "x.toml:1: `early` is a client's key and `listen` a server's",
         ),
         (
             "client",
             "links = \"wlan0\"",
-            "x.toml:4: the only word here is \"auto\"",
+            "x.toml:4: the only value here is \"auto\"",
         ),
         (
             "client",
@@ -145,7 +145,7 @@ fn every_mistake_has_its_line_and_reason() {
         (
             "client",
             "[[link]]\nname = \"a/b\"",
-            "x.toml:5: `a/b` is no interface's name",
+            "x.toml:5: `a/b` is not the name of an interface",
         ),
         (
             "client",
@@ -155,12 +155,12 @@ fn every_mistake_has_its_line_and_reason() {
         (
             "client",
             "[[link]]\nname = \"a\"\n[[link]]\nname = \"a\"",
-            "x.toml:7: link `a` is there twice",
+            "x.toml:7: link `a` occurs twice",
         ),
         (
             "client",
             "[[link]]\nname = \"a\"\ncongestion = \"b b\"",
-            "x.toml:6: `b b` is no congestion",
+            "x.toml:6: `b b` is not a congestion",
         ),
         (
             "client",
@@ -311,7 +311,7 @@ fn every_mistake_has_its_line_and_reason() {
         (
             "client",
             "listen = \"[::]:1\"",
-            "x.toml:1: `server` belongs to a client and `listen` to a server",
+            "x.toml:1: `server` is a client's key and `listen` a server's",
         ),
         ("client", "server = \"h:1\"", "x.toml:4: duplicate key"),
         (
@@ -342,7 +342,7 @@ fn every_mistake_has_its_line_and_reason() {
         (
             "server",
             "congestion = \"\"",
-            "x.toml:4: `` is no congestion control",
+            "x.toml:4: `` is not a congestion control",
         ),
         ("server", "[[client]]\nkey = \"KEY\"", "x.toml:4: "),
     ] {
@@ -350,14 +350,14 @@ fn every_mistake_has_its_line_and_reason() {
         assert_eq!(code, 3, "{lines}: {error}");
         assert!(
             error.contains(expected),
-            "{lines}\n  expected {expected}\n  but told {error}"
+            "{lines}\n  expected {expected}\n  but got {error}"
         );
         assert_eq!(error.lines().count(), 1, "{lines}: {error}");
     }
 }
 
 #[test]
-fn what_no_scheduler_reads_is_warned_of() {
+fn unused_settings_cause_warnings() {
     // The example ends in its `[session]`.
     let session = "scheduler = \"blest\"\ncoupling = \"fair\"\n\
         [session.redundancy]\nshare = \"2%\"\n[session.race]\ninteractive = \"8KiB\"\n";
@@ -377,7 +377,7 @@ fn what_no_scheduler_reads_is_warned_of() {
     let of = |line: usize, key: &str| {
         let line = lines + line;
         format!(
-            "x.toml:{line}: warning: `{key}` changes nothing: no scheduler of this session reads it\n"
+            "x.toml:{line}: warning: `{key}` has no effect: no scheduler of this session uses it\n"
         )
     };
     let expected = of(2, "coupling") + &of(6, "race.interactive");
@@ -387,7 +387,7 @@ fn what_no_scheduler_reads_is_warned_of() {
     assert_eq!(json["warnings"].as_array().unwrap().len(), 2, "{json}");
     assert_eq!(json["warnings"][0]["line"], lines + 2);
 
-    // The race is for the interactive ones, whose scheduler is another.
+    // The race is for the interactive class, which has another scheduler.
     let of_class = |class: &str| format!("{session}[session.schedulers]\n{class} = \"fbdt\"\n");
     assert_eq!(warnings(&of_class("streaming")), of(6, "race.interactive"));
     assert_eq!(warnings(&of_class("interactive")), "");
@@ -396,7 +396,7 @@ fn what_no_scheduler_reads_is_warned_of() {
 }
 
 #[test]
-fn all_problems_are_told_at_once_in_the_order_of_lines() {
+fn all_problems_are_listed_in_the_order_of_lines() {
     let bench = crate::common::new();
     bench.write(
         "x.toml",
@@ -417,7 +417,7 @@ fn all_problems_are_told_at_once_in_the_order_of_lines() {
     assert_eq!(json["problems"][2]["line"], 2);
 }
 
-/// What `sumlink check` says of a file with these lines, each without the file's name.
+/// The problems of a file with these lines, without the file's name.
 fn complaints(text: &str) -> Vec<String> {
     let bench = crate::common::new();
     let key = bench.key("a.key");
@@ -432,16 +432,16 @@ fn complaints(text: &str) -> Vec<String> {
 
 #[track_caller]
 fn assert_complaints(text: &str, expected: &[&str]) {
-    let told = complaints(text);
-    let fit = |(told, expected): (&String, &&str)| told.starts_with(expected);
+    let reported = complaints(text);
+    let fit = |(reported, expected): (&String, &&str)| reported.starts_with(expected);
     assert!(
-        told.len() == expected.len() && told.iter().zip(expected).all(fit),
-        "expected {expected:#?}\n  but told {told:#?}"
+        reported.len() == expected.len() && reported.iter().zip(expected).all(fit),
+        "expected {expected:#?}\n  but got {reported:#?}"
     );
 }
 
 #[test]
-fn unknown_keys_and_wrong_values_are_all_told() {
+fn all_unknown_keys_and_wrong_values_are_listed() {
     assert_complaints(
         r#"
 server = "h:7443"
@@ -474,23 +474,23 @@ speed = 1
             "7: `x` is not an address and port",
             "8: invalid type: integer `7`, expected a string",
             "8: `8081` is not a forward",
-            "9: unknown key `bandwidth`: known here are server,",
+            "9: unknown key `bandwidth`: known keys are server,",
             "11: unknown key `nmae`: did you mean `name`?",
             "12: missing field `name`",
             "15: invalid type: integer `1`, expected a string",
-            "16: unknown key `cost`: known here are name, congestion",
+            "16: unknown key `cost`: known keys are name, congestion",
             "18: no scheduler `fbtd`: did you mean `fbdt`?",
             "19: invalid type: integer `64`, expected a string",
             "20: stream_memory must be from",
             "21: max_streams must be from 1 to 65536, not 100000",
             "22: '1' has no unit",
-            "23: unknown key `speed`: known here are scheduler,",
+            "23: unknown key `speed`: known keys are scheduler,",
         ],
     );
 }
 
 #[test]
-fn what_a_link_cannot_be_used_for_is_told() {
+fn impossible_policies_are_reported() {
     assert_complaints(
         r#"
 [[link]]
@@ -532,9 +532,9 @@ label = "bell \u0007"
     );
 }
 
-/// What it moves would be forgotten at every start.
+/// Without the file, each start would forget the bytes counted against the cap.
 #[test]
-fn a_cap_needs_a_file_in_which_it_is_remembered() {
+fn a_data_cap_needs_a_state_file() {
     let capped = CLIENT.replace(
         "links = \"auto\"",
         "[[link]]\nname = \"lo\"\ncap_day = \"1GB\"\n",
@@ -543,7 +543,7 @@ fn a_cap_needs_a_file_in_which_it_is_remembered() {
     let ran = bench.run(&["client", "--config", "client.toml"]);
     assert_eq!(ran.code, 3, "{}", ran.err);
     assert!(
-        ran.err.contains("link lo has a cap and there is no file"),
+        ran.err.contains("link lo has a data cap, but no file"),
         "{}",
         ran.err
     );
@@ -551,7 +551,7 @@ fn a_cap_needs_a_file_in_which_it_is_remembered() {
 }
 
 #[test]
-fn a_servers_mistakes_are_all_told() {
+fn all_mistakes_of_a_server_are_listed() {
     assert_complaints(
         r#"
 listen = 7443
@@ -569,7 +569,7 @@ limits = { paths = 0, sessions = "3", half = 1 }
             "4: a public key is",
             "5: unknown key `rule`: did you mean `rules`?",
             "5: ",
-            "6: unknown key `half`: known here are",
+            "6: unknown key `half`: known keys are",
             "6: invalid type: string \"3\"",
             "6: write a number from 1",
         ],
@@ -577,7 +577,7 @@ limits = { paths = 0, sessions = "3", half = 1 }
 }
 
 #[test]
-fn a_file_that_is_no_toml_says_so_once_a_line() {
+fn a_file_that_is_not_toml_has_one_problem_per_line() {
     assert_complaints(
         "server = \nkey == 1 1 =\nhttp = \"x\n",
         &["1: ", "2: ", "3: "],
@@ -589,7 +589,7 @@ fn a_file_that_is_no_toml_says_so_once_a_line() {
 }
 
 #[test]
-fn duplicate_clients_are_told() {
+fn duplicate_clients_are_reported() {
     let bench = crate::common::new();
     let key = bench.key("a.key");
     let block = format!("[[client]]\nkey = \"{key}\"\n");
@@ -599,11 +599,11 @@ fn duplicate_clients_are_told() {
     );
     bench
         .run(&["check", "x.toml"])
-        .fails(3, "x.toml:6: this client key is there twice");
+        .fails(3, "x.toml:6: this client key occurs twice");
 }
 
 #[test]
-fn a_file_for_neither_role_and_one_that_is_not_there() {
+fn a_file_without_a_role_and_a_missing_file() {
     let bench = crate::common::new();
     bench.write("x.toml", "key = \"a.key\"\n");
     bench.run(&["check", "x.toml"]).fails(3, "neither `server`");
@@ -636,7 +636,7 @@ fn paths_in_a_file_are_relative_to_the_file() {
 }
 
 #[test]
-fn a_file_of_the_other_role_is_refused_at_the_start() {
+fn a_file_of_the_other_role_is_refused_at_start() {
     let (bench, _) = bench(SERVER, "server.toml");
     bench
         .run(&["client", "--config", "server.toml"])
@@ -648,7 +648,7 @@ fn a_file_of_the_other_role_is_refused_at_the_start() {
 }
 
 #[test]
-fn a_daemon_tells_the_first_problem_and_where_to_find_the_others() {
+fn a_daemon_reports_the_first_problem_and_how_to_list_the_others() {
     let bench = crate::common::new();
     bench.write(
         "x.toml",

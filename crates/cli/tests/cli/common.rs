@@ -1,4 +1,4 @@
-//! The built program, run the way a user runs it.
+//! The built program, run as a user runs it.
 
 pub(crate) use sumlink_test_support::{Bench, Daemon, PATIENCE, Ran};
 

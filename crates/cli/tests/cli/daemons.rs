@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::common::{Bench, Daemon};
 
-/// How a server is started.
+/// Arguments of a server.
 pub(crate) const SERVER: [&str; 6] = [
     "server",
     "--json",
@@ -17,7 +17,7 @@ pub(crate) const SERVER: [&str; 6] = [
     "server.sock",
 ];
 
-/// A server and what a client needs to know of it.
+/// A server and the data that a client needs.
 pub(crate) struct Host {
     pub(crate) bench: Bench,
     pub(crate) server: Daemon,
@@ -27,12 +27,12 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// A server on loopback that lets its client reach loopback.
+    /// A server on loopback whose client may reach loopback.
     pub(crate) fn new() -> Self {
         Self::logging_to(Stdio::piped())
     }
 
-    /// One whose server has this standard error.
+    /// The same with this standard error.
     pub(crate) fn logging_to(log: impl Into<Stdio>) -> Self {
         let bench = crate::common::new();
         let (server_key, client_key) = (bench.key("server.key"), bench.key("client.key"));
@@ -51,7 +51,7 @@ impl Host {
         }
     }
 
-    /// A client of this server; each change is a flag and the value that it has instead.
+    /// A client of this server; each change is a flag and its new value.
     pub(crate) fn client(&self, changes: &[(&str, &str)]) -> std::process::Command {
         let mut flags = vec![
             ("--server", self.address.as_str()),
@@ -69,7 +69,7 @@ impl Host {
             .command(["client", "--json"].into_iter().chain(flags))
     }
 
-    /// Runs a client that is expected to fail; its exit code and what it said on one line.
+    /// Runs a client that must fail; returns its exit code and its line.
     fn refused(&self, flag: &str, value: &str) -> (i32, String) {
         let output = self.client(&[(flag, value)]).output().unwrap();
         let out = String::from_utf8(output.stdout).unwrap();
@@ -114,7 +114,7 @@ pub(crate) fn through(socks: &str, target: SocketAddr) -> TcpStream {
 }
 
 #[test]
-fn a_server_told_to_stop_ends_well_and_cleans_up() {
+fn a_stopped_server_exits_with_success_and_cleans_up() {
     for signal in ["TERM", "INT"] {
         let mut host = Host::new();
         let report = status(&host.bench, "server.sock");
@@ -131,7 +131,7 @@ fn a_server_told_to_stop_ends_well_and_cleans_up() {
 }
 
 #[test]
-fn a_control_socket_in_use_is_refused_and_stays() {
+fn a_control_socket_in_use_is_refused_and_kept() {
     let host = Host::new();
     host.bench
         .run(&[
@@ -153,7 +153,7 @@ fn a_reload_with_a_mistake_changes_nothing() {
         .write("server.toml", &config(&[&host.client_key, &extra]));
     host.server.signal("HUP");
     assert_eq!(host.server.event("reloaded")["clients"], 2);
-    // The second one is cut short in the middle of a key.
+    // The second file is cut in the middle of a key.
     let cut = "listen = \"[::]:1\"\n[[client]]\nkey = \"x";
     for (text, mistake) in [
         ("listen = 5\n", "server.toml:1:"),
@@ -203,7 +203,7 @@ fn a_stream_goes_through_client_and_server() {
         paths.clone().any(|line| line == "since the session began"),
         "{table}"
     );
-    // At the server it is a line for the client, and all of it on request.
+    // A server shows one line per client, and all of a client on request.
     let list = host.bench.run(&["status", "--control", "server.sock"]).out;
     assert!(list.contains("CLIENT") && !list.contains("SRTT"), "{list}");
     let details = ["status", "--control", "server.sock", "--details"];
@@ -212,7 +212,7 @@ fn a_stream_goes_through_client_and_server() {
     let stranger = ["status", "--control", "server.sock", "--client", "nobody"];
     host.bench
         .run(&stranger)
-        .fails(5, "no client `nobody` has a session; there are");
+        .fails(5, "no client `nobody` has a session; connected are");
 
     client.signal("TERM");
     client.event("stopped");
@@ -260,7 +260,7 @@ fn the_last_key_can_be_revoked_and_comes_back() {
 }
 
 #[test]
-fn a_client_comes_back_after_the_server_was_restarted() {
+fn a_client_reconnects_after_the_server_restarts() {
     let mut host = Host::new();
     let mut client = Daemon::start(host.client(&[]));
     client.event("connected");
@@ -284,7 +284,7 @@ fn a_client_comes_back_after_the_server_was_restarted() {
 }
 
 #[test]
-fn a_refused_client_says_why() {
+fn a_refused_client_reports_the_reason() {
     let host = Host::new();
     let stranger = host.bench.key("stranger.key");
     assert_eq!(host.refused("--server-key", &stranger).0, 6);
@@ -292,7 +292,7 @@ fn a_refused_client_says_why() {
     let (code, message) = host.refused("--link", "nosuch0");
     assert_eq!(code, 5, "{message}");
     assert!(message.contains("nosuch0"), "{message}");
-    // A port that nobody listens on.
+    // A port without a listener.
     let closed = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -302,9 +302,9 @@ fn a_refused_client_says_why() {
     assert_eq!(host.refused("--server", "no.such.host.invalid:1").0, 5);
 }
 
-/// How many lines a log says were left out.
-pub(crate) fn left_out(log: &str) -> u64 {
-    let counts = log.split("left_out=").skip(1).map(|rest| {
+/// Number of lines that a log reports as suppressed.
+pub(crate) fn suppressed(log: &str) -> u64 {
+    let counts = log.split("suppressed=").skip(1).map(|rest| {
         let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap();
         rest[..digits].parse::<u64>().unwrap()
     });
@@ -319,15 +319,15 @@ fn strangers_cannot_fill_the_log() {
     for _ in 0..STRANGERS {
         let mut stranger = TcpStream::connect(&host.address).unwrap();
         stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-        // A TLS alert, then the end, or a reset because of what was left unread.
+        // A TLS alert and the end, or a reset because of unread data.
         let _ = stranger.read_to_end(&mut Vec::new());
     }
     let seconds = began.elapsed().as_secs();
     host.server.signal("TERM");
     assert_eq!(host.server.wait(), Some(0));
     let log = host.server.log();
-    let told = log.matches("connection refused from=").count() as u64;
-    let left_out = left_out(&log);
-    assert_eq!(told + left_out, STRANGERS, "{log}");
-    assert!(told <= 30 + seconds, "{told} in {seconds} s: {log}");
+    let logged = log.matches("connection refused from=").count() as u64;
+    let suppressed = suppressed(&log);
+    assert_eq!(logged + suppressed, STRANGERS, "{log}");
+    assert!(logged <= 30 + seconds, "{logged} in {seconds} s: {log}");
 }

@@ -1,7 +1,6 @@
-//! Files that a verb reads its settings from: one that is missing, unreadable or wrong has the same
-//! exit code everywhere.
+//! Configuration files: a missing, unreadable or wrong one has the same exit code for every verb.
 
-/// Verbs with the place of a file of settings.
+/// Verbs with the position of their configuration file.
 const VERBS: [&[&str]; 3] = [
     &["check", "FILE"],
     &["client", "--config", "FILE"],
@@ -12,7 +11,7 @@ const VERBS: [&[&str]; 3] = [
 const CONFIG: i32 = 3;
 
 #[test]
-fn a_file_of_settings_that_cannot_be_read_has_one_exit_code() {
+fn an_unreadable_configuration_file_has_one_exit_code() {
     let bench = crate::common::new();
     bench.write("broken.toml", "name = [\n");
     std::fs::write(bench.path("bytes.toml"), b"name = \"\xff\"\n").unwrap();

@@ -1,4 +1,4 @@
-//! Logging never harms the data: standard error and standard output that are full, closed or not read.
+//! Logging never harms data: standard error and standard output that are full, closed or not read.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, PipeReader, Read, Write};
@@ -12,14 +12,14 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::common::{Bench, Daemon, PATIENCE};
-use crate::daemons::{Host, SERVER, config, left_out, status, through};
+use crate::daemons::{Host, SERVER, config, status, suppressed, through};
 
-/// So many reloads that fail with a line of [`LONG`] bytes each fill a queue of a megabyte, but stay below the limit
-/// on lines of one kind.
+/// This number of failed reloads, each with a line of [`LONG`] bytes, fills a queue of 1 MiB and
+/// stays below the limit on lines of one kind.
 const RELOADS: usize = 25;
 const LONG: usize = 60_000;
 
-/// A configuration file that is refused with a long line.
+/// Writes a configuration file that is refused with a long line.
 fn long_mistake(bench: &Bench) {
     let key = "x".repeat(LONG);
     bench.write(
@@ -46,7 +46,7 @@ fn transfer(client: &mut Daemon, megabytes: usize) {
     });
 }
 
-/// Standard errors that cannot be written: a full disk, and a pipe that nobody reads any more.
+/// Standard errors that cannot be written: a full disk, and a pipe without a reader.
 fn broken() -> [(&'static str, Stdio); 2] {
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
     let (reader, closed) = std::io::pipe().unwrap();
@@ -58,7 +58,7 @@ fn broken() -> [(&'static str, Stdio); 2] {
 }
 
 #[test]
-fn a_log_that_cannot_be_written_harms_neither_start_nor_transfer_nor_end() {
+fn an_unwritable_log_does_not_affect_start_transfer_or_end() {
     for ((what, server_log), (_, client_log)) in broken().into_iter().zip(broken()) {
         let mut host = Host::logging_to(server_log);
         let mut command = host.client(&[]);
@@ -81,7 +81,7 @@ fn a_one_shot_verb_keeps_its_exit_code_without_standard_error() {
         let ran = bench.command(["check", "none.toml"]).stderr(log).status();
         assert_eq!(ran.unwrap().code(), Some(3), "{what}");
     }
-    // Nor does it say a word when its reader has gone.
+    // It is also silent when its reader has gone.
     let (reader, closed) = std::io::pipe().unwrap();
     drop(reader);
     let ran = bench.command(["links"]).stdout(closed).output().unwrap();
@@ -97,7 +97,7 @@ fn unread() -> (PipeReader, Stdio) {
 }
 
 #[test]
-fn a_reader_of_the_log_who_is_stuck_holds_nothing_up() {
+fn a_blocked_reader_of_the_log_blocks_nothing() {
     let (mut reader, log) = unread();
     let mut host = Host::logging_to(log);
     long_mistake(&host.bench);
@@ -105,7 +105,7 @@ fn a_reader_of_the_log_who_is_stuck_holds_nothing_up() {
         host.server.signal("HUP");
         host.server.event("reload_failed");
     }
-    // The pipe and the queue are full, and the session's own lines find no room either.
+    // Pipe and queue are full, so the lines of the session are dropped too.
     let mut client = Daemon::start(host.client(&[]));
     client.event("connected");
     transfer(&mut client, 2);
@@ -140,7 +140,7 @@ impl Drop for Ended {
 }
 
 #[test]
-fn who_does_not_read_the_events_holds_nobody_up() {
+fn unread_events_block_nothing() {
     let bench = crate::common::new();
     let keys = [bench.key("server.key"), bench.key("client.key")];
     bench.write("server.toml", &config(&[&keys[1]]));
@@ -152,7 +152,7 @@ fn who_does_not_read_the_events_holds_nobody_up() {
         .spawn()
         .unwrap();
     let mut server = Ended(server);
-    // It keeps an end of the pipe, and reading would never come to an end.
+    // The command holds an end of the pipe, so reading would never end.
     drop(command);
     let lines = BufReader::new(server.0.stderr.take().unwrap()).lines();
     let (sender, log) = mpsc::channel();
@@ -176,7 +176,7 @@ fn who_does_not_read_the_events_holds_nobody_up() {
         events
     });
     kill(pid, Signal::SIGTERM).unwrap();
-    until("events were missed");
+    until("events dropped");
     assert_eq!(server.0.wait().unwrap().code(), Some(0));
     let events: Vec<serde_json::Value> = read
         .join()
@@ -185,7 +185,7 @@ fn who_does_not_read_the_events_holds_nobody_up() {
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     assert_eq!(events[0]["event"], "listening");
-    // Those that are missing are counted where they are missing.
+    // Missing events are counted where they are missing.
     let count = |name: &str| events.iter().filter(|event| event["event"] == name).count();
     let missed = events.iter().find(|event| event["event"] == "missed");
     let missed = missed.unwrap()["events"].as_u64().unwrap();
@@ -193,7 +193,7 @@ fn who_does_not_read_the_events_holds_nobody_up() {
 }
 
 #[test]
-fn events_and_log_lines_say_which_client_and_session_they_are_about() {
+fn events_and_log_lines_name_client_and_session() {
     let mut host = Host::new();
     let second = host.bench.key("second.key");
     let named = format!(
@@ -266,7 +266,7 @@ fn events_and_log_lines_say_which_client_and_session_they_are_about() {
 }
 
 #[test]
-fn a_client_that_asks_for_refused_targets_cannot_fill_the_log() {
+fn a_client_with_refused_targets_cannot_fill_the_log() {
     const ASKED: u64 = 300;
     let mut host = Host::new();
     let refuses =
@@ -284,7 +284,7 @@ fn a_client_that_asks_for_refused_targets_cannot_fill_the_log() {
         // 192.0.2.1, port 80.
         let asked = [5, 1, 0, 5, 1, 0, 1, 192, 0, 2, 1, 0, 80];
         stream.write_all(&asked).unwrap();
-        // A reply that says so, or a reset.
+        // A reply with the refusal, or a reset.
         let _ = stream.read_to_end(&mut Vec::new());
     }
     let seconds = began.elapsed().as_secs();
@@ -293,14 +293,14 @@ fn a_client_that_asks_for_refused_targets_cannot_fill_the_log() {
         assert_eq!(daemon.wait(), Some(0));
     }
     let log = host.server.log();
-    let told = log.matches("refused by the egress policy target=").count() as u64;
-    assert!(told <= 30 + seconds, "{told} in {seconds} s");
-    assert_eq!(told + left_out(&log), ASKED, "{log}");
-    // What a local program causes is limited too, where it is logged.
+    let logged = log.matches("refused by the egress policy target=").count() as u64;
+    assert!(logged <= 30 + seconds, "{logged} in {seconds} s");
+    assert_eq!(logged + suppressed(&log), ASKED, "{log}");
+    // The lines that a local program causes at the client are limited, too.
     let log = client.log();
-    let told = log.matches("SOCKS5 target not opened target=").count() as u64;
+    let logged = log.matches("SOCKS5 target not opened target=").count() as u64;
     assert!(
-        told <= 3000 + 100 * seconds && told > 0,
-        "{told} in {seconds} s"
+        logged <= 3000 + 100 * seconds && logged > 0,
+        "{logged} in {seconds} s"
     );
 }

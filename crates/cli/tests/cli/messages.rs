@@ -1,11 +1,11 @@
-//! Messages that say in people's words what is wrong and what to do.
+//! Messages state the problem and the remedy in plain words.
 
 use std::process::Command;
 
 use crate::common::{Bench, Daemon, Ran};
 
 #[test]
-fn addresses_are_written_as_everywhere() {
+fn addresses_have_one_spelling() {
     let bench = crate::common::new();
     let key = bench.key("a.key");
     let server = [
@@ -75,7 +75,7 @@ fn addresses_are_written_as_everywhere() {
 }
 
 #[test]
-fn a_text_without_quotes_is_said_with_line_and_column() {
+fn a_text_without_quotes_is_reported_with_line_and_column() {
     let bench = crate::common::new();
     for (line, words) in [
         (
@@ -109,7 +109,7 @@ fn a_text_without_quotes_is_said_with_line_and_column() {
 }
 
 #[test]
-fn a_pattern_that_the_shell_has_expanded_is_to_be_quoted() {
+fn a_pattern_that_the_shell_expanded_gets_advice() {
     let bench = crate::common::new();
     let ran = bench.run(&["client", "--link", "wwanx", "wwany"]);
     assert_eq!(ran.code, 2);
@@ -126,9 +126,9 @@ fn a_pattern_that_the_shell_has_expanded_is_to_be_quoted() {
     assert!(!bench.run(&["client", "wwany"]).err.contains("quote it"));
 }
 
-/// The numbers of the system say nothing to people; the path and what was tried do.
+/// Messages name the path and the operation instead of the system's error number.
 #[test]
-fn errors_of_the_system_have_no_numbers() {
+fn system_errors_have_no_numbers() {
     let bench = crate::common::new();
     let key = bench.key("a.key");
     std::fs::create_dir(bench.path("folder")).unwrap();
@@ -177,7 +177,7 @@ fn errors_of_the_system_have_no_numbers() {
 }
 
 #[test]
-fn a_client_says_which_key_its_server_has() {
+fn a_client_reports_the_key_of_its_server() {
     let bench = crate::common::new();
     let (server_key, client_key) = (bench.key("server.key"), bench.key("client.key"));
     let server = [
@@ -221,7 +221,8 @@ fn a_client_says_which_key_its_server_has() {
     assert!(!log.contains(&client_key), "{log}");
 }
 
-/// A shell command in a mount namespace of its own, with the program as `$S`; nothing where that is not permitted.
+/// Runs a shell command in a new mount namespace, with the program as `$S`; `None` if that is not
+/// permitted.
 fn in_namespace(bench: &Bench, script: &str) -> Option<Ran> {
     let mut command = Command::new("unshare");
     command
@@ -274,7 +275,10 @@ fn status_finds_the_service_that_runs() {
     );
     let both = start("sumlink-client") + &start("sumlink-server");
     let several = run(format!("{both}$S status; ")).unwrap();
-    several.fails(8, "several sumlinks run here: choose one with --control");
+    several.fails(
+        8,
+        "several sumlink services run here: choose one with --control",
+    );
     assert!(
         several
             .err

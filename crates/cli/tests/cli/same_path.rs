@@ -1,4 +1,4 @@
-//! `sumlink check` and the start of a program come to the same conclusion about a file.
+//! `sumlink check` and the start of a program agree about a file.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use crate::common::Bench;
 const CLIENT: &str = include_str!("../../../../packaging/client.toml");
 const SERVER: &str = include_str!("../../../../packaging/server.toml");
 
-/// A bench with keys, and a public key.
+/// A directory with keys, and a public key.
 fn bench() -> (Bench, String) {
     let bench = crate::common::new();
     let public = bench.key("client.key");
@@ -16,7 +16,7 @@ fn bench() -> (Bench, String) {
     (bench, public)
 }
 
-/// The least that a client's file needs, and these lines. Its server refuses every connection.
+/// Writes a minimal file of a client with these lines. Its server refuses every connection.
 fn client(bench: &Bench, key: &str, lines: &str) {
     let text = format!(
         "server = \"127.0.0.1:1\"\nserver_key = \"{key}\"\nkey = \"client.key\"\n{lines}\n"
@@ -25,7 +25,7 @@ fn client(bench: &Bench, key: &str, lines: &str) {
 }
 
 #[test]
-fn what_a_start_refuses_a_check_refuses_in_the_same_words() {
+fn start_and_check_refuse_with_the_same_message() {
     let (bench, key) = bench();
     bench.write("damaged.json", "{");
     bench.write("file", "");
@@ -33,12 +33,12 @@ fn what_a_start_refuses_a_check_refuses_in_the_same_words() {
         (
             "[[link]]\nname = \"lo\"\ncap_day = \"1GB\"",
             5,
-            "link lo has a cap and there is no file",
+            "link lo has a data cap, but no file",
         ),
         (
             "[[link]]\nname = \"lo\"\ncap_month = \"1GB\"",
             5,
-            "link lo has a cap and there is no file",
+            "link lo has a data cap, but no file",
         ),
         (
             "congestion = \"cubik\"",
@@ -80,14 +80,14 @@ fn what_a_start_refuses_a_check_refuses_in_the_same_words() {
         let check = bench.run(&["check", "x.toml"]);
         check.fails(3, &format!("x.toml:{line}: {words}"));
         let start = bench.run(&["client", "--config", "x.toml"]);
-        let told: Vec<&str> = start
+        let reported: Vec<&str> = start
             .err
             .lines()
             .filter(|text| text.starts_with("sumlink: "))
             .collect();
         assert_eq!(start.code, 3, "{}", start.err);
         assert_eq!(
-            told,
+            reported,
             [format!("sumlink: {}", check.err.trim_end())],
             "{}",
             start.err
@@ -108,7 +108,7 @@ fn what_a_start_refuses_a_check_refuses_in_the_same_words() {
 }
 
 #[test]
-fn what_a_check_warns_of_is_logged_at_the_start() {
+fn warnings_of_a_check_are_logged_at_start() {
     let (bench, key) = bench();
     let link = |name: &str| format!("[[link]]\nname = \"{name}\"\n");
     for (lines, line, words) in [
@@ -130,17 +130,17 @@ fn what_a_check_warns_of_is_logged_at_the_start() {
         (
             link("wwan*") + &link("wwan0"),
             7,
-            "link `wwan0` changes nothing: `wwan*` in line 5 fits the same interfaces and comes first",
+            "link `wwan0` has no effect: `wwan*` in line 5 matches the same interfaces first",
         ),
         (
             link("w*") + &link("*0"),
             7,
-            "links `*0` and `w*` in line 5 fit some of the same interfaces",
+            "links `*0` and `w*` in line 5 match some of the same interfaces",
         ),
         (
             "[session]\nscheduler = \"blest\"\n[session.race]\ninteractive = \"1KiB\"".to_owned(),
             7,
-            "`race.interactive` changes nothing",
+            "`race.interactive` has no effect",
         ),
     ] {
         client(&bench, &key, &lines);
@@ -161,7 +161,7 @@ fn what_a_check_warns_of_is_logged_at_the_start() {
             start.err
         );
     }
-    // The exception before the rule is how it is meant, and loopback is nobody else's.
+    // An exception before the rule is correct, and other hosts cannot reach loopback.
     client(
         &bench,
         &key,
@@ -171,7 +171,7 @@ fn what_a_check_warns_of_is_logged_at_the_start() {
 }
 
 #[test]
-fn mistakes_in_links_show_beside_links_auto() {
+fn mistakes_in_link_blocks_are_reported_beside_links_auto() {
     let (bench, key) = bench();
     client(
         &bench,
@@ -187,7 +187,7 @@ fn mistakes_in_links_show_beside_links_auto() {
         ran.err
     );
     assert!(
-        lines[1].starts_with("x.toml:6: `a/b` is no interface's name"),
+        lines[1].starts_with("x.toml:6: `a/b` is not the name of an interface"),
         "{}",
         ran.err
     );
@@ -198,7 +198,8 @@ fn mistakes_in_links_show_beside_links_auto() {
     );
 }
 
-/// Whether the program accepts its file: it ends with another failure than one of its configuration, or comes to run.
+/// Whether the program accepts its file: it runs, or fails for another reason than the
+/// configuration.
 fn starts(bench: &Bench, verb: &str, file: &str) -> Result<(), String> {
     let mut command: Command = bench.command([verb, "--json", "--config", file]);
     let mut child = command
@@ -230,8 +231,8 @@ const VALUES: [&str; 6] = [
     "[\"x y\"]",
 ];
 
-/// Every key of the examples, those in remarks included, with wrong values, missing and mistyped: nothing that a check
-/// accepts may be refused at the start, nor the other way round.
+/// Tries every key of the examples, also the commented ones, with wrong values, missing and
+/// mistyped. Check and start must accept and refuse the same files.
 fn mutated(example: &str, verb: &str, share: usize) {
     let (bench, public) = bench();
     let ready = example
@@ -266,7 +267,7 @@ fn mutated(example: &str, verb: &str, share: usize) {
         variants.push(format!("{key} = {value}"));
         for variant in variants {
             tried += 1;
-            // Which of them a run takes changes nothing about what holds for all.
+            // A run tries a share of them; what it checks holds for all.
             if tried % share != 0 {
                 continue;
             }

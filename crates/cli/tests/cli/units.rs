@@ -29,10 +29,11 @@ fn each_service_has_its_own_user_and_bounds() {
     }
 }
 
-/// Exit codes of what the machine's owner has to mend (docs/cli.md): command line, configuration, key file. What is mended
-/// elsewhere, as a key at the server, is tried again.
+/// Exit codes that need the administrator of this machine (docs/cli.md): command line,
+/// configuration, key file. Failures with a remedy elsewhere, such as a key missing at the server,
+/// are retried.
 #[test]
-fn a_service_that_another_machine_may_heal_is_started_again() {
+fn a_service_restarts_after_failures_of_other_machines() {
     for (unit, codes) in [(CLIENT, "2 3 4"), (SERVER, "2 3 4"), (EDGE, "2 3")] {
         assert_eq!(value(unit, "RestartPreventExitStatus"), codes);
         assert_eq!(value(unit, "Restart"), "on-failure");

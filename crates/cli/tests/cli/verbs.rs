@@ -1,8 +1,8 @@
-//! The verbs that end by themselves: what they print, what they write, how they fail.
+//! Verbs that are no daemons: their output, the files they write, and their failures.
 
 use std::os::unix::fs::PermissionsExt;
 
-/// A server with the key `a.key` that lets in whoever has `key`.
+/// Arguments of a server with the key `a.key` that accepts the client `key`.
 fn server<'a>(listen: &'a str, key: &'a str) -> [&'a str; 7] {
     [
         "server",
@@ -15,7 +15,7 @@ fn server<'a>(listen: &'a str, key: &'a str) -> [&'a str; 7] {
     ]
 }
 
-/// A client with the key `a.key`, of a server that is not there.
+/// Arguments of a client with the key `a.key` and a server that does not exist.
 fn client(key: &str) -> [&str; 7] {
     [
         "client",
@@ -88,7 +88,7 @@ fn a_key_file_that_others_can_read_is_refused_everywhere() {
 }
 
 #[test]
-fn a_missing_or_wrong_key_file_is_one_line() {
+fn a_missing_or_invalid_key_file_is_one_line() {
     let bench = crate::common::new();
     bench.run(&["pubkey", "none.key"]).fails(4, "none.key");
     let path = bench.write("bad.key", "not a key\n");
@@ -97,7 +97,7 @@ fn a_missing_or_wrong_key_file_is_one_line() {
 }
 
 #[test]
-fn errors_are_json_where_json_was_asked_for() {
+fn errors_are_json_with_the_json_flag() {
     let bench = crate::common::new();
     for (args, code, kind) in [
         (vec!["pubkey", "--json", "none.key"], 4, "key"),
@@ -127,7 +127,7 @@ fn errors_are_json_where_json_was_asked_for() {
 }
 
 #[test]
-fn what_is_missing_on_the_command_line_is_named() {
+fn missing_options_are_named() {
     let bench = crate::common::new();
     let key = bench.key("a.key");
     let fails = |args: &[&str], part: &str| bench.run(args).fails(2, part);
@@ -172,7 +172,7 @@ fn what_is_missing_on_the_command_line_is_named() {
 }
 
 #[test]
-fn a_server_that_is_none_is_told_in_the_same_words_everywhere() {
+fn an_invalid_server_has_the_same_error_everywhere() {
     let bench = crate::common::new();
     let key = bench.key("a.key");
     for server in ["foo", "foo:", ":5", "foo:99999", "a b:1", "::1:5", ""] {
@@ -189,7 +189,7 @@ fn a_server_that_is_none_is_told_in_the_same_words_everywhere() {
 }
 
 #[test]
-fn a_congestion_control_that_the_kernel_lacks_is_told_with_those_it_has() {
+fn an_unknown_congestion_control_is_reported_with_the_known_ones() {
     let bench = crate::common::new();
     let key = bench.key("a.key");
     let (server, client) = (server("127.0.0.1:0", &key), client(&key));
@@ -225,7 +225,7 @@ fn a_congestion_control_that_the_kernel_lacks_is_told_with_those_it_has() {
 }
 
 #[test]
-fn the_schedulers_are_listed_wherever_one_is_chosen() {
+fn the_schedulers_are_listed_at_every_option() {
     let bench = crate::common::new();
     let texts = [
         include_str!("../../../../docs/cli.md").to_owned(),
@@ -247,7 +247,7 @@ fn the_schedulers_are_listed_wherever_one_is_chosen() {
 }
 
 #[test]
-fn when_programs_are_told_early_is_listed_and_nothing_else_is_taken() {
+fn the_values_of_early_are_listed_and_others_refused() {
     let bench = crate::common::new();
     let refused = bench.run(&["client", "--early", "soon"]);
     assert_eq!(refused.code, 2);
@@ -263,7 +263,7 @@ fn when_programs_are_told_early_is_listed_and_nothing_else_is_taken() {
 }
 
 #[test]
-fn the_selectors_are_listed_wherever_one_is_chosen() {
+fn the_selectors_are_listed_at_every_option() {
     let bench = crate::common::new();
     let texts = [
         include_str!("../../../../docs/cli.md").to_owned(),
@@ -288,15 +288,15 @@ fn the_selectors_are_listed_wherever_one_is_chosen() {
     );
     let ran = bench.run(&["check", "c.toml"]);
     assert_eq!(ran.code, 3);
-    let told = format!("{}{}", ran.out, ran.err);
+    let output = format!("{}{}", ran.out, ran.err);
     assert!(
-        told.contains("c.toml:3: selector: alpha must be from 0.01 to 1"),
-        "{told}"
+        output.contains("c.toml:3: selector: alpha must be from 0.01 to 1"),
+        "{output}"
     );
 }
 
 #[test]
-fn what_cannot_be_read_or_made_says_what_to_do() {
+fn files_that_cannot_be_read_or_created_come_with_advice() {
     let bench = crate::common::new();
     let key = bench.key("a.key");
     bench
@@ -311,12 +311,12 @@ fn what_cannot_be_read_or_made_says_what_to_do() {
             .run(&[&server[..], &["--control", control]].concat())
             .fails(8, "choose a --control of at most 107 bytes");
     }
-    // Somebody else's socket, who closes without a word.
+    // The socket of another program that closes connections without an answer.
     let other = std::os::unix::net::UnixListener::bind(bench.path("other.sock")).unwrap();
     let closing = std::thread::spawn(move || drop(other.accept()));
     bench
         .run(&["status", "--control", "other.sock"])
-        .fails(8, "is --control the socket of a sumlink");
+        .fails(8, "check that --control is the socket");
     closing.join().unwrap();
     bench
         .run(&["check", "none.toml"])
@@ -344,12 +344,12 @@ fn a_taken_port_is_named() {
 }
 
 #[test]
-fn nobody_at_the_control_socket_is_one_line() {
+fn an_unused_control_socket_is_one_line() {
     let bench = crate::common::new();
     bench
         .run(&["status", "--control", "none.sock"])
         .fails(8, "none.sock");
-    // A dead process's socket.
+    // The socket of a dead process.
     drop(std::os::unix::net::UnixListener::bind(bench.path("dead.sock")).unwrap());
     bench
         .run(&["status", "--watch", "--control", "dead.sock"])
@@ -406,7 +406,7 @@ fn help_texts() {
 }
 
 #[test]
-fn an_old_verb_is_answered_with_the_new_command() {
+fn an_old_verb_names_the_new_command() {
     let bench = crate::common::new();
     for (old, new) in [
         (&["lab", "run", "a.toml"][..], "sumlink-lab run a.toml"),
@@ -434,7 +434,7 @@ fn an_old_verb_is_answered_with_the_new_command() {
 }
 
 #[test]
-fn a_reader_who_goes_away_is_no_complaint() {
+fn a_reader_that_goes_away_causes_no_error() {
     let bench = crate::common::new();
     let mut child = bench
         .command(["man"])

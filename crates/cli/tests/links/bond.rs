@@ -12,14 +12,14 @@ use sumlink_transport::status::PathStatus;
 use sumlink_test_support::emulated::Daemon;
 use sumlink_test_support::emulated::{Bench, text, until};
 
-/// Where the client offers SOCKS5.
+/// The client's SOCKS5 entry.
 pub(crate) const SOCKS: &str = "127.0.0.1:1080";
-/// Where the client offers HTTP CONNECT.
+/// The client's HTTP CONNECT entry.
 pub(crate) const HTTP: &str = "127.0.0.1:3128";
 /// The server's address for clients.
 pub(crate) const SERVER: &str = "10.99.0.1:7000";
 
-/// What is to be started.
+/// The configuration of client and server.
 pub(crate) struct Plan {
     links: Vec<String>,
     server: String,
@@ -35,7 +35,7 @@ pub(crate) struct Plan {
     hosts: Option<String>,
 }
 
-/// A client and a server that are connected. The processes end first when this is dropped.
+/// A connected client and server. Dropping it ends the processes first.
 pub(crate) struct Bond {
     pub(crate) client: Daemon,
     pub(crate) server: Daemon,
@@ -44,14 +44,14 @@ pub(crate) struct Bond {
     pub(crate) bench: Bench,
 }
 
-/// What `sumlink status --json` prints, as far as the tests need it.
+/// The part of `sumlink status --json` that the tests need.
 #[derive(Deserialize)]
 struct Report {
     sessions: Vec<SessionStatus>,
 }
 
 impl Plan {
-    /// These links, as `sumlink-lab` takes them; the client uses all that lead to the server.
+    /// Links in the form of `sumlink-lab`; the client uses all that lead to the server.
     pub(crate) fn new(links: &[&str]) -> Self {
         Self {
             links: links.iter().map(|&link| link.to_owned()).collect(),
@@ -64,61 +64,62 @@ impl Plan {
         }
     }
 
-    /// Where the client finds the server.
+    /// Sets the address at which the client finds the server.
     pub(crate) fn server(mut self, address: &str) -> Self {
         self.server = address.to_owned();
         self
     }
 
-    /// What the client's resolver knows, in the form of /etc/hosts.
+    /// Sets the names that the client's resolver knows, in the form of /etc/hosts.
     pub(crate) fn hosts(mut self, lines: &str) -> Self {
         self.hosts = Some(lines.to_owned());
         self
     }
 
-    /// Top-level lines for the client's configuration file.
+    /// Adds top-level lines to the client's configuration file.
     pub(crate) fn client(mut self, lines: &str) -> Self {
         self.client = lines.to_owned();
         self
     }
 
-    /// Top-level lines for the server's configuration file.
+    /// Adds top-level lines to the server's configuration file.
     pub(crate) fn server_lines(mut self, lines: &str) -> Self {
         self.server_lines = lines.to_owned();
         self
     }
 
-    /// Tables for the server's configuration file.
+    /// Adds tables to the server's configuration file.
     pub(crate) fn server_tables(mut self, lines: &str) -> Self {
         self.server_tables = lines.to_owned();
         self
     }
 
-    /// The scheduler of both sides.
+    /// Sets the scheduler of both sides.
     pub(crate) fn scheduler(mut self, name: &str) -> Self {
         self.tables = format!("[session]\nscheduler = \"{name}\"\n");
         self
     }
 
-    /// The scheduler and the selector of both sides.
+    /// Sets the scheduler and the selector of both sides.
     pub(crate) fn selector(mut self, scheduler: &str, selector: &str) -> Self {
         self.tables =
             format!("[session]\nscheduler = \"{scheduler}\"\nselector = \"{selector}\"\n");
         self
     }
 
-    /// The scheduler of a class of streams, on both sides.
+    /// Sets the scheduler of a class of streams, on both sides.
     pub(crate) fn class_scheduler(mut self, class: &str, scheduler: &str) -> Self {
         self.tables = format!("[session.schedulers]\n{class} = \"{scheduler}\"\n");
         self
     }
 
-    /// What a session and a stream may hold, on both sides; few streams, so that little is kept for their ends.
+    /// Limits the memory of a session and of a stream, on both sides; allows few streams, so that
+    /// little is reserved for their ends.
     pub(crate) fn memory(self, session: &str, stream: &str) -> Self {
         self.memory_for(16, session, stream)
     }
 
-    /// The same for so many streams.
+    /// The same for this number of streams.
     pub(crate) fn memory_for(mut self, streams: usize, session: &str, stream: &str) -> Self {
         self.tables = format!(
             "[session]\nmemory = \"{session}\"\nstream_memory = \"{stream}\"\nmax_streams = {streams}\n"
@@ -126,20 +127,20 @@ impl Plan {
         self
     }
 
-    /// The laboratory alone; `None` when the user has said that these tests cannot run here.
+    /// The laboratory alone; `None` if these tests are disabled.
     pub(crate) fn bench(&self) -> Option<Bench> {
         crate::bench(&self.links)
     }
 
-    /// Laboratory, server and client; returns when every link that is up has joined.
+    /// Starts laboratory, server and client; returns when every link that is up has joined.
     pub(crate) fn start(self) -> Option<Bond> {
         let bench = self.bench()?;
         Some(self.start_on(bench))
     }
 
-    /// Server and client in a laboratory; returns when the client is connected.
+    /// Starts server and client in a laboratory; returns when the client is connected.
     pub(crate) fn start_on(self, bench: Bench) -> Bond {
-        // The tests' targets are on the server's machine.
+        // The targets of the tests are on the server's machine.
         let egress = match self.server_tables.contains("[egress]") {
             true => "",
             false => "[egress]\nrules = [\"allow 10.99.0.1\", \"allow [fd99::1]\"]\n",
@@ -177,14 +178,14 @@ impl Plan {
 }
 
 impl Bond {
-    /// The client's or the server's view of the first session.
+    /// The first session as the client or the server reports it.
     pub(crate) fn status(&self, side: Side) -> SessionStatus {
         let mut sessions = self.sessions(side);
         assert!(!sessions.is_empty(), "no session: {}", self.logs());
         sessions.remove(0)
     }
 
-    /// Every session.
+    /// All sessions.
     pub(crate) fn sessions(&self, side: Side) -> Vec<SessionStatus> {
         let socket = format!("{}.sock", side.name());
         let mut command = self
@@ -194,7 +195,7 @@ impl Bond {
         report.sessions
     }
 
-    /// Waits until the client's view of its session has what is asked for.
+    /// Waits until the client's view of its session fulfills the condition.
     #[track_caller]
     pub(crate) fn until<T>(
         &self,
@@ -215,18 +216,18 @@ impl Bond {
         });
     }
 
-    /// Keeps a server of the test until the end.
+    /// Keeps a server of the test running until the end.
     pub(crate) fn keep(&mut self, child: Child) {
         self.helpers.push(child);
     }
 
-    /// Serves the directory `www` on port 80 of the server's machine; files can be put below `in`.
+    /// Serves the directory `www` on port 80 of the server's machine; accepts uploads below `in`.
     pub(crate) fn serve_files(&mut self) {
         let nginx = self.bench.serve_files();
         self.keep(nginx);
     }
 
-    /// Ends both programs the way a user does; they must have come through without a panic.
+    /// Ends both programs as a user does; neither may have panicked.
     pub(crate) fn stop(mut self) {
         for daemon in [&mut self.client, &mut self.server] {
             daemon.signal("TERM");
@@ -272,7 +273,7 @@ impl Drop for Bond {
     }
 }
 
-/// The paths that carry.
+/// The active paths.
 pub(crate) fn active(session: &SessionStatus) -> impl Iterator<Item = &PathStatus> {
     session.paths.iter().filter(|path| path.state == "active")
 }

@@ -1,5 +1,5 @@
-//! Two minutes of faults on three links, of which chance chooses kind, place and time, while curl downloads and another
-//! uploads: both copies are what was sent, every link carries again in the end, and nothing is left behind.
+//! Two minutes of random faults on three links, during a download and an upload by curl. Both
+//! copies equal the source, every link carries again at the end, and nothing is left behind.
 
 use std::path::Path;
 use std::thread;
@@ -18,7 +18,7 @@ const LINKS: [&str; 3] = [
 ];
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// What befalls a link, and what ends that; a moment has no end.
+/// Faults of a link and their ends; a momentary fault has no end.
 const FAULTS: [(&str, Option<&str>); 10] = [
     ("state=blackhole", Some("state=up")),
     ("state=down", Some("state=up")),
@@ -32,16 +32,16 @@ const FAULTS: [(&str, Option<&str>); 10] = [
     ("address=new", None),
 ];
 
-/// How long it goes on.
-const LASTS: Duration = Duration::from_secs(120);
+/// Duration of the faults.
+const DURATION: Duration = Duration::from_secs(120);
 
-/// The mean time between two changes.
-const EVERY: f64 = 0.7;
+/// Mean time between two changes, in seconds.
+const MEAN_PAUSE: f64 = 0.7;
 
-/// Numbers from a seed; `SEED` gives another one.
-struct Dice(Pattern);
+/// Random numbers; `SEED` sets another seed.
+struct Random(Pattern);
 
-impl Dice {
+impl Random {
     fn new() -> Self {
         let seed = std::env::var("SEED").ok();
         let seed = seed.and_then(|text| text.parse().ok()).unwrap_or(1);
@@ -52,13 +52,13 @@ impl Dice {
     fn below(&mut self, end: usize) -> usize {
         let mut bytes = [0; 8];
         self.0.fill(&mut bytes);
-        // The high half: those of small seeds are small at first.
+        // The high half, because the low half of small seeds starts with small numbers.
         (u64::from_le_bytes(bytes) >> 32) as usize % end
     }
 }
 
 #[test]
-fn two_minutes_of_chaos_lose_nothing_and_leave_nothing() {
+fn two_minutes_of_chaos_lose_no_data_and_leave_nothing() {
     let Some(bond) = Plan::new(&LINKS).memory("8MiB", "4MiB").start() else {
         return;
     };
@@ -66,19 +66,19 @@ fn two_minutes_of_chaos_lose_nothing_and_leave_nothing() {
     let session = bond.status(Side::Client).session;
     let down = Transfer::download(&bond.bench, "10.99.0.1:8080".parse().unwrap());
     let up = Transfer::upload(&bond.bench, "10.99.0.1:8081".parse().unwrap());
-    let mut dice = Dice::new();
+    let mut random = Random::new();
     let mut broken: [Option<&str>; 3] = [None; 3];
     let begun = Instant::now();
-    while begun.elapsed() < LASTS {
-        // Time is what this test is about: nothing is waited for.
-        let pause = EVERY * (0.2 + 1.6 * dice.below(1000) as f64 / 1000.0);
+    while begun.elapsed() < DURATION {
+        // The test is about time, so it waits for no condition.
+        let pause = MEAN_PAUSE * (0.2 + 1.6 * random.below(1000) as f64 / 1000.0);
         thread::sleep(Duration::from_secs_f64(pause));
-        let link = dice.below(NAMES.len());
+        let link = random.below(NAMES.len());
         if let Some(end) = broken[link].take() {
             bond.bench.set(NAMES[link], end);
             continue;
         }
-        let (fault, end) = FAULTS[dice.below(FAULTS.len())];
+        let (fault, end) = FAULTS[random.below(FAULTS.len())];
         bond.bench.set(NAMES[link], fault);
         broken[link] = end;
     }
@@ -100,10 +100,10 @@ fn two_minutes_of_chaos_lose_nothing_and_leave_nothing() {
     }
     let after = bond.status(Side::Client).session;
     assert_eq!(after, session, "a new session was made");
-    // They compare what came out with what went in, by SHA-256.
+    // `finish` compares the SHA-256 of both ends.
     assert!(down.finish() > 10_000_000);
     assert!(up.finish() > 10_000_000);
-    // No end of a path that was left, and no stream, is kept.
+    // Neither the ends of abandoned paths nor streams are kept.
     until("the server has one path for each link", || {
         let sessions = bond.sessions(Side::Server);
         (sessions.len() == 1 && sessions[0].paths.len() == NAMES.len()).then_some(())
@@ -124,7 +124,7 @@ fn two_minutes_of_chaos_lose_nothing_and_leave_nothing() {
     }
 }
 
-/// The number of a link's path that carries, and what has come over it.
+/// Number of a link's active path, and the bytes received over it.
 fn path_of(bond: &Bond, link: &str) -> (Option<u32>, u64) {
     bond.until(&format!("{link} is active"), |session| {
         let path = active(session).find(|path| path.link == link)?;

@@ -1,4 +1,4 @@
-//! Congestion controls over links: `congestion = "auto"` where packets are lost for no reason, and those in eBPF.
+//! Congestion controls over links: `congestion = "auto"` under random loss, and those in eBPF.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -20,7 +20,7 @@ fn in_use(bond: &Bond, links: [&str; 2]) -> [String; 2] {
 }
 
 #[test]
-fn a_path_that_loses_without_a_queue_changes_to_bbr_and_back_when_that_is_over() {
+fn a_path_with_loss_but_no_queue_changes_to_bbr_and_back() {
     let plan = Plan::new(&[
         "clean:rate=20mbit,delay=10ms",
         "lossy:rate=20mbit,delay=10ms,loss=3%",
@@ -48,7 +48,8 @@ fn a_path_that_loses_without_a_queue_changes_to_bbr_and_back_when_that_is_over()
 
 static TURN: Mutex<()> = Mutex::new(());
 
-/// One test at a time, for what is loaded is there for the whole system; nothing if these tests are to be left out.
+/// Runs one test at a time, because loaded programs are global to the system; `None` if these tests
+/// are disabled.
 fn turn() -> Option<MutexGuard<'static, ()>> {
     if std::env::var_os("SUMLINK_SKIP_BPF").is_some_and(|value| value == "1") {
         eprintln!("skipped because SUMLINK_SKIP_BPF=1");
@@ -94,7 +95,7 @@ fn each_algorithm_carries_a_session_at_both_ends_and_is_unloaded() {
 fn coupled_paths_are_siblings_at_each_end_and_leave_nothing_behind() {
     let Some(_turn) = turn() else { return };
     let plan = Plan::new(&["a:rate=20mbit,delay=5ms", "b:rate=20mbit,delay=5ms"]);
-    // Any name of a coupled one couples; the word `coupled` takes no others.
+    // Any coupled congestion control couples; the key `coupled` accepts no others.
     let plan = plan.client("coupled = \"lia\"\nlinks = \"auto\"\n");
     let Some(bond) = plan.server_lines("congestion = \"lia\"").start() else {
         return;
@@ -104,7 +105,7 @@ fn coupled_paths_are_siblings_at_each_end_and_leave_nothing_behind() {
     assert_eq!(in_use(&bond, links), ["sl_lia", "sl_lia"]);
     let client = bond.status(Side::Client);
     assert!(client.paths.iter().all(|path| path.congestion == "sl_lia"));
-    // Shares it with them, and so sees the flows of both ends.
+    // Shares it with the daemons, and so sees the flows of both ends.
     let kept = sumlink_kernel::keep("lia", None).expect("shares");
     assert!(!kept.is_own());
     let download = Transfer::download(&bond.bench, "10.99.0.1:8080".parse().unwrap());
@@ -121,13 +122,13 @@ fn coupled_paths_are_siblings_at_each_end_and_leave_nothing_behind() {
     until_nothing_is_loaded();
 }
 
-/// How many active paths the client has on the link.
+/// Number of the client's active paths on the link.
 fn carriers(session: &SessionStatus, link: &str) -> usize {
     active(session).filter(|path| path.link == link).count()
 }
 
 #[test]
-fn a_link_has_as_many_connections_as_asked_for_and_one_that_breaks_is_made_anew() {
+fn a_link_has_the_configured_carriers_and_replaces_a_broken_one() {
     let plan = Plan::new(&["a:rate=20mbit,delay=5ms", "b:rate=20mbit,delay=5ms"]);
     let lines = "carriers = 3\n[[link]]\nname = \"a\"\n[[link]]\nname = \"b\"\ncarriers = 1\n";
     let Some(bond) = plan.client(lines).start() else {
@@ -154,7 +155,7 @@ fn a_link_has_as_many_connections_as_asked_for_and_one_that_breaks_is_made_anew(
 }
 
 #[test]
-fn a_link_gets_more_connections_where_losses_keep_one_from_using_it_and_loses_them_in_a_queue() {
+fn a_link_gets_more_carriers_under_loss_and_fewer_with_a_queue() {
     let plan = Plan::new(&["lossy:rate=50mbit,delay=25ms,loss=3%"]);
     let plan = plan.server_lines("congestion = \"cubic\"");
     let Some(bond) = plan
@@ -165,13 +166,13 @@ fn a_link_gets_more_connections_where_losses_keep_one_from_using_it_and_loses_th
     };
     assert_eq!(carriers(&bond.status(Side::Client), "lossy"), 1);
     let download = Transfer::download(&bond.bench, "10.99.0.1:8080".parse().unwrap());
-    // How many it becomes in the end depends on luck with losses; the rule has tests of its own.
+    // The final number depends on random losses; the rule has its own tests.
     sumlink_test_support::emulated::until("a second connection carries", || {
         let session = bond.status(Side::Server);
         let carrying = active(&session).filter(|path| path.bytes_sent > 1 << 20);
         (carrying.count() >= 2).then_some(())
     });
-    // What is lost from now on, a full queue has lost, of which one connection gets as much as several.
+    // From here on only a full queue drops packets, and one connection gets as much as several.
     bond.bench.set("lossy", "loss=0%");
     bond.until("one connection is left", |session| {
         (carriers(session, "lossy") == 1).then_some(())
@@ -180,7 +181,7 @@ fn a_link_gets_more_connections_where_losses_keep_one_from_using_it_and_loses_th
     bond.stop();
 }
 
-/// Whether TCP was asked to space what the client sends over this link: `ss` has the bound behind the rate then.
+/// Whether TCP paces the client's packets on this link: `ss` then prints the limit after the rate.
 fn is_spaced(bond: &Bond, link: &str) -> bool {
     let session = bond.status(Side::Client);
     let Some(path) = session.paths.iter().find(|path| path.link == link) else {
@@ -188,8 +189,8 @@ fn is_spaced(bond: &Bond, link: &str) -> bool {
     };
     let port = path.local.rsplit_once(':').unwrap().1;
     let filter = format!(":{port}");
-    let told = (bond.bench).run(Side::Client, &["ss", "-Htin", "sport", "=", &filter]);
-    let rate = told
+    let output = (bond.bench).run(Side::Client, &["ss", "-Htin", "sport", "=", &filter]);
+    let rate = output
         .split_whitespace()
         .skip_while(|word| *word != "pacing_rate")
         .nth(1);
@@ -197,7 +198,7 @@ fn is_spaced(bond: &Bond, link: &str) -> bool {
 }
 
 #[test]
-fn what_is_sent_over_a_long_way_is_spaced() {
+fn a_high_rtt_path_is_paced() {
     let plan = Plan::new(&["near:rate=20mbit,delay=5ms", "far:rate=20mbit,delay=80ms"]);
     let plan = plan.client("congestion = \"cubic\"\nlinks = \"auto\"\n");
     let Some(bond) = plan.start() else { return };

@@ -12,10 +12,10 @@ use sumlink_test_support::emulated::traffic::Pattern;
 const LINKS: [&str; 2] = ["a:rate=20mbit,delay=5ms", "b:rate=30mbit,delay=10ms"];
 const SIZE: usize = 3_000_000;
 
-/// A link that carries less than this part of a transfer has not been used.
-const LEAST_SHARE: f64 = 0.1;
+/// A link with less than this share of a transfer counts as unused.
+const MIN_SHARE: f64 = 0.1;
 
-/// The ways in: a name, curl's flags, and where it finds the host whose address is given.
+/// The entries: a name, curl's flags, and the address of `host` for curl.
 fn entries(host: &str) -> Vec<(String, Vec<String>, String)> {
     let forwarded = if host.starts_with('[') {
         "[::1]:8000"
@@ -49,7 +49,7 @@ fn bond(server: &str) -> Option<Bond> {
     Some(bond)
 }
 
-/// What each path has carried one way.
+/// Bytes that each path has carried in one direction.
 fn carried(session: &SessionStatus, sent: bool) -> Vec<(String, u64)> {
     let bytes = |sends, receives| if sent { sends } else { receives };
     let paths = session.paths.iter();
@@ -63,7 +63,7 @@ fn carried(session: &SessionStatus, sent: bool) -> Vec<(String, u64)> {
         .collect()
 }
 
-/// Both links must have carried a part of what came since `before`.
+/// Both links must have carried a share of the bytes since `before`.
 #[track_caller]
 fn assert_shared(bond: &Bond, before: &SessionStatus, sent: bool, what: &str) {
     let (before, after) = (
@@ -75,7 +75,7 @@ fn assert_shared(bond: &Bond, before: &SessionStatus, sent: bool, what: &str) {
     for ((link, new), (_, old)) in after.iter().zip(&before) {
         let share = (new - old) as f64 / whole;
         assert!(
-            share > LEAST_SHARE,
+            share > MIN_SHARE,
             "{what}: {link} carried {share:.2} of it; {after:?} {before:?}"
         );
     }
@@ -133,7 +133,7 @@ fn every_entry_uses_both_links_to_a_server_on_ipv6() {
     every_entry("[fd99::1]:7000");
 }
 
-/// What `http://localhost/file` is through an entry; nothing when it cannot be had.
+/// The content of `http://localhost/file` through an entry; `None` if it cannot be fetched.
 fn localhost(bond: &Bond, flags: &[&str]) -> Option<String> {
     let words = [&["curl", "-sSf", "http://localhost/file"], flags].concat();
     let output = bond
@@ -146,7 +146,7 @@ fn localhost(bond: &Bond, flags: &[&str]) -> Option<String> {
 }
 
 #[test]
-fn names_are_resolved_and_judged_at_the_server() {
+fn names_are_resolved_and_checked_at_the_server() {
     let entries = [
         &["--socks5-hostname", SOCKS][..],
         &["-x", HTTP],
@@ -161,7 +161,7 @@ fn names_are_resolved_and_judged_at_the_server() {
         };
         bond.serve_files();
         fs::write(bond.bench.path("www/file"), "there").unwrap();
-        // Nobody serves on the client's own loopback interface; on the server's it takes a rule.
+        // The client's loopback interface has no server; the server's needs a rule.
         for flags in entries {
             assert_eq!(
                 localhost(&bond, flags).as_deref(),

@@ -1,5 +1,5 @@
-//! Links die in the middle of transfers and come back: nothing is lost, nothing ends early, and a link that is back
-//! carries again, in the same session.
+//! Links fail during transfers and return: no data is lost, no transfer ends early, and a returned
+//! link carries again in the same session.
 
 use std::thread;
 use std::time::Duration;
@@ -16,16 +16,16 @@ const LINKS: [&str; 3] = [
     "c:rate=8mbit,delay=30ms",
 ];
 
-/// A link that has carried this much since it is back, each way, is back.
+/// Bytes in each direction after which a link counts as returned.
 const PROOF: u64 = 100_000;
 
-/// How a link dies and comes back; the number counts its deaths.
+/// A way in which a link fails and returns; the number counts its failures.
 trait Death {
     fn kill(&self, bond: &Bond, path: &PathStatus, round: usize);
     fn revive(&self, bond: &Bond, path: &PathStatus, round: usize);
 }
 
-/// A state that the laboratory knows.
+/// A state of a link in the laboratory.
 struct State(&'static str);
 
 impl Death for State {
@@ -38,7 +38,7 @@ impl Death for State {
     }
 }
 
-/// Somebody resets the connection: first towards the client, then towards the server.
+/// The connection is reset: first towards the client, then towards the server.
 struct Reset;
 
 impl Death for Reset {
@@ -54,7 +54,7 @@ impl Death for Reset {
     fn revive(&self, _: &Bond, _: &PathStatus, _: usize) {}
 }
 
-/// The link gets another address, as from DHCP; the old one goes first.
+/// The link gets another address, as from DHCP; the old one is removed first.
 struct Readdressed;
 
 impl Death for Readdressed {
@@ -79,7 +79,7 @@ impl Death for Readdressed {
         let (metric, link) = (format!("{}", 100 + number), path.link.as_str());
         bond.bench
             .run(Side::Client, &["ip", "addr", "add", &address, "dev", link]);
-        // The route has gone with the old address.
+        // The route was removed with the old address.
         let route = [
             "ip", "route", "replace", "default", "via", &gateway, "dev", link, "metric", &metric,
         ];
@@ -87,7 +87,7 @@ impl Death for Readdressed {
     }
 }
 
-/// Kills each of three links twice while curl downloads and another uploads.
+/// Fails each of three links twice during a download and an upload by curl.
 fn survives(death: &dyn Death) {
     let Some(bond) = Plan::new(&LINKS).memory("8MiB", "4MiB").start() else {
         return;
@@ -107,7 +107,7 @@ fn survives(death: &dyn Death) {
             bond.until(&format!("the death of {link} is noticed"), |session| {
                 (!active(session).any(|other| other.id == path.id)).then_some(())
             });
-            // Both go on over the others.
+            // Both continue over the others.
             down.goes_on(2 * PROOF);
             up.goes_on(2 * PROOF);
             death.revive(&bond, &path, round);
@@ -129,7 +129,7 @@ fn survives(death: &dyn Death) {
     bond.stop();
 }
 
-/// Whether a path has carried both ways: as a new one, or since it was as in `before`.
+/// Whether a path has carried data in both directions, as a new path or since `before`.
 fn carries(path: &PathStatus, before: Option<&PathStatus>) -> bool {
     let before = before.filter(|before| before.id == path.id);
     let since = |now: u64, then: Option<u64>| now.saturating_sub(then.unwrap_or(0)) > PROOF;
@@ -138,32 +138,32 @@ fn carries(path: &PathStatus, before: Option<&PathStatus>) -> bool {
 }
 
 #[test]
-fn a_deleted_device_costs_nothing_and_rejoins() {
+fn a_deleted_device_loses_no_data_and_rejoins() {
     survives(&State("state=removed"));
 }
 
 #[test]
-fn a_pulled_cable_costs_nothing_and_rejoins() {
+fn a_pulled_cable_loses_no_data_and_rejoins() {
     survives(&State("state=down"));
 }
 
 #[test]
-fn a_link_that_drops_everything_costs_nothing_and_rejoins() {
+fn a_link_that_drops_everything_loses_no_data_and_rejoins() {
     survives(&State("state=blackhole"));
 }
 
 #[test]
-fn a_reset_connection_costs_nothing_and_is_made_again() {
+fn a_reset_connection_loses_no_data_and_is_replaced() {
     survives(&Reset);
 }
 
 #[test]
-fn a_new_address_costs_nothing() {
+fn a_new_address_loses_no_data() {
     survives(&Readdressed);
 }
 
 #[test]
-fn all_links_dead_for_five_seconds_cost_nothing() {
+fn all_links_dead_for_five_seconds_lose_no_data() {
     let Some(bond) = Plan::new(&LINKS).memory("8MiB", "4MiB").start() else {
         return;
     };

@@ -1,5 +1,5 @@
-//! Strangers that open connections and never prove a key, by the thousand: the client's links come back and the client
-//! starts all the same.
+//! Thousands of strangers that open connections and never prove a key: the client's links recover
+//! and the client starts all the same.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -19,23 +19,23 @@ use sumlink_test_support::emulated::until;
 
 const LINKS: [&str; 2] = ["a:rate=20mbit,delay=5ms", "b:rate=20mbit,delay=10ms"];
 
-/// More than the places that the server has for connections that have not proved a key.
+/// More than the server's slots for connections without a proved key.
 const FULL: usize = 1500;
 
-/// A flood holds no more connections than this.
-const HELD: usize = 2500;
+/// Most connections that a flood holds.
+const MAX_HELD: usize = 2500;
 
-/// What a link or a client may take to be back: far below the 33 s and 40 s that a full table once took, and with room
-/// for a busy machine. Idle machines take about a second.
+/// Time limit for the return of a link or a client, with a margin for a busy machine. An idle
+/// machine takes about 1 s.
 const IN_TIME: Duration = Duration::from_secs(10);
 
-/// Connections to the server from some addresses of its own machine, which no link slows down.
+/// Connections to the server from addresses of its own machine, over no link.
 struct Flood {
     sources: Vec<IpAddr>,
     server: SocketAddr,
     /// Time between two connections of each source.
     every: Duration,
-    /// Whether a byte of TLS comes with each; none is silent.
+    /// The first byte of TLS that each connection sends; `None` sends nothing.
     first: Option<u8>,
     opened: AtomicUsize,
     ends: AtomicBool,
@@ -53,7 +53,7 @@ impl Flood {
         }
     }
 
-    /// Fills the server's table at once, and then goes on until it is ended.
+    /// Fills the server's table at once, and continues until it is ended.
     async fn run(&self) {
         let mut held = VecDeque::new();
         let mut ticks = interval(self.every);
@@ -67,7 +67,7 @@ impl Flood {
                     self.opened.fetch_add(1, Ordering::Relaxed);
                 }
             }
-            while held.len() > HELD {
+            while held.len() > MAX_HELD {
                 held.pop_front();
             }
         }
@@ -82,7 +82,7 @@ impl Flood {
         socket.bind(SocketAddr::new(source, 0)).ok()?;
         let connecting = tokio::time::timeout(Duration::from_secs(1), socket.connect(self.server));
         let mut tcp = connecting.await.ok()?.ok()?;
-        // No FIN that the kernel would have to remember.
+        // Avoids a FIN that the kernel would have to remember.
         tcp.set_zero_linger().ok()?;
         if let Some(first) = self.first {
             tcp.write_all(&[first]).await.ok()?;
@@ -91,12 +91,12 @@ impl Flood {
     }
 }
 
-/// A link goes and comes back, then the client ends and starts again, all under a flood.
+/// During a flood, a link fails and returns, then the client ends and starts again.
 fn survives(bond: &mut Bond, flood: Flood) {
     descriptors::raise();
     let flood = Arc::new(flood);
     let running = Arc::clone(&flood);
-    // A thread begins in the namespace of the one that starts it.
+    // A thread starts in the namespace of its parent.
     let begin = move || thread::spawn(move || run(&running));
     let thread = bond.bench.lab.run(Side::Server, begin).unwrap();
     let end = End(Arc::clone(&flood));
@@ -136,7 +136,7 @@ fn run(flood: &Flood) {
     runtime.unwrap().block_on(flood.run());
 }
 
-/// Ends a flood, whatever becomes of the test.
+/// Ends a flood when the test ends, also by a panic.
 struct End(Arc<Flood>);
 
 impl Drop for End {
@@ -146,7 +146,7 @@ impl Drop for End {
 }
 
 #[test]
-fn one_host_with_many_ipv6_networks_keeps_nobody_out() {
+fn one_host_with_many_ipv6_networks_locks_out_no_client() {
     let Some(bench) = Plan::new(&LINKS).bench() else {
         return;
     };
@@ -162,7 +162,7 @@ fn one_host_with_many_ipv6_networks_keeps_nobody_out() {
     bench.run(Side::Server, &["ip", "-batch", file.to_str().unwrap()]);
     let mut bond = Plan::new(&LINKS).start_on(bench);
     bond.until_active(&["a", "b"]);
-    // 53 a second.
+    // 53 per second.
     let every = Duration::from_millis(300);
     survives(
         &mut bond,
@@ -172,17 +172,17 @@ fn one_host_with_many_ipv6_networks_keeps_nobody_out() {
 }
 
 #[test]
-fn twenty_ipv4_addresses_with_two_thousand_connections_a_second_keep_nobody_out() {
+fn twenty_ipv4_addresses_with_two_thousand_connections_per_second_lock_out_no_client() {
     let Some(mut bond) = Plan::new(&LINKS).start() else {
         return;
     };
     bond.until_active(&["a", "b"]);
-    // Each in a network of its own; half of them would be enough for a full table every half a second.
+    // Each in its own network; half of them would fill the table every half a second.
     let sources = || (1..=20).map(|net| IpAddr::from([127, 1, net, 1])).collect();
     let every = Duration::from_millis(10);
     let server = "10.99.0.1:7000";
     survives(&mut bond, Flood::new(sources(), server, every, None));
-    // 22 is the type of a record with a part of a handshake: it does not look like garbage yet.
+    // 22 is the type of a handshake record, so it does not look like garbage yet.
     survives(&mut bond, Flood::new(sources(), server, every, Some(22)));
     bond.stop();
 }

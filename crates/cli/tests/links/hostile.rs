@@ -1,5 +1,5 @@
-//! Peers that mean harm, against a server that carries a good client's download meanwhile: what they do is answered
-//! or cut, told on one line of the log, and costs the good one nothing.
+//! Malicious peers against a server that serves a download of an honest client. Each attack is
+//! answered or cut, causes one line of the log, and does not affect the honest client.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -13,20 +13,20 @@ use sumlink_lab::Side;
 use sumlink_transport::SecretKey;
 
 use crate::bond::{Bond, Plan};
-use crate::peer::{Peer, Said, dial, encode, hello, tls_config};
+use crate::peer::{Answer, Peer, dial, encode, hello, tls_config};
 use sumlink_test_support::emulated::traffic::{Pattern, Transfer};
 use sumlink_test_support::emulated::until;
 
 const LINKS: [&str; 2] = ["a:rate=16mbit,delay=2ms", "b:rate=16mbit,delay=4ms"];
 
-/// A session id of the offender's.
+/// A session id of the attacker.
 const SESSION: [u8; 16] = [0x5a; 16];
 
-/// A server with a good client that downloads, and somebody else whose key is authorized.
+/// A server with an honest client that downloads, and an attacker with an authorized key.
 struct Scene {
     bond: Bond,
     good: Transfer,
-    /// The offender's way to speak TLS.
+    /// The attacker's TLS configuration.
     config: Arc<ClientConfig>,
     session: String,
 }
@@ -54,11 +54,11 @@ impl Scene {
         })
     }
 
-    fn join(&self, session: [u8; 16], new: bool, path: u64) -> (Peer, Said) {
+    fn join(&self, session: [u8; 16], new: bool, path: u64) -> (Peer, Answer) {
         Peer::join(&self.bond.bench, &self.config, session, new, path)
     }
 
-    /// The good client's download has gone on and is whole.
+    /// Checks that the honest client's download has continued and is complete.
     fn end(self) {
         self.good.goes_on(1_000_000);
         let now = self.bond.status(Side::Client);
@@ -77,43 +77,45 @@ impl Scene {
         self.bond.stop();
     }
 
-    /// Waits until the server has told of so many refused connections, and no more.
+    /// Waits until the server has reported this number of refused connections, and no more.
     #[track_caller]
     fn refused(&self, times: usize) {
         let server = &self.bond.server;
-        until(&format!("{times} refused connections are told of"), || {
+        until(&format!("{times} refused connections are reported"), || {
             (refused(&server.log()) >= times).then_some(())
         });
         assert_eq!(refused(&server.log()), times, "{}", server.log());
     }
 
-    /// Waits until the server's log has so many lines with the words, and no more.
+    /// Waits until the server's log has this number of lines with the words, and no more.
     #[track_caller]
-    fn told(&self, words: &str, times: usize) {
+    fn logged(&self, words: &str, times: usize) {
         let server = &self.bond.server;
-        until(&format!("'{words}' is told {times} times"), || {
+        until(&format!("'{words}' is logged {times} times"), || {
             (server.lines_with(words) >= times).then_some(())
         });
         assert_eq!(server.lines_with(words), times, "{}", server.log());
     }
 }
 
-/// How many connections without a key a server's log says were refused: by a line each, or together where there were
-/// too many for that.
+/// Number of refused connections without a key in a server's log: one line each, or a suppressed
+/// line.
 fn refused(log: &str) -> usize {
-    let lines = log.lines().map(|line| match line.split_once("left_out=") {
-        Some((_, rest)) => {
-            let number = rest.split(|c: char| !c.is_ascii_digit()).next();
-            number.unwrap().parse().unwrap()
-        }
-        None if line.contains("connection refused") => 1,
-        None if line.contains("too many connections without a key") => 1,
-        None => 0,
-    });
+    let lines = log
+        .lines()
+        .map(|line| match line.split_once("suppressed=") {
+            Some((_, rest)) => {
+                let number = rest.split(|c: char| !c.is_ascii_digit()).next();
+                number.unwrap().parse().unwrap()
+            }
+            None if line.contains("connection refused") => 1,
+            None if line.contains("too many connections without a key") => 1,
+            None => 0,
+        });
     lines.sum()
 }
 
-/// Reads until the other end is done; what came does not matter.
+/// Reads until the other end closes, and ignores the data.
 fn drain(mut stream: TcpStream) {
     let _ = stream.read_to_end(&mut Vec::new());
 }
@@ -136,7 +138,7 @@ fn garbage_instead_of_tls_is_cut() {
         let _ = stream.shutdown(Shutdown::Write);
         drain(stream);
     }
-    // And one that says nothing at all.
+    // And one that sends nothing.
     drop(dial(&scene.bond.bench));
     scene.refused(garbage.len() + 1);
     scene.end();
@@ -169,10 +171,10 @@ fn tls_with_a_wrong_key_no_key_or_another_protocol_is_refused() {
     none.alpn_protocols.clear();
     let configs = [stranger, Arc::new(keyless), Arc::new(other), Arc::new(none)];
     for config in configs {
-        // In TLS 1.3 a client learns after its own part that it is not wanted.
+        // In TLS 1.3 a client learns of a refusal after its own part of the handshake.
         if let Ok(mut peer) = Peer::new(bench, config) {
             let _ = peer.send(&hello(VERSION, true, SESSION, 0));
-            assert_eq!(peer.next(), Said::End);
+            assert_eq!(peer.next(), Answer::End);
         }
     }
     scene.refused(4);
@@ -184,7 +186,7 @@ fn tls_with_a_wrong_key_no_key_or_another_protocol_is_refused() {
 fn a_bad_first_frame_is_refused_with_its_reason() {
     let Some(scene) = Scene::new() else { return };
     let bench = &scene.bond.bench;
-    let refuse = |code: RefuseCode| Said::Refuse { code: code.code() };
+    let refuse = |code: RefuseCode| Answer::Refuse { code: code.code() };
     let mut wrong_length = hello(VERSION, true, SESSION, 0);
     wrong_length.truncate(8);
     wrong_length[1] = 6;
@@ -198,7 +200,7 @@ fn a_bad_first_frame_is_refused_with_its_reason() {
             RefuseCode::Protocol,
         ),
         (wrong_length, RefuseCode::Protocol),
-        // A length beyond all bounds, an unknown type, more than a first frame may have.
+        // A length beyond all bounds, an unknown type, and more than a first frame may have.
         (
             vec![0x01, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
             RefuseCode::Protocol,
@@ -214,11 +216,11 @@ fn a_bad_first_frame_is_refused_with_its_reason() {
         let mut peer = Peer::new(bench, Arc::clone(&scene.config)).unwrap();
         peer.send(&first).unwrap();
         assert_eq!(peer.next(), refuse(code), "{first:02x?}");
-        assert_eq!(peer.next(), Said::End);
+        assert_eq!(peer.next(), Answer::End);
     }
     scene.refused(count);
 
-    // The greeting cut at every byte.
+    // The greeting, cut at every byte.
     let whole = hello(VERSION, true, SESSION, 0);
     for len in 0..whole.len() {
         let mut peer = Peer::new(bench, Arc::clone(&scene.config)).unwrap();
@@ -230,41 +232,41 @@ fn a_bad_first_frame_is_refused_with_its_reason() {
 }
 
 #[test]
-fn a_session_can_only_be_joined_by_its_own_client_and_made_once() {
+fn a_session_is_opened_once_and_joined_only_by_its_client() {
     let Some(scene) = Scene::new() else { return };
-    let refuse = |code: RefuseCode| Said::Refuse { code: code.code() };
+    let refuse = |code: RefuseCode| Answer::Refuse { code: code.code() };
     let mut good = [0; 16];
     for (byte, hex) in good.iter_mut().zip(scene.session.as_bytes().chunks(2)) {
         *byte = u8::from_str_radix(std::str::from_utf8(hex).unwrap(), 16).unwrap();
     }
-    let (_, said) = scene.join(good, false, 9);
-    assert_eq!(said, refuse(RefuseCode::NoSuchSession));
-    let (_, said) = scene.join(SESSION, false, 0);
-    assert_eq!(said, refuse(RefuseCode::NoSuchSession));
+    let (_, answer) = scene.join(good, false, 9);
+    assert_eq!(answer, refuse(RefuseCode::NoSuchSession));
+    let (_, answer) = scene.join(SESSION, false, 0);
+    assert_eq!(answer, refuse(RefuseCode::NoSuchSession));
 
-    let (mut mine, said) = scene.join(SESSION, true, 0);
-    assert_eq!(said, Said::Welcome);
-    let (_, said) = scene.join(SESSION, true, 1);
-    assert_eq!(said, refuse(RefuseCode::SessionExists));
-    // The same id is another session for another key.
-    let (_same_id, said) = scene.join(good, true, 0);
-    assert_eq!(said, Said::Welcome);
+    let (mut mine, answer) = scene.join(SESSION, true, 0);
+    assert_eq!(answer, Answer::Welcome);
+    let (_, answer) = scene.join(SESSION, true, 1);
+    assert_eq!(answer, refuse(RefuseCode::SessionExists));
+    // The same id names another session for another key.
+    let (_same_id, answer) = scene.join(good, true, 0);
+    assert_eq!(answer, Answer::Welcome);
     // A path's number is used once.
-    let (mut twice, said) = scene.join(SESSION, false, 0);
-    assert_eq!(said, Said::Welcome);
-    assert_eq!(twice.next(), Said::End);
-    // What was refused has not hurt the offender's own session either.
+    let (mut twice, answer) = scene.join(SESSION, false, 0);
+    assert_eq!(answer, Answer::Welcome);
+    assert_eq!(twice.next(), Answer::End);
+    // The refusals have not affected the attacker's own session either.
     mine.send(&encode(&Frame::Ping { token: 77 })).unwrap();
-    assert_eq!(mine.next(), Said::Pong { token: 77 });
+    assert_eq!(mine.next(), Answer::Pong { token: 77 });
 
-    // Sessions of one client are limited; others are not affected.
+    // Sessions of one client are limited; other clients are not affected.
     let mut held = Vec::new();
     let refused = loop {
         let mut id = SESSION;
         id[0] = held.len() as u8;
-        let (peer, said) = scene.join(id, true, 0);
-        if said != Said::Welcome {
-            break said;
+        let (peer, answer) = scene.join(id, true, 0);
+        if answer != Answer::Welcome {
+            break answer;
         }
         held.push(peer);
         assert!(held.len() < 100, "no limit");
@@ -324,28 +326,28 @@ fn every_kind() -> Vec<Frame<'static>> {
 }
 
 #[test]
-fn a_frame_of_every_kind_cut_at_every_byte_costs_only_its_path() {
+fn a_frame_cut_at_any_byte_closes_only_its_path() {
     let Some(scene) = Scene::new() else { return };
-    let (mut first, said) = scene.join(SESSION, true, 0);
-    assert_eq!(said, Said::Welcome);
+    let (mut first, answer) = scene.join(SESSION, true, 0);
+    assert_eq!(answer, Answer::Welcome);
     let mut path = 0;
     for frame in every_kind() {
         let whole = encode(&frame);
         for len in 1..whole.len() {
             path += 1;
-            let (mut cut, said) = scene.join(SESSION, false, path);
-            assert_eq!(said, Said::Welcome, "{frame:?} after {len} bytes");
+            let (mut cut, answer) = scene.join(SESSION, false, path);
+            assert_eq!(answer, Answer::Welcome, "{frame:?} after {len} bytes");
             cut.send(&whole[..len]).unwrap();
         }
     }
     first.send(&encode(&Frame::Ping { token: 5 })).unwrap();
-    assert_eq!(first.next(), Said::Pong { token: 5 });
+    assert_eq!(first.next(), Answer::Pong { token: 5 });
     assert_eq!(scene.bond.server.lines_with("broke the protocol"), 0);
     scene.end();
 }
 
 #[test]
-fn a_broken_frame_closes_the_session_of_who_sent_it() {
+fn a_broken_frame_closes_the_session_of_its_sender() {
     let Some(scene) = Scene::new() else { return };
     let stream = |frames: &[Frame<'_>]| frames.iter().flat_map(encode).collect::<Vec<u8>>();
     let open = Frame::Open {
@@ -443,17 +445,20 @@ fn a_broken_frame_closes_the_session_of_who_sent_it() {
     for (number, (offence, bytes)) in offences.iter().enumerate() {
         let mut id = SESSION;
         id[0] = number as u8;
-        let (mut peer, said) = scene.join(id, true, 0);
-        assert_eq!(said, Said::Welcome, "{offence}");
+        let (mut peer, answer) = scene.join(id, true, 0);
+        assert_eq!(answer, Answer::Welcome, "{offence}");
         peer.send(bytes).unwrap();
-        let said = peer.next();
-        assert!(matches!(said, Said::Close { .. }), "{offence}: {said:?}");
-        assert_eq!(peer.next(), Said::End, "{offence}");
-        until(&format!("{offence} is told"), || {
+        let answer = peer.next();
+        assert!(
+            matches!(answer, Answer::Close { .. }),
+            "{offence}: {answer:?}"
+        );
+        assert_eq!(peer.next(), Answer::End, "{offence}");
+        until(&format!("{offence} is reported"), || {
             (scene.bond.server.lines_with("broke the protocol") > number).then_some(())
         });
     }
-    scene.told("broke the protocol", offences.len());
+    scene.logged("broke the protocol", offences.len());
     until("the offender's sessions are gone", || {
         (scene.bond.sessions(Side::Server).len() == 1).then_some(())
     });
@@ -461,21 +466,21 @@ fn a_broken_frame_closes_the_session_of_who_sent_it() {
 }
 
 #[test]
-fn connections_that_prove_no_key_are_limited_and_cut() {
+fn connections_without_a_proved_key_are_limited_and_cut() {
     let Some(scene) = Scene::new() else { return };
     let bench = &scene.bond.bench;
     let held: Vec<TcpStream> = (0..16 + 20).map(|_| dial(bench)).collect();
-    // Each one too many takes the place of the oldest.
+    // Each connection beyond the limit replaces the oldest.
     scene.refused(20);
     scene.good.goes_on(500_000);
-    // So does one that proves a key, and then needs no such place any more.
-    let (mut peer, said) = scene.join(SESSION, true, 0);
-    assert_eq!(said, Said::Welcome);
+    // A connection that proves a key does so too, and then frees its slot.
+    let (mut peer, answer) = scene.join(SESSION, true, 0);
+    assert_eq!(answer, Answer::Welcome);
     scene.refused(21);
-    // The others are not waited for for ever.
+    // The others are closed after a timeout.
     held.into_iter().for_each(drain);
     scene.refused(16 + 20);
     peer.send(&encode(&Frame::Ping { token: 1 })).unwrap();
-    assert_eq!(peer.next(), Said::Pong { token: 1 });
+    assert_eq!(peer.next(), Answer::Pong { token: 1 });
     scene.end();
 }

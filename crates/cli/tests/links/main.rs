@@ -1,8 +1,8 @@
-//! The built program over emulated links: what it promises to unmodified programs, to the links they run over,
-//! and to a server whose peers mean harm.
+//! The built program over emulated links: with unmodified programs, faults of links, and malicious
+//! peers.
 //!
-//! Needs root or unprivileged user namespaces; fails where neither is to be had, unless
-//! `SUMLINK_SKIP_NETNS=1` is set. Rates are small: these tests ask whether it works, not how fast.
+//! Needs root or unprivileged user namespaces; fails without both, unless `SUMLINK_SKIP_NETNS=1` is
+//! set. Rates are small: these tests check function and not speed.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a test")]
 
@@ -20,6 +20,7 @@ mod policies;
 mod programs;
 mod schedulers;
 mod selection;
+mod slow_links;
 mod slow_readers;
 mod socks;
 mod split;
@@ -27,7 +28,7 @@ mod waste;
 
 use sumlink_test_support::emulated::Bench;
 
-/// A laboratory with these links and keys for both sides; nothing where such tests are to be left out.
+/// A laboratory with these links and keys for both sides; `None` if such tests are disabled.
 fn bench(links: &[String]) -> Option<Bench> {
     let mut bench = Bench::of(env!("CARGO_BIN_EXE_sumlink"), links)?;
     bench.server_key = bench.key("server.key");

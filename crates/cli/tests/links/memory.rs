@@ -1,4 +1,4 @@
-//! Programs that do not read hold up nobody but themselves, and no more memory than is allowed.
+//! Programs that do not read block only their own streams, and use no more memory than allowed.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream};
@@ -17,20 +17,20 @@ use sumlink_test_support::emulated::{Bench, until};
 
 const LINKS: [&str; 2] = ["a:rate=60mbit,delay=5ms", "b:rate=40mbit,delay=10ms"];
 
-/// What a session may hold, each way; a stream may hold half of it.
+/// Memory limit of a session in each direction; a stream may use half of it.
 const LIMIT: u64 = 8 << 20;
 
-/// What one read, record or socket may hold besides, by the process' own account.
+/// Additional memory of reads, records and sockets, as the process reports it.
 const SLACK: u64 = 16 << 20;
 
 /// A connection through SOCKS.
 fn connect(bench: &Bench, target: SocketAddrV4) -> TcpStream {
-    let (stream, told) = ask(bench, target);
-    assert_eq!(told, 0);
+    let (stream, reply) = ask(bench, target);
+    assert_eq!(reply, 0);
     stream
 }
 
-/// Both ends of a connection through the session: the one on the side that `stalls`, and the other one.
+/// Both ends of a connection through the session: the one on the side `stalls`, and the other one.
 pub(crate) fn pair(
     bench: &Bench,
     listener: &TcpListener,
@@ -45,7 +45,7 @@ pub(crate) fn pair(
     }
 }
 
-/// Writes for ever; tells how much.
+/// Writes without end; returns the counter of written bytes.
 pub(crate) fn write_on(mut stream: TcpStream) -> Arc<AtomicU64> {
     let written = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&written);
@@ -58,7 +58,7 @@ pub(crate) fn write_on(mut stream: TcpStream) -> Arc<AtomicU64> {
     written
 }
 
-/// Waits until a writer has not got rid of anything for a while.
+/// Waits until a writer has made no progress for a while.
 fn until_stuck(written: &AtomicU64) {
     let (mut last, mut since) = (0, Instant::now());
     until("the writer is stuck", || {
@@ -70,7 +70,7 @@ fn until_stuck(written: &AtomicU64) {
     });
 }
 
-/// Neither side may hold more than the limit, by its own account and by the kernel's.
+/// Neither side may hold more than the limit, by its own report and by the kernel's.
 #[track_caller]
 fn assert_bounded(bond: &Bond, before: [u64; 2]) {
     assert_within(bond, before, LIMIT, SLACK);
@@ -98,7 +98,7 @@ fn assert_within(bond: &Bond, before: [u64; 2], limit: u64, slack: u64) {
     }
 }
 
-/// Bytes a second that a download gets.
+/// Rate of a download, in bytes per second.
 fn speed(bond: &Bond, server: &str) -> f64 {
     let download = Transfer::download(&bond.bench, server.parse().unwrap());
     download.goes_on(2_000_000);
@@ -109,8 +109,8 @@ fn speed(bond: &Bond, server: &str) -> f64 {
     speed
 }
 
-/// A connection of which `stalls` does not read, while another download must go on at a speed of the same order as
-/// without it: on a busy machine two speeds in a row differ by more than half.
+/// A connection that the side `stalls` does not read, while another download must keep a rate of
+/// the same order: on a busy machine two rates in a row differ by more than half.
 fn stalled(stalls: Side) {
     let Some(bond) = Plan::new(&LINKS).memory("8MiB", "4MiB").start() else {
         return;
@@ -133,7 +133,7 @@ fn stalled(stalls: Side) {
     );
     assert_bounded(&bond, before);
 
-    // Nothing was thrown away: the reader gets every byte in order when it wants them.
+    // No data was dropped: the reader gets every byte in order when it reads.
     let (expected, mut total) = (Pattern::bytes(1, 64 * 1024), 0);
     let mut piece = vec![0; expected.len()];
     let goal = written.load(Ordering::Relaxed) + 4_000_000;
@@ -148,16 +148,16 @@ fn stalled(stalls: Side) {
 }
 
 #[test]
-fn a_program_that_does_not_read_holds_up_only_itself() {
+fn a_program_that_does_not_read_blocks_only_its_stream() {
     stalled(Side::Client);
 }
 
 #[test]
-fn a_target_that_does_not_read_holds_up_only_itself() {
+fn a_target_that_does_not_read_blocks_only_its_stream() {
     stalled(Side::Server);
 }
 
-/// More streams are stalled than the session's memory has room for at a stream's limit.
+/// Stalls more streams than fit in the session's memory at a stream's limit.
 fn many_stalled(stalls: Side) {
     let Some(bond) = Plan::new(&LINKS).memory("8MiB", "4MiB").start() else {
         return;
@@ -173,7 +173,7 @@ fn many_stalled(stalls: Side) {
         until_stuck(&write_on(writer));
     }
     assert_bounded(&bond, before);
-    // Others still get through, if not at full speed.
+    // Others still make progress, if not at full speed.
     let download = Transfer::download(&bond.bench, "10.99.0.1:8081".parse().unwrap());
     download.goes_on(1_000_000);
     download.finish();
@@ -183,21 +183,21 @@ fn many_stalled(stalls: Side) {
 }
 
 #[test]
-fn many_programs_that_do_not_read_leave_room_for_others() {
+fn many_programs_that_do_not_read_leave_memory_for_others() {
     many_stalled(Side::Client);
 }
 
 #[test]
-fn many_targets_that_do_not_read_leave_room_for_others() {
+fn many_targets_that_do_not_read_leave_memory_for_others() {
     many_stalled(Side::Server);
 }
 
-/// Far more streams are stalled than the session's memory has room for: each must do with next to nothing.
+/// Stalls far more streams than fit in the session's memory, so that each gets almost none.
 fn hundreds_stalled(stalls: Side) {
     const STREAMS: usize = 500;
     const LIMIT: u64 = 12 << 20;
-    /// A connection's task, socket and place in the session's books, beside its bytes.
-    const OF_STREAM: u64 = 8 << 10;
+    /// Memory of a connection's task, socket and entry in the session, besides its bytes.
+    const PER_STREAM: u64 = 8 << 10;
     let links = ["a:rate=300mbit,delay=2ms", "b:rate=200mbit,delay=4ms"];
     let plan = Plan::new(&links).memory_for(STREAMS + 12, "12MiB", "6MiB");
     let Some(bond) = plan.start() else {
@@ -210,7 +210,8 @@ fn hundreds_stalled(stalls: Side) {
     let (mut readers, mut writers) = (Vec::new(), Vec::new());
     for _ in 0..STREAMS {
         let (reader, writer) = pair(&bond.bench, &listener, address, stalls);
-        // What the kernel holds is its own affair; a thousand sockets full of it are a burden to other tests.
+        // Memory of the kernel is not counted, and a thousand full sockets would burden other
+        // tests.
         SockRef::from(&writer)
             .set_send_buffer_size(32 << 10)
             .unwrap();
@@ -229,7 +230,7 @@ fn hundreds_stalled(stalls: Side) {
         }
         (since.elapsed() > Duration::from_secs(3)).then_some(())
     });
-    let slack = SLACK + STREAMS as u64 * OF_STREAM;
+    let slack = SLACK + STREAMS as u64 * PER_STREAM;
     assert_within(&bond, before, LIMIT, slack);
     assert_eq!(bond.status(stalls).streams_open, STREAMS as u64);
     let download = Transfer::download(&bond.bench, "10.99.0.1:8081".parse().unwrap());

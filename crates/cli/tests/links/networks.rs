@@ -1,4 +1,4 @@
-//! Machines as they are: modems on the same subnet, links that appear later, networks that lead nowhere.
+//! Real networks: modems on the same subnet, links that appear later, networks that lead nowhere.
 
 use std::io::{Read, Write};
 use std::process::Output;
@@ -27,7 +27,7 @@ fn ip(bench: &Bench, side: Side, lines: &str) {
 fn two_modems_on_the_same_subnet_are_both_used() {
     let plan = Plan::new(&LINKS);
     let Some(bench) = plan.bench() else { return };
-    // As two USB modems of one make do it: the same subnet and the same gateway on both.
+    // As two USB modems of one make do: the same subnet and gateway on both.
     ip(
         &bench,
         Side::Client,
@@ -77,7 +77,7 @@ fn a_link_that_appears_after_the_start_joins() {
 }
 
 #[test]
-fn sixteen_links_of_two_families_that_a_glob_names_are_one_bond() {
+fn sixteen_links_of_two_families_are_one_bond() {
     let names: Vec<String> = (1..=16).map(|number| format!("l{number:02}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let specs = names
@@ -132,7 +132,7 @@ fn a_link_with_ipv4_only_and_one_with_ipv6_only_are_one_bond() {
     bond.stop();
 }
 
-/// A client that is expected to fail; its exit code and its one line.
+/// Runs a client that must fail; returns its exit code and its line.
 fn refused(bench: &Bench, changes: &[(&str, &str)]) -> (i32, String) {
     let mut flags = vec![
         ("--server", SERVER),
@@ -155,10 +155,10 @@ fn refused(bench: &Bench, changes: &[(&str, &str)]) -> (i32, String) {
 }
 
 #[test]
-fn a_client_that_cannot_connect_says_why_on_one_line() {
+fn a_client_that_cannot_connect_reports_the_reason_on_one_line() {
     let plan = Plan::new(&LINKS);
     let Some(bench) = plan.bench() else { return };
-    // Nobody listens yet.
+    // No process listens yet.
     let (code, error) = refused(&bench, &[]);
     assert_eq!(code, 5, "{error}");
 
@@ -175,7 +175,7 @@ fn a_client_that_cannot_connect_says_why_on_one_line() {
     }
     let (code, error) = refused(bench, &[("--link", "nosuch0")]);
     assert!(code == 5 && error.contains("nosuch0"), "{code}: {error}");
-    // The port of the client that runs.
+    // The port of the running client.
     let (code, error) = refused(bench, &[("--socks", "127.0.0.1:1080")]);
     assert!(
         code == 5 && error.contains("127.0.0.1:1080"),
@@ -186,7 +186,7 @@ fn a_client_that_cannot_connect_says_why_on_one_line() {
     let (code, error) = refused(bench, &[("--link", "b")]);
     assert!(code == 5 && error.contains("no route"), "{code}: {error}");
     bond.until_active(&["a"]);
-    // No link at all has a route.
+    // No link has a route.
     bench.run(Side::Client, &["ip", "route", "del", "default", "dev", "a"]);
     let (code, error) = refused(bench, &[]);
     assert_eq!(code, 5, "{error}");
@@ -194,7 +194,7 @@ fn a_client_that_cannot_connect_says_why_on_one_line() {
 }
 
 #[test]
-fn a_network_that_answers_nothing_is_told_on_one_line() {
+fn a_silent_network_is_reported_on_one_line() {
     let Some(bench) = Plan::new(&LINKS).bench() else {
         return;
     };
@@ -206,7 +206,7 @@ fn a_network_that_answers_nothing_is_told_on_one_line() {
 }
 
 #[test]
-fn a_server_of_another_version_is_told_by_its_exit_code() {
+fn a_server_of_another_version_has_its_exit_code() {
     let Some(bench) = Plan::new(&LINKS).bench() else {
         return;
     };

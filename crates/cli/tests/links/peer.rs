@@ -1,4 +1,4 @@
-//! A peer of the server that says what a test wants it to say.
+//! A peer of the server that sends what a test wants.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -13,15 +13,15 @@ use sumlink_transport::{SecretKey, tls};
 use crate::bond::SERVER;
 use sumlink_test_support::emulated::{Bench, PATIENCE};
 
-/// A connection past TLS.
+/// A connection after the TLS handshake.
 pub(crate) struct Peer {
     stream: StreamOwned<ClientConnection, TcpStream>,
     buffer: Vec<u8>,
 }
 
-/// What the server says next.
+/// The next message of the server.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Said {
+pub(crate) enum Answer {
     Welcome,
     Refuse {
         code: u64,
@@ -50,13 +50,13 @@ pub(crate) fn dial(bench: &Bench) -> TcpStream {
     stream
 }
 
-/// How a client with this key speaks TLS with the server.
+/// The TLS configuration of a client with this key.
 pub(crate) fn tls_config(bench: &Bench, key: &SecretKey) -> Arc<ClientConfig> {
     tls::client_config(key, &bench.server_key.parse().unwrap())
 }
 
 impl Peer {
-    /// Does TLS; the server may still refuse the key with its first answer.
+    /// Completes the TLS handshake; the server may still refuse the key with its first answer.
     pub(crate) fn new(bench: &Bench, config: Arc<ClientConfig>) -> io::Result<Self> {
         let mut tcp = dial(bench);
         let mut tls = ClientConnection::new(config, tls::server_name()).unwrap();
@@ -69,18 +69,18 @@ impl Peer {
         })
     }
 
-    /// A new session or a further path of one.
+    /// Opens a session or joins a path to one.
     pub(crate) fn join(
         bench: &Bench,
         config: &Arc<ClientConfig>,
         session: [u8; 16],
         new: bool,
         path: u64,
-    ) -> (Self, Said) {
+    ) -> (Self, Answer) {
         let mut peer = Self::new(bench, Arc::clone(config)).unwrap();
         peer.send(&hello(VERSION, new, session, path)).unwrap();
-        let said = peer.next();
-        (peer, said)
+        let answer = peer.next();
+        (peer, answer)
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -88,30 +88,30 @@ impl Peer {
         self.stream.flush()
     }
 
-    /// The next answer or end; reports and credit are passed over.
-    pub(crate) fn next(&mut self) -> Said {
+    /// The next answer or end; skips reports and credit.
+    pub(crate) fn next(&mut self) -> Answer {
         let mut bytes = [0; 4096];
         loop {
             while let Some((frame, len)) = Frame::decode(&self.buffer).unwrap() {
-                let said = match frame {
-                    Frame::Welcome { .. } => Some(Said::Welcome),
-                    Frame::Refuse { code, .. } => Some(Said::Refuse { code }),
-                    Frame::Pong { token } => Some(Said::Pong { token }),
-                    Frame::Close { code, .. } => Some(Said::Close { code }),
+                let answer = match frame {
+                    Frame::Welcome { .. } => Some(Answer::Welcome),
+                    Frame::Refuse { code, .. } => Some(Answer::Refuse { code }),
+                    Frame::Pong { token } => Some(Answer::Pong { token }),
+                    Frame::Close { code, .. } => Some(Answer::Close { code }),
                     _ => None,
                 };
                 self.buffer.drain(..len);
-                if let Some(said) = said {
-                    return said;
+                if let Some(answer) = answer {
+                    return answer;
                 }
             }
             match self.stream.read(&mut bytes) {
-                Ok(0) => return Said::End,
+                Ok(0) => return Answer::End,
                 Ok(len) => self.buffer.extend_from_slice(&bytes[..len]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    panic!("the server says nothing")
+                    panic!("the server does not answer")
                 }
-                Err(_) => return Said::End,
+                Err(_) => return Answer::End,
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What the owner of a link says is kept: in the running session, by the server too, and after a restart.
+//! Policies of links apply in the running session, at the server, and after a restart.
 
 use std::process::Output;
 
@@ -13,8 +13,8 @@ use sumlink_test_support::emulated::until;
 
 const LINKS: [&str; 2] = ["a:rate=16mbit,delay=2ms", "b:rate=16mbit,delay=4ms"];
 
-/// More than confirmations and keep-alives take while a test runs, far less than a link carries.
-const LITTLE: u64 = 200_000;
+/// More than acknowledgments and keep-alives take during a test, far less than a link carries.
+const NEGLIGIBLE: u64 = 200_000;
 
 fn download(bond: &Bond) -> Transfer {
     Transfer::download(&bond.bench, "10.99.0.1:8080".parse().unwrap())
@@ -45,19 +45,19 @@ fn received(bond: &Bond, name: &str) -> u64 {
     path(bond, name).map_or(0, |path| path.bytes_received)
 }
 
-/// Waits for a stretch of the transfer that leaves the link out: where the machine is busy the other one may stand still for a
-/// while, and this one helps.
+/// Waits for a part of the transfer without this link. On a busy machine the other link may pause,
+/// and this one helps.
 #[track_caller]
 fn rests(bond: &Bond, transfer: &Transfer, name: &str) {
     let left_out = (0..20).any(|_| {
         let before = received(bond, name);
         transfer.goes_on(4_000_000);
-        received(bond, name) < before + LITTLE
+        received(bond, name) < before + NEGLIGIBLE
     });
     assert!(left_out, "{name} carries all the time");
 }
 
-/// Who says what the link may be used for, in the words of `sumlink link --json`.
+/// The source of the policy, in the words of `sumlink link --json`.
 fn source(report: &LinkReport) -> Value {
     serde_json::to_value(report.source).unwrap()
 }
@@ -72,7 +72,7 @@ fn restart(bond: &mut Bond) {
 }
 
 #[test]
-fn a_backup_carries_while_the_other_link_is_gone_and_a_change_counts_at_once() {
+fn a_backup_carries_during_an_outage_and_a_change_applies_at_once() {
     let client =
         "[[link]]\nname = \"a\"\n[[link]]\nname = \"b\"\npriority = \"backup\"\nlabel = \"5G\"\n";
     let Some(bond) = Plan::new(&LINKS).client(client).start() else {
@@ -81,7 +81,7 @@ fn a_backup_carries_while_the_other_link_is_gone_and_a_change_counts_at_once() {
     bond.until_active(&["a", "b"]);
     let download = download(&bond);
     download.goes_on(4_000_000);
-    assert!(received(&bond, "b") < LITTLE);
+    assert!(received(&bond, "b") < NEGLIGIBLE);
     let b = path(&bond, "b").unwrap();
     assert_eq!((b.label.as_str(), b.priority.as_str()), ("5G", "backup"));
     bond.bench.set("a", "state=down");
@@ -99,7 +99,7 @@ fn a_backup_carries_while_the_other_link_is_gone_and_a_change_counts_at_once() {
     });
     let before = received(&bond, "b");
     download.goes_on(4_000_000);
-    assert!(received(&bond, "b") < before + LITTLE);
+    assert!(received(&bond, "b") < before + NEGLIGIBLE);
     assert_eq!(link(&bond, "b --priority primary").priority, "primary");
     bond.until("the link that was a backup carries", |session| {
         active(session)
@@ -111,7 +111,7 @@ fn a_backup_carries_while_the_other_link_is_gone_and_a_change_counts_at_once() {
 }
 
 #[test]
-fn a_link_that_is_never_to_be_used_is_left_and_joins_again() {
+fn a_link_set_to_never_is_closed_and_rejoins() {
     let Some(bond) = Plan::new(&LINKS).start() else {
         return;
     };
@@ -133,7 +133,7 @@ fn a_link_that_is_never_to_be_used_is_left_and_joins_again() {
 }
 
 #[test]
-fn a_direction_and_a_limit_are_kept_by_the_server_too() {
+fn the_server_obeys_a_direction_and_a_limit() {
     let client = "[[link]]\nname = \"a\"\n[[link]]\nname = \"b\"\ndirection = \"up\"\n";
     let Some(bond) = Plan::new(&LINKS).client(client).start() else {
         return;
@@ -141,7 +141,7 @@ fn a_direction_and_a_limit_are_kept_by_the_server_too() {
     bond.until_active(&["a", "b"]);
     let down = download(&bond);
     down.goes_on(4_000_000);
-    assert!(received(&bond, "b") < LITTLE);
+    assert!(received(&bond, "b") < NEGLIGIBLE);
     let up = Transfer::upload(&bond.bench, "10.99.0.1:8081".parse().unwrap());
     bond.until("both links carry upwards", |session| {
         active(session)
@@ -155,7 +155,8 @@ fn a_direction_and_a_limit_are_kept_by_the_server_too() {
     });
     up.finish();
     link(&bond, "b --direction both --receive-limit 2mbit");
-    // Until what it carried before is out of the average: it carries, and no more than it may.
+    // Waits until earlier traffic has left the average: the link then carries its limit and no
+    // more.
     bond.until("the link keeps to its limit", |session| {
         let b = active(session).find(|path| path.link == "b")?;
         let rate = b.receive_rate_bps;
@@ -171,7 +172,7 @@ fn a_direction_and_a_limit_are_kept_by_the_server_too() {
 }
 
 #[test]
-fn a_link_that_is_too_late_for_its_owner_is_a_backup_until_it_is_not() {
+fn a_link_with_too_much_latency_is_a_backup() {
     let client = "[[link]]\nname = \"a\"\n[[link]]\nname = \"b\"\nmax_added_latency = \"100ms\"\n";
     let Some(bond) = Plan::new(&LINKS).client(client).start() else {
         return;
@@ -199,7 +200,7 @@ fn a_link_that_is_too_late_for_its_owner_is_a_backup_until_it_is_not() {
 }
 
 #[test]
-fn a_link_that_has_moved_what_it_may_is_left_and_stays_so_after_a_restart() {
+fn a_link_at_its_data_cap_is_closed_also_after_a_restart() {
     let client = "state = \"links.json\"\n[[link]]\nname = \"a\"\n[[link]]\nname = \"b\"\ncap_day = \"3MB\"\nbeyond = \"never\"\n";
     let Some(mut bond) = Plan::new(&LINKS).client(client).start() else {
         return;
@@ -216,7 +217,7 @@ fn a_link_that_has_moved_what_it_may_is_left_and_stays_so_after_a_restart() {
     download.goes_on(1_000_000);
     download.finish();
     let moved = link(&bond, "b").usage.unwrap().day_bytes;
-    // A quarter of a second of the link's rate, and what was under way.
+    // A quarter of a second at the link's rate, plus the bytes under way.
     assert!((3_000_000..4_500_000).contains(&moved), "{moved}");
     restart(&mut bond);
     used_up(&bond);
@@ -227,7 +228,7 @@ fn a_link_that_has_moved_what_it_may_is_left_and_stays_so_after_a_restart() {
 }
 
 #[test]
-fn what_was_set_counts_after_a_restart_if_that_was_asked_for() {
+fn kept_policies_survive_a_restart() {
     let Some(mut bond) = Plan::new(&LINKS)
         .client("state = \"links.json\"\nlinks = \"auto\"\n")
         .start()
@@ -260,7 +261,7 @@ fn what_was_set_counts_after_a_restart_if_that_was_asked_for() {
 }
 
 #[test]
-fn a_secondary_link_helps_only_where_there_is_too_much_to_do() {
+fn a_secondary_link_helps_only_when_primary_links_are_busy() {
     let client = "[[link]]\nname = \"a\"\n[[link]]\nname = \"b\"\nmetered = true\n";
     let Some(bond) = Plan::new(&LINKS).client(client).start() else {
         return;
@@ -278,7 +279,7 @@ fn a_secondary_link_helps_only_where_there_is_too_much_to_do() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said_on_one_line() {
+fn impossible_changes_are_reported_on_one_line() {
     let Some(bond) = Plan::new(&LINKS).start() else {
         return;
     };
@@ -287,7 +288,7 @@ fn what_cannot_be_done_is_said_on_one_line() {
         (
             "c --priority backup",
             5,
-            "there is no link c; there are a, b",
+            "no link named c; known links: a, b",
         ),
         ("b --reset-day 32", 2, "1 to 31"),
         ("b --send-limit 1kbit", 2, "at least 8000"),

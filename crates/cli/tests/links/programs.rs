@@ -1,4 +1,4 @@
-//! Programs that know nothing of sumlink: git, ssh, iperf3.
+//! Programs that are unaware of sumlink: git, ssh, iperf3.
 
 use std::fs;
 use std::io::Write;
@@ -52,7 +52,7 @@ fn git_clones_over_http_and_its_own_protocol() {
     let head = git(&bond, &["-C", "original", "rev-parse", "HEAD"]);
     let www = bond.bench.path("www").display().to_string();
     let base = format!("--base-path={www}");
-    // The program itself: `git daemon` would be a process of its own that outlives its parent.
+    // The program itself, because `git daemon` starts a process that outlives its parent.
     let exec_path = git(&bond, &["--exec-path"]);
     let daemon = format!("{}/git-daemon", exec_path.trim());
     let daemon = [
@@ -111,7 +111,7 @@ fn git_clones_over_http_and_its_own_protocol() {
     bond.stop();
 }
 
-/// Starts sshd on port 2222 of the server for the present user, with keys of its own.
+/// Starts sshd with new keys on port 2222 of the server for the current user.
 fn start_sshd(bond: &mut Bond) {
     for key in ["host-key", "user-key"] {
         let words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key];
@@ -135,7 +135,7 @@ fn start_sshd(bond: &mut Bond) {
         fs::Permissions::from_mode(0o600),
     )
     .unwrap();
-    // Debian makes this directory when it starts the service, which setup does not.
+    // Debian creates this directory when it starts the service, which this test does not do.
     let start =
         "mkdir -p /run/sshd; exec \"$(command -v sshd || echo /usr/sbin/sshd)\" -D -e -f sshd.conf";
     let mut command = bond.bench.command(&["sh", "-c", start]);
@@ -169,7 +169,7 @@ fn ssh_logs_in_through_its_proxy_command() {
         ),
     ];
     for (proxy, host) in ways {
-        // Everything that is typed there comes back here.
+        // Typed characters are echoed.
         let mut command = bond
             .bench
             .command(&["ssh", "-F", "none", "-i", "user-key", "-p", "2222"]);
@@ -196,9 +196,9 @@ fn ssh_logs_in_through_its_proxy_command() {
         let typed = contents.clone();
         let typist = thread::spawn(move || input.write_all(&typed));
         let output = ssh.wait_with_output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
+        let errors = String::from_utf8_lossy(&output.stderr);
         let log = fs::read_to_string(bond.bench.path("sshd.log")).unwrap();
-        assert!(output.status.success(), "{proxy}: {said}\n{log}");
+        assert!(output.status.success(), "{proxy}: {errors}\n{log}");
         typist.join().unwrap().unwrap();
         assert!(
             output.stdout == contents,
@@ -221,7 +221,7 @@ fn iperf3_gets_more_than_one_link_has_both_ways() {
     };
     bond.until_active(&["a", "b"]);
     for direction in [&[][..], &["-R"], &["--bidir"]] {
-        // One server for each test: it refuses a client while it is busy with the end of the one before.
+        // One server per test: it refuses a client while it closes the previous one.
         let serve = ["iperf3", "-s", "-1", "-B", "10.99.0.1"];
         let server = bond.bench.spawn(Side::Server, &serve);
         bond.bench.until_listening(Side::Server, 5201);
@@ -236,9 +236,9 @@ fn iperf3_gets_more_than_one_link_has_both_ways() {
         let health = bond.bench.lab.health().unwrap();
         let least = rates.iter().copied().fold(f64::MAX, f64::min);
         let most = rates.iter().copied().fold(0.0, f64::max);
-        // However busy the machine is, neither direction starves.
+        // Neither direction starves, however busy the machine is.
         let balanced = least > 0.0 && least >= most / 4.0;
-        // One link has 20 Mbit/s with all headers, where the emulator has the time for it.
+        // One link has 20 Mbit/s including all headers, if the emulator keeps up.
         let fast = least > 20e6 || health.objection().is_some();
         assert!(
             balanced && fast,

@@ -1,4 +1,4 @@
-//! Every scheduler over two links that are not alike, with everything that it reads from the kernel.
+//! Every scheduler over two unequal links, with all its inputs from the kernel.
 
 use sumlink_engine::scheduler;
 use sumlink_lab::Side;
@@ -8,7 +8,7 @@ use crate::bond::{Plan, active};
 use sumlink_test_support::emulated::traffic::Transfer;
 
 #[test]
-fn every_scheduler_carries_a_download_whole() {
+fn every_scheduler_completes_a_download() {
     for name in scheduler::NAMES {
         let plan = Plan::new(&["a:rate=20mbit,delay=5ms", "b:rate=10mbit,delay=15ms"]);
         let Some(bond) = plan.scheduler(name).start() else {
@@ -17,7 +17,7 @@ fn every_scheduler_carries_a_download_whole() {
         bond.until_active(&["a", "b"]);
         assert_eq!(bond.status(Side::Server).scheduler, *name);
         let download = Transfer::download(&bond.bench, "10.99.0.1:8080".parse().unwrap());
-        // The faster path alone would need half a second for this, and some wait for it first.
+        // The faster path alone would need 0.5 s for this, and some schedulers wait for it first.
         bond.until(&format!("{name} uses both links"), |session| {
             let mut paths = active(session);
             paths
@@ -30,9 +30,9 @@ fn every_scheduler_carries_a_download_whole() {
     }
 }
 
-/// A queue at this end of a link, which only two schedulers ask the kernel for.
+/// A queue in the client's interface, which only two schedulers read.
 #[test]
-fn what_waits_in_the_interface_is_read_by_those_who_decide_by_it() {
+fn schedulers_that_use_the_interface_queue_read_it() {
     for name in ["qaware", "qdepl", "minrtt"] {
         let plan = Plan::new(&["a:rate=20mbit,delay=5ms", "b:rate=20mbit,delay=5ms"]);
         let Some(bond) = plan.scheduler(name).start() else {
@@ -49,7 +49,11 @@ fn what_waits_in_the_interface_is_read_by_those_who_decide_by_it() {
         };
         if name == "minrtt" {
             upload.goes_on(2_000_000);
-            assert_eq!(queue_of(&bond.status(Side::Client), "a"), 0, "nobody asks");
+            assert_eq!(
+                queue_of(&bond.status(Side::Client), "a"),
+                0,
+                "no scheduler reads it"
+            );
         } else {
             bond.until(&format!("{name} sees the queue of a"), |session| {
                 assert_eq!(queue_of(session, "b"), 0, "b has none");
@@ -62,7 +66,7 @@ fn what_waits_in_the_interface_is_read_by_those_who_decide_by_it() {
 }
 
 #[test]
-fn a_third_link_is_too_many_for_musher_and_told_so() {
+fn musher_refuses_a_third_link() {
     let links = [
         "a:rate=20mbit,delay=5ms",
         "b:rate=20mbit,delay=5ms",
@@ -74,9 +78,9 @@ fn a_third_link_is_too_many_for_musher_and_told_so() {
     bond.until("one link is refused with the reason", |session| {
         let refused = session.paths.iter().filter(|path| path.state == "down");
         let reasons: Vec<_> = refused.map(|path| path.reason.as_str()).collect();
-        let told =
+        let is_logged =
             matches!(reasons[..], [reason] if reason.contains("scheduler musher takes 2 paths"));
-        (told && active(session).count() == 2).then_some(())
+        (is_logged && active(session).count() == 2).then_some(())
     });
     let download = Transfer::download(&bond.bench, "10.99.0.1:8080".parse().unwrap());
     download.goes_on(1_000_000);
@@ -84,9 +88,9 @@ fn a_third_link_is_too_many_for_musher_and_told_so() {
     bond.stop();
 }
 
-/// Two streams of the same kind, of which a rule names one.
+/// Two streams of the same kind; a rule names one of them.
 #[test]
-fn what_a_rule_says_must_not_wait_goes_over_two_links_and_nothing_else_does() {
+fn only_traffic_of_a_racing_class_goes_over_two_links() {
     let plan = Plan::new(&["a:rate=16mbit,delay=5ms", "b:rate=16mbit,delay=5ms"]);
     let plan = plan
         .class_scheduler("conversational", "redundant")

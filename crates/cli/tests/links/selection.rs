@@ -1,5 +1,5 @@
-//! What a selector does with a link that is far worse than the other: it is parked, everybody who asks is told why, and
-//! nothing is lost by it.
+//! A selector parks a link that is far worse than the other one. Status and events give the reason,
+//! and no data is lost.
 
 use sumlink_lab::Side;
 use sumlink_transport::SessionStatus;
@@ -10,8 +10,8 @@ use sumlink_test_support::emulated::traffic::Transfer;
 
 const LINKS: [&str; 2] = ["good:rate=20mbit,delay=5ms", "bad:rate=500kbit,delay=250ms"];
 
-/// A parked path answers pings and reports: much less than the 125 kB that the link would carry meanwhile.
-const SMALL_TALK: u64 = 30_000;
+/// Most bytes of a parked path, for pings and reports; the link would carry 125 kB in that time.
+const CONTROL_BYTES: u64 = 30_000;
 
 fn bad(session: &SessionStatus) -> &PathStatus {
     let mut paths = session.paths.iter();
@@ -19,8 +19,8 @@ fn bad(session: &SessionStatus) -> &PathStatus {
 }
 
 #[test]
-fn a_parked_link_says_why_and_carries_when_the_other_one_fails() {
-    // It is not tried again while this test looks.
+fn a_parked_link_has_a_reason_and_carries_when_the_other_fails() {
+    // No probe during this test.
     let plan = Plan::new(&LINKS).selector("wrr", "base:probe=60s");
     let Some(bond) = plan.start() else { return };
     bond.until_active(&["bad", "good"]);
@@ -40,16 +40,16 @@ fn a_parked_link_says_why_and_carries_when_the_other_one_fails() {
         }
     };
     assert_eq!(event["link"], "bad", "{event}");
-    let told = event["reason"].as_str().unwrap();
-    assert!(told.contains("below 20 % of the average"), "{event}");
-    assert_eq!(bond.client.lines_with(told), 1);
+    let reason = event["reason"].as_str().unwrap();
+    assert!(reason.contains("below 20 % of the average"), "{event}");
+    assert_eq!(bond.client.lines_with(reason), 1);
 
-    // Where the machine is busy the good link may stand still for a while, and the bad one helps.
+    // On a busy machine the good link may pause, and the bad one helps.
     let carries_little = || {
         let before = parked().bytes_sent;
         upload.goes_on(5_000_000);
         let sent = bad(&bond.status(Side::Client)).bytes_sent;
-        sent.saturating_sub(before) < SMALL_TALK
+        sent.saturating_sub(before) < CONTROL_BYTES
     };
     assert!((0..20).any(|_| carries_little()), "a parked path carries");
 
@@ -57,7 +57,7 @@ fn a_parked_link_says_why_and_carries_when_the_other_one_fails() {
     bond.bench.set("good", "state=blackhole");
     bond.until("the parked link carries", |session| {
         let sent = bad(session).bytes_sent.saturating_sub(before);
-        (sent > 2 * SMALL_TALK).then_some(())
+        (sent > 2 * CONTROL_BYTES).then_some(())
     });
     bond.bench.set("good", "state=up");
     upload.finish();

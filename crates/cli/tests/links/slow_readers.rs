@@ -1,4 +1,5 @@
-//! A program that reads slowly slows its sender, whichever side it is on: the links carry little more than it reads.
+//! A program that reads slowly slows its sender, on either side: the links carry little more than
+//! it reads.
 
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
@@ -14,17 +15,17 @@ use sumlink_test_support::emulated::traffic::listen;
 
 const LINKS: [&str; 2] = ["a:rate=40mbit,delay=8ms", "b:rate=20mbit,delay=8ms"];
 
-/// Six rounds, which the receiver allows a prompt reader while its rate grows, a megabyte, and the
-/// bytes that sockets take at first from a program that never reads. The goal is two rounds.
+/// Six rounds, which the receiver allows a fast reader while its rate grows, 1 MB, and the bytes
+/// that sockets accept at first for a program that never reads. The goal is two rounds.
 const AHEAD: u64 = 6 * 120_000 + 1_000_000 + 1024 * 1024;
 
-/// What frames, and bytes that went twice, add.
+/// Factor for frames and duplicates.
 const OVERHEAD: f64 = 1.03;
 
-/// How much the daemons may have grown by in the end: what the C library's heap keeps, and little more.
-const KEPT: u64 = 24 << 20;
+/// Most growth of the daemons' memory at the end: what the C library's heap keeps, and little more.
+const MAX_GROWTH: u64 = 24 << 20;
 
-/// Bytes that the links have brought to one side.
+/// Bytes that the links have delivered to one side.
 fn arrived(bond: &Bond, side: Side) -> u64 {
     let paths = bond.status(side).paths;
     paths.iter().map(|path| path.bytes_received).sum()
@@ -41,7 +42,7 @@ fn assert_follows(bond: &Bond, side: Side, before: u64, read: u64, what: &str) {
     );
 }
 
-/// Reads at a rate in bytes per second; returns how many bytes.
+/// Reads at a rate in bytes per second; returns the number of bytes.
 fn read_at(stream: &mut TcpStream, rate: u64, time: Duration) -> u64 {
     let (start, mut read) = (Instant::now(), 0);
     let mut piece = vec![0; 16 * 1024];
@@ -56,7 +57,7 @@ fn read_at(stream: &mut TcpStream, rate: u64, time: Duration) -> u64 {
     read
 }
 
-/// A stream of which `reads` reads slowly, not at all, and as fast as it can.
+/// A stream that `reads` reads slowly, then not at all, then as fast as it can.
 fn follows(reads: Side) {
     let Some(bond) = Plan::new(&LINKS).start() else {
         return;
@@ -81,23 +82,23 @@ fn follows(reads: Side) {
     for (daemon, before) in [(&bond.client, before[0]), (&bond.server, before[1])] {
         let grown = daemon.resident().saturating_sub(before);
         println!("grown by {grown}");
-        assert!(grown < KEPT, "grown by {grown} bytes");
+        assert!(grown < MAX_GROWTH, "grown by {grown} bytes");
     }
     bond.stop();
 }
 
 #[test]
-fn the_links_carry_no_more_than_a_slow_program_reads() {
+fn the_links_carry_only_what_a_slow_program_reads() {
     follows(Side::Client);
 }
 
 #[test]
-fn the_links_carry_no_more_than_a_slow_target_reads() {
+fn the_links_carry_only_what_a_slow_target_reads() {
     follows(Side::Server);
 }
 
 #[test]
-fn curl_with_a_limited_rate_has_the_links_carry_as_much() {
+fn curl_with_a_limited_rate_limits_the_links() {
     let Some(mut bond) = Plan::new(&LINKS).start() else {
         return;
     };

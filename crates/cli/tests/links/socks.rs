@@ -1,4 +1,4 @@
-//! Connections through SOCKS (RFC 1928), and when a program is told that it has one.
+//! Connections through SOCKS (RFC 1928), and early answers to programs.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
@@ -15,7 +15,7 @@ const REFUSED: u8 = 5;
 
 const LINKS: [&str; 2] = ["a:rate=20mbit,delay=5ms", "b:rate=20mbit,delay=10ms"];
 
-/// Asks for a connection; what the proxy replied.
+/// Requests a connection; returns the reply of the proxy.
 pub(crate) fn ask(bench: &Bench, target: SocketAddrV4) -> (TcpStream, u8) {
     let dial = || TcpStream::connect(SOCKS).unwrap();
     let mut stream = bench.lab.run(Side::Client, dial).unwrap();
@@ -29,49 +29,50 @@ pub(crate) fn ask(bench: &Bench, target: SocketAddrV4) -> (TcpStream, u8) {
     (stream, reply[3])
 }
 
-/// Has a target where nobody listens, `before` that once somebody did and was connected: what the next asker is told, and the one after.
-fn told_of_a_target_that_is_gone(before: bool, lines: &str) -> Option<[u8; 2]> {
+/// The replies to two requests for a target without a listener; with `before`, the target had one
+/// earlier and was connected.
+fn replies_for_a_closed_target(before: bool, lines: &str) -> Option<[u8; 2]> {
     let target: SocketAddrV4 = "10.99.0.1:8080".parse().unwrap();
     let bond = Plan::new(&LINKS)
         .client(&format!("links = \"auto\"\n{lines}"))
         .start()?;
     if before {
         let listener = listen(&bond.bench, target.into());
-        let (first, told) = ask(&bond.bench, target);
-        assert_eq!(told, SUCCEEDED);
+        let (first, reply) = ask(&bond.bench, target);
+        assert_eq!(reply, SUCCEEDED);
         drop((listener.accept().unwrap(), listener, first));
     }
-    let (mut second, told) = ask(&bond.bench, target);
-    // Whoever was told too early finds the connection ended.
+    let (mut second, reply) = ask(&bond.bench, target);
+    // After an early answer the program finds the connection closed.
     match second.read(&mut [0]) {
         Ok(read) => assert_eq!(read, 0),
         Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
     }
-    let (_third, then) = ask(&bond.bench, target);
+    let (_third, next) = ask(&bond.bench, target);
     bond.stop();
-    Some([told, then])
+    Some([reply, next])
 }
 
 #[test]
-fn where_the_target_was_connected_a_moment_ago_one_is_told_so_before_the_server_says_it() {
-    let Some(told) = told_of_a_target_that_is_gone(true, "") else {
+fn a_recently_connected_target_gets_an_early_answer() {
+    let Some(replies) = replies_for_a_closed_target(true, "") else {
         return;
     };
-    assert_eq!(told, [SUCCEEDED, REFUSED]);
+    assert_eq!(replies, [SUCCEEDED, REFUSED]);
 }
 
 #[test]
-fn with_early_always_one_is_told_so_of_any_target_but_one_that_has_just_failed() {
-    let Some(told) = told_of_a_target_that_is_gone(false, "early = \"always\"\n") else {
+fn early_always_answers_early_unless_the_target_just_failed() {
+    let Some(replies) = replies_for_a_closed_target(false, "early = \"always\"\n") else {
         return;
     };
-    assert_eq!(told, [SUCCEEDED, REFUSED]);
+    assert_eq!(replies, [SUCCEEDED, REFUSED]);
 }
 
 #[test]
-fn with_early_never_everybody_waits_for_the_server() {
-    let Some(told) = told_of_a_target_that_is_gone(true, "early = \"never\"\n") else {
+fn early_never_waits_for_the_server() {
+    let Some(replies) = replies_for_a_closed_target(true, "early = \"never\"\n") else {
         return;
     };
-    assert_eq!(told, [REFUSED, REFUSED]);
+    assert_eq!(replies, [REFUSED, REFUSED]);
 }

@@ -25,7 +25,7 @@ fn link(bench: &Bench, args: &[&str]) -> (i32, String, String) {
     )
 }
 
-/// Names of the client's interfaces that begin like that, and their addresses.
+/// The client's interfaces whose names begin with `start`, and their addresses.
 fn interfaces(bench: &Bench, start: &str) -> Vec<(String, String)> {
     let output = bench.lab.run(Side::Client, || {
         std::process::Command::new("ip")
@@ -61,7 +61,7 @@ fn an_ethernet_interface_is_split_and_joined_again() {
     let expected = expected.map(|(name, mac)| (name.to_owned(), mac.to_owned()));
     assert_eq!(interfaces(&bench, "card"), expected);
 
-    // Twice is a mistake, and changes nothing.
+    // A second split is an error and changes nothing.
     let (code, out, err) = link(&bench, &["split", "card", "--kind", "macvlan"]);
     assert_eq!((code, out.as_str(), err.lines().count()), (5, "", 1));
     assert!(err.contains("split already (cardv2)"), "{err}");
@@ -81,9 +81,9 @@ fn an_ethernet_interface_is_split_and_joined_again() {
 }
 
 #[test]
-fn what_cannot_be_split_is_refused_with_the_reason_and_left_as_it_was() {
+fn impossible_splits_are_refused_with_a_reason_and_change_nothing() {
     let Some(bench) = bench() else { return };
-    // One that is in the way: what was made before it is removed again.
+    // An existing interface is in the way: interfaces made before it are removed again.
     let file = bench.write("ip-batch", "link add cardv3 type veth peer name other\n");
     bench.run(Side::Client, &["ip", "-batch", file.to_str().unwrap()]);
     let before = interfaces(&bench, "");
@@ -97,29 +97,30 @@ fn what_cannot_be_split_is_refused_with_the_reason_and_left_as_it_was() {
         (
             &["split", "a", "--kind", "macvlan"],
             5,
-            "a has no address of six bytes",
+            "a has no hardware address of 6 bytes",
         ),
-        (&["split", "nothing"], 5, "there is no interface nothing"),
-        (&["join", "nothing"], 5, "there is no interface nothing"),
+        (&["split", "nothing"], 5, "no interface nothing"),
+        (&["join", "nothing"], 5, "no interface nothing"),
         (&["split", "card", "--into", "1"], 2, "1"),
     ] {
         let (got, out, err) = link(&bench, args);
         assert_eq!((got, out.as_str()), (code, ""), "{args:?}: {err}");
         assert!(err.contains(reason), "{args:?}: {err}");
     }
-    // Without iw it says how to get it; with it that the interface is no Wi-Fi.
+    // Without iw, advice on its installation; with it, that the interface is not Wi-Fi.
     let (_, _, err) = link(&bench, &["split", "card"]);
     assert!(
-        err.contains("card is no Wi-Fi interface") || err.contains("apt-get install iw"),
+        err.contains("card is not a Wi-Fi interface") || err.contains("apt-get install iw"),
         "{err}"
     );
     assert_eq!(interfaces(&bench, ""), before);
 }
 
 #[test]
-fn what_fails_half_way_is_undone() {
+fn a_split_that_fails_halfway_is_undone() {
     let Some(bench) = bench() else { return };
-    // The address of the third is taken on the card, which the kernel finds out only when it makes it.
+    // The card already has the address of the third interface, which the kernel detects when it
+    // makes the interface.
     let file = bench.write(
         "ip-batch",
         "link add link card name other address 0a:11:22:33:44:55 type macvlan mode bridge\nlink set other up\n",

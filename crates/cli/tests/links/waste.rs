@@ -1,5 +1,5 @@
-//! Links that carry less than they seem to: behind a token bucket, and under a limit of their owner. They are healthy, and
-//! nothing of what they carry is to be sent a second time.
+//! Links that carry less than they seem to: behind a policer, and under a configured limit. They
+//! are healthy, and no data is retransmitted.
 
 use sumlink_lab::Side;
 use sumlink_transport::status::PathStatus;
@@ -7,15 +7,15 @@ use sumlink_transport::status::PathStatus;
 use crate::bond::{Bond, Plan, active};
 use sumlink_test_support::emulated::traffic::Transfer;
 
-/// Lines that say that a path is ill, at either end.
-const ILLNESSES: [&str; 2] = ["path stalled", "the peer gets nothing through"];
+/// Log lines about a stalled path, at either end.
+const STALLS: [&str; 2] = ["path stalled", "the peer gets nothing through"];
 
-/// What ends each of them.
+/// Log lines about its recovery.
 const RECOVERIES: [&str; 2] = ["path recovered", "the peer gets through on this path again"];
 
-/// Illnesses that are said in a test: a machine that is busy with other things holds up a link now and then. A link that is
-/// misjudged is said to be ill several times a second.
-const FEW: usize = 8;
+/// Most stalls in a test: a busy machine delays a link now and then. A misjudged link stalls
+/// several times per second.
+const MAX_STALLS: usize = 8;
 
 fn lines(bond: &Bond, words: &[&str]) -> usize {
     let both = [&bond.client, &bond.server];
@@ -27,7 +27,7 @@ fn lines(bond: &Bond, words: &[&str]) -> usize {
     words.iter().map(of).sum()
 }
 
-/// Duplicates over what arrived, of a download.
+/// Share of duplicates in the bytes of a download.
 fn duplicates(bond: &Bond) -> f64 {
     let server = bond.status(Side::Server);
     let sent: u64 = active(&server).map(|path| path.bytes_sent).sum();
@@ -40,15 +40,18 @@ fn path(bond: &Bond, side: Side, name: &str) -> PathStatus {
     of_link.next().expect("a path")
 }
 
-/// The links are healthy, and each line of an illness is followed by one of its end.
+/// The links are healthy, and each stall is followed by a recovery.
 #[track_caller]
 fn are_healthy(bond: &Bond) {
     let pairs = |_: &_| {
-        let [ill, well] = [ILLNESSES, RECOVERIES].map(|words| lines(bond, &words));
+        let [ill, well] = [STALLS, RECOVERIES].map(|words| lines(bond, &words));
         (ill == well).then_some(ill)
     };
     let ill = bond.until("each illness has an end", pairs);
-    assert!(ill <= FEW, "healthy links are said to be ill {ill} times");
+    assert!(
+        ill <= MAX_STALLS,
+        "healthy links are said to be ill {ill} times"
+    );
 }
 
 fn download(bond: &Bond) -> Transfer {
@@ -56,7 +59,7 @@ fn download(bond: &Bond) -> Transfer {
 }
 
 #[test]
-fn a_token_bucket_under_bbr_makes_no_path_ill() {
+fn a_policer_under_bbr_stalls_no_path() {
     let links = [
         "a:rate=20mbit,burst=32kB,queue=50ms",
         "b:rate=10mbit,burst=32kB,queue=50ms",
@@ -68,7 +71,7 @@ fn a_token_bucket_under_bbr_makes_no_path_ill() {
     };
     bond.until_active(&["a", "b"]);
     let down = download(&bond);
-    // Ten seconds and more: BBR measures the least round trip meanwhile, and the buckets fill.
+    // At least 10 s: BBR measures the least round trip meanwhile, and the buckets fill.
     down.goes_on(45_000_000);
     let share = duplicates(&bond);
     down.finish();
@@ -78,7 +81,7 @@ fn a_token_bucket_under_bbr_makes_no_path_ill() {
 }
 
 #[test]
-fn a_limited_link_carries_its_limit_and_no_waste() {
+fn a_limited_link_carries_its_limit_without_waste() {
     let links = ["a:rate=15mbit,delay=2ms", "b:rate=12mbit,delay=2ms"];
     let client = "[[link]]\nname = \"a\"\n[[link]]\nname = \"b\"\nreceive_limit = \"3mbit\"\n\
                   metered = true\npriority = \"primary\"\n";

@@ -17,13 +17,13 @@ use crate::args::EdgeArgs;
 pub(crate) struct EdgeSettings {
     pub(crate) node: NodeConfig,
     pub(crate) control: Option<PathBuf>,
-    /// Where metrics are served.
+    /// Address at which metrics are served.
     pub(crate) metrics: Option<SocketAddr>,
     lines: Lines,
 }
 
 impl EdgeSettings {
-    /// What the file says, with the control socket of the flags.
+    /// Reads the file; the control socket of the flags overrides the file's.
     pub(crate) fn start(args: &EdgeArgs) -> Result<Self, CliError> {
         match read_with(&args.config, read::edge)? {
             Read {
@@ -35,7 +35,7 @@ impl EdgeSettings {
         }
     }
 
-    /// In a few words.
+    /// A short description.
     pub(crate) fn describe(&self) -> String {
         let links = self.node.links.iter().map(|link| link.name.as_str());
         format!(
@@ -47,11 +47,11 @@ impl EdgeSettings {
     }
 }
 
-/// What a start with this file and no flags would make of it.
+/// The configuration of a start with this file and no flags.
 ///
 /// # Errors
 ///
-/// A file that cannot be read at all, or one of a client or server; everything else is in the result.
+/// A file that cannot be read, or that of a client or server; all other problems are in the result.
 pub(crate) fn check(file: &Path) -> Result<Planned<EdgeSettings>, CliError> {
     let Read {
         file: settings,
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_edge_node_can_be_told_of_flows_reaches_it() {
+    fn every_flow_setting_reaches_the_edge_node() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("x.toml");
         let text = "role = \"node\"\n[[link]]\nname = \"a\"\nlocal = \"10.77.1.1:7400\"\nremote = \"10.77.1.2:7400\"\n\

@@ -1,4 +1,4 @@
-//! The shape of the file: which tables and keys there are. Texts stay texts here, with their place.
+//! The shape of the file: its tables and keys. Texts stay texts, with their positions.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 use sumlink::config::Field;
 use toml::Spanned;
 
-/// An edge node's file.
+/// File of an edge node.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Edge {
@@ -69,7 +69,7 @@ pub(super) struct Flows {
     pub(super) orphaned: Field<String>,
 }
 
-/// `[visible]`, each thing under its name in table I of the paper or in the core.
+/// `[visible]`; the names are those of table I of the paper or of the core.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Visible {
@@ -84,7 +84,7 @@ pub(super) struct Visible {
     pub(super) give_up: Field<String>,
 }
 
-/// `[[link]]` in an edge node's file.
+/// `[[link]]` in the file of an edge node.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EdgeLink {

@@ -1,4 +1,4 @@
-//! An edge node's file.
+//! Reads the file of an edge node.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
@@ -18,13 +18,13 @@ use toml::Spanned;
 
 use super::{EdgeSettings, raw};
 
-/// What is had or not.
+/// Values of a switch.
 const SWITCH: [(&str, bool); 2] = [("on", true), ("off", false)];
 
-/// Bytes that may wait below a link, where nothing is said.
+/// Default for the bytes that may wait below a link.
 const BACKLOG: usize = 64 << 10;
 
-/// Reads the file; its keys say whether it is that of an edge node.
+/// Reads the file; its keys show whether it is that of an edge node.
 pub(super) fn edge(reader: &mut Reader<'_>) -> Result<Option<EdgeSettings>, FileError> {
     for (key, role) in [("server", "client"), ("listen", "server")] {
         if reader.has(key) {
@@ -34,7 +34,7 @@ pub(super) fn edge(reader: &mut Reader<'_>) -> Result<Option<EdgeSettings>, File
     Ok(EdgeReader(reader).edge())
 }
 
-/// What of the reader is about edge nodes.
+/// The parts of the reader that concern edge nodes.
 struct EdgeReader<'a, 'b>(&'a mut Reader<'b>);
 
 impl EdgeReader<'_, '_> {
@@ -51,13 +51,13 @@ impl EdgeReader<'_, '_> {
         let role = role.unwrap_or_default();
         let mode_span = raw.mode.as_ref().map(Spanned::span);
         let mode = self.0.parse(raw.mode, |s| named("mode", s, &Mode::NAMES));
-        // The fastest with the TCP of current kernels (docs/notes/edge.md, in the laboratory).
+        // The fastest mode with the TCP of current kernels (docs/notes/edge.md, in the laboratory).
         let mode = mode.unwrap_or(match role {
             Role::Node => Mode::Lwa,
             Role::User => Mode::Lwip,
         });
         if role == Role::User && mode == Mode::LwipVisible {
-            let reason = "`lwip+visible` is the node's business: write \"lwip\" or \"lwa\" at the user's end";
+            let reason = "`lwip+visible` is a mode of the node only: write \"lwip\" or \"lwa\" at the user's end";
             self.0.problem(mode_span.unwrap_or(0..0), reason);
         }
         let for_visible = [
@@ -70,13 +70,13 @@ impl EdgeReader<'_, '_> {
         self.without_effect(role, mode, Mode::Lwa, for_lwa);
         let steering = self.0.parse(raw.steering, |s| parse_steering(s));
         if let (Role::Node, Some(uplink)) = (role, &raw.uplink) {
-            let reason = "`uplink` is for the user's end: the node steers over all links";
+            let reason = "`uplink` is for the user's end only: the node uses all links";
             self.0.problem(uplink.span(), reason);
         }
         let (links, settings) = self.edge_links(raw.link);
         if let (Some(acks), Some(_)) = (&raw.acks, &raw.uplink) {
             let reason =
-                "`uplink` takes all that goes up, acknowledgements as well: say one of the two";
+                "`uplink` also carries acknowledgments, so `acks` contradicts it: remove one";
             self.0.problem(acks.span(), reason);
         }
         let only = self.link_named(raw.uplink, &links);
@@ -101,7 +101,7 @@ impl EdgeReader<'_, '_> {
         let dead_after = dead_after.unwrap_or((probe * 5).max(Duration::from_millis(500)));
         if dead_after < probe * 2 {
             let reason =
-                "a link must be allowed to miss a probe: `dead_after` is at least twice `probe`";
+                "`dead_after` must be at least twice `probe`, so that a link may miss one probe";
             self.0.problem(dead_span.unwrap_or(0..0), reason);
         }
         let idle_span = raw.flows.idle.as_ref().map(Spanned::span);
@@ -119,7 +119,7 @@ impl EdgeReader<'_, '_> {
         if mode == Mode::LwipVisible && core.visible.boost && core.idle < core.visible.give_up {
             self.0.problem(idle_span.unwrap_or(0..0), ConfigError::Idle);
         }
-        // What is wrong with one value was told at its place.
+        // A problem of a single value has been reported at its position.
         if self.0.is_sound()
             && let Err(error) = core.check()
         {
@@ -143,18 +143,18 @@ impl EdgeReader<'_, '_> {
         })
     }
 
-    /// The number of the link that is named, if one is.
+    /// The index of the named link, if a name is given.
     fn link_named(&mut self, name: Field<String>, links: &[LinkConfig]) -> Option<usize> {
         let name = name?;
         let found = links.iter().position(|link| link.name == *name.get_ref());
         if found.is_none() {
-            let reason = format!("no link is called `{}`", name.get_ref());
+            let reason = format!("no link is named `{}`", name.get_ref());
             self.0.problem(name.span(), reason);
         }
         found
     }
 
-    /// What is said for one mode and does nothing in this one.
+    /// Reports settings of another mode, which have no effect in this one.
     fn without_effect<const N: usize>(
         &mut self,
         role: Role,
@@ -175,9 +175,9 @@ impl EdgeReader<'_, '_> {
                 span,
                 match (role, needed) {
                     (Role::User, Mode::LwipVisible) => {
-                        format!("{key} is the node's business: it does nothing at the user's end")
+                        format!("{key} is for the node only and has no effect at the user's end")
                     }
-                    _ => format!("{key} is for one mode only: write `mode = \"{name}\"`, too"),
+                    _ => format!("{key} has an effect only with `mode = \"{name}\"`"),
                 },
             );
         }
@@ -218,10 +218,8 @@ impl EdgeReader<'_, '_> {
                 continue;
             };
             if links.iter().any(|link| link.name == name) {
-                self.0.problem(
-                    name_span,
-                    format!("link `{name}` is there twice: remove one"),
-                );
+                self.0
+                    .problem(name_span, format!("link `{name}` occurs twice: remove one"));
                 continue;
             }
             if let Err(reason) = check_pair(local, remote) {
@@ -259,15 +257,16 @@ impl EdgeReader<'_, '_> {
         let mtu = self.0.parse(raw.mtu, |n| within(*n, 576, 65_000));
         let mtu = mtu.unwrap_or(default.mtu as u64) as usize;
         let mss_span = raw.mss.as_ref().map(Spanned::span);
-        // The headers of IPv4 and TCP without options, as everywhere where an MSS is made of an MTU.
+        // Headers of IPv4 and TCP without options, as always when an MSS is derived from an MTU.
         let largest = (mtu - 40) as u64;
         let mss = self
             .0
             .parse(raw.mss, |n| within(*n, 216, 64_960))
             .unwrap_or(largest);
         if mss > largest {
-            let reason =
-                format!("segments of {mss} bytes do not fit an MTU of {mtu}: at most {largest}");
+            let reason = format!(
+                "segments of {mss} bytes do not fit an MTU of {mtu}: write at most {largest}"
+            );
             self.0.problem(mss_span.unwrap_or(0..0), reason);
         }
         let tun = TunConfig {
@@ -306,25 +305,24 @@ impl EdgeReader<'_, '_> {
         (bits, reorder)
     }
 
-    /// How many flows are known, what is kept of them, and when they are forgotten; the rest as by default.
+    /// Limits on flows and copies, and their lifetimes; defaults for the rest.
     fn flows(&mut self, raw: raw::Flows) -> Config {
         let default = Config::default();
         let most = self.0.parse(raw.most, |n| within(*n, 1, 10_000_000));
         let kept_span = raw.kept_per_flow.as_ref().map(Spanned::span);
         let mut size = |field: Field<String>, default| {
-            let said = self.0.parse(field, |s| size_between(s, "64KiB", "64GiB"));
-            said.unwrap_or(default)
+            let value = self.0.parse(field, |s| size_between(s, "64KiB", "64GiB"));
+            value.unwrap_or(default)
         };
         let kept_per_flow = size(raw.kept_per_flow, default.kept_per_flow);
         let kept = size(raw.kept, default.kept.max(kept_per_flow));
         if kept_per_flow > kept {
-            let reason =
-                "one flow cannot keep more than all together: `kept` is at least `kept_per_flow`";
+            let reason = "one flow cannot keep more than all together: raise `kept` to at least `kept_per_flow`";
             self.0.problem(kept_span.unwrap_or(0..0), reason);
         }
         let mut time = |field: Field<String>, default| {
-            let said = self.0.parse(field, |s| span_of_time(s, 1000, 86_400_000));
-            said.unwrap_or(default)
+            let value = self.0.parse(field, |s| span_of_time(s, 1000, 86_400_000));
+            value.unwrap_or(default)
         };
         Config {
             flows: most.map_or(default.flows, |most| most as usize),
@@ -340,13 +338,13 @@ impl EdgeReader<'_, '_> {
     fn visible(&mut self, raw: raw::Visible) -> Parameters {
         let default = Parameters::default();
         let mut share = |field: Field<f64>, default| {
-            let said = self
+            let value = self
                 .0
                 .parse(field, |share| match (0.0..=1.0).contains(share) {
                     true => Ok(*share),
-                    false => Err("a share lies between 0 and 1"),
+                    false => Err("write a share from 0 to 1"),
                 });
-            said.unwrap_or(default)
+            value.unwrap_or(default)
         };
         let mut parameters = Parameters {
             least_free: share(raw.least_free, default.least_free),
@@ -356,13 +354,13 @@ impl EdgeReader<'_, '_> {
             ..default
         };
         let mut number = |field: Field<f64>, default| {
-            let said = self
+            let value = self
                 .0
                 .parse(field, |number| match (0.0..=1e6).contains(number) {
                     true => Ok(*number),
                     false => Err("write a number from 0 to 1000000"),
                 });
-            said.unwrap_or(default)
+            value.unwrap_or(default)
         };
         parameters.held_at_first = number(raw.held_at_first, default.held_at_first);
         parameters.repair_after = number(raw.repair_after, default.repair_after);
@@ -388,7 +386,7 @@ impl EdgeReader<'_, '_> {
     }
 }
 
-/// The value of that name.
+/// Finds the value of a name.
 fn named<T: Copy>(what: &str, text: &str, names: &[(&str, T)]) -> Result<T, String> {
     if let Some((_, value)) = names.iter().find(|(name, _)| *name == text) {
         return Ok(*value);
@@ -408,7 +406,7 @@ fn parse_steering(text: &str) -> Result<String, String> {
 fn unknown(what: &str, text: &str, known: &[&str]) -> String {
     match closest(text, known.iter().copied()) {
         Some(near) => format!("no {what} `{text}`: did you mean `{near}`?"),
-        None => format!("no {what} `{text}`: there is {}", known.join(", ")),
+        None => format!("no {what} `{text}`: choose one of {}", known.join(", ")),
     }
 }
 
@@ -419,7 +417,7 @@ fn within(number: i64, least: u64, most: u64) -> Result<u64, String> {
         .ok_or_else(|| format!("write a number from {least} to {most}"))
 }
 
-/// A time between so many milliseconds.
+/// Parses a duration within bounds in milliseconds.
 fn span_of_time(text: &str, least: u64, most: u64) -> Result<Duration, String> {
     let time = units::parse_duration(text).map_err(|error| error.to_string())?;
     let [low, high] = [least, most].map(Duration::from_millis);
@@ -435,14 +433,13 @@ fn parse_rate(text: &str) -> Result<u64, String> {
     let rate = units::parse_rate(text).map_err(|error| error.to_string())?;
     match rate {
         0 => Err(
-            "a link without a rate carries nothing: leave the key out where the rate is not known"
-                .to_owned(),
+            "a link with rate 0 carries nothing: remove the key if the rate is unknown".to_owned(),
         ),
         rate => Ok(rate),
     }
 }
 
-/// A number of bytes from one to the other.
+/// Parses a size within bounds.
 fn size_between(text: &str, least: &str, most: &str) -> Result<usize, String> {
     let read = |text| units::parse_size(text).map_err(|error| error.to_string());
     let bytes = read(text)?;
@@ -452,20 +449,21 @@ fn size_between(text: &str, least: &str, most: &str) -> Result<usize, String> {
     }
 }
 
-/// An address with its network's length; without one it is that of a host.
+/// Parses an address with its prefix length; without one it is a host's.
 fn parse_net(text: &str) -> Result<IpNet, String> {
     let net = text.parse::<IpNet>().ok();
     let host = || text.parse::<IpAddr>().ok().map(IpNet::from);
-    net.or_else(host)
-        .ok_or_else(|| format!("`{text}` is no network: write it like 10.88.0.1/24 or fd88::1/64"))
+    net.or_else(host).ok_or_else(|| {
+        format!("`{text}` is not a network: write it like 10.88.0.1/24 or fd88::1/64")
+    })
 }
 
-/// One end of a link's tunnel: an address of this machine or the other, always with its port.
+/// Parses one end of a link's tunnel: an address of this or the other machine, with its port.
 fn parse_tunnel_end(text: &str) -> Result<SocketAddr, String> {
     let is_short = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty();
     if is_short || text.starts_with([':', '*']) {
         return Err(format!(
-            "`{text}` has no address: write the link's own one, as in 192.0.2.1:7400"
+            "`{text}` has no address: write the link's address, as in 192.0.2.1:7400"
         ));
     }
     parse_public(text).map_err(|error| error.to_string())
@@ -477,7 +475,7 @@ fn check_pair(local: SocketAddr, remote: SocketAddr) -> Result<(), String> {
     }
     if remote.ip().is_unspecified() || remote.port() == 0 {
         return Err(format!(
-            "`{remote}` is nobody's address: the other end's, with its port"
+            "`{remote}` is not the address of a host: write that of the other end, with its port"
         ));
     }
     Ok(())

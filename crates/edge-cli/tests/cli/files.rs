@@ -1,11 +1,11 @@
-//! `sumlink-edge`: what its file may say, and what is told before anything is made.
+//! `sumlink-edge`: settings of its file, and problems reported before anything is created.
 
-/// A right file, whose lines 1 to 6 these are.
+/// A valid file of 6 lines.
 const MINIMUM: &str =
     "[[link]]\nname = \"a\"\nlocal = \"10.77.1.1:7400\"\nremote = \"10.77.1.2:7400\"\n";
 
 #[test]
-fn the_examples_of_the_manual_are_right() {
+fn the_examples_of_the_manual_are_valid() {
     let manual = include_str!("../../../../docs/edge-node.md");
     let blocks = manual.split("```toml\n").skip(1);
     let files: Vec<&str> = blocks.filter_map(|rest| rest.split("```").next()).collect();
@@ -15,15 +15,15 @@ fn the_examples_of_the_manual_are_right() {
         bench.write("edge.toml", text);
         let ran = bench.run(&["check", "edge.toml"]);
         assert_eq!(ran.code, 0, "{}", ran.err);
-        let said = format!("ok, an edge's configuration: the {role}'s end");
-        assert!(ran.out.contains(&said), "{}", ran.out);
+        let expected = format!("ok, an edge's configuration: the {role}'s end");
+        assert!(ran.out.contains(&expected), "{}", ran.out);
     }
 }
 
 #[test]
-fn the_example_is_right_and_so_is_what_is_commented_out_in_it() {
+fn the_example_is_valid_with_and_without_its_commented_lines() {
     let example = include_str!("../../../../packaging/edge.toml");
-    // A key is commented out without a space behind the `#`, which words have.
+    // A commented key has no space behind the `#`; text has one.
     let is_word = |rest: &str| rest.is_empty() || rest.starts_with(' ');
     let all: Vec<&str> = example
         .lines()
@@ -43,9 +43,9 @@ fn the_example_is_right_and_so_is_what_is_commented_out_in_it() {
 }
 
 #[test]
-fn what_is_wrong_in_a_file_is_told_with_its_line() {
+fn problems_of_a_file_have_their_lines() {
     let bench = crate::common::new();
-    // Each with the line of the problem and words of it.
+    // Lines, the line of the problem, and a part of its message.
     for (lines, line, words) in [
         ("role = \"nod\"", 1, "did you mean `node`?"),
         ("mode = \"lwip\"", 1, "no role"),
@@ -58,24 +58,20 @@ fn what_is_wrong_in_a_file_is_told_with_its_line() {
         (
             "role = \"user\"\nmode = \"lwip+visible\"",
             2,
-            "the node's business",
+            "is a mode of the node only",
         ),
         ("role = \"node\"\nuplink = \"a\"", 2, "for the user's end"),
-        (
-            "role = \"user\"\nuplink = \"b\"",
-            2,
-            "no link is called `b`",
-        ),
-        ("role = \"node\"\nacks = \"b\"", 2, "no link is called `b`"),
+        ("role = \"user\"\nuplink = \"b\"", 2, "no link is named `b`"),
+        ("role = \"node\"\nacks = \"b\"", 2, "no link is named `b`"),
         (
             "role = \"user\"\nuplink = \"a\"\nacks = \"a\"",
             3,
-            "say one of the two",
+            "remove one",
         ),
         (
             "role = \"node\"\nsteering = \"best\"",
             2,
-            "there is qdepl, lrtt, roundrobin, flowhash",
+            "choose one of qdepl, lrtt, roundrobin, flowhash",
         ),
         (
             "role = \"node\"\nmode = \"lwip+visible\"\nboost = \"no\"",
@@ -85,28 +81,28 @@ fn what_is_wrong_in_a_file_is_told_with_its_line() {
         (
             "role = \"node\"\nboost = \"off\"",
             2,
-            "is for one mode only",
+            "has an effect only with",
         ),
         (
             "role = \"node\"\nsack = \"strip\"",
             2,
-            "is for one mode only",
+            "has an effect only with",
         ),
         (
             "role = \"node\"\nmode = \"lwa\"\nboost = \"on\"",
             3,
-            "is for one mode only",
+            "has an effect only with",
         ),
         (
             "role = \"node\"\nmode = \"lwip\"\nsack = \"strip\"",
             3,
-            "is for one mode only",
+            "has an effect only with",
         ),
-        ("role = \"user\"\nboost = \"on\"", 2, "the node's business"),
+        ("role = \"user\"\nboost = \"on\"", 2, "is for the node only"),
         (
             "role = \"node\"\nmode = \"lwip\"\n[lwa]\nbits = 12",
             4,
-            "write `mode = \"lwa\"`",
+            "only with `mode = \"lwa\"`",
         ),
         (
             "role = \"node\"\nmode = \"lwip+visible\"\n[flows]\nidle = \"1s\"\n[visible]\ngive_up = \"600s\"",
@@ -116,7 +112,7 @@ fn what_is_wrong_in_a_file_is_told_with_its_line() {
         (
             "role = \"node\"\n[tun]\nname = \"edge*\"",
             3,
-            "stands for many interfaces",
+            "matches several interfaces",
         ),
         ("role = \"node\"\ntunnel = 65536", 2, "0 to 65535"),
         (
@@ -138,7 +134,7 @@ fn what_is_wrong_in_a_file_is_told_with_its_line() {
         (
             "role = \"node\"\n[tun]\naddresses = [\"10.88.0.1/33\"]",
             3,
-            "is no network",
+            "is not a network",
         ),
         ("role = \"node\"\n[lwa]\nbits = 15", 3, "12 or 18 bits"),
         (
@@ -162,7 +158,7 @@ fn what_is_wrong_in_a_file_is_told_with_its_line() {
         (
             "role = \"node\"\nmode = \"lwip+visible\"\n[visible]\nfall = 2.0",
             4,
-            "between 0 and 1",
+            "from 0 to 1",
         ),
         (
             "role = \"node\"\n[[link]]\nname = \"b\"\nlocal = \"1.1.1.1:1\"\nremote = \"[::1]:1\"",
@@ -172,7 +168,7 @@ fn what_is_wrong_in_a_file_is_told_with_its_line() {
         (
             "role = \"node\"\n[[link]]\nname = \"b\"\nlocal = \"1.1.1.1:1\"\nremote = \"0.0.0.0:1\"",
             5,
-            "nobody's address",
+            "not the address of a host",
         ),
         (
             "role = \"node\"\n[[link]]\nname = \"b\"\nlocal = \"1.1.1.1:1\"",
@@ -214,16 +210,16 @@ fn what_is_wrong_in_a_file_is_told_with_its_line() {
         bench
             .run(&["run", "--config", "x.toml"])
             .err
-            .contains("x.toml:7: link `a` is there twice")
+            .contains("x.toml:7: link `a` occurs twice")
     );
     assert_eq!(bench.run(&["run", "--config", "none.toml"]).code, 3);
     assert_eq!(bench.run(&["run"]).code, 2);
 }
 
 #[test]
-fn an_address_that_is_not_here_is_a_matter_of_the_network() {
+fn an_address_of_another_machine_is_a_network_error() {
     let bench = crate::common::new();
-    // TEST-NET-1 (RFC 5737) is nobody's.
+    // No host has an address of TEST-NET-1 (RFC 5737).
     let link = MINIMUM.replace("10.77.1.1", "192.0.2.1");
     bench.write("x.toml", &format!("role = \"node\"\n{link}"));
     let ran = bench.run(&["run", "--json", "--config", "x.toml"]);

@@ -1,4 +1,4 @@
-//! The program from outside, run the way a user runs it.
+//! Runs the program as a user does.
 
 #![allow(clippy::print_stderr, reason = "a test")]
 

@@ -1,4 +1,5 @@
-//! `sumlink-edge`: ordinary programs with the kernel's TCP at both ends, an edge node and two links between them.
+//! `sumlink-edge`: ordinary programs with the kernel's TCP at both ends, and an edge node with two
+//! links between them.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -23,7 +24,7 @@ pub(crate) const USER: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 2);
 pub(crate) const LINKS: [&str; 2] = ["a:rate=16mbit,delay=5ms", "b:rate=8mbit,delay=15ms"];
 const RATES: [&str; 2] = ["15.7mbit", "7.8mbit"];
 
-/// Two ends and a server of files between which they stand.
+/// Both ends of an edge node, and a file server behind one.
 pub(crate) struct Edge {
     pub(crate) bench: Bench,
     pub(crate) node: Daemon,
@@ -31,7 +32,7 @@ pub(crate) struct Edge {
     nginx: Child,
 }
 
-/// One end's file. `top` are lines of its own.
+/// The file of one end, with the lines `top` at its top.
 pub(crate) fn file(side: Side, top: &str) -> String {
     let routes: &[&str] = match side {
         Side::Server => &[],
@@ -40,7 +41,7 @@ pub(crate) fn file(side: Side, top: &str) -> String {
     file_with(side, top, routes)
 }
 
-/// The same with what lies behind the other end.
+/// The same with the networks behind the other end.
 pub(crate) fn file_with(side: Side, top: &str, routes: &[&str]) -> String {
     let (role, host) = match side {
         Side::Server => ("node", 1),
@@ -74,7 +75,7 @@ impl Edge {
         user
     }
 
-    /// Both ends with these lines on top of their files; returns when both links are up.
+    /// Starts both ends with these lines at the top of their files; returns when both links are up.
     pub(crate) fn start(node: &str, user: &str) -> Option<Self> {
         let bench = crate::bench(&LINKS.map(str::to_owned))?;
         bench.write("node.toml", file(Side::Server, node));
@@ -102,7 +103,7 @@ impl Edge {
         self.user = Self::start_user(&self.bench);
     }
 
-    /// What an end says of itself.
+    /// The status of an end.
     pub(crate) fn status(&self, end: &str) -> Value {
         let side = match end {
             "node" => Side::Server,
@@ -125,14 +126,14 @@ impl Edge {
         });
     }
 
-    /// A file of that many bytes at the server; its digest.
+    /// Creates a file of this size at the server; returns its digest.
     pub(crate) fn offer(&self, bytes: usize) -> Vec<u8> {
         let contents = Pattern::bytes(bytes as u64, bytes);
         fs::write(self.bench.path("www/file"), &contents).unwrap();
         digest(&SHA256, &contents).as_ref().to_vec()
     }
 
-    /// The digest of what was downloaded.
+    /// The digest of the downloaded file.
     pub(crate) fn copy(&self) -> Vec<u8> {
         let copy = fs::read(self.bench.path("copy")).unwrap();
         digest(&SHA256, &copy).as_ref().to_vec()
@@ -144,7 +145,7 @@ impl Edge {
         self.bench.spawn(Side::Client, &words)
     }
 
-    /// Waits until so much of the file is there.
+    /// Waits until this number of bytes of the file has arrived.
     pub(crate) fn until_copied(&self, bytes: u64) {
         let copy = self.bench.path("copy");
         until("a part of the file is there", || {
@@ -153,7 +154,8 @@ impl Edge {
         });
     }
 
-    /// The download goes on: so many more bytes are there before a stall of that length.
+    /// Checks that the download continues: this number of bytes arrives without a stall of this
+    /// length.
     #[track_caller]
     pub(crate) fn goes_on(&self, bytes: u64, within: Duration) {
         let copied = || fs::metadata(self.bench.path("copy")).map_or(0, |found| found.len());
@@ -166,7 +168,7 @@ impl Edge {
         assert!(stall <= within, "{stall:?} for {bytes} bytes");
     }
 
-    /// Ends both the way a user does; nothing of them may be left.
+    /// Ends both as a user does; nothing may remain.
     pub(crate) fn stop(mut self) {
         for (side, daemon) in [
             (Side::Client, &mut self.user),
@@ -195,7 +197,7 @@ impl Drop for Edge {
     }
 }
 
-/// A download and an upload, byte for byte; `judge` sees the counters of both ends.
+/// A download and an upload, compared byte for byte; `judge` checks the counters of both ends.
 fn transfers(node: &str, user: &str, judge: impl FnOnce(&Value, &Value)) {
     let Some(edge) = Edge::start(node, user) else {
         return;
@@ -223,7 +225,7 @@ pub(crate) fn count(status: &Value, path: &str) -> u64 {
 }
 
 #[test]
-fn lwip_with_every_packet_over_another_link() {
+fn lwip_with_packets_in_turn_over_the_links() {
     transfers(
         "mode = \"lwip\"\nsteering = \"roundrobin\"",
         "uplink = \"a\"",
@@ -235,7 +237,7 @@ fn lwip_with_every_packet_over_another_link() {
 }
 
 #[test]
-fn lwa_gives_packets_their_order_back_in_both_directions() {
+fn lwa_restores_the_order_of_packets_in_both_directions() {
     let lines = "mode = \"lwa\"\nsteering = \"roundrobin\"";
     transfers(lines, lines, |node, user| {
         for end in [node, user] {
@@ -247,7 +249,7 @@ fn lwa_gives_packets_their_order_back_in_both_directions() {
 }
 
 #[test]
-fn acknowledgements_have_a_link_of_their_own_while_data_takes_all() {
+fn acknowledgments_use_one_link_while_data_uses_all() {
     for mode in ["lwip", "lwa"] {
         let lines = format!("mode = \"{mode}\"\nsteering = \"roundrobin\"\nacks = \"a\"");
         let Some(edge) = Edge::start(&lines, &lines) else {
@@ -264,7 +266,7 @@ fn acknowledgements_have_a_link_of_their_own_while_data_takes_all() {
                 - count(status, &format!("/links/{link}/probes"))
                 - count(status, &format!("/links/{link}/answers"))
         };
-        // What answers the upload, but for the beginning and the end of connection and request.
+        // Acknowledgments of the upload, except at the beginning and end of connection and request.
         let acks = [0, 1].map(|link| sent(&at_node, link));
         assert!(acks[0] > 100 && acks[1] < 10, "{mode}: {acks:?} {at_node}");
         let data = [0, 1].map(|link| sent(&at_user, link));
@@ -274,7 +276,7 @@ fn acknowledgements_have_a_link_of_their_own_while_data_takes_all() {
 }
 
 #[test]
-fn packet_by_packet_where_the_kernel_has_no_more() {
+fn packet_by_packet_without_offloads() {
     let lines = "mode = \"lwip\"\ntun.offload = \"off\"";
     transfers(lines, lines, |node, _| {
         assert_eq!(count(node, "/device_refused"), 0);
@@ -325,7 +327,8 @@ fn a_rate_is_changed_while_the_node_works() {
         assert_eq!(answer["rate_bps"], 0, "{answer}");
     }
     is([0.into(), 0.into()]);
-    // The answer to the first packet of the connection waits, and so does whatever follows; probes do not.
+    // The answer to the first packet of the connection waits, and so do later packets; probes do
+    // not.
     let mut curl = edge.curl();
     until("something waits", || {
         let status = edge.status("node");
@@ -342,9 +345,9 @@ fn a_rate_is_changed_while_the_node_works() {
 
     let refused = set("node.sock", "c", "4mbit");
     assert!(!refused.status.success());
-    let told = String::from_utf8_lossy(&refused.stderr).into_owned()
+    let errors = String::from_utf8_lossy(&refused.stderr).into_owned()
         + &String::from_utf8_lossy(&refused.stdout);
-    assert!(told.contains("there is no link `c`"), "{told}");
+    assert!(errors.contains("there is no link `c`"), "{errors}");
     edge.stop();
 }
 
@@ -364,7 +367,7 @@ fn a_trace_has_flows_and_queues_over_time() {
     assert_eq!(edge.copy(), expected);
     let lines = || -> Vec<Value> {
         let trace = fs::read_to_string(edge.bench.path("node.jsonl")).unwrap();
-        // The last one may be under way.
+        // The last line may be incomplete.
         let whole = trace
             .split_inclusive('\n')
             .filter(|line| line.ends_with('\n'));
@@ -391,7 +394,7 @@ fn a_trace_has_flows_and_queues_over_time() {
 }
 
 #[test]
-fn ends_of_different_tunnels_do_not_hear_each_other() {
+fn ends_of_different_tunnels_ignore_each_other() {
     let Some(mut edge) = Edge::start("tunnel = 3", "tunnel = 3") else {
         return;
     };
@@ -409,12 +412,13 @@ fn ends_of_different_tunnels_do_not_hear_each_other() {
 }
 
 #[test]
-fn without_the_privilege_it_says_which() {
+fn the_missing_privilege_is_named() {
     let Some(bench) = crate::bench(&LINKS.map(str::to_owned)) else {
         return;
     };
     bench.write("node.toml", file(Side::Server, ""));
-    // A user namespace that does not own the network namespace: root without the right to change the network.
+    // A user namespace that does not own the network namespace: root without the right to change
+    // the network.
     let mut command = Command::new("unshare");
     command
         .args(["--user", "--map-root-user", "--"])
@@ -432,7 +436,7 @@ fn without_the_privilege_it_says_which() {
 }
 
 #[test]
-fn prometheus_reads_the_metrics_and_a_port_that_is_taken_ends_it() {
+fn prometheus_reads_the_metrics_and_a_taken_port_is_fatal() {
     let lines = "metrics = \"127.0.0.1:9108\"";
     let Some(edge) = Edge::start(lines, "") else {
         return;
@@ -448,8 +452,8 @@ fn prometheus_reads_the_metrics_and_a_port_that_is_taken_ends_it() {
         let value = line.unwrap_or_else(|| panic!("no {name} in {text}"));
         value.trim().parse().unwrap()
     };
-    // Status is gathered ten times a second.
-    let text = until("the metrics tell of what was sent", || {
+    // The status is updated ten times per second.
+    let text = until("the metrics count the sent packets", || {
         let text = get(url);
         let sent = ["a", "b"].map(|link| {
             let name = format!("sumlink_edge_link_sent_bytes_total{{link=\"{link}\"}}");

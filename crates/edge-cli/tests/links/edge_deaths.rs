@@ -1,4 +1,5 @@
-//! `sumlink-edge` while links and ends die under load: nothing is corrupted, and stalls are bounded.
+//! `sumlink-edge` while links and ends fail under load: no data is corrupted, and stalls are
+//! bounded.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -9,27 +10,29 @@ use sumlink_lab::Side;
 use crate::edge::{Edge, MODES, count, file, start_node};
 use sumlink_test_support::emulated::until;
 
-/// Longer than a transfer stands still after a link's death, on any machine: a link is dead after 0.5 s, and 300 kB take 0.3 s.
+/// Longer than a transfer stalls after a link fails, on any machine: a link is dead after 0.5 s,
+/// and 300 kB take 0.3 s.
 const STALL: Duration = Duration::from_secs(8);
 
-/// Longer than one stands still after an end was killed and started anew: the sender's timer backs off as long as nobody is there.
+/// Longer than a transfer stalls after an end was killed and restarted: the sender's timer backs
+/// off meanwhile.
 const RESTART: Duration = Duration::from_secs(12);
 
-/// Longer than it takes until a flow that a dead node has left with a debt has ended at both ends: `orphaned`, 10 s, until the
-/// sender's timer, which doubles each time, next runs out.
+/// Longer than both ends take to close a flow with data owed by a dead node: `orphaned`, 10 s, plus
+/// the time until the sender's timer, which doubles each time, expires.
 const RESET: Duration = Duration::from_secs(45);
 
 #[test]
-fn a_link_that_dies_takes_nothing_with_it_and_comes_back() {
+fn a_failed_link_loses_no_data_and_returns() {
     a_link_dies(&["lwip", "lwa", "lwip+visible\"\nboost = \"off"]);
 }
 
 #[test]
-fn a_link_that_dies_takes_nothing_of_boosted_flows() {
+fn a_failed_link_loses_no_data_of_boosted_flows() {
     a_link_dies(&["lwip+visible"]);
 }
 
-/// Under each of these modes.
+/// In each of these modes.
 fn a_link_dies(modes: &[&str]) {
     for mode in modes {
         let Some(edge) = Edge::start(&format!("mode = \"{mode}\""), "uplink = \"a\"") else {
@@ -40,7 +43,7 @@ fn a_link_dies(modes: &[&str]) {
         edge.until_copied(500_000);
         let at_node = edge.status("node");
         assert_eq!(at_node["flows"][0]["far"], "10.99.0.1:80", "{at_node}");
-        // The one that the acknowledgements take, too.
+        // The link that also carries the acknowledgments.
         edge.bench.set("a", "rate=0");
         edge.goes_on(300_000, STALL);
         edge.until_states("node", ["down", "up"]);
@@ -54,16 +57,16 @@ fn a_link_dies(modes: &[&str]) {
 }
 
 #[test]
-fn a_node_that_is_killed_and_started_anew_corrupts_nothing() {
+fn a_restarted_node_corrupts_no_data() {
     a_node_is_killed(&["lwip", "lwa", "lwip+visible\"\nboost = \"off"]);
 }
 
 #[test]
-fn a_boosting_node_that_is_killed_corrupts_nothing() {
+fn a_killed_boosting_node_corrupts_no_data() {
     a_node_is_killed(&["lwip+visible"]);
 }
 
-/// Under each of these modes.
+/// In each of these modes.
 fn a_node_is_killed(modes: &[&str]) {
     for mode in modes {
         let Some(mut edge) = Edge::start(&format!("mode = \"{mode}\""), "") else {
@@ -85,20 +88,21 @@ fn a_node_is_killed(modes: &[&str]) {
         if output.status.success() {
             assert_eq!(edge.copy(), expected, "{mode}");
         } else {
-            // A node that owed something may cost the connection, but never silently.
+            // A node that owed data may end the connection, but never silently.
             assert_eq!(*mode, "lwip+visible", "{error}");
             assert!(!error.is_empty());
         }
-        // In any case the next one goes through.
+        // The next transfer succeeds in any case.
         assert!(edge.curl().wait().unwrap().success(), "{mode}");
         assert_eq!(edge.copy(), expected, "{mode}");
         edge.stop();
     }
 }
 
-/// What is owed stays so: one link loses everything and is not taken for dead, and repairs wait for longer than the node lives.
+/// The data stays owed: one link loses everything without being considered dead, and repairs wait
+/// for longer than the node lives.
 #[test]
-fn what_a_dead_node_owed_ends_the_connection_at_both_ends() {
+fn bytes_lost_with_a_node_end_the_connection_at_both_ends() {
     for next in ["lwip+visible", "lwa"] {
         let lines = "mode = \"lwip+visible\"\nsteering = \"roundrobin\"\ndead_after = \"60s\"\n\
                      visible.least_repair = \"60s\"\nvisible.most_retransmissions = 0\nvisible.give_up = \"120s\"";
@@ -106,14 +110,14 @@ fn what_a_dead_node_owed_ends_the_connection_at_both_ends() {
             return;
         };
         edge.offer(30_000_000);
-        // Slow enough for the node's queues to be empty, which it boosts at.
+        // Slow enough for the node's queues to be empty, which is when it boosts.
         let words = ["curl", "-sS", "--limit-rate", "600K", "-o", "copy"];
         let words = [&words[..], &["http://10.99.0.1/file"]].concat();
         let curl = edge.bench.spawn(Side::Client, &words);
         edge.until_copied(500_000);
         edge.bench.set("b", "loss=100%");
-        // What is still on its way may pay a debt that is seen now: packets overtake each other here. Between two looks is more time than
-        // the slow link takes.
+        // Packets overtake each other here, so packets under way may still repay the owed data that
+        // is seen now. Two checks are further apart than the delay of the slow link.
         let mut before = (0, u64::MAX);
         let owed = until("something is owed and nothing on its way", || {
             let status = edge.status("node");
@@ -148,15 +152,16 @@ fn what_a_dead_node_owed_ends_the_connection_at_both_ends() {
         let elapsed = since.elapsed();
         eprintln!("{next}: both ends saw it after {elapsed:?}");
         assert!(elapsed < RESET, "{elapsed:?}");
-        let told = edge.node.lines_with("a flow was reset");
-        assert_eq!(told, 1, "{}", edge.node.log());
+        let lines = edge.node.lines_with("a flow was reset");
+        assert_eq!(lines, 1, "{}", edge.node.log());
         edge.stop();
     }
 }
 
-/// The receiver of numbered packets knows nothing of the numbers before; with 12 bits more than half of them are gone by then.
+/// The receiver of numbered packets does not know the earlier numbers; with 12 bits, more than half
+/// of them are used by then.
 #[test]
-fn a_users_end_that_is_killed_and_started_anew_goes_on() {
+fn a_restarted_user_end_continues() {
     for (mode, users) in [("lwip", "lwip"), ("lwa", "lwa"), ("lwip+visible", "lwip")] {
         let lines = |mode| match mode {
             "lwa" => "mode = \"lwa\"\nlwa.bits = 12".to_owned(),
@@ -177,9 +182,10 @@ fn a_users_end_that_is_killed_and_started_anew_goes_on() {
     }
 }
 
-/// Four files each way at once, while a link dies and comes back and the user's end is killed and started anew.
+/// Four files in each direction at once, while a link fails and returns and the user's end is
+/// killed and restarted.
 #[test]
-fn many_flows_both_ways_survive_what_happens_to_links_and_ends() {
+fn many_flows_survive_faults_of_links_and_ends() {
     for mode in MODES {
         let users = match mode {
             "lwa" => "mode = \"lwa\"",

@@ -1,4 +1,5 @@
-//! `sumlink-edge` and what nobody wants: no link at all for a while, packets that are none, and more flows than it knows.
+//! `sumlink-edge` under faults: outages of all links, invalid packets, and more flows than its
+//! limit.
 
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
@@ -9,17 +10,17 @@ use crate::edge::{Edge, MODES, NODE, USER, count};
 use sumlink_test_support::emulated::segments::{SYN, Segment, send_below_ip, send_raw};
 use sumlink_test_support::emulated::until;
 
-/// In the users' network, and nobody.
-const NOBODY: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 9);
+/// An address without a host in the users' network.
+const UNUSED: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 9);
 
-/// Longer than a transfer stands still behind an outage of both links of a second or two, on any machine.
+/// Longer than a transfer stalls after an outage of both links of 1 or 2 s, on any machine.
 const STALL: Duration = Duration::from_secs(15);
 
-/// Flows that a node knows at once, where nothing is said.
-const MOST_FLOWS: u64 = 100_000;
+/// Default limit on flows.
+const MAX_FLOWS: u64 = 100_000;
 
 #[test]
-fn both_links_may_die_under_load_and_come_back() {
+fn both_links_may_fail_under_load_and_return() {
     for mode in MODES {
         let Some(edge) = Edge::start(&format!("mode = \"{mode}\""), "uplink = \"a\"") else {
             return;
@@ -33,12 +34,12 @@ fn both_links_may_die_under_load_and_come_back() {
         for end in ["node", "user"] {
             edge.until_states(end, ["down", "down"]);
         }
-        let told = edge.node.lines_with("the link carries nothing");
-        assert_eq!(told, 2, "{mode}: {}", edge.node.log());
+        let lines = edge.node.lines_with("the link carries nothing");
+        assert_eq!(lines, 2, "{mode}: {}", edge.node.log());
         for (link, rate) in [("a", "rate=16mbit"), ("b", "rate=8mbit")] {
             edge.bench.set(link, rate);
         }
-        // The sender's own timer may have backed off meanwhile: as long as the outage, about.
+        // The sender's timer may have backed off for about as long as the outage.
         edge.goes_on(300_000, STALL);
         edge.until_states("node", ["up", "up"]);
         assert!(curl.wait().unwrap().success(), "{mode}");
@@ -47,7 +48,7 @@ fn both_links_may_die_under_load_and_come_back() {
     }
 }
 
-/// A SYN with what may follow the fixed header.
+/// A SYN with these options.
 fn syn(ends: [(Ipv4Addr, u16); 2], options: &[u8]) -> Vec<u8> {
     let syn = Segment {
         sequence: 9,
@@ -59,7 +60,7 @@ fn syn(ends: [(Ipv4Addr, u16); 2], options: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_no_segment_of_tcp_harms_nobody() {
+fn invalid_tcp_segments_do_no_harm() {
     for mode in MODES {
         let Some(edge) = Edge::start(&format!("mode = \"{mode}\""), "") else {
             return;
@@ -73,7 +74,7 @@ fn what_is_no_segment_of_tcp_harms_nobody() {
                 broken[at] = byte;
                 bad.push(broken);
             }
-            // Options without a length, of none, and beyond the header.
+            // Options without a length, of length 0, and beyond the header.
             for options in [[1, 1, 1, 2], [2, 0, 1, 1], [5, 40, 0, 0], [3, 1, 0, 0]] {
                 bad.push(syn(ends, &options));
             }
@@ -87,7 +88,7 @@ fn what_is_no_segment_of_tcp_harms_nobody() {
         until("the log tells of them", || {
             (edge.node.lines_with("packets that cannot be read") > 0).then_some(())
         });
-        // However many come, in one line.
+        // Any number of packets causes at most two lines.
         assert!(edge.node.lines_with("packets that cannot be read") <= 2);
         let expected = edge.offer(1_000_000);
         assert!(edge.curl().wait().unwrap().success(), "{mode}");
@@ -96,9 +97,9 @@ fn what_is_no_segment_of_tcp_harms_nobody() {
     }
 }
 
-/// What no kernel's IP would send, put into the device below it.
+/// Packets that no kernel's IP would send, put into the device below IP.
 #[test]
-fn packets_with_broken_headers_of_ip_harm_nobody() {
+fn broken_ip_headers_do_no_harm() {
     for mode in MODES {
         let Some(edge) = Edge::start(&format!("mode = \"{mode}\""), "") else {
             return;
@@ -195,24 +196,24 @@ fn fragments_pass_in_both_directions() {
 }
 
 #[test]
-fn more_flows_than_a_node_knows_cost_the_oldest_and_no_more_memory() {
+fn flows_beyond_the_limit_replace_the_oldest() {
     let Some(edge) = Edge::start("mode = \"lwip+visible\"", "") else {
         return;
     };
     let fill = |ports: [u16; 2]| {
         for port in ports {
-            let all = (1024..=u16::MAX).map(|from| syn([(NODE, from), (NOBODY, port)], &[]));
-            send_raw(&edge.bench, Side::Server, NOBODY, all.collect());
+            let all = (1024..=u16::MAX).map(|from| syn([(NODE, from), (UNUSED, port)], &[]));
+            send_raw(&edge.bench, Side::Server, UNUSED, all.collect());
         }
     };
-    // The device's queue drops what comes too fast, so some have to be sent again.
+    // The device's queue drops packets that arrive too fast, so some have to be sent again.
     until("the node knows all the flows it can", || {
         fill([1, 2]);
-        (count(&edge.status("node"), "/core/flows") == MOST_FLOWS).then_some(())
+        (count(&edge.status("node"), "/core/flows") == MAX_FLOWS).then_some(())
     });
     let before = edge.node.resident();
     let forgotten = count(&edge.status("node"), "/core/forgotten");
-    // One that is in use is not idle, however many come.
+    // A flow in use is not idle and is kept.
     let expected = edge.offer(9_000_000);
     let words = ["curl", "-sSf", "--limit-rate", "600K", "-o", "copy"];
     let words = [&words[..], &["http://10.99.0.1/file"]].concat();
@@ -220,9 +221,9 @@ fn more_flows_than_a_node_knows_cost_the_oldest_and_no_more_memory() {
     edge.until_copied(100_000);
     until("as many others have taken their place", || {
         fill([3, 4]);
-        (count(&edge.status("node"), "/core/forgotten") > forgotten + MOST_FLOWS).then_some(())
+        (count(&edge.status("node"), "/core/forgotten") > forgotten + MAX_FLOWS).then_some(())
     });
-    assert_eq!(count(&edge.status("node"), "/core/flows"), MOST_FLOWS);
+    assert_eq!(count(&edge.status("node"), "/core/flows"), MAX_FLOWS);
     let lines = edge
         .node
         .lines_with("forgot the flows that were idle longest");
@@ -238,10 +239,10 @@ fn more_flows_than_a_node_knows_cost_the_oldest_and_no_more_memory() {
     edge.stop();
 }
 
-/// What comes to a tunnel's port and is no datagram of it: cut off, of another version or number, numbered and nothing behind it,
-/// probes of other lengths, answers to what was never asked.
+/// Datagrams at a tunnel's port that are not the tunnel's: truncated, of another version or number,
+/// numbered without a packet, probes of other lengths, answers to unsent probes.
 #[test]
-fn datagrams_that_are_none_of_the_tunnels_harm_nobody() {
+fn foreign_datagrams_do_no_harm() {
     for (mode, users, kind) in [
         ("lwip", "lwip", 0),
         ("lwa", "lwa", 2),
@@ -251,7 +252,8 @@ fn datagrams_that_are_none_of_the_tunnels_harm_nobody() {
         let Some(mut edge) = Edge::start(&lines(mode), &lines(users)) else {
             return;
         };
-        // From the user's own address and port, as the sockets are connected: its end makes room for that.
+        // From the user's own address and port, because the sockets are connected. The user's end
+        // is stopped to free them.
         edge.kill_user();
         let header = |kind: u8| [0xed, 0x10 | kind, 0, 0, 0, 0, 0, 9];
         let mut bad: Vec<Vec<u8>> = (0..8).map(|len| header(0)[..len].to_vec()).collect();
@@ -267,7 +269,7 @@ fn datagrams_that_are_none_of_the_tunnels_harm_nobody() {
                 bad.push([&header(kind)[..], &vec![0xff; len]].concat());
             }
         }
-        // Numbers from all over, with a packet behind each that is none.
+        // Arbitrary numbers, each with an invalid packet.
         for number in 0..64u32 {
             let number = (number * 0x00fe_dcba).to_be_bytes();
             bad.push([&header(2)[..], &number[..3], &[0x45; 60]].concat());

@@ -1,4 +1,5 @@
-//! `sumlink-edge` over IPv6, inside and outside of its tunnels, and where packets are larger than what a link takes.
+//! `sumlink-edge` over IPv6, inside and outside of its tunnels, and with packets larger than a link
+//! accepts.
 
 use std::net::SocketAddr;
 
@@ -21,7 +22,7 @@ fn address(v6: bool, link: usize, side: Side) -> SocketAddr {
     text.parse().unwrap()
 }
 
-/// One end's file: its tunnels over the one family, the other one inside.
+/// The file of one end: its tunnels use one address family, the packets inside the other.
 fn file(side: Side, v6_outside: bool, top: &str) -> String {
     let mut text = match side {
         Side::Server => format!(
@@ -48,7 +49,7 @@ fn file(side: Side, v6_outside: bool, top: &str) -> String {
     text
 }
 
-/// A laboratory whose links have addresses of IPv6, too.
+/// A laboratory with IPv6 addresses on its links, too.
 fn bench() -> Option<Bench> {
     let bench = crate::bench(&LINKS.map(str::to_owned))?;
     for side in [Side::Server, Side::Client] {
@@ -83,7 +84,7 @@ pub(crate) fn until_up(bench: &Bench, side: Side) {
 }
 
 #[test]
-fn ipv6_inside_and_outside_as_ipv4_in_every_mode() {
+fn ipv6_inside_and_outside_in_every_mode() {
     for (mode, v6_outside) in [
         ("lwip", true),
         ("lwa", true),
@@ -119,7 +120,7 @@ fn ipv6_inside_and_outside_as_ipv4_in_every_mode() {
 }
 
 #[test]
-fn packets_that_do_not_fit_a_link_are_told_with_what_would() {
+fn packets_too_large_for_a_link_report_its_mtu() {
     for (v6_outside, needed, fits) in [(false, 1436, 1364), (true, 1456, 1344)] {
         let Some(bench) = bench() else { return };
         bench.run(
@@ -141,7 +142,7 @@ fn packets_that_do_not_fit_a_link_are_told_with_what_would() {
         ] {
             assert!(error.contains(words), "{words}: {error}");
         }
-        // With that it starts.
+        // It starts with that value.
         let lower = format!("mode = \"lwip\"\ntun.mtu = {fits}");
         bench.write("node.toml", file(Side::Server, v6_outside, &lower));
         let mut node = start(&bench, Side::Server);
@@ -150,9 +151,10 @@ fn packets_that_do_not_fit_a_link_are_told_with_what_would() {
     }
 }
 
-/// Both ends of a connection would send larger segments: the routes take 1360 bytes of payload, and the device as much.
+/// Both ends of a connection would send larger segments: routes and device accept 1360 bytes of
+/// payload.
 #[test]
-fn segments_are_no_larger_than_the_node_says() {
+fn segments_obey_the_size_of_the_node() {
     let Some(bench) = bench() else { return };
     let mut nginx = bench.serve_files();
     let lines = "mode = \"lwip\"\ntun.mss = 1000";
@@ -176,18 +178,18 @@ fn segments_are_no_larger_than_the_node_says() {
         let mut curl = bench.spawn(Side::Client, &words);
         for (side, filter) in [(Side::Server, "sport = :80"), (Side::Client, "dport = :80")] {
             let mss = until("a connection is open", || {
-                let told = bench.run(
+                let output = bench.run(
                     side,
                     &["ss", family, "-Htnio", "state", "established", filter],
                 );
-                let mss = told
+                let mss = output
                     .split_whitespace()
                     .find_map(|word| word.strip_prefix("mss:"))?;
                 mss.parse::<u32>().ok()
             });
             assert!((most - 40..=most).contains(&mss), "{mss} at {side:?}");
         }
-        // It ends by its own time.
+        // It ends at its time limit.
         curl.wait().unwrap();
     }
     drop(ends);

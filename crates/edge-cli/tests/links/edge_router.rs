@@ -1,5 +1,5 @@
-//! `sumlink-edge` on routers as they are: a host behind the one end, a server behind the other, and around each end a firewall that
-//! knows connections. The node's masquerades.
+//! `sumlink-edge` on routers: a host behind one end, a server behind the other, and a stateful
+//! firewall around each end. The node's firewall masquerades.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -15,7 +15,8 @@ use sumlink_test_support::emulated::{Bench, finish, until};
 const USERS: &str = "10.20.0.0/24";
 const SERVERS: &str = "198.18.1.0/24";
 
-/// What a connection has no part in is dropped, and counted where conntrack says so. Only users begin connections.
+/// Drops packets outside of connections, and counts packets that conntrack calls invalid. Only
+/// users open connections.
 const FIREWALL: &str = "
 table inet filter {
     counter invalid { }
@@ -37,7 +38,7 @@ table inet filter {
 }
 ";
 
-/// The servers know no way back to the users.
+/// The servers have no route to the users.
 const MASQUERADE: &str = "
 table ip nat {
     chain postrouting {
@@ -47,10 +48,10 @@ table ip nat {
 }
 ";
 
-/// A host with a network of its own, on a wire to one side of the laboratory.
+/// A host with its own network namespace, connected to one side of the laboratory.
 struct Host {
     side: Side,
-    /// Keeps the network there.
+    /// Process that keeps the namespace.
     holder: Child,
 }
 
@@ -80,7 +81,7 @@ impl Host {
         host
     }
 
-    /// What brings a program into its network.
+    /// Command prefix that enters its namespace.
     fn enter(&self) -> Vec<String> {
         let id = self.holder.id().to_string();
         ["nsenter", "--target", &id, "--net", "--"]
@@ -100,7 +101,7 @@ impl Host {
         finish(words, self.spawn(bench, words))
     }
 
-    /// Starts nginx in its network.
+    /// Starts nginx in its namespace.
     fn serve_files(&self, bench: &Bench, address: &str) -> Child {
         let nginx = bench.nginx(&[address]);
         let enter = self.enter();
@@ -128,7 +129,7 @@ impl Drop for Host {
     }
 }
 
-/// Forwards between its interfaces, behind a firewall.
+/// Enables forwarding between its interfaces, behind a firewall.
 fn make_router(bench: &Bench, side: Side, rules: &str) {
     let forward = "echo 1 > /proc/sys/net/ipv4/ip_forward";
     bench.run(side, &["sh", "-c", forward]);
@@ -138,7 +139,7 @@ fn make_router(bench: &Bench, side: Side, rules: &str) {
 }
 
 #[test]
-fn firewalls_and_masquerading_let_every_mode_through() {
+fn every_mode_passes_firewalls_and_masquerading() {
     for mode in ["lwip", "lwa", "lwip+visible"] {
         let Some(bench) = crate::bench(&LINKS.map(str::to_owned)) else {
             return;
@@ -191,16 +192,16 @@ fn firewalls_and_masquerading_let_every_mode_through() {
             assert!(carried > 100_000, "link {link} carried {carried} in {mode}");
         }
 
-        // Of too large a packet the user's end tells the host.
+        // The user's end reports too large a packet to the host.
         let ping = |host: &Host, bytes: &str, to: &str| {
             let words = ["ping", "-c", "1", "-W", "3", "-M", "do", "-s", bytes, to];
             host.spawn(&bench, &words).wait_with_output().unwrap()
         };
         assert!(ping(&user, "1372", "198.18.1.2").status.success(), "{mode}");
-        let told = ping(&user, "1373", "198.18.1.2").stdout;
-        let told = String::from_utf8_lossy(&told);
-        assert!(told.contains("mtu = 1400"), "{mode}: {told}");
-        // The firewalls are there: nobody comes in from outside, not even by the address.
+        let output = ping(&user, "1373", "198.18.1.2").stdout;
+        let output = String::from_utf8_lossy(&output);
+        assert!(output.contains("mtu = 1400"), "{mode}: {output}");
+        // The firewalls work: no outside host can connect, even with a route to the users.
         let back = ["ip", "route", "add", USERS, "via", "198.18.1.1"];
         server.run(&bench, &back);
         assert!(!ping(&server, "56", "10.20.0.2").status.success(), "{mode}");

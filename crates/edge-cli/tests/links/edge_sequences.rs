@@ -1,4 +1,4 @@
-//! `sumlink-edge` and sequence numbers that wrap around, or stand for one content now and for another then.
+//! `sumlink-edge` with sequence numbers that wrap around, or that are reused for other data.
 
 use std::cell::Cell;
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ use sumlink_test_support::emulated::{Bench, PATIENCE, until};
 
 const PORT: u16 = 9;
 
-/// A TCP socket of that side's kernel, not connected.
+/// An unconnected TCP socket in the kernel of one side.
 fn tcp_socket(bench: &Bench, side: Side) -> Socket {
     let open = || Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     bench.lab.run(side, open).unwrap()
@@ -35,7 +35,7 @@ fn set(socket: &Socket, name: libc::c_int, value: i32) {
 fn get(socket: &Socket, name: libc::c_int) -> u32 {
     let (mut value, mut len) = (0u32, size_of::<u32>() as u32);
     let place = (&raw mut value).cast();
-    // SAFETY: both are live, and as large as is said.
+    // SAFETY: both are live and have the given sizes.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -49,7 +49,8 @@ fn get(socket: &Socket, name: libc::c_int) -> u32 {
     value
 }
 
-/// Has the connection that this socket will open begin at that number (tcp(7), TCP_REPAIR).
+/// Sets the first sequence number of the connection that this socket will open (tcp(7),
+/// TCP_REPAIR).
 fn begin_at(socket: &Socket, number: u32) {
     const SEND_QUEUE: i32 = 2;
     const OFF_WITHOUT_A_PROBE: i32 = -1;
@@ -82,7 +83,7 @@ fn sequence_numbers_wrap_around_in_the_midst_of_a_transfer() {
                 socket.connect_timeout(&to.into(), PATIENCE).unwrap();
                 socket.set_write_timeout(Some(PATIENCE)).unwrap();
                 (&socket).write_all(&contents).unwrap();
-                // Where the next byte would go.
+                // Sequence number of the next byte.
                 let next = get(&socket, libc::TCP_QUEUE_SEQ);
                 socket.shutdown(std::net::Shutdown::Write).unwrap();
                 next
@@ -99,7 +100,7 @@ fn sequence_numbers_wrap_around_in_the_midst_of_a_transfer() {
                 "{mode}, from {from:?}: another content"
             );
             assert_eq!(sender.join().unwrap(), first.wrapping_add(1 + 2_000_000));
-            // The node still knows the flow: on these links packets overtake each other.
+            // The node still knows the flow, because packets overtake each other on these links.
             if mode == "lwip+visible" && from == Side::Server {
                 assert!(duplicates() > before + 10, "{before}");
             }
@@ -108,7 +109,7 @@ fn sequence_numbers_wrap_around_in_the_midst_of_a_transfer() {
     }
 }
 
-/// So many bytes, or all until the end.
+/// Reads up to `most` bytes or to the end.
 fn take(stream: &TcpStream, most: u64) -> Vec<u8> {
     let mut received = Vec::new();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -116,29 +117,29 @@ fn take(stream: &TcpStream, most: u64) -> Vec<u8> {
     received
 }
 
-/// Bytes of the stream below. They come in two versions, which differ in the highest bit.
+/// Length of the stream below, in bytes. It has two versions, which differ in the highest bit.
 const LEN: u32 = 300_000;
 const VERSION: u8 = 0x80;
 
-/// A server that says one thing and then another: no kernel does.
-struct TwoTongues {
+/// A server that sends different data under the same sequence numbers, as no kernel does.
+struct TwoVersions {
     socket: Socket,
-    /// Where the user's program is.
+    /// Address of the user's program.
     user: SocketAddrV4,
-    /// The number that the user's data would begin at.
+    /// First sequence number of the user's data.
     acknowledgement: u32,
     contents: [Vec<u8>; 2],
-    /// Every fourth time it says more at once than fits a packet of IP, which its kernel sends in fragments.
+    /// Every fourth segment is larger than an IP packet, so that the kernel sends it in fragments.
     fragments: bool,
-    /// How far it has said any of it.
-    said: Cell<u32>,
+    /// End of the data sent so far.
+    sent: Cell<u32>,
 }
 
-/// Its own numbers begin here, so that they wrap around, too.
+/// Its own sequence numbers start here, so that they wrap around, too.
 const FIRST: u32 = 0u32.wrapping_sub(100_000);
 
-impl TwoTongues {
-    /// Takes the connection that is being opened.
+impl TwoVersions {
+    /// Accepts the connection that is being opened.
     fn accept(socket: Socket, fragments: bool) -> Self {
         let contents = Pattern::bytes(1, LEN as usize);
         let with = |bit: u8| contents.iter().map(|byte| byte & !VERSION | bit).collect();
@@ -148,14 +149,14 @@ impl TwoTongues {
             acknowledgement: 0,
             contents: [with(0), with(VERSION)],
             fragments,
-            said: Cell::new(0),
+            sent: Cell::new(0),
         };
         let tick = Some(Duration::from_millis(100));
         server.socket.set_read_timeout(tick).unwrap();
         let start = Instant::now();
         let syn = loop {
-            assert!(start.elapsed() < PATIENCE, "nobody connects");
-            match server.heard() {
+            assert!(start.elapsed() < PATIENCE, "no connection is opened");
+            match server.receive() {
                 Some(segment) if segment.flags & SYN != 0 => break segment,
                 _ => {}
             }
@@ -181,9 +182,9 @@ impl TwoTongues {
     }
 
     /// Sends these bytes of the stream in that version.
-    fn say(&self, from: u32, to: u32, version: usize) {
+    fn send_data(&self, from: u32, to: u32, version: usize) {
         let (from, to) = (from.min(LEN), to.min(LEN));
-        self.said.set(self.said.get().max(to));
+        self.sent.set(self.sent.get().max(to));
         self.send(Segment {
             sequence: FIRST.wrapping_add(from),
             flags: ACK,
@@ -192,15 +193,15 @@ impl TwoTongues {
         });
     }
 
-    /// The next segment that the user has sent, if there is one within a tick.
-    fn heard(&self) -> Option<Heard> {
+    /// The next segment from the user, if one arrives within a tick.
+    fn receive(&self) -> Option<Received> {
         let mut buffer = [0; 2048];
         let len = (&self.socket).read(&mut buffer).ok()?;
         let header = usize::from(buffer[0] & 15) * 4;
         let tcp = &buffer[header..len];
         let word = |at: usize| u32::from_be_bytes(tcp[at..at + 4].try_into().unwrap());
         let is_ours = buffer[12..16] == USER.octets() && tcp[2..4] == PORT.to_be_bytes();
-        is_ours.then(|| Heard {
+        is_ours.then(|| Received {
             port: u16::from_be_bytes([tcp[0], tcp[1]]),
             sequence: word(4),
             acknowledgement: word(8),
@@ -208,8 +209,8 @@ impl TwoTongues {
         })
     }
 
-    /// Says all of it: some of it twice and otherwise, some of it late.
-    fn talk(&self) {
+    /// Sends the whole stream: some of it twice with different contents, some of it late.
+    fn send_all(&self) {
         let start = Instant::now();
         let (mut acked, mut next, mut duplicates, mut version) = (0, 0, 0, 0);
         while acked < LEN {
@@ -218,21 +219,22 @@ impl TwoTongues {
                 "{acked} of {LEN} were acknowledged"
             );
             while next < LEN && next < acked + 40_000 {
-                // Of the first third one in ten comes when it is missed; behind that, what comes late has another link.
+                // In the first third, one segment in ten is sent only when it is missed; later on,
+                // late segments use another link.
                 if next > LEN / 3 || !(next / 1000).is_multiple_of(10) {
                     let large = self.fragments && (next / 1000).is_multiple_of(4);
-                    self.say(next, next + if large { 3000 } else { 1000 }, 0);
+                    self.send_data(next, next + if large { 3000 } else { 1000 }, 0);
                 }
                 if (next / 1000) % 3 == 2 {
-                    self.say(next - 500, next + 500, 1);
+                    self.send_data(next - 500, next + 500, 1);
                 }
                 next += 1000;
             }
-            let heard = self.heard().filter(|heard| heard.flags & ACK != 0);
-            let number = heard.map(|heard| heard.acknowledgement.wrapping_sub(FIRST));
+            let received = self.receive().filter(|segment| segment.flags & ACK != 0);
+            let number = received.map(|segment| segment.acknowledgement.wrapping_sub(FIRST));
             if let Some(number) = number {
-                let said = self.said.get();
-                assert!(number <= said, "{number} is acknowledged, {said} were said");
+                let sent = self.sent.get();
+                assert!(number <= sent, "{number} is acknowledged, {sent} were sent");
             }
             match number {
                 Some(number) if number > acked => (acked, duplicates) = (number, 0),
@@ -240,16 +242,17 @@ impl TwoTongues {
                 None => duplicates = 3,
             }
             if duplicates >= 3 {
-                // From before what is missed, as senders do that cut their data anew.
+                // Starts before the missing bytes, as senders do that change their segment
+                // boundaries.
                 version ^= 1;
                 let from = acked.saturating_sub(300);
-                self.say(from, from + 1000, version);
+                self.send_data(from, from + 1000, version);
                 duplicates = 0;
             }
         }
     }
 
-    /// Ends the connection, as often as it takes.
+    /// Ends the connection, with retransmissions.
     fn end(&self, user: &JoinHandle<Vec<u8>>) {
         let start = Instant::now();
         while !user.is_finished() {
@@ -259,12 +262,12 @@ impl TwoTongues {
                 flags: FIN | ACK,
                 ..Segment::default()
             });
-            self.heard();
+            self.receive();
         }
     }
 }
 
-struct Heard {
+struct Received {
     port: u16,
     sequence: u32,
     acknowledgement: u32,
@@ -272,13 +275,14 @@ struct Heard {
 }
 
 #[test]
-fn data_that_is_sent_again_with_another_content_is_one_of_the_two_at_the_end() {
+fn data_retransmitted_with_other_content_arrives_as_one_of_the_two() {
     one_of_two_contents_arrives(false);
 }
 
-/// The node cannot read what is in fragments: it passes them on, and sees a flow with gaps of which acknowledgements tell.
+/// The node cannot parse fragments: it forwards them, and sees a flow with gaps that
+/// acknowledgments cover.
 #[test]
-fn a_flow_that_comes_in_fragments_at_times_is_whole_at_the_end() {
+fn a_partly_fragmented_flow_arrives_complete() {
     one_of_two_contents_arrives(true);
 }
 
@@ -288,7 +292,7 @@ fn one_of_two_contents_arrives(fragments: bool) {
         let Some(edge) = Edge::start(&lines, "") else {
             return;
         };
-        // The kernel knows nothing of the connection.
+        // The kernel does not know the connection.
         let rules = "table ip quiet { chain out { type filter hook output priority 0; tcp sport 9 tcp flags rst drop\n}\n}\n";
         edge.bench.write("quiet.nft", rules);
         edge.bench.run(Side::Server, &["nft", "-f", "quiet.nft"]);
@@ -299,8 +303,8 @@ fn one_of_two_contents_arrives(fragments: bool) {
             socket.connect_timeout(&to.into(), PATIENCE).unwrap();
             take(&socket.into(), u64::MAX)
         });
-        let server = TwoTongues::accept(raw, fragments);
-        server.talk();
+        let server = TwoVersions::accept(raw, fragments);
+        server.send_all();
         server.end(&user);
         let received = user.join().unwrap();
         let plain: Vec<u8> = received.iter().map(|byte| byte & !VERSION).collect();

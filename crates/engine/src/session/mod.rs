@@ -17,6 +17,7 @@ mod unjoined;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use crate::backlog::Backlog;
 use crate::config::ConfigError;
 use crate::frame::ReportedState;
 use crate::pages::Spare;
@@ -74,6 +75,8 @@ pub struct Session {
     send_credit: SendCredit,
     receive_credit: ReceiveCredit,
     counters: Counters,
+    /// The rate that bounds send buffers.
+    backlog: Backlog,
     next_token: u64,
     /// Time since when the session has had no path.
     pathless_since: Option<Instant>,
@@ -199,6 +202,7 @@ impl Session {
             send_credit: SendCredit::default(),
             receive_credit,
             counters: Counters::default(),
+            backlog: Backlog::default(),
             next_token: 0,
             pathless_since: Some(now),
             handled: now,

@@ -6,16 +6,14 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{Event, ReadOutcome, Session, StreamError};
+use crate::backlog::{BULK_MINIMUM, Bounds};
 use crate::frame::MAX_TEXT;
 use crate::pages::Spare;
-use crate::path::{Control, Path};
+use crate::path::{Control, Path, PathState};
 use crate::received::Received;
 use crate::stream::{ReceiveHalf, SendHalf, Stream};
 use crate::varint;
 use crate::{Class, Hints, Instant, Role, StreamId};
-
-/// Smallest size limit of a send buffer, whatever the rates of the paths.
-const SEND_BUFFER: u64 = 1 << 20;
 
 /// A stored chunk may keep this much memory alive, however little of it counts ...
 const LARGEST_CHUNK: u64 = 1 << 18;
@@ -162,7 +160,8 @@ impl Session {
         write(&mut state.send, len, spare);
         if len > 0 {
             // A program that wants to write more than the send buffer takes is ahead of the paths.
-            let is_behind = unsent > 0 || len < offered;
+            let was_filled = std::mem::replace(&mut state.send.is_filled, len as u64 == room);
+            let is_behind = unsent > 0 || len < offered || was_filled;
             state.learn(|learner| learner.wrote(len as u64, is_behind, now));
             if let Some(within) = state.hints.deadline {
                 state.send.wants(within, now);
@@ -191,18 +190,34 @@ impl Session {
             return Err(StreamError::Closed);
         }
         let state = self.streams.get(&stream).ok_or(StreamError::Unknown)?;
-        Ok(self.room_of(state, self.buffer_by_rate()))
+        Ok(self.room_of(state, &self.send_bounds()))
     }
 
-    /// Size limit of a send buffer in proportion to the paths' bandwidth-delay product.
-    fn buffer_by_rate(&self) -> u64 {
-        SEND_BUFFER.max((SEND_BUFFER_BDP * self.bandwidth_delay()) as u64)
+    /// Upper limit of a send buffer, from the latest measurements of the paths.
+    fn bulk_buffer(&self) -> u64 {
+        BULK_MINIMUM.max((SEND_BUFFER_BDP * self.bandwidth_delay()) as u64)
     }
 
-    fn room_of(&self, state: &Stream, by_rate: u64) -> u64 {
+    /// What the paths say about send buffers.
+    fn send_bounds(&self) -> Bounds {
+        let delivering = self.paths.values();
+        let delivering = delivering.filter(|path| path.state == PathState::Active);
+        let growing = delivering.clone().filter(|path| path.is_doubling());
+        Bounds {
+            bulk: self.bulk_buffer(),
+            min_rtt: delivering
+                .map(Path::min_round_trip)
+                .max()
+                .unwrap_or_default(),
+            growing: growing.map(Path::cwnd).sum(),
+        }
+    }
+
+    fn room_of(&self, state: &Stream, bounds: &Bounds) -> u64 {
         let own = state.send.buffered();
         let left = self.config.receive_window() - self.send_credit.buffered;
-        let most = by_rate.min(self.config.stream_memory);
+        let bound = self.backlog.bound(state.buffer_class(), bounds);
+        let most = bound.min(self.config.stream_memory);
         let share = self.config.share().more(own, left);
         share.min(most.saturating_sub(own))
     }
@@ -424,7 +439,7 @@ impl Session {
         if self.blocked.is_empty() {
             return;
         }
-        let by_rate = self.buffer_by_rate();
+        let bounds = self.send_bounds();
         let mut blocked = std::mem::take(&mut self.blocked);
         blocked.retain(|&stream| {
             let Some(state) = self.streams.get(&stream) else {
@@ -432,7 +447,7 @@ impl Session {
             };
             // A stream with an empty send buffer always has at least this much space.
             let worth = WORTH_A_WAKE_UP.min(self.config.share().floor());
-            let enough = self.room_of(state, by_rate) >= worth;
+            let enough = self.room_of(state, &bounds) >= worth;
             if enough {
                 self.events.push_back(Event::Writable { stream });
             }

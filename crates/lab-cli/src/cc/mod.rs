@@ -1,4 +1,4 @@
-//! `sumlink-lab cc`: recordings of congestion windows.
+//! `sumlink-lab cc`: records congestion windows.
 
 mod trace;
 
@@ -8,15 +8,15 @@ use sumlink::program::block_on;
 
 use trace::TraceArgs;
 
-/// The verbs below `sumlink-lab cc`.
+/// The verbs of `sumlink-lab cc`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CcCommand {
-    /// Record what the windows of TCP connections do, for every acknowledgement that arrives
+    /// Record the windows of TCP connections at every acknowledgment
     Trace(TraceArgs),
 }
 
 impl CcCommand {
-    /// Whether JSON was asked for.
+    /// Whether `--json` was given.
     pub(crate) fn json(&self) -> bool {
         match self {
             Self::Trace(args) => args.json,

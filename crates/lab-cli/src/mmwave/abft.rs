@@ -17,19 +17,19 @@ use sumlink::table::Table;
 /// `sumlink-lab mmwave abft`
 #[derive(Debug, Args)]
 pub(crate) struct AbftArgs {
-    /// The access scheme: 80211ad, 80211ay, 80211-thesis or jpoc; without it all, one after the other.
+    /// Show only this access scheme: 80211ad, 80211ay, 80211-thesis or jpoc. Default: all of them.
     #[arg(long, value_name = "NAME", value_parser = parse_scheme)]
     scheme: Option<&'static str>,
-    /// Stations that have no trained sector yet.
+    /// Set the number of stations without a trained sector.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
     stations: u16,
-    /// Places and contention are drawn with this seed.
+    /// Draw positions and contention with this seed.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
-    /// Write abft.json and a picture, abft.svg, into this directory.
+    /// Write abft.json and the chart abft.svg to this directory.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Print JSON: one object a scheme, with every frame.
+    /// Print one JSON object per scheme, with every frame.
     #[arg(long)]
     pub(super) json: bool,
 }
@@ -52,23 +52,23 @@ pub(super) fn run(args: &AbftArgs) -> Result<(), CliError> {
         .map(first)
         .collect::<Result<_, _>>()
         .map_err(of_mmwave)?;
-    let told = all.iter().map(|one| told(&cell, args.seed, one));
-    let told: Vec<Json> = told.collect();
+    let objects = all.iter().map(|one| as_json(&cell, args.seed, one));
+    let objects: Vec<Json> = objects.collect();
     if let Some(dir) = &args.out {
         let files = [
-            ("abft.json", format!("{:#}\n", Json::from(told.clone()))),
+            ("abft.json", format!("{:#}\n", Json::from(objects.clone()))),
             ("abft.svg", timeline::picture(&cell, &all)),
         ];
         keep(dir, files.map(|(name, text)| (name.to_owned(), text)))?;
     }
     match args.json {
-        true => told.iter().try_for_each(print_json),
-        false => all.iter().try_for_each(|one| print(&shown(&cell, one))),
+        true => objects.iter().try_for_each(print_json),
+        false => all.iter().try_for_each(|one| print(&as_table(&cell, one))),
     }
 }
 
 /// One scheme as JSON.
-fn told(cell: &Cell, seed: u64, one: &Sweeping) -> Json {
+fn as_json(cell: &Cell, seed: u64, one: &Sweeping) -> Json {
     let frames = one.interval.sent.iter().map(|frame| {
         json!({
             "station": frame.contender, "slot": frame.slot, "channel": frame.channel,
@@ -84,10 +84,10 @@ fn told(cell: &Cell, seed: u64, one: &Sweeping) -> Json {
 }
 
 /// One scheme as a table.
-fn shown(cell: &Cell, one: &Sweeping) -> String {
+fn as_table(cell: &Cell, one: &Sweeping) -> String {
     let first = &one.interval;
     let mut table = Table::new(&[
-        ">STATION", ">METRES", ">FRAMES", ">HEARD", "TRAINED", "WHERE",
+        ">STATION", ">METERS", ">FRAMES", ">HEARD", "TRAINED", "WHERE",
     ]);
     for (index, station) in cell.stations.iter().enumerate() {
         let own = first.sent.iter().filter(|frame| frame.contender == index);
@@ -99,7 +99,7 @@ fn shown(cell: &Cell, one: &Sweeping) -> String {
             own.len().to_string(),
             own.iter().filter(|frame| frame.heard).count().to_string(),
             if trained { "yes" } else { "no" }.to_owned(),
-            places(own.iter().map(|frame| (frame.slot, frame.heard))),
+            slots_of(own.iter().map(|frame| (frame.slot, frame.heard))),
         ]);
     }
     format!(
@@ -111,8 +111,8 @@ fn shown(cell: &Cell, one: &Sweeping) -> String {
     )
 }
 
-/// In which slots frames were sent, and how many of them were heard: `slot 3: 12 of 16`.
-fn places(frames: impl Iterator<Item = (u32, bool)>) -> String {
+/// The slots in which frames were sent, and the number received in each: `slot 3: 12 of 16`.
+fn slots_of(frames: impl Iterator<Item = (u32, bool)>) -> String {
     let mut slots: Vec<(u32, u32, u32)> = Vec::new();
     for (slot, heard) in frames {
         match slots.iter_mut().find(|known| known.0 == slot) {
@@ -121,10 +121,10 @@ fn places(frames: impl Iterator<Item = (u32, bool)>) -> String {
         }
     }
     slots.sort_unstable();
-    let told = slots
+    let texts = slots
         .iter()
         .map(|(slot, heard, all)| format!("slot {slot}: {heard} of {all}"));
-    told.collect::<Vec<_>>().join(", ")
+    texts.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -132,8 +132,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_are_told_in_their_order() {
+    fn slots_are_listed_in_order() {
         let frames = [(3, true), (1, false), (3, false)];
-        assert_eq!(places(frames.into_iter()), "slot 1: 0 of 1, slot 3: 1 of 2");
+        assert_eq!(
+            slots_of(frames.into_iter()),
+            "slot 1: 0 of 1, slot 3: 1 of 2"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Figure 3.5(a): how many of a client's sectors are heard; and what a file of measured patterns holds.
+//! Figure 3.5(a): the number of a client's sectors that the access point receives; and the contents
+//! of a file of measured patterns.
 
 use std::path::{Path, PathBuf};
 
@@ -21,11 +22,11 @@ use sumlink::output::{print, print_json};
 pub(crate) struct BeamsArgs {
     #[command(flatten)]
     office: OfficeArgs,
-    /// Tell of this file of measured patterns instead: its beams, directions and largest gain, and with --gamma how many of
-    /// its beams are heard in each direction.
+    /// Describe this file of measured patterns instead: its beams, directions and largest gain, and
+    /// with --gamma the number of beams received in each direction.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["sectors", "room", "draws", "seed"])]
     patterns: Option<PathBuf>,
-    /// Write beams.json and a picture, beams.svg, into this directory.
+    /// Write beams.json and the chart beams.svg to this directory.
     #[arg(long, value_name = "DIR", conflicts_with = "patterns")]
     out: Option<PathBuf>,
     /// Print JSON.
@@ -41,20 +42,20 @@ pub(super) fn run(args: &BeamsArgs) -> Result<(), CliError> {
     let office = args.office.office();
     let all = office.good_beams().map_err(of_mmwave)?;
     let (none, shares) = brackets(&all, office.sectors);
-    let told = json!({
+    let object = json!({
         "gamma_db": office.gamma_db, "sectors": office.sectors, "clients": all.len(),
         "none": rounded(none), "shares": shares.map(rounded),
     });
     if let Some(dir) = &args.out {
-        let line = (args.office.told(), all.clone());
+        let line = (args.office.describe(), all.clone());
         let files = [
-            ("beams.json", format!("{told:#}\n")),
+            ("beams.json", format!("{object:#}\n")),
             ("beams.svg", good_beams_picture(&[line])),
         ];
         keep(dir, files.map(|(name, text)| (name.to_owned(), text)))?;
     }
     if args.json {
-        return print_json(&told);
+        return print_json(&object);
     }
     print(&table(
         &format!("{} clients", all.len()),
@@ -63,7 +64,7 @@ pub(super) fn run(args: &BeamsArgs) -> Result<(), CliError> {
     ))
 }
 
-/// Shares of all by their number of good-beams, in words.
+/// Shares by number of good-beams, as text.
 fn table(of: &str, all: &[usize], sectors: usize) -> String {
     let (none, shares) = brackets(all, sectors);
     let width = sectors.div_ceil(6);

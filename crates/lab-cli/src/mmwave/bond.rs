@@ -1,5 +1,5 @@
-//! What a bond gets out of a WiGig link: goodput and gaps for each access scheme and number of competing stations, in the
-//! simulator.
+//! Goodput and gaps of a bond with a WiGig link, for each access scheme and number of competing
+//! stations, in the simulator.
 
 use sumlink_lab::results::{Outcome, Spread};
 use sumlink_lab::scenario::Scenario;
@@ -8,7 +8,7 @@ use sumlink_mmwave::wigig::outages;
 use sumlink_plot::figures::{Labels, lines};
 use sumlink_scenario::experiment::BondExperiment;
 
-/// What is compared: the names of its figures, and the system. Alone means the WiGig link by itself.
+/// The compared systems, with the names of their figures. `alone` means the WiGig link alone.
 const SYSTEMS: [([&str; 3], &str); 3] = [
     (
         ["sumlink_mbps", "sumlink_gap_s", "sumlink_worst_gap_s"],
@@ -18,7 +18,7 @@ const SYSTEMS: [([&str; 3], &str); 3] = [
     (["wigig_mbps", "wigig_gap_s", "wigig_worst_gap_s"], "alone"),
 ];
 
-/// A scheme, a number of stations, and a seed: every system under the same outages.
+/// A scheme, a number of stations and a seed: every system runs under the same outages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Task {
     scheme: &'static str,
@@ -26,17 +26,17 @@ pub(super) struct Task {
     seed: u64,
 }
 
-/// What came of it.
+/// Result of a task.
 #[derive(Debug)]
 pub(super) struct Measured {
-    /// Goodput in Mbit/s and the longest gap in seconds of each system; nothing of one that failed.
+    /// Goodput in Mbit/s and the longest gap in seconds of each system; `None` for a failed one.
     systems: Vec<Option<(f64, f64)>>,
-    /// Share of the run in which the link had no data, and the longest such time in seconds.
+    /// Share of the run without data on the link, and the longest such time in seconds.
     gone: f64,
     outage_s: f64,
 }
 
-/// All of them: seeds of a point one after the other.
+/// All tasks; the seeds of a point follow one another.
 pub(super) fn tasks(experiment: &BondExperiment) -> Vec<Task> {
     let mut tasks = Vec::new();
     for scheme in &experiment.schemes {
@@ -51,7 +51,7 @@ pub(super) fn tasks(experiment: &BondExperiment) -> Vec<Task> {
     tasks
 }
 
-/// Runs one.
+/// Runs one task.
 pub(super) fn measure(experiment: &BondExperiment, task: &Task) -> Result<Measured, String> {
     let scenario = experiment.scenario.under_access(task.scheme, task.stations);
     let scenario = scenario.ok_or("the scenario has no link with profile = \"mmwave\"")?;
@@ -71,7 +71,7 @@ pub(super) fn measure(experiment: &BondExperiment, task: &Task) -> Result<Measur
     })
 }
 
-/// Goodput and longest gap, of all flows or of the WiGig link's.
+/// Goodput and longest gap, of all flows or of the WiGig link alone.
 fn figures(scenario: &Scenario, outcome: &Outcome, alone: bool, wigig: &str) -> Option<(f64, f64)> {
     let Outcome::Measured(measured) = outcome else {
         return None;
@@ -87,7 +87,8 @@ fn figures(scenario: &Scenario, outcome: &Outcome, alone: bool, wigig: &str) -> 
     Some((bps / 1e6, gap))
 }
 
-/// The figures of each scheme and number of stations over its seeds: medians, and the worst gap of all.
+/// The figures of each scheme and number of stations over the seeds: medians, and the longest gap
+/// of all.
 pub(super) fn points(
     experiment: &BondExperiment,
     tasks: &[Task],
@@ -122,7 +123,8 @@ pub(super) fn points(
     groups.map(point).collect()
 }
 
-/// Goodput and longest gap of each system, by the ends of their files' names. All pictures of a figure have one scale.
+/// Charts of goodput and longest gap of each system, with the suffixes of their file names. All
+/// charts of a figure share one scale.
 pub(super) fn pictures(points: &[Point]) -> Vec<(&'static str, String)> {
     const GOODPUT: [(&str, &str, &str); 3] = [
         ("", "sumlink_mbps", "Goodput of sumlink"),
@@ -137,7 +139,7 @@ pub(super) fn pictures(points: &[Point]) -> Vec<(&'static str, String)> {
     let mut pictures = Vec::new();
     for (figure, label) in [
         (GOODPUT, "Mbit/s, median over seeds"),
-        (GAPS, "seconds in which nothing arrives, median"),
+        (GAPS, "seconds without data, median over seeds"),
     ] {
         let all = figure.iter().flat_map(|(_, name, _)| {
             let found = points.iter().filter_map(|point| point.find(name));
@@ -147,7 +149,7 @@ pub(super) fn pictures(points: &[Point]) -> Vec<(&'static str, String)> {
         for (end, name, title) in figure {
             let labels = Labels {
                 title: &format!("{title} by access scheme"),
-                x: "stations that compete with the link's",
+                x: "competing stations",
                 y: label,
             };
             let series = series(points, ("stations", name));

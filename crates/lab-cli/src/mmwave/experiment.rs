@@ -1,4 +1,4 @@
-//! Runs an experiment on all cores, and tells its points.
+//! Runs an experiment on all cores and prints its points.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -19,30 +19,30 @@ use sumlink::table::Table;
 /// `sumlink-lab mmwave run`
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// The experiment's file.
+    /// Experiment file.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Seeds, instead of those of the file.
+    /// Run this number of seeds instead of the file's.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     seeds: Option<u64>,
-    /// Points at once; without it one for each core.
+    /// Run this number of points in parallel. Default: one per core.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
-    /// Write NAME.json, NAME.csv and NAME.svg into this directory.
+    /// Write NAME.json, NAME.csv and NAME.svg to this directory.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Print JSON: one object with all points.
+    /// Print one JSON object with all points.
     #[arg(long)]
     pub(super) json: bool,
 }
 
-/// What an experiment has found.
+/// Results of an experiment.
 struct Found {
     name: String,
     kind: &'static str,
     seeds: u64,
     points: Vec<Point>,
-    /// Pictures by the ends of their files' names.
+    /// Charts with the suffixes of their file names.
     pictures: Vec<(&'static str, String)>,
 }
 
@@ -64,7 +64,7 @@ pub(super) fn run(args: &RunArgs) -> Result<(), CliError> {
     }
 }
 
-/// Reads the file and does what it asks for.
+/// Reads the file and runs the experiment.
 fn find(file: &Path, seeds: Option<u64>, jobs: usize) -> Result<Found, CliError> {
     let wrong = |reason: String| ConfigError::NotHere {
         file: file.to_owned(),
@@ -103,7 +103,8 @@ fn find(file: &Path, seeds: Option<u64>, jobs: usize) -> Result<Found, CliError>
     }
 }
 
-/// Does `work` for all, several at once; the results in the order of the tasks, or the first error.
+/// Runs `work` on all tasks, several in parallel; returns the results in the order of the tasks, or
+/// the first error.
 fn on_all_cores<T: Sync, R: Send, E: Send>(
     tasks: &[T],
     jobs: usize,

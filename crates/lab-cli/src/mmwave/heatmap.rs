@@ -1,4 +1,4 @@
-//! Figures 3.1(c), 3.5 and 3.6: who is drowned by a client near the access point.
+//! Figures 3.1(c), 3.5 and 3.6: where a client near the access point drowns other clients.
 
 use std::path::PathBuf;
 
@@ -12,22 +12,22 @@ use crate::error::of_mmwave;
 use sumlink::exit::CliError;
 use sumlink::output::{print, print_json};
 
-/// What office there is.
+/// The office to simulate.
 #[derive(Debug, Args)]
 pub(super) struct OfficeArgs {
-    /// Power control that gives the best sector this SNR, in dB; without it everybody sends with all power.
+    /// Set the power so that the best sector has this SNR, in dB. Default: full power.
     #[arg(long, value_name = "DB", allow_hyphen_values = true)]
     gamma: Option<f64>,
-    /// Sectors of the clients: 36 or 64.
+    /// Set the number of sectors per client: 36 or 64.
     #[arg(long, value_name = "N", default_value_t = 36)]
     pub(super) sectors: usize,
-    /// The channel: 3GPP's indoor office, or the conference room of 802.11ad.
+    /// Choose the channel: the indoor office of 3GPP, or the conference room of 802.11ad.
     #[arg(long, value_enum, default_value_t = RoomName::Inh)]
     room: RoomName,
-    /// Places and orientations drawn in each part of the office.
+    /// Draw this number of positions and orientations in each part of the office.
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     draws: u32,
-    /// The seed of all random numbers.
+    /// Set the seed of all random numbers.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
 }
@@ -40,15 +40,15 @@ enum RoomName {
 }
 
 impl OfficeArgs {
-    /// What was asked for, in a few words.
-    pub(super) fn told(&self) -> String {
+    /// A short description of the options.
+    pub(super) fn describe(&self) -> String {
         let power = self.gamma.map_or("no power control".to_owned(), |gamma| {
             format!("gamma {gamma} dB")
         });
         format!("{} sectors, {power}", self.sectors)
     }
 
-    /// The office that is meant.
+    /// The office of the options.
     pub(super) fn office(&self) -> Office {
         Office {
             room: match self.room {
@@ -69,10 +69,10 @@ impl OfficeArgs {
 pub(crate) struct HeatmapArgs {
     #[command(flatten)]
     office: OfficeArgs,
-    /// Write heatmap.json and a picture, heatmap.svg, into this directory.
+    /// Write heatmap.json and the chart heatmap.svg to this directory.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Print JSON: one object with the rows, nearest first.
+    /// Print one JSON object with the rows, nearest first.
     #[arg(long)]
     pub(super) json: bool,
 }
@@ -81,25 +81,25 @@ pub(crate) struct HeatmapArgs {
 pub(super) fn run(args: &HeatmapArgs) -> Result<(), CliError> {
     let office = args.office.office();
     let rows = office.heat_map().map_err(of_mmwave)?;
-    let told = |row: &Vec<f64>| row.iter().copied().map(rounded).collect::<Vec<_>>();
-    let told = json!({
+    let round_row = |row: &Vec<f64>| row.iter().copied().map(rounded).collect::<Vec<_>>();
+    let object = json!({
         "gamma_db": office.gamma_db, "sectors": office.sectors, "seed": office.seed,
-        "index": rows.iter().map(told).collect::<Vec<_>>(),
+        "index": rows.iter().map(round_row).collect::<Vec<_>>(),
     });
     if let Some(dir) = &args.out {
-        let panel = (args.office.told(), rows.clone());
+        let panel = (args.office.describe(), rows.clone());
         let files = [
-            ("heatmap.json", format!("{told:#}\n")),
+            ("heatmap.json", format!("{object:#}\n")),
             ("heatmap.svg", heat_map_picture(&[panel])),
         ];
         keep(dir, files.map(|(name, text)| (name.to_owned(), text)))?;
     }
     if args.json {
-        return print_json(&told);
+        return print_json(&object);
     }
     let mut text = format!(
-        "competition index against a client 1 m from the access point, which stands in the upper left corner\n\
-         (1: both are heard as often; 0: never), {} by {} parts of 1.4 m\n",
+        "competition index against a client 1 m from the access point in the upper left corner\n\
+         (1: both are received equally often; 0: never), {} by {} parts of 1.4 m\n",
         CELLS.0, CELLS.1
     );
     for row in &rows {

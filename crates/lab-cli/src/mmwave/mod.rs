@@ -1,4 +1,5 @@
-//! `sumlink-lab mmwave`: 60 GHz Wi-Fi's contention for beam training, in the simulator of `sumlink-mmwave`.
+//! `sumlink-lab mmwave`: contention for beam training in 60 GHz Wi-Fi, in the simulator of
+//! `sumlink-mmwave`.
 
 mod abft;
 mod beams;
@@ -14,26 +15,29 @@ use sumlink_mmwave::cell::SCHEMES;
 
 use sumlink::exit::CliError;
 
-/// The verbs below `sumlink-lab mmwave`.
+/// The verbs of `sumlink-lab mmwave`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MmwaveCommand {
-    /// Run an experiment's file: fairness against blockage, mini-slots against the number of stations, or a bond's goodput.
+    /// Run an experiment: fairness against blockage, mini-slots against the number of stations, or
+    /// the goodput of a bond.
     #[command(
         after_help = "Examples:\n  sumlink-lab mmwave run scenarios/mmwave/jain.toml\n  \
                             sumlink-lab mmwave run scenarios/mmwave/overhead.toml --seeds 3 --json\n  \
                             sumlink-lab mmwave run scenarios/mmwave/bond.toml --out DIR"
     )]
     Run(experiment::RunArgs),
-    /// Show one A-BFT: who swept where, and who was heard.
+    /// Show one A-BFT: the slots of each station, and the frames that were received.
     Abft(abft::AbftArgs),
-    /// Show the competition index of a client in every part of an office against one near the access point.
+    /// Show the competition index of a client in each part of an office against a client near the
+    /// access point.
     Heatmap(heatmap::HeatmapArgs),
-    /// Show how many sectors of a client are heard (good-beams), in an office, or how many beams a pattern file has.
+    /// Show the number of a client's sectors that are received (good-beams) in an office, or the
+    /// beams of a pattern file.
     Beams(beams::BeamsArgs),
 }
 
 impl MmwaveCommand {
-    /// Whether JSON was asked for.
+    /// Whether `--json` was given.
     pub(crate) fn json(&self) -> bool {
         match self {
             Self::Run(args) => args.json,
@@ -54,7 +58,7 @@ pub(crate) fn run(command: &MmwaveCommand) -> Result<(), CliError> {
     }
 }
 
-/// Writes files, by their names, into a directory that is made if it is not there.
+/// Writes files to a directory, which is created if necessary.
 fn keep(dir: &Path, files: impl IntoIterator<Item = (String, String)>) -> Result<(), CliError> {
     let failed = |path: &Path, reason| CliError::Write {
         path: path.to_owned(),
@@ -68,12 +72,12 @@ fn keep(dir: &Path, files: impl IntoIterator<Item = (String, String)>) -> Result
     Ok(())
 }
 
-/// A scheme by its name.
+/// Finds a scheme by its name.
 fn parse_scheme(name: &str) -> Result<&'static str, String> {
     let found = SCHEMES.into_iter().find(|scheme| *scheme == name);
     found.ok_or_else(|| {
         format!(
-            "`{name}` is no access scheme: there are {}",
+            "`{name}` is not an access scheme: choose one of {}",
             SCHEMES.join(", ")
         )
     })

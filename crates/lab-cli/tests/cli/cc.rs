@@ -12,7 +12,7 @@ use sumlink_kernel::probe;
 
 use crate::common::{Bench, Ran};
 
-/// The program without any privilege, whoever runs the tests.
+/// The program without any privilege, also if the tests run as root.
 fn unprivileged(bench: &Bench, args: &[&str]) -> Command {
     let plain = bench.command(args);
     if !nix::unistd::geteuid().is_root() {
@@ -44,7 +44,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 #[test]
-fn what_makes_no_sense_is_wrong_usage() {
+fn invalid_arguments_are_wrong_usage() {
     let bench = crate::common::new();
     let fails = |args: &[&str], part: &str| bench.run(args).fails(2, part);
     fails(&["cc", "trace", "--out", "x.txt"], ".csv");
@@ -52,7 +52,7 @@ fn what_makes_no_sense_is_wrong_usage() {
 }
 
 #[test]
-fn without_the_privilege_one_line_says_which_is_missing() {
+fn a_missing_privilege_is_named_on_one_line() {
     let bench = crate::common::new();
     for args in [&["cc", "trace"][..], &["cc", "trace", "--out", "x.csv"]] {
         let ran = Ran::from(unprivileged(&bench, args).output().unwrap());
@@ -84,7 +84,8 @@ fn a_trace_has_records_and_a_picture() {
     until("the trace runs", || bench.path("x.csv").exists());
     let mut from = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let mut to = listener.accept().unwrap().0;
-    // Each answer acknowledges its question. How often a bulk is acknowledged is up to the kernel: once for megabytes, at times.
+    // Each answer acknowledges its request. For bulk data the kernel may acknowledge megabytes at
+    // once.
     for _ in 0..20 {
         from.write_all(b"?").unwrap();
         to.read_exact(&mut [0]).unwrap();

@@ -1,7 +1,6 @@
-//! Files that a verb reads its settings from: one that is missing, unreadable or wrong has the same
-//! exit code everywhere.
+//! Configuration files: a missing, unreadable or wrong one has the same exit code for every verb.
 
-/// Verbs with the place of a file of settings, or of a directory of them.
+/// Verbs with the position of their configuration file or directory.
 const VERBS: [&[&str]; 8] = [
     &["sim", "run", "FILE"],
     &["run", "FILE"],
@@ -17,7 +16,7 @@ const VERBS: [&[&str]; 8] = [
 const CONFIG: i32 = 3;
 
 #[test]
-fn a_file_of_settings_that_cannot_be_read_has_one_exit_code() {
+fn an_unreadable_configuration_file_has_one_exit_code() {
     let bench = crate::common::new();
     bench.write("broken.toml", "name = [\n");
     std::fs::write(bench.path("bytes.toml"), b"name = \"\xff\"\n").unwrap();
@@ -39,7 +38,7 @@ fn a_file_of_settings_that_cannot_be_read_has_one_exit_code() {
     }
     let list = bench.run(&["list", "none"]);
     assert_eq!(list.code, CONFIG, "{}", list.err);
-    // Results are no settings.
+    // Results are not configuration.
     let report = bench.run(&["report", "none"]);
     assert_eq!(report.code, 1, "{}", report.err);
 }

@@ -1,4 +1,4 @@
-//! What the laboratory says where something is wrong: the place, and what to do.
+//! Messages of the laboratory state the position of a problem and the remedy.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::common::Ran;
 
 #[test]
-fn a_text_without_quotes_is_told_with_its_place() {
+fn a_text_without_quotes_is_reported_with_its_position() {
     let bench = crate::common::new();
     bench.write("s.toml", "name = x\nrate = 20mbit\n");
     let ran = bench.run(&["check", "s.toml"]);
@@ -19,9 +19,9 @@ fn a_text_without_quotes_is_told_with_its_place() {
     );
 }
 
-/// The numbers of the system say nothing to people; the path and what was tried do.
+/// Messages name the path and the operation instead of the system's error number.
 #[test]
-fn errors_of_the_system_have_no_numbers() {
+fn system_errors_have_no_numbers() {
     let bench = crate::common::new();
     bench.write("file", "");
     let runs: Vec<Vec<&str>> = vec![
@@ -48,11 +48,12 @@ fn errors_of_the_system_have_no_numbers() {
     );
 }
 
-/// The usual reason why the demonstration does not begin for a user: it writes its results where it is started.
+/// The usual reason why the demonstration fails for a user: it writes its results to the current
+/// directory.
 #[test]
-fn a_demonstration_that_may_not_write_says_what_to_do() {
+fn a_demonstration_without_write_access_gives_advice() {
     let bench = crate::common::new();
-    // In a place where anybody may look.
+    // A directory that every user can read.
     std::fs::set_permissions(bench.dir(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let program = bench.path("sumlink-lab");
     if std::fs::hard_link(env!("CARGO_BIN_EXE_sumlink-lab"), &program).is_err() {
@@ -70,7 +71,7 @@ fn a_demonstration_that_may_not_write_says_what_to_do() {
     };
     match run(&["--version"]) {
         Some(ran) if ran.code == 0 => {}
-        // Only root can become somebody else.
+        // Only root can switch to another user.
         _ => return,
     }
     let ran = run(&["demo", "--rounds", "1", "--size", "1MB"]).unwrap();

@@ -1,4 +1,4 @@
-//! 60 GHz Wi-Fi's contention, from the command line.
+//! The contention of 60 GHz Wi-Fi on the command line.
 
 use serde_json::Value;
 
@@ -16,11 +16,11 @@ fn json(bench: &Bench, args: &[&str]) -> Value {
 }
 
 #[test]
-fn fairness_is_told_for_each_scheme_and_blockage_and_kept_in_files() {
+fn fairness_is_printed_and_stored_for_each_scheme_and_blockage() {
     let bench = crate::common::new();
     bench.write("j.toml", JAIN);
-    let told = json(&bench, &["mmwave", "run", "j.toml", "--json", "--out", "d"]);
-    let points = told["points"].as_array().unwrap();
+    let result = json(&bench, &["mmwave", "run", "j.toml", "--json", "--out", "d"]);
+    let points = result["points"].as_array().unwrap();
     let schemes = ["80211ad", "80211ay", "80211-thesis", "jpoc"];
     let expected: Vec<_> = schemes
         .iter()
@@ -35,26 +35,26 @@ fn fairness_is_told_for_each_scheme_and_blockage_and_kept_in_files() {
     let found: Vec<_> = points.iter().map(of).collect();
     assert!(found.iter().map(|(s, b)| (s.as_str(), *b)).eq(expected));
     let kept = std::fs::read_to_string(bench.path("d/j.json")).unwrap();
-    assert_eq!(serde_json::from_str::<Value>(&kept).unwrap(), told);
+    assert_eq!(serde_json::from_str::<Value>(&kept).unwrap(), result);
     let table = std::fs::read_to_string(bench.path("d/j.csv")).unwrap();
     assert!(table.starts_with("scheme,blockage,") && table.lines().count() == 9);
-    // However many at once, and always the same.
+    // The result does not depend on the number of parallel runs.
     let again = json(
         &bench,
         &["mmwave", "run", "j.toml", "--json", "--jobs", "1"],
     );
-    assert_eq!(again, told);
+    assert_eq!(again, result);
 }
 
 #[test]
-fn mini_slots_are_told_for_each_number_of_stations() {
+fn mini_slots_are_printed_for_each_number_of_stations() {
     let bench = crate::common::new();
     bench.write("o.toml", OVERHEAD);
-    let told = json(&bench, &["mmwave", "run", "o.toml", "--json"]);
-    for point in told["points"].as_array().unwrap() {
+    let result = json(&bench, &["mmwave", "run", "o.toml", "--json"]);
+    for point in result["points"].as_array().unwrap() {
         assert!(point["mini_slots"].as_f64().unwrap() >= 36.0, "{point}");
     }
-    assert_eq!(told["points"].as_array().unwrap().len(), 4);
+    assert_eq!(result["points"].as_array().unwrap().len(), 4);
 }
 
 const LINKS: &str = "name = \"l\"\nduration = \"12s\"\nwarmup = \"1s\"\n[[link]]\nname = \"wifi\"\nrate = \"5mbit\"\ndelay = \"2ms\"\n\
@@ -67,24 +67,24 @@ fn a_bond_is_measured_under_each_scheme_and_drawn() {
     let bench = crate::common::new();
     bench.write("l.toml", LINKS);
     bench.write("b.toml", BOND);
-    let told = json(&bench, &["mmwave", "run", "b.toml", "--json", "--out", "d"]);
+    let result = json(&bench, &["mmwave", "run", "b.toml", "--json", "--out", "d"]);
     assert_eq!(
-        (&told["kind"], &told["seeds"]),
+        (&result["kind"], &result["seeds"]),
         (&Value::from("bond"), &Value::from(3))
     );
-    let points = told["points"].as_array().unwrap();
+    let points = result["points"].as_array().unwrap();
     assert_eq!(points.len(), 4);
     for point in points {
         let figure = |name: &str| point[name].as_f64().unwrap();
         assert_eq!(point["failed"], 0, "{point}");
         assert!((0.0..1.0).contains(&figure("gone")), "{point}");
-        // Wi-Fi goes on while WiGig is gone.
+        // Wi-Fi continues during outages of WiGig.
         assert!(figure("sumlink_mbps") > figure("wigig_mbps"), "{point}");
         assert!(figure("sumlink_mbps") > 4.0, "{point}");
         for system in ["sumlink", "mptcp", "wigig"] {
             let gap = figure(&format!("{system}_gap_s"));
             assert!((0.0..=2.0).contains(&gap), "{point}");
-            // Whole intervals of the series, and no noise behind them.
+            // Whole intervals of the series, without floating-point noise.
             assert!(gap.to_string().len() <= 5, "{point}");
             assert!(figure(&format!("{system}_worst_gap_s")) >= gap, "{point}");
         }
@@ -107,8 +107,8 @@ fn a_bond_is_measured_under_each_scheme_and_drawn() {
         &bench,
         &["mmwave", "run", "b.toml", "--json", "--jobs", "1"],
     );
-    assert_eq!(again, told);
-    // The links are a scenario by themselves.
+    assert_eq!(again, result);
+    // The links form a scenario.
     let run = bench.run(&[
         "sim",
         "run",
@@ -124,18 +124,18 @@ fn a_bond_is_measured_under_each_scheme_and_drawn() {
 }
 
 #[test]
-fn clients_that_walk_are_told_for_each_speed() {
+fn walking_clients_are_printed_for_each_speed() {
     let bench = crate::common::new();
     let text = "name = \"m\"\nkind = \"mobility\"\nspeeds = [0, 1.4]\nschemes = [\"jpoc\"]\nseeds = 1\n\
                 [cell]\nstations = 2\nintervals = 200\nblockage = 0.0\npause_s = 1\n";
     bench.write("m.toml", text);
-    let told = json(&bench, &["mmwave", "run", "m.toml", "--json", "--out", "d"]);
+    let result = json(&bench, &["mmwave", "run", "m.toml", "--json", "--out", "d"]);
     let attempts = |index: usize| {
-        told["points"][index]["attempts_per_minute"]
+        result["points"][index]["attempts_per_minute"]
             .as_f64()
             .unwrap()
     };
-    assert!(attempts(1) > attempts(0), "{told}");
+    assert!(attempts(1) > attempts(0), "{result}");
     assert!(bench.path("d/m.svg").exists() && bench.path("d/m-gone.svg").exists());
 }
 
@@ -182,7 +182,7 @@ fn one_a_bft_the_office_and_its_beams_are_shown() {
 }
 
 #[test]
-fn what_cannot_be_is_one_line_with_its_code() {
+fn impossible_values_are_one_line_with_their_exit_code() {
     let bench = crate::common::new();
     bench.write("kind.toml", &JAIN.replace("\"jain\"", "\"jane\""));
     bench.write("cell.toml", &JAIN.replace("stations = 8", "stations = 0"));
@@ -222,7 +222,7 @@ fn what_cannot_be_is_one_line_with_its_code() {
             "blockage probability is 1.5",
         ),
         (&["heatmap", "--sectors", "37"], 2, "must be 36 or 64"),
-        (&["abft", "--scheme", "aloha"], 2, "there are 80211ad"),
+        (&["abft", "--scheme", "aloha"], 2, "choose one of 80211ad"),
         (&["beams", "--patterns", "none.txt"], 3, "none.txt:1"),
         (
             &["beams", "--patterns", "hole.txt"],

@@ -11,7 +11,7 @@ const SCENARIO: &str = "name = \"two\"\nabout = \"Two links.\"\nduration = \"2s\
     [[link]]\nname = \"wifi\"\nrate = \"20mbit\"\ndelay = \"5ms\"\nloss = \"0.5%\"\n\
     [[link]]\nname = \"lte\"\nrate = \"8mbit\"\ndelay = \"20ms\"\n";
 
-/// The words that run one seed of these systems with an option.
+/// Arguments that run one seed of these systems with an option.
 fn one_seed<'a>(systems: &'a str, option: &'a str, value: &'a str) -> [&'a str; 9] {
     [
         "sim",
@@ -27,7 +27,7 @@ fn one_seed<'a>(systems: &'a str, option: &'a str, value: &'a str) -> [&'a str; 
 }
 
 #[test]
-fn a_table_or_a_line_for_each_run_always_the_same() {
+fn tables_and_lines_are_reproducible() {
     let bench = crate::common::new();
     bench.write("two.toml", SCENARIO);
     let table = bench.run(&["sim", "run", "two.toml"]);
@@ -58,7 +58,7 @@ fn a_table_or_a_line_for_each_run_always_the_same() {
 }
 
 #[test]
-fn results_are_kept_as_those_of_the_laboratory() {
+fn results_are_stored_as_in_the_laboratory() {
     let bench = crate::common::new();
     bench.write("two.toml", SCENARIO);
     let args = one_seed("alone,sumlink:fbdt", "--out", "out");
@@ -79,7 +79,7 @@ fn results_are_kept_as_those_of_the_laboratory() {
     for wrong in ["1970", "processor", "measured on"] {
         assert!(!page.contains(wrong), "{wrong}: {page}");
     }
-    // Nor is what was simulated taken for measured.
+    // Simulated results are not used as measured ones.
     let measure = [
         "run",
         "two.toml",
@@ -93,7 +93,7 @@ fn results_are_kept_as_those_of_the_laboratory() {
     let mixed = bench.run(&measure);
     assert_eq!(mixed.code, 2, "{}", mixed.err);
     assert!(mixed.err.contains("`sumlink-lab sim run`"), "{}", mixed.err);
-    // What was measured is not lost to what is simulated.
+    // Simulated results do not replace measured ones.
     std::fs::write(&file, first.replace("\"simulated\"", "\"6.18.0\"")).unwrap();
     let refused = bench.run(&args);
     assert_eq!(refused.code, 2);
@@ -105,7 +105,7 @@ fn results_are_kept_as_those_of_the_laboratory() {
 }
 
 #[test]
-fn a_trace_says_who_carried_which_bytes() {
+fn a_trace_shows_which_path_carried_which_bytes() {
     let bench = crate::common::new();
     bench.write("two.toml", SCENARIO);
     let args = one_seed("sumlink:fbdt", "--trace", "traces");
@@ -134,7 +134,7 @@ fn a_trace_says_who_carried_which_bytes() {
     assert!(times.is_sorted());
     let svg = std::fs::read_to_string(bench.path("traces/two-seed-1-sumlink-fbdt.svg")).unwrap();
     assert!(svg.starts_with("<svg") && svg.contains("bytes carried by each link over time (down)"));
-    // What the receiver holds is told also while its program waits for a byte and is given nothing.
+    // The receiver's buffer is traced also while its program waits for a byte.
     let ran = bench.run(&one_seed("sumlink:roundrobin", "--trace", "traces"));
     assert_eq!(ran.code, 0, "{}", ran.err);
     let ran = bench.run(&one_seed("sumlink:roundrobin", "--out", "out"));
@@ -144,19 +144,19 @@ fn a_trace_says_who_carried_which_bytes() {
     let peak = run["outcome"]["reorder_peak_bytes"].as_u64().unwrap();
     let trace = bench.path("traces/two-seed-1-sumlink-roundrobin.jsonl");
     let text = std::fs::read_to_string(trace).unwrap();
-    let told = text.lines().filter_map(|line| {
+    let reported = text.lines().filter_map(|line| {
         let line: Value = serde_json::from_str(line).unwrap();
         line["waiting"].as_u64()
     });
-    let most = told.max().unwrap();
+    let most = reported.max().unwrap();
     assert!(
         (peak * 9 / 10..=peak).contains(&most),
-        "{most} told of {peak} bytes"
+        "{most} of {peak} bytes reported"
     );
 }
 
 #[test]
-fn a_system_that_tells_nothing_leaves_no_empty_trace() {
+fn a_system_without_a_trace_leaves_no_empty_file() {
     let bench = crate::common::new();
     bench.write("two.toml", SCENARIO);
     let ran = bench.run(&one_seed("alone,mptcp", "--trace", "traces"));
@@ -166,10 +166,10 @@ fn a_system_that_tells_nothing_leaves_no_empty_trace() {
 }
 
 #[test]
-fn a_run_that_fails_takes_no_others_with_it() {
+fn a_failed_run_does_not_fail_others() {
     let bench = crate::common::new();
     bench.write("two.toml", SCENARIO);
-    // Nobody can write a file where there is a directory.
+    // A directory cannot be overwritten by a file.
     std::fs::create_dir_all(bench.path("traces/two-seed-1-mptcp.jsonl")).unwrap();
     let systems = "sumlink:fbdt,mptcp,alone";
     let mut args = one_seed(systems, "--trace", "traces").to_vec();
@@ -187,9 +187,10 @@ fn a_run_that_fails_takes_no_others_with_it() {
     assert!(bench.path("out/two/summary.json").exists());
 }
 
-/// Paths of round trips so different that the rule of the paper parks one of them; where nobody is asked to select, none is.
+/// The round trips differ so much that the rule of the paper parks one path. Without a selector
+/// none is parked.
 #[test]
-fn a_trace_says_what_the_selector_decided_and_why() {
+fn a_trace_shows_the_decisions_of_the_selector() {
     let bench = crate::common::new();
     let far = SCENARIO.replace("delay = \"20ms\"", "delay = \"250ms\"");
     let far = far.replace("duration = \"2s\"", "duration = \"6s\"");
@@ -224,7 +225,7 @@ fn a_trace_says_what_the_selector_decided_and_why() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told_as_by_the_laboratory() {
+fn invalid_arguments_are_reported_as_by_the_laboratory() {
     let bench = crate::common::new();
     bench.write("two.toml", SCENARIO);
     bench.write("wrong.toml", &SCENARIO.replace("20mbit", "20 parsecs"));
@@ -242,7 +243,7 @@ fn what_makes_no_sense_is_told_as_by_the_laboratory() {
         (
             vec!["two.toml", "--systems", "alone,alone"],
             2,
-            "--systems: 'alone' is there twice",
+            "--systems: 'alone' occurs twice",
         ),
         (vec!["wrong.toml"], 3, "wrong.toml:9: rate:"),
         (vec!["none.toml"], 3, "none.toml: cannot read"),
@@ -265,21 +266,18 @@ fn what_makes_no_sense_is_told_as_by_the_laboratory() {
 }
 
 #[test]
-fn a_sweep_is_handed_over_to_the_python_package() {
+fn a_sweep_runs_in_the_python_package() {
     let bench = crate::common::new();
     let run = |args: &[&str]| {
         let mut command = bench.command(["sim", "sweep"].iter().chain(args));
         Ran::from(command.env("PATH", bench.dir()).output().unwrap())
     };
-    run(&["two.toml"]).fails(
-        2,
-        "whose program sumlink-sim is not in the PATH: install it",
-    );
+    run(&["two.toml"]).fails(2, "its program sumlink-sim is not in the PATH: install it");
     let package = bench.write("sumlink-sim", "#!/bin/sh\necho \"$@\"\nexit 130\n");
     let refused = run(&["two.toml"]);
     refused.fails(
         2,
-        "whose program sumlink-sim cannot be run: Permission denied",
+        "its program sumlink-sim cannot be run: Permission denied",
     );
     std::fs::set_permissions(package, std::fs::Permissions::from_mode(0o755)).unwrap();
     for args in [

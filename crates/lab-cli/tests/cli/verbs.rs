@@ -3,9 +3,9 @@
 use crate::common::Ran;
 
 #[test]
-fn without_the_programs_that_it_needs_it_fails_as_a_laboratory() {
+fn missing_programs_have_the_laboratorys_exit_code() {
     let bench = crate::common::new();
-    // Nothing to make a laboratory with.
+    // The programs that a laboratory needs are missing.
     let mut command = bench.command(["self-test", "--json", "--only", "delay"]);
     let ran = Ran::from(command.env("PATH", "").output().unwrap());
     let json: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
@@ -14,7 +14,7 @@ fn without_the_programs_that_it_needs_it_fails_as_a_laboratory() {
 }
 
 #[test]
-fn completions_and_manual_pages_are_its_own() {
+fn completions_and_manual_pages_belong_to_the_laboratory() {
     let bench = crate::common::new();
     for shell in ["bash", "zsh", "fish"] {
         let ran = bench.run(&["completions", shell]);
@@ -35,14 +35,14 @@ fn completions_and_manual_pages_are_its_own() {
         let text = std::fs::read_to_string(file).unwrap();
         assert!(text.contains("EXIT STATUS"), "{page}");
     }
-    // An example is a line of its own.
+    // An example has its own line.
     let page = bench.run(&["man", "run"]).out.replace("\\-", "-");
     assert!(page.contains("\n  sumlink-lab report lab-out\n"), "{page}");
     assert!(!bench.path("man/sumlink-lab-server.1").exists());
 }
 
 #[test]
-fn its_own_processes_are_hidden_from_the_help_and_there() {
+fn internal_verbs_are_hidden_but_work() {
     let bench = crate::common::new();
     let help = bench.run(&["--help"]).out;
     for verb in ["keygen", "server", "client", "edge", "traffic"] {

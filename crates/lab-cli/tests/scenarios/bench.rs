@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use crate::{is_skipped, program, text};
 
-/// A row that any bond reaches, and one that none can, whose link is one of the first row's.
+/// A row whose bar any bond reaches, and a row with an unreachable bar, whose link is one of the
+/// first row's.
 const GROUP: &str = r#"
 name = "tiny"
 bars = ["sum >= 0.3", "duplicates <= 50%"]
@@ -61,9 +62,9 @@ fn mistakes_in_the_matrix_have_file_and_line() {
     let place = Place::new(&GROUP.replace("sum >= 3\"", "sum = 3\""));
     let output = place.bench(&["--list"]);
     assert_eq!(output.status.code(), Some(3));
-    let told = text(&output.stderr);
+    let message = text(&output.stderr);
     let start = "scenarios/matrix/tiny.toml:22: bars: 'sum = 3' is not a bar";
-    assert!(told.starts_with(start), "{told}");
+    assert!(message.starts_with(start), "{message}");
     let place = Place::new(GROUP);
     let output = place.bench(&["--rows", "tiny/none"]);
     assert_eq!(output.status.code(), Some(2));
@@ -72,7 +73,7 @@ fn mistakes_in_the_matrix_have_file_and_line() {
 }
 
 #[test]
-fn the_matrix_of_the_project_is_right() {
+fn the_matrix_of_the_project_is_valid() {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/matrix");
     let list = |arguments: &[&str]| {
         let mut command = Command::new(program());
@@ -104,7 +105,7 @@ fn the_matrix_of_the_project_is_right() {
 }
 
 #[test]
-fn the_matrix_of_a_third_of_the_rates_is_right() {
+fn the_matrix_of_a_third_of_the_rates_is_valid() {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/matrix-third");
     let mut command = Command::new(program());
     command.args(["bench", "--list", "--matrix", directory]);
@@ -116,7 +117,7 @@ fn the_matrix_of_a_third_of_the_rates_is_right() {
 }
 
 #[test]
-fn the_front_page_quotes_what_was_measured() {
+fn the_front_page_quotes_the_results() {
     let read = |name: &str| {
         let path = format!("{}/../../{name}", env!("CARGO_MANIFEST_DIR"));
         fs::read_to_string(path).unwrap()
@@ -127,7 +128,7 @@ fn the_front_page_quotes_what_was_measured() {
 }
 
 #[test]
-fn the_page_is_what_its_runs_say() {
+fn the_page_matches_its_runs() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let place = tempfile::tempdir().unwrap();
     let mut unpack = Command::new("tar");
@@ -142,8 +143,8 @@ fn the_page_is_what_its_runs_say() {
     judge.args(["--runs".as_ref(), place.path()]);
     judge.arg("--out").arg(&page);
     let output = judge.current_dir(root).output().unwrap();
-    let told = text(&output.stderr);
-    assert!(matches!(output.status.code(), Some(0 | 10)), "{told}");
+    let message = text(&output.stderr);
+    assert!(matches!(output.status.code(), Some(0 | 10)), "{message}");
     let made = fs::read_dir(&page).unwrap();
     let names: Vec<_> = made
         .map(|file| file.unwrap().file_name().into_string().unwrap())
@@ -159,7 +160,7 @@ fn the_page_is_what_its_runs_say() {
     }
 }
 
-/// The arguments with which a page says that it was made.
+/// The arguments on a page that produced it.
 fn made_by(page: &str) -> Vec<String> {
     let (_, command) = page.split_once("Made by `sumlink ").unwrap();
     let (command, _) = command.split_once('`').unwrap();
@@ -176,8 +177,8 @@ fn a_row_is_measured_once_and_judged() {
     let arguments = ["--seeds", "1", "--systems", "mptcp", "--rows", "tiny/two"];
     let output = place.bench(&arguments);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let told = text(&output.stdout);
-    assert!(told.contains("1 of 1 lines pass"), "{told}");
+    let message = text(&output.stdout);
+    assert!(message.contains("1 of 1 lines pass"), "{message}");
     let results: Value = serde_json::from_str(&place.read("results.json")).unwrap();
     let lines = results["groups"][0]["lines"].as_array().unwrap();
     assert_eq!(lines[0]["verdict"], "pass", "{results}");
@@ -185,12 +186,12 @@ fn a_row_is_measured_once_and_judged() {
     let measured = sum["measured"]["median"].as_f64().unwrap();
     assert!((0.3..1.2).contains(&measured), "{sum}");
     assert!(sum["others"]["mptcp"].is_f64(), "{sum}");
-    // The data goes up, and meets what the file says of down.
+    // Uploaded data meets the file's settings of the downlink.
     let wifi = lines[0]["links_alone_bps"]["wifi"].as_f64().unwrap();
     assert!(wifi < 1e6, "{wifi}");
     assert_eq!(lines[1]["verdict"], "not_run");
     let records = place.read("runs.jsonl");
-    // Each link by itself, sumlink and MPTCP.
+    // Each link alone, sumlink and MPTCP.
     assert_eq!(records.lines().count(), 4, "{records}");
     let page = place.read("README.md");
     assert!(
@@ -199,21 +200,21 @@ fn a_row_is_measured_once_and_judged() {
     );
     assert!(place.read("summary.md").contains("1 of 1 measured lines"));
 
-    // Again: nothing is run, and a row that falls short is an exit code of its own.
+    // Repeated: nothing is run, and a missed bar has its own exit code.
     let again = place.bench(&arguments);
     assert!(again.status.success(), "{}", text(&again.stderr));
     assert!(text(&again.stderr).contains("4 of 4 runs are already in lab-out/bench"));
     let short = place.bench(&["--seeds", "1", "--systems", "alone", "--rows", "tiny/dream"]);
     assert_eq!(short.status.code(), Some(10), "{}", text(&short.stderr));
-    let told = text(&short.stderr);
+    let message = text(&short.stderr);
     assert!(
-        told.contains("1 of 2 runs are already in lab-out/bench"),
-        "{told}"
+        message.contains("1 of 2 runs are already in lab-out/bench"),
+        "{message}"
     );
-    let told = text(&short.stdout);
+    let message = text(&short.stdout);
     assert!(
-        told.starts_with("FALLS SHORT tiny/dream (up, cubic)"),
-        "{told}"
+        message.starts_with("FALLS SHORT tiny/dream (up, cubic)"),
+        "{message}"
     );
     assert!(
         place
@@ -226,7 +227,7 @@ fn a_row_is_measured_once_and_judged() {
 }
 
 #[test]
-fn questions_cold_objects_and_a_rival_are_measured() {
+fn requests_cold_objects_and_a_rival_are_measured() {
     if is_skipped() {
         return;
     }
@@ -254,7 +255,7 @@ fn questions_cold_objects_and_a_rival_are_measured() {
             .as_f64()
             .unwrap()
     };
-    // An answer waits for what is in the queues: some tens of milliseconds more or less.
+    // An answer waits for the data in the queues: some tens of milliseconds more or less.
     assert!(measured(0, 0).abs() < 500.0, "{results}");
     assert_eq!(lines[1]["bars"][0]["object_bytes"], 1000);
     assert_eq!(lines[1]["bars"][1]["object_bytes"], 100_000);

@@ -1,4 +1,4 @@
-//! Scenario files that are wrong.
+//! Invalid scenario files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,18 +6,21 @@ use std::path::{Path, PathBuf};
 use crate::{Place, TWO_LINKS, is_skipped, text};
 
 #[test]
-fn garbage_in_a_trace_is_named_with_file_and_line() {
+fn garbage_in_a_trace_is_reported_with_file_and_line() {
     let scenario = TWO_LINKS.replace("rate = \"10mbit\"", "trace = \"lte.trace\"");
     let place = Place::new(&scenario);
     fs::write(place.path("lte.trace"), "1\n2\n3\n4\n5\n6\nseven\n8\n").unwrap();
     let output = place.lab("check", &[]).output().unwrap();
     assert_eq!(output.status.code(), Some(3));
-    let told = text(&output.stderr);
-    assert!(told.starts_with("lte.trace:7: \"seven\" is not"), "{told}");
+    let message = text(&output.stderr);
+    assert!(
+        message.starts_with("lte.trace:7: \"seven\" is not"),
+        "{message}"
+    );
 }
 
 #[test]
-fn every_problem_is_told_at_once() {
+fn every_problem_is_listed() {
     let scenario = TWO_LINKS
         .replace("20mbit", "8000mbit")
         .replace("10ms", "10 parsecs")
@@ -26,32 +29,32 @@ fn every_problem_is_told_at_once() {
     for verb in ["check", "run", "shell"] {
         let output = place.lab(verb, &[]).output().unwrap();
         assert_eq!(output.status.code(), Some(3), "{verb}");
-        let told = text(&output.stderr);
-        let lines: Vec<_> = told.lines().collect();
-        assert_eq!(lines.len(), 3, "{verb}: {told}");
+        let message = text(&output.stderr);
+        let lines: Vec<_> = message.lines().collect();
+        assert_eq!(lines.len(), 3, "{verb}: {message}");
         assert!(
             lines.iter().all(|line| line.starts_with("s.toml:")),
-            "{told}"
+            "{message}"
         );
         assert!(
-            told.contains(
+            message.contains(
                 "8gbit is more than the emulator carries packet by packet; ask for at most 2.5gbit"
             ),
-            "{told}"
+            "{message}"
         );
     }
     assert!(!place.path("lab-out").exists());
 }
 
 #[test]
-fn every_scenario_of_the_project_is_right() {
+fn every_scenario_of_the_project_is_valid() {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios");
     let of = |directory: PathBuf| {
         let entries = fs::read_dir(directory).unwrap();
         entries.map(|entry| entry.unwrap().path())
     };
-    // What a folder has that is none of these is a scenario, so that a new folder is not forgotten: tables of the matrix, and
-    // experiments in a cell.
+    // All other files of a folder are scenarios, so that no new folder is forgotten; the exceptions
+    // are tables of the matrix and experiments in a cell.
     let is_other = |path: &Path| {
         let folder = path.parent().unwrap();
         let text = fs::read_to_string(path).unwrap();

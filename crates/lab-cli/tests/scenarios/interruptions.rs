@@ -1,4 +1,4 @@
-//! What is left when a run is interrupted, killed, or cannot write.
+//! Remains of a run that is interrupted, killed, or cannot write.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::{Place, TWO_LINKS, files_below, is_skipped, program, text};
 
-/// The namespaces of laboratories that a process owns.
+/// The namespaces of a process's laboratories.
 fn namespaces_of(pid: u32) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/run/sumlink-lab")
@@ -21,7 +21,7 @@ fn namespaces_of(pid: u32) -> Vec<PathBuf> {
         if owner["pid"] == pid {
             let names = owner["namespaces"].as_array().unwrap();
             let names = names.iter().map(|name| name.as_str().unwrap());
-            // There may be further ones, which not every laboratory makes.
+            // Some laboratories have more namespaces.
             let sides = names.filter(|name| name.ends_with("-client") || name.ends_with("-server"));
             found.extend(sides.map(|name| Path::new("/run/netns").join(name)));
         }
@@ -41,12 +41,12 @@ fn start_with(place: &Place, arguments: &[&str]) -> Child {
     command.spawn().unwrap()
 }
 
-/// The namespaces of a run's laboratory, as soon as it stands.
+/// Waits for the namespaces of a run's laboratory.
 fn wait_for_laboratory(child: &Child) -> Vec<PathBuf> {
     wait_for_laboratories(child, 1)
 }
 
-/// The namespaces of so many laboratories at once, as soon as they stand.
+/// Waits for the namespaces of this number of laboratories.
 fn wait_for_laboratories(child: &Child, count: usize) -> Vec<PathBuf> {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
@@ -81,16 +81,16 @@ fn ctrl_c_leaves_nothing_behind() {
     signal(&child, "-INT");
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
-    let told = text(&output.stderr);
-    assert!(told.contains("interrupted"), "{told}");
+    let message = text(&output.stderr);
+    assert!(message.contains("interrupted"), "{message}");
     assert!(namespaces.iter().all(|path| !path.exists()));
-    // Only the copy of the scenario: no half record.
+    // Only the copy of the scenario, and no partial record.
     let files = files_below(&place.path("out"));
     assert_eq!(files, [place.path("out/two/scenario.toml")]);
 }
 
 #[test]
-fn what_a_killed_run_leaves_is_removed_by_the_next() {
+fn leftovers_of_a_killed_run_are_removed_by_the_next() {
     if is_skipped() || !nix::unistd::geteuid().is_root() {
         return;
     }
@@ -109,11 +109,12 @@ fn what_a_killed_run_leaves_is_removed_by_the_next() {
 }
 
 #[test]
-fn runs_at_once_leave_nothing_behind_and_go_on() {
+fn concurrent_runs_leave_nothing_behind_and_continue() {
     if is_skipped() || !nix::unistd::geteuid().is_root() {
         return;
     }
-    // Slow enough for any machine; the second is so long that only a signal ends it within this test.
+    // Slow enough for any machine; the second run is so long that only a signal ends it within this
+    // test.
     let short = TWO_LINKS.replace("0mbit", "mbit");
     let place = Place::new(&short);
     let long = short.replace("\"two\"", "\"long\"");
@@ -132,19 +133,22 @@ fn runs_at_once_leave_nothing_behind_and_go_on() {
         }
         signal(&child, name);
         let output = child.wait_with_output().unwrap();
-        let told = text(&output.stderr);
+        let message = text(&output.stderr);
         if name == "-INT" {
-            assert_eq!(output.status.code(), Some(130), "{told}");
-            assert!(told.contains("1 of 2 runs are kept in out"), "{told}");
+            assert_eq!(output.status.code(), Some(130), "{message}");
+            assert!(message.contains("1 of 2 runs are kept in out"), "{message}");
             assert!(namespaces.iter().all(|path| !path.exists()));
         } else {
-            assert!(told.contains("1 of 2 runs are already in out"), "{told}");
+            assert!(
+                message.contains("1 of 2 runs are already in out"),
+                "{message}"
+            );
             left = namespaces;
         }
         assert!(files_below(&place.path("out/long/seed-1")).is_empty());
     }
 
-    // Each of the two was beside the other one; the machine's shares in the record are of both.
+    // Each run was beside the other; the processor shares in the record include both.
     let record = fs::read(&first).unwrap();
     let record: serde_json::Value = serde_json::from_slice(&record).unwrap();
     let machine = &record["outcome"]["machine"];
@@ -152,7 +156,7 @@ fn runs_at_once_leave_nothing_behind_and_go_on() {
     let share = machine["runs_share"].as_f64().unwrap();
     assert!(share > 0.0 && share <= 1.0, "{machine}");
 
-    // What was not finished is run, once it is short enough to wait for.
+    // The unfinished run is repeated with a shorter time.
     fs::write(place.path("long.toml"), long.replace("90s", "3s")).unwrap();
     let (output, lines) = place.run(&arguments);
     assert!(output.status.success(), "{lines:?}");
@@ -162,7 +166,7 @@ fn runs_at_once_leave_nothing_behind_and_go_on() {
     assert!(left.iter().all(|path| !path.exists()), "{left:?}");
 }
 
-/// Runs in a mount namespace of its own with room for one page of results, of which so much is taken.
+/// Runs in a new mount namespace with room for one page of results, filled up to `taken`.
 fn run_with_room(place: &Place, taken: &str) -> std::process::Output {
     let script = "mkdir out && mount -t tmpfs -o size=4k none out && \
                   { [ $1 = 0 ] || head -c $1 /dev/zero > out/ballast; }; \
@@ -179,18 +183,18 @@ fn a_full_disk_is_one_clear_line() {
     if is_skipped() || !nix::unistd::geteuid().is_root() {
         return;
     }
-    // Full from the start; and full when the first record is to be written.
+    // Full from the start, and full when the first record is written.
     for (size, left) in [("4096", "out/ballast\n"), ("0", "scenario.toml\n")] {
         let place = Place::new(TWO_LINKS);
         let output = run_with_room(&place, size);
-        let told = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{size}: {told}");
-        let last = told.lines().last().unwrap_or_default();
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{size}: {message}");
+        let last = message.lines().last().unwrap_or_default();
         assert!(
             last.starts_with("sumlink: cannot write out/results"),
-            "{told}"
+            "{message}"
         );
-        assert!(last.contains("No space left on device"), "{told}");
+        assert!(last.contains("No space left on device"), "{message}");
         let found = text(&output.stdout);
         assert!(
             found.ends_with(left) || found.contains(left),
@@ -204,7 +208,7 @@ fn a_full_disk_is_one_clear_line() {
 }
 
 #[test]
-fn a_place_that_cannot_be_written_is_told_before_anything_is_run() {
+fn an_unwritable_folder_is_reported_before_the_first_run() {
     let place = Place::new(TWO_LINKS);
     fs::write(place.path("out"), "a file").unwrap();
     let (output, lines) = place.run(&[]);

@@ -1,6 +1,7 @@
-//! `sumlink-lab run`, `bench`, `check` and `shell` with scenarios: what is measured, what is kept, what is left behind.
+//! `sumlink-lab run`, `bench`, `check` and `shell` with scenarios: measurements, stored results,
+//! and leftovers.
 //!
-//! The runs last two or three seconds and make laboratories of their own; `SUMLINK_SKIP_NETNS=1` skips them.
+//! The runs last 2 or 3 s in their own laboratories; `SUMLINK_SKIP_NETNS=1` skips them.
 
 #![allow(clippy::print_stderr, reason = "a test")]
 
@@ -15,7 +16,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// Two links and little else.
+/// A small scenario with two links.
 const TWO_LINKS: &str = r#"
 name = "two"
 about = "two links"
@@ -35,7 +36,7 @@ rate = "10mbit"
 delay = "10ms"
 "#;
 
-/// The exit code of a run whose figures the emulator could not vouch for.
+/// Exit code of a run that was refused because the emulator or the machine was the bottleneck.
 const REFUSED: i32 = 10;
 
 /// A directory with a scenario in it.
@@ -62,8 +63,8 @@ impl Place {
         command
     }
 
-    /// The results of a run, by system. What is refused because the machine was busy is run again, as the laboratory
-    /// itself advises, twice at the most.
+    /// The results of a run, by system. Runs refused because the machine was busy are repeated, as
+    /// the laboratory advises, at most twice.
     fn run(&self, arguments: &[&str]) -> (Output, Vec<Value>) {
         let mut results: Vec<Value> = Vec::new();
         for attempts_left in (0..3).rev() {

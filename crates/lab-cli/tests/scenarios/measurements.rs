@@ -1,4 +1,4 @@
-//! What runs measure, and that they are resumed.
+//! Measurements of runs, and their resumption.
 
 use std::fs;
 
@@ -32,7 +32,7 @@ fn systems_are_measured_once_and_resumed() {
     let note = mptcp["note"].as_str().unwrap();
     assert!(note.contains("1 of 1 further subflows joined"), "{note}");
 
-    // Again, with one system more: only that one is run.
+    // Repeated with one more system: only the new one is run.
     let before = fs::metadata(place.path("out/two/seed-1/alone.json")).unwrap();
     let (output, lines) = place.run(&[]);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -52,26 +52,26 @@ fn systems_are_measured_once_and_resumed() {
     );
     assert!(sumlink["duplicates_bytes"].is_u64());
 
-    // Another text is another scenario, whose runs are not these.
+    // A changed text is another scenario with its own runs.
     let changed = TWO_LINKS.replace("two links", "two other links");
     fs::write(place.path("s.toml"), changed).unwrap();
     let (_, lines) = place.run(&["--systems", "alone"]);
     assert_eq!(lines.len(), 1);
 }
 
-/// The line of a system: those that were refused and came again stand at the end.
+/// The last line of a system; repeated runs after refused ones are at the end.
 fn of<'a>(lines: &'a [Value], system: &str) -> &'a Value {
     lines.iter().find(|line| line["system"] == system).unwrap()
 }
 
 #[test]
-fn traffic_has_the_class_and_sessions_have_the_settings_that_are_named() {
+fn traffic_has_its_class_and_sessions_their_settings() {
     if is_skipped() {
         return;
     }
     let of_class = format!("{TWO_LINKS}\n[workload]\nkind = \"bulk\"\nclass = \"streaming\"\n");
     let place = Place::new(&of_class);
-    // What is redundant sends each byte over both links, whatever the budget is.
+    // `redundant` sends each byte over both links regardless of the budget.
     let systems = [
         ("sumlink:fbdt:redundancy.share=0%:streaming=redundant", true),
         ("sumlink:redundant:streaming=fbdt", false),
@@ -92,7 +92,7 @@ fn traffic_has_the_class_and_sessions_have_the_settings_that_are_named() {
 }
 
 #[test]
-fn questions_and_the_load_beside_them_have_a_class_each() {
+fn requests_and_background_load_have_their_own_classes() {
     if is_skipped() {
         return;
     }
@@ -120,7 +120,7 @@ fn questions_and_the_load_beside_them_have_a_class_each() {
 }
 
 #[test]
-fn a_program_that_names_no_class_is_told_by_its_port() {
+fn a_program_without_a_class_is_classified_by_its_port() {
     if is_skipped() {
         return;
     }
@@ -139,7 +139,7 @@ fn a_program_that_names_no_class_is_told_by_its_port() {
 }
 
 #[test]
-fn links_that_carry_nothing_are_a_figure() {
+fn links_that_carry_nothing_have_a_figure() {
     if is_skipped() {
         return;
     }
@@ -179,9 +179,9 @@ while one.recv(65536):
     pass
 ";
 
-/// A command that does not name the link goes over it all the same: no other one is up.
+/// A command that does not name the link still uses it, because no other link is up.
 #[test]
-fn a_command_is_measured_over_the_link_that_is_measured() {
+fn a_command_is_measured_over_the_chosen_link() {
     if is_skipped() {
         return;
     }
@@ -244,7 +244,7 @@ fn an_edge_node_is_measured_in_each_mode() {
     );
     assert_eq!(lines[3]["outcome"], "skipped", "{}", lines[3]);
 
-    // What each did over time: the sender's window as the kernel has it, what the node holds, its queues.
+    // Time series: the sender's window from the kernel, the node's memory, its queues.
     let named = |system: &str, end: &str| place.path(&format!("traces/two-seed-1-{system}.{end}"));
     for system in [
         "lwip-roundrobin",
@@ -262,7 +262,7 @@ fn an_edge_node_is_measured_in_each_mode() {
                 .any(|line| line["cwnd"].as_u64() > Some(10_000)),
             "{system}"
         );
-        // Half of the way lies between server and node; the whole of it is as long as ever.
+        // Half of the delay is between server and node; the total is unchanged.
         let trips = flows.iter().filter_map(|line| line["srtt_us"].as_u64());
         let least = trips.filter(|trip| *trip > 0).min();
         assert!(least >= Some(10_000), "{system}: {least:?}");
@@ -282,9 +282,9 @@ fn an_edge_node_is_measured_in_each_mode() {
     }
 }
 
-/// Of a link's rates only the first is in the node's file. Below the node is room for what it would send too much.
+/// The node's file has only the first of a link's rates. The queue below the node holds the excess.
 #[test]
-fn an_edge_node_is_told_what_a_link_carries_while_that_changes() {
+fn an_edge_node_gets_the_rate_of_a_link_while_it_changes() {
     if is_skipped() {
         return;
     }
@@ -305,7 +305,7 @@ fn an_edge_node_is_told_what_a_link_carries_while_that_changes() {
 }
 
 #[test]
-fn what_goes_up_through_an_edge_node_takes_both_links() {
+fn uploads_through_an_edge_node_use_both_links() {
     if is_skipped() {
         return;
     }
@@ -321,7 +321,7 @@ fn what_goes_up_through_an_edge_node_takes_both_links() {
         assert_eq!(shares.len(), 2);
         assert!(shares.iter().all(|share| *share > 0.2), "{shares:?}");
     }
-    // The node puts in order what the user's end has numbered.
+    // The node reorders the packets that the user's end has numbered.
     let note = place.record(&lines[1])["outcome"]["note"].clone();
     let note = note.as_str().unwrap();
     assert!(!note.contains("of 0 packets put in order"), "{note}");
@@ -357,8 +357,8 @@ fn files_messages_and_commands_are_measured() {
     let both = TWO_LINKS.replace("seeds = 1", "seeds = 1\ndirection = \"both\"");
     let place = Place::new(&format!("{}{files}", both.replace("warmup = \"1s\"", "")));
     let (output, lines) = place.run(&["--systems", "mptcp,sumlink:fbdt"]);
-    let told = [&output.stderr, &output.stdout].map(|said| text(said));
-    assert!(output.status.success(), "{told:?}");
+    let outputs = [&output.stderr, &output.stdout].map(|stream| text(stream));
+    assert!(output.status.success(), "{outputs:?}");
     for line in &lines {
         assert_eq!(line["outcome"], "measured", "{line}");
         let record = place.record(line);
@@ -373,7 +373,7 @@ fn files_messages_and_commands_are_measured() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let record = place.record(&lines[0]);
     let delays = record["outcome"]["message_delays_ms"].as_array().unwrap();
-    // 125 messages a second for two seconds, of which the last ones are still on their way.
+    // 125 messages per second for 2 s; the last ones are still under way.
     assert!((200..=250).contains(&delays.len()), "{}", delays.len());
     assert!(delays.iter().all(|delay| delay.as_f64().unwrap() >= 4.9));
 
@@ -397,9 +397,9 @@ fn files_messages_and_commands_are_measured() {
     );
 }
 
-/// In both namespaces, and what a system says itself goes before what the scenario says.
+/// In both namespaces; the system's setting overrides the scenario's.
 #[test]
-fn hosts_are_what_a_scenario_or_a_system_asks_for() {
+fn hosts_follow_the_scenario_or_the_system() {
     if is_skipped() {
         return;
     }
@@ -410,7 +410,7 @@ fn hosts_are_what_a_scenario_or_a_system_asks_for() {
         ("lwip@hosts=noundo", 1, 3, 0),
         ("lwip@hosts=linux", 1, 300, 1),
     ] {
-        // The laboratory has the shell take the program's place, so that there is one more for the test.
+        // `exec` replaces the shell with the program, so the test adds a shell.
         let folder = "/proc/sys/net/ipv4";
         let has = format!(
             "test $(cat {folder}/tcp_sack {folder}/tcp_max_reordering {folder}/tcp_timestamps | tr -d [:space:]) = {sack}{reordering}{timestamps}"
@@ -433,7 +433,7 @@ fn hosts_are_what_a_scenario_or_a_system_asks_for() {
 }
 
 #[test]
-fn a_scenario_can_ask_for_a_congestion_control_of_ours() {
+fn a_scenario_can_use_a_congestion_control_of_sumlink() {
     if is_skipped() {
         return;
     }
@@ -459,7 +459,7 @@ fn a_scenario_can_ask_for_a_congestion_control_of_ours() {
 }
 
 #[test]
-fn the_library_counts_what_both_ends_sent_twice() {
+fn the_library_counts_duplicates_of_both_ends() {
     if is_skipped() {
         return;
     }
@@ -472,7 +472,8 @@ fn the_library_counts_what_both_ends_sent_twice() {
         assert!(output.status.success(), "{}", text(&output.stderr));
         let outcome = &place.record(&results[0])["outcome"];
         let bytes = |key: &str| outcome[key].as_f64().unwrap();
-        // Whichever end sends: of two links the slower one carries nothing that the other does not.
+        // In both directions: of two links, the slower one carries only duplicates of the other's
+        // bytes.
         let twice = bytes("duplicates_bytes") / bytes("bytes");
         assert!(twice > 0.2, "{direction}: {twice}");
         assert!(outcome["reorder_peak_bytes"].is_u64(), "{outcome}");

@@ -5,9 +5,9 @@ use super::{Anchor, Ink, Svg, heading, short, ticks};
 /// Kind of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// A frame that was heard.
+    /// A received frame.
     Heard,
-    /// A frame that was lost.
+    /// A lost frame.
     Lost,
     /// An event.
     Event,
@@ -98,7 +98,7 @@ pub fn frames(title: &str, charts: &[Chart]) -> String {
     svg.finish()
 }
 
-/// Draws one below that height; says where it ends.
+/// Draws a chart below `y`; returns its lower end.
 fn draw(svg: &mut Svg, chart: &Chart, mut y: f64) -> f64 {
     let at = |value: f64| LEFT + (RIGHT - LEFT) * value / chart.end;
     for (name, rows) in &chart.panels {

@@ -2,14 +2,14 @@
 
 use super::{Anchor, Ink, Svg, covering, heading};
 
-/// Pixels of a cell, and between maps.
+/// Size of a cell, and distance between maps, in pixels.
 const CELL: f64 = 46.0;
 const GAP: f64 = 40.0;
-/// Colour of cells without a value, and of the access point.
+/// Color of cells without a value, and of the access point.
 const NOTHING: &str = "#8a949e";
 /// Most maps side by side.
 const COLUMNS: usize = 3;
-/// Space of a map besides its cells: its name, and room below.
+/// Height of a map besides its cells: its name, and space below.
 const HEAD: f64 = 56.0;
 
 /// Named maps of cells side by side; the first row is at the top. A scale above them goes from dark

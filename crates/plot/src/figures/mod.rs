@@ -26,7 +26,7 @@ const DASHES: [&str; 6] = ["", "7 3", "2 2", "7 3 2 3", "12 4", "4 4"];
 pub struct Series {
     /// Label in the legend.
     pub name: String,
-    /// Its points, in the order in which they are joined.
+    /// Points, in the order in which they are joined.
     pub points: Vec<(f64, f64)>,
     /// Whether each point is marked by a dot, to distinguish measured points from the lines between
     /// them.
@@ -65,15 +65,15 @@ impl Series {
 /// Title and labels of the axes.
 #[derive(Clone, Copy, Debug)]
 pub struct Labels<'a> {
-    /// Above the picture.
+    /// Title above the chart.
     pub title: &'a str,
-    /// Below the horizontal axis.
+    /// Label below the horizontal axis.
     pub x: &'a str,
-    /// Beside the vertical axis.
+    /// Label beside the vertical axis.
     pub y: &'a str,
 }
 
-/// The title of a chart, at that place.
+/// The title of a chart, at `place`.
 fn heading(svg: &mut Svg, place: (f64, f64), title: &str) {
     let bold = "font-weight=\"600\"";
     svg.text(place, 15.0, Ink::Text, Anchor::Start, bold, title);
@@ -93,8 +93,8 @@ fn ticks((low, high): (f64, f64), about: f64) -> Vec<f64> {
     (first..=last).map(|n| n as f64 * step).collect()
 }
 
-/// More points than this have no dots.
-const MOST_DOTS: usize = 40;
+/// A line with more points than this has no dots.
+const MAX_DOTS: usize = 40;
 
 /// A range widened to cover all finite values.
 fn covering(range: (f64, f64), values: impl Iterator<Item = f64>) -> (f64, f64) {
@@ -161,7 +161,7 @@ pub fn lines(labels: &Labels<'_>, series: &[Series], y: (f64, f64)) -> String {
         let (ink, dash) = (INKS[index % INKS.len()], DASHES[index % DASHES.len()]);
         let points: Vec<(f64, f64)> = one.points.iter().map(|point| at(*point)).collect();
         svg.polyline(&points, ink, 2.2, dash);
-        if one.dots && points.len() <= MOST_DOTS {
+        if one.dots && points.len() <= MAX_DOTS {
             for place in points {
                 svg.dot(place, 3.0, ink);
             }

@@ -1,6 +1,10 @@
 //! Random operations and faults of a bond.
 
+use std::num::NonZeroU8;
+
 use proptest::prelude::*;
+use sumlink_bond::congestion::AUTO;
+use sumlink_bond::{Carriers, Early};
 use sumlink_engine::scheduler;
 use sumlink_link::Random;
 use sumlink_scenario::config::Fate;
@@ -109,9 +113,11 @@ pub(super) enum Op {
 pub(super) struct Case {
     pub(super) scheduler: &'static str,
     pub(super) congestion: &'static str,
-    /// Carriers for each link.
-    pub(super) carriers: usize,
-    /// Whether memory is scarce.
+    /// Carriers per link.
+    pub(super) carriers: Carriers,
+    /// When programs get their streams.
+    pub(super) early: Early,
+    /// Memory is scarce.
     pub(super) is_tight: bool,
     pub(super) seed: u64,
     pub(super) links: Vec<Shape>,
@@ -216,7 +222,8 @@ pub(super) fn chaos(seed: u64, lasts_ms: u64) -> Case {
     Case {
         scheduler: "fbdt",
         congestion: "cubic",
-        carriers: 1,
+        carriers: Carriers::ONE,
+        early: Early::Known,
         is_tight: false,
         seed,
         links,
@@ -271,30 +278,50 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// A fixed number of carriers per link.
+pub(super) fn fixed(carriers: usize) -> Carriers {
+    let count = u8::try_from(carriers).ok().and_then(NonZeroU8::new);
+    count.map_or(Carriers::ONE, Carriers::Fixed)
+}
+
 /// Any case.
 pub(super) fn case() -> impl Strategy<Value = Case> {
     let ops = proptest::collection::vec(op(), 1..40);
     let end = proptest::option::weighted(0.15, side().prop_map(|side| Op::End { side }));
     (
         proptest::sample::select(scheduler::NAMES),
-        prop_oneof![3 => Just("cubic"), 1 => Just("reno")],
-        prop_oneof![4 => Just(1usize), 1 => Just(2usize)],
+        prop_oneof![6 => Just("cubic"), 2 => Just("reno"), 1 => Just("bbr"), 2 => Just(AUTO)],
+        (
+            prop_oneof![8 => Just(Some(1)), 2 => Just(Some(2)), 1 => Just(None)],
+            prop_oneof![1 => Just(Early::Never), 6 => Just(Early::Known), 2 => Just(Early::Always)],
+        ),
         any::<bool>(),
         any::<u64>(),
         proptest::collection::vec(shape(), 1..=4),
         (ops, end),
     )
         .prop_map(
-            |(scheduler, congestion, mut carriers, is_tight, seed, mut links, (mut ops, end))| {
+            |(
+                scheduler,
+                congestion,
+                (mut carriers, early),
+                is_tight,
+                seed,
+                mut links,
+                (mut ops, end),
+            )| {
                 ops.extend(end);
                 if let Some(most) = scheduler::most_paths(scheduler) {
-                    carriers = carriers.min(most);
-                    links.truncate(most / carriers);
+                    let each = carriers.unwrap_or(1).min(most);
+                    carriers = Some(each);
+                    links.truncate(most / each);
                 }
+                let carriers = carriers.map_or(Carriers::Auto, fixed);
                 Case {
                     scheduler,
                     congestion,
                     carriers,
+                    early,
                     is_tight,
                     seed,
                     links,

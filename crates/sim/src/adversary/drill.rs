@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sumlink_bond::congestion::{AUTO, LOSS_BASED};
 use sumlink_engine::Config;
 use sumlink_link::{Loss, QueueLimit, Random};
 use sumlink_scenario::config::{
@@ -10,7 +11,7 @@ use sumlink_scenario::config::{
 use sumlink_scenario::plan::LabConfig;
 
 use super::case::{Case, Op, Shape};
-use crate::bond::Bond;
+use crate::bond::{Bond, Dialing};
 use crate::clock::{MILLISECOND, Nanos, SECOND};
 use crate::net::{Net, News};
 use crate::tcp::{Side, TcpConfig};
@@ -38,11 +39,13 @@ pub(super) struct Drill {
 }
 
 impl Drill {
-    /// A bond whose paths are made, as far as the links allow, and the run begun. All that the links will do is planned;
-    /// at the end of it they are [`Shape::PEACE`].
+    /// Creates a bond with as many paths as the links allow, and starts the run. All changes of the
+    /// links are scheduled; at the end, the links are [`Shape::PEACE`].
     pub(super) fn new(case: &Case) -> Self {
+        let chooses = case.congestion == AUTO;
+        let congestion = if chooses { LOSS_BASED } else { case.congestion };
         let tcp = TcpConfig {
-            congestion: case.congestion.to_owned(),
+            congestion: congestion.to_owned(),
             ..crate::run::carrier_tcp()
         };
         let memory = if case.is_tight { TIGHT } else { MEMORY };
@@ -52,7 +55,13 @@ impl Drill {
             [config.memory, config.stream_memory] = memory;
             config.max_streams = if case.is_tight { 4 } else { 64 };
         };
-        let bond = Bond::new(configure, tcp, case.links.len(), case.carriers).expect("it is valid");
+        let dialing = Dialing {
+            tcp,
+            chooses,
+            carriers: case.carriers,
+        };
+        let early = case.early;
+        let bond = Bond::new(configure, dialing, case.links.len(), early).expect("it is valid");
         let mut drill = Self {
             net: Net::new(&network(case)).expect("it is valid"),
             bond,
@@ -102,7 +111,7 @@ impl Drill {
                 return self.check();
             }
         }
-        panic!("a livelock at {} ns", self.net.now());
+        panic!("livelock at {} ns", self.net.now());
     }
 
     /// Checks the invariants.
@@ -114,7 +123,10 @@ impl Drill {
             let stats = session.stats();
             let [most, _] = self.memory;
             assert!(stats.receive_memory <= most, "received: {stats:?}");
-            assert!(stats.send_buffered <= most, "to be sent: {stats:?}");
+            assert!(
+                stats.send_buffered <= most,
+                "send buffer above its limit: {stats:?}"
+            );
         }
         let since = self.net.now() - self.checked;
         if since >= SECOND {
@@ -122,7 +134,7 @@ impl Drill {
             let most = MOST_WAKES * since.div_ceil(SECOND) + 4 * (entries - self.entries);
             assert!(
                 self.wakes <= most,
-                "{} wakes in {since} ns with {} events: too much for nothing, at {} ns with timers of {:?}",
+                "too many wakes ({}) in {since} ns with {} events, at {} ns with timers of {:?}",
                 self.wakes,
                 entries - self.entries,
                 self.net.now(),
@@ -141,7 +153,7 @@ impl Drill {
                 let has_left = left.contains(&Some(true));
                 let is_whole = passage.is_finished && passage.received == passage.written;
                 assert!(
-                    is_whole || has_reset || has_left,
+                    is_whole || has_reset || has_left || passage.is_refused,
                     "channel {channel} to {side:?}: {passage:?}"
                 );
                 assert!(

@@ -1,8 +1,9 @@
 //! Failures found by the random tests, each reduced to a minimal case.
 
+use sumlink_bond::Early;
 use sumlink_scenario::config::Fate;
 
-use super::case::{Case, Op, Shape};
+use super::case::{Case, Op, Shape, fixed};
 use super::run;
 use crate::tcp::Side;
 
@@ -17,11 +18,12 @@ fn clean(mbit: f64, ms: u64) -> Shape {
 }
 
 #[test]
-fn a_silent_link_keeps_nobody_awake() {
+fn a_silent_link_causes_no_wakes() {
     run(&Case {
         scheduler: "fbdt",
         congestion: "cubic",
-        carriers: 2,
+        carriers: fixed(2),
+        early: Early::Known,
         is_tight: false,
         seed: 4_712_263_658_539_101_343,
         links: vec![
@@ -44,11 +46,12 @@ fn a_silent_link_keeps_nobody_awake() {
 
 /// The same, with no link left that carries anything.
 #[test]
-fn links_that_all_stand_still_keep_nobody_awake() {
+fn paused_links_cause_no_wakes() {
     run(&Case {
         scheduler: "musher",
         congestion: "cubic",
-        carriers: 1,
+        carriers: fixed(1),
+        early: Early::Known,
         is_tight: false,
         seed: 4_929_798,
         links: vec![
@@ -79,11 +82,12 @@ fn links_that_all_stand_still_keep_nobody_awake() {
 
 /// A program may write before its stream is open.
 #[test]
-fn streams_that_wait_for_their_turn_end_as_well() {
+fn queued_streams_end_as_well() {
     run(&Case {
         scheduler: "fbdt",
         congestion: "cubic",
-        carriers: 1,
+        carriers: fixed(1),
+        early: Early::Known,
         is_tight: true,
         seed: 0,
         links: vec![clean(0.1, 0)],
@@ -95,11 +99,12 @@ fn streams_that_wait_for_their_turn_end_as_well() {
 /// scheduler takes no more. The client must learn of the refusal, and the server must find out that
 /// the old paths are dead.
 #[test]
-fn a_path_that_was_refused_is_tried_again() {
+fn a_refused_path_is_retried() {
     run(&Case {
         scheduler: "musher",
         congestion: "cubic",
-        carriers: 1,
+        carriers: fixed(1),
+        early: Early::Known,
         is_tight: false,
         seed: 0,
         links: vec![clean(0.1, 0), clean(0.1, 0)],
@@ -110,11 +115,12 @@ fn a_path_that_was_refused_is_tried_again() {
 /// After a slow link pauses, TCP has a small window and a scheduler that waits has an outdated
 /// estimate. The link need not carry much at once, but no stream may starve.
 #[test]
-fn a_link_that_was_slow_and_stood_still_starves_no_stream() {
+fn a_slow_link_that_paused_starves_no_stream() {
     run(&Case {
         scheduler: "blest",
         congestion: "cubic",
-        carriers: 1,
+        carriers: fixed(1),
+        early: Early::Known,
         is_tight: true,
         seed: 2005250413726480673,
         links: vec![
@@ -148,7 +154,7 @@ fn a_link_that_was_slow_and_stood_still_starves_no_stream() {
 
 /// A NAT forgets an idle connection.
 #[test]
-fn a_connection_that_was_forgotten_at_rest_is_made_anew() {
+fn a_connection_forgotten_while_idle_is_replaced() {
     let link = |mbit, ms, loss| Shape {
         mbit,
         ms,
@@ -162,7 +168,8 @@ fn a_connection_that_was_forgotten_at_rest_is_made_anew() {
     run(&Case {
         scheduler: "fbdt",
         congestion: "cubic",
-        carriers: 1,
+        carriers: fixed(1),
+        early: Early::Known,
         is_tight: false,
         seed: 10097664111587673559,
         links: vec![link(0.87, 252, 0.282), link(0.1, 0, 0.0), link(0.1, 0, 0.0)],
@@ -182,7 +189,8 @@ fn a_silent_link_gets_one_new_path() {
     run(&Case {
         scheduler: "musher",
         congestion: "cubic",
-        carriers: 1,
+        carriers: fixed(1),
+        early: Early::Known,
         is_tight: false,
         seed: 0,
         links: vec![link(11), link(0)],
@@ -200,7 +208,7 @@ fn a_silent_link_gets_one_new_path() {
 
 /// The round-trip time of the pause was remembered for longer than the first bulk transfer took.
 #[test]
-fn a_link_that_stood_still_carries_again() {
+fn a_link_that_paused_carries_data_again() {
     let link = |mbit, ms, queue| Shape {
         mbit,
         ms,
@@ -210,7 +218,8 @@ fn a_link_that_stood_still_carries_again() {
     run(&Case {
         scheduler: "fbdt",
         congestion: "cubic",
-        carriers: 1,
+        carriers: fixed(1),
+        early: Early::Known,
         is_tight: true,
         seed: 0,
         links: vec![
@@ -248,7 +257,8 @@ fn a_peer_that_refuses_paths_is_dialed_with_pauses() {
     run(&Case {
         scheduler: "musher",
         congestion: "cubic",
-        carriers: 2,
+        carriers: fixed(2),
+        early: Early::Known,
         is_tight: false,
         seed: 0,
         links: vec![Shape {
@@ -269,7 +279,7 @@ fn a_peer_that_refuses_paths_is_dialed_with_pauses() {
 /// report that the path had stalled arrived before the path was up at the client, and was ignored.
 /// The client never redialed, and TCP waited for a minute.
 #[test]
-fn two_carriers_of_a_lossy_link_come_through() {
+fn two_carriers_of_a_lossy_link_recover() {
     let link = |mbit, ms, loss| Shape {
         mbit,
         ms,
@@ -279,7 +289,8 @@ fn two_carriers_of_a_lossy_link_come_through() {
     run(&Case {
         scheduler: "fbdt",
         congestion: "cubic",
-        carriers: 2,
+        carriers: fixed(2),
+        early: Early::Known,
         is_tight: false,
         seed: 15112928608225878546,
         links: vec![

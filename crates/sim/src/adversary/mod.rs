@@ -28,21 +28,21 @@ use crate::workload::Bearer;
 /// Cases of an ordinary test run.
 const CASES: u32 = 500;
 /// Interval, in cases, of progress messages, for runs of a hundred thousand cases.
-const SIGN_OF_LIFE: u32 = 1_000;
+const PROGRESS_INTERVAL: u32 = 1_000;
 static PASSED: AtomicU32 = AtomicU32::new(0);
 /// Seeds of chaos.
 const CHAOS: u64 = 4;
 
 /// Most time without faults until everything has ended; TCP waits up to 30 s for an answer before
 /// it gives up a connection.
-const OVER_IN: u64 = 120 * SECOND;
+const OVER_WITHIN: u64 = 120 * SECOND;
 /// Most time until each link has its paths again.
-const BACK_IN: u64 = 20 * SECOND;
+const BACK_WITHIN: u64 = 20 * SECOND;
 /// Time before the bulk transfer, in which recovered and forgotten paths are discovered: a PING is
 /// due every 10 s, and a silent link is dialed at least every 5 s.
 const REST: u64 = 20 * SECOND;
 /// Most time until a peer learns of the end of a session.
-const TOLD_IN: u64 = 15 * SECOND;
+const END_HEARD_WITHIN: u64 = 15 * SECOND;
 
 /// Bulk bytes per link; then the number of streams that share them, and the bytes of a small stream
 /// during the transfer.
@@ -115,13 +115,13 @@ fn run(case: &Case) {
 /// A side ends the session at any point. Only a reachable peer learns of it; otherwise it waits for
 /// paths until its session times out.
 fn end(drill: &mut Drill, side: Side, is_quiet: bool) {
-    let can_be_told = is_quiet && drill.bond.is_ready();
+    let is_reachable = is_quiet && drill.bond.is_ready();
     drill.bond.end(&mut drill.net, side);
     drill.run(ms(1));
     assert!(drill.bond.sessions()[side.index()].is_closed());
-    let told = |drill: &Drill| drill.bond.sessions().iter().all(|s| s.is_closed());
-    let is_told = drill.until(TOLD_IN, told);
-    assert!(is_told || !can_be_told, "the peer was not told");
+    let all_closed = |drill: &Drill| drill.bond.sessions().iter().all(|s| s.is_closed());
+    let heard = drill.until(END_HEARD_WITHIN, all_closed);
+    assert!(heard || !is_reachable, "the peer did not learn of the end");
     drill.run(5 * SECOND);
 }
 
@@ -136,14 +136,14 @@ fn come_to_an_end(drill: &mut Drill, left: &[[Option<bool>; 2]]) {
     }
     let over = |drill: &Drill| !drill.bond.has_streams();
     assert!(
-        drill.until(OVER_IN, over),
+        drill.until(OVER_WITHIN, over),
         "streams are open: {:?}",
         drill.bond.sessions().map(|session| session.stats())
     );
     drill.run(REST);
     drill.check_streams(left);
     assert!(
-        drill.until(BACK_IN, |drill| drill.bond.is_ready()),
+        drill.until(BACK_WITHIN, |drill| drill.bond.is_ready()),
         "a link has no path that delivers"
     );
 }
@@ -169,7 +169,7 @@ fn share_what_there_is(drill: &mut Drill) {
             return;
         }
     }
-    panic!("links starve, with so many bytes: {starving:?}");
+    panic!("links starve; bytes carried: {starving:?}");
 }
 
 fn carry_bulk(drill: &mut Drill) {
@@ -205,7 +205,7 @@ fn carry_bulk(drill: &mut Drill) {
 /// Continuous faults, many of them on links that have just recovered: all bytes arrive, and in the
 /// end every link carries data again.
 #[test]
-fn ten_minutes_of_chaos_lose_nothing() {
+fn ten_minutes_of_faults_lose_no_data() {
     for seed in 1..=CHAOS {
         println!("seed {seed}");
         run(&case::chaos(seed, 10 * 60 * 1000));
@@ -221,10 +221,10 @@ proptest! {
     })]
 
     #[test]
-    fn a_bond_survives_whatever_happens(case in case::case()) {
+    fn a_bond_survives_all_faults(case in case::case()) {
         run(&case);
         let done = PASSED.fetch_add(1, Ordering::Relaxed) + 1;
-        if done.is_multiple_of(SIGN_OF_LIFE) {
+        if done.is_multiple_of(PROGRESS_INTERVAL) {
             println!("{done} cases have passed");
         }
     }

@@ -1,269 +1,257 @@
-//! A carrier as sumlink's daemon drives it: TLS records, how much may wait in the socket, and the samples of TCP_INFO.
+//! A carrier over a modelled connection: TLS records, and a socket that the policy of
+//! [`sumlink_bond`] drives.
 //!
-//! What is here is what `sumlink-transport` does in `carrier.rs` and `carrier/`, with its constants: the engine is told the same of a
-//! modelled connection as of a real one. A change there belongs here as well.
+//! All decisions about a carrier are made there, for the daemon's sockets and for these. This
+//! module models a Linux socket: how much it accepts, when it is writable, and its TCP_INFO.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
-use sumlink_engine::{LossState, PathId, PathSample};
+use sumlink_bond::socket::{Report, SEGMENT, Socket};
+use sumlink_bond::{CaState, RECORD, RECORD_OVERHEAD, TcpInfo, TcpState};
+use sumlink_engine::{PathId, PathSample};
 
-use super::acknowledgements::Acknowledgements;
-use super::wires::{Pipe, RECORD, RECORD_OVERHEAD};
-use crate::clock::{MILLISECOND, Nanos, SECOND, duration};
+use super::wires::Pipe;
+use crate::clock::duration;
 use crate::net::{Connection, Net};
-use crate::tcp::{CaState, Side, TcpInfo};
+use crate::tcp::{self, BuildError, Side};
 
-/// TCP_INFO is not older than this when a decision is made with it.
-const SAMPLE_AGE: Nanos = MILLISECOND;
-/// What may wait unsent in the socket: this long at the present rate ...
-const LOWAT_TIME: Nanos = 3 * MILLISECOND;
-/// ... within these bounds.
-const LOWAT: std::ops::RangeInclusive<u64> = 12 * 1024..=512 * 1024;
-/// The low-water mark is changed no more often than this, unless twice as much is wanted.
-const LOWAT_PAUSE: Nanos = 50 * MILLISECOND;
-/// A carrier is young until so much of what it sends has been acknowledged.
-const YOUTH: u64 = 256 * 1024;
-/// The low-water mark of a young carrier.
-const YOUNG_LOWAT: u64 = 2;
-/// Most bytes handed over at once.
-const MOST_AT_ONCE: u64 = 64 * 1024;
-/// Fewest bytes of frames.
-const LEAST_AT_ONCE: u64 = 512;
+/// An end of a connection, as a socket of the policy.
+#[derive(Debug)]
+struct Modelled<'a> {
+    net: &'a mut Net,
+    connection: Connection,
+    side: Side,
+}
 
-/// A segment of the socket's queue, for which the low-water mark is looked at once (`tcp_sendmsg_locked`).
-const SOCKET_SEGMENT: u64 = 64 * 1024;
+impl Socket for Modelled<'_> {
+    type Error = BuildError;
 
-/// One end of a connection past its handshake.
+    fn info(&self) -> Option<TcpInfo> {
+        Some(reported(&self.net.info(self.connection, self.side)))
+    }
+
+    fn set_notsent_lowat(&mut self, _: u32) -> bool {
+        // Nothing to set: the carrier asks the policy for the low-water mark.
+        true
+    }
+
+    fn pace(&mut self) {
+        self.net.pace(self.connection, self.side);
+    }
+
+    fn set_congestion(&mut self, name: &str) -> Result<(), BuildError> {
+        self.net.set_congestion(self.connection, self.side, name)
+    }
+
+    fn report(&mut self, _: Report<'_, BuildError>) {}
+}
+
+/// One end of a connection after its handshake.
 #[derive(Debug)]
 pub(super) struct Carrier {
     pub(super) id: PathId,
     pub(super) connection: Connection,
     side: Side,
-    info: TcpInfo,
-    sampled: Nanos,
-    lowat: u64,
-    lowat_set: Nanos,
-    young_until: u64,
-    /// Bytes handed to the socket since TCP_INFO was taken.
-    handed: u64,
-    /// Records that the socket has not taken: the data of each.
+    policy: sumlink_bond::Carrier,
+    /// Largest size of its IP packets, if larger ones seemed to be lost.
+    pub(super) packet_limit: Option<u16>,
+    /// Data bytes of each record that the socket has not accepted.
     waiting: VecDeque<usize>,
-    /// Frame bytes in them, as counted by the daemon.
-    unwritten: u64,
-    /// The socket was full and is to tell when it is not.
+    /// The socket was full and will report when it is writable.
     is_refused: bool,
-    /// Bytes that were taken from the socket.
+    /// Bytes read from the socket.
     read: u64,
-    acknowledgements: Acknowledgements,
 }
 
 impl Carrier {
-    pub(super) fn new(id: PathId, connection: Connection, side: Side, net: &Net) -> Self {
-        let info = net.info(connection, side);
+    /// Creates a carrier; `chooses` if its congestion control is chosen by measurement.
+    pub(super) fn new(
+        id: PathId,
+        connection: Connection,
+        side: Side,
+        (chooses, packet_limit): (bool, Option<u16>),
+        net: &mut Net,
+    ) -> Self {
+        let info = reported(&net.info(connection, side));
+        let congestion = net.tcp(connection, side).congestion().to_owned();
+        let (now, read) = (duration(net.now()), net.tcp(connection, side).received());
+        let mut socket = Modelled {
+            net,
+            connection,
+            side,
+        };
+        let mut policy = sumlink_bond::Carrier::new(congestion, info, &mut socket, now);
+        if chooses {
+            policy.choose_congestion();
+        }
         Self {
             id,
             connection,
             side,
-            sampled: net.now(),
-            lowat: YOUNG_LOWAT,
-            lowat_set: net.now(),
-            young_until: info.acknowledged + YOUTH,
-            info,
-            handed: 0,
+            policy,
+            packet_limit,
             waiting: VecDeque::new(),
-            unwritten: 0,
             is_refused: false,
-            read: net.tcp(connection, side).received(),
-            acknowledgements: Acknowledgements::new(net.now()),
+            read,
         }
     }
 
-    /// Whether the socket, which was full, has told that it takes something.
+    /// Whether the socket, which was full, has become writable.
     pub(super) fn has_become_writable(&mut self, net: &Net) -> bool {
-        let woken = self.is_refused && self.unsent(net) * 2 < self.lowat;
+        let woken = self.is_refused && self.is_writable(net);
         self.is_refused &= !woken;
         woken
     }
 
-    /// Whether the socket takes more.
+    /// Whether the unsent bytes in the socket are less than half of the low-water mark
+    /// (`sk_stream_memory_free` in Linux).
+    fn is_writable(&self, net: &Net) -> bool {
+        self.unsent(net) * 2 < u64::from(self.policy.lowat())
+    }
+
+    /// Whether the socket accepts more data.
     pub(super) fn poll_writable(&mut self, net: &mut Net, pipe: &mut Pipe) -> bool {
+        let now = duration(net.now());
+        let mut socket = Modelled {
+            net,
+            connection: self.connection,
+            side: self.side,
+        };
+        self.policy.look_into_full_socket(&mut socket, now);
         while !self.waiting.is_empty() {
-            if !self.flush(net, pipe) {
+            let flushed = self.flush(net, pipe);
+            self.policy.set_refused(!flushed);
+            if !flushed {
                 self.is_refused = true;
                 return false;
             }
         }
-        if self.is_parked(net) && self.unsent(net) * 2 >= self.lowat {
+        let mut socket = Modelled {
+            net,
+            connection: self.connection,
+            side: self.side,
+        };
+        if self.policy.must_ask_first(&mut socket, now) && !self.is_writable(net) {
             self.is_refused = true;
             return false;
         }
         true
     }
 
-    /// Whether the socket is asked before it is given anything: of a young carrier, when something waits there for TCP's
-    /// window to open; of others, when the low-water mark is small, since TCP by itself would take far more.
-    fn is_parked(&mut self, net: &Net) -> bool {
-        if self.is_young() && (self.handed > 0 || self.info.unsent > 0) {
-            self.refresh(net);
-        }
-        match self.is_young() {
-            true => self.info.unsent > 0,
-            false => self.is_exact(),
-        }
-    }
-
-    /// Whether its low-water mark is so small that TCP by itself would take far more.
-    fn is_exact(&self) -> bool {
-        self.lowat < 2 * SOCKET_SEGMENT
-    }
-
-    /// Hands records to the socket; false when it is full.
+    /// Writes records to the socket; returns false if it is full.
     fn flush(&mut self, net: &mut Net, pipe: &mut Pipe) -> bool {
-        if self.unsent(net) >= self.lowat {
+        if self.unsent(net) >= u64::from(self.policy.lowat()) {
             return false;
         }
         let mut wire = 0;
         let start = net.tcp(self.connection, self.side).written();
-        while wire < SOCKET_SEGMENT
+        // Linux checks the low-water mark once for each segment of its queue (tcp_sendmsg_locked).
+        while wire < u64::from(SEGMENT)
             && let Some(len) = self.waiting.pop_front()
         {
             wire += len as u64 + RECORD_OVERHEAD;
             pipe.seal(start + wire, len);
         }
         net.write(self.connection, self.side, wire);
-        self.handed += wire;
-        self.acknowledgements.sent();
-        if self.waiting.is_empty() {
-            self.unwritten = 0;
-        }
+        self.policy.handed(wire, !self.waiting.is_empty());
         true
     }
 
-    /// Makes records of frames; [`Carrier::poll_writable`] writes them.
+    /// Encrypts frames into records; [`Carrier::poll_writable`] writes them.
     pub(super) fn send(&mut self, frames: Vec<u8>, pipe: &mut Pipe) {
-        self.unwritten += frames.len() as u64;
-        let records = frames.chunks(RECORD).map(<[u8]>::len);
+        self.policy.queued(frames.len() as u64);
+        let records = frames.chunks(RECORD as usize).map(<[u8]>::len);
         self.waiting.extend(records);
         pipe.keep(frames);
     }
 
-    /// Takes everything before `received` from the socket.
+    /// Reads all bytes before `received` from the socket.
     pub(super) fn read(&mut self, received: u64, net: &mut Net) {
         let len = received - self.read;
         self.read = received;
-        self.acknowledgements.arrived(len, &self.info, net.now());
+        self.policy.arrived(len, duration(net.now()));
         net.read(self.connection, self.side, received);
     }
 
-    /// Has TCP acknowledge what little has arrived, unless that goes along with what is sent.
+    /// Acknowledges small amounts of received data at once, unless data that is about to be sent
+    /// carries the acknowledgement.
     pub(super) fn acknowledge(&mut self, net: &mut Net) {
-        if self.waiting.is_empty() && self.acknowledgements.are_to_be_told(&self.info) {
+        if self.policy.acknowledges_now(!self.waiting.is_empty()) {
             net.acknowledge_waiting(self.connection, self.side);
         }
     }
 
-    /// Bytes to hand over at once.
+    /// Bytes that may be written at once.
     pub(super) fn budget(&self) -> usize {
-        if self.is_young() {
-            // As in the daemon, up to the end of a segment.
-            let info = &self.info;
-            let (waits, segment) = (info.unsent + self.unwritten, u64::from(info.mss));
-            let room = info.cwnd.saturating_sub(info.unacked + waits);
-            let end = (waits + room) / segment * segment + segment;
-            let wire = match end - waits {
-                crumb if crumb < LEAST_AT_ONCE + RECORD_OVERHEAD => crumb + segment,
-                wire => wire.min(MOST_AT_ONCE),
-            };
-            let records = wire.div_ceil(RECORD as u64 + RECORD_OVERHEAD);
-            return wire
-                .saturating_sub(records * RECORD_OVERHEAD)
-                .max(LEAST_AT_ONCE) as usize;
-        }
-        (self.lowat / 2).clamp(8 * 1024, MOST_AT_ONCE) as usize
+        self.policy.budget()
     }
 
-    fn is_young(&self) -> bool {
-        self.info.acknowledged < self.young_until
+    /// The current statistics of TCP. The laboratory's interfaces have no queue.
+    pub(super) fn sample(&mut self, net: &mut Net) -> PathSample {
+        let now = duration(net.now());
+        let mut socket = Modelled {
+            net,
+            connection: self.connection,
+            side: self.side,
+        };
+        let has_records = !self.waiting.is_empty();
+        self.policy.sample(&mut socket, 0, has_records, now)
     }
 
-    /// What TCP knows now: at most a millisecond old, and of a young carrier no older than what was last sent.
-    pub(super) fn sample(&mut self, net: &Net) -> PathSample {
-        let is_old = net.now() - self.sampled >= SAMPLE_AGE;
-        let known = self.info.unacked + self.info.unsent;
-        let is_behind = self.handed > known || self.handed > 0 && self.is_young();
-        if is_old || is_behind || self.info.srtt == 0 {
-            self.refresh(net);
-        }
-        let info = &self.info;
-        PathSample {
-            srtt: duration(info.srtt),
-            rttvar: duration(info.rttvar),
-            min_rtt: duration(info.min_rtt),
-            mss: info.mss,
-            cwnd: info.cwnd,
-            ssthresh: info.ssthresh,
-            loss: match info.ca_state {
-                CaState::Open => LossState::Open,
-                CaState::Loss => LossState::Timeout,
-                CaState::Disorder | CaState::Cwr | CaState::Recovery => LossState::Recovery,
-            },
-            in_flight: info.unacked,
-            unsent: info.unsent + self.unwritten,
-            // The interfaces of the laboratory keep no queue.
-            local_queue: 0,
-            full: !self.waiting.is_empty() || self.is_exact() && info.unsent * 2 >= self.lowat,
-            // No control of the simulator does.
-            pauses: false,
-            delivery_rate: info.delivery_rate,
-            pacing_rate: info.pacing_rate,
-            // No scenario limits what a link may carry.
-            limit: 0,
-            segments: info.segments,
-            retransmitted: info.retransmitted,
-            delivered: info.delivered,
-            received: info.received,
-        }
+    /// Whether large packets seem to be lost and small ones do not.
+    pub(super) fn loses_large_packets(&self) -> bool {
+        self.policy.loses_large_packets()
+    }
+
+    /// Sum of the acknowledged and the received bytes.
+    pub(super) fn bytes_moved(&self) -> u64 {
+        self.policy.bytes_moved()
+    }
+
+    /// Whether packets wait in a queue on the path.
+    pub(super) fn is_queueing(&self) -> bool {
+        self.policy.is_queueing()
     }
 
     fn unsent(&self, net: &Net) -> u64 {
         net.tcp(self.connection, self.side).unsent()
     }
+}
 
-    fn refresh(&mut self, net: &Net) {
-        let now = net.now();
-        (self.sampled, self.handed) = (now, 0);
-        self.info = net.info(self.connection, self.side);
-        if self.info.since_sent > self.info.rto && self.info.unacked == 0 {
-            self.young_until = self.info.acknowledged + YOUTH;
-        }
-        match self.is_young() {
-            true => self.set_lowat(YOUNG_LOWAT, now),
-            false => self.adapt_lowat(now),
-        }
-    }
-
-    fn adapt_lowat(&mut self, now: Nanos) {
-        let info = &self.info;
-        let mut rate = info.delivery_rate as f64;
-        if info.ssthresh.is_none() {
-            // In slow start what was measured is the rate of the window before.
-            let srtt = Duration::from_nanos(info.srtt).as_secs_f64();
-            rate = rate.max(info.cwnd as f64 / srtt.max(1e-6));
-        }
-        let time = LOWAT_TIME as f64 / SECOND as f64;
-        let wanted = ((rate * time) as u64).clamp(*LOWAT.start(), *LOWAT.end());
-        let is_due = now - self.lowat_set >= LOWAT_PAUSE;
-        let has_grown = wanted / 2 >= self.lowat;
-        if has_grown || is_due && wanted.abs_diff(self.lowat) > self.lowat / 4 {
-            self.set_lowat(wanted, now);
-        }
-    }
-
-    fn set_lowat(&mut self, lowat: u64, now: Nanos) {
-        if lowat != self.lowat {
-            self.lowat_set = now;
-            self.lowat = lowat;
-        }
+/// Converts TCP_INFO of a modelled connection. The model retransmits only after a loss, so the
+/// policy needs only the bytes sent for the first time.
+fn reported(info: &tcp::TcpInfo) -> TcpInfo {
+    TcpInfo {
+        state: TcpState::Established,
+        ca_state: match info.ca_state {
+            tcp::CaState::Open => CaState::Open,
+            tcp::CaState::Disorder => CaState::Disorder,
+            tcp::CaState::Cwr => CaState::Cwr,
+            tcp::CaState::Recovery => CaState::Recovery,
+            tcp::CaState::Loss => CaState::Loss,
+        },
+        srtt: duration(info.srtt),
+        rttvar: duration(info.rttvar),
+        min_rtt: (info.min_rtt > 0).then(|| duration(info.min_rtt)),
+        rto: duration(info.rto),
+        backoff: info.backoff.min(u32::from(u8::MAX)) as u8,
+        snd_mss: info.mss,
+        rcv_mss: info.largest,
+        snd_cwnd_bytes: info.cwnd,
+        snd_ssthresh_bytes: info.ssthresh,
+        unacked_bytes: info.unacked,
+        notsent_bytes: info.unsent,
+        delivery_rate_bytes_per_s: info.delivery_rate,
+        pacing_rate_bytes_per_s: (info.pacing_rate > 0).then_some(info.pacing_rate),
+        bytes_acked: info.acknowledged,
+        bytes_received: info.received,
+        bytes_sent: info.sent,
+        segs_out: info.segments as u32,
+        total_retrans: info.retransmitted as u32,
+        delivered: info.delivered as u32,
+        busy: duration(info.busy),
+        rwnd_limited: duration(info.shut_out),
+        since_data_sent: duration(info.since_sent),
+        ..TcpInfo::default()
     }
 }

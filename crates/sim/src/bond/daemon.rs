@@ -1,48 +1,48 @@
-//! One end of a session, as the daemon's task drives it (`driver.rs` of `sumlink-transport`).
+//! One end of a session: the engine, its carriers, and the rounds of the task that drives them
+//! (`driver.rs` of `sumlink-transport`). The decisions are those of [`sumlink_bond`].
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use sumlink_bond::join::{CLIENT_PATHS, SERVER_PATHS, makes_room, refusal};
+use sumlink_bond::turns::{OVERDUE_PAUSE, RECEIVE_QUOTA, ROUNDS, SEND_PIECES};
+use sumlink_bond::{Health, LinkTraffic, Traffic, is_useless};
 use sumlink_engine::{Config, ConfigError, Event, PathId, PathState, Role, Session};
 
 use super::carrier::Carrier;
 use super::rests::Rests;
 use super::streams::Streams;
 use super::wires::Wires;
-use crate::clock::{MILLISECOND, Nanos, SECOND, duration, nanos};
+use crate::clock::{Nanos, duration, nanos};
 use crate::net::{Alarm, Connection, Net};
 use crate::tcp::Side;
 
-/// Rounds in one go.
-const ROUNDS: usize = 16;
-/// What is due and cannot be sent is tried again after this time.
-const OVERDUE_PAUSE: Nanos = 5 * MILLISECOND;
-/// Pieces given to one carrier before the others get their turn.
-const SEND_PIECES: usize = 4;
-/// Bytes taken from one carrier before the others get their turn.
-const RECEIVE_QUOTA: usize = 512 * 1024;
-/// A carrier on which nothing is confirmed for this long is worth a new attempt on its link.
-pub(super) const SILENCE: Nanos = 3 * SECOND;
-/// So is one that has been stalled for this long, and these are looked at so often.
-const USELESS: Nanos = 200 * MILLISECOND;
-const USELESS_CHECK: Nanos = 100 * MILLISECOND;
-
-/// What a daemon tells the manager of its links.
+/// A report of a daemon to the manager of its links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Tell {
     /// A carrier has ended.
     Ended(PathId),
-    /// Nothing has been confirmed on it for too long.
-    Silent(PathId),
-    /// It is of use again.
+    /// The session accepts no more paths at present.
+    Refused(PathId),
+    /// Nothing has been acknowledged on the path for too long.
+    Silent {
+        path: PathId,
+        /// Large packets seem to be lost and small ones do not.
+        loses_large: bool,
+        /// Size limit of its packets.
+        packet_limit: Option<u16>,
+    },
+    /// The path works again.
     Recovered(PathId),
+    /// Bytes moved by each link.
+    Traffic(Vec<LinkTraffic<usize>>),
 }
 
-/// What was received from the carriers.
+/// Result of receiving from the carriers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Received {
     any: bool,
-    /// There may be more.
+    /// More data may be available.
     more: bool,
 }
 
@@ -52,25 +52,29 @@ pub(super) struct Daemon {
     side: Side,
     pub(super) session: Session,
     pub(super) carriers: Vec<Carrier>,
-    /// Which carrier is served first: the turn goes round.
+    /// The carrier that is served first; rotates.
     turn: usize,
-    silence_check: Nanos,
-    /// For when it is to be woken, as far as that is planned.
+    health: Health,
+    /// Traffic of each link's carriers, if it determines their number.
+    traffic: Option<Traffic<usize>>,
+    /// Time of the next scheduled wake.
     planned: Nanos,
-    /// For how long the selector has had which link rest.
+    /// Time for which the selector has rested each link.
     pub(super) rests: Rests,
-    /// What it has to tell.
+    /// Reports for the manager.
     pub(super) told: Vec<Tell>,
 }
 
 impl Daemon {
-    pub(super) fn new(side: Side, config: Config) -> Result<Self, ConfigError> {
+    /// Creates a daemon; `measures` if the number of carriers is chosen by measurement.
+    pub(super) fn new(side: Side, config: Config, measures: bool) -> Result<Self, ConfigError> {
         Ok(Self {
             side,
             session: Session::new(config, Duration::ZERO)?,
             carriers: Vec::new(),
             turn: 0,
-            silence_check: SILENCE,
+            health: Health::new(Duration::ZERO),
+            traffic: measures.then(|| Traffic::new(Duration::ZERO)),
             planned: Nanos::MAX,
             rests: Rests::default(),
             told: Vec::new(),
@@ -85,27 +89,32 @@ impl Daemon {
         }
     }
 
-    /// A carrier is past its handshake.
+    /// A carrier has completed its handshake.
     pub(super) fn add(
         &mut self,
         id: PathId,
         connection: Connection,
+        of_carrier: (bool, Option<u16>),
         net: &mut Net,
         wires: &mut Wires,
     ) {
-        if self.session.check_path().is_err()
-            && let Some(useless) = self.session.most_useless_path(duration(net.now()))
-        {
+        let most = match self.side {
+            Side::Client => CLIENT_PATHS,
+            Side::Server => SERVER_PATHS,
+        };
+        let (count, now) = (self.carriers.len(), duration(net.now()));
+        if let Some(useless) = makes_room(&self.session, false, count, most, now) {
             self.remove(useless, net, wires);
             self.told.push(Tell::Ended(useless));
         }
-        if self.session.is_closed() || self.session.check_path().is_err() {
-            // The other end must not take it for a path.
+        let is_refused = refusal(&self.session, false, self.carriers.len(), most).is_some();
+        if self.session.is_closed() || is_refused {
+            // The other end must not use it as a path.
             net.abort(connection, self.side);
-            self.told.push(Tell::Ended(id));
+            self.told.push(Tell::Refused(id));
             return;
         }
-        let mut carrier = Carrier::new(id, connection, self.side, net);
+        let mut carrier = Carrier::new(id, connection, self.side, of_carrier, net);
         self.session.path_up(id, duration(net.now()));
         self.tell(net, id, "up");
         self.session.path_link(id, net.link_of(connection) as u64);
@@ -121,10 +130,11 @@ impl Daemon {
         }
     }
 
-    /// The daemon leaves a carrier.
+    /// Closes a carrier.
     pub(super) fn remove(&mut self, id: PathId, net: &mut Net, wires: &mut Wires) {
         if let Some(index) = self.carriers.iter().position(|carrier| carrier.id == id) {
             let carrier = self.carriers.swap_remove(index);
+            self.count_ended(&carrier, net);
             self.session.path_down(id, duration(net.now()));
             self.rests.end(id, net.now());
             self.tell(net, id, "down");
@@ -133,7 +143,13 @@ impl Daemon {
         }
     }
 
-    /// Whether what has changed at a connection wakes the daemon.
+    fn count_ended(&mut self, carrier: &Carrier, net: &Net) {
+        if let Some(traffic) = &mut self.traffic {
+            traffic.ended(net.link_of(carrier.connection), carrier.bytes_moved());
+        }
+    }
+
+    /// Whether a change of a connection wakes the daemon.
     pub(super) fn is_woken(&mut self, connection: Connection, net: &Net, wires: &Wires) -> bool {
         let Some(carrier) = self
             .carriers
@@ -147,7 +163,7 @@ impl Daemon {
         carrier.has_become_writable(net) || has_record || tcp.state().has_ended()
     }
 
-    /// The alarm went off; false if it was an old one.
+    /// The alarm expired; returns false for an outdated one.
     pub(super) fn on_alarm(&mut self, net: &Net) -> bool {
         let is_due = self.planned <= net.now();
         if is_due {
@@ -156,12 +172,12 @@ impl Daemon {
         is_due
     }
 
-    /// Bytes that the session holds: to be sent or sent and not acknowledged, and arrived and not read.
+    /// Bytes that the session holds: unsent, unacknowledged, and received but unread.
     pub(super) fn held(&self) -> u64 {
         self.session.held()
     }
 
-    /// Does what there is to do, and says the most that the session held meanwhile.
+    /// Does all pending work, and returns the most bytes that the session held meanwhile.
     pub(super) fn take_turn(
         &mut self,
         net: &mut Net,
@@ -171,17 +187,21 @@ impl Daemon {
         let mut most = self.held();
         for _ in 0..ROUNDS {
             let Received { any, more } = self.receive(net, wires);
-            // Before the programs read.
+            // Measured before the programs read.
             most = most.max(self.held());
             self.sample(net, wires);
             self.session.handle_timeout(duration(net.now()));
             let was_told = self.events(net, streams, wires);
             let has_sent = self.transmit(net, wires);
             let is_told = self.events(net, streams, wires);
+            if self.side == Side::Client {
+                streams.end_overdue(&mut self.session, duration(net.now()));
+            }
             self.look_for_silence(net);
+            self.tell_traffic(net);
             if !(more || has_sent || is_told) {
-                // Who drives a real session looks once more where anything has moved. Here nothing arrives meanwhile, so that it
-                // would be in vain; but the next carrier's turn comes.
+                // A real driver polls again after any progress. Here no data arrives in between, so
+                // a second poll would find nothing; but the next carrier takes its turn.
                 self.turn = self.turn.wrapping_add(usize::from(any || was_told));
                 break;
             }
@@ -190,7 +210,7 @@ impl Daemon {
         if let Some(trace) = net.trace() {
             trace.held(now, self.side, self.session.stats().reorder);
         }
-        self.arm(net);
+        self.arm(net, streams);
         let carriers = &mut self.carriers;
         carriers
             .iter_mut()
@@ -198,13 +218,21 @@ impl Daemon {
         most.max(self.held())
     }
 
-    fn arm(&mut self, net: &mut Net) {
+    fn arm(&mut self, net: &mut Net, streams: &Streams) {
         let now = net.now();
         let engine = self.session.poll_timeout().map(nanos);
-        let engine = engine.map(|at| if at > now { at } else { now + OVERDUE_PAUSE });
+        let engine = engine.map(|at| {
+            if at > now {
+                at
+            } else {
+                now + nanos(OVERDUE_PAUSE)
+            }
+        });
         let silence = (!self.carriers.is_empty() && self.side == Side::Client)
-            .then_some(self.silence_check.max(now + 1));
-        if let Some(at) = engine.into_iter().chain(silence).min()
+            .then_some(nanos(self.health.due()).max(now + 1));
+        let opens = (self.side == Side::Client).then(|| streams.due()).flatten();
+        let opens = opens.map(|at| nanos(at).max(now + 1));
+        if let Some(at) = engine.into_iter().chain(silence).chain(opens).min()
             && at < self.planned
         {
             self.planned = at;
@@ -224,7 +252,7 @@ impl Daemon {
             let now = duration(net.now());
             let mut taken = 0;
             while taken < RECEIVE_QUOTA {
-                // A fault closes the session, which is told as an event.
+                // A fault closes the session, which an event reports.
                 let record = wires.take(connection, self.side, received, |frames| {
                     let _ = self.session.handle_frames(id, frames, now);
                 });
@@ -241,7 +269,8 @@ impl Daemon {
                     any: true,
                     more: true,
                 };
-                self.carriers.swap_remove(index);
+                let carrier = self.carriers.swap_remove(index);
+                self.count_ended(&carrier, net);
                 wires.clear(connection, self.side);
                 self.session.path_down(id, now);
                 self.rests.end(id, net.now());
@@ -281,12 +310,11 @@ impl Daemon {
             }
             match event {
                 Event::PathStalled { .. } | Event::PathDoubted { .. } => {
-                    self.silence_check = self.silence_check.min(now + USELESS);
+                    self.health.look_soon(duration(now));
                 }
                 Event::PathRecovered { path } => {
                     let stats = self.session.path_stats_all(duration(now));
-                    let mut of_path = stats.iter().filter(|stats| stats.id == path);
-                    if of_path.all(|stats| stats.useless_for.is_none()) {
+                    if !is_useless(&stats, path) {
                         self.told.push(Tell::Recovered(path));
                     }
                 }
@@ -303,7 +331,7 @@ impl Daemon {
 
     fn sample(&mut self, net: &mut Net, wires: &mut Wires) {
         for carrier in &mut self.carriers {
-            // Whether it takes anything is a part of the sample.
+            // The sample includes whether the carrier is writable.
             carrier.poll_writable(net, wires.pipe(carrier.connection, self.side.peer()));
             let sample = carrier.sample(net);
             let (at, link) = (net.now(), net.link_of(carrier.connection));
@@ -334,7 +362,7 @@ impl Daemon {
                 return moved;
             }
             let now = duration(net.now());
-            // Before the first one, nothing has changed on this carrier since all were sampled.
+            // Before the first piece, nothing has changed on this carrier since all were sampled.
             if piece > 0 {
                 self.session.path_stats(id, carrier.sample(net), now);
             }
@@ -356,27 +384,34 @@ impl Daemon {
     }
 
     fn look_for_silence(&mut self, net: &Net) {
-        let now = net.now();
-        if now < self.silence_check {
-            return;
-        }
-        self.silence_check = now + SILENCE;
+        let (now, session) = (duration(net.now()), &self.session);
         if self.side == Side::Server {
+            self.health.look(now, Vec::new);
             return;
         }
-        for path in self.session.path_stats_all(duration(now)) {
-            if path.stuck_for.is_some() {
-                self.silence_check = self.silence_check.min(now + SILENCE / 6);
+        for path in self.health.look(now, || session.path_stats_all(now)) {
+            let mut carriers = self.carriers.iter();
+            if let Some(carrier) = carriers.find(|carrier| carrier.id == path) {
+                self.told.push(Tell::Silent {
+                    path,
+                    loses_large: carrier.loses_large_packets(),
+                    packet_limit: carrier.packet_limit,
+                });
             }
-            if path.useless_for.is_some() {
-                self.silence_check = self.silence_check.min(now + USELESS_CHECK);
-            }
-            let is_stuck = path.stuck_for.is_some_and(|time| nanos(time) >= SILENCE);
-            let is_long = |time| nanos(time) >= USELESS;
-            let is_still = path.still_for.is_none_or(is_long);
-            if is_stuck || is_still && path.useless_for.is_some_and(is_long) {
-                self.told.push(Tell::Silent(path.id));
-            }
+        }
+    }
+
+    /// Reports the carriers' traffic to the manager, which chooses their number.
+    fn tell_traffic(&mut self, net: &Net) {
+        let now = duration(net.now());
+        if let Some(traffic) = &mut self.traffic
+            && traffic.is_due(now)
+        {
+            let carriers = self.carriers.iter().map(|carrier| {
+                let link = net.link_of(carrier.connection);
+                (link, carrier.bytes_moved(), carrier.is_queueing())
+            });
+            self.told.push(Tell::Traffic(traffic.report(carriers, now)));
         }
     }
 

@@ -1,4 +1,4 @@
-//! What the random tests do to a bond beyond what the laboratory's programs do.
+//! Operations of the random tests on a bond that the laboratory's programs do not have.
 
 use sumlink_engine::{Session, StreamId};
 
@@ -8,16 +8,18 @@ use crate::net::Net;
 use crate::tcp::Side;
 use crate::workload::Channel;
 
-/// What became of a direction of a channel.
+/// State of one direction of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Passage {
-    /// Bytes that the session of the sender has taken, and the program of the receiver was given.
+    /// Bytes accepted by the sender's session, and bytes read by the receiver's program.
     pub(crate) written: u64,
     pub(crate) received: u64,
-    /// The receiver was given the end.
+    /// The receiver has read the end of the stream.
     pub(crate) is_finished: bool,
-    /// The receiver was told that the stream is broken.
+    /// The receiver has seen the stream break.
     pub(crate) is_broken: bool,
+    /// The stream was not opened, or not in time.
+    pub(crate) is_refused: bool,
 }
 
 impl Bond {
@@ -25,18 +27,18 @@ impl Bond {
         self.daemons.each_ref().map(|daemon| &daemon.session)
     }
 
-    /// Whether a stream is open at either side, or a channel waits for one.
+    /// Whether a stream is open at either side, or a channel waits for its stream.
     pub(crate) fn has_streams(&self) -> bool {
         let open = self.sessions().map(|session| session.stats().streams_open);
         open != [0; 2] || !self.streams.waiting.is_empty()
     }
 
-    /// Bytes that arrived and were not what was sent.
+    /// The first received bytes that differ from the sent ones.
     pub(crate) fn fault(&self) -> Option<&str> {
         self.streams.fault.as_deref()
     }
 
-    /// The stream of a channel, once there is one and the program at that side has been told of it.
+    /// The stream of a channel, once it exists and the program at that side knows it.
     pub(crate) fn stream_at(&self, channel: Channel, side: Side) -> Option<StreamId> {
         let stream = &self.streams.channels[channel];
         stream
@@ -44,7 +46,7 @@ impl Bond {
             .filter(|_| side == Side::Client || stream.is_there)
     }
 
-    /// What goes to `side` over a channel.
+    /// The direction of a channel to `side`.
     pub(crate) fn passage(&self, channel: Channel, side: Side) -> Passage {
         let stream = &self.streams.channels[channel];
         let (to, from) = (side.index(), side.peer().index());
@@ -53,10 +55,11 @@ impl Bond {
             received: stream.received[to],
             is_finished: stream.is_finished[to],
             is_broken: stream.is_broken[to],
+            is_refused: stream.is_refused,
         }
     }
 
-    /// The program at that side reads nothing until it is told to go on.
+    /// Pauses or resumes reading of the program at that side.
     pub(crate) fn set_reading(&mut self, net: &mut Net, channel: Channel, side: Side, on: bool) {
         self.streams.channels[channel].is_stalled[side.index()] = !on;
         if let Some(id) = self.stream_at(channel, side).filter(|_| on) {
@@ -66,7 +69,7 @@ impl Bond {
         }
     }
 
-    /// The program at that side writes nothing after what it has offered.
+    /// The program at that side writes nothing beyond its current data.
     pub(crate) fn finish(&mut self, net: &mut Net, channel: Channel, side: Side) {
         self.streams.channels[channel].is_finishing[side.index()] = true;
         self.due[side.index()] = true;
@@ -75,7 +78,8 @@ impl Bond {
         self.streams.pump(channel, side, session, now);
     }
 
-    /// The program at that side breaks the stream, or leaves it in peace.
+    /// The program at that side leaves the stream, without an error if `in_peace`, else by breaking
+    /// it.
     pub(crate) fn leave(&mut self, net: &mut Net, channel: Channel, side: Side, in_peace: bool) {
         let Some(id) = self.stream_at(channel, side) else {
             return;

@@ -1,26 +1,41 @@
-//! Who makes carriers at the client: dials links, replaces what is silent, follows links that come and go (`client/` of
-//! `sumlink-transport`).
+//! The client's manager of carriers: dials links, replaces silent paths, follows links that come
+//! and go.
+//!
+//! As in the daemon, [`sumlink_bond::Link`] decides when a link is dialed and which of its paths
+//! are replaced. This module performs the dials: a connection, then the flights of TLS and of the
+//! session's handshake over it.
 
+use std::time::Duration;
+
+use sumlink_bond::dial::{
+    CONNECT_TIMEOUT, ENDED_PAUSE, HANDSHAKE_TIMEOUT, REFUSED_PAUSE, attempt_pause,
+};
+use sumlink_bond::{Carriers, Link, LinkTraffic, Moved};
 use sumlink_engine::PathId;
 use sumlink_link::Random;
 
-use super::daemon::Daemon;
+use super::daemon::{Daemon, Tell};
 use super::wires::Wires;
-use crate::clock::{MILLISECOND, Nanos, SECOND};
+use crate::clock::{MILLISECOND, Nanos, duration, nanos};
 use crate::net::{Alarm, Connection, Net};
-use crate::tcp::{Group, Side, TcpConfig};
+use crate::tcp::{Group, HEADERS, Side, TcpConfig};
 
-/// How long a connection may take to be made, and the handshake after it.
-const CONNECT_TIMEOUT: Nanos = 5 * SECOND;
-const HANDSHAKE_TIMEOUT: Nanos = 10 * SECOND;
-/// Pause before a link that failed is tried again; doubles up to the second value.
-const RETRY_PAUSE: (Nanos, Nanos) = (250 * MILLISECOND, 5 * SECOND);
-
-/// Bytes of the handshake on the wire: the client's first flight of TLS, the server's, the client's second one with
-/// HELLO, and the server's answer.
+/// Wire bytes of the handshake's flights: the client's first flight of TLS, the server's, the
+/// client's second one with HELLO, and the server's answer.
 const FLIGHTS: [u64; 4] = [260, 780, 620, 60];
 
-/// A connection before it is a carrier.
+/// Settings of a bond's carriers.
+#[derive(Clone, Debug)]
+pub(crate) struct Dialing {
+    /// TCP configuration of their sockets.
+    pub(crate) tcp: TcpConfig,
+    /// Their congestion control is chosen by measurement, starting with the one of `tcp`.
+    pub(crate) chooses: bool,
+    /// Number of carriers per link.
+    pub(crate) carriers: Carriers,
+}
+
+/// A connection before it becomes a carrier.
 #[derive(Debug)]
 struct Dial {
     connection: Connection,
@@ -29,108 +44,109 @@ struct Dial {
     begun: Nanos,
     /// Flights sent by each side.
     sent: [usize; 2],
-    /// The path that it is to replace.
-    replacing: Option<PathId>,
+    /// It is one of the attempts on a silent link.
+    is_attempt: bool,
+    packet_limit: Option<u16>,
 }
 
-/// A link on which nothing gets through is dialed again and again until something does.
+/// Successive connection attempts on a silent link, until one gets through.
 #[derive(Debug)]
-struct Probe {
+struct Attempts {
     link: usize,
-    /// The path that is silent.
-    path: PathId,
     begun: Nanos,
-    /// When it is dialed next.
+    /// Start of the next attempt.
     next: Nanos,
-}
-
-impl Probe {
-    /// Time until the next dial of one that has been tried for so long.
-    fn pause(&self, now: Nanos) -> Nanos {
-        match (now - self.begun) / SECOND {
-            0..10 => 250 * MILLISECOND,
-            10..60 => SECOND,
-            _ => 5 * SECOND,
-        }
-    }
-}
-
-/// What is known of a link.
-#[derive(Clone, Debug, Default)]
-struct Link {
-    paths: Vec<PathId>,
-    failures: u32,
-    /// No dial before.
-    retry_at: Nanos,
+    /// The connection that got through and asks to join; no further attempt starts meanwhile.
+    joining: Option<Connection>,
+    packet_limit: Option<u16>,
 }
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Manager {
-    tcp: TcpConfig,
-    /// Carriers are siblings, by their sender's side.
+    dialing: Dialing,
+    /// Sibling groups of the carriers, indexed by the sender's side.
     groups: [Group; 2],
-    /// Carriers for each link.
-    carriers: usize,
-    links: Vec<Link>,
+    links: Vec<Link<()>>,
     dials: Vec<Dial>,
-    probes: Vec<Probe>,
+    attempts: Vec<Attempts>,
     next_path: u32,
-    /// Paths that their replacement has arrived for.
+    /// Paths to close.
     leaving: Vec<PathId>,
 }
 
 impl Manager {
-    pub(super) fn new(tcp: TcpConfig, links: usize, carriers: usize) -> Self {
+    pub(super) fn new(dialing: Dialing, links: usize) -> Self {
         Self {
-            tcp,
+            dialing,
             groups: Default::default(),
-            carriers,
-            links: vec![Link::default(); links],
+            links: (0..links).map(|_| Link::default()).collect(),
             dials: Vec::new(),
-            probes: Vec::new(),
+            attempts: Vec::new(),
             next_path: 0,
             leaving: Vec::new(),
         }
     }
 
-    /// Paths that there should be.
+    /// Number of paths that the bond should have now.
     pub(super) fn wanted(&self) -> usize {
-        self.links.len() * self.carriers
+        let carriers = self.dialing.carriers;
+        self.links.iter().map(|link| link.wanted(carriers)).sum()
     }
 
-    /// Paths that are to be left.
+    /// Paths to close.
     pub(super) fn take_leaving(&mut self) -> Vec<PathId> {
         std::mem::take(&mut self.leaving)
     }
 
-    /// Links are tried within a few milliseconds, in any order.
+    /// Dials all links within a few milliseconds, in random order.
     pub(super) fn start(&mut self, net: &mut Net, random: &mut Random) {
         for link in &mut self.links {
-            link.retry_at = net.now() + random.next_u64() % (5 * MILLISECOND);
-            net.wake(link.retry_at, Alarm::Manager);
-        }
-    }
-
-    /// Dials every link that lacks carriers and may be tried.
-    fn dial_all(&mut self, net: &mut Net, wires: &mut Wires) {
-        for link in 0..self.links.len() {
-            self.dial_if_due(link, net, wires);
+            let at = net.now() + random.next_u64() % (5 * MILLISECOND);
+            link.retry_at = Some(duration(at));
+            net.wake(at, Alarm::Manager);
         }
     }
 
     fn dial_if_due(&mut self, link: usize, net: &mut Net, wires: &mut Wires) {
-        let is_dialing = self.dials.iter().any(|dial| dial.link == link);
-        let state = &self.links[link];
-        let lacks = state.paths.len() < self.carriers;
-        if lacks && !is_dialing && net.has_carrier(link) && state.retry_at <= net.now() {
+        let is_due = self.links[link].is_due(self.dialing.carriers, duration(net.now()));
+        if is_due && net.has_carrier(link) {
             self.dial(link, None, net, wires);
         }
     }
 
+    /// Dials a link. To replace the path of a silent link, it dials until a connection gets
+    /// through.
     fn dial(&mut self, link: usize, replacing: Option<PathId>, net: &mut Net, wires: &mut Wires) {
-        // The congestion control was tried before the run.
-        let Ok(connection) = net.connect(link, &self.tcp) else {
+        let (now, carriers) = (net.now(), self.dialing.carriers);
+        let packet_limit = self.links[link].dial(replacing, carriers, duration(now));
+        if replacing.is_none() {
+            return self.connect(link, packet_limit, false, net, wires);
+        }
+        self.attempts.push(Attempts {
+            link,
+            begun: now,
+            next: now,
+            joining: None,
+            packet_limit,
+        });
+        self.connect_again(net, wires);
+    }
+
+    fn connect(
+        &mut self,
+        link: usize,
+        packet_limit: Option<u16>,
+        is_attempt: bool,
+        net: &mut Net,
+        wires: &mut Wires,
+    ) {
+        let mut tcp = self.dialing.tcp.clone();
+        if let Some(limit) = packet_limit {
+            tcp.mss = tcp.mss.min(u32::from(limit) - HEADERS as u32);
+        }
+        // Cannot fail: the congestion control's name was checked before the run.
+        let Ok(connection) = net.connect(link, &tcp) else {
             return;
         };
         net.join(connection, &self.groups);
@@ -143,14 +159,33 @@ impl Manager {
             path,
             begun: net.now(),
             sent: [0; 2],
-            replacing,
+            is_attempt,
+            packet_limit,
         });
         for limit in [CONNECT_TIMEOUT, CONNECT_TIMEOUT + HANDSHAKE_TIMEOUT] {
-            net.wake(net.now() + limit, Alarm::Manager);
+            net.wake(net.now() + nanos(limit), Alarm::Manager);
         }
     }
 
-    /// Something has changed at an end of a connection; whether the daemon of that side has a new carrier.
+    /// Starts the next attempt on each silent link for which it is due.
+    fn connect_again(&mut self, net: &mut Net, wires: &mut Wires) {
+        let now = net.now();
+        let mut due = Vec::new();
+        for attempts in &mut self.attempts {
+            if attempts.joining.is_some() || attempts.next > now {
+                continue;
+            }
+            attempts.next = now + nanos(attempt_pause(duration(now - attempts.begun)));
+            net.wake(attempts.next, Alarm::Manager);
+            due.push((attempts.link, attempts.packet_limit));
+        }
+        for (link, packet_limit) in due {
+            self.connect(link, packet_limit, true, net, wires);
+        }
+    }
+
+    /// Handles a change at one end of a connection; returns whether the daemon of that side has a
+    /// new carrier.
     pub(super) fn on_connection(
         &mut self,
         net: &mut Net,
@@ -173,9 +208,10 @@ impl Manager {
             return false;
         }
         let received = tcp.received();
+        let may_join = !self.is_joining(index);
         let dial = &mut self.dials[index];
         let [client, server] = &mut dial.sent;
-        let path = dial.path;
+        let (path, of_carrier) = (dial.path, (self.dialing.chooses, dial.packet_limit));
         match (side, &client, &server) {
             (Side::Client, 0, _) => {
                 *client = 1;
@@ -185,25 +221,20 @@ impl Manager {
                 *server = 1;
                 net.write(connection, side, FLIGHTS[1]);
             }
-            (Side::Client, 1, _) if received >= FLIGHTS[1] => {
+            (Side::Client, 1, _) if received >= FLIGHTS[1] && may_join => {
                 *client = 2;
-                let link = dial.link;
+                self.join(index);
                 net.write(connection, side, FLIGHTS[2]);
-                // Only one of those that were begun for a silent link says HELLO, and none is begun any more.
-                self.probes.retain(|probe| probe.link != link);
-                self.give_up(net, |other| {
-                    other.link == link && other.connection != connection
-                });
             }
             (Side::Server, _, 1) if received >= FLIGHTS[0] + FLIGHTS[2] => {
                 *server = 2;
                 net.write(connection, side, FLIGHTS[3]);
-                daemons[side.index()].add(path, connection, net, wires);
+                daemons[side.index()].add(path, connection, of_carrier, net, wires);
                 return true;
             }
             (Side::Client, 2, _) if received >= FLIGHTS[1] + FLIGHTS[3] => {
                 self.joined(index, net);
-                daemons[side.index()].add(path, connection, net, wires);
+                daemons[side.index()].add(path, connection, of_carrier, net, wires);
                 return true;
             }
             _ => {}
@@ -211,45 +242,64 @@ impl Manager {
         false
     }
 
+    /// Whether another attempt on the same link asks to join: only one of them sends HELLO.
+    fn is_joining(&self, dial: usize) -> bool {
+        let dial = &self.dials[dial];
+        let mut of_link = self.attempts.iter().filter(|a| a.link == dial.link);
+        dial.is_attempt && of_link.any(|attempts| attempts.joining.is_some())
+    }
+
+    /// A connection sends HELLO.
+    fn join(&mut self, dial: usize) {
+        let dial = &self.dials[dial];
+        if dial.is_attempt {
+            let mut of_link = self.attempts.iter_mut().filter(|a| a.link == dial.link);
+            if let Some(attempts) = of_link.next() {
+                attempts.joining = Some(dial.connection);
+            }
+        }
+    }
+
     fn joined(&mut self, index: usize, net: &mut Net) {
         let dial = self.dials.remove(index);
-        self.probes.retain(|probe| probe.link != dial.link);
-        let link = &mut self.links[dial.link];
-        link.failures = 0;
-        // The pause after another path's end stays: a peer that refuses what has just joined would be dialed without any.
-        link.paths.push(dial.path);
-        if let Some(old) = dial.replacing.filter(|old| link.paths.contains(old)) {
-            link.paths.retain(|path| *path != old);
-            self.leaving.push(old);
-        }
+        self.end_dial(dial.link, net);
+        let now = duration(net.now());
+        let replaced = self.links[dial.link].joined(dial.path, (), now);
+        self.leaving.extend(replaced);
+        // The next carrier of several.
         net.wake(net.now(), Alarm::Manager);
     }
 
-    /// These dials are not wanted any more.
-    fn give_up(&mut self, net: &mut Net, which: impl Fn(&Dial) -> bool) {
-        while let Some(index) = self.dials.iter().position(&which) {
+    /// The dial of a link has ended, or is no longer needed.
+    fn end_dial(&mut self, link: usize, net: &mut Net) {
+        self.attempts.retain(|attempts| attempts.link != link);
+        while let Some(index) = self.dials.iter().position(|dial| dial.link == link) {
             let dial = self.dials.remove(index);
             net.abort(dial.connection, Side::Client);
-            // The link may have waited for it with a dial of its own.
+            // Another dial of the link may have waited for this one.
             net.wake(net.now(), Alarm::Manager);
         }
     }
 
     fn fail(&mut self, index: usize, net: &mut Net) {
         let dial = self.dials.remove(index);
-        if dial.replacing.is_some() {
-            // Others are begun as long as the link is silent.
-            return net.abort(dial.connection, Side::Client);
+        net.abort(dial.connection, Side::Client);
+        if dial.is_attempt {
+            // Further attempts start as long as the link is silent.
+            for attempts in &mut self.attempts {
+                if attempts.joining == Some(dial.connection) {
+                    attempts.joining = None;
+                    net.wake(attempts.next, Alarm::Manager);
+                }
+            }
+            return;
         }
         let link = &mut self.links[dial.link];
-        link.failures += 1;
-        let pause = RETRY_PAUSE.0 << (link.failures.min(8) - 1);
-        link.retry_at = net.now() + pause.min(RETRY_PAUSE.1);
-        net.wake(link.retry_at, Alarm::Manager);
-        net.abort(dial.connection, Side::Client);
+        link.failed(duration(net.now()));
+        wake(net, link);
     }
 
-    /// Dials that take too long fail, and links that lack carriers are tried.
+    /// Ends dials that take too long, and dials links that lack carriers.
     pub(super) fn on_alarm(&mut self, net: &mut Net, wires: &mut Wires) {
         let now = net.now();
         let is_late = |dial: &Dial| {
@@ -258,7 +308,7 @@ impl Manager {
                 true => CONNECT_TIMEOUT + HANDSHAKE_TIMEOUT,
                 false => CONNECT_TIMEOUT,
             };
-            now >= dial.begun + limit
+            now >= dial.begun + nanos(limit)
         };
         let late: Vec<usize> = (0..self.dials.len())
             .rev()
@@ -267,80 +317,103 @@ impl Manager {
         for index in late {
             self.fail(index, net);
         }
-        self.dial_all(net, wires);
-        self.dial_probes(net, wires);
+        for link in 0..self.links.len() {
+            self.dial_if_due(link, net, wires);
+        }
+        self.connect_again(net, wires);
     }
 
-    /// Begins another connection on each silent link whose turn it is.
-    fn dial_probes(&mut self, net: &mut Net, wires: &mut Wires) {
-        let now = net.now();
-        let mut due = Vec::new();
-        for probe in self.probes.iter_mut().filter(|probe| probe.next <= now) {
-            probe.next = now + probe.pause(now);
-            net.wake(probe.next, Alarm::Manager);
-            due.push((probe.link, probe.path));
-        }
-        for (link, path) in due {
-            self.dial(link, Some(path), net, wires);
+    /// Handles a report of the client's daemon about its carriers.
+    pub(super) fn on_tell(&mut self, tell: Tell, net: &mut Net, wires: &mut Wires) {
+        match tell {
+            Tell::Ended(path) => self.on_end(path, ENDED_PAUSE, net),
+            Tell::Refused(path) => self.on_end(path, REFUSED_PAUSE, net),
+            Tell::Silent {
+                path,
+                loses_large,
+                packet_limit,
+            } => self.on_silence(path, (loses_large, packet_limit), net, wires),
+            Tell::Recovered(path) => {
+                let recovers = |link: &mut Link<()>| link.recovered(path);
+                if let Some(link) = self.links.iter_mut().position(recovers) {
+                    self.end_dial(link, net);
+                }
+            }
+            Tell::Traffic(links) => self.on_traffic(&links, net, wires),
         }
     }
 
-    /// A path of the session has ended.
-    pub(super) fn on_end(&mut self, path: PathId, net: &mut Net) {
-        self.probes.retain(|probe| probe.path != path);
-        self.give_up(net, |dial| dial.replacing == Some(path));
+    fn on_end(&mut self, path: PathId, pause: Duration, net: &mut Net) {
+        let now = duration(net.now());
         for link in &mut self.links {
-            if link.paths.contains(&path) {
-                link.paths.retain(|other| *other != path);
-                link.retry_at = net.now() + RETRY_PAUSE.0;
-                net.wake(link.retry_at, Alarm::Manager);
+            if link.ended(path, pause, now) {
+                wake(net, link);
             }
         }
     }
 
-    /// Nothing is confirmed on a path: a new connection may get through where the old one waits for ever longer timeouts.
-    pub(super) fn on_silence(&mut self, path: PathId, net: &mut Net, wires: &mut Wires) {
-        let Some(link) = self
-            .links
-            .iter()
-            .position(|link| link.paths.contains(&path))
-        else {
+    /// A path has had no acknowledgement for too long.
+    fn on_silence(
+        &mut self,
+        path: PathId,
+        (loses_large, packet_limit): (bool, Option<u16>),
+        net: &mut Net,
+        wires: &mut Wires,
+    ) {
+        let Some(link) = self.links.iter().position(|link| link.has(path)) else {
             return;
         };
-        let is_dialing = self.dials.iter().any(|dial| dial.link == link);
-        let is_probed = self.probes.iter().any(|probe| probe.link == link);
-        let may_dial = !is_dialing && self.links[link].retry_at <= net.now();
-        if may_dial && !is_probed && net.has_carrier(link) {
-            let now = net.now();
-            self.probes.push(Probe {
-                link,
-                path,
-                begun: now,
-                next: now,
-            });
-            self.dial_probes(net, wires);
+        let now = duration(net.now());
+        let silence = self.links[link].on_silence(loses_large, packet_limit, now);
+        if silence.gives_up {
+            self.end_dial(link, net);
+        }
+        if silence.dials && net.has_carrier(link) {
+            self.dial(link, Some(path), net, wires);
         }
     }
 
-    /// A path is of use again: its link need not be dialed.
-    pub(super) fn on_recovery(&mut self, path: PathId, net: &mut Net) {
-        self.probes.retain(|probe| probe.path != path);
-        self.give_up(net, |dial| dial.replacing == Some(path));
+    /// Adjusts the number of carriers per link to their traffic.
+    fn on_traffic(&mut self, links: &[LinkTraffic<usize>], net: &mut Net, wires: &mut Wires) {
+        let session = links.iter().map(|link| link.bytes).sum();
+        for traffic in links {
+            let moved = Moved {
+                link: traffic.bytes,
+                session,
+                is_queueing: traffic.is_queueing,
+            };
+            let state = &mut self.links[traffic.link];
+            let Some((before, carriers)) = state.on_traffic(moved, duration(net.now())) else {
+                continue;
+            };
+            if carriers < before {
+                let (superfluous, gives_up) = state.superfluous(carriers.into());
+                self.leaving.extend(superfluous);
+                if gives_up {
+                    self.end_dial(traffic.link, net);
+                }
+            }
+            self.dial_if_due(traffic.link, net, wires);
+        }
     }
 
-    /// A link has a carrier again: it is worth a dial at once.
+    /// A link is up again and is dialed at once.
     pub(super) fn link_up(&mut self, link: usize, net: &mut Net, wires: &mut Wires) {
-        self.links[link].retry_at = 0;
-        self.links[link].failures = 0;
+        self.links[link].changed();
         self.dial_if_due(link, net, wires);
     }
 
-    /// A link has lost its carrier: its paths are left.
+    /// A link is down; returns its paths, which are closed.
     pub(super) fn link_down(&mut self, link: usize, net: &mut Net) -> Vec<PathId> {
-        self.probes.retain(|probe| probe.link != link);
-        self.give_up(net, |dial| dial.link == link);
-        self.links[link].failures = 0;
-        self.links[link].retry_at = 0;
-        std::mem::take(&mut self.links[link].paths)
+        self.end_dial(link, net);
+        let paths = self.links[link].leave();
+        paths.into_iter().map(|(path, ())| path).collect()
+    }
+}
+
+/// Wakes the manager when the link may be dialed again.
+fn wake(net: &mut Net, link: &Link<()>) {
+    if let Some(at) = link.retry_at {
+        net.wake(nanos(at), Alarm::Manager);
     }
 }

@@ -1,6 +1,6 @@
-//! sumlink: both sessions are the real engine, each driven as the daemon drives it, over modelled connections.
+//! sumlink: both sessions are the real engine, driven as the daemon drives it, over modelled
+//! connections. [`sumlink_bond`] makes the decisions about carriers for both.
 
-mod acknowledgements;
 mod carrier;
 mod daemon;
 #[cfg(test)]
@@ -11,17 +11,19 @@ mod rests;
 mod streams;
 mod wires;
 
+use sumlink_bond::{Carriers, Early};
 use sumlink_engine::{Class, Config, ConfigError};
 use sumlink_link::Random;
 
-use daemon::{Daemon, Tell};
+use daemon::Daemon;
+pub(crate) use manager::Dialing;
 use manager::Manager;
 use streams::Streams;
 use wires::Wires;
 
 use crate::clock::{Nanos, duration};
 use crate::net::{Alarm, Connection, Net, News};
-use crate::tcp::{Side, TcpConfig};
+use crate::tcp::Side;
 use crate::workload::{Bearer, Channel, Progress};
 
 /// A client and a server of sumlink, with the links between them.
@@ -31,47 +33,51 @@ pub(crate) struct Bond {
     wires: Wires,
     manager: Manager,
     streams: Streams,
-    /// Daemons that have something to do.
+    /// Daemons that have work to do.
     due: [bool; 2],
     /// The most bytes that both sessions have held at once.
     memory_peak: u64,
 }
 
-/// What a bond says about itself at the end.
+/// Statistics of a bond at the end of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Account {
     /// Bytes sent more than once, by either side.
     pub(crate) duplicates: u64,
     /// The most bytes held because earlier ones were missing, of both sides together.
     pub(crate) reorder_peak: u64,
-    /// The most bytes held at once by both sides together: written and not acknowledged, and arrived and not read.
+    /// The most bytes held at once by both sides together: written and unacknowledged, and received
+    /// but unread.
     pub(crate) memory_peak: u64,
     /// Paths that deliver at the end.
     pub(crate) active: usize,
-    /// The part of the time that each link rested because its sender's selector said so, of the side for which that is more.
+    /// Share of the time for which each link rested because of the sender's selector; the larger of
+    /// both sides.
     pub(crate) rested: Vec<f64>,
-    /// Bytes arrived that had not been sent.
+    /// The first received bytes that differ from the sent ones.
     pub(crate) fault: Option<String>,
 }
 
 impl Bond {
-    /// `configure` makes the configuration of each end from the default one; each link gets so many carriers.
+    /// Creates a bond. `configure` derives the configuration of each end from the default; `early`
+    /// says when a program is given its stream before the server has connected it.
     pub(crate) fn new(
         configure: impl Fn(&mut Config),
-        tcp: TcpConfig,
+        dialing: Dialing,
         links: usize,
-        carriers: usize,
+        early: Early,
     ) -> Result<Self, ConfigError> {
         let daemon = |side: Side| {
             let mut config = Config::new(Daemon::role(side));
             configure(&mut config);
-            Daemon::new(side, config)
+            let measures = side == Side::Client && dialing.carriers == Carriers::Auto;
+            Daemon::new(side, config, measures)
         };
         Ok(Self {
             daemons: [daemon(Side::Client)?, daemon(Side::Server)?],
             wires: Wires::default(),
-            manager: Manager::new(tcp, links, carriers),
-            streams: Streams::new(),
+            manager: Manager::new(dialing, links),
+            streams: Streams::new(early),
             due: [false; 2],
             memory_peak: 0,
         })
@@ -90,7 +96,7 @@ impl Bond {
             .all(|daemon| daemon.active_paths().len() >= wanted)
     }
 
-    /// Takes note of news; true if they concern it.
+    /// Takes news; returns true if they concern the bond.
     pub(crate) fn on_news(&mut self, net: &mut Net, news: News) -> bool {
         match news {
             News::Connection(connection, side) => return self.on_connection(net, connection, side),
@@ -116,7 +122,7 @@ impl Bond {
         true
     }
 
-    /// The client leaves the paths of a link.
+    /// The client closes the paths of a link.
     fn leave_link(&mut self, link: usize, net: &mut Net) {
         let client = &mut self.daemons[Side::Client.index()];
         for path in self.manager.link_down(link, net) {
@@ -140,7 +146,7 @@ impl Bond {
         true
     }
 
-    /// Has the daemons do what there is to do; says what the programs should know.
+    /// Lets the daemons do their pending work; returns events for the programs.
     pub(crate) fn work(&mut self, net: &mut Net) -> Vec<Progress> {
         while self.due != [false; 2] {
             for side in Side::BOTH {
@@ -155,11 +161,7 @@ impl Bond {
                     if side == Side::Server {
                         continue;
                     }
-                    match tell {
-                        Tell::Ended(path) => self.manager.on_end(path, net),
-                        Tell::Silent(path) => self.manager.on_silence(path, net, &mut self.wires),
-                        Tell::Recovered(path) => self.manager.on_recovery(path, net),
-                    }
+                    self.manager.on_tell(tell, net, &mut self.wires);
                 }
                 let leaving = self.manager.take_leaving();
                 if !leaving.is_empty() {
@@ -174,7 +176,7 @@ impl Bond {
         self.streams.take_progress()
     }
 
-    /// What it says about itself.
+    /// The statistics of the bond.
     pub(crate) fn account(&self, net: &Net) -> Account {
         let stats = self.daemons.each_ref().map(|daemon| daemon.session.stats());
         Account {

@@ -1,15 +1,15 @@
-//! What streams carry: bytes that tell where they belong.
+//! The content of streams: bytes that follow from their position.
 
 use std::ops::Range;
 
 use bytes::Bytes;
 
-/// Prime, so that a shift by any size of piece is noticed.
+/// Prime, so that a shift by any size of piece is detected.
 const PERIOD: usize = 65_521;
 /// The longest piece.
 pub(super) const PIECE: usize = 64 * 1024;
 
-/// Bytes that repeat after a prime number of them.
+/// A byte pattern with a prime period.
 #[derive(Clone, Debug)]
 pub(super) struct Pattern(Bytes);
 
@@ -22,7 +22,8 @@ impl Pattern {
         Self((0..PERIOD + PIECE).map(byte).collect())
     }
 
-    /// So many bytes, at most [`PIECE`], from an offset of a stream on. Each direction of each stream has its own.
+    /// Returns `len` bytes, at most [`PIECE`], of a stream from an offset on. Each direction of
+    /// each stream has its own content.
     pub(super) fn piece(&self, stream: u64, offset: u64, len: usize) -> Bytes {
         self.0.slice(place(stream, offset, len))
     }
@@ -41,7 +42,7 @@ impl Pattern {
     }
 }
 
-/// Where these bytes of a stream are.
+/// Position of these bytes of a stream in the pattern.
 fn place(stream: u64, offset: u64, len: usize) -> Range<usize> {
     let start = (offset.wrapping_add(stream.wrapping_mul(7919)) % PERIOD as u64) as usize;
     start..start + len.min(PIECE)
@@ -52,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_byte_too_many_or_elsewhere_is_noticed() {
+    fn surplus_and_misplaced_bytes_are_detected() {
         let pattern = Pattern::new();
         let mut bytes = pattern.piece(4, 1_000_000, 50_000).to_vec();
         bytes.extend_from_slice(&pattern.piece(4, 1_050_000, 50_000));

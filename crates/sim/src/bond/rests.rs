@@ -1,4 +1,4 @@
-//! For how long the selector has had which link rest.
+//! The time for which the selector has rested each link.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use crate::clock::Nanos;
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Rests {
-    /// Paths that rest, their links, and since when.
+    /// Resting paths, with their links and the start of the rest.
     resting: BTreeMap<PathId, (usize, Nanos)>,
-    /// Rests that are over, by link.
+    /// Total of the completed rests, by link.
     over: BTreeMap<usize, Nanos>,
 }
 
 impl Rests {
-    /// The selector has decided about a path.
+    /// The selector decided about a path.
     pub(super) fn note(&mut self, path: PathId, link: usize, rests: bool, now: Nanos) {
         match rests {
             true => {
@@ -26,14 +26,14 @@ impl Rests {
         }
     }
 
-    /// The path rests no more, or is gone.
+    /// The path stops resting, or ends.
     pub(super) fn end(&mut self, path: PathId, now: Nanos) {
         if let Some((link, since)) = self.resting.remove(&path) {
             *self.over.entry(link).or_default() += now - since;
         }
     }
 
-    /// For how long a link has rested; with several carriers, all of them together.
+    /// Total rest of a link, summed over its carriers.
     pub(super) fn of(&self, link: usize, now: Nanos) -> Nanos {
         let resting = self.resting.values().filter(|(of, _)| *of == link);
         let resting: Nanos = resting.map(|(_, since)| now - since).sum();
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rests_add_up_also_while_they_last_and_end_with_the_path() {
+    fn rests_add_up_and_end_with_the_path() {
         let mut rests = Rests::default();
         let (one, two) = (PathId(1), PathId(2));
         rests.note(one, 0, true, 10);

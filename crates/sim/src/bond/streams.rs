@@ -1,41 +1,45 @@
-//! The programs' ends of a session's streams: the proxy's and the relay's part of the daemon.
+//! The programs' ends of a session's streams, which the proxy and the relay handle in the daemon.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use sumlink_bond::opens::{Unconfirmed, Waiting};
+use sumlink_bond::{Early, Known, is_delivering};
 use sumlink_engine::{Class, Event, Session, StreamError, StreamId};
 
 use super::pattern::{PIECE, Pattern};
-use crate::clock::{Nanos, SECOND, duration};
+use crate::clock::{Nanos, duration};
 use crate::log::Kind;
 use crate::net::Net;
 use crate::tcp::Side;
 use crate::workload::{Channel, Progress};
 
-/// Where all streams go.
+/// Target of all streams.
 const TARGET: &[u8] = b"10.99.0.1:5001";
-/// A target that was connected so long ago is taken for connected at once.
-const KNOWN_FOR: Nanos = 60 * SECOND;
-
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     pub(super) id: Option<StreamId>,
-    /// What its program says that it is; learnt where it says nothing.
+    /// The class requested by its program; learned if there is none.
     class: Option<Class>,
-    /// Bytes that the programs want to write, have written, and were given.
+    /// Bytes that the programs want to write, have written, and have read.
     pub(super) offered: [u64; 2],
     pub(super) written: [u64; 2],
     pub(super) received: [u64; 2],
-    /// The programs write no more than they have offered, and the sessions have been told.
+    /// The programs write no more than they have offered, and the sessions know that.
     pub(super) is_finishing: [bool; 2],
     pub(super) is_ended: [bool; 2],
     /// The programs do not read.
     pub(super) is_stalled: [bool; 2],
-    /// The programs were given the end, or told that there is none.
+    /// The programs have seen the end of the stream, or its failure.
     pub(super) is_finished: [bool; 2],
     pub(super) is_broken: [bool; 2],
     /// The server knows it.
     pub(super) is_there: bool,
+    /// The client's program has the stream, and the server has connected it.
+    is_given: bool,
+    is_confirmed: bool,
+    /// The stream was not opened, or not in time.
+    pub(super) is_refused: bool,
     pub(super) is_over: bool,
 }
 
@@ -44,24 +48,27 @@ pub(super) struct Stream {
 pub(super) struct Streams {
     pub(super) channels: Vec<Stream>,
     by_id: BTreeMap<StreamId, Channel>,
-    pub(super) waiting: VecDeque<Channel>,
-    known_until: Nanos,
-    /// Connected at the client, and its program has not been told.
-    opened: Vec<Channel>,
+    pub(super) waiting: Waiting<Channel>,
+    /// When programs get their streams without waiting for the server.
+    early: Early,
+    known: Known,
+    /// Streams that the server has not connected, by the time at which they are given up.
+    unconfirmed: Unconfirmed<Channel>,
     progress: Vec<Progress>,
     pattern: Pattern,
-    /// Where bytes were other than those sent: a fault of the engine's.
+    /// Received bytes that differ from the sent ones: a bug of the engine.
     pub(super) fault: Option<String>,
 }
 
 impl Streams {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(early: Early) -> Self {
         Self {
             channels: Vec::new(),
             by_id: BTreeMap::new(),
-            waiting: VecDeque::new(),
-            known_until: 0,
-            opened: Vec::new(),
+            waiting: Waiting::default(),
+            early,
+            known: Known::default(),
+            unconfirmed: Unconfirmed::default(),
             progress: Vec::new(),
             pattern: Pattern::new(),
             fault: None,
@@ -80,28 +87,70 @@ impl Streams {
             class,
             ..Stream::default()
         });
-        self.try_open(channel, session, now);
+        self.try_open(channel, duration(now), session, now);
         channel
     }
 
-    fn try_open(&mut self, channel: Channel, session: &mut Session, now: Nanos) {
-        match session.open_stream(TARGET, self.channels[channel].class, duration(now)) {
+    fn try_open(&mut self, channel: Channel, since: Duration, session: &mut Session, now: Nanos) {
+        let at = duration(now);
+        match session.open_stream(TARGET, self.channels[channel].class, at) {
             Ok(id) => {
+                self.waiting.opened();
                 self.channels[channel].id = Some(id);
                 self.by_id.insert(id, channel);
-                if now < self.known_until {
+                self.unconfirmed.push(since, channel);
+                if self.known.is_early(TARGET, self.early, at)
+                    && is_delivering(&session.path_stats_all(at))
+                {
+                    self.channels[channel].is_given = true;
                     self.progress.push(Progress::Opened(channel));
-                } else {
-                    self.opened.push(channel);
                 }
-                self.pump(channel, Side::Client, session, duration(now));
+                self.pump(channel, Side::Client, session, at);
             }
-            Err(StreamError::NoMoreStreams) => self.waiting.push_back(channel),
-            Err(_) => self.progress.push(Progress::Broken(channel)),
+            Err(StreamError::NoMoreStreams) => {
+                if let Err(channel) = self.waiting.push(since, channel) {
+                    self.refuse(channel);
+                }
+            }
+            Err(_) => self.refuse(channel),
         }
     }
 
-    /// A program wants to write so much more.
+    fn refuse(&mut self, channel: Channel) {
+        self.channels[channel].is_refused = true;
+        self.progress.push(Progress::Broken(channel));
+    }
+
+    /// Ends the streams that have waited too long for the peer's permission or for their targets.
+    pub(super) fn end_overdue(&mut self, session: &mut Session, now: Duration) {
+        while let Some(channel) = self.waiting.pop_overdue(now) {
+            self.refuse(channel);
+        }
+        let channels = &self.channels;
+        let is_unconfirmed = |channel: Channel| {
+            let stream = &channels[channel];
+            !stream.is_confirmed && !stream.is_over && !stream.is_broken[Side::Client.index()]
+        };
+        let mut overdue = Vec::new();
+        while let Some(channel) = self.unconfirmed.pop_overdue(is_unconfirmed, now) {
+            overdue.push(channel);
+        }
+        for channel in overdue {
+            if let Some(id) = self.channels[channel].id {
+                session.reset(id, 0, now);
+            }
+            self.known.failed(TARGET, false, now);
+            self.refuse(channel);
+        }
+    }
+
+    /// Time at which [`Streams::end_overdue`] is next due.
+    pub(super) fn due(&self) -> Option<Duration> {
+        let due = self.waiting.due().into_iter().chain(self.unconfirmed.due());
+        due.min()
+    }
+
+    /// A program writes more bytes.
     pub(super) fn offer(
         &mut self,
         channel: Channel,
@@ -114,7 +163,7 @@ impl Streams {
         self.pump(channel, side, session, now);
     }
 
-    /// The program at this side is done.
+    /// The program at this side has finished.
     pub(super) fn leave(&mut self, channel: Channel, session: &mut Session, now: Duration) {
         self.channels[channel].is_over = true;
         if let Some(id) = self.channels[channel].id {
@@ -122,7 +171,7 @@ impl Streams {
         }
     }
 
-    /// Writes as much as the session takes.
+    /// Writes as much as the session accepts.
     pub(super) fn pump(
         &mut self,
         channel: Channel,
@@ -154,12 +203,12 @@ impl Streams {
         }
         if stream.is_finishing[index] && !stream.is_ended[index] {
             stream.is_ended[index] = true;
-            // Of a stream that is gone nothing has to be told.
+            // A stream that has ended needs no report.
             let _ = session.finish(id, now);
         }
     }
 
-    /// What a session of a side tells.
+    /// Handles an event of a session.
     pub(super) fn on_event(
         &mut self,
         event: &Event,
@@ -171,7 +220,7 @@ impl Streams {
         let channel = |stream: &StreamId| self.by_id.get(stream).copied();
         match event {
             Event::Opened { stream, .. } => {
-                // The server's program is on the server's machine and answers at once.
+                // The server's program runs on the server's machine and answers at once.
                 let _ = session.accept(*stream, duration(now));
                 if let Some(channel) = channel(stream) {
                     self.channels[channel].is_there = true;
@@ -179,12 +228,13 @@ impl Streams {
                 }
             }
             Event::Accepted { stream } => {
-                self.known_until = now + KNOWN_FOR;
-                if let Some(channel) = channel(stream)
-                    && self.opened.contains(&channel)
-                {
-                    self.opened.retain(|other| *other != channel);
-                    self.progress.push(Progress::Opened(channel));
+                self.known.connected(TARGET, duration(now));
+                if let Some(channel) = channel(stream) {
+                    let stream = &mut self.channels[channel];
+                    stream.is_confirmed = true;
+                    if !std::mem::replace(&mut stream.is_given, true) {
+                        self.progress.push(Progress::Opened(channel));
+                    }
                 }
             }
             Event::Readable { stream } => {
@@ -207,8 +257,8 @@ impl Streams {
                 }
             }
             Event::StreamsAvailable if side == Side::Client => {
-                for channel in std::mem::take(&mut self.waiting) {
-                    self.try_open(channel, session, now);
+                for (since, channel) in self.waiting.take() {
+                    self.try_open(channel, since, session, now);
                 }
             }
             Event::Closed { .. } => {
@@ -219,7 +269,7 @@ impl Streams {
         }
     }
 
-    /// Gives the program what has arrived.
+    /// Gives received bytes to the program.
     pub(super) fn give(
         &mut self,
         channel: Channel,

@@ -1,21 +1,20 @@
-//! What travels over the connections: frames in TLS records, whose bytes stay where the session wrote them.
+//! The content of the connections: frames in TLS records, whose bytes stay where the session wrote
+//! them.
 //!
-//! TCP moves numbers of bytes here and no content. A piece that a session gives out is kept with its connection; it counts
-//! there as the records that TLS would make of it, each is there when TCP has delivered its last byte, and the receiver
-//! reads it in the piece. What has been read is memory for the next piece.
+//! The TCP model moves numbers of bytes and no content. A piece of frames from a session is kept
+//! with its connection and counts as the TLS records that would carry it. A record arrives when TCP
+//! has delivered its last byte, and the receiver reads it from the piece. The memory of read pieces
+//! is reused.
 
 use std::collections::VecDeque;
 
 use crate::net::Connection;
 use crate::tcp::Side;
 
-/// The most data in a TLS record (RFC 8446, section 5.1), and what it is longer on the wire: header, type and tag.
-pub(super) const RECORD: usize = 16 * 1024;
-pub(super) const RECORD_OVERHEAD: u64 = 5 + 1 + 16;
-/// Pieces whose memory is kept.
+/// Most pieces whose memory is kept for reuse.
 const SPARE: usize = 256;
 
-/// All connections of a bond, by whom it goes to.
+/// All connections of a bond, indexed by the receiver's side.
 #[derive(Debug, Default)]
 pub(super) struct Wires {
     pipes: Vec<[Pipe; 2]>,
@@ -25,36 +24,38 @@ pub(super) struct Wires {
 /// One direction of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Pipe {
-    /// In the order in which they were written, and how much of the first one has been read.
+    /// Pieces in the order of writing; then the bytes of the first one that have been read.
     pieces: VecDeque<Vec<u8>>,
     read: usize,
-    /// Records that the socket has taken: where each ends in the connection, and its data.
+    /// Records that the socket has accepted: their end on the connection, and their number of data
+    /// bytes.
     records: VecDeque<(u64, usize)>,
 }
 
 impl Wires {
-    /// Whether a connection is one of these.
+    /// Whether a connection belongs to the bond.
     pub(super) fn has(&self, connection: Connection) -> bool {
         connection < self.pipes.len()
     }
 
-    /// A connection was made.
+    /// Adds a connection.
     pub(super) fn add(&mut self, connection: Connection) {
         self.pipes.resize_with(connection + 1, Default::default);
     }
 
-    /// What goes to a side of a connection.
+    /// The direction of a connection to a side.
     pub(super) fn pipe(&mut self, connection: Connection, to: Side) -> &mut Pipe {
         &mut self.pipes[connection][to.index()]
     }
 
-    /// Whether a whole record has arrived, when TCP has delivered so many bytes.
+    /// Whether a whole record has arrived once TCP has delivered `delivered` bytes.
     pub(super) fn has_record(&self, connection: Connection, to: Side, delivered: u64) -> bool {
         let first = self.pipes[connection][to.index()].records.front();
         first.is_some_and(|(end, _)| *end <= delivered)
     }
 
-    /// Gives the data of the first record to `read`, if it has arrived as a whole; says how many bytes it has.
+    /// Passes the data of the first record to `read` if all of it has arrived; returns its number
+    /// of bytes.
     pub(super) fn take(
         &mut self,
         connection: Connection,
@@ -77,7 +78,7 @@ impl Wires {
         Some(len)
     }
 
-    /// Nobody reads what goes to this side any more.
+    /// Drops data to a side that is no longer read.
     pub(super) fn clear(&mut self, connection: Connection, to: Side) {
         let pipe = std::mem::take(self.pipe(connection, to));
         pipe.pieces
@@ -85,14 +86,14 @@ impl Wires {
             .for_each(|piece| self.put_back(piece));
     }
 
-    /// Memory for a piece of about so many bytes.
+    /// Memory for a piece of about `bytes` bytes.
     pub(super) fn memory(&mut self, bytes: usize) -> Vec<u8> {
         let mut piece = self.spare.pop().unwrap_or_default();
         piece.reserve(bytes);
         piece
     }
 
-    /// A piece is not needed any more.
+    /// Returns the memory of a piece.
     pub(super) fn put_back(&mut self, mut piece: Vec<u8>) {
         if self.spare.len() < SPARE {
             piece.clear();
@@ -102,12 +103,13 @@ impl Wires {
 }
 
 impl Pipe {
-    /// Keeps a piece, of which records will be made.
+    /// Keeps a piece, which records will carry.
     pub(super) fn keep(&mut self, piece: Vec<u8>) {
         self.pieces.push_back(piece);
     }
 
-    /// The socket has taken the record of the next so many bytes, which ends there in the connection.
+    /// The socket has accepted a record of the next `len` bytes, which ends at `end` on the
+    /// connection.
     pub(super) fn seal(&mut self, end: u64, len: usize) {
         self.records.push_back((end, len));
     }
@@ -117,7 +119,7 @@ impl Pipe {
 mod tests {
     use super::*;
 
-    /// What has arrived for the server, record by record.
+    /// The records that have arrived at the server.
     fn arrived(wires: &mut Wires, delivered: u64) -> Vec<Vec<u8>> {
         std::iter::from_fn(|| {
             let mut record = None;
@@ -130,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn records_come_in_order_when_their_last_byte_is_there() {
+    fn records_arrive_in_order_with_their_last_byte() {
         let mut wires = Wires::default();
         wires.add(0);
         assert!(wires.has(0) && !wires.has(1));
@@ -150,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_reads_is_memory_again() {
+    fn the_memory_of_unread_pieces_is_reused() {
         let mut wires = Wires::default();
         wires.add(0);
         let pipe = wires.pipe(0, Side::Client);

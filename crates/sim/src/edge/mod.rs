@@ -60,7 +60,7 @@ pub(crate) struct Node {
     /// Time of the next scheduled event.
     pub(crate) planned: Nanos,
     /// Time of its last trace lines.
-    pub(crate) told: Nanos,
+    pub(crate) traced_at: Nanos,
     fault: Option<String>,
 }
 
@@ -98,7 +98,7 @@ impl Node {
             to_servers: VecDeque::new(),
             wires: Vec::new(),
             planned: Nanos::MAX,
-            told: 0,
+            traced_at: 0,
             fault: None,
         })
     }
@@ -147,7 +147,7 @@ impl Node {
     pub(crate) fn decode(&mut self, to: Side, bytes: &[u8], now: Nanos) -> Option<(usize, Packet)> {
         let read = match parse(bytes, true) {
             Parsed::Tcp(segment) => self.read(to, bytes, &segment, now),
-            other => Err(format!("a packet that cannot be read: {other:?}")),
+            other => Err(format!("cannot parse a packet: {other:?}")),
         };
         read.map_err(|fault| self.fault.get_or_insert(fault)).ok()
     }
@@ -161,7 +161,7 @@ impl Node {
     ) -> Result<(usize, Packet), String> {
         let connection = wire::connection(to, segment)
             .filter(|number| self.wires.get(*number).is_some_and(Option::is_some))
-            .ok_or_else(|| format!("a packet of no connection: {segment:?}"))?;
+            .ok_or_else(|| format!("a packet belongs to no connection: {segment:?}"))?;
         let wire = self.wires[connection].as_mut();
         let packet = wire.map(|wire| wire.decode(to, bytes, segment, now));
         packet
@@ -245,7 +245,7 @@ impl NodeAccount {
         if c.duplicates > 0 {
             let repaired = c.sent_again();
             note += &format!(
-                ", {} duplicates, of them {} boosted and {} held, {repaired} sent again",
+                ", {} duplicates ({} boosted, {} held), {repaired} retransmissions",
                 c.duplicates, c.boosted, c.held
             );
         }
@@ -254,7 +254,7 @@ impl NodeAccount {
         }
         if let Some(reorder) = &self.reorder {
             note += &format!(
-                ", {} put in order, {} too late, {} never came",
+                ", {} reordered, {} too late, {} missing",
                 reorder.reordered, reorder.late, reorder.missing
             );
         }

@@ -156,17 +156,17 @@ impl Wire {
             .get(segment.payload..segment.payload + segment.len)
             .unwrap_or_default();
         if seq + data.len() as u64 > self.sent[from.index()] && !data.is_empty() {
-            return Err(format!("bytes {seq} and on, which were never sent"));
+            return Err(format!("data at {seq} was never sent"));
         }
         if data != content(self.number, from, seq, data.len()) {
-            return Err(format!("bytes {seq} and on are not those that were sent"));
+            return Err(format!("data at {seq} differs from the sent data"));
         }
         let ack = match segment.flags.ack {
             true => self.position(to, segment.ack),
             false => 0,
         };
         if ack > self.sent[to.index()] {
-            return Err(format!("an acknowledgement of {ack}, which was never sent"));
+            return Err(format!("acknowledges byte {ack}, which was never sent"));
         }
         let stamps = segment.options.timestamps.unwrap_or_default();
         let mut packet = Packet {
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_what_was_written_also_where_numbers_wrap_around() {
+    fn decoding_restores_packets_also_when_numbers_wrap_around() {
         let mut wire = Wire::new(3, 1448);
         for start in [0, 1448, (1 << 32) - 500, (1 << 33) + 77] {
             wire.sent[0] = wire.sent[0].max(start);
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn syns_carry_what_is_agreed_on() {
+    fn syns_carry_the_negotiated_options() {
         let mut wire = Wire::new(3, 1448);
         let syn = Packet {
             to: Side::Server,
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_that_arrived_twice_is_told_apart_from_blocks() {
+    fn a_duplicate_report_is_distinguished_from_sack_blocks() {
         let mut wire = Wire::new(3, 1448);
         wire.sent[0] = 1 << 20;
         for (duplicate, sacks) in [(1448, (2896, 4344)), (9000, (4000, 8000))] {
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_seen() {
+    fn damage_is_detected() {
         let mut wire = Wire::new(3, 1448);
         let bytes = wire.encode(Side::Server, &packet(1000, 100)).unwrap();
         let read = |change: &dyn Fn(&mut Segment)| {
@@ -400,7 +400,7 @@ mod tests {
         assert!(
             read(&|s| s.sequence = s.sequence.wrapping_sub(1))
                 .unwrap_err()
-                .contains("not those")
+                .contains("differs")
         );
         assert!(
             read(&|s| s.sequence = s.sequence.wrapping_add(1))
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn stamps_wrap_around() {
+    fn timestamps_wrap_around() {
         let now = (1 << 33) * MICROSECOND + 5 * MILLISECOND;
         let then = now - 9 * MILLISECOND;
         assert_eq!(time(stamp(then), now), then);

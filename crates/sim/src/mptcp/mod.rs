@@ -31,7 +31,7 @@ const BURST: u64 = 65_428;
 /// Receive window in bytes: half of a socket buffer of 32 MiB, as in the TCP model.
 const WINDOW: u64 = 16 << 20;
 /// Interval between checks of the age of unacknowledged data.
-const LOOK: Nanos = 100 * MILLISECOND;
+const CHECK_INTERVAL: Nanos = 100 * MILLISECOND;
 /// Bytes given to a subflow: their end on the subflow, and their range on the connection.
 type Mapping = (u64, u64, u64);
 
@@ -193,14 +193,15 @@ impl Mptcp {
     /// Takes the peer's acknowledgements of bytes that this side sent.
     fn note_acknowledged(&mut self, net: &Net, number: Channel, side: Side) {
         let channel = &mut self.channels[number];
-        let told = channel.subflows.iter();
-        let told = told.map(|subflow| net.tcp(subflow.connection, side).data_acknowledged());
+        let reported = channel.subflows.iter();
+        let reported =
+            reported.map(|subflow| net.tcp(subflow.connection, side).data_acknowledged());
         let half = &mut channel.halves[side.index()];
-        let told = told.max().unwrap_or(0);
-        if told > half.acknowledged {
-            half.acknowledged = told;
+        let reported = reported.max().unwrap_or(0);
+        if reported > half.acknowledged {
+            half.acknowledged = reported;
             half.progress = net.now();
-            half.again.retain(|(_, end)| *end > told);
+            half.again.retain(|(_, end)| *end > reported);
         }
     }
 
@@ -250,7 +251,7 @@ impl Mptcp {
             }
         }
         if self.channels.iter().any(|channel| !channel.is_over) {
-            net.wake(net.now() + LOOK, Alarm::Manager);
+            net.wake(net.now() + CHECK_INTERVAL, Alarm::Manager);
         }
     }
 
@@ -278,7 +279,7 @@ impl Bearer for Mptcp {
             is_over: false,
         });
         self.add_subflow(net, number, 0);
-        net.wake(net.now() + LOOK, Alarm::Manager);
+        net.wake(net.now() + CHECK_INTERVAL, Alarm::Manager);
         number
     }
 

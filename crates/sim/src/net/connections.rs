@@ -55,7 +55,7 @@ impl Net {
             Side::Client => {
                 let client = &mut self.connections[connection][Side::Client.index()];
                 client.tcp.receive(&reset, self.now);
-                self.tell(connection, Side::Client);
+                self.notify(connection, Side::Client);
             }
             Side::Server => {
                 let up = self.ids[self.links[connection]][Direction::Up.index()];
@@ -87,7 +87,7 @@ impl Net {
     pub(crate) fn info(&self, connection: Connection, side: Side) -> TcpInfo {
         let info = self.tcp(connection, side).info(self.now);
         #[cfg(test)]
-        let info = self.told(connection, info);
+        let info = self.falsified(connection, info);
         info
     }
 
@@ -112,7 +112,23 @@ impl Net {
         self.flush(connection, side);
     }
 
-    /// A program has what waits to be acknowledged acknowledged at once.
+    /// Paces the packets of a program.
+    pub(crate) fn pace(&mut self, connection: Connection, side: Side) {
+        self.connections[connection][side.index()].tcp.pace();
+    }
+
+    /// Changes the congestion control of a program's socket.
+    pub(crate) fn set_congestion(
+        &mut self,
+        connection: Connection,
+        side: Side,
+        name: &str,
+    ) -> Result<(), BuildError> {
+        let end = &mut self.connections[connection][side.index()];
+        end.tcp.set_congestion(name)
+    }
+
+    /// Sends a delayed acknowledgement at once, for a program.
     pub(crate) fn acknowledge_waiting(&mut self, connection: Connection, side: Side) {
         let end = &mut self.connections[connection][side.index()];
         end.tcp.acknowledge_waiting();
@@ -182,7 +198,7 @@ impl Net {
 #[cfg(test)]
 impl Net {
     /// Falsifies `info` for a link that reports a wrong rate.
-    fn told(&self, connection: Connection, mut info: TcpInfo) -> TcpInfo {
+    fn falsified(&self, connection: Connection, mut info: TcpInfo) -> TcpInfo {
         if let Some(factor) = self.lies.get(self.links[connection]) {
             for rate in [
                 &mut info.delivery_rate,

@@ -283,7 +283,7 @@ impl Net {
         let end = &mut self.connections[connection][side.index()];
         end.tcp.receive(packet, self.now);
         self.flush(connection, side);
-        self.tell(connection, side);
+        self.notify(connection, side);
     }
 
     fn fire(&mut self, connection: Connection, side: Side) {
@@ -298,10 +298,10 @@ impl Net {
             end.tcp.on_time(self.now);
         }
         self.flush(connection, side);
-        self.tell(connection, side);
+        self.notify(connection, side);
     }
 
-    fn tell(&mut self, connection: Connection, side: Side) {
+    fn notify(&mut self, connection: Connection, side: Side) {
         let news = News::Connection(connection, side);
         if self.news.last() != Some(&news) {
             self.news.push(news);
@@ -347,7 +347,7 @@ impl Net {
             }
         }
         if is_told {
-            self.tell_node(link);
+            self.report_link(link);
         }
     }
 }

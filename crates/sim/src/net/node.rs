@@ -83,7 +83,7 @@ impl Net {
             }
             Direction::Down => {
                 if let Some(bytes) = node.at_user(bytes, self.now) {
-                    self.hand(Side::Client, &bytes);
+                    self.deliver(Side::Client, &bytes);
                 }
                 self.hand_in_order();
             }
@@ -91,7 +91,7 @@ impl Net {
     }
 
     /// Reports to the node that a link went up or down.
-    pub(super) fn tell_node(&mut self, link: usize) {
+    pub(super) fn report_link(&mut self, link: usize) {
         let is_up = self.has_carrier(link);
         let now = duration(self.now);
         let Some(node) = &mut self.node else { return };
@@ -115,7 +115,7 @@ impl Net {
             self.exchange();
         }
         while let Some(packet) = self.node.as_mut().and_then(|node| node.next_at_server(now)) {
-            self.hand(Side::Server, &packet);
+            self.deliver(Side::Server, &packet);
         }
         if let Some(node) = &mut self.node {
             node.on_time(now);
@@ -123,17 +123,17 @@ impl Net {
         self.hand_in_order();
         self.exchange();
         self.plan_node();
-        self.tell_of_node();
+        self.trace_node();
     }
 
     fn hand_in_order(&mut self) {
         while let Some(bytes) = self.node.as_mut().and_then(|node| node.next_in_order()) {
-            self.hand(Side::Client, &bytes);
+            self.deliver(Side::Client, &bytes);
         }
     }
 
     /// Delivers a packet to an end.
-    fn hand(&mut self, side: Side, bytes: &[u8]) {
+    fn deliver(&mut self, side: Side, bytes: &[u8]) {
         let now = self.now;
         let decoded = self
             .node
@@ -153,7 +153,7 @@ impl Net {
             .tcp
             .receive(&packet, now);
         self.flush(connection, side);
-        self.tell(connection, side);
+        self.notify(connection, side);
     }
 
     /// Moves packets from the node to the servers and to each idle link.
@@ -203,14 +203,14 @@ impl Net {
     }
 
     /// Writes trace lines about flows and queues at intervals.
-    fn tell_of_node(&mut self) {
+    fn trace_node(&mut self) {
         let (Some(trace), Some(node)) = (&mut self.trace, &mut self.node) else {
             return;
         };
-        if self.now < node.told + PAUSE {
+        if self.now < node.traced_at + PAUSE {
             return;
         }
-        node.told = self.now;
+        node.traced_at = self.now;
         for link in node.links() {
             if let Some(queue) = node.edge.link(link) {
                 trace.queue(self.now, link, queue);

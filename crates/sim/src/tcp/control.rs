@@ -11,6 +11,7 @@ use sumlink_congestion::{
     Ack, BuildError, CongestionControl, Idle, Loss, Settings, Timeout, build,
 };
 
+use super::bbr::Bbr;
 use super::group::{Group, Member, with_siblings};
 use super::hystart::Hystart;
 use super::timer::TICK;
@@ -19,7 +20,9 @@ use crate::own::Own;
 
 /// Name of the control with these additions.
 const CUBIC: &str = "cubic";
-/// Acknowledged packets for each packet that its window grows before the first loss, at most.
+/// Name of the control without a slow start threshold.
+pub(super) const BBR: &str = "bbr";
+/// Before the first loss, most acknowledged packets per packet of window growth.
 const UNKNOWN: f64 = 20.0;
 /// Time without window growth after a loss: more than 1/32 s, in whole ticks of the kernel's clock.
 const HELD: Nanos = (250 / 32 + 1) * TICK;
@@ -39,6 +42,7 @@ pub(super) struct Control {
     /// Delay samples count from here on: right after a recovery, they are those of an emptied
     /// queue.
     undisturbed_from: Nanos,
+    is_paced: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +78,7 @@ impl Control {
         Ok(Self {
             inner: match own.make_congestion(name) {
                 Some(own) => own,
+                None if name == BBR => Box::new(Bbr::new()),
                 None => build(name, &settings)?,
             },
             member: None,
@@ -82,10 +87,43 @@ impl Control {
             held: Held::No,
             is_cubic,
             undisturbed_from: 0,
+            is_paced: false,
         })
     }
 
-    /// Looks at the others of a group from now on, and is looked at.
+    /// Whether the control sets the window itself during recovery; for other controls, recovery
+    /// reduces it step by step.
+    pub(super) fn owns_window(&self) -> bool {
+        self.inner.name() == BBR
+    }
+
+    /// Paces packets from now on.
+    pub(super) fn set_paced(&mut self) {
+        if let Some(hystart) = &mut self.hystart {
+            hystart.is_paced = true;
+        }
+        self.is_paced = true;
+    }
+
+    /// Replaces the congestion control and keeps the window. The slow start threshold is kept, too,
+    /// except by BBR, which clears it (`tcp_reinit_congestion_control`).
+    pub(super) fn change(&mut self, name: &str, own: &Own) -> Result<(), BuildError> {
+        let mut next = Self::new(name, own)?;
+        let (cwnd, ssthresh) = (self.inner.cwnd(), self.inner.ssthresh());
+        next.inner.window_mut().set_cwnd(cwnd);
+        if ssthresh.is_finite() && name != BBR {
+            next.inner.window_mut().set_ssthresh(ssthresh);
+        }
+        next.member = self.member.take();
+        if self.is_paced {
+            next.set_paced();
+        }
+        *self = next;
+        self.publish();
+        Ok(())
+    }
+
+    /// Joins a group of siblings.
     pub(super) fn join(&mut self, group: &Group) {
         self.member = Some(group.join());
         self.publish();
@@ -237,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unknown_names_are_told() {
+    fn unknown_names_are_refused() {
         assert!(check_congestion("cubic").is_ok());
         let error = check_congestion("cubik").unwrap_err().to_string();
         assert!(
@@ -267,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn siblings_are_seen_until_they_leave() {
+    fn siblings_count_until_they_leave() {
         let group = Group::default();
         let mut alone = Control::new("lia", &Own::default()).unwrap();
         let reno = growth(&mut alone);

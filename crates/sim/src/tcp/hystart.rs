@@ -32,6 +32,8 @@ pub(super) struct Hystart {
     samples: u32,
     /// Minimum delay of the connection.
     least: Nanos,
+    /// Packets are paced, so only a train of a whole round trip indicates a full link.
+    pub(super) is_paced: bool,
 }
 
 impl Hystart {
@@ -59,8 +61,9 @@ impl Hystart {
         }
         if now - self.last <= CLOSE {
             self.last = now;
-            // Half of it: packets are not spaced.
-            self.found |= now - self.begun > (self.least + AGGREGATION) / 2;
+            // Half a round trip without pacing.
+            let train = (self.least + AGGREGATION) / if self.is_paced { 1 } else { 2 };
+            self.found |= now - self.begun > train;
         }
         self.current = self.current.min(rtt);
         if self.samples < SAMPLES {
@@ -79,6 +82,7 @@ impl Hystart {
             begun: now,
             last: now,
             least: self.least,
+            is_paced: self.is_paced,
             current: Nanos::MAX,
             ..Self::default()
         };
@@ -90,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_train_of_half_a_round_trip_ends_it() {
+    fn an_ack_train_of_half_a_round_trip_ends_slow_start() {
         let mut hystart = Hystart::default();
         let rtt = 40 * MILLISECOND;
         let ends: Vec<bool> = (0..30)
@@ -100,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn so_does_a_delay_that_grows_by_an_eighth_and_no_less() {
+    fn a_delay_increase_of_an_eighth_ends_slow_start() {
         let after = |later: Nanos| {
             let mut hystart = Hystart::default();
             let mut now = 0;
@@ -114,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn small_windows_are_left_alone() {
+    fn small_windows_are_exempt() {
         let mut hystart = Hystart::default();
         assert!((0..100).all(|n| !hystart.ends(MILLISECOND, 15.0, n, 1, n * MILLISECOND)));
     }

@@ -59,6 +59,42 @@ pub struct TcpInfo {
     pub retransmitted: u64,
     /// Time since data was last sent.
     pub since_sent: Nanos,
+    /// Bytes sent for the first time.
+    pub sent: u64,
+    /// Payload bytes of the largest received segment.
+    pub largest: u32,
+    /// Consecutive timeouts.
+    pub backoff: u32,
+    /// Time with unsent or unacknowledged data; `shut_out` is the part of it during which the peer's
+    /// window was full.
+    pub busy: Nanos,
+    /// See `busy`.
+    pub shut_out: Nanos,
+}
+
+/// Total time for which a condition holds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Chrono {
+    total: Nanos,
+    since: Option<Nanos>,
+}
+
+impl Chrono {
+    /// Sets whether the condition holds from now on.
+    pub(super) fn set(&mut self, holds: bool, now: Nanos) {
+        match (holds, self.since) {
+            (true, None) => self.since = Some(now),
+            (false, Some(since)) => {
+                self.total += now.saturating_sub(since);
+                self.since = None;
+            }
+            _ => {}
+        }
+    }
+
+    fn until(&self, now: Nanos) -> Nanos {
+        self.total + self.since.map_or(0, |since| now.saturating_sub(since))
+    }
 }
 
 impl Tcp {
@@ -85,11 +121,16 @@ impl Tcp {
             segments: self.counters.segments,
             retransmitted: self.counters.retransmitted,
             since_sent: now.saturating_sub(self.last_sent) / MILLISECOND * MILLISECOND,
+            sent: self.next,
+            largest: self.largest,
+            backoff: self.rtt.backoff(),
+            busy: self.busy.until(now),
+            shut_out: self.shut_out.until(now),
         }
     }
 
     /// Linux: tcp_update_pacing_rate, which is computed whether or not it is used.
-    fn pacing_rate(&self) -> u64 {
+    pub(super) fn pacing_rate(&self) -> u64 {
         let mss = u64::from(self.config.mss);
         if let Some(pause) = self.control.pause() {
             return mss * SECOND / pause.max(1);

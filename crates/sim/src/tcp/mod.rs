@@ -15,6 +15,7 @@
 //! once), F-RTO, the adaptive reordering window of RACK, and the closing handshake (a reset ends
 //! the connection at once).
 
+mod bbr;
 mod control;
 mod delivery;
 mod group;
@@ -33,6 +34,7 @@ use crate::clock::{Nanos, SECOND};
 use crate::own::Own;
 use control::Control;
 use delivery::Delivery;
+use info::Chrono;
 use packet::Kind;
 use receiver::Receiver;
 use recovery::Recovery;
@@ -92,7 +94,10 @@ impl Default for TcpConfig {
     }
 }
 
-/// How far a connection is.
+/// Initial estimate of the peer's segment size in Linux (TCP_MSS_DEFAULT).
+const SMALL_SEGMENT: u32 = 536;
+
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Listening, or not yet connected.
@@ -171,6 +176,13 @@ pub struct Tcp {
     counters: Counters,
     /// SACK is offered or negotiated.
     sack: bool,
+    /// Packets are paced, because the program requested it (SO_MAX_PACING_RATE) or a congestion
+    /// control paces.
+    is_paced: bool,
+    /// Payload bytes of the largest received segment.
+    largest: u32,
+    busy: Chrono,
+    shut_out: Chrono,
 }
 
 /// Counters since the start of the connection.
@@ -222,6 +234,10 @@ impl Tcp {
             data_ack: (0, 0),
             counters: Counters::default(),
             sack: config.sack,
+            is_paced: false,
+            largest: SMALL_SEGMENT,
+            busy: Chrono::default(),
+            shut_out: Chrono::default(),
             config: config.clone(),
         })
     }
@@ -231,7 +247,33 @@ impl Tcp {
         self.control.join(group);
     }
 
-    /// Connects.
+    /// Paces packets from now on (SO_MAX_PACING_RATE); this cannot be undone.
+    pub fn pace(&mut self) {
+        self.is_paced = true;
+        self.control.set_paced();
+    }
+
+    /// Name of the congestion control.
+    pub fn congestion(&self) -> &str {
+        &self.config.congestion
+    }
+
+    /// Changes the congestion control (TCP_CONGESTION).
+    ///
+    /// # Errors
+    ///
+    /// The congestion control does not exist.
+    pub fn set_congestion(&mut self, name: &str) -> Result<(), BuildError> {
+        self.control.change(name, &self.config.own)?;
+        name.clone_into(&mut self.config.congestion);
+        if self.control.pause().is_some() || name == control::BBR {
+            // Linux continues pacing after a control that paces was replaced (sk_pacing_status).
+            self.pace();
+        }
+        Ok(())
+    }
+
+    /// Starts the handshake as a client.
     pub fn connect(&mut self, now: Nanos) {
         self.state = State::SynSent;
         self.send_handshake(Kind::Syn, now);
@@ -382,6 +424,7 @@ impl Tcp {
             return;
         }
         self.receiver.note_time(packet);
+        self.largest = self.largest.max(packet.len);
         if packet.len > 0 {
             let timeout = self.rtt.timeout();
             self.receiver.arrive(packet, self.rtt.srtt(), timeout, now);
@@ -396,7 +439,7 @@ impl Tcp {
     fn agree(&mut self, packet: &Packet) {
         self.sack &= packet.sack_permitted;
         if !self.sack {
-            self.receiver.tell_no_ranges();
+            self.receiver.disable_sack();
         }
     }
 
@@ -422,6 +465,7 @@ impl Tcp {
     fn cwnd(&self) -> u32 {
         self.recovery
             .window()
+            .filter(|_| !self.control.owns_window())
             .unwrap_or_else(|| self.control.cwnd() + self.recovery.kept())
     }
 

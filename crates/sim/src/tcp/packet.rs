@@ -131,7 +131,7 @@ mod tests {
     use sumlink_link::Packet as _;
 
     #[test]
-    fn packets_are_as_long_as_on_a_wire() {
+    fn packets_have_their_wire_length() {
         let packet = Packet {
             connection: 0,
             to: Side::Server,

@@ -60,7 +60,7 @@ pub(super) struct Receiver {
     segment: u64,
     /// SACK was negotiated: ranges beyond a gap are reported, and their acknowledgements may be
     /// compressed.
-    tells_ranges: bool,
+    has_sack: bool,
     /// Bytes that arrived more than once.
     repeated: u64,
 }
@@ -86,14 +86,14 @@ impl Receiver {
             quick: QUICK,
             last_arrival: 0,
             segment: u64::from(mss),
-            tells_ranges: true,
+            has_sack: true,
             repeated: 0,
         }
     }
 
     /// SACK was not negotiated.
-    pub(super) fn tell_no_ranges(&mut self) {
-        self.tells_ranges = false;
+    pub(super) fn disable_sack(&mut self) {
+        self.has_sack = false;
     }
 
     /// Bytes that arrived more than once.
@@ -211,7 +211,7 @@ impl Receiver {
 
     fn acknowledge_gap(&mut self, rtt: Nanos, now: Nanos) {
         // Linux: __tcp_ack_snd_check compresses only if SACK was negotiated.
-        if self.duplicates < DUPLICATES || !self.tells_ranges {
+        if self.duplicates < DUPLICATES || !self.has_sack {
             self.duplicates += 1;
             self.due = true;
             return;
@@ -264,11 +264,11 @@ impl Receiver {
         self.edge = self.edge.max(self.next + u64::from(packet.window));
         packet.echo = self.echo;
         packet.duplicate = std::mem::take(&mut self.duplicate);
-        let most = match self.tells_ranges {
+        let most = match self.has_sack {
             true => MAX_SACKS - usize::from(packet.duplicate > 0),
             false => 0,
         };
-        if !self.tells_ranges {
+        if !self.has_sack {
             packet.duplicate = 0;
         }
         for (slot, (start, end)) in packet.sacks.iter_mut().zip(self.recent.iter().take(most)) {
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_ones_are_acknowledged_at_once_and_then_every_second() {
+    fn the_first_segments_are_acknowledged_at_once_and_then_every_second() {
         let mut receiver = Receiver::new(1 << 20, MSS);
         for number in 0..16 {
             arrive(&mut receiver, number, 0);
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_waits_is_sent_at_once_where_it_is_asked_for_and_only_then() {
+    fn a_delayed_acknowledgement_is_sent_on_request_only() {
         let mut receiver = settled();
         receiver.acknowledge_waiting();
         assert_eq!(answer(&mut receiver), None, "nothing has arrived");
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_told_newest_first_and_compressed() {
+    fn gaps_are_reported_newest_first_and_compressed() {
         let mut receiver = settled();
         for (number, blocks) in [
             (1, vec![(1, 2)]),
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_arrives_twice_is_told() {
+    fn duplicates_are_reported() {
         let mut receiver = settled();
         arrive(&mut receiver, 0, 0);
         arrive(&mut receiver, 0, 0);
@@ -416,7 +416,7 @@ mod tests {
     /// A retransmission overtakes segments sent before it, whose timestamps are then older than
     /// that of the newest data.
     #[test]
-    fn what_is_older_than_what_has_arrived_in_order_is_thrown_away() {
+    fn outdated_segments_are_dropped() {
         let at = |number, ms| Packet {
             sent: ms * MILLISECOND,
             ..segment(number)
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_reads_closes_the_window() {
+    fn unread_data_closes_the_window() {
         let mut receiver = Receiver::new(3 * u64::from(MSS), MSS);
         (0..3).for_each(|number| arrive(&mut receiver, number, 0));
         assert_eq!(receiver.window(), 0);
@@ -451,10 +451,14 @@ mod tests {
         assert_eq!(
             answer(&mut receiver),
             Some((3, vec![], false)),
-            "it is dropped"
+            "the data is dropped"
         );
         receiver.read(3 * u64::from(MSS), 0);
         assert_eq!(receiver.window(), 3 * u64::from(MSS));
-        assert_eq!(answer(&mut receiver), Some((3, vec![], false)), "the news");
+        assert_eq!(
+            answer(&mut receiver),
+            Some((3, vec![], false)),
+            "the window update"
+        );
     }
 }

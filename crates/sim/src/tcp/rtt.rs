@@ -138,7 +138,12 @@ impl RoundTrip {
         self.backoff += 1;
     }
 
-    /// Something new was acknowledged.
+    /// Consecutive timeouts.
+    pub(crate) fn backoff(&self) -> u32 {
+        self.backoff
+    }
+
+    /// New data was acknowledged.
     pub(crate) fn forget_backoff(&mut self) {
         self.backoff = 0;
     }
@@ -149,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_sample_is_the_mean_and_the_timeout_has_a_floor() {
+    fn the_first_sample_is_the_mean_and_the_rto_has_a_minimum() {
         let mut rtt = RoundTrip::new(RTO_MIN);
         assert_eq!(rtt.timeout(), SECOND);
         rtt.sample(40 * MILLISECOND, 0, 10);
@@ -159,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn steady_samples_leave_the_floor_and_wild_ones_raise_it() {
+    fn steady_samples_keep_the_minimum_and_varying_ones_raise_it() {
         let mut rtt = RoundTrip::new(RTO_MIN);
         for i in 0..100 {
             rtt.sample(40 * MILLISECOND, i * 10 + 1, i * 10 + 10);
@@ -188,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_is_forgotten_after_five_minutes() {
+    fn the_minimum_expires_after_five_minutes() {
         let mut rtt = RoundTrip::new(RTO_MIN);
         rtt.note_least(10 * MILLISECOND, 0);
         rtt.note_least(30 * MILLISECOND, 200 * SECOND);

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_news_once() {
+    fn blocks_are_reported_once() {
         let mut board = board(10);
         assert_eq!(sack(&mut board, &[(3, 5)]), [3, 4]);
         assert_eq!(sack(&mut board, &[(3, 6), (8, 9)]), [5, 8]);
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_sent_again_in_order_and_counted() {
+    fn lost_segments_are_retransmitted_in_order_and_counted() {
         let mut board = board(6);
         sack(&mut board, &[(4, 6)]);
         [2, 0].into_iter().for_each(|id| board.lose(id));
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn acknowledged_segments_take_their_counts_along() {
+    fn acknowledged_segments_leave_the_counters() {
         let mut board = board(5);
         sack(&mut board, &[(1, 2)]);
         board.lose(0);
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_can_be_taken_back() {
+    fn losses_can_be_undone() {
         let mut board = board(4);
         sack(&mut board, &[(3, 4)]);
         (0..3).for_each(|id| board.lose(id));

@@ -4,11 +4,20 @@ use super::packet::{Kind, MAX_SACKS, Packet};
 use super::scoreboard::Segment;
 use super::timer::Timer;
 use super::{State, Tcp};
-use crate::clock::Nanos;
+use crate::clock::{Nanos, SECOND, scaled};
 
 impl Tcp {
-    /// The next packet to be sent; nothing if there is none for now.
+    /// Returns the next packet; `None` if none can be sent now.
     pub fn poll_transmit(&mut self, now: Nanos) -> Option<Packet> {
+        let packet = self.next_packet(now);
+        let is_busy = !self.board.is_empty() || self.unsent() > 0;
+        self.busy.set(is_busy, now);
+        self.shut_out
+            .set(is_busy && self.unsent() > 0 && !self.has_room(), now);
+        packet
+    }
+
+    fn next_packet(&mut self, now: Nanos) -> Option<Packet> {
         if let Some(kind) = self.handshake_due.take() {
             let mut packet = self.packet(kind, 0, 0, now);
             self.receiver.acknowledge(&mut packet);
@@ -40,7 +49,7 @@ impl Tcp {
             return Some(self.resend(id, now));
         }
         let id = self.board.next_to_resend()?;
-        if self.board.in_flight() >= self.cwnd() || self.is_paced(now) {
+        if self.board.in_flight() >= self.cwnd() || self.is_held_back(now) {
             return None;
         }
         Some(self.resend(id, now))
@@ -76,7 +85,7 @@ impl Tcp {
             self.note_usage(true);
             return None;
         }
-        if self.is_paced(now) {
+        if self.is_held_back(now) {
             return None;
         }
         let room = self.window_end.saturating_sub(self.next);
@@ -149,7 +158,7 @@ impl Tcp {
 
     /// Creates a packet with data and the current acknowledgement.
     fn data(&mut self, seq: u64, len: u32, now: Nanos) -> Packet {
-        if let Some(pause) = self.control.pause() {
+        if let Some(pause) = self.pause() {
             let part = pause * u64::from(len) / u64::from(self.config.mss);
             self.paced_until = self.paced_until.max(now) + part;
         }
@@ -179,14 +188,30 @@ impl Tcp {
         }
     }
 
-    fn is_paced(&self, now: Nanos) -> bool {
-        self.control.pause().is_some() && now < self.paced_until
+    /// Interval between segments, if they are paced.
+    fn pause(&self) -> Option<Nanos> {
+        let spaced = || {
+            let rate = self.pacing_rate();
+            let segment = u64::from(self.config.mss);
+            (self.is_paced && rate > 0).then(|| scaled(segment, SECOND, rate))
+        };
+        self.control.pause().or_else(spaced)
     }
 
-    /// Whether a packet waits for its time, and for nothing else.
+    fn is_held_back(&self, now: Nanos) -> bool {
+        self.pause().is_some() && now < self.paced_until
+    }
+
+    /// Whether the next segment fits into the peer's window.
+    fn has_room(&self) -> bool {
+        let len = self.unsent().min(u64::from(self.config.mss));
+        self.window_end.saturating_sub(self.next) >= len
+    }
+
+    /// Whether a packet waits only because of pacing.
     pub(super) fn is_held_by_pacing(&self) -> bool {
-        self.control.pause().is_some()
+        self.pause().is_some()
             && self.board.in_flight() < self.cwnd()
-            && (self.unsent() > 0 || self.board.next_to_resend().is_some())
+            && (self.has_room() && self.unsent() > 0 || self.board.next_to_resend().is_some())
     }
 }

@@ -94,7 +94,7 @@ mod tests {
     use crate::clock::MILLISECOND;
 
     #[test]
-    fn the_window_keeps_ahead_of_a_sender_that_doubles_but_for_the_first_round_trips() {
+    fn the_window_outgrows_slow_start_after_the_first_round_trips() {
         let (segment, rtt) = (1448, 100 * MILLISECOND);
         let mut window = Window::new(16 << 20, segment);
         let (mut read, mut now) = (0, rtt);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_an_end() {
+    fn the_window_is_bounded() {
         let mut window = Window::new(200_000, 1000);
         for n in 1..10_000 {
             let now = (n / 30 + 10) * MILLISECOND;

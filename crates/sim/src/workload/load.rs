@@ -75,9 +75,11 @@ impl Load {
                 sent: 0,
                 first: 0,
             },
-            Workload::Video(_) => return Err("the simulator runs no video encoder".to_owned()),
+            Workload::Video(_) => {
+                return Err("the simulator does not run video workloads".to_owned());
+            }
             Workload::Command { .. } => {
-                return Err("the simulator runs no programs of the user's".to_owned());
+                return Err("the simulator does not run command workloads".to_owned());
             }
         })
     }

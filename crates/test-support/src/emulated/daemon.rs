@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::PATIENCE;
 
-/// A running client or server that tells its events; it is killed when dropped.
+/// A running client or server that prints events; it is killed when dropped.
 #[derive(Debug)]
 pub struct Daemon {
     child: Child,
@@ -20,7 +20,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// A process whose standard output is the events, and its log file.
+    /// Takes a process with events on its standard output, and its log file.
     pub fn new(mut child: Child, log: PathBuf) -> Self {
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let (sender, events) = mpsc::channel();
@@ -34,7 +34,7 @@ impl Daemon {
         Self { child, events, log }
     }
 
-    /// The next event with this name; what comes before it is skipped.
+    /// The next event with this name; skips others.
     #[track_caller]
     pub fn event(&self, name: &str) -> Value {
         let mut before = Vec::new();
@@ -47,24 +47,24 @@ impl Daemon {
         }
     }
 
-    /// Sends a signal, by the name that kill(1) knows.
+    /// Sends a signal, by its name in kill(1).
     pub fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         let status = Command::new("kill").args(["-s", name, &pid]).status();
         assert!(status.unwrap().success());
     }
 
-    /// Waits for its end; the exit code.
+    /// Waits for the end; returns the exit code.
     pub fn wait(&mut self) -> Option<i32> {
         self.child.wait().unwrap().code()
     }
 
-    /// What it has logged so far.
+    /// The log so far.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// How many lines of its log contain the words.
+    /// Number of lines of the log that contain `words`.
     pub fn lines_with(&self, words: &str) -> usize {
         self.log()
             .lines()
@@ -72,7 +72,7 @@ impl Daemon {
             .count()
     }
 
-    /// Memory that it has in RAM, in bytes.
+    /// Resident memory, in bytes.
     pub fn resident(&self) -> u64 {
         let path = format!("/proc/{}/status", self.child.id());
         let status = fs::read_to_string(Path::new(&path)).unwrap();

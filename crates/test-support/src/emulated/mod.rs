@@ -1,4 +1,4 @@
-//! A laboratory with programs in it.
+//! A laboratory and the programs in it.
 
 mod daemon;
 pub mod segments;
@@ -15,31 +15,31 @@ use sumlink_lab::{Lab, LabConfig, LinkChange, Side};
 
 pub use daemon::Daemon;
 
-/// How long a test waits for anything before it gives up; far more than it takes.
+/// Time for which a test waits for anything; far more than needed.
 pub const PATIENCE: Duration = Duration::from_secs(90);
 
-/// How long a program may run at the most: the longest test takes two minutes and waits.
+/// Longest lifetime of a program: the longest test takes two minutes plus waits.
 const LIFETIME: Duration = Duration::from_secs(300);
 
-/// How often a condition is looked at.
+/// Interval at which a condition is checked.
 const TICK: Duration = Duration::from_millis(30);
 
-/// A laboratory with a directory of its own, and the program that is tested.
+/// A laboratory with a temporary directory, and the program under test.
 #[derive(Debug)]
 pub struct Bench {
     /// The laboratory.
     pub lab: Lab,
     program: PathBuf,
     dir: tempfile::TempDir,
-    /// The server's public key, where there is one.
+    /// The server's public key; empty without a server.
     pub server_key: String,
-    /// The client's public key, where there is one.
+    /// The client's public key; empty without a client.
     pub client_key: String,
 }
 
 impl Bench {
-    /// A laboratory with these links, for this program; nothing where such tests are to be left out. Without root the
-    /// calling test runs once more, in a user namespace, and nothing is left to do here.
+    /// Makes a laboratory with these links, for this program; `None` if such tests are disabled.
+    /// Without root the calling test is run in a user namespace, and `None` is returned afterwards.
     pub fn of(program: impl Into<PathBuf>, links: &[String]) -> Option<Self> {
         if std::env::var_os("SUMLINK_SKIP_NETNS").is_some_and(|value| value == "1") {
             eprintln!("skipped because SUMLINK_SKIP_NETNS=1");
@@ -51,7 +51,7 @@ impl Bench {
         }
         let links = links.iter().map(|link| link.parse().unwrap()).collect();
         let lab = Lab::start(LabConfig::new(links)).unwrap_or_else(|error| {
-            panic!("{error}; set SUMLINK_SKIP_NETNS=1 to leave these tests out")
+            panic!("{error}; set SUMLINK_SKIP_NETNS=1 to skip these tests")
         });
         Some(Self {
             lab,
@@ -72,14 +72,14 @@ impl Bench {
         self.dir.path().join(name)
     }
 
-    /// Writes a file into the test's directory; its path.
+    /// Writes a file in the test's directory; returns its path.
     pub fn write(&self, name: &str, contents: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
         fs::write(&path, contents).unwrap();
         path
     }
 
-    /// Makes a key file; its public key.
+    /// Makes a key file; returns its public key.
     pub fn key(&self, name: &str) -> String {
         let output = self.program(&["keygen", "--out", name]).output().unwrap();
         text(output)
@@ -89,7 +89,7 @@ impl Bench {
             .to_owned()
     }
 
-    /// The program, not yet in a namespace.
+    /// The program, outside of any namespace.
     pub fn program(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command
@@ -124,7 +124,7 @@ impl Bench {
         self.sumlink_on(side, name, args)
     }
 
-    /// The same on either side.
+    /// Starts a client or a server on either side.
     pub fn sumlink_on(&self, side: Side, name: &str, args: &[&str]) -> Daemon {
         let log = self.path(&format!("{name}.log"));
         let mut command = match self.path("hosts").exists() && side == Side::Client {
@@ -146,7 +146,7 @@ impl Bench {
         child.wait_with_output().unwrap()
     }
 
-    /// A program in the test's directory that is cut when it hangs.
+    /// A command in the test's directory, killed when it hangs.
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new("timeout");
         command
@@ -169,7 +169,7 @@ impl Bench {
         self.lab.spawn(side, self.command(words)).unwrap()
     }
 
-    /// Runs a program on one side; what it printed. It must succeed.
+    /// Runs a command on one side, which must succeed; returns its output.
     #[track_caller]
     pub fn run(&self, side: Side, words: &[&str]) -> String {
         finish(words, self.spawn(side, words))
@@ -181,7 +181,8 @@ impl Bench {
         self.lab.set(link, &[change]).unwrap();
     }
 
-    /// Starts nginx on the server's side, on its addresses and on loopback: files of `www` to download, and to upload into `www/in`.
+    /// Starts nginx on the server's side, on its addresses and on loopback: it serves the files of
+    /// `www` and accepts uploads to `www/in`.
     pub fn serve_files(&self) -> Child {
         let child = self
             .lab
@@ -194,7 +195,7 @@ impl Bench {
         child
     }
 
-    /// That nginx for other addresses, not yet started.
+    /// The same nginx for other addresses, not yet started.
     pub fn nginx(&self, addresses: &[&str]) -> Command {
         let www = self.path("www");
         fs::create_dir_all(www.join("in")).unwrap();
@@ -206,7 +207,8 @@ impl Bench {
         let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .map(|kind| format!("    {kind}_temp_path \"{}\";\n", temporary.display()))
             .concat();
-        // One process, so that ending it ends the server; and no other user, which a user namespace may not have.
+        // One process, so that ending it ends the server. No other user, since a user namespace may
+        // have none.
         let config = format!(
             "user root root;\ndaemon off;\nmaster_process off;\npid nginx.pid;\nerror_log stderr;\nevents {{ }}\n\
              http {{\n    access_log off;\n    client_max_body_size 0;\n{temporary}    server {{\n{listen}        \
@@ -228,7 +230,7 @@ impl Bench {
         command
     }
 
-    /// Waits until something on one side listens on a TCP port.
+    /// Waits until a process on one side listens on a TCP port.
     #[track_caller]
     pub fn until_listening(&self, side: Side, port: u16) {
         let filter = format!("sport = :{port}");
@@ -239,13 +241,14 @@ impl Bench {
     }
 }
 
-/// Whether this process is root, if only in its user namespace.
+/// Whether this process is root, possibly only in its user namespace.
 pub fn is_root() -> bool {
     // The owner of a process' own directory is its effective user.
     fs::metadata("/proc/self").unwrap().uid() == 0
 }
 
-/// Whether users other than root exist for this process: not in a user namespace of an ordinary user.
+/// Whether this process can use other users than root, which a user namespace of an ordinary user
+/// lacks.
 pub fn has_users() -> bool {
     let map = fs::read_to_string("/proc/self/uid_map").unwrap();
     let users = map
@@ -254,7 +257,7 @@ pub fn has_users() -> bool {
     users.sum::<u64>() > 1
 }
 
-/// Runs the calling test once more, as root of a user namespace of its own.
+/// Runs the calling test as root of a new user namespace.
 fn again_as_root() {
     let test = thread::current().name().unwrap().to_owned();
     // iproute2 keeps the names of namespaces below /run.
@@ -274,7 +277,7 @@ fn again_as_root() {
         .args([&test, "--exact", "--nocapture"])
         .status();
     let advice = "run as root, allow unprivileged user namespaces, or set SUMLINK_SKIP_NETNS=1 to \
-                  leave these tests out";
+                  skip these tests";
     assert!(
         status.is_ok_and(|status| status.success()),
         "{test} failed in a user namespace; {advice}"
@@ -289,7 +292,7 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         if let Some(seen) = look() {
             return seen;
         }
-        assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
+        assert!(start.elapsed() < PATIENCE, "timed out waiting until {what}");
         thread::sleep(TICK);
     }
 }

@@ -1,4 +1,4 @@
-//! TCP segments made by hand, for what no kernel would send.
+//! TCP segments made by hand, which no kernel would send.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -8,11 +8,11 @@ use sumlink_lab::Side;
 
 use super::Bench;
 
-/// The flag of the last segment of a direction.
+/// Flag of the last segment of a direction.
 pub const FIN: u8 = 1;
-/// The flag of the first segment of a direction.
+/// Flag of the first segment of a direction.
 pub const SYN: u8 = 2;
-/// The flag of a valid acknowledgment number.
+/// Flag of a valid acknowledgment number.
 pub const ACK: u8 = 16;
 
 /// A segment (RFC 9293, section 3.1) of a connection from the first end to the second.
@@ -24,14 +24,14 @@ pub struct Segment<'a> {
     pub acknowledgement: u32,
     /// Flags, such as [`SYN`].
     pub flags: u8,
-    /// What follows the fixed header: whole words.
+    /// Options after the fixed header, in whole words.
     pub options: &'a [u8],
-    /// Its data.
+    /// Payload.
     pub payload: &'a [u8],
 }
 
 impl Segment<'_> {
-    /// Its bytes, with a checksum that holds.
+    /// The bytes of the segment, with a valid checksum.
     pub fn between(&self, [from, to]: [(Ipv4Addr, u16); 2]) -> Vec<u8> {
         let mut bytes = Vec::new();
         bytes.extend(from.1.to_be_bytes());
@@ -66,13 +66,13 @@ fn checksum(bytes: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// A socket on one side that sends and receives segments of TCP, those with IP headers.
+/// A socket on one side that sends and receives TCP segments; received ones have IP headers.
 pub fn raw_socket(bench: &Bench, side: Side) -> Socket {
     let open = || Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::TCP)).unwrap();
     bench.lab.run(side, open).unwrap()
 }
 
-/// Sends these as the payload of TCP, whatever they are.
+/// Sends arbitrary bytes as TCP segments.
 pub fn send_raw(bench: &Bench, side: Side, to: Ipv4Addr, segments: Vec<Vec<u8>>) {
     let socket = raw_socket(bench, side);
     let to = SocketAddrV4::new(to, 0).into();
@@ -81,7 +81,7 @@ pub fn send_raw(bench: &Bench, side: Side, to: Ipv4Addr, segments: Vec<Vec<u8>>)
     }
 }
 
-/// Hands these to an interface without headers of its own, as packets of IP, whatever they are (packet(7)).
+/// Sends arbitrary bytes as IP packets over an interface without link-layer headers (packet(7)).
 pub fn send_below_ip(bench: &Bench, side: Side, interface: &str, packets: Vec<Vec<u8>>) {
     let interface = interface.to_owned();
     let send = move || {
@@ -97,9 +97,10 @@ pub fn send_below_ip(bench: &Bench, side: Side, interface: &str, packets: Vec<Ve
             sll_addr: [0; 8],
         };
         let mut storage = SockAddrStorage::zeroed();
-        // SAFETY: an address of this family is a `sockaddr_ll`, and the storage has room for any.
+        // SAFETY: an address of this family is a `sockaddr_ll`, and the storage is large enough for
+        // it.
         unsafe { *storage.view_as::<libc::sockaddr_ll>() = to };
-        // SAFETY: so much of it was written.
+        // SAFETY: this length of the storage was written.
         let to = unsafe { SockAddr::new(storage, size_of::<libc::sockaddr_ll>() as u32) };
         for packet in packets {
             socket.send_to(&packet, &to).unwrap();

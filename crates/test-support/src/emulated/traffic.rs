@@ -1,7 +1,7 @@
-//! Transfers that go on until the test has seen enough, carried by curl, checked by SHA-256.
+//! Transfers by curl of unlimited length, checked by SHA-256.
 //!
-//! They are HTTP with chunked transfer coding (RFC 9112, section 7.1): without its last chunk a copy is not
-//! complete, and curl fails.
+//! They use HTTP with chunked transfer coding (RFC 9112, section 7.1): without its last chunk a
+//! copy is incomplete, and curl fails.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -15,38 +15,38 @@ use sumlink_lab::Side;
 
 use super::{Bench, finish, until};
 
-/// What has passed a place: how many bytes, and their SHA-256.
+/// Number and SHA-256 of the bytes that passed a place.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Sum {
     bytes: u64,
     sha256: Vec<u8>,
 }
 
-/// A transfer by curl through SOCKS: the copy must be what was sent.
+/// A transfer by curl through SOCKS; the copy must equal the source.
 #[derive(Debug)]
 pub struct Transfer {
     /// `download` or `upload`.
     what: &'static str,
     curl: Child,
     stop: Arc<AtomicBool>,
-    /// Bytes that have come out at the far end.
+    /// Bytes that have arrived at the far end.
     received: Arc<AtomicU64>,
-    /// What passed curl's pipe, and what passed the server's side.
+    /// Bytes that passed curl's pipe, and those that passed the server's side.
     near: JoinHandle<io::Result<Sum>>,
     far: JoinHandle<io::Result<Sum>>,
 }
 
-/// Bytes that are the same for the same seed and repeat nowhere.
+/// A reproducible sequence of bytes without repetition.
 #[derive(Debug)]
 pub struct Pattern(u64);
 
 impl Pattern {
-    /// A pattern from this seed.
+    /// Starts a sequence with this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(2).wrapping_add(1))
     }
 
-    /// As many as fit.
+    /// Fills the buffer.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for word in bytes.chunks_mut(8) {
             // Marsaglia, "Xorshift RNGs", 2003.
@@ -57,7 +57,7 @@ impl Pattern {
         }
     }
 
-    /// The first `len` bytes of the pattern from this seed.
+    /// The first `len` bytes of the sequence with this seed.
     pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         Self::new(seed).fill(&mut bytes);
@@ -65,13 +65,13 @@ impl Pattern {
     }
 }
 
-/// Where the client offers SOCKS5.
+/// The client's SOCKS5 entry.
 const SOCKS: &str = "127.0.0.1:1080";
 
 const CHUNK: usize = 16 * 1024;
 
 impl Transfer {
-    /// Starts a download; `server` is where the source listens in the server's namespace.
+    /// Starts a download; the source listens at `server` in the server's namespace.
     pub fn download(bench: &Bench, server: SocketAddr) -> Self {
         let listener = listen(bench, server);
         let stop = Arc::new(AtomicBool::new(false));
@@ -98,7 +98,7 @@ impl Transfer {
         }
     }
 
-    /// Starts an upload; `server` is where the sink listens in the server's namespace.
+    /// Starts an upload; the sink listens at `server` in the server's namespace.
     pub fn upload(bench: &Bench, server: SocketAddr) -> Self {
         let listener = listen(bench, server);
         let received = Arc::new(AtomicU64::new(0));
@@ -135,18 +135,18 @@ impl Transfer {
         }
     }
 
-    /// Bytes that have come out at the far end.
+    /// Bytes that have arrived at the far end.
     pub fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
     }
 
-    /// Waits until so many more bytes have come out.
+    /// Waits until this number of further bytes has arrived.
     #[track_caller]
     pub fn goes_on(&self, bytes: u64) {
         grows(&format!("the {} goes on", self.what), &self.received, bytes);
     }
 
-    /// Ends it properly: curl must be content and the copy identical.
+    /// Ends the transfer: curl must succeed and the copy must be identical.
     #[track_caller]
     pub fn finish(self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
@@ -157,7 +157,7 @@ impl Transfer {
     }
 }
 
-/// A listener in the server's namespace that any thread may use.
+/// A listener in the server's namespace for any thread.
 pub fn listen(bench: &Bench, address: SocketAddr) -> TcpListener {
     let bind = move || TcpListener::bind(address).unwrap();
     bench.lab.run(Side::Server, bind).unwrap()
@@ -231,7 +231,7 @@ fn read_head(reader: &mut impl BufRead) -> io::Result<()> {
 /// The contents of a chunked body.
 struct Chunks<R> {
     reader: R,
-    /// Bytes of the present chunk.
+    /// Remaining bytes of the current chunk.
     left: usize,
     ended: bool,
 }

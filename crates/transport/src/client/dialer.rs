@@ -1,12 +1,12 @@
-//! Makes carriers: TCP over a link, TLS, and the session's first or a further HELLO.
+//! Makes carriers: TCP over a link, TLS, and the HELLO that creates or joins the session.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use rustls::ClientConfig as TlsConfig;
+use sumlink_bond::dial::{CONNECT_TIMEOUT, MAKING_PATIENCE, attempt_pause};
 use sumlink_engine::PathId;
 use sumlink_engine::frame::RefuseCode;
 use tokio::sync::Mutex;
@@ -17,12 +17,12 @@ use crate::carrier::Carrier;
 use crate::config::ClientConfig;
 use crate::congestion;
 use crate::handshake::{CarrierError, ClientCarrier};
-use crate::happy_eyeballs::{ATTEMPT_DELAY, Race};
+use crate::happy_eyeballs::Race;
 use crate::keys::PublicKey;
 use crate::socket::{self, Binding};
 use crate::tls;
 
-/// What dialing needs; shared by the dials.
+/// Context shared by all dials.
 #[derive(Debug)]
 pub(super) struct Dialer {
     pub(super) config: Arc<ClientConfig>,
@@ -30,30 +30,14 @@ pub(super) struct Dialer {
     key: PublicKey,
     session: [u8; 16],
     next_path: AtomicU32,
-    /// Whether the server has the session.
+    /// Whether the session exists at the server.
     made: AtomicBool,
-    /// Held by the carrier that tries to make it, so that the others join it a moment later.
+    /// Held by the carrier that is creating the session, so that the others wait and then join it.
     making: Mutex<()>,
 }
 
-/// Time until the next connection is begun on a link that has been tried for so long.
-fn attempt_pause(tried_for: Duration) -> Duration {
-    match tried_for.as_secs() {
-        0..10 => ATTEMPT_DELAY,
-        10..60 => Duration::from_secs(1),
-        _ => Duration::from_secs(5),
-    }
-}
-
-/// The [`rank`] of what another attempt does not mend.
+/// The [`rank`] of errors that another attempt does not fix.
 const DEFINITE: u8 = 3;
-
-/// How long a TCP connection may take to be made.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How long a carrier lets another one try to make the session: a round trip of most links. To try beside it costs
-/// no more than a new connection, for the server makes one session and tells the second who asks that there is one.
-const MAKING_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Dialer {
     pub(super) fn new(config: Arc<ClientConfig>, session: [u8; 16]) -> Self {
@@ -70,11 +54,12 @@ impl Dialer {
         }
     }
 
-    /// Makes a carrier over `link` to the first of the server's addresses that answers (RFC 8305), for IP packets of at most
-    /// `packet_limit` bytes.
+    /// Makes a carrier over `link` to the first of the server's addresses that answers (RFC 8305),
+    /// for IP packets of at most `packet_limit` bytes.
     ///
-    /// The race goes up to the end of TLS: a middlebox that accepts every connection, or a path that swallows large
-    /// packets, must not win it. Only the winner sends a HELLO, so that the server never sees two of one dial.
+    /// The race includes TLS: a middlebox that accepts every connection, or a path that drops large
+    /// packets, must not win it. Only the winner sends a HELLO, so that the server never sees two
+    /// from one dial.
     pub(super) async fn dial(
         &self,
         link: &str,
@@ -107,11 +92,11 @@ impl Dialer {
         }))
     }
 
-    /// Makes a carrier over `link`, on which nothing gets through at the moment: begins a connection every quarter of a second,
-    /// more seldom after a while, and takes the first that gets through. A single one would wait ever longer between its
-    /// packets, and go on waiting when the link is back.
+    /// Makes a carrier over a silent link: starts a connection every 0.25 s, less often later, and
+    /// uses the first that gets through. A single connection would wait ever longer between its
+    /// packets, and continue to wait after the link is back.
     ///
-    /// Ends without a carrier only when the server is another one or refuses.
+    /// Ends without a carrier only if the server has another key or refuses.
     pub(super) async fn dial_until_answered(
         &self,
         link: &str,
@@ -124,7 +109,7 @@ impl Dialer {
         let mut turns = servers.iter().cycle();
         loop {
             tokio::select! {
-                // What has got through must win over a new attempt.
+                // A completed connection must win over a new attempt.
                 biased;
                 Some(opened) = opening.next() => {
                     let joined = match opened {
@@ -133,7 +118,11 @@ impl Dialer {
                     };
                     match joined {
                         Err(error) if rank(&error) < DEFINITE => {
-                            tracing::trace!(link, %error, "not yet");
+                            tracing::trace!(
+                                link,
+                                %error,
+                                "connection attempt failed; trying again"
+                            );
                         }
                         result => return result,
                     }
@@ -150,7 +139,7 @@ impl Dialer {
         }
     }
 
-    /// TCP and TLS over `link` with one address of the server.
+    /// Opens TCP and TLS over `link` to one address of the server.
     async fn open(
         &self,
         link: &str,
@@ -185,7 +174,7 @@ impl Dialer {
         let (server, mut binding) = (opened.server, opened.binding);
         let mut result = self.hello(link, opened.carrier).await;
         if result.as_ref().is_err_and(is_existing) {
-            // An answer that was lost has made the session: now it can be joined.
+            // The session was created although the answer was lost: it can be joined now.
             let again = self.open(link, server, opened.packet_limit).await?;
             binding = again.binding;
             result = self.hello(link, again.carrier).await;
@@ -201,7 +190,7 @@ impl Dialer {
         Ok((carrier, binding))
     }
 
-    /// The congestion control that is asked for on this link.
+    /// The congestion control configured for this link.
     fn congestion(&self, link: &str) -> Option<&str> {
         let own = self.config.link(link);
         own.and_then(|link| link.congestion.as_deref())
@@ -210,7 +199,8 @@ impl Dialer {
 
     async fn hello(&self, link: &str, carrier: ClientCarrier) -> Result<Carrier, CarrierError> {
         let path = PathId(self.next_path.fetch_add(1, Ordering::Relaxed));
-        // The first one to get here makes the session; the others wait for it and join, unless it hangs.
+        // The first connection creates the session; the others wait for it and join, unless it
+        // hangs.
         let making = match self.made.load(Ordering::Acquire) {
             true => None,
             false => timeout(MAKING_PATIENCE, self.making.lock()).await.ok(),
@@ -220,7 +210,7 @@ impl Dialer {
         let result = carrier
             .hello(self.session, new, path, link.to_owned())
             .await;
-        // An answer that was lost may still have made it.
+        // The session may exist even if the answer was lost.
         if result.is_ok() || result.as_ref().is_err_and(is_existing) {
             self.made.store(true, Ordering::Release);
         }
@@ -229,7 +219,7 @@ impl Dialer {
     }
 }
 
-/// A connection past TLS that has not joined the session.
+/// A connection after TLS that has not joined the session.
 struct Opened {
     server: SocketAddr,
     carrier: ClientCarrier,
@@ -249,7 +239,7 @@ fn is_existing(error: &CarrierError) -> bool {
     matches!(error, CarrierError::Refused { code: refused, .. } if *refused == code)
 }
 
-/// Which of several failures says most about what is wrong.
+/// Ranks failures by how much they say about the cause.
 pub(super) fn rank(error: &ConnectError) -> u8 {
     match error {
         ConnectError::Carrier {
@@ -288,7 +278,7 @@ mod tests {
         let (server, client) = keys();
         let live = serve(server_config(&server, &client)).await;
         let silent = Silent::new().await;
-        // Accepts, and then never says a word of TLS.
+        // Accepts connections but never sends TLS.
         let mute = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addresses = [silent.address, mute.local_addr().unwrap(), live];
         let dialer = dialer(&server, &client);
@@ -301,16 +291,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_link_whose_hello_hangs_does_not_keep_the_others_out() {
+    async fn a_hanging_hello_does_not_block_the_other_links() {
         let (server, client) = keys();
         let live = serve(server_config(&server, &client)).await;
-        // Hears a HELLO and never answers it, like a path that has just died.
+        // Receives a HELLO and never answers it, like a path that has just failed.
         let authorized = tls::Authorized::default();
         authorized.replace([client.public()]);
         let tls = tls::server_config(&server, &authorized);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let hanging = listener.local_addr().unwrap();
-        let heard = tokio::spawn(async move {
+        let mute_server = tokio::spawn(async move {
             let (tcp, _) = listener.accept().await.unwrap();
             ServerCarrier::accept(tcp, &tls, HANDSHAKE_TIMEOUT)
                 .await
@@ -319,9 +309,9 @@ mod tests {
         let dialer = Arc::new(dialer(&server, &client));
         let first = Arc::clone(&dialer);
         let first = tokio::spawn(async move { first.dial("lo", &[hanging], None).await.map(drop) });
-        let unanswered = heard.await.unwrap();
+        let unanswered = mute_server.await.unwrap();
         assert!(unanswered.new);
-        // Two more links: one makes the session, the other joins it.
+        // Two more links: one creates the session, the other joins it.
         let live = [live];
         let others = async {
             tokio::join!(
@@ -331,14 +321,14 @@ mod tests {
         };
         let (second, third) = timeout(HANDSHAKE_TIMEOUT / 2, others)
             .await
-            .expect("the HELLO that hangs holds nobody up");
+            .expect("the hanging HELLO blocks no other link");
         assert_ne!(second.unwrap().0.id, third.unwrap().0.id);
         assert!(!first.is_finished());
         first.abort();
     }
 
     #[tokio::test]
-    async fn the_failure_that_says_most_is_told() {
+    async fn the_most_informative_failure_is_reported() {
         let (server, client) = keys();
         let stranger = serve(server_config(&client, &client)).await;
         let dialer = dialer(&server, &client);

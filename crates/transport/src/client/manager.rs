@@ -1,11 +1,9 @@
-//! Brings links into a session and keeps them there: dials, notices changes, dials again.
+//! Brings links into a session and keeps them there: dials, watches for changes, dials again.
 
 #[cfg(test)]
 mod black_hole;
 mod dials;
-mod packets;
 mod survey;
-mod width;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -27,21 +25,21 @@ use crate::links::{self, CarrierCheck};
 use crate::policy::Policies;
 use dials::{Dialed, LinkState};
 
-/// What links have moved is written down this often: so much is forgotten by a process that is killed.
+/// How often the links' usage is saved: a killed process loses at most this much.
 const KEEP_EVERY: Duration = Duration::from_secs(10);
 
-/// How a session ended, seen from the client.
+/// The outcome of a session at the client.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// This side wanted it.
+    /// This side closed it.
     Closed,
-    /// It never began.
+    /// It never started.
     Failed(ConnectError),
-    /// The server does not have it any more, or no path came back in time.
+    /// The server no longer has it, or no path came back in time.
     Lost { lasted: Duration },
 }
 
-/// See the module.
+/// Manages the links of a session; see the module.
 #[derive(Debug)]
 pub(super) struct Manager {
     dialer: Arc<Dialer>,
@@ -49,23 +47,23 @@ pub(super) struct Manager {
     news: UnboundedReceiver<CarrierNews>,
     states: LinkStates,
     policies: Policies,
-    /// When what is known of the links was last written down.
+    /// When the link state was last saved.
     kept: Instant,
     links: BTreeMap<String, LinkState>,
     dials: JoinSet<Dialed>,
-    /// Dials so far.
+    /// Number of dials so far.
     dialed: u64,
     began: Instant,
     /// The server's addresses, as last resolved.
     servers: Vec<SocketAddr>,
     resolver: Resolver,
-    /// When all links were last looked at.
+    /// When all links were last listed.
     looked: Instant,
-    /// Whom links' carriers are asked of; opened when it is first needed.
+    /// Queries the carrier state of interfaces; opened on first use.
     carriers: Option<CarrierCheck>,
-    /// The question that waits for its answer.
+    /// The query in progress.
     asking: JoinSet<io::Result<bool>>,
-    /// The session is being closed: no link is tried any more.
+    /// The session is being closed: links are no longer dialed.
     is_closing: bool,
 }
 
@@ -159,8 +157,8 @@ impl Manager {
                     self.look_again().await;
                 }
                 resolved = self.resolver.answer() => {
-                    // Before the first path a link that has failed is not tried again: that would put off the failure
-                    // of all.
+                    // Before the first path a failed link is not retried: a retry would delay the
+                    // failure of the whole connect.
                     if self.on_resolved(resolved) || connected.is_none() {
                         self.look_again().await;
                     }
@@ -171,7 +169,7 @@ impl Manager {
                     self.on_carriers(answer).await;
                 },
                 Some(dialed) = self.dials.join_next() => {
-                    // One that was given up has nothing to say.
+                    // The result of an abandoned dial is ignored.
                     let joined = dialed.map_or(Ok(false), |dialed| self.on_dialed(dialed, connected.is_none()));
                     match joined {
                         Ok(true) => if let Some(connected) = connected.take() { connected() },
@@ -206,13 +204,13 @@ impl Manager {
         }
     }
 
-    /// Many changes concern no link of ours (a container comes up, a router advertises again), so
-    /// [`Manager::use_link`] finds out which link may be dialed at once.
+    /// Many changes do not concern the session's links (a container starts, a router advertises
+    /// again), so [`Manager::use_link`] finds out which link may be dialed at once.
     async fn look_again(&mut self) {
         if let Err(error) = self.refresh(false).await {
-            tracing::debug!(%error, "cannot look at the links");
+            tracing::debug!(%error, "cannot list the links; keeping the known ones");
         }
-        // A new day or month gives links back what they had used up, and nobody else says so.
+        // A new day or month ends data caps, without any event.
         self.apply_all_terms();
         self.try_larger_packets();
         if self.kept.elapsed() >= KEEP_EVERY {
@@ -222,38 +220,45 @@ impl Manager {
         }
     }
 
-    /// Whether the server is somewhere else now. Without an answer the old addresses stay: they are better than none.
+    /// Takes the resolver's answer; returns whether the server's addresses have changed. An error
+    /// keeps the old addresses.
     fn on_resolved(&mut self, resolved: Answer) -> bool {
         match resolved {
             Ok(servers) if !servers.is_empty() => {
                 let set = |servers: &[SocketAddr]| BTreeSet::from_iter(servers.iter().copied());
                 let has_moved = set(&servers) != set(&self.servers);
                 if has_moved {
-                    tracing::info!(?servers, "the server's name leads to other addresses");
+                    tracing::info!(
+                        ?servers,
+                        "the server's name resolves to other addresses; dialing them"
+                    );
                 }
                 self.servers = servers;
                 has_moved
             }
             Ok(_) => false,
             Err(error) => {
-                tracing::debug!(%error, "keeping the server's old addresses");
+                tracing::debug!(
+                    %error,
+                    "cannot resolve the server's name; keeping its old addresses"
+                );
                 false
             }
         }
     }
 }
 
-/// The session's time was over before any link had got through.
+/// The session timed out before any link had connected.
 fn not_in_time() -> ConnectError {
     ConnectError::NoLink("none reached the server within the session's timeout".to_owned())
 }
 
-/// Links were lost before any had got through.
+/// All links disappeared before any had connected.
 fn all_left() -> ConnectError {
-    ConnectError::NoLink("those that were tried are gone".to_owned())
+    ConnectError::NoLink("all dialed links are gone".to_owned())
 }
 
-/// Waits until the flag is set; a flag that nobody can set any more counts as set.
+/// Waits until the flag is set; a flag without a sender counts as set.
 pub(super) async fn until_true(flag: &mut watch::Receiver<bool>) {
     let _ = flag.wait_for(|set| *set).await;
 }
@@ -264,6 +269,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use futures_util::FutureExt;
+    use sumlink_bond::Early;
     use sumlink_engine::{PathId, Priority, Role};
     use tokio::net::TcpListener;
     use tokio::sync::mpsc::unbounded_channel;
@@ -273,16 +279,15 @@ mod tests {
     use crate::client::Client;
     use crate::client::resolver::Pauses;
     use crate::driver::{Listeners, Opening};
-    use crate::early::Early;
     use crate::fixture::{Silent, client_config, serve, server_config};
     use crate::keys::SecretKey;
     use crate::links::netns::Netns;
     use crate::server::Server;
     use crate::target::Target;
 
-    /// A resolver may take half a minute, and nobody has to wait for it who wants to stop.
+    /// A resolver may take half a minute; closing the client does not wait for it.
     #[tokio::test]
-    async fn who_stops_does_not_wait_for_the_resolver() {
+    async fn stopping_does_not_wait_for_the_resolver() {
         let key = SecretKey::generate().unwrap();
         let config = client_config(&key, &key, "slow.invalid:1");
         let (driver, mut manager) = session(&key, config);
@@ -302,9 +307,9 @@ mod tests {
         assert!(matches!(outcome, Ok(Ok(Outcome::Closed))), "{outcome:?}");
     }
 
-    /// Who waits for the first connection is told, however long dials go on.
+    /// The caller of the first connection gets the error, however long dials continue.
     #[tokio::test]
-    async fn a_session_whose_time_is_over_before_anybody_was_reached_has_failed() {
+    async fn a_session_that_times_out_before_the_first_path_has_failed() {
         let key = SecretKey::generate().unwrap();
         let silent = Silent::new().await;
         let mut config = client_config(&key, &key, &silent.address.to_string());
@@ -316,13 +321,13 @@ mod tests {
         let Outcome::Failed(error) = outcome else {
             panic!("{outcome:?}");
         };
-        let told = error.to_string();
-        assert!(told.contains("within the session's timeout"), "{told}");
+        let text = error.to_string();
+        assert!(text.contains("within the session's timeout"), "{text}");
     }
 
-    /// The server goes, and its name with it: what is left to do is done with pauses.
+    /// The server and its name disappear: the remaining work is done with pauses.
     #[tokio::test]
-    async fn a_name_that_does_not_resolve_any_more_makes_no_busy_loop() {
+    async fn a_name_that_no_longer_resolves_causes_no_busy_loop() {
         let (server, client) = (
             SecretKey::generate().unwrap(),
             SecretKey::generate().unwrap(),
@@ -350,7 +355,7 @@ mod tests {
             manager.run(driver, &mut closing, connected).await
         });
         is_connected.await.unwrap();
-        // Aborted, so that it says no goodbye: the session waits for a path until its timeout.
+        // Aborted, so that it sends no CLOSE: the session waits for a path until its timeout.
         running.abort();
         drop(stop);
         let dials = Arc::new(AtomicUsize::new(0));
@@ -369,7 +374,7 @@ mod tests {
         let outcome = session.await.unwrap();
         dialed.abort();
         assert!(matches!(outcome, Outcome::Lost { .. }), "{outcome:?}");
-        // In three seconds: one look-up a second, and dials with pauses from 250 ms upwards.
+        // In three seconds: one lookup per second, and dials with pauses from 250 ms upwards.
         let (look_ups, dials) = (
             look_ups.load(Ordering::Relaxed),
             dials.load(Ordering::Relaxed),
@@ -378,10 +383,10 @@ mod tests {
         assert!((2..=8).contains(&dials), "{dials} dials");
     }
 
-    /// The server hears every SYN and has no way back over the first link, the one that the routing tables prefer: its
-    /// dial takes until its timeout, and nobody waits for that.
+    /// The server receives every SYN but has no return route over the first link, which the routing
+    /// tables prefer. That dial runs into its timeout, and the other link does not wait for it.
     #[test]
-    fn a_dead_first_link_delays_nobody() {
+    fn a_dead_first_link_delays_no_other() {
         let (Some(here), Some(there)) = (Netns::new(), Netns::new()) else {
             return;
         };
@@ -439,14 +444,15 @@ mod tests {
             .iter()
             .map(|path| (path.link.as_str(), path.state.as_str()))
             .collect();
-        // While the first link's dial still goes on.
+        // While the first link's dial is still in progress.
         assert!(states.contains(&("live", "active")), "{states:?}");
         assert!(states.contains(&("dead", "connecting")), "{states:?}");
     }
 
-    /// What a link has used up it may use again on the next day, and its paths that live are told so without any news.
+    /// A capped link may be used again on the next day, and its live paths get the new terms
+    /// without any event.
     #[tokio::test]
-    async fn a_new_day_gives_a_link_back_what_it_had_used_up() {
+    async fn a_new_day_ends_a_data_cap() {
         static NEXT_DAY: AtomicBool = AtomicBool::new(false);
         let today = || {
             let day = 22 + u32::from(NEXT_DAY.load(Ordering::Relaxed));
@@ -456,7 +462,7 @@ mod tests {
         let mut config = client_config(&key, &key, "127.0.0.1:1");
         config.links[0].policy.cap_day = Some(1000);
         let policies = Policies::with(&config.links, None, today).unwrap();
-        let (commands, mut told) = unbounded_channel();
+        let (commands, mut received) = unbounded_channel();
         let (_news, news) = unbounded_channel();
         let states = LinkStates::default();
         let mut manager = Manager::new(
@@ -470,21 +476,21 @@ mod tests {
         manager.servers = vec!["127.0.0.1:1".parse().unwrap()];
         let path = (PathId(0), "127.0.0.1:2".parse().unwrap());
         let link = manager.links.entry("lo".to_owned()).or_default();
-        link.paths.push(path);
+        link.plan.paths.push(path);
         policies.count("lo", 1000);
         for (next_day, priority) in [(false, Priority::Backup), (true, Priority::Primary)] {
             NEXT_DAY.store(next_day, Ordering::Relaxed);
             manager.look_again().await;
-            match told.try_recv().ok() {
+            match received.try_recv().ok() {
                 Some(Command::Terms(PathId(0), terms)) => assert_eq!(terms.own.priority, priority),
                 other => panic!("{other:?}"),
             }
         }
     }
 
-    /// What a session without streams moves, joins and PINGs, is not worth a wake-up.
+    /// The traffic of a session without streams, joins and PINGs, causes no wake-up.
     #[tokio::test]
-    async fn a_session_whose_streams_move_bytes_says_so() {
+    async fn a_session_reports_that_its_streams_move_bytes() {
         let (server, key) = (
             SecretKey::generate().unwrap(),
             SecretKey::generate().unwrap(),
@@ -521,7 +527,7 @@ mod tests {
         }
     }
 
-    /// The server's name leads somewhere else while it is not reached, and the client follows it.
+    /// The server's name changes while the server is unreachable, and the client follows it.
     #[tokio::test]
     async fn a_server_that_has_moved_is_followed_within_three_seconds() {
         let (server, client) = (
@@ -549,7 +555,7 @@ mod tests {
             manager.run(driver, &mut closing, connected).await
         });
         is_connected.await.unwrap();
-        // Nothing gets through where the server was, and nothing says so.
+        // The old address is silent, without any error.
         way.silence();
         *now_at.lock().unwrap() = old;
         let began = Instant::now();
@@ -571,14 +577,14 @@ mod tests {
             .await
             .expect("the client looks the name up again");
         let took = began.elapsed();
-        // Three seconds until it is sure that the path is silent, and three more at most.
+        // Three seconds to detect the silent path, and at most three more.
         assert!(took < Duration::from_secs(10), "{took:?}");
         close.send_replace(true);
         session.await.unwrap();
         serving.abort();
     }
 
-    /// An address that leads to a server until nothing gets through any more.
+    /// An address that leads to a server until it goes silent.
     struct Way {
         address: SocketAddr,
         silent: watch::Sender<bool>,
@@ -611,7 +617,7 @@ mod tests {
         Way { address, silent }
     }
 
-    /// A session and what keeps links in it.
+    /// A session and its manager.
     fn session(server: &SecretKey, config: ClientConfig) -> (Driver, Manager) {
         let (events, _) = broadcast::channel(1);
         let (news_sender, news) = unbounded_channel();

@@ -1,90 +1,54 @@
-//! Bytes between the engine and its carriers, and how carriers come and go.
+//! Moves bytes between the engine and its carriers, and adds and removes carriers.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use sumlink_engine::{PathId, PathStats};
+use sumlink_bond::turns::{RECEIVE_QUOTA, SEND_PIECES};
+use sumlink_bond::{LinkTraffic, is_useless, join};
+use sumlink_engine::PathId;
 
 use super::Driver;
 use crate::carrier::Carrier;
 use crate::policy::Terms;
 use crate::status::PathEvent;
 
-/// What becomes of carriers, for who makes them.
+/// Events about carriers, for the client's manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CarrierNews {
-    /// Nothing has been confirmed on it for too long: try the link anew.
+    /// No data has been acknowledged on the path for too long: dial its link again.
     Silent {
         id: PathId,
         link: String,
-        /// It looks as if large packets were lost and small ones were not.
+        /// Large packets seem to be lost and small ones not.
         loses_large: bool,
-        /// What its packets are limited to ([`Carrier::packet_limit`]).
+        /// The path's packet size limit ([`Carrier::packet_limit`]).
         packet_limit: Option<u16>,
     },
-    /// It is of use again.
+    /// The path works again.
     Recovered { id: PathId, link: String },
-    /// The session takes no more paths for now.
+    /// The session accepts no more paths for now.
     Refused {
         id: PathId,
         link: String,
         reason: String,
     },
-    /// It has ended.
+    /// The path has ended.
     Ended {
         id: PathId,
         link: String,
         reason: String,
     },
-    /// A session with streams moves bytes ([`super::moving`]): whether the links still have a carrier is worth a question.
+    /// A session with streams moves bytes ([`super::moving`]): the links' carrier state is worth a
+    /// query.
     Moving,
-    /// What each link has moved, every [`TRAFFIC_EVERY`] or so of a session that is not idle.
-    Traffic(Vec<LinkTraffic>),
+    /// The traffic of each link, about every 0.25 s while the session is not idle.
+    Traffic(Vec<LinkTraffic<String>>),
 }
 
-/// What the carriers of one link have moved.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LinkTraffic {
-    pub(crate) link: String,
-    /// Bytes sent and received, those of carriers that have ended among them.
-    pub(crate) bytes: u64,
-    /// Packets wait in a queue of the link.
-    pub(crate) is_queueing: bool,
-}
-
-impl From<(&String, &u64)> for LinkTraffic {
-    /// A link without carriers.
-    fn from((link, bytes): (&String, &u64)) -> Self {
-        Self {
-            link: link.clone(),
-            bytes: *bytes,
-            is_queueing: false,
-        }
-    }
-}
-
-/// Time between two accounts of traffic.
-const TRAFFIC_EVERY: Duration = Duration::from_millis(250);
-
-/// What links move is counted this often: so much later, at most, is a cap noticed.
+/// How often the links' usage is counted: a data cap is noticed at most this much later.
 const USAGE_EVERY: Duration = Duration::from_millis(250);
-
-/// Bytes taken from one carrier before the others get their turn.
-const RECEIVE_QUOTA: usize = 512 * 1024;
-
-/// Pieces given to one carrier before the others get their turn.
-const SEND_PIECES: usize = 4;
-
-/// A carrier on which nothing is confirmed for this long is worth a new attempt on its link.
-pub(super) const SILENCE: Duration = Duration::from_secs(3);
-
-/// So is one that has been stalled for this long, here or by the peer's word: in less, TCP often gets through by itself.
-const USELESS: Duration = Duration::from_millis(200);
-
-/// Stalled carriers are looked at this often.
-const USELESS_CHECK: Duration = Duration::from_millis(100);
 
 impl Driver {
     pub(super) fn add(&mut self, mut carrier: Carrier) {
@@ -92,25 +56,17 @@ impl Driver {
             return;
         }
         let twice = self.carriers.iter().any(|other| other.id == carrier.id);
-        let is_full = self.engine.check_path().is_err() || self.carriers.len() >= self.max_paths;
-        if is_full
-            && !twice
-            && let Some(useless) = self.engine.most_useless_path(self.now())
-            && let Some(index) = self.carriers.iter().position(|other| other.id == useless)
-        {
+        let (count, most) = (self.carriers.len(), self.max_paths);
+        let useless = join::makes_room(&self.engine, twice, count, most, self.now());
+        let of_useless = |carrier: &Carrier| Some(carrier.id) == useless;
+        if let Some(index) = self.carriers.iter().position(of_useless) {
             self.end_carrier(index, "a new connection takes its place");
         }
-        let refused = match self.engine.check_path() {
-            _ if twice => Some("its number is that of another path".to_owned()),
-            Err(refused) => Some(refused.to_string()),
-            Ok(()) if self.carriers.len() >= self.max_paths => {
-                Some("the session has too many paths".to_owned())
-            }
-            Ok(()) => None,
-        };
+        let refused = join::refusal(&self.engine, twice, self.carriers.len(), most);
         if let Some(reason) = refused {
             tracing::warn!(path = carrier.id.0, link = %carrier.link, reason, "path dropped");
-            // Whoever made it must not take it for a path; with the number of another one that is still there.
+            // Its maker must not count it as a path. Skipped if its number belongs to another path
+            // that still exists.
             if let Some(listener) = self.listeners.carriers.as_ref().filter(|_| !twice) {
                 let (id, link) = (carrier.id, carrier.link);
                 let _ = listener.send(CarrierNews::Refused { id, link, reason });
@@ -127,7 +83,12 @@ impl Driver {
         }
         self.engine
             .path_stats(carrier.id, carrier.sample(Instant::now()), now);
-        tracing::info!(path = carrier.id.0, link = %carrier.link, remote = %carrier.remote, "path up");
+        tracing::info!(
+            path = carrier.id.0,
+            link = %carrier.link,
+            remote = %carrier.remote,
+            "path up"
+        );
         let (path, link) = (carrier.id.0, carrier.link.clone());
         self.report_start(carrier.remote.to_string());
         self.report(PathEvent::Up { path, link });
@@ -143,8 +104,8 @@ impl Driver {
             policies.count(&carrier.link, moved);
         }
         if self.listeners.wants_traffic {
-            let ended = self.ended_bytes.entry(carrier.link.clone()).or_default();
-            *ended += carrier.bytes_moved();
+            self.traffic
+                .ended(carrier.link.clone(), carrier.bytes_moved());
         }
         let now = self.now();
         let all = self.engine.path_stats_all(now);
@@ -152,7 +113,7 @@ impl Driver {
             self.totals.ended(&carrier.link, stats);
         }
         self.engine.path_down(carrier.id, now);
-        // At the end of a session the ends of its paths are no news.
+        // At the end of a session the end of each path is not reported.
         if !self.engine.is_closed() {
             tracing::info!(path = carrier.id.0, link = %carrier.link, reason, "path down");
         }
@@ -168,7 +129,7 @@ impl Driver {
         }
     }
 
-    /// Takes what has arrived on every carrier; whether anything had.
+    /// Receives data on every carrier; returns whether any had arrived.
     pub(super) fn receive(&mut self, cx: &mut Context<'_>) -> bool {
         let mut moved = false;
         let mut index = 0;
@@ -198,19 +159,20 @@ impl Driver {
         moved
     }
 
-    /// Tells the engine what TCP knows of every carrier: before it judges what is late, or a process that did not run for a while
-    /// would take what it has not asked for what has not happened.
+    /// Gives the engine the TCP statistics of every carrier. This must precede its check for
+    /// overdue data: a process that did not run for a while would otherwise take data that it has
+    /// not read for data that has not arrived.
     pub(super) fn sample(&mut self, cx: &mut Context<'_>) {
         let (clock, now) = (Instant::now(), self.now());
         for carrier in &mut self.carriers {
-            // Whether it takes anything is a part of the sample; an error shows again when it is served.
+            // Its readiness is a part of the sample; an error shows again when it is served.
             let _ = carrier.poll_writable(cx);
             let sample = carrier.sample(clock);
             self.engine.path_stats(carrier.id, sample, now);
         }
     }
 
-    /// Gives every carrier that takes bytes what the engine has for it; whether it had anything.
+    /// Gives every writable carrier the engine's data for it; returns whether there was any.
     pub(super) fn transmit(&mut self, cx: &mut Context<'_>) -> bool {
         let mut moved = false;
         self.turn = self.turn.wrapping_add(1);
@@ -253,7 +215,7 @@ impl Driver {
             moved = true;
             carrier.send(&self.frames)?;
         }
-        // What the last piece left is written, or a wake-up asked for.
+        // Writes the rest of the last piece, or registers for a wake-up.
         if let Poll::Ready(result) = carrier.poll_writable(cx) {
             result?;
         }
@@ -261,32 +223,16 @@ impl Driver {
     }
 
     pub(super) fn look_for_silence(&mut self) {
-        let clock = Instant::now();
-        if clock < self.silence_check {
-            return;
-        }
-        self.silence_check = clock + SILENCE;
+        let (now, engine) = (self.now(), &self.engine);
         let Some(listener) = &self.listeners.carriers else {
+            self.health.look(now, Vec::new);
             return;
         };
-        for path in self.engine.path_stats_all(self.now()) {
-            if path.stuck_for.is_some() {
-                self.silence_check = self.silence_check.min(clock + SILENCE / 6);
-            }
-            if path.useless_for.is_some() {
-                self.silence_check = self.silence_check.min(clock + USELESS_CHECK);
-            }
-            let is_stuck = path.stuck_for.is_some_and(|time| time >= SILENCE);
-            let is_long = |time| time >= USELESS;
-            // Where TCP still gets a little through, a new connection would get no more.
-            let is_still = path.still_for.is_none_or(is_long);
-            if is_stuck || is_still && path.useless_for.is_some_and(is_long) {
-                let mut carriers = self.carriers.iter();
-                let Some(carrier) = carriers.find(|carrier| carrier.id == path.id) else {
-                    continue;
-                };
+        for id in self.health.look(now, || engine.path_stats_all(now)) {
+            let mut carriers = self.carriers.iter();
+            if let Some(carrier) = carriers.find(|carrier| carrier.id == id) {
                 let _ = listener.send(CarrierNews::Silent {
-                    id: path.id,
+                    id,
                     link: carrier.link.clone(),
                     loses_large: carrier.loses_large_packets(),
                     packet_limit: carrier.packet_limit,
@@ -295,17 +241,16 @@ impl Driver {
         }
     }
 
-    /// A path is of no use: whether that lasts is looked at before long.
+    /// A path is useless; schedules an early check whether that lasts.
     pub(super) fn look_for_silence_soon(&mut self) {
-        self.silence_check = self.silence_check.min(Instant::now() + USELESS);
+        self.health.look_soon(self.now());
     }
 
-    /// Tells whoever makes carriers that a path is of use again, if it is to both sides.
-    pub(super) fn tell_recovered(&self, id: PathId) {
+    /// Notifies the manager that a path works again, if it does for both sides.
+    pub(super) fn notify_recovered(&self, id: PathId) {
         let stats = self.engine.path_stats_all(self.now());
-        let is_useless = |path: &PathStats| path.id == id && path.useless_for.is_some();
         if let Some(listener) = self.listeners.carriers.as_ref()
-            && !stats.iter().any(is_useless)
+            && !is_useless(&stats, id)
         {
             let link = self.link_of(id);
             let _ = listener.send(CarrierNews::Recovered { id, link });
@@ -317,8 +262,8 @@ impl Driver {
         self.moving.set_links(names);
     }
 
-    /// Tells whoever makes carriers that bytes move; `moved` says whether some just did for a stream's sake.
-    pub(super) fn tell_moving(&mut self, moved: bool) {
+    /// Notifies the manager that bytes move; `moved` says whether stream data has just moved.
+    pub(super) fn notify_moving(&mut self, moved: bool) {
         if let Some(listener) = &self.listeners.carriers
             && self.moving.note(moved, Instant::now())
         {
@@ -326,35 +271,24 @@ impl Driver {
         }
     }
 
-    /// Tells whoever chooses the number of carriers what they do.
-    pub(super) fn tell_traffic(&mut self) {
+    /// Reports the traffic of the links to the manager, which chooses the number of carriers.
+    pub(super) fn notify_traffic(&mut self) {
         let Some(listener) = &self.listeners.carriers else {
             return;
         };
-        let clock = Instant::now();
-        if !self.listeners.wants_traffic || clock < self.traffic_told + TRAFFIC_EVERY {
+        let now = self.epoch.elapsed();
+        if !self.listeners.wants_traffic || !self.traffic.is_due(now) {
             return;
         }
-        self.traffic_told = clock;
-        let mut links: Vec<_> = self.ended_bytes.iter().map(LinkTraffic::from).collect();
-        for carrier in &self.carriers {
+        let carriers = self.carriers.iter().map(|carrier| {
             let (bytes, is_queueing) = (carrier.bytes_moved(), carrier.is_queueing());
-            match links.iter_mut().find(|link| link.link == carrier.link) {
-                Some(link) => {
-                    link.bytes += bytes;
-                    link.is_queueing |= is_queueing;
-                }
-                None => links.push(LinkTraffic {
-                    link: carrier.link.clone(),
-                    bytes,
-                    is_queueing,
-                }),
-            }
-        }
+            (carrier.link.clone(), bytes, is_queueing)
+        });
+        let links = self.traffic.report(carriers, now);
         let _ = listener.send(CarrierNews::Traffic(links));
     }
 
-    /// Counts what the carriers' packets took on the links.
+    /// Adds the bytes of the carriers' packets to the links' usage.
     pub(super) fn count_usage(&mut self) {
         let clock = Instant::now();
         if clock < self.usage_counted + USAGE_EVERY {
@@ -369,7 +303,7 @@ impl Driver {
         }
     }
 
-    /// What a link's policy says of one of its paths.
+    /// Applies the terms of a link's policy to one of its paths.
     pub(super) fn apply_terms(&mut self, id: PathId, terms: Terms) {
         let now = self.now();
         self.engine.set_policy(id, terms.own);
@@ -377,7 +311,7 @@ impl Driver {
         self.limit(id, terms.send_rate);
     }
 
-    /// Bounds what a path sends, in bytes per second.
+    /// Limits the sending rate of a path, in bytes per second.
     pub(super) fn limit(&mut self, id: PathId, rate: Option<u64>) {
         if let Some(carrier) = self.carriers.iter_mut().find(|carrier| carrier.id == id) {
             carrier.limit(rate);
@@ -392,7 +326,7 @@ impl Driver {
     }
 }
 
-/// A number for the link of that name; none where the peer tells no name.
+/// A number for the link of that name; `None` if the peer sent no name.
 fn link_number(name: &str) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);
@@ -402,8 +336,8 @@ fn link_number(name: &str) -> Option<u64> {
 fn broken(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionReset => "the connection was reset".to_owned(),
-        io::ErrorKind::TimedOut => "the network gave no answer".to_owned(),
-        io::ErrorKind::UnexpectedEof => "the connection was cut".to_owned(),
+        io::ErrorKind::TimedOut => "the connection timed out".to_owned(),
+        io::ErrorKind::UnexpectedEof => "the connection ended unexpectedly".to_owned(),
         _ => error.to_string(),
     }
 }

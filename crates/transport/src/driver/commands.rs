@@ -1,59 +1,60 @@
-//! What a session's task is asked to do.
+//! The commands of a session's task.
 
 use std::time::Instant;
 
+use sumlink_bond::Early;
 use sumlink_engine::{Class, Hints, PathId, StreamId};
 use tokio::sync::oneshot;
 
 use super::Driver;
 use crate::carrier::Carrier;
-use crate::early::Early;
 use crate::policy::Terms;
 use crate::status::SessionStatus;
 use crate::stream::Stream;
 use crate::target::OpenError;
 
-/// Where the outcome of opening a stream goes.
+/// Receives the result of opening a stream.
 pub(crate) type OpenReply = oneshot::Sender<Result<Stream, OpenError>>;
 
-/// A stream that is to be opened.
+/// A stream to be opened.
 #[derive(Debug)]
 pub(crate) struct Opening {
-    /// Where it leads, as the OPEN frame says it.
+    /// The target, encoded as in an OPEN frame.
     pub(crate) target: Vec<u8>,
     pub(crate) class: Option<Class>,
     pub(crate) early: Early,
     pub(crate) reply: OpenReply,
-    /// When it was asked for.
+    /// When it was requested.
     pub(crate) since: Instant,
 }
 
-/// What a session's task is asked to do.
+/// A command for a session's task.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// A program has written, read or let go of a stream.
+    /// A program has written to, read from or dropped a stream.
     Touched(StreamId),
     /// Open a stream.
     Open(Opening),
-    /// What a program wants of a stream beyond its class.
+    /// Sets a program's hints for a stream, beyond its class.
     Hint(StreamId, Hints),
-    /// How a program wants what it sends on a stream to be treated; learnt without a class.
+    /// Sets the class of the data that a program sends on a stream; `None` lets the stream's
+    /// behavior decide.
     Classify(StreamId, Option<Class>),
-    /// Somebody no longer waits for a stream to be opened.
+    /// A program no longer waits for a stream to be opened.
     Cancelled,
-    /// The target of a stream that the peer opened is connected.
+    /// The target of a stream opened by the peer is connected.
     Accept(StreamId),
-    /// The target of a stream that the peer opened cannot be connected.
+    /// The target of a stream opened by the peer cannot be connected.
     Refuse(StreamId, OpenError),
-    /// A carrier is ready to be a path.
+    /// Adds a carrier as a path.
     Add(Box<Carrier>),
-    /// What a path may be used for from now on.
+    /// Sets the terms of a path.
     Terms(PathId, Terms),
-    /// A path is to leave.
+    /// Removes a path, with the reason.
     Remove(PathId, String),
-    /// Tell about the session.
+    /// Requests the session's status.
     Status(oneshot::Sender<SessionStatus>),
-    /// End the session.
+    /// Ends the session, with the reason.
     Close(String),
 }
 
@@ -63,7 +64,7 @@ impl Driver {
         match command {
             Command::Touched(id) => self.serve_local(id),
             Command::Open(opening) => self.open(opening),
-            // A stream that is over meanwhile wants nothing any more.
+            // The stream may have ended meanwhile.
             Command::Hint(id, hints) => drop(self.engine.set_hints(id, hints)),
             Command::Classify(id, class) => drop(self.engine.set_class(id, class, now)),
             Command::Cancelled => self.cancel_opens(),

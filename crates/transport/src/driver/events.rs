@@ -1,16 +1,17 @@
-//! What the engine tells: it goes to the streams' ends, to the log, and to who listens.
+//! Handles the engine's events: for the streams' ends, the log and the subscribers.
 
 use std::time::{Duration, Instant};
 
+use sumlink_bond::Ill;
 use sumlink_engine::{Event, PathId, Selection};
 
 use super::Driver;
-use crate::carrier::{Carrier, Ill};
+use crate::carrier::Carrier;
 use crate::status::PathEvent;
 use crate::target::OpenError;
 
-/// How long a CLOSE may take to leave.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// Time limit for sending a CLOSE frame.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Driver {
     pub(super) fn events(&mut self) -> bool {
@@ -27,7 +28,7 @@ impl Driver {
                 }
                 Event::StreamsAvailable => self.open_waiting(),
                 Event::PathStalled { path, silent_for }
-                    if self.is_news(path, Ill::Stalled, true) =>
+                    if self.note_ill(path, Ill::Stalled, true) =>
                 {
                     let reason = format!("nothing delivered for {} ms", silent_for.as_millis());
                     let link = self.link_of(path);
@@ -40,24 +41,32 @@ impl Driver {
                     self.report(event);
                     self.look_for_silence_soon();
                 }
-                Event::PathDoubted { path } if self.is_news(path, Ill::Doubted, true) => {
+                Event::PathDoubted { path } if self.note_ill(path, Ill::Doubted, true) => {
                     let link = self.link_of(path);
-                    tracing::info!(path = path.0, %link, "the peer gets nothing through on this path");
+                    tracing::info!(
+                        path = path.0,
+                        %link,
+                        "the peer gets nothing through on this path"
+                    );
                     self.look_for_silence_soon();
                 }
-                Event::PathTrusted { path } if self.is_news(path, Ill::Doubted, false) => {
+                Event::PathTrusted { path } if self.note_ill(path, Ill::Doubted, false) => {
                     let link = self.link_of(path);
-                    tracing::info!(path = path.0, %link, "the peer gets through on this path again");
+                    tracing::info!(
+                        path = path.0,
+                        %link,
+                        "the peer gets through on this path again"
+                    );
                 }
                 Event::PathLeft { path } => {
                     let of_path = |carrier: &Carrier| carrier.id == path;
                     if let Some(index) = self.carriers.iter().position(of_path) {
-                        self.end_carrier(index, "the peer has left it");
+                        self.end_carrier(index, "the peer has removed the path");
                     }
                 }
-                Event::PathRecovered { path } if self.is_news(path, Ill::Stalled, false) => {
+                Event::PathRecovered { path } if self.note_ill(path, Ill::Stalled, false) => {
                     let link = self.link_of(path);
-                    self.tell_recovered(path);
+                    self.notify_recovered(path);
                     tracing::info!(path = path.0, %link, "path recovered");
                     self.report(PathEvent::Recovered { path: path.0, link });
                 }
@@ -66,7 +75,7 @@ impl Driver {
                     path,
                     selection,
                     reason,
-                } => self.tell_selection(path, selection, reason),
+                } => self.report_selection(path, selection, reason),
                 Event::Closed { reason, .. } => self.end(reason.to_string()),
                 _ => {}
             }
@@ -74,14 +83,15 @@ impl Driver {
         moved
     }
 
-    /// Whether it is new that the path suffers from `ill`, or does so no longer; nothing is of one that has ended.
-    fn is_news(&mut self, path: PathId, ill: Ill, is_ill: bool) -> bool {
+    /// Records whether the path is in the ill state `ill`; returns whether that is a change. Ended
+    /// paths never change.
+    fn note_ill(&mut self, path: PathId, ill: Ill, is_ill: bool) -> bool {
         let carrier = self.carriers.iter_mut().find(|carrier| carrier.id == path);
-        carrier.is_some_and(|carrier| carrier.ills.set(ill, is_ill))
+        carrier.is_some_and(|carrier| carrier.ill_states.set(ill, is_ill))
     }
 
-    /// What lasts is worth a line of the log; a trial comes and goes.
-    fn tell_selection(&self, path: PathId, selection: Selection, reason: String) {
+    /// Reports a selection. Lasting ones are logged at a higher level than trials.
+    fn report_selection(&self, path: PathId, selection: Selection, reason: String) {
         let (link, path, name) = (self.link_of(path), path.0, selection.name());
         match selection {
             Selection::Parked | Selection::Active => {
@@ -100,11 +110,11 @@ impl Driver {
     }
 
     fn end(&mut self, reason: String) {
-        self.farewell_until = Some(Instant::now() + FAREWELL);
+        self.close_deadline = Some(Instant::now() + CLOSE_TIMEOUT);
         self.locals
             .drain()
             .for_each(|(_, local)| local.fail(OpenError::SessionClosed));
-        for opening in self.waiting.drain(..) {
+        for (_, opening) in self.waiting.take() {
             let _ = opening.reply.send(Err(OpenError::SessionClosed));
         }
         tracing::info!(%reason, "session closed");

@@ -1,9 +1,10 @@
-//! What a session tells about itself.
+//! The status of a session.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use sumlink_bond::{STUCK, is_delivering};
 use sumlink_engine::{PathState, PathStats, Priority, Role, Session};
 
 use super::Driver;
@@ -11,18 +12,19 @@ use super::streams::Local;
 use crate::carrier::Carrier;
 use crate::status::{PathStatus, SessionStatus, StreamStatus};
 
-/// Links that are not connected: their state and why, by name. Written by who connects them, read for the status.
+/// Links that are not connected: state and reason by name. Written by the manager, read for the
+/// status.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LinkStates(Arc<Mutex<BTreeMap<String, (&'static str, String)>>>);
 
 impl LinkStates {
-    /// The link is in `state` for `reason`.
+    /// Sets the link's state and reason.
     pub(crate) fn set(&self, link: &str, state: &'static str, reason: String) {
         let mut states = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         states.insert(link.to_owned(), (state, reason));
     }
 
-    /// The link is connected, or nobody's business any more.
+    /// Removes the link: it is connected, or no longer in use.
     pub(crate) fn clear(&self, link: &str) {
         self.0
             .lock()
@@ -30,13 +32,13 @@ impl LinkStates {
             .remove(link);
     }
 
-    /// Forgets the links that are not known any more.
+    /// Removes the links that are no longer known.
     pub(crate) fn retain(&self, is_known: impl Fn(&str) -> bool) {
         let mut states = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         states.retain(|link, _| is_known(link));
     }
 
-    /// The links as paths that are not there.
+    /// The links as unconnected paths.
     pub(crate) fn paths(&self) -> Vec<PathStatus> {
         let all = self.all().into_iter();
         all.map(|(link, (state, reason))| PathStatus {
@@ -56,14 +58,14 @@ impl LinkStates {
     }
 }
 
-/// Goodput over the last second or so.
+/// Goodput over about the last second.
 #[derive(Debug, Default)]
 pub(super) struct RateWindow {
-    /// Time, bytes that the peer has acknowledged, bytes read.
+    /// Time, bytes acknowledged by the peer, bytes read.
     marks: VecDeque<(Instant, u64, u64)>,
 }
 
-/// Time between two marks, and how far back they reach.
+/// Time between two marks, and the period that they cover.
 const MARK_EVERY: Duration = Duration::from_millis(100);
 const REACH: Duration = Duration::from_millis(1100);
 
@@ -74,8 +76,8 @@ impl RateWindow {
             .back()
             .is_none_or(|(at, ..)| now.duration_since(*at) >= MARK_EVERY)
         {
-            // A local program writes seconds ahead of the links in one go: what was taken from it says nothing of what
-            // they carry.
+            // A local program may write seconds ahead of the links in one go: the bytes taken from
+            // it do not show the links' rate.
             let stats = engine.stats();
             self.marks
                 .push_back((now, stats.bytes_delivered, stats.bytes_read));
@@ -85,7 +87,8 @@ impl RateWindow {
         }
     }
 
-    /// Bit/s delivered and read since the newest mark that is a second old, or since the oldest there is.
+    /// Bit/s delivered and read since the newest mark that is at least a second old, or since the
+    /// oldest mark.
     pub(super) fn rates(&self, now: Instant, delivered: u64, read: u64) -> (f64, f64) {
         let old =
             |(at, ..): &&(Instant, u64, u64)| now.duration_since(*at) >= Duration::from_secs(1);
@@ -99,21 +102,13 @@ impl RateWindow {
     }
 }
 
-/// Streams that a status lists at most.
+/// Maximum number of streams in a status.
 const MAX_STREAMS: usize = 1000;
 
-/// A path that is kept for want of another is shown as what it is after this time without progress.
-const STUCK: Duration = Duration::from_millis(500);
-
 impl Driver {
-    /// Whether a path delivers, as far as anybody knows.
+    /// Whether any path is known to deliver.
     pub(super) fn is_delivering(&self) -> bool {
-        let delivers = |path: &PathStats| {
-            path.state == PathState::Active
-                && path.useless_for.is_none()
-                && path.stuck_for.is_none_or(|time| time < STUCK)
-        };
-        self.engine.path_stats_all(self.now()).iter().any(delivers)
+        is_delivering(&self.engine.path_stats_all(self.now()))
     }
 
     pub(super) fn status(&self) -> SessionStatus {
@@ -211,7 +206,7 @@ fn path_status(
             let silent = path.stuck_for.unwrap_or_default().as_millis();
             (
                 "stalled",
-                format!("nothing delivered for {silent} ms, its bytes go over the other paths"),
+                format!("nothing delivered for {silent} ms; its data goes over the other paths"),
             )
         }
         PathState::Active if path.stuck_for.is_some_and(|time| time >= STUCK) => {
@@ -242,7 +237,7 @@ fn path_status(
         reason,
         local: carrier.local.to_string(),
         remote: carrier.remote.to_string(),
-        congestion: carrier.congestion.clone(),
+        congestion: carrier.congestion().to_owned(),
         mtu_bytes: carrier.packet_limit,
         srtt_ms: milliseconds(path.srtt),
         rttvar_ms: milliseconds(path.rttvar),
@@ -261,18 +256,19 @@ fn path_status(
     }
 }
 
-/// A rate in bit/s. One of less than a byte per second is what is left of an average after the flow has ended.
+/// A rate in bit/s. Less than a byte per second is the rest of an average after the flow has ended,
+/// and counts as zero.
 fn bits(bytes: f64) -> f64 {
     if bytes < 1.0 { 0.0 } else { bytes * 8.0 }
 }
 
-/// Why a path that delivers gets less than it could carry.
+/// Why a delivering path gets less than it could carry.
 fn restraint(path: &PathStats) -> &'static str {
     match path.policy.priority {
         Priority::Never => "; carries no streams this way",
-        _ if path.too_slow => "; slower than it may be, works while no other path delivers",
-        Priority::Backup => "; works while no other path delivers",
-        Priority::Secondary => "; works while the primary paths have too much to do",
+        _ if path.too_slow => "; exceeds its latency limit, used while no other path delivers",
+        Priority::Backup => "; used while no other path delivers",
+        Priority::Secondary => "; used while the primary paths are at capacity",
         Priority::Primary => "",
     }
 }

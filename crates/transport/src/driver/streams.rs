@@ -1,40 +1,32 @@
-//! Streams between the engine and their pipes.
+//! Moves stream data between the engine and the pipes.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use sumlink_engine::{Received, StreamError, StreamId};
+use sumlink_engine::{Instant as Moment, Received, StreamError, StreamId};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::{Command, Driver, Incoming, OPEN_TIMEOUT, OpenReply, Opening};
+use super::{Command, Driver, Incoming, OpenReply, Opening};
 use crate::pipe::chunk::Chunk;
 use crate::pipe::memory::CHUNK;
 use crate::pipe::{Pipe, Pools};
 use crate::stream::Stream;
 use crate::target::{OpenError, Target};
 
-/// Streams that may wait for the peer to allow more.
-const MAX_WAITING: usize = 4096;
-
-/// How long one of them waits. The peer's word that a stream has ended takes a round trip, or a few; more than that
-/// is the limit itself, and the program is to know at once.
-const WAITING_PATIENCE: Duration = Duration::from_secs(1);
-
-/// Who has written so much at once, in bytes, may well have more.
-const MUCH: usize = 32 * 1024;
+/// A program that has written this many bytes at once probably has more.
+const LARGE_WRITE: usize = 32 * 1024;
 
 /// The session's end of a stream.
 #[derive(Debug)]
 pub(crate) struct Local {
     pipe: Arc<Pipe>,
-    /// Where it leads, as the OPEN frame says it.
+    /// The target, encoded as in an OPEN frame.
     target: Box<[u8]>,
     /// Taken from the pipe and not yet by the engine.
     up: Chunk,
     finished: bool,
-    /// Who waits for the stream to be connected.
+    /// The request that waits for the stream to be connected.
     opening: Option<(OpenReply, Stream)>,
-    /// This side opened it, and the peer has not said yet that it is connected.
+    /// This side opened it, and the peer has not yet confirmed the connection.
     unconfirmed: bool,
 }
 
@@ -50,7 +42,7 @@ impl Local {
         }
     }
 
-    /// Where it leads, for people.
+    /// The target in its text form.
     pub(super) fn target(&self) -> String {
         Target::decode(&self.target).map_or_else(|error| error.to_string(), |t| t.to_string())
     }
@@ -71,20 +63,23 @@ impl Driver {
         let now = self.now();
         let refusal = match self.engine.open_stream(&opening.target, opening.class, now) {
             Ok(id) => return self.opened(id, opening),
-            Err(StreamError::NoMoreStreams) if self.waiting.len() < MAX_WAITING => {
-                return self.waiting.push_back(opening);
+            Err(StreamError::NoMoreStreams) => {
+                let since = opening.since.saturating_duration_since(self.epoch);
+                if let Err(opening) = self.waiting.push(since, opening) {
+                    let _ = opening.reply.send(Err(OpenError::LimitReached));
+                }
+                return;
             }
-            Err(StreamError::NoMoreStreams) => OpenError::LimitReached,
             Err(StreamError::TargetTooLong) => OpenError::BadTarget,
             Err(_) => OpenError::SessionClosed,
         };
         let _ = opening.reply.send(Err(refusal));
     }
 
-    /// An OPEN is on its way. Where the peer's word is not waited for the program's first bytes go along with it, a round trip
-    /// before that could have come back.
+    /// An OPEN is on its way. If the stream does not wait for the peer's confirmation, the
+    /// program's first bytes follow immediately, a round trip earlier than they otherwise could.
     fn opened(&mut self, id: StreamId, opening: Opening) {
-        self.has_opened = true;
+        self.waiting.opened();
         let Opening {
             target,
             reply,
@@ -93,11 +88,11 @@ impl Driver {
         } = opening;
         let (mut local, stream) = stream_pair(id, &target, &self.sender, &self.pools);
         local.unconfirmed = true;
-        let clock = Instant::now();
-        if self.known.is_early(&target, early, clock) && self.is_delivering() {
-            // Where nobody waits any more, the stream is dropped here, and thereby reset.
+        let now = self.now();
+        if self.known.is_early(&target, early, now) && self.is_delivering() {
+            // If the request was abandoned, the stream is dropped here, and thereby reset.
             self.locals.insert(id, local);
-            self.early_opens.push_back((clock, id));
+            self.early_opens.push(now, id);
             let _ = reply.send(Ok(stream));
         } else {
             local.opening = Some((reply, stream));
@@ -105,29 +100,27 @@ impl Driver {
         }
     }
 
-    /// Ends the streams that were given to their programs early, and of which the peer has said nothing in time: they wait
-    /// no longer than those of programs that wait for its word.
-    pub(super) fn end_unconfirmed(&mut self, clock: Instant) {
-        while let Some(&(opened, id)) = self.early_opens.front() {
-            let is_unconfirmed = self.locals.get(&id).is_some_and(|local| local.unconfirmed);
-            if is_unconfirmed && clock.saturating_duration_since(opened) < OPEN_TIMEOUT {
-                return;
-            }
-            self.early_opens.pop_front();
-            if is_unconfirmed {
-                self.engine.reset(id, 0, self.epoch.elapsed());
-                self.fail_local(id, OpenError::TimedOut);
-            }
+    /// Ends the streams that were given to their programs early and not confirmed by the peer in
+    /// time: they wait no longer than streams that wait for the confirmation.
+    pub(super) fn end_unconfirmed(&mut self, now: Moment) {
+        let locals = &self.locals;
+        let is_unconfirmed = |id| locals.get(&id).is_some_and(|local| local.unconfirmed);
+        let mut overdue = Vec::new();
+        while let Some(id) = self.early_opens.pop_overdue(is_unconfirmed, now) {
+            overdue.push(id);
+        }
+        for id in overdue {
+            self.engine.reset(id, 0, self.epoch.elapsed());
+            self.fail_local(id, OpenError::TimedOut);
         }
     }
 
-    /// When that is next due.
-    pub(super) fn unconfirmed_due(&self) -> Option<Instant> {
-        let oldest = self.early_opens.front();
-        oldest.map(|(opened, _)| *opened + OPEN_TIMEOUT)
+    /// When the next such stream ends.
+    pub(super) fn unconfirmed_due(&self) -> Option<Moment> {
+        self.early_opens.due()
     }
 
-    /// Resets the streams for which nobody waits any more.
+    /// Resets the streams whose requests were abandoned.
     pub(super) fn cancel_opens(&mut self) {
         let now = self.now();
         self.waiting.retain(|opening| !opening.reply.is_closed());
@@ -149,22 +142,21 @@ impl Driver {
     }
 
     pub(super) fn open_waiting(&mut self) {
-        for opening in std::mem::take(&mut self.waiting) {
+        for (_, opening) in self.waiting.take() {
             self.open(opening);
         }
     }
 
-    /// When the stream that has waited longest is refused; not while the peer has yet to allow the first one.
-    pub(super) fn waiting_due(&self) -> Option<Instant> {
-        let first = self.waiting.front().filter(|_| self.has_opened)?;
-        Some(first.since + WAITING_PATIENCE)
+    /// When the longest-waiting stream is refused; `None` while the peer has yet to allow the first
+    /// one.
+    pub(super) fn waiting_due(&self) -> Option<Moment> {
+        self.waiting.due()
     }
 
     /// Refuses the streams that have waited long enough.
     pub(super) fn refuse_waiting(&mut self) {
-        while self.waiting_due().is_some_and(|due| due <= Instant::now())
-            && let Some(opening) = self.waiting.pop_front()
-        {
+        let now = self.now();
+        while let Some(opening) = self.waiting.pop_overdue(now) {
             let _ = opening.reply.send(Err(OpenError::LimitReached));
         }
     }
@@ -188,9 +180,9 @@ impl Driver {
             return;
         };
         local.unconfirmed = false;
-        self.known.connected(&local.target, Instant::now());
+        self.known.connected(&local.target, self.epoch.elapsed());
         if let Some((reply, stream)) = local.opening.take() {
-            // Nobody waits any more: the stream comes back, is dropped, and thereby reset.
+            // If the request was abandoned, the stream comes back, is dropped, and thereby reset.
             let _ = reply.send(Ok(stream));
         }
     }
@@ -198,31 +190,33 @@ impl Driver {
     pub(super) fn fail_local(&mut self, id: StreamId, error: OpenError) {
         if let Some(local) = self.locals.remove(&id) {
             if local.unconfirmed {
-                self.known.failed(&local.target, error, Instant::now());
+                let peer_lacks = error == OpenError::LimitReached;
+                let now = self.epoch.elapsed();
+                self.known.failed(&local.target, peer_lacks, now);
             }
             local.fail(error);
         }
     }
 
-    /// Does what a program wants with its stream.
+    /// Carries out a program's operations on its stream.
     pub(super) fn serve_local(&mut self, id: StreamId) {
         let now = self.now();
         let Some(local) = self.locals.get_mut(&id) else {
             return;
         };
-        local.pipe.heard();
+        local.pipe.clear_notification();
         loop {
             let taken = local.pipe.take_up(&mut local.up);
             if !local.up.is_empty() {
                 let rest = local.up.rest();
-                let is_much = rest.len() >= MUCH;
+                let is_much = rest.len() >= LARGE_WRITE;
                 let written = match local.up.is_dense() {
                     true => self.engine.write_chunk(id, rest, now),
                     false => self.engine.write(id, rest, now),
                 };
                 match written {
                     Ok(len) => local.up.advance(len),
-                    // The peer wants no more of it; there may still be something to read.
+                    // The peer accepts no more data; data to read may remain.
                     Err(_) => {
                         local.up.discard();
                         local.pipe.fail_up(OpenError::Reset);
@@ -230,12 +224,13 @@ impl Driver {
                 }
                 if local.up.is_empty() {
                     let has_room = || self.engine.room(id).is_ok_and(|room| room >= CHUNK as u64);
-                    self.owes_turn |= is_much && has_room();
+                    self.must_yield |= is_much && has_room();
                     continue;
                 }
-                // The engine says when there is room again. A program that let go without having finished wants no
-                // more of it to arrive; one that had finished wants all of it to, and nothing of the answer: nobody
-                // would read it, and the target might not read on before somebody does.
+                // The engine reports when there is room again. A program that dropped the stream
+                // unfinished wants no more of its data to arrive. One that had finished wants all
+                // of it to arrive, but none of the answer: nothing would read it, and the target
+                // might not read on before its answer is read.
                 match (taken.dropped, taken.finished) {
                     (true, false) => {
                         self.engine.reset(id, 0, now);
@@ -263,7 +258,7 @@ impl Driver {
         self.give_down(id);
     }
 
-    /// Gives what the engine has received to the program.
+    /// Gives data received by the engine to the program.
     pub(super) fn give_down(&mut self, id: StreamId) {
         let now = self.now();
         let Some(local) = self.locals.get_mut(&id) else {
@@ -284,7 +279,7 @@ impl Driver {
         };
         if outcome.len > 0 || outcome.finished {
             local.pipe.give_down(received, outcome.finished);
-            self.owes_turn = true;
+            self.must_yield = true;
         }
     }
 }

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_are_told_from_names() {
+    fn patterns_are_distinguished_from_names() {
         for pattern in ["wwan*", "eth?", "eth[01]"] {
             assert!(is_pattern(pattern), "{pattern}");
         }

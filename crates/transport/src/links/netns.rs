@@ -33,7 +33,8 @@ impl Netns {
         Some(ns)
     }
 
-    /// Runs `ip` in this namespace with the words of `arguments`; panics with its output on failure.
+    /// Runs `ip` in this namespace with the words of `arguments`; panics with its output on
+    /// failure.
     pub(crate) fn ip(&self, arguments: &str) {
         self.commands()(arguments);
     }

@@ -18,8 +18,13 @@ pub(crate) const FLOOR: usize = PAGE;
 /// The largest piece that changes hands, in bytes.
 pub(crate) const CHUNK: usize = 256 * 1024;
 
-/// Maximum bytes of one stream in each direction: a chunk on either side of the exchange.
-const MOST: usize = 2 * CHUNK;
+/// Bytes that one stream holds at most on its way to a program: a chunk on either side of the
+/// exchange.
+pub(crate) const MOST_DOWN: usize = 2 * CHUNK;
+
+/// Bytes that one stream holds at most on its way to the session: two reads of a relay. They wait
+/// in front of the engine's send buffer, which is bounded in time, so they are few.
+pub(crate) const MOST_UP: usize = 128 * 1024;
 
 /// The part of the free pool that one stream may take: 1 / alpha.
 const SHARE: u64 = 4;
@@ -31,14 +36,17 @@ pub(crate) struct Pool {
     free: AtomicU64,
     /// Bytes that all pipes hold, floors included.
     held: AtomicU64,
+    /// Bytes that one pipe may hold.
+    most: usize,
 }
 
 impl Pool {
-    /// A pool of `bytes` beyond the streams' floors.
-    pub(crate) fn new(bytes: u64) -> Self {
+    /// A pool of `bytes` beyond the streams' floors, of which one pipe holds at most `most`.
+    pub(crate) fn new(bytes: u64, most: usize) -> Self {
         Self {
             free: AtomicU64::new(bytes),
             held: AtomicU64::new(0),
+            most,
         }
     }
 
@@ -63,7 +71,7 @@ impl Holding {
         let mut granted = 0;
         // Cannot fail: the request is at most a quarter of the free pool.
         let _ = pool.free.fetch_update(Relaxed, Relaxed, |free| {
-            granted = self.room(free).min(want);
+            granted = self.room(free, pool.most).min(want);
             Some(free - (excess(self.held + granted) - excess(self.held)))
         });
         self.held += granted;
@@ -86,13 +94,13 @@ impl Holding {
         self.give_back(pool, self.held);
     }
 
-    /// Bytes that may be taken when the pool has `free` bytes.
-    fn room(&self, free: u64) -> usize {
+    /// Bytes that may be taken when the pool has `free` bytes and one pipe holds at most `most`.
+    fn room(&self, free: u64, most: usize) -> usize {
         let taken = excess(self.held);
         let share = (free / SHARE).saturating_sub(taken);
         let floor = FLOOR.saturating_sub(self.held);
-        let room = floor.saturating_add(usize::try_from(share).unwrap_or(MOST));
-        match room.min(MOST.saturating_sub(self.held)) {
+        let room = floor.saturating_add(usize::try_from(share).unwrap_or(most));
+        match room.min(most.saturating_sub(self.held)) {
             crumb if crumb < FLOOR && self.held > 0 => 0,
             room => room,
         }
@@ -111,7 +119,7 @@ mod tests {
 
     #[test]
     fn one_stream_alone_gets_a_chunk_on_either_side() {
-        let pool = Pool::new(8 << 20);
+        let pool = Pool::new(8 << 20, MOST_DOWN);
         let mut holding = Holding::default();
         assert_eq!(holding.take(&pool, usize::MAX), CHUNK);
         assert_eq!(holding.take(&pool, usize::MAX), CHUNK);
@@ -121,8 +129,18 @@ mod tests {
     }
 
     #[test]
+    fn a_writer_is_at_most_two_reads_ahead_of_its_session() {
+        let pool = Pool::new(8 << 20, MOST_UP);
+        let mut holding = Holding::default();
+        assert_eq!(holding.take(&pool, usize::MAX), MOST_UP);
+        assert_eq!(holding.take(&pool, usize::MAX), 0);
+        holding.give_back(&pool, MOST_UP / 2);
+        assert_eq!(holding.take(&pool, usize::MAX), MOST_UP / 2);
+    }
+
+    #[test]
     fn an_empty_pool_leaves_every_stream_its_floor() {
-        let pool = Pool::new(0);
+        let pool = Pool::new(0, MOST_DOWN);
         let mut holdings: Vec<Holding> = (0..100).map(|_| Holding::default()).collect();
         for holding in &mut holdings {
             assert_eq!(holding.take(&pool, CHUNK), FLOOR);
@@ -137,7 +155,7 @@ mod tests {
 
     #[test]
     fn full_streams_leave_memory_for_the_next() {
-        let pool = Pool::new(1 << 20);
+        let pool = Pool::new(1 << 20, MOST_DOWN);
         let mut holdings: Vec<Holding> = (0..1000).map(|_| Holding::default()).collect();
         for holding in &mut holdings {
             while holding.take(&pool, CHUNK) > 0 {}
@@ -154,7 +172,7 @@ mod tests {
             size in 0..10_000_000_u64,
             steps in prop::collection::vec((0..20_usize, any::<bool>(), 0..600_000_usize), 0..200),
         ) {
-            let pool = Pool::new(size);
+            let pool = Pool::new(size, MOST_DOWN);
             let mut holdings: Vec<Holding> = (0..20).map(|_| Holding::default()).collect();
             for (which, take, bytes) in steps {
                 let holding = &mut holdings[which];

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sumlink_engine::Received;
 
-use super::memory::{CHUNK, Pool};
+use super::memory::{CHUNK, MOST_DOWN, MOST_UP, Pool};
 
 /// Maximum bytes of read pages that the session keeps for reuse. Like the megabyte of spare pages
 /// in an engine, they are charged to no stream.
@@ -33,8 +33,8 @@ impl Pools {
     /// Pools of `bytes` in each direction, beyond the streams' floors.
     pub(crate) fn new(bytes: u64) -> Arc<Self> {
         Arc::new(Self {
-            up: Pool::new(bytes),
-            down: Pool::new(bytes),
+            up: Pool::new(bytes, MOST_UP),
+            down: Pool::new(bytes, MOST_DOWN),
             read: Mutex::default(),
         })
     }

@@ -162,7 +162,7 @@ impl Policies {
     }
 
     /// Whether the configuration or a run-time policy names the link.
-    pub(crate) fn knows(&self, link: &str) -> bool {
+    pub(crate) fn names(&self, link: &str) -> bool {
         let state = self.lock();
         let configured = state.configured.iter();
         state.set.contains_key(link)
@@ -403,6 +403,6 @@ mod tests {
         let policies = Policies::with(&[], None, first_day).unwrap();
         let error = policies.set("eth0", Some(LinkPolicy::default()), true);
         assert!(matches!(error, Err(StateError::NoFile)));
-        assert!(!policies.knows("eth0"));
+        assert!(!policies.names("eth0"));
     }
 }

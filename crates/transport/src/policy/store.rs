@@ -15,7 +15,11 @@ use super::{LinkPolicy, Usage};
 #[non_exhaustive]
 pub enum StateError {
     /// The user's or the system's fault: the file exists but cannot be read.
-    #[error("{}: cannot read the saved link state: {reason}", file.display(), reason = plain(.reason))]
+    #[error(
+        "{}: cannot read the saved link state: {reason}",
+        file.display(),
+        reason = plain(.reason)
+    )]
     Unreadable {
         /// The file.
         file: PathBuf,
@@ -23,7 +27,11 @@ pub enum StateError {
         reason: io::Error,
     },
     /// The user's fault: the file has other content or is damaged. It is not changed.
-    #[error("{}: not a saved link state of sumlink ({reason}): move it away, or name another file as `state`", file.display())]
+    #[error(
+        "{}: not a saved link state of sumlink ({reason}): move it away, or name another file as \
+        `state`",
+        file.display()
+    )]
     Damaged {
         /// The file.
         file: PathBuf,
@@ -31,7 +39,11 @@ pub enum StateError {
         reason: String,
     },
     /// The user's or the system's fault: the file cannot be written.
-    #[error("{}: cannot save the link state: {reason}; its directory must exist and be writable", file.display(), reason = plain(.reason))]
+    #[error(
+        "{}: cannot save the link state: {reason}; its directory must exist and be writable",
+        file.display(),
+        reason = plain(.reason)
+    )]
     Unwritable {
         /// The file.
         file: PathBuf,
@@ -40,7 +52,8 @@ pub enum StateError {
     },
     /// The user's fault: a policy is to be kept, but no file is configured.
     #[error(
-        "no state file to save the policy in: start the client with `state = \"FILE\"` or --state FILE"
+        "no state file to save the policy in: start the client with `state = \"FILE\"` or --state \
+        FILE"
     )]
     NoFile,
 }

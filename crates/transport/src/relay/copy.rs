@@ -1,8 +1,9 @@
-//! Both directions between a socket and a stream, in memory of the stream.
+//! Copies both directions between a socket and a stream, using the stream's memory.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 use bytes::BufMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -10,16 +11,19 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
 use super::Relayed;
+use super::receive_buffer::ReceiveBuffer;
 use crate::unread::Unread;
 
-/// Bytes read from a socket in one go, at most.
+/// Maximum bytes read from a socket in one go.
 const READ: usize = 64 * 1024;
 
-/// Copies until both directions have ended; returns the bytes sent into and received from the stream. With `left`, so
-/// many bytes are sent at most, and what the socket says behind them is dropped; with `is_refused` all of it.
+/// Copies until both directions have ended; returns the bytes sent into and received from the
+/// stream. With `left`, at most that many bytes are sent, and later data of the socket is dropped;
+/// with `is_refused`, all of it is dropped.
 ///
-/// One who takes no more may still have said what is on its way: that direction goes on to its end, and what is said in the other one
-/// meanwhile is dropped. A stream that is reset, or a socket, has no more to say and is an error.
+/// A side that accepts no more data may still have data in transit: that direction continues to its
+/// end, and data in the other direction is dropped meanwhile. A reset of the stream or of the
+/// socket is an error.
 pub(super) async fn both<S: Relayed>(
     local: &mut TcpStream,
     stream: &mut S,
@@ -34,6 +38,7 @@ pub(super) async fn both<S: Relayed>(
             false => Stage::Copying,
         },
         is_refused,
+        buffer: ReceiveBuffer::of(local, Instant::now()),
     };
     let mut down = Down {
         bytes: 0,
@@ -44,7 +49,7 @@ pub(super) async fn both<S: Relayed>(
     std::future::poll_fn(|cx| {
         let (sent, received);
         if up.stage == Stage::Dropping {
-            // Which may take all that a task may do at once.
+            // This may use up the task's cooperative budget.
             received = down.poll(cx, local, stream)?;
             sent = up.poll(cx, local, stream)?;
         } else {
@@ -53,7 +58,7 @@ pub(super) async fn both<S: Relayed>(
         }
         match (sent, received) {
             (Poll::Ready(sent), Poll::Ready(received)) => Poll::Ready(Ok((sent, received))),
-            // Whoever goes on sending is to notice that nobody takes it.
+            // A sender that continues must notice that its data is not accepted.
             (Poll::Pending, Poll::Ready(received)) if up.is_refused => {
                 Poll::Ready(Ok((up.bytes, received)))
             }
@@ -69,7 +74,7 @@ pub(super) async fn both<S: Relayed>(
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Copying,
-    /// What is said is dropped.
+    /// Received data is dropped.
     Dropping,
     /// The end is being passed on.
     Ending,
@@ -81,8 +86,10 @@ struct Up {
     bytes: u64,
     left: Option<u64>,
     stage: Stage,
-    /// The stream takes no more.
+    /// The stream accepts no more data.
     is_refused: bool,
+    /// The receive buffer of the socket.
+    buffer: ReceiveBuffer,
 }
 
 impl Up {
@@ -113,8 +120,8 @@ impl Up {
                     }
                 }
                 Stage::Ending => {
-                    // A stream that does not take its end either has failed, as the other direction finds out, or has no use
-                    // for it.
+                    // A stream that does not accept its end either has failed, which the other
+                    // direction will notice, or does not need the end.
                     let _ = ready!(Pin::new(&mut *stream).poll_shutdown(cx));
                     self.stage = Stage::Ended;
                 }
@@ -123,14 +130,14 @@ impl Up {
         }
     }
 
-    /// Copies what is there; ready when something was.
+    /// Copies available data; ready if there was any.
     fn copy<S: Relayed>(
         &mut self,
         cx: &mut Context<'_>,
         local: &mut TcpStream,
         stream: &mut S,
     ) -> Poll<Result<(), Failed>> {
-        // Memory is asked for only when there is something to put into it.
+        // Memory is reserved only when there is data for it.
         match local.poll_read_ready(cx) {
             Poll::Ready(result) => result.map_err(Failed::Socket)?,
             Poll::Pending => {
@@ -140,8 +147,8 @@ impl Up {
             }
         }
         if self.left == Some(0) {
-            // The direction does not end at the limit: many servers take the end of their client's direction for a
-            // cancelled request, and some clients say a line's end too many.
+            // The direction does not end at the limit: many servers treat the end of the client's
+            // direction as a cancelled request, and some clients send an extra line end.
             let flushed = ready!(Pin::new(&mut *stream).poll_flush(cx));
             flushed.map_err(|_| Failed::Stream)?;
             self.stage = Stage::Dropping;
@@ -161,6 +168,7 @@ impl Up {
             Ok(read) => {
                 self.bytes += read as u64;
                 self.left = self.left.map(|left| left - read as u64);
+                self.buffer.read(local, read, Instant::now());
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Poll::Ready(Err(Failed::Socket(error))),
@@ -172,20 +180,20 @@ impl Up {
 /// What made a direction end early.
 enum Failed {
     Socket(io::Error),
-    /// It takes no more; whether it has failed the other direction knows.
+    /// The stream accepts no more data; the other direction knows whether it has failed.
     Stream,
 }
 
-/// Pieces of memory written to a socket in one go, at most: 256 KiB of a stream's pages.
+/// Maximum number of memory pieces written to a socket in one go: 256 KiB of a stream's pages.
 const PIECES: usize = 128;
 
 /// From the stream into the socket.
 struct Down {
     bytes: u64,
     stage: Stage,
-    /// What the program has not read yet.
+    /// Tracks the program's unread data.
     unread: Unread,
-    /// It has too much of that.
+    /// Running while the program has too much unread data.
     pause: Option<Pin<Box<Sleep>>>,
 }
 
@@ -214,8 +222,8 @@ impl Down {
             let socket = Pin::new(&mut *local);
             let written = match ready!(socket.poll_write_vectored(cx, &slices[..filled])) {
                 Ok(written) => written,
-                // It has said all it had to say, by a FIN, and went away: that is still to be passed on (Linux says so
-                // only then, and that a connection was reset otherwise).
+                // The program sent its FIN and then closed: the FIN must still be passed on. Linux
+                // reports EPIPE only in this case, and a connection reset otherwise.
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                     self.stage = Stage::Dropping;
                     break;
@@ -229,7 +237,7 @@ impl Down {
             self.bytes += written as u64;
             self.unread.wrote(written as u64);
         }
-        // Whoever sends it may not take the rest of the other direction before somebody takes this one.
+        // The sender may not read the rest of the other direction before its own data is consumed.
         while self.stage == Stage::Dropping {
             let mut slices = [IoSlice::new(&[]); PIECES];
             let filled = ready!(stream.poll_fill_slices(cx, &mut slices))?;
@@ -254,15 +262,15 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::tcp_info::TcpInfo;
+    use crate::tcp_info;
 
     const PAGE: usize = 2048;
 
-    /// A stream that lends what is left of its bytes page by page, and takes none.
+    /// A stream that lends its remaining bytes page by page, and accepts none.
     struct Pages {
         bytes: Vec<u8>,
         consumed: usize,
-        /// It takes no bytes, and says so.
+        /// Refuses bytes with an error.
         is_refusing: bool,
         /// How often a part of a page was left.
         torn: usize,
@@ -361,7 +369,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_socket_did_not_take_of_a_page_follows() {
+    async fn the_rest_of_a_partly_written_page_follows() {
         let (mut near, mut far) = connected().await;
         let mut stream = pages(false);
         far.shutdown().await.unwrap();
@@ -375,16 +383,16 @@ mod tests {
         assert!(stream.torn > 0, "the socket took whole pages only");
     }
 
-    /// As when a server answers, closes, and is then sent something more.
+    /// A server answers and closes, and is then sent more data.
     #[tokio::test]
-    async fn an_answer_arrives_though_its_sender_takes_no_more() {
+    async fn an_answer_arrives_though_its_sender_accepts_no_more() {
         let (mut near, far) = connected().await;
         let mut stream = pages(true);
         let (mut reader, mut writer) = far.into_split();
         SockRef::from(&near)
             .set_tcp_notsent_lowat(128 << 10)
             .unwrap();
-        // It would never end, but that nobody takes it.
+        // Endless, unless the data is refused.
         let write = async {
             while writer.write_all(&[0; 4096]).await.is_ok() {
                 tokio::time::sleep(std::time::Duration::from_millis(1)).await;
@@ -404,19 +412,19 @@ mod tests {
         assert_eq!(received, stream.bytes);
     }
 
-    /// As when a server answers before it has read everything, and closes: its end comes before its reset.
+    /// A server answers and closes before it has read everything: its end precedes its reset.
     #[tokio::test]
-    async fn what_was_said_before_a_reset_that_followed_an_end_arrives() {
+    async fn data_before_an_end_and_a_reset_arrives() {
         let (mut near, mut far) = connected().await;
         let (front, mut origin) = tokio::io::duplex(64);
         let mut stream = super::super::Buffered::new(front);
         // More than is read at once, so that a part waits in the kernel.
-        let said = vec![7; READ + 20_000];
+        let sent = vec![7; READ + 20_000];
         let program = async {
-            far.write_all(&said).await.unwrap();
+            far.write_all(&sent).await.unwrap();
             far.shutdown().await.unwrap();
             let waits = |far: &TcpStream| {
-                let info = TcpInfo::sample(far).unwrap();
+                let info = tcp_info::sample(far).unwrap();
                 info.unacked_bytes + info.notsent_bytes > 0
             };
             while waits(&far) {
@@ -424,21 +432,21 @@ mod tests {
             }
             far.set_zero_linger().unwrap();
             drop(far);
-            origin.write_all(b"nobody is there").await.unwrap();
-            let mut heard = Vec::new();
-            origin.read_to_end(&mut heard).await.unwrap();
-            assert!(heard == said, "{} bytes", heard.len());
+            origin.write_all(b"no reader left").await.unwrap();
+            let mut received = Vec::new();
+            origin.read_to_end(&mut received).await.unwrap();
+            assert!(received == sent, "{} bytes", received.len());
         };
         let copied = both(&mut near, &mut stream, None, false);
         let ended = async { tokio::join!(copied, program).0 };
         let ended = tokio::time::timeout(std::time::Duration::from_secs(30), ended).await;
-        assert_eq!(ended.unwrap().unwrap(), (said.len() as u64, 0));
+        assert_eq!(ended.unwrap().unwrap(), (sent.len() as u64, 0));
     }
 
-    /// A browser's line end too many, or its next request: an origin would take the end of the direction for a request that
-    /// was given up.
+    /// A browser's extra line end, or its next request: an origin would treat the end of the
+    /// direction as a cancelled request.
     #[tokio::test]
-    async fn what_comes_behind_the_limit_is_dropped_and_ends_nothing() {
+    async fn data_beyond_the_limit_is_dropped_and_ends_nothing() {
         let (mut near, mut far) = connected().await;
         let (front, mut origin) = tokio::io::duplex(64);
         let mut stream = super::super::Buffered::new(front);
@@ -450,7 +458,7 @@ mod tests {
             origin.write_all(b"answer").await.unwrap();
             let mut answer = [0; 6];
             far.read_exact(&mut answer).await.unwrap();
-            // The end that arrives is that of the program.
+            // The end that arrives is the program's.
             far.shutdown().await.unwrap();
             let mut rest = Vec::new();
             origin.read_to_end(&mut rest).await.unwrap();

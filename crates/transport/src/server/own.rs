@@ -59,7 +59,8 @@ impl Addresses {
                 self.has_failed = true;
                 tracing::error!(
                     %error,
-                    "cannot read this server's own addresses; clients can reach its services at addresses not yet known"
+                    "cannot read this server's own addresses; clients can reach its services at \
+                    addresses not yet known"
                 );
             }
         }

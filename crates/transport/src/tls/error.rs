@@ -14,7 +14,8 @@ use crate::keys::PublicKey;
 pub enum HandshakeError {
     /// At the client: the server proved another key than the pinned one.
     #[error(
-        "the server's key is {seen}, not the pinned {pinned}: if the server has a new key, pin that; otherwise another host answers at this address"
+        "the server's key is {seen}, not the pinned {pinned}: if the server has a new key, pin \
+        that; otherwise another host answers at this address"
     )]
     WrongServerKey {
         /// The key that the server presented.
@@ -42,7 +43,10 @@ pub enum HandshakeError {
     #[error("the peer presented no key: it is not a sumlink peer")]
     NoKey,
     /// The two sides share no version of the protocol.
-    #[error("the peer does not speak {}: run the same version of sumlink on both sides", ALPN.escape_ascii())]
+    #[error(
+        "the peer does not speak {}: run the same version of sumlink on both sides",
+        ALPN.escape_ascii()
+    )]
     VersionMismatch,
     /// The peer speaks TLS, but not TLS 1.3 with raw public keys.
     #[error("the peer speaks TLS, but is not a sumlink peer: check the address and port")]

@@ -1,4 +1,4 @@
-//! A client's local entries and links: what of them cannot be together, and what its owner may not have meant.
+//! Local entries and links of a client: contradictions, and settings with surprising effects.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -10,22 +10,22 @@ use sumlink_transport::links::{Overlap, overlap};
 use super::Forwards;
 use super::findings::Findings;
 
-/// Where SOCKS5 is served when there is no other entry.
+/// SOCKS5 entry if there is no other entry.
 const DEFAULT_SOCKS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1080);
 
-/// A local port, and what is served there.
+/// A local port and its protocol.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    /// The word by which events and messages call it: `socks`, `http` or `forward`.
+    /// Name in events and messages: `socks`, `http` or `forward`.
     pub(crate) word: &'static str,
     pub(crate) address: SocketAddr,
     pub(crate) service: Service,
-    /// Where the file says it; 0 on the command line.
+    /// Line in the file; 0 for the command line.
     line: usize,
 }
 
-/// All entries, each from the flags or else from the file. Two that want the same port are a mistake; one that others
-/// than this machine reach is questionable.
+/// All entries, each from the flags or else from the file. Two entries on one port are a mistake;
+/// an entry that other hosts reach causes a warning.
 pub(super) fn all(
     socks: (Option<SocketAddr>, Option<SocketAddr>),
     http: (Option<SocketAddr>, Option<SocketAddr>),
@@ -90,7 +90,7 @@ pub(super) fn all(
             found.warn(
                 entry.line,
                 format!(
-                    "{} {} is open to others: whoever reaches it can use the session, without a password",
+                    "{} {} is open to other hosts, which can use the session without a password",
                     entry.word, entry.address
                 ),
             );
@@ -99,7 +99,8 @@ pub(super) fn all(
     entries
 }
 
-/// Of the blocks that fit an interface the first one counts, which is questionable where a wider one comes first.
+/// Warns of overlapping blocks: the first one that matches an interface applies, so a wider one in
+/// front of others is questionable.
 pub(super) fn warn_of_overlaps(links: &[LinkConfig], found: &mut Findings<'_>) {
     for (number, link) in links.iter().enumerate() {
         for (before, other) in links[..number].iter().enumerate() {
@@ -111,7 +112,7 @@ pub(super) fn warn_of_overlaps(links: &[LinkConfig], found: &mut Findings<'_>) {
                     found.warn(
                         own,
                         format!(
-                            "link `{}` changes nothing: `{}` in line {first} fits the same interfaces and comes first",
+                            "link `{}` has no effect: `{}` in line {first} matches the same interfaces first",
                             link.name, other.name
                         ),
                     );
@@ -122,7 +123,7 @@ pub(super) fn warn_of_overlaps(links: &[LinkConfig], found: &mut Findings<'_>) {
                 Overlap::Partly => found.warn(
                     own,
                     format!(
-                        "links `{}` and `{}` in line {first} fit some of the same interfaces, for which line {first} counts",
+                        "links `{}` and `{}` in line {first} match some of the same interfaces; line {first} applies",
                         link.name, other.name
                     ),
                 ),

@@ -1,4 +1,4 @@
-//! What is found wrong or questionable while a configuration is put together, and at whose door it is laid.
+//! Problems and warnings found while a configuration is put together, and their sources.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -12,23 +12,23 @@ use crate::congestion::Controls;
 use crate::control::LONGEST_PATH;
 use crate::exit::CliError;
 
-/// Everything that was found so far. What a flag says is the command line's fault, everything else the file's.
+/// The findings so far. A flag's problem belongs to the command line, every other to the file.
 #[derive(Debug)]
 pub struct Findings<'a> {
     pub(super) file: Option<&'a Path>,
     pub(super) lines: Lines,
     problems: Vec<Problem>,
-    /// What is wrong on the command line.
+    /// Problems of the command line.
     usage: Vec<String>,
-    /// What is missing where there is no file: options with what they are for.
+    /// Missing options and their purposes, if there is no file.
     missing: Vec<String>,
-    /// A failure that neither a line nor an option explains.
+    /// A failure that belongs neither to a line nor to an option.
     pub(super) failure: Option<CliError>,
     pub(super) warnings: Vec<Problem>,
 }
 
 impl<'a> Findings<'a> {
-    /// Begins with what is wrong in the file's text.
+    /// Starts with the problems of the file's text.
     pub fn new(file: Option<&'a Path>, lines: Lines, problems: Vec<Problem>) -> Self {
         Self {
             file,
@@ -41,7 +41,7 @@ impl<'a> Findings<'a> {
         }
     }
 
-    /// Whether nothing is wrong so far.
+    /// Whether no problem was found so far.
     pub(super) fn is_sound(&self) -> bool {
         self.problems.is_empty()
             && self.usage.is_empty()
@@ -49,12 +49,12 @@ impl<'a> Findings<'a> {
             && self.failure.is_none()
     }
 
-    /// Something is wrong in a line of the file.
+    /// Records a problem in a line of the file.
     pub fn problem(&mut self, line: usize, reason: impl Display) {
         self.problems.push(Problem::new(line, reason));
     }
 
-    /// Something is wrong in a line of the file, or with line 0 on the command line.
+    /// Records a problem in a line of the file, or with line 0 on the command line.
     pub(super) fn problem_or_usage(&mut self, line: usize, reason: String) {
         match line {
             0 => self.usage.push(reason),
@@ -62,12 +62,12 @@ impl<'a> Findings<'a> {
         }
     }
 
-    /// Something is questionable in a line of the file, or with line 0 on the command line.
+    /// Records a warning about a line of the file, or with line 0 about the command line.
     pub(super) fn warn(&mut self, line: usize, reason: impl Display) {
         self.warnings.push(Problem::new(line, reason));
     }
 
-    /// A result about the command line.
+    /// Records the error of a result about the command line.
     pub(super) fn usage_of<T>(&mut self, result: Result<T, CliError>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
@@ -82,13 +82,13 @@ impl<'a> Findings<'a> {
         }
     }
 
-    /// A result about a line of the file.
+    /// Records the error of a result about a line of the file.
     pub(super) fn in_file<T>(&mut self, line: usize, result: Result<T, impl Display>) -> Option<T> {
         result.map_err(|reason| self.problem(line, reason)).ok()
     }
 
-    /// Notes that something is missing. A wrong value in the file has been found already, so only what is not there at
-    /// all counts.
+    /// Records a missing value. An invalid value in the file is already recorded, so only an absent
+    /// one counts.
     pub(super) fn need<T>(&mut self, value: Option<&T>, key: &str, form: &str, about: &str) {
         let flag = key.replace('_', "-");
         let name = key.replace('_', " ");
@@ -103,28 +103,28 @@ impl<'a> Findings<'a> {
         }
     }
 
-    /// Notes that nobody may connect.
+    /// Records that no client may connect.
     pub(super) fn need_clients<T>(&mut self, first: Option<&T>) {
         match self.file {
             _ if first.is_some() => {}
             None => self.missing.push(
-                "--authorize PUBKEY (of a client, which sumlink pubkey prints there)".to_owned(),
+                "--authorize PUBKEY (of a client, printed by sumlink pubkey there)".to_owned(),
             ),
             Some(_) if self.lines.keys.contains_key("client") => {}
             Some(_) => self.problem(
                 1,
-                "nobody may connect: add a [[client]] block with a client's public key",
+                "no client may connect: add a [[client]] block with a client's public key",
             ),
         }
     }
 
-    /// The own key, from the file that the flag or the configuration names.
+    /// The secret key of this side, from the file that the flag or the configuration names.
     pub(super) fn key(
         &mut self,
         flag: Option<PathBuf>,
         file: Option<PathBuf>,
     ) -> Option<SecretKey> {
-        let about = "this side's own key, which sumlink keygen makes";
+        let about = "the secret key of this side, made by sumlink keygen";
         self.need(flag.as_ref().or(file.as_ref()), "key", "FILE", about);
         let by_flag = flag.is_some();
         match SecretKey::load(&flag.or(file)?) {
@@ -142,7 +142,8 @@ impl<'a> Findings<'a> {
         }
     }
 
-    /// The flag's congestion control, or else the file's, by the name that the kernel knows.
+    /// The congestion control of the flag, or else of the file, with the name that the kernel
+    /// knows.
     pub(super) fn congestion(
         &mut self,
         flag: Option<String>,
@@ -163,7 +164,7 @@ impl<'a> Findings<'a> {
         self.in_file(line, chosen).flatten()
     }
 
-    /// The control socket. Whether it can be made shows when it is; a path that is too long can be seen now.
+    /// The control socket. Checks the length of its path; the start finds other problems.
     pub fn control(&mut self, flag: Option<PathBuf>, file: Option<PathBuf>) -> Option<PathBuf> {
         if flag.is_some() {
             return flag;
@@ -171,7 +172,7 @@ impl<'a> Findings<'a> {
         let file = file?;
         if file.as_os_str().len() > LONGEST_PATH {
             let reason = format!(
-                "the path of a control socket has at most {LONGEST_PATH} bytes: {}",
+                "the path of a control socket is limited to {LONGEST_PATH} bytes: {}",
                 file.display()
             );
             self.problem(self.lines.of("control"), reason);
@@ -179,13 +180,13 @@ impl<'a> Findings<'a> {
         Some(file)
     }
 
-    /// The configuration if nothing is wrong with it.
+    /// The configuration if there is no problem.
     pub fn finish<T>(mut self, plan: Option<T>) -> Planned<T> {
         self.warnings.sort_by_key(|warning| warning.line);
         let missing = match self.missing.as_slice() {
             [] => None,
             missing => Some(format!(
-                "missing: {}; or name a file that says it with --config",
+                "missing: {}; or give a configuration file with --config",
                 missing.join(", ")
             )),
         };

@@ -1,4 +1,4 @@
-//! A client's file and a server's.
+//! Reads the file of a client and of a server.
 
 use std::ops::Range;
 
@@ -53,7 +53,7 @@ impl Reader<'_> {
         })
     }
 
-    /// All paths get it, so that no other congestion control can be said at `other`.
+    /// All paths use it, so no other congestion control is allowed at `other`.
     fn coupled(&mut self, field: Field<String>, other: Option<Range<usize>>) -> Option<String> {
         if let (Some(_), Some(other)) = (&field, other) {
             let reason = "`coupled` and `congestion` contradict each other: remove one";
@@ -105,7 +105,7 @@ impl Reader<'_> {
                 continue;
             };
             if authorized.iter().any(|known| known.key == key) {
-                self.problem(span, "this client key is there twice: remove one");
+                self.problem(span, "this client key occurs twice: remove one");
                 continue;
             }
             authorized.push(AuthorizedClient {
@@ -141,7 +141,8 @@ impl Reader<'_> {
 }
 
 impl Reader<'_> {
-    /// What those may use who have not proved a key. Reserved are a quarter of all places unless the file says more.
+    /// Limits for connections that have not proved a key. A quarter of them is reserved unless the
+    /// file says otherwise.
     fn half_open(&mut self, limits: &raw::Limits) -> HalfOpenLimits {
         let defaults = HalfOpenLimits::default();
         let mut count = |field: &Field<i64>| self.count(field.clone()).map(|n| n as usize);
@@ -168,7 +169,7 @@ impl Reader<'_> {
     }
 }
 
-/// A SOCKS user name (RFC 1929: 1 to 255 bytes).
+/// Parses a SOCKS user name (RFC 1929: 1 to 255 bytes).
 fn parse_user(name: &str) -> Result<String, String> {
     if (1..=255).contains(&name.len()) {
         Ok(name.to_owned())

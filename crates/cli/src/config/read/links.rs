@@ -1,4 +1,4 @@
-//! `links`, and the `[[link]]` blocks: which interfaces, and what each may be used for.
+//! `links` and the `[[link]]` blocks: the interfaces to use and their policies.
 
 use sumlink_settings::units;
 use sumlink_transport::LinkPolicy;
@@ -11,7 +11,7 @@ use super::Reader;
 use crate::link::read_beyond;
 
 impl Reader<'_> {
-    /// Every interface, or those of the blocks with their lines; `None` where nothing is said.
+    /// Every interface, or those of the blocks with their lines; `None` if the file names none.
     pub(super) fn links(
         &mut self,
         links: Field<String>,
@@ -21,7 +21,7 @@ impl Reader<'_> {
             if links.get_ref() != "auto" {
                 self.problem(
                     links.span(),
-                    "the only word here is \"auto\": name each link in its own [[link]] block",
+                    "the only value here is \"auto\": name each link in its own [[link]] block",
                 );
             } else if !blocks.is_empty() {
                 self.problem(
@@ -33,7 +33,7 @@ impl Reader<'_> {
         let is_said = links.is_some() || !blocks.is_empty();
         let mut configs: Vec<LinkConfig> = Vec::new();
         let mut lines = Vec::new();
-        // Read in any case: a mistake in a block is one, whatever else there is.
+        // Blocks are read even after another mistake, to report theirs as well.
         for block in blocks {
             let span = block.name.span();
             let policy = self.policy(&block);
@@ -43,7 +43,7 @@ impl Reader<'_> {
                 continue;
             };
             if configs.iter().any(|config| config.name == name) {
-                self.problem(span, format!("link `{name}` is there twice: remove one"));
+                self.problem(span, format!("link `{name}` occurs twice: remove one"));
                 continue;
             }
             lines.push(self.line(&span));
@@ -57,9 +57,9 @@ impl Reader<'_> {
         (is_said.then_some(configs), lines)
     }
 
-    /// What a `[[link]]` block says the link may be used for.
+    /// The policy of a `[[link]]` block.
     fn policy(&mut self, block: &raw::Link) -> LinkPolicy {
-        let told = self.problems.len();
+        let before = self.problems.len();
         let rate = |s: &String| units::parse_rate(s);
         let size = |s: &String| units::parse_size(s);
         let default = LinkPolicy::default();
@@ -91,7 +91,7 @@ impl Reader<'_> {
                 .parse(block.beyond.clone(), |s| read_beyond(s))
                 .unwrap_or_default(),
         };
-        if self.problems.len() == told
+        if self.problems.len() == before
             && let Err(error) = policy.check()
         {
             self.problem(block.name.span(), error);
@@ -99,7 +99,7 @@ impl Reader<'_> {
         policy
     }
 
-    /// A number, or the word for a measured one.
+    /// A number, or the word `auto`.
     pub(super) fn carriers(&mut self, field: Field<toml::Value>) -> Option<Carriers> {
         self.parse(field, |value| match value {
             toml::Value::String(text) => parse_carriers(text),
@@ -108,7 +108,7 @@ impl Reader<'_> {
     }
 }
 
-/// A day of the month on which another one begins.
+/// The day of the month on which a new month begins.
 fn parse_day(day: i64) -> Result<u8, &'static str> {
     let day = u8::try_from(day).ok().filter(|day| (1..=31).contains(day));
     day.ok_or("write a day of the month, 1 to 31")

@@ -1,4 +1,5 @@
-//! `[session]`, which client and server share: scheduling, windows by class, redundancy, coupling.
+//! `[session]`, which client and server share: scheduling, windows by class, redundancy, window
+//! scaling.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,7 +37,7 @@ impl Reader<'_> {
             ..SessionSettings::default()
         };
         let budget = raw.redundancy;
-        let mut said: Vec<(String, Field<String>)> = [
+        let mut fields: Vec<(String, Field<String>)> = [
             ("coupling", raw.coupling),
             ("alpha", raw.alpha.map(text_of)),
             ("beta", raw.beta.map(text_of)),
@@ -48,20 +49,20 @@ impl Reader<'_> {
         .map(|(key, field)| (key.to_owned(), field))
         .into();
         let races = raw.race.into_all().into_iter();
-        said.extend(races.map(|(class, field)| (format!("race.{}", class.name()), field)));
-        self.options(&mut session, said);
+        fields.extend(races.map(|(class, field)| (format!("race.{}", class.name()), field)));
+        self.options(&mut session, fields);
         self.windows(&mut session, raw.windows);
-        // What the values must be, alone and together, the session knows. It tells one thing at a time: what it has told
-        // of is put aside for the next.
-        let is_unread = memory.is_some() && session.memory.is_none();
+        // The session checks the values, alone and together. It reports one problem at a time, so
+        // the reported one is put aside for the next.
+        let is_invalid = memory.is_some() && session.memory.is_none();
         while let Err(error) = session.check() {
             let place = match error {
                 sumlink_engine::ConfigError::MaxStreams(_) if session.max_streams.is_some() => {
                     session.max_streams = None;
                     max_streams.clone()
                 }
-                // There is nothing to compare the others with.
-                _ if is_unread => break,
+                // There is no memory to compare the others with.
+                _ if is_invalid => break,
                 sumlink_engine::ConfigError::StreamMemory if session.stream_memory.is_some() => {
                     session.stream_memory = None;
                     stream_memory.clone()
@@ -76,9 +77,10 @@ impl Reader<'_> {
         session
     }
 
-    /// Sets what is said of budget, windows, races and coupling, and notes its line. Of a window that cannot be one thing is told.
-    fn options(&mut self, session: &mut SessionSettings, said: Vec<(String, Field<String>)>) {
-        for (key, field) in said {
+    /// Sets budget, windows, races and window scaling, and notes their lines. Reports one problem
+    /// of an impossible window.
+    fn options(&mut self, session: &mut SessionSettings, fields: Vec<(String, Field<String>)>) {
+        for (key, field) in fields {
             let Some(field) = field else { continue };
             let set = session.options.set(&key, field.get_ref());
             let line = self.line(&field.span());
@@ -91,30 +93,31 @@ impl Reader<'_> {
 
     fn windows(&mut self, session: &mut SessionSettings, raw: raw::OfClasses<raw::Window>) {
         for (class, window) in raw.into_all() {
-            let said = [
+            let fields = [
                 ("least", window.least),
                 ("most", window.most),
                 ("products", window.products.map(text_of)),
             ];
-            let place = said
+            let place = fields
                 .iter()
                 .find_map(|(_, field)| Some(field.as_ref()?.span()));
-            let said = said.map(|(key, field)| (format!("windows.{}.{key}", class.name()), field));
-            let told = self.problems.len();
-            self.options(session, said.into());
+            let fields =
+                fields.map(|(key, field)| (format!("windows.{}.{key}", class.name()), field));
+            let before = self.problems.len();
+            self.options(session, fields.into());
             let checked = session.options.check_window(class);
             if let Err(error) = checked {
-                if self.problems.len() == told {
+                if self.problems.len() == before {
                     self.problem(place.unwrap_or(0..0), error);
                 }
-                // It has been told of, and the rest is checked together.
+                // This problem is reported; the rest is checked together.
                 session.options.fbdt.windows = FbdtConfig::default().windows;
             }
         }
     }
 }
 
-/// A number as the text that it is.
+/// A number as its text.
 fn text_of(number: Spanned<f64>) -> Spanned<String> {
     Spanned::new(number.span(), number.get_ref().to_string())
 }

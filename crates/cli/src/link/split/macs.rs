@@ -1,4 +1,4 @@
-//! Addresses of interfaces that are made of another one.
+//! Addresses of interfaces that are made from another interface.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,13 +7,14 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mac([u8; 6]);
 
-/// In the first byte: given by whoever runs the network, not by a maker (IEEE 802, 8.2).
+/// Bit of the first byte: locally administered (IEEE 802, 8.2).
 const LOCAL: u8 = 0b10;
-/// In the first byte: of a group.
+/// Bit of the first byte: group address.
 const GROUP: u8 = 0b01;
 
-/// The address of a further interface, the same every time: the card's own, marked as given locally, with the number above
-/// the two marks. Numbers from 1 to 15 give addresses that differ from each other and from the card's.
+/// Derives the address of a further interface: the card's own with the local bit set and the number
+/// above the two bits. Numbers 1 to 15 give addresses that differ from each other and from the
+/// card's, and the result is always the same.
 pub(super) fn derived(card: Mac, number: u8) -> Mac {
     let Mac(mut bytes) = card;
     bytes[0] = ((bytes[0] | LOCAL) & !GROUP) ^ (number << 2);
@@ -44,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_local_stable_and_all_different() {
+    fn addresses_are_local_stable_and_distinct() {
         for card in [
             "00:11:22:33:44:55",
             "02:11:22:33:44:55",
@@ -67,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_none() {
+    fn invalid_addresses_are_refused() {
         for text in [
             "",
             "0.0.0.0",

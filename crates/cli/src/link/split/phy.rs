@@ -1,21 +1,21 @@
-//! What `iw` says of a card: how many stations it can be at once, on how many channels.
+//! Parses the output of `iw`: the number of simultaneous stations and channels of a card.
 
-/// A limit on interfaces that may exist at once (NL80211_ATTR_INTERFACE_COMBINATIONS).
+/// A limit on simultaneous interfaces (NL80211_ATTR_INTERFACE_COMBINATIONS).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Combination {
-    /// Stations among them.
+    /// Maximum number of stations.
     stations: u32,
-    /// All together.
+    /// Maximum number of interfaces of all types.
     total: u32,
-    /// Channels at once.
+    /// Maximum number of channels.
     channels: u32,
 }
 
-/// All limits of a card; one of them must be kept.
+/// All limits of a card; a set of interfaces must satisfy one of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Combinations(Vec<Combination>);
 
-/// The number of the card in what `iw dev NAME info` prints.
+/// Reads the card's number from the output of `iw dev NAME info`.
 pub(super) fn number(info: &str) -> Option<u32> {
     let mut words = info.split_whitespace();
     words.find(|word| *word == "wiphy")?;
@@ -23,13 +23,14 @@ pub(super) fn number(info: &str) -> Option<u32> {
 }
 
 impl Combinations {
-    /// From what `iw phy NAME info` prints.
+    /// Parses the output of `iw phy NAME info`.
     pub(super) fn parse(info: &str) -> Self {
         let mut lines = info.lines().map(str::trim);
         if !lines.any(|line| line.starts_with("valid interface combinations")) {
             return Self::default();
         }
-        // Each begins with a star and may go on in the next line; the block ends with the next heading.
+        // Each combination begins with a star and may continue on the next line; the block ends
+        // with the next heading.
         let mut texts: Vec<String> = Vec::new();
         for line in lines {
             if let Some(begin) = line.strip_prefix("* ") {
@@ -44,13 +45,13 @@ impl Combinations {
         Self(texts.iter().map(|text| combination(text)).collect())
     }
 
-    /// The most stations at once; a driver that says nothing allows one interface.
+    /// Maximum number of simultaneous stations; 1 if the driver reports none.
     pub(super) fn stations(&self) -> u32 {
         let most = self.0.iter().map(|one| one.stations.min(one.total)).max();
         most.unwrap_or(1).max(1)
     }
 
-    /// Channels at once, in the combination with the most stations.
+    /// Channels in the combination with the most stations.
     pub(super) fn channels(&self) -> u32 {
         let best = self
             .0
@@ -60,7 +61,7 @@ impl Combinations {
     }
 }
 
-/// `#{ managed } <= 2, #{ AP, mesh point } <= 1, total <= 3, #channels <= 2`
+/// Parses `#{ managed } <= 2, #{ AP, mesh point } <= 1, total <= 3, #channels <= 2`.
 fn combination(text: &str) -> Combination {
     let mut found = Combination::default();
     for part in text.split("<=").zip(text.split("<=").skip(1)) {
@@ -93,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_card_of_an_interface_has_a_number() {
+    fn the_number_of_a_card_is_read() {
         let info = "Interface wlan0\n\tifindex 3\n\twdev 0x1\n\taddr 00:11:22:33:44:55\n\ttype managed\n\twiphy 2\n";
         assert_eq!(number(info), Some(2));
         assert_eq!(number("Interface wlan0\n"), None);
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_allows_nothing_allows_one() {
+    fn a_driver_without_combinations_allows_one_station() {
         for info in [
             "",
             "\tinterface combinations are not supported\n\tHT Capability\n",

@@ -1,4 +1,4 @@
-//! The programs that know interfaces: `ip` of iproute2 and `iw`.
+//! Runs `ip` of iproute2 and `iw`.
 
 use std::process::Command;
 
@@ -10,17 +10,17 @@ use crate::exit::CliError;
 #[derive(Clone, Debug)]
 pub(super) struct Interface {
     pub(super) name: String,
-    /// Its address, as text.
+    /// Hardware address, as text.
     pub(super) mac: String,
-    /// What its maker wrote on it; empty without.
+    /// Alias; empty if none.
     pub(super) alias: String,
-    /// What virtual interface it is, such as `macvlan`; empty for a real one.
+    /// Kind of virtual interface, such as `macvlan`; empty for a physical one.
     pub(super) kind: String,
-    /// What is below it, such as `ether`.
+    /// Link layer, such as `ether`.
     pub(super) link_type: String,
 }
 
-/// As `ip -json -details link` prints it.
+/// One element of the output of `ip -json -details link`.
 #[derive(Deserialize)]
 struct Listed {
     ifname: String,
@@ -40,12 +40,11 @@ struct Info {
     info_kind: String,
 }
 
-/// All interfaces.
+/// Lists all interfaces.
 pub(super) fn interfaces() -> Result<Vec<Interface>, CliError> {
     let text = ip(&["-json", "-details", "link", "show"])?;
-    let listed: Vec<Listed> = serde_json::from_str(&text).map_err(|error| {
-        CliError::Split(format!("ip lists interfaces as nobody can read: {error}"))
-    })?;
+    let listed: Vec<Listed> = serde_json::from_str(&text)
+        .map_err(|error| CliError::Split(format!("cannot read the output of ip: {error}")))?;
     let interface = |listed: Listed| Interface {
         name: listed.ifname,
         mac: listed.address,
@@ -66,9 +65,9 @@ pub(super) fn iw(arguments: &[&str]) -> Result<String, CliError> {
     run("iw", "iw", arguments)
 }
 
-/// What it prints; its complaint in one line otherwise.
+/// Returns the program's output, or its error message on one line.
 fn run(program: &str, package: &str, arguments: &[&str]) -> Result<String, CliError> {
-    // Administrators' programs are often outside an ordinary user's PATH.
+    // These programs are often outside the PATH of an ordinary user.
     let path = std::env::var("PATH").unwrap_or_default();
     let output = Command::new(program)
         .args(arguments)

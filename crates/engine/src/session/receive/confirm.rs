@@ -54,10 +54,15 @@ impl Session {
             return;
         }
         let (buffered, pieces) = (send.buffered(), send.acked.count());
+        let held_back = send.acked.total();
         send.acknowledge(range.start..range.end.min(send.highest), &mut self.spare);
         let delivered = buffered - send.buffered();
         self.send_credit.buffered -= delivered;
         self.counters.delivered += delivered;
+        // Includes bytes behind a gap, so that unequal delays do not look like bursts.
+        let acknowledged = delivered + send.acked.total() - held_back;
+        let is_backlogged = !(self.ready.is_empty() && self.blocked.is_empty());
+        self.backlog.acknowledged(acknowledged, is_backlogged, now);
         self.selecting.note_delivered(send, now);
         self.send_credit.pieces = self.send_credit.pieces - pieces + send.acked.count();
         if send.unsent.is_empty() {

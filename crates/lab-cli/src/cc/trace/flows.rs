@@ -1,4 +1,4 @@
-//! What a trace has seen of each connection, for the end and for the picture.
+//! Statistics and points of each traced connection, for the summary and the chart.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,15 +8,16 @@ use sumlink_lab::{WindowFlow, WindowPoint, draw_windows};
 
 use sumlink::exit::CliError;
 
-/// Points of one flow that are kept for the picture; of more, each second one is dropped again and again.
-const MOST_POINTS: usize = 1 << 18;
+/// Most points of one flow kept for the chart; when they are reached, every second point is
+/// dropped.
+const MAX_POINTS: usize = 1 << 18;
 
-/// What there was at the end.
+/// The connections of a trace.
 #[derive(Debug, Default)]
 pub(super) struct Account {
-    /// Acknowledgements.
+    /// Number of acknowledgments.
     pub(super) records: u64,
-    /// By the numbers of their sockets.
+    /// By socket number.
     flows: BTreeMap<u64, Flow>,
 }
 
@@ -25,13 +26,13 @@ pub(super) struct Account {
 struct Flow {
     name: String,
     points: Vec<WindowPoint>,
-    /// Records for each point that is kept.
+    /// Records per kept point.
     every: u64,
     seen: u64,
 }
 
 impl Account {
-    /// Counts a record, and keeps it for a picture.
+    /// Counts a record, and keeps it for the chart if `plot`.
     pub(super) fn take(&mut self, record: &Record, plot: bool) {
         self.records += 1;
         let flow = self.flows.entry(record.socket).or_insert_with(|| Flow {
@@ -53,7 +54,7 @@ impl Account {
             ssthresh: record.ssthresh.map(f64::from),
             srtt: record.srtt.as_secs_f64(),
         });
-        if flow.points.len() >= MOST_POINTS {
+        if flow.points.len() >= MAX_POINTS {
             let mut keeps = false;
             flow.points.retain(|_| {
                 keeps = !keeps;
@@ -63,12 +64,12 @@ impl Account {
         }
     }
 
-    /// How many there were.
+    /// Number of connections.
     pub(super) fn connections(&self) -> usize {
         self.flows.len()
     }
 
-    /// Writes the picture beside the records.
+    /// Draws the chart beside the records; returns its path.
     pub(super) fn draw(&self, records: &Path) -> Result<PathBuf, CliError> {
         let path = records.with_extension("svg");
         let flows: Vec<WindowFlow> = self
@@ -97,12 +98,12 @@ mod tests {
     fn pictures_of_long_traces_take_bounded_memory() {
         let mut account = Account::default();
         let record = sample();
-        for _ in 0..3 * MOST_POINTS {
+        for _ in 0..3 * MAX_POINTS {
             account.take(&record, true);
         }
         let flow = &account.flows[&7];
-        assert!(flow.points.len() < MOST_POINTS);
-        assert!(flow.points.len() > MOST_POINTS / 4);
-        assert_eq!(account.records, 3 * MOST_POINTS as u64);
+        assert!(flow.points.len() < MAX_POINTS);
+        assert!(flow.points.len() > MAX_POINTS / 4);
+        assert_eq!(account.records, 3 * MAX_POINTS as u64);
     }
 }

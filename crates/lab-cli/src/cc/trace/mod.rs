@@ -1,4 +1,4 @@
-//! `sumlink-lab cc trace`: what windows do, for every acknowledgement, as CSV, as JSON lines and as a picture.
+//! `sumlink-lab cc trace`: the windows at every acknowledgment, as CSV, JSON lines and a chart.
 
 mod flows;
 mod rows;
@@ -23,30 +23,31 @@ use self::rows::{Form, Output};
 /// `sumlink-lab cc trace`
 #[derive(Debug, Args)]
 pub(crate) struct TraceArgs {
-    /// Only connections of this process; the trace ends with it.
-    #[arg(long, value_name = "PID", group = "whose", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Trace only connections of this process; the trace ends with the process.
+    #[arg(long, value_name = "PID", group = "filter", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
-    /// Only connections with this port, at either end.
-    #[arg(long, value_name = "PORT", group = "whose", value_parser = clap::value_parser!(u16).range(1..))]
+    /// Trace only connections with this port at either end.
+    #[arg(long, value_name = "PORT", group = "filter", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
-    /// Only subflows of MPTCP.
-    #[arg(long, group = "whose")]
+    /// Trace only subflows of MPTCP.
+    #[arg(long, group = "filter")]
     mptcp: bool,
-    /// Write here, as CSV (`.csv`) or JSON lines (`.jsonl`, `.json`); without it CSV on standard output.
+    /// Write to this file, as CSV (`.csv`) or JSON lines (`.jsonl`, `.json`). Default: CSV on
+    /// standard output.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Draw the windows beside FILE, as `.svg`.
+    /// Draw the windows to an `.svg` file beside FILE.
     #[arg(long, requires = "out")]
     plot: bool,
-    /// End after so many seconds; without it at the first signal.
+    /// End after this number of seconds. Default: at the first signal.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     seconds: Option<u64>,
-    /// Print JSON: the records without --out, else a summary at the end.
+    /// Print JSON: the records without --out, otherwise a summary at the end.
     #[arg(long)]
     pub(super) json: bool,
 }
 
-/// Runs the verb until time, the process or a signal ends it.
+/// Runs the verb until the time, the process or a signal ends it.
 pub(crate) async fn run(args: TraceArgs) -> Result<(), CliError> {
     let filter = match (args.pid, args.port, args.mptcp) {
         (Some(pid), ..) => Filter::Process(pid),
@@ -62,11 +63,9 @@ pub(crate) async fn run(args: TraceArgs) -> Result<(), CliError> {
     if let Some(pid) = args.pid
         && !process(pid).exists()
     {
-        return Err(CliError::Usage(format!(
-            "--pid {pid}: there is no such process"
-        )));
+        return Err(CliError::Usage(format!("--pid {pid}: no such process")));
     }
-    // The kernel is asked first: a file is not overwritten for nothing.
+    // The trace starts before the file is opened, so that a failure does not overwrite it.
     let trace = Trace::start(filter)?;
     let out = Output::open(args.out.clone(), form)?;
     let mut stop = Stop::new()?;
@@ -97,10 +96,10 @@ pub(crate) async fn run(args: TraceArgs) -> Result<(), CliError> {
         (Some(path), true) => Some(account.draw(path)?),
         _ => None,
     };
-    tell(&args, &account, lost, picture.as_deref())
+    print_summary(&args, &account, lost, picture.as_deref())
 }
 
-/// Takes records until it is over; the account, and how many were lost.
+/// Takes records until the end; returns the connections and the number of lost records.
 fn record(
     trace: &Trace,
     mut out: Output,
@@ -110,7 +109,7 @@ fn record(
 ) -> Result<(Account, u64), CliError> {
     let mut account = Account::default();
     let mut failed = None;
-    // A reader or disk that takes no more ends it.
+    // A write error ends the trace.
     let broken = AtomicBool::new(false);
     trace.follow(
         |record| {
@@ -142,8 +141,8 @@ fn process(pid: u32) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}"))
 }
 
-/// What was recorded; that records were lost is said in any case.
-fn tell(
+/// Prints the summary; warns of lost records in any case.
+fn print_summary(
     args: &TraceArgs,
     account: &Account,
     lost: u64,
@@ -151,7 +150,7 @@ fn tell(
 ) -> Result<(), CliError> {
     if lost > 0 {
         tracing::warn!(
-            "{lost} records were lost: acknowledgements came faster than they could be written"
+            "{lost} records lost: acknowledgments arrived faster than they could be written"
         );
     }
     let flows = account.connections();
@@ -165,7 +164,7 @@ fn tell(
         }));
     }
     tracing::info!(
-        "{} acknowledgements of {flows} connections, {lost} lost",
+        "{} acknowledgments of {flows} connections, {lost} lost",
         account.records
     );
     Ok(())

@@ -1,4 +1,4 @@
-//! A record as a row of CSV, or a line of JSON.
+//! A record as a row of CSV or a line of JSON.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -9,7 +9,7 @@ use sumlink_kernel::Record;
 
 use sumlink::exit::CliError;
 
-/// How records are written.
+/// Format of the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Csv,
@@ -17,20 +17,20 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// The one that the ending of a file's name asks for.
+    /// The format of a file, by its name.
     pub(super) fn of(path: &Path) -> Result<Self, CliError> {
         match path.extension().and_then(|ending| ending.to_str()) {
             Some("csv") => Ok(Self::Csv),
             Some("jsonl" | "json") => Ok(Self::JsonLines),
             _ => Err(CliError::Usage(format!(
-                "--out {}: the ending says the form: .csv, or .jsonl for JSON lines",
+                "--out {}: the name must end in .csv, or in .jsonl for JSON lines",
                 path.display()
             ))),
         }
     }
 }
 
-/// Where records go.
+/// Destination of the records.
 pub(super) struct Output {
     to: Box<dyn Write + Send>,
     form: Form,
@@ -38,7 +38,7 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Opens it, with the header.
+    /// Opens the destination and writes the header.
     pub(super) fn open(path: Option<PathBuf>, form: Form) -> Result<Self, CliError> {
         let to: Box<dyn Write + Send> = match &path {
             None => Box::new(BufWriter::new(io::stdout())),
@@ -64,12 +64,12 @@ impl Output {
         write_record(&mut self.to, self.form, record)
     }
 
-    /// Writes what is still held back.
+    /// Writes buffered records.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.to.flush()
     }
 
-    /// The error of this output.
+    /// The error of this destination.
     pub(super) fn failed(&self, reason: io::Error) -> CliError {
         match &self.path {
             Some(path) => CliError::Write {
@@ -121,7 +121,7 @@ fn write_record(to: &mut dyn Write, form: Form, record: &Record) -> io::Result<(
         serde_json::to_writer(&mut *to, &row)?;
         return to.write_all(b"\n");
     }
-    // Nothing in them needs quotes: names of congestion controls are the kernel's.
+    // Names of congestion controls come from the kernel and need no quotes.
     let or_empty = |number: Option<u32>| number.map(|n| n.to_string()).unwrap_or_default();
     writeln!(
         to,
@@ -142,7 +142,7 @@ fn write_record(to: &mut dyn Write, form: Form, record: &Record) -> io::Result<(
     )
 }
 
-/// One for tests.
+/// A record for tests.
 #[cfg(test)]
 pub(super) fn sample() -> Record {
     Record {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_have_the_same_columns() {
+    fn both_formats_have_the_same_columns() {
         let mut record = sample();
         record.ssthresh = None;
         let csv = written(Form::Csv, &record);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ending_says_the_form() {
+    fn the_file_name_selects_the_format() {
         let form = |path: &str| Form::of(Path::new(path)).ok();
         assert_eq!(form("a.csv"), Some(Form::Csv));
         assert_eq!(form("a.jsonl"), Some(Form::JsonLines));

@@ -1,4 +1,4 @@
-//! Which links there are, which of them are to be used, and whether they lead to the server.
+//! Lists the links, selects those to use, and checks whether they lead to the server.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -9,11 +9,12 @@ use super::Manager;
 use crate::client::ConnectError;
 use crate::links::{self, CarrierCheck, Link};
 
-/// The server's addresses that a link leads to, each with the source address that the routing tables choose.
+/// The server's addresses that a link can reach, each with the source address that the routing
+/// tables choose.
 pub(super) type Ways = Vec<(SocketAddr, IpAddr)>;
 
 impl Manager {
-    /// Looks at all links: leaves those that are gone, dials those that can be used.
+    /// Lists all links: leaves those that are gone, dials those that can be used.
     pub(super) async fn refresh(&mut self, first: bool) -> Result<(), ConnectError> {
         self.looked = Instant::now();
         let servers = self.servers.clone();
@@ -52,7 +53,7 @@ impl Manager {
         let is_known =
             |name: &str| present.contains(name) || unusable.iter().any(|(n, _)| n == name);
         self.states.retain(is_known);
-        if self.links.values().any(|state| state.paths.is_empty()) {
+        if self.links.values().any(|state| state.plan.paths.is_empty()) {
             self.resolver.ask_again(self.is_lost());
         }
         if first && self.dials.is_empty() {
@@ -73,8 +74,8 @@ impl Manager {
         Ok(())
     }
 
-    /// Asks whether a link with a path has lost its carrier, of which the kernel tells late; nobody waits for the answer, and
-    /// there is one question at a time.
+    /// Queries in the background whether a link with a path has lost its carrier, which the kernel
+    /// reports up to 1 s late. At most one query is in progress.
     pub(super) fn ask_for_carriers(&mut self) {
         if !self.asking.is_empty() {
             return;
@@ -82,7 +83,10 @@ impl Manager {
         if self.carriers.is_none() {
             self.carriers = CarrierCheck::open().ok();
         }
-        let in_use = self.links.values().filter(|link| !link.paths.is_empty());
+        let in_use = self
+            .links
+            .values()
+            .filter(|link| !link.plan.paths.is_empty());
         let seen = in_use.filter_map(|link| link.seen.as_ref());
         let seen = seen.filter(|(link, _)| !link.loopback);
         let numbers: Vec<u32> = seen.map(|(link, _)| link.index).collect();
@@ -92,19 +96,20 @@ impl Manager {
         }
     }
 
-    /// The answer: where a carrier is lost, all links are looked at.
+    /// Takes the answer: after the loss of a carrier, all links are listed.
     pub(super) async fn on_carriers(&mut self, is_any_lost: io::Result<bool>) {
         match is_any_lost {
             Ok(false) => {}
             Ok(true) => self.look_again().await,
             Err(error) => {
-                tracing::debug!(%error, "cannot ask for carriers");
+                tracing::debug!(%error, "cannot query the carrier state of the links");
                 self.carriers = None;
             }
         }
     }
 
-    /// The links to use: those that were named, or all but loopback, or only that for a server on this machine.
+    /// The links to use: the configured ones, or all but loopback, or only loopback for a server on
+    /// this machine.
     fn wanted<'a>(&self, all: &'a [Link], servers: &[SocketAddr]) -> Vec<&'a Link> {
         let named = &self.dialer.config.links;
         let is_named = |link: &Link| {
@@ -125,7 +130,7 @@ impl Manager {
         all.iter().filter(fits).collect()
     }
 
-    /// Names for which there is no interface.
+    /// Configured names without an interface, with the reason.
     fn missing(&self, all: &[Link]) -> Vec<(String, String)> {
         let named = self.dialer.config.links.iter().map(|link| &link.name);
         let missing =
@@ -143,7 +148,7 @@ impl Manager {
     }
 }
 
-/// How the link leads to the server, or why it does not.
+/// The link's routes to the server, or the reason why there are none.
 async fn ways(link: &Link, servers: &[SocketAddr]) -> Result<Ways, String> {
     let mut ways = Vec::new();
     let mut reason = "the server's name has no address".to_owned();
@@ -175,7 +180,7 @@ mod tests {
     use crate::links::netns::Netns;
     use crate::policy::Policies;
 
-    /// A manager for a session over all links, and what it asks of the session.
+    /// A manager for a session over all links, and the receiver of its commands to the session.
     fn manager(server: &str) -> (Manager, UnboundedReceiver<Command>) {
         let key = SecretKey::generate().unwrap();
         let mut config = client_config(&key, &key, server);
@@ -193,7 +198,7 @@ mod tests {
         (manager, asked)
     }
 
-    /// Two links with a route to everywhere, 192.0.2.1 on `up1` and 192.0.2.2 on `up2`.
+    /// Two links with default routes, 192.0.2.1 on `up1` and 192.0.2.2 on `up2`.
     fn uplinks() -> Option<Netns> {
         let ns = Netns::new()?;
         for (link, host) in [("up1", 1), ("up2", 2)] {
@@ -210,9 +215,9 @@ mod tests {
         Some(ns)
     }
 
-    /// Nothing but the question: the manager's loop, which hears what the kernel tells, does not run.
+    /// Only the query: the manager's loop, which receives the kernel's events, does not run.
     #[test]
-    fn while_bytes_move_a_link_that_has_lost_its_carrier_is_left() {
+    fn while_bytes_move_a_lost_carrier_is_noticed() {
         let Some(ns) = uplinks() else { return };
         let ip = ns.commands();
         ns.run(async move || {
@@ -222,10 +227,10 @@ mod tests {
             for (name, number) in [("up1", 1), ("up2", 2)] {
                 let local = format!("192.0.2.{number}:1").parse().unwrap();
                 let state = manager.links.get_mut(name).unwrap();
-                state.paths.push((PathId(number), local));
+                state.plan.paths.push((PathId(number), local));
             }
             let answer = async |manager: &mut Manager| {
-                // However often bytes move meanwhile, it is one question.
+                // Repeated notifications cause only one query.
                 manager.on_news(CarrierNews::Moving);
                 manager.on_news(CarrierNews::Moving);
                 let answer = manager.asking.join_next().await.unwrap().unwrap();
@@ -233,7 +238,7 @@ mod tests {
                 assert!(manager.asking.is_empty());
             };
             answer(&mut manager).await;
-            assert!(asked.try_recv().is_err(), "all is well");
+            assert!(asked.try_recv().is_err(), "no link has lost its carrier");
             ip("link set up1-peer down");
             answer(&mut manager).await;
             let asked = std::iter::from_fn(|| asked.try_recv().ok());
@@ -252,19 +257,21 @@ mod tests {
     async fn a_link_is_tried_again_however_often_bytes_move() {
         let (mut manager, _asked) = manager("203.0.113.1:443");
         let now = Instant::now();
-        manager.looked = now.checked_sub(Duration::from_secs(1)).unwrap();
+        manager.began = now.checked_sub(Duration::from_secs(1)).unwrap();
+        manager.looked = manager.began;
         // As if its path had ended a while ago.
-        manager.links.entry("up1".to_owned()).or_default().retry_at = Some(now);
+        let state = manager.links.entry("up1".to_owned()).or_default();
+        state.plan.retry_at = Some(Duration::ZERO);
         for _ in 0..3 {
             manager.on_news(CarrierNews::Moving);
             assert_eq!(manager.next_look(), Duration::ZERO);
         }
         manager.looked = Instant::now();
-        assert!(manager.next_look() > Duration::ZERO, "not all the time");
+        assert!(manager.next_look() > Duration::ZERO, "not continuously");
     }
 
     #[test]
-    fn a_link_that_is_not_to_be_used_any_more_is_not_joined_by_a_dial_that_had_begun() {
+    fn a_dial_in_progress_does_not_rejoin_a_disabled_link() {
         let Some(ns) = uplinks() else { return };
         ns.run(async move || {
             let (mut manager, _asked) = manager("203.0.113.1:443");
@@ -272,7 +279,7 @@ mod tests {
             manager.refresh(true).await.unwrap();
             let dialing = |manager: &Manager| {
                 let state = &manager.links["up1"];
-                (state.dialing, state.number)
+                (state.plan.is_dialing, state.number)
             };
             let (is_dialing, first) = dialing(&manager);
             assert!(is_dialing);
@@ -284,9 +291,10 @@ mod tests {
         });
     }
 
-    /// On a silent link a dial goes on until it is answered, which it never is where the server is no more.
+    /// On a silent link a dial continues until it is answered, which never happens if the server
+    /// has moved.
     #[test]
-    fn a_server_that_has_moved_is_asked_where_it_is_now() {
+    fn a_silent_link_resolves_the_servers_name_again() {
         let Some(ns) = uplinks() else { return };
         ns.run(async move || {
             let (mut manager, _asked) = manager("203.0.113.1:443");
@@ -299,8 +307,8 @@ mod tests {
             let state = manager.links.get_mut("up1").unwrap();
             let (link, _) = state.seen.as_ref().unwrap();
             let id = PathId(1);
-            state.paths = vec![(id, SocketAddr::new(link.addresses[0], 1))];
-            state.dialing = false;
+            state.plan.paths = vec![(id, SocketAddr::new(link.addresses[0], 1))];
+            state.plan.is_dialing = false;
             let link = "up1".to_owned();
             manager.on_news(CarrierNews::Silent {
                 id,
@@ -310,11 +318,11 @@ mod tests {
             });
             let number = |manager: &Manager| {
                 let state = &manager.links["up1"];
-                assert!(state.dialing && state.paths.len() == 1);
+                assert!(state.plan.is_dialing && state.plan.paths.len() == 1);
                 state.number
             };
             let asking = number(&manager);
-            // As resolvers answer: in another order each time.
+            // Resolvers vary the order of their answers.
             manager.servers = servers([2, 1]);
             manager.look_again().await;
             assert_eq!(number(&manager), asking);
@@ -325,23 +333,26 @@ mod tests {
     }
 
     #[test]
-    fn a_change_resets_the_back_off_of_the_link_that_changed_only() {
+    fn a_change_resets_only_its_own_links_back_off() {
         let Some(ns) = uplinks() else { return };
         let ip = ns.commands();
         ns.run(async move || {
             let (mut manager, _asked) = manager("203.0.113.1:443");
             manager.servers = vec!["203.0.113.1:443".parse().unwrap()];
             manager.refresh(true).await.unwrap();
-            let later = Instant::now() + Duration::from_secs(3600);
+            let later = Duration::from_secs(3600);
             // As if both had failed.
             let fail = |manager: &mut Manager| {
                 for name in ["up1", "up2"] {
                     let state = manager.links.get_mut(name).unwrap();
-                    (state.dialing, state.retry_at) = (false, Some(later));
+                    (state.plan.is_dialing, state.plan.retry_at) = (false, Some(later));
                 }
             };
             let dialing = |manager: &Manager| {
-                let names = manager.links.iter().filter(|(_, state)| state.dialing);
+                let names = manager
+                    .links
+                    .iter()
+                    .filter(|(_, state)| state.plan.is_dialing);
                 names.map(|(name, _)| name.clone()).collect::<Vec<_>>()
             };
             for (change, dialed) in [

@@ -1,19 +1,21 @@
-//! Whose turn it is: the session's task, or a program on the same thread.
+//! Scheduling between the session's task and programs on the same thread.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use sumlink_bond::opens::{OPEN_TIMEOUT, WAITING_PATIENCE};
+use sumlink_bond::{Early, Known};
 use sumlink_engine::frame::Frame;
 use sumlink_engine::{PathId, Role};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{broadcast, oneshot};
 
 use super::*;
+use crate::SecretKey;
 use crate::config::SessionConfig;
-use crate::driver::{Known, LinkStates, Listeners};
-use crate::{Early, SecretKey};
+use crate::driver::{LinkStates, Listeners};
 
 #[derive(Default)]
 struct Flag(AtomicBool);
@@ -24,7 +26,7 @@ impl Wake for Flag {
     }
 }
 
-/// A client's session with one path that is given nothing, whose peer lets streams send a megabyte.
+/// A client's session with one path that accepts no data; its peer allows streams to send 1 MB.
 fn driver() -> Driver {
     let listeners = Listeners {
         incoming: None,
@@ -71,7 +73,7 @@ fn open(driver: &mut Driver) -> Stream {
     opened.try_recv().unwrap().unwrap()
 }
 
-/// Whether the session's task gives up the thread although it has more to do at once.
+/// Whether the session's task yields the thread although it has more work to do.
 fn gives_way(driver: &mut Driver) -> bool {
     let flag = Arc::new(Flag::default());
     let waker = Waker::from(Arc::clone(&flag));
@@ -81,19 +83,19 @@ fn gives_way(driver: &mut Driver) -> bool {
 }
 
 #[tokio::test]
-async fn who_writes_much_has_its_turn_as_long_as_the_engine_has_room() {
+async fn a_fast_writer_gets_its_turn_while_the_engine_has_room() {
     let mut driver = driver();
     let mut stream = open(&mut driver);
     gives_way(&mut driver);
-    stream.write_all(&[1; MUCH - 1]).await.unwrap();
-    assert!(!gives_way(&mut driver), "what is short comes as it comes");
-    stream.write_all(&[1; MUCH]).await.unwrap();
+    stream.write_all(&[1; LARGE_WRITE - 1]).await.unwrap();
+    assert!(!gives_way(&mut driver), "a short write yields no turn");
+    stream.write_all(&[1; LARGE_WRITE]).await.unwrap();
     assert!(gives_way(&mut driver));
-    assert!(!gives_way(&mut driver), "once for what was written");
-    // 1 MiB is what the engine takes of a stream before anything is acknowledged.
+    assert!(!gives_way(&mut driver), "one turn per write");
+    // The engine accepts 1 MiB of a stream before anything is acknowledged.
     let mut turns = 0;
     for _ in 0..8 {
-        stream.write_all(&[1; 4 * MUCH]).await.unwrap();
+        stream.write_all(&[1; 4 * LARGE_WRITE]).await.unwrap();
         turns += u32::from(gives_way(&mut driver));
     }
     assert!(
@@ -103,7 +105,7 @@ async fn who_writes_much_has_its_turn_as_long_as_the_engine_has_room() {
 }
 
 #[tokio::test]
-async fn who_is_given_something_to_read_has_its_turn() {
+async fn a_program_with_data_to_read_gets_its_turn() {
     let mut driver = driver();
     let _stream = open(&mut driver);
     gives_way(&mut driver);
@@ -125,17 +127,17 @@ async fn who_is_given_something_to_read_has_its_turn() {
 }
 
 #[tokio::test]
-async fn a_stream_that_was_given_early_does_not_wait_for_ever() {
+async fn an_early_stream_does_not_wait_forever() {
     let mut driver = driver();
     let stream = open(&mut driver);
     gives_way(&mut driver);
-    let now = Instant::now();
+    let now = driver.now();
     driver.end_unconfirmed(now);
     assert_eq!(driver.locals.len(), 1);
     driver.end_unconfirmed(now + OPEN_TIMEOUT);
     assert_eq!(stream.failed().await, OpenError::TimedOut);
     assert!(driver.locals.is_empty() && driver.unconfirmed_due().is_none());
-    // One that the peer has confirmed stays.
+    // A stream that the peer has confirmed stays.
     driver.known = Known::default();
     let _stream = open(&mut driver);
     let id = *driver.locals.keys().next().unwrap();
@@ -146,17 +148,17 @@ async fn a_stream_that_was_given_early_does_not_wait_for_ever() {
 }
 
 #[tokio::test]
-async fn no_stream_is_given_early_while_no_path_delivers() {
+async fn no_stream_opens_early_while_no_path_delivers() {
     let mut driver = driver();
     let now = driver.now();
     driver.engine.path_down(PathId(0), now);
     let (reply, mut opened) = oneshot::channel();
     driver.open(opening(Early::Always, reply));
-    assert!(opened.try_recv().is_err(), "it waits for the server");
+    assert!(opened.try_recv().is_err(), "the open waits for the server");
 }
 
 #[tokio::test]
-async fn what_the_peer_acknowledges_is_what_is_sent() {
+async fn goodput_counts_acknowledged_bytes() {
     let mut driver = driver();
     let mut stream = open(&mut driver);
     let id = *driver.locals.keys().next().unwrap();
@@ -183,7 +185,7 @@ async fn what_the_peer_acknowledges_is_what_is_sent() {
         .poll_transmit(PathId(0), 1 << 20, now, &mut frames)
         > 0
     {}
-    // A tenth of it in each tenth of a second.
+    // A tenth of it every 0.1 s.
     for tenths in 2..12 {
         frames.clear();
         let ack = sumlink_engine::frame::Ack {
@@ -219,10 +221,12 @@ async fn a_stream_beyond_the_limit_is_refused_when_none_has_ended_in_time() {
         });
         answer
     };
+    // The session is old enough for a stream to have waited.
+    driver.epoch -= WAITING_PATIENCE;
     let now = Instant::now();
     let mut early = ask(&mut driver, now - WAITING_PATIENCE);
     let mut late = ask(&mut driver, now);
-    assert_eq!(driver.waiting_due(), Some(now));
+    assert_eq!(driver.waiting_due(), Some(now - driver.epoch));
     gives_way(&mut driver);
     assert_eq!(
         early.try_recv().unwrap().unwrap_err(),
@@ -230,7 +234,7 @@ async fn a_stream_beyond_the_limit_is_refused_when_none_has_ended_in_time() {
     );
     assert!(
         late.try_recv().is_err(),
-        "it may still get the place of one that ends"
+        "another stream may still end and make room"
     );
     let mut frames = Vec::new();
     Frame::CreditStreams { limit: 11 }.encode(&mut frames);

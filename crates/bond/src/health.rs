@@ -1,0 +1,113 @@
+//! The health of paths: when a link is dialed again because its path is silent.
+
+use std::time::Duration;
+
+use sumlink_engine::{PathId, PathState, PathStats};
+
+use crate::Instant;
+
+/// Time without an acknowledgement after which a path's link is dialed again.
+const SILENCE: Duration = Duration::from_secs(3);
+
+/// The same for a path that has been stalled for this long, at this side or by the peer's report.
+/// Within a shorter time TCP often recovers.
+const USELESS: Duration = Duration::from_millis(200);
+
+/// Time between two checks of stalled paths.
+const USELESS_CHECK: Duration = Duration::from_millis(100);
+
+/// Time without an acknowledgement after which a path counts as not delivering.
+pub const STUCK: Duration = Duration::from_millis(500);
+
+/// Finds the paths that are silent.
+#[derive(Clone, Debug)]
+pub struct Health {
+    /// When the paths are next checked.
+    due: Instant,
+}
+
+impl Health {
+    /// For a session that starts now.
+    pub fn new(now: Instant) -> Self {
+        Self { due: now + SILENCE }
+    }
+
+    /// The time of the next useful call of [`Health::look`].
+    pub fn due(&self) -> Instant {
+        self.due
+    }
+
+    /// A path is useless; [`Health::look`] finds out soon whether that lasts.
+    pub fn look_soon(&mut self, now: Instant) {
+        self.due = self.due.min(now + USELESS);
+    }
+
+    /// The silent paths. `paths` is called when a check is due; a side that dials no links returns
+    /// none.
+    pub fn look(&mut self, now: Instant, paths: impl FnOnce() -> Vec<PathStats>) -> Vec<PathId> {
+        if now < self.due {
+            return Vec::new();
+        }
+        self.due = now + SILENCE;
+        let mut silent = Vec::new();
+        for path in paths() {
+            if path.stuck_for.is_some() {
+                self.due = self.due.min(now + SILENCE / 6);
+            }
+            if path.useless_for.is_some() {
+                self.due = self.due.min(now + USELESS_CHECK);
+            }
+            if is_silent(&path) {
+                silent.push(path.id);
+            }
+        }
+        silent
+    }
+}
+
+fn is_silent(path: &PathStats) -> bool {
+    let is_stuck = path.stuck_for.is_some_and(|time| time >= SILENCE);
+    let is_long = |time| time >= USELESS;
+    // If TCP still gets a little data through, a new connection would get no more.
+    let is_still = path.still_for.is_none_or(is_long);
+    is_stuck || is_still && path.useless_for.is_some_and(is_long)
+}
+
+/// Whether a path is useless, at this side or by the peer's report.
+pub fn is_useless(paths: &[PathStats], id: PathId) -> bool {
+    paths
+        .iter()
+        .any(|path| path.id == id && path.useless_for.is_some())
+}
+
+/// Whether any path delivers, so that a stream may be opened without waiting for the peer.
+pub fn is_delivering(paths: &[PathStats]) -> bool {
+    paths.iter().any(|path| {
+        path.state == PathState::Active
+            && path.useless_for.is_none()
+            && path.stuck_for.is_none_or(|time| time < STUCK)
+    })
+}
+
+/// An ill state of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ill {
+    /// The peer does not acknowledge this side's data on the path.
+    Stalled,
+    /// The peer reports the same for its data.
+    Doubted,
+}
+
+/// The ill states of a path as shown in the log. Each line about an ill state is followed by one
+/// about its recovery or about the path's end, and none is repeated: a line is written when
+/// [`IllStates::set`] reports a change.
+#[derive(Clone, Debug, Default)]
+pub struct IllStates([bool; 2]);
+
+impl IllStates {
+    /// Records whether the path is in the state `ill`; returns whether that is a change.
+    #[must_use]
+    pub fn set(&mut self, ill: Ill, is_ill: bool) -> bool {
+        std::mem::replace(&mut self.0[ill as usize], is_ill) != is_ill
+    }
+}

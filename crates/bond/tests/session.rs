@@ -1,0 +1,161 @@
+//! Decisions about a session: silent paths, waiting streams, joining carriers.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use sumlink_bond::opens::{OPEN_TIMEOUT, Unconfirmed, WAITING_PATIENCE, Waiting};
+use sumlink_bond::{Health, Ill, IllStates, Instant, is_delivering, is_useless, join};
+use sumlink_engine::{Config, PathId, PathStats, Role, Session};
+
+const START: Instant = Duration::from_secs(1000);
+const MS: Duration = Duration::from_millis(1);
+
+/// A session with `paths` paths, and its report about them.
+fn session(paths: u32) -> Session {
+    let mut session = Session::new(Config::new(Role::Client), START).unwrap();
+    (0..paths).for_each(|path| session.path_up(PathId(path), START));
+    session
+}
+
+fn stats(useless: Option<u32>, still: Option<u32>, stuck: Option<u32>) -> Vec<PathStats> {
+    let mut all = session(1).path_stats_all(START);
+    let of = |ms: Option<u32>| ms.map(|ms| ms * MS);
+    for path in &mut all {
+        path.useless_for = of(useless);
+        path.still_for = of(still);
+        path.stuck_for = of(stuck);
+    }
+    all
+}
+
+#[test]
+fn a_path_is_silent_when_it_is_stuck_or_still_and_useless_for_long() {
+    for (useless, still, stuck, is_silent) in [
+        (None, None, None, false),
+        (None, None, Some(2999), false),
+        (None, None, Some(3000), true),
+        (Some(199), None, None, false),
+        (Some(200), None, None, true),
+        (Some(200), Some(199), None, false),
+        (Some(200), Some(200), None, true),
+    ] {
+        let mut health = Health::new(START);
+        health.look_soon(START);
+        let now = START + 200 * MS;
+        assert_eq!(health.due(), now);
+        let paths = || stats(useless, still, stuck);
+        assert!(health.look(now - MS, paths).is_empty(), "no check is due");
+        let silent = health.look(now, paths);
+        assert_eq!(
+            !silent.is_empty(),
+            is_silent,
+            "{useless:?} {still:?} {stuck:?}"
+        );
+        let next = match (useless, stuck) {
+            (Some(_), _) => 100,
+            (None, Some(_)) => 500,
+            (None, None) => 3000,
+        };
+        assert_eq!(health.due(), now + next * MS);
+    }
+}
+
+#[test]
+fn a_path_delivers_unless_it_is_useless_or_stuck() {
+    assert!(is_delivering(&stats(None, None, Some(499))));
+    assert!(!is_delivering(&stats(None, None, Some(500))));
+    assert!(!is_delivering(&stats(Some(0), None, None)));
+    assert!(!is_delivering(&[]));
+    assert!(is_useless(&stats(Some(0), None, None), PathId(0)));
+    assert!(!is_useless(&stats(Some(0), None, None), PathId(1)));
+}
+
+#[test]
+fn only_changes_of_an_ill_state_are_reported() {
+    let mut ill_states = IllStates::default();
+    assert!(
+        !ill_states.set(Ill::Stalled, false),
+        "the path was not stalled"
+    );
+    assert!(ill_states.set(Ill::Stalled, true));
+    assert!(ill_states.set(Ill::Doubted, true), "another ill state");
+    assert!(!ill_states.set(Ill::Doubted, true), "already reported");
+    assert!(ill_states.set(Ill::Doubted, false));
+    assert!(ill_states.set(Ill::Stalled, false));
+}
+
+#[test]
+fn a_full_session_replaces_only_a_useless_path() {
+    let session = session(2);
+    assert_eq!(join::makes_room(&session, false, 2, 2, START), None);
+    assert_eq!(
+        join::refusal(&session, false, 2, 2).as_deref(),
+        Some("the session has too many paths")
+    );
+    assert_eq!(join::refusal(&session, false, 1, 2), None);
+    let twice = join::refusal(&session, true, 1, 2);
+    assert!(twice.is_some_and(|reason| reason.contains("another path")));
+    let mut config = Config::new(Role::Client);
+    config.scheduler = "musher".to_owned();
+    let mut musher = Session::new(config, START).unwrap();
+    (0..2).for_each(|path| musher.path_up(PathId(path), START));
+    let refusal = join::refusal(&musher, false, 2, 256);
+    assert!(refusal.is_some_and(|reason| reason.contains("musher")));
+}
+
+#[test]
+fn streams_wait_for_a_second_once_one_was_allowed() {
+    let mut waiting = Waiting::default();
+    waiting.push(START, 'a').unwrap();
+    waiting.push(START + MS, 'b').unwrap();
+    let late = START + WAITING_PATIENCE;
+    assert_eq!(waiting.due(), None, "the peer has said nothing");
+    assert_eq!(waiting.pop_overdue(late), None);
+    waiting.opened();
+    assert_eq!(waiting.due(), Some(late));
+    assert_eq!(waiting.pop_overdue(late - MS), None);
+    assert_eq!(waiting.pop_overdue(late), Some('a'));
+    assert_eq!(waiting.pop_overdue(late), None);
+    waiting.retain(|stream| *stream != 'b');
+    assert!(waiting.is_empty());
+}
+
+#[test]
+fn the_number_of_waiting_streams_is_bounded() {
+    let mut waiting = Waiting::default();
+    let taken = (0..10_000).filter(|n| waiting.push(START, *n).is_ok());
+    assert_eq!(taken.count(), 4096);
+    assert_eq!(waiting.take().count(), 4096);
+    assert!(waiting.push(START, 0).is_ok());
+}
+
+proptest! {
+    /// Each unconfirmed stream expires at its time, and once.
+    #[test]
+    fn unconfirmed_streams_expire_in_time(
+        gaps in proptest::collection::vec(0u64..20_000, 1..40),
+        confirmed in proptest::collection::vec(any::<bool>(), 40),
+    ) {
+        let mut unconfirmed = Unconfirmed::default();
+        let (mut now, mut opened, mut given_up) = (START, Vec::new(), BTreeSet::new());
+        for (id, gap) in gaps.iter().enumerate() {
+            unconfirmed.push(now, id);
+            opened.push(now);
+            now += Duration::from_millis(*gap);
+            while let Some(id) = unconfirmed.pop_overdue(|id| !confirmed[id], now) {
+                prop_assert!(!confirmed[id] && now - opened[id] >= OPEN_TIMEOUT);
+                prop_assert!(given_up.insert(id));
+            }
+            if let Some(due) = unconfirmed.due() {
+                prop_assert!(due > now);
+            }
+        }
+        now += OPEN_TIMEOUT;
+        while let Some(id) = unconfirmed.pop_overdue(|id| !confirmed[id], now) {
+            prop_assert!(given_up.insert(id));
+        }
+        let all = (0..gaps.len()).filter(|id| !confirmed[*id]).collect::<BTreeSet<_>>();
+        prop_assert_eq!(given_up, all);
+    }
+}

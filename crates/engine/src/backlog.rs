@@ -1,0 +1,288 @@
+//! Bounds the data that a stream may buffer, as time at the rate that the session sustains.
+//!
+//! A token bucket passes its burst at the speed of the line, and the smoothed round-trip time
+//! contains the queue that the sender fills. A send buffer in proportion to both of them accepts
+//! minutes of data on a slow link, and the program cannot notice that it is ahead. So the bound
+//! uses the rate over some seconds and the minimum round-trip time.
+//!
+//! docs/classes.md lists the bound of each class.
+
+use std::time::Duration;
+
+use crate::{Class, Instant};
+
+/// Lower limit of the bound of a stream that is not in the background, in bytes.
+pub(crate) const MINIMUM: u64 = 64 * 1024;
+
+/// Bound of such a stream while the rate is unknown, in bytes.
+const INITIAL: u64 = 256 * 1024;
+
+/// The same two limits for a stream in the background, or of a class that is not learned yet.
+pub(crate) const BULK_MINIMUM: u64 = 1 << 20;
+const BULK_INITIAL: u64 = 2 << 20;
+
+/// Time at the sustained rate that a stream in the background may buffer. Rates that change within
+/// seconds, and windows that grow, need more than the other classes have.
+const BULK_TIME: Duration = Duration::from_secs(2);
+
+/// Round trips of data that a stream may buffer, if these take longer than the time of its class:
+/// the data in flight, and as much again to send while the acknowledgment returns.
+const ROUNDS: f64 = 2.0;
+
+/// The same for a stream in the background: two for the transmission windows of FBDT, and four for
+/// the next windows, which open while the data of the slowest path is still in flight.
+const BULK_ROUNDS: f64 = 6.0;
+
+/// Shortest time over which the rate is measured.
+const INTERVAL: Duration = Duration::from_millis(250);
+
+/// Longest time for which one measurement counts: one outage does not erase the rate.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// Time constant with which the rate falls. It rises at once: a session in slow start doubles its
+/// rate in each round trip.
+const FALL: Duration = Duration::from_secs(3);
+
+/// What the latest measurements of a session's paths say about send buffers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Upper limit of any send buffer, in bytes.
+    pub(crate) bulk: u64,
+    /// Minimum round-trip time of the slowest path that delivers.
+    pub(crate) min_rtt: Duration,
+    /// Sum of the congestion windows of the paths in their first slow start, in bytes.
+    pub(crate) growing: u64,
+}
+
+/// The rate that a session sustains, over several seconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Backlog {
+    /// Bytes per second; `None` before the first measurement.
+    rate: Option<f64>,
+    /// Start of the present measurement.
+    since: Option<Instant>,
+    /// Bytes acknowledged since then.
+    acknowledged: u64,
+    /// The session has had more to send at each acknowledgment since then.
+    is_backlogged: bool,
+}
+
+impl Backlog {
+    /// Records that the peer has acknowledged `bytes` for the first time. `is_backlogged` says
+    /// that more data waits for the paths, or a program waits for room in a send buffer.
+    pub(crate) fn acknowledged(&mut self, bytes: u64, is_backlogged: bool, now: Instant) {
+        let Some(since) = self.since else {
+            // These bytes took an unknown time.
+            self.begin(is_backlogged, now);
+            return;
+        };
+        self.acknowledged += bytes;
+        self.is_backlogged &= is_backlogged;
+        let time = now.saturating_sub(since);
+        if time >= INTERVAL {
+            self.measure(self.acknowledged as f64 / time.as_secs_f64(), time);
+            self.begin(is_backlogged, now);
+        }
+    }
+
+    fn begin(&mut self, is_backlogged: bool, now: Instant) {
+        self.since = Some(now);
+        self.acknowledged = 0;
+        self.is_backlogged = is_backlogged;
+    }
+
+    fn measure(&mut self, measured: f64, time: Duration) {
+        let Some(rate) = self.rate else {
+            // A session that had little to send has not shown what its paths deliver.
+            if self.is_backlogged {
+                self.rate = Some(measured);
+            }
+            return;
+        };
+        if measured >= rate {
+            self.rate = Some(measured);
+        } else if self.is_backlogged {
+            let time = time.min(LONGEST).as_secs_f64();
+            let weight = 1.0 - (-time / FALL.as_secs_f64()).exp();
+            self.rate = Some(rate + weight * (measured - rate));
+        }
+    }
+
+    /// Bytes that a stream of `class` may have buffered on such paths.
+    pub(crate) fn bound(&self, class: Class, on: &Bounds) -> u64 {
+        // A path in slow start doubles its window if the stream has as much again to send.
+        let growing = on.growing.saturating_mul(2);
+        self.in_time(class, on.min_rtt).max(growing).min(on.bulk)
+    }
+
+    /// The same, from the sustained rate alone.
+    fn in_time(&self, class: Class, min_rtt: Duration) -> u64 {
+        let (time, rounds, minimum, initial) = match class {
+            Class::Background => (BULK_TIME, BULK_ROUNDS, BULK_MINIMUM, BULK_INITIAL),
+            _ => (time_of(class), ROUNDS, MINIMUM, INITIAL),
+        };
+        let Some(rate) = self.rate else {
+            return initial;
+        };
+        let time = time.as_secs_f64().max(rounds * min_rtt.as_secs_f64());
+        minimum.max((rate * time) as u64)
+    }
+}
+
+/// Time at the sustained rate that a stream of `class` may buffer.
+fn time_of(class: Class) -> Duration {
+    match class {
+        Class::Conversational => Duration::from_millis(80),
+        Class::Interactive => Duration::from_millis(160),
+        Class::Streaming => Duration::from_millis(200),
+        Class::Background => BULK_TIME,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+    const RTT: Duration = Duration::from_millis(10);
+    const CLASSES: [Class; 4] = [
+        Class::Conversational,
+        Class::Interactive,
+        Class::Streaming,
+        Class::Background,
+    ];
+
+    /// Acknowledges `rate` bytes per second in steps of 10 ms from `now` on.
+    fn run(backlog: &mut Backlog, now: &mut Instant, rate: u64, time: Duration, more: bool) {
+        let end = *now + time;
+        while *now < end {
+            *now += 10 * MS;
+            backlog.acknowledged(rate / 100, more, *now);
+        }
+    }
+
+    fn steady(rate: u64) -> (Backlog, Instant) {
+        let (mut backlog, mut now) = (Backlog::default(), Instant::from_secs(1));
+        run(&mut backlog, &mut now, rate, 10_000 * MS, true);
+        (backlog, now)
+    }
+
+    #[test]
+    fn each_class_buffers_its_time_at_the_sustained_rate() {
+        let (backlog, _) = steady(10_000_000);
+        let bounds = CLASSES.map(|class| backlog.in_time(class, RTT));
+        for (bound, ms) in bounds.into_iter().zip([80, 160, 200, 2000]) {
+            let expected = ms * 10_000;
+            assert!(bound.abs_diff(expected) < expected / 100, "{bounds:?}");
+        }
+    }
+
+    #[test]
+    fn round_trips_longer_than_the_time_of_the_class_raise_the_bound() {
+        let (backlog, _) = steady(10_000_000);
+        let bounds = CLASSES.map(|class| backlog.in_time(class, 300 * MS));
+        for (bound, ms) in bounds.into_iter().zip([600, 600, 600, 2000]) {
+            let expected = ms * 10_000;
+            assert!(bound.abs_diff(expected) < expected / 100, "{bounds:?}");
+        }
+    }
+
+    #[test]
+    fn before_the_first_measurement_the_bound_is_the_initial_one() {
+        let mut backlog = Backlog::default();
+        assert_eq!(backlog.in_time(Class::Streaming, RTT), INITIAL);
+        assert_eq!(backlog.in_time(Class::Background, RTT), BULK_INITIAL);
+        let mut now = Instant::from_secs(1);
+        run(&mut backlog, &mut now, 1000, 5000 * MS, false);
+        assert_eq!(backlog.in_time(Class::Streaming, RTT), INITIAL);
+    }
+
+    #[test]
+    fn slow_start_raises_the_bound_and_the_latest_measurements_limit_it() {
+        let (backlog, _) = steady(10_000_000);
+        let bound = |bulk, growing| {
+            let on = Bounds {
+                bulk,
+                min_rtt: RTT,
+                growing,
+            };
+            backlog.bound(Class::Streaming, &on)
+        };
+        assert!(bound(u64::MAX, 0).abs_diff(2_000_000) < 20_000);
+        assert_eq!(bound(u64::MAX, 3_000_000), 6_000_000);
+        assert_eq!(bound(1_500_000, 3_000_000), 1_500_000);
+    }
+
+    #[test]
+    fn the_burst_of_a_token_bucket_is_forgotten_within_seconds() {
+        let (mut backlog, mut now) = (Backlog::default(), Instant::from_secs(1));
+        // 250 kB within 10 ms, then 250 kB/s.
+        run(&mut backlog, &mut now, 25_000_000, 20 * MS, true);
+        run(&mut backlog, &mut now, 250_000, 10_000 * MS, true);
+        assert_eq!(backlog.in_time(Class::Streaming, RTT), MINIMUM);
+    }
+
+    #[test]
+    fn little_to_send_does_not_lower_the_bound_and_a_slow_path_does() {
+        let (mut backlog, mut now) = steady(10_000_000);
+        let before = backlog.in_time(Class::Streaming, RTT);
+        run(&mut backlog, &mut now, 100_000, 20_000 * MS, false);
+        assert!(backlog.in_time(Class::Streaming, RTT) >= before);
+        run(&mut backlog, &mut now, 1_000_000, 15_000 * MS, true);
+        let after = backlog.in_time(Class::Streaming, RTT);
+        assert!((195_000..290_000).contains(&after), "{after}");
+    }
+
+    #[test]
+    fn an_outage_of_half_a_minute_leaves_more_than_half_of_the_bound() {
+        let (mut backlog, mut now) = steady(10_000_000);
+        let before = backlog.in_time(Class::Streaming, RTT);
+        now += 30_000 * MS;
+        backlog.acknowledged(10_000, true, now);
+        assert!(backlog.in_time(Class::Streaming, RTT) > before / 2);
+    }
+
+    proptest! {
+        /// Whatever is acknowledged, the bound is between its minimum and what the fastest
+        /// interval allows, and classes keep their order.
+        #[test]
+        fn the_bound_stays_within_its_limits(
+            steps in prop::collection::vec(
+                (0..3_000_u32, 0..10_000_000_u64, any::<bool>()), 1..200),
+            rtt in 0..1_000_u32,
+        ) {
+            let (mut backlog, mut now) = (Backlog::default(), Instant::from_secs(1));
+            let most: u64 = steps.iter().map(|(_, bytes, _)| bytes).sum();
+            for (ms, bytes, more) in steps {
+                now += ms * MS;
+                backlog.acknowledged(bytes, more, now);
+                let bounds = CLASSES.map(|class| backlog.in_time(class, rtt * MS));
+                prop_assert!(bounds.is_sorted(), "{bounds:?}");
+                prop_assert!(bounds[0] >= MINIMUM && bounds[3] >= BULK_MINIMUM);
+                // All bytes within the shortest interval, for the longest time.
+                let seconds = (BULK_ROUNDS * f64::from(rtt) / 1e3).max(2.0);
+                let limit = most as f64 / INTERVAL.as_secs_f64() * seconds;
+                prop_assert!(bounds[3] as f64 <= limit.max(BULK_INITIAL as f64), "{bounds:?}");
+            }
+        }
+
+        /// From any history, some seconds at a constant rate decide the bound.
+        #[test]
+        fn the_bound_follows_the_rate(
+            steps in prop::collection::vec(
+                (0..1_000_u32, 0..1_000_000_u64, any::<bool>()), 0..50),
+            rate in 1_000_000..50_000_000_u64,
+        ) {
+            let (mut backlog, mut now) = (Backlog::default(), Instant::from_secs(1));
+            for (ms, bytes, more) in steps {
+                now += ms * MS;
+                backlog.acknowledged(bytes, more, now);
+            }
+            run(&mut backlog, &mut now, rate, 60_000 * MS, true);
+            let (bound, expected) = (backlog.in_time(Class::Streaming, RTT), rate / 5);
+            prop_assert!(bound.abs_diff(expected.max(MINIMUM)) <= expected / 20, "{bound}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! TCP statistics of a carrier, for the engine's decisions and for usage counters.
+
+use std::time::Instant;
+
+use sumlink_engine::PathSample;
+use sumlink_qdisc::LocalQueue;
+
+use super::Carrier;
+use super::kernel::{Kernel, wire_total};
+
+impl Carrier {
+    /// Makes [`Carrier::sample`] include the length of the interface's queue from now on.
+    pub(crate) fn watch_local_queue(&mut self) {
+        match LocalQueue::of(&self.tcp, self.local.ip()) {
+            Ok(queue) => self.local_queue = Some(queue),
+            Err(error) => {
+                let (path, link) = (self.id.0, &self.link);
+                tracing::warn!(
+                    path,
+                    %link,
+                    %error,
+                    "cannot read the interface's queue; schedulers treat it as empty"
+                );
+            }
+        }
+    }
+
+    /// The current TCP statistics: at most 1 ms old, and for a young carrier no older than the last
+    /// write.
+    pub(crate) fn sample(&mut self, now: Instant) -> PathSample {
+        let now = now.saturating_duration_since(self.began);
+        let local_queue = (self.local_queue.as_ref().and_then(LocalQueue::bytes)).unwrap_or(0);
+        let has_records = self.tls.wants_write();
+        let mut kernel = Kernel {
+            tcp: &self.tcp,
+            path: self.id.0,
+            link: &self.link,
+        };
+        self.policy
+            .sample(&mut kernel, local_queue, has_records, now)
+    }
+
+    /// Reads TCP_INFO.
+    pub(super) fn refresh(&mut self, now: Instant) {
+        let now = now.saturating_duration_since(self.began);
+        let mut kernel = Kernel {
+            tcp: &self.tcp,
+            path: self.id.0,
+            link: &self.link,
+        };
+        self.policy.refresh(&mut kernel, now);
+    }
+
+    /// Bytes to hand over at once.
+    pub(crate) fn budget(&self) -> usize {
+        self.policy.budget()
+    }
+
+    /// Name of the congestion control.
+    pub(crate) fn congestion(&self) -> &str {
+        self.policy.congestion()
+    }
+
+    /// For a carrier without progress: whether its large packets seem to be lost and its small ones
+    /// not.
+    pub(crate) fn loses_large_packets(&self) -> bool {
+        self.policy.loses_large_packets()
+    }
+
+    /// Bytes sent and acknowledged, and bytes received.
+    pub(crate) fn bytes_moved(&self) -> u64 {
+        self.policy.bytes_moved()
+    }
+
+    /// Bytes that its packets took on the link since the last call, in both directions, including
+    /// the headers of TCP and IP.
+    pub(crate) fn wire_bytes(&mut self) -> u64 {
+        self.refresh(Instant::now());
+        let total = wire_total(self.policy.info(), self.remote);
+        let before = std::mem::replace(&mut self.accounted, total);
+        total.saturating_sub(before)
+    }
+
+    /// Whether its packets wait in a queue on the path.
+    pub(crate) fn is_queueing(&self) -> bool {
+        self.policy.is_queueing()
+    }
+}

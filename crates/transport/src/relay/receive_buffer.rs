@@ -1,0 +1,160 @@
+//! Bounds the receive buffer of a socket whose other end is a program on this machine.
+//!
+//! The kernel lets that buffer grow to many megabytes (`tcp_rmem`, tcp(7)) when a relay reads fast
+//! for a moment, and does not shrink it. Data that waits there comes in addition to the send
+//! buffer of the stream, which is bounded in time. So the relay sets the size itself: it starts
+//! small, and follows the rate at which the relay reads.
+//!
+//! A connection to another machine keeps the size that the kernel chooses, because it needs
+//! room for its round-trip time.
+
+use std::time::{Duration, Instant};
+
+use socket2::SockRef;
+use tokio::net::TcpStream;
+use tracing::debug;
+
+/// Smallest and largest size that is asked for, in bytes. The kernel doubles it for its own
+/// bookkeeping, and `net.core.rmem_max` limits it (`SO_RCVBUF`, socket(7)).
+const SMALLEST: usize = 64 * 1024;
+const LARGEST: usize = 4 << 20;
+
+/// The buffer holds what the relay reads in this time: several turns of a busy task.
+const TIME: Duration = Duration::from_millis(20);
+
+/// The rate is measured over at least this time. The buffer grows when two measurements in a row
+/// call for it: the burst which fills an empty send buffer is not a rate.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// The receive buffer of one socket.
+#[derive(Debug)]
+pub(super) struct ReceiveBuffer {
+    /// The size last asked for; `None` where the kernel chooses.
+    size: Option<usize>,
+    /// Start of the current interval, and the bytes read since.
+    since: Instant,
+    read: u64,
+    /// The size that the previous interval called for.
+    wanted_before: usize,
+}
+
+impl ReceiveBuffer {
+    /// Bounds the receive buffer of `socket` if its other end is on this machine.
+    pub(super) fn of(socket: &TcpStream, now: Instant) -> Self {
+        let mut buffer = Self {
+            size: is_on_this_machine(socket).then_some(SMALLEST),
+            since: now,
+            read: 0,
+            wanted_before: 0,
+        };
+        buffer.apply(socket);
+        buffer
+    }
+
+    /// Records that `bytes` were read from `socket`, and lets its buffer grow with the rate.
+    pub(super) fn read(&mut self, socket: &TcpStream, bytes: usize, now: Instant) {
+        let Some(size) = self.size else {
+            return;
+        };
+        self.read += bytes as u64;
+        let time = now.saturating_duration_since(self.since);
+        if time < INTERVAL {
+            return;
+        }
+        let wanted = (self.read as f64 / time.as_secs_f64() * TIME.as_secs_f64()) as usize;
+        let lasting = wanted.min(self.wanted_before);
+        (self.since, self.read, self.wanted_before) = (now, 0, wanted);
+        if lasting > size && size < LARGEST {
+            self.size = Some((2 * lasting).min(LARGEST));
+            self.apply(socket);
+        }
+    }
+
+    fn apply(&mut self, socket: &TcpStream) {
+        let Some(size) = self.size else {
+            return;
+        };
+        if let Err(error) = SockRef::from(socket).set_recv_buffer_size(size) {
+            debug!(%error, "SO_RCVBUF not set; the kernel chooses the size of the receive buffer");
+            self.size = None;
+        }
+    }
+}
+
+/// A connection within one machine has both ends in a loopback network or on one address.
+fn is_on_this_machine(socket: &TcpStream) -> bool {
+    let (Ok(peer), Ok(local)) = (socket.peer_addr(), socket.local_addr()) else {
+        return false;
+    };
+    let (peer, local) = (peer.ip().to_canonical(), local.ip().to_canonical());
+    peer.is_loopback() || peer == local
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    async fn connected() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap());
+        let (near, far) = tokio::join!(near, listener.accept());
+        (near.unwrap(), far.unwrap().0)
+    }
+
+    /// Size that the kernel reports: twice what was asked for.
+    fn size(socket: &TcpStream) -> usize {
+        SockRef::from(socket).recv_buffer_size().unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_buffer_starts_small_and_follows_the_rate_of_the_reader() {
+        let (near, _far) = connected().await;
+        let mut now = Instant::now();
+        let mut buffer = ReceiveBuffer::of(&near, now);
+        assert_eq!(size(&near), 2 * SMALLEST);
+        // A burst that ends within the interval, then 1 MB/s.
+        buffer.read(&near, 1 << 20, now);
+        for _ in 0..200 {
+            now += Duration::from_millis(10);
+            buffer.read(&near, 10_000, now);
+        }
+        assert_eq!(size(&near), 2 * SMALLEST);
+        // 20 MB/s; the kernel's limit may be lower than the size for that.
+        for _ in 0..200 {
+            now += Duration::from_millis(10);
+            buffer.read(&near, 200_000, now);
+        }
+        assert!(size(&near) > 2 * SMALLEST, "{}", size(&near));
+        assert_eq!(buffer.size, Some(800_000));
+    }
+
+    #[tokio::test]
+    async fn a_bounded_socket_loses_nothing() {
+        let (mut near, mut far) = connected().await;
+        let sent: Vec<u8> = (0..6_000_007_u32).map(|n| (n % 251) as u8).collect();
+        let write = async {
+            far.write_all(&sent).await.unwrap();
+            far.shutdown().await.unwrap();
+        };
+        let read = async {
+            // The socket already holds data when it is bounded.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let mut buffer = ReceiveBuffer::of(&near, Instant::now());
+            let (mut received, mut piece) = (Vec::new(), vec![0; 30_000]);
+            loop {
+                match near.read(&mut piece).await.unwrap() {
+                    0 => return received,
+                    read => {
+                        received.extend_from_slice(&piece[..read]);
+                        buffer.read(&near, read, Instant::now());
+                    }
+                }
+            }
+        };
+        let ((), received) = tokio::join!(write, read);
+        assert!(received == sent, "{} bytes", received.len());
+    }
+}
