@@ -207,7 +207,7 @@ impl Config {
             .chain(self.class_schedulers.values())
         {
             if !scheduler::NAMES.contains(&name.as_str()) && !self.own_schedulers.has(name) {
-                return Err(ConfigError::UnknownScheduler(name.clone()));
+                return Err(self.unknown_scheduler(name));
             }
         }
         if !(1..=1 << 16).contains(&self.max_streams) {
@@ -228,6 +228,14 @@ impl Config {
         }
         self.selector.check()?;
         self.fbdt.check()
+    }
+
+    /// The error for a scheduler that neither the engine nor `own_schedulers` has.
+    pub(crate) fn unknown_scheduler(&self, name: &str) -> ConfigError {
+        ConfigError::UnknownScheduler {
+            name: name.to_owned(),
+            known: self.own_schedulers.known().collect::<Vec<_>>().join(", "),
+        }
     }
 
     /// Most unread bytes that the peer may have sent on all streams, and most bytes in this side's
@@ -251,11 +259,13 @@ impl Config {
 #[non_exhaustive]
 pub enum ConfigError {
     /// No scheduler has this name.
-    #[error(
-        "unknown scheduler \"{0}\", choose one of: {names}",
-        names = scheduler::NAMES.join(", ")
-    )]
-    UnknownScheduler(String),
+    #[error("unknown scheduler \"{name}\", choose one of: {known}")]
+    UnknownScheduler {
+        /// The configured name.
+        name: String,
+        /// The names that exist, with a comma and a space between them.
+        known: String,
+    },
     /// `memory` is out of range.
     #[error("memory must be from {least} bytes (for {streams} streams) to 1 TiB")]
     Memory {

@@ -105,6 +105,7 @@ impl SessionSettings {
             session_timeout: self.timeout.unwrap_or(default.session_timeout),
             redundancy: self.options.redundancy,
             fbdt: self.options.fbdt.clone(),
+            ..default
         }
     }
 

@@ -239,6 +239,16 @@ impl Path {
         &self.sample
     }
 
+    /// Frame bytes handed to the carrier.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Frame bytes that the peer has reported as received.
+    pub fn confirmed(&self) -> u64 {
+        self.confirmed
+    }
+
     /// Smoothed round-trip time; 100 ms while unknown.
     pub fn srtt(&self) -> Duration {
         srtt_of(&self.sample)

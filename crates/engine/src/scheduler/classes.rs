@@ -54,7 +54,7 @@ impl Schedulers {
                 None => {
                     let scheduler = by_name(name)
                         .or_else(|| config.own_schedulers.make(name, config.role))
-                        .ok_or_else(|| ConfigError::UnknownScheduler(name.to_owned()))?;
+                        .ok_or_else(|| config.unknown_scheduler(name))?;
                     lanes.push(Lane::new(name, scheduler, config.redundancy, now));
                     lanes.len() - 1
                 }

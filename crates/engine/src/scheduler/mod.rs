@@ -36,8 +36,8 @@ pub mod qdepl;
 pub mod redundant;
 mod registry;
 pub mod roundrobin;
-mod rounds;
-mod subflow;
+pub mod rounds;
+pub mod subflow;
 mod view;
 pub mod wrr;
 

@@ -195,7 +195,7 @@ impl Musher {
 impl Meter {
     /// Observes both paths; returns a sample when one is due.
     fn look(&mut self, paths: [&Path; 2], interval: Duration, now: Instant) -> Option<Sample> {
-        let confirmed = paths.iter().map(|path| path.confirmed).sum::<u64>();
+        let confirmed = paths.iter().map(|path| path.confirmed()).sum::<u64>();
         self.looks += 1;
         self.buffered += paths
             .iter()

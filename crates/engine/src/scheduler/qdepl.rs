@@ -104,13 +104,13 @@ impl Queue {
             rate: path.rate(),
             service,
             measured: now,
-            handed: path.sent,
+            handed: path.sent(),
             waiting: waiting(path),
         }
     }
 
     fn measure(&mut self, path: &Path, now: Instant) {
-        let (handed, waiting) = (path.sent, waiting(path));
+        let (handed, waiting) = (path.sent(), waiting(path));
         // LWIP paper, III-B: mu_i, the bytes that leave queue i in a period: those that came in
         // less its growth
         let left = (handed - self.handed + self.waiting).saturating_sub(waiting);

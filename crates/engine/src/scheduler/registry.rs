@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{NAMES, Scheduler};
+use super::{NAMES, Scheduler, by_name};
 use crate::Role;
 
 type Make = dyn Fn(Role) -> Box<dyn Scheduler> + Send + Sync;
 
 /// Schedulers of the caller, by name, for trying one without changing the engine.
 ///
-/// Each end of a session that names one creates a new instance.
+/// The engine trusts the decisions of a scheduler: [`Pick`](super::Pick) has the conditions. Each
+/// end of a session that names one creates a new instance.
 #[derive(Clone, Default)]
 pub struct OwnSchedulers {
     constructors: BTreeMap<String, Arc<Make>>,
@@ -55,6 +56,18 @@ impl OwnSchedulers {
         self.constructors.keys().map(String::as_str)
     }
 
+    /// All names that a configuration with these schedulers can use: the engine's own, then these.
+    pub fn known(&self) -> impl Iterator<Item = &str> {
+        NAMES.iter().copied().chain(self.names())
+    }
+
+    /// Number of paths that the scheduler with this name, one of these or of the engine, supports;
+    /// none for any number, or for an unknown name.
+    pub fn most_paths(&self, name: &str, role: Role) -> Option<usize> {
+        let scheduler = by_name(name).or_else(|| self.make(name, role));
+        scheduler?.most_paths()
+    }
+
     pub(super) fn make(&self, name: &str, role: Role) -> Option<Box<dyn Scheduler>> {
         self.constructors.get(name).map(|make| make(role))
     }
@@ -69,23 +82,61 @@ impl fmt::Debug for OwnSchedulers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::PathId;
     use crate::scheduler::minrtt::MinRtt;
-    use crate::{Class, Config, ConfigError, Instant, Session};
+    use crate::scheduler::{Pick, View};
+    use crate::{Class, Config, Instant, Session};
 
     #[test]
     fn own_schedulers_are_chosen_by_name_and_per_class() {
         let mut config = Config::new(Role::Client);
         config.scheduler = "mine".to_owned();
         let session = |config: &Config| Session::new(config.clone(), Instant::ZERO).map(drop);
-        let unknown = ConfigError::UnknownScheduler("mine".to_owned());
-        assert_eq!(session(&config), Err(unknown));
+        let refusal = session(&config).unwrap_err().to_string();
+        assert!(
+            refusal.starts_with("unknown scheduler \"mine\""),
+            "{refusal}"
+        );
         let make = |_| Box::new(MinRtt::default()) as Box<dyn Scheduler>;
         config.own_schedulers.add("mine", make).unwrap();
         assert_eq!(session(&config), Ok(()));
+        config.scheduler = "yours".to_owned();
+        let refusal = session(&config).unwrap_err().to_string();
+        assert!(
+            refusal.contains("fbdt, ") && refusal.ends_with(", mine"),
+            "{refusal}"
+        );
         config.scheduler = "fbdt".to_owned();
         let classes = &mut config.class_schedulers;
         classes.insert(Class::Streaming, "mine".to_owned());
         assert_eq!(session(&config), Ok(()));
+    }
+
+    #[derive(Debug)]
+    struct ForTwo;
+
+    impl Scheduler for ForTwo {
+        fn name(&self) -> &'static str {
+            "for_two"
+        }
+
+        fn pick(&mut self, _: PathId, _: u64, _: &View<'_>) -> Pick {
+            Pick::Idle
+        }
+
+        fn most_paths(&self) -> Option<usize> {
+            Some(2)
+        }
+    }
+
+    #[test]
+    fn the_number_of_paths_is_known_for_every_scheduler() {
+        let mut own = OwnSchedulers::default();
+        own.add("for_two", |_| Box::new(ForTwo)).unwrap();
+        let most = |name| own.most_paths(name, Role::Server);
+        assert_eq!(most("for_two"), Some(2));
+        assert_eq!(most("fbdt"), None);
+        assert_eq!(most("unknown"), None);
     }
 
     #[test]

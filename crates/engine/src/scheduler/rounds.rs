@@ -1,5 +1,7 @@
 //! Rounds: in each one every path may send its quota, and then waits until the round ends.
-//! `roundrobin.rs`, `wrr.rs` and `musher.rs` set the quotas and name their sources.
+//!
+//! A scheduler keeps a [`Rounds`] and sets the quotas. `roundrobin.rs`, `wrr.rs` and `musher.rs` do
+//! so, and name their sources.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +12,13 @@ use crate::path::Path;
 
 /// The bytes that each path has sent in the current round.
 #[derive(Debug, Default)]
-pub(super) struct Rounds {
+pub struct Rounds {
     taken: BTreeMap<PathId, u64>,
 }
 
 /// Treatment of a path that has not used its quota and cannot accept data now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Full {
+pub enum Full {
     /// It misses the rest of its turn.
     Skip,
     /// The others wait for it.
@@ -26,7 +28,7 @@ pub(super) enum Full {
 impl Rounds {
     /// Bytes that `asking` may send now, 0 while others have not had their turn. The round ends
     /// with the last turn.
-    pub(super) fn turn(
+    pub fn turn(
         &mut self,
         asking: &Path,
         view: &View<'_>,
@@ -53,7 +55,7 @@ impl Rounds {
     }
 
     /// The pick for `asking` with quotas in bytes: the lowest unsent bytes within its turn.
-    pub(super) fn pick(
+    pub fn pick(
         &mut self,
         asking: &Path,
         budget: u64,
@@ -73,12 +75,12 @@ impl Rounds {
     }
 
     /// `path` sends `len` bytes.
-    pub(super) fn take(&mut self, path: PathId, len: u64) {
+    pub fn take(&mut self, path: PathId, len: u64) {
         *self.taken.entry(path).or_default() += len;
     }
 
     /// Begins a new round.
-    pub(super) fn reset(&mut self) {
+    pub fn reset(&mut self) {
         self.taken.clear();
     }
 }

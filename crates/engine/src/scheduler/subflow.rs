@@ -17,7 +17,7 @@ use crate::{Instant, PathId};
 /// the unsent bytes fit into the rest of the window. It also skips a subflow that TCP small queues
 /// throttle; here that is a path with a carrier that accepts no data now. Otherwise a paced path,
 /// which never fills its window, would keep all slower ones idle forever.
-pub(super) fn is_available(path: &Path) -> bool {
+pub fn is_available(path: &Path) -> bool {
     let sample = path.sample();
     !sample.full
         && !path.has_max_flights()
@@ -32,10 +32,7 @@ pub(super) fn is_available(path: &Path) -> bool {
 /// The asking path's own window is not checked: its carrier accepts no more than TCP sends soon,
 /// and nothing would trigger another request when the window opens. A path in loss recovery after a
 /// timeout is refused as long as another one is not.
-pub(super) fn candidates<'a>(
-    asking: &Path,
-    view: &View<'a>,
-) -> impl Iterator<Item = &'a Path> + use<'a> {
+pub fn candidates<'a>(asking: &Path, view: &View<'a>) -> impl Iterator<Item = &'a Path> + use<'a> {
     let id = asking.id();
     let timed_out = |path: &Path| path.sample().loss == LossState::Timeout;
     let all_timed_out = view.active_paths().all(timed_out);
@@ -47,7 +44,7 @@ pub(super) fn candidates<'a>(
 }
 
 /// The delivering path with the lowest smoothed round-trip time.
-pub(super) fn fastest<'a>(view: &View<'a>) -> Option<&'a Path> {
+pub fn fastest<'a>(view: &View<'a>) -> Option<&'a Path> {
     view.active_paths()
         .min_by_key(|path| (path.srtt(), path.id()))
 }
@@ -55,7 +52,7 @@ pub(super) fn fastest<'a>(view: &View<'a>) -> Option<&'a Path> {
 /// The default scheduler: the choice of the path, and opportunistic retransmission with
 /// penalization.
 #[derive(Debug, Default)]
-pub(super) struct DefaultRule {
+pub struct DefaultRule {
     /// Limits on the paths' data in flight, from penalties.
     caps: BTreeMap<PathId, Cap>,
     /// Time at which each path last penalized others.
@@ -83,7 +80,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 impl DefaultRule {
     /// The path to which the rule gives the next segment, when `asking` has space.
-    pub(super) fn choose(&mut self, asking: &Path, view: &View<'_>) -> Option<PathId> {
+    pub fn choose(&mut self, asking: &Path, view: &View<'_>) -> Option<PathId> {
         self.caps
             .retain(|id, cap| view.path(*id).is_some_and(|path| cap.binds(path, view.now)));
         // Linux 0.95, get_subflow_from_selectors: the lowest srtt among the available.
@@ -94,7 +91,7 @@ impl DefaultRule {
     }
 
     /// The pick for `asking`, which was chosen: the next segment, or the head of a full window.
-    pub(super) fn send(&mut self, asking: &Path, budget: u64, view: &View<'_>) -> Pick {
+    pub fn send(&mut self, asking: &Path, budget: u64, view: &View<'_>) -> Pick {
         match lowest_unsent(view, budget.min(self.room(asking, asking, view))) {
             Pick::Idle => self.unblock(asking, budget, view).unwrap_or(Pick::Idle),
             send => send,
@@ -102,12 +99,12 @@ impl DefaultRule {
     }
 
     /// Whether the window has been full since the last call.
-    pub(super) fn take_was_full(&mut self) -> bool {
+    pub fn take_was_full(&mut self) -> bool {
         std::mem::take(&mut self.was_full)
     }
 
     /// Penalizes `path`: halves its window.
-    pub(super) fn halve(&mut self, path: &Path, now: Instant) {
+    pub fn halve(&mut self, path: &Path, now: Instant) {
         let cap = Cap {
             bytes: (self.window(path, now) / 2).max(path.mss()),
             since: now,
@@ -116,12 +113,12 @@ impl DefaultRule {
     }
 
     /// Forgets paths that have ended.
-    pub(super) fn paths_changed(&mut self) {
+    pub fn paths_changed(&mut self) {
         self.looked.clear();
     }
 
     /// The congestion window after penalties.
-    pub(super) fn window(&self, path: &Path, now: Instant) -> u64 {
+    pub fn window(&self, path: &Path, now: Instant) -> u64 {
         let cap = self.caps.get(&path.id()).map(|cap| cap.at(path, now));
         cap.map_or(path.cwnd(), |cap| cap.min(path.cwnd()))
     }

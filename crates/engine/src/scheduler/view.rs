@@ -134,8 +134,8 @@ impl<'a> View<'a> {
         self.handed
     }
 
-    /// The same value for `path`: only the asking path can have been handed anything.
-    pub(crate) fn handed_to(&self, path: &Path, asking: PathId) -> u64 {
+    /// Bytes that `path` has been handed since its sample was taken: 0 for every path but `asking`.
+    pub fn handed_to(&self, path: &Path, asking: PathId) -> u64 {
         match path.id() == asking {
             true => self.handed,
             false => 0,

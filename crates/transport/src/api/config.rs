@@ -9,6 +9,7 @@ use std::time::Duration;
 
 pub use sumlink_bond::Carriers;
 use sumlink_bond::join::SERVER_PATHS;
+use sumlink_engine::scheduler::OwnSchedulers;
 use sumlink_engine::scheduler::fbdt::FbdtConfig;
 use sumlink_engine::{Class, ConfigError, Redundancy, Role, SelectorConfig, scheduler};
 
@@ -25,11 +26,15 @@ use sumlink_exit::egress::EgressPolicy;
 /// Memory, scheduling and timeouts of a session; with the same meaning on both sides.
 #[derive(Clone, Debug)]
 pub struct SessionConfig {
-    /// Scheduler that decides which path carries which bytes; see
-    /// `sumlink_engine::scheduler::NAMES`.
+    /// Scheduler that decides which path carries which bytes this side sends: a name of
+    /// `sumlink_engine::scheduler::NAMES` or of `own_schedulers`. The peer chooses its own.
     pub scheduler: String,
     /// Schedulers of traffic classes that use a different one.
     pub class_schedulers: BTreeMap<Class, String>,
+    /// Schedulers of the program, which the names above can choose like the engine's own. The
+    /// engine trusts their decisions; `sumlink_sim::Own` runs a scheduler with every decision
+    /// checked.
+    pub own_schedulers: OwnSchedulers,
     /// Limit on a session's received data and on its sent data, each, in bytes: in the engine and
     /// in transit to and from the streams' programs. At least [`SessionConfig::least_memory`].
     pub memory: u64,
@@ -52,6 +57,7 @@ impl Default for SessionConfig {
         Self {
             scheduler: scheduler::DEFAULT.to_owned(),
             class_schedulers: BTreeMap::new(),
+            own_schedulers: OwnSchedulers::default(),
             memory: 64 << 20,
             stream_memory: 32 << 20,
             max_streams: 1024,
@@ -102,7 +108,8 @@ impl SessionConfig {
         let names = [&self.scheduler]
             .into_iter()
             .chain(self.class_schedulers.values());
-        let made_for = names.filter_map(|name| Some((scheduler::most_paths(name)?, name)));
+        let made_for = names
+            .filter_map(|name| Some((self.own_schedulers.most_paths(name, Role::Server)?, name)));
         match made_for.min().filter(|(most, _)| *most <= limit) {
             Some((most, name)) => (
                 most,

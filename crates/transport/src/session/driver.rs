@@ -266,6 +266,7 @@ pub(crate) fn engine_config(role: Role, config: &SessionConfig) -> Config {
     let mut engine = Config::new(role);
     engine.scheduler.clone_from(&config.scheduler);
     engine.class_schedulers.clone_from(&config.class_schedulers);
+    engine.own_schedulers.clone_from(&config.own_schedulers);
     engine.memory = config.split().engine;
     engine.stream_memory = config.stream_memory.min(engine.memory);
     engine.max_streams = config.max_streams;

@@ -1,5 +1,6 @@
 //! Two sessions connected to each other, in virtual time.
 
+mod ahead;
 mod answers;
 mod asked;
 mod corners;
