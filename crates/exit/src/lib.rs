@@ -11,11 +11,11 @@
 //! | [`local_hop`] | connections that stay on this machine, without pacing |
 //!
 //! This crate lies below `sumlink-transport` and does not depend on it: it sees a stream only
-//! through [`relay::Relayed`]. The other direction, a server that hands each stream to an exit above
-//! it, was not chosen for two reasons. The result of the dial is the server's answer to an OPEN
-//! frame, so the exit would need a second interface of the server to give it. And the client uses
-//! three of these modules as well: its proxies the relay and the targets, its link manager the race
-//! of connections.
+//! through [`relay::Relayed`]. The other direction, a server that hands each stream to an exit
+//! above it, was not chosen for two reasons. The result of the dial is the server's answer to an
+//! OPEN frame, so the exit would need a second interface of the server to give it. And the client
+//! uses three of these modules as well: its proxies the relay and the targets, its link manager
+//! the race of connections.
 
 #![deny(unsafe_code)]
 
