@@ -15,7 +15,7 @@ use std::path::Path;
 
 use sumlink_engine::PathId;
 use sumlink_engine::scheduler::{OwnSchedulers, Pick, Scheduler, View, lowest_unsent};
-use sumlink_transport::config::{Carriers, ClientConfig, SessionConfig};
+use sumlink_transport::config::{ClientConfig, SessionConfig};
 use sumlink_transport::{Client, SecretKey};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -50,22 +50,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut own_schedulers = OwnSchedulers::default();
     own_schedulers.add("fastest", |_| Box::new(Fastest))?;
 
-    let client = Client::connect(ClientConfig {
-        server: server.clone(),
-        server_key: server_key.parse()?,
-        key: SecretKey::load(Path::new(key))?,
-        links: Vec::new(), // every link that leads to the server
-        congestion: None,
-        groups: None,
-        carriers: Carriers::ONE,
-        state: None,
-        session: SessionConfig {
-            scheduler: "fastest".to_owned(),
-            own_schedulers,
-            ..SessionConfig::default()
-        },
-    })
-    .await?;
+    let key = SecretKey::load(Path::new(key))?;
+    let config = ClientConfig::new(server, server_key.parse()?, key).session(SessionConfig {
+        scheduler: "fastest".to_owned(),
+        own_schedulers,
+        ..SessionConfig::default()
+    });
+    let client = Client::connect(config).await?;
 
     let mut stream = client.open_stream(target.parse()?).await?;
     let bytes = std::fs::read(file)?;
