@@ -91,7 +91,7 @@ fn impossible_splits_are_refused_with_a_reason_and_change_nothing() {
         (
             &["split", "card", "--kind", "macvlan", "--into", "3"][..],
             5,
-            "an interface cardv3 already",
+            "an interface cardv3 exists already",
         ),
         (&["split", "card"], 5, ""),
         (
