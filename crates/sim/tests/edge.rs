@@ -219,6 +219,27 @@ fn a_window_smaller_than_a_segment_is_probed() {
     }
 }
 
+/// Without SACK, the acknowledgement of a retransmission also covers segments that the receiver
+/// held behind the gap. Their age includes the wait for the retransmission, and is not a round-trip
+/// time. As a sample, it raised the RTO at each timeout, until the next timeout was minutes away.
+#[test]
+fn segments_behind_a_filled_gap_give_no_round_trip_time() {
+    let scenario = scenario(
+        "duration = \"120s\"\ndirection = \"up\"\n\
+         [workload]\nkind = \"files\"\nsizes = [\"400kB\"]\ncount = 2\ngap = \"50ms\"\n\
+         [[link]]\nname = \"l0\"\nrate = \"1mbit\"\ndelay = \"46ms\"\n\
+         jitter = \"4ms\"\nloss = \"3%\"\n\
+         [[link]]\nname = \"l1\"\nrate = \"1mbit\"\ndelay = \"51ms\"\n\
+         jitter = \"4ms\"\nloss = \"1%\"\n\
+         [[event]]\nat = \"1310ms\"\nlink = \"l0\"\nstate = \"blackhole\"\n\
+         [[event]]\nat = \"1725ms\"\nlink = \"l0\"\nstate = \"up\"\n",
+    );
+    for seed in [60, 129, 324, 371, 767] {
+        let done = measured(&scenario, "lwip+visible@boost=off:hosts=nosack", seed);
+        assert_eq!(done.completions.len(), 2, "seed {seed}");
+    }
+}
+
 /// These figures change with the node, the links and TCP: review the difference, and commit it with
 /// the change that caused it.
 #[test]

@@ -50,7 +50,8 @@ struct News {
     advanced: bool,
     /// A duplicate acknowledgement without SACK: one more segment has arrived beyond the gap.
     counted: bool,
-    /// Round-trip times of the oldest and of the newest delivered segment that was sent only once.
+    /// Round-trip times of the oldest and of the newest delivered segment that was sent only once;
+    /// a cumulative acknowledgement of a retransmission gives none.
     oldest: Option<Nanos>,
     newest: Option<Nanos>,
 }
@@ -184,13 +185,23 @@ impl Tcp {
                 delivery.deliver(segment);
             });
         }
+        let mut is_ambiguous = false;
         while let Some(segment) = self.board.acknowledge(packet.ack) {
+            is_ambiguous |= segment.transmissions > 1;
             if !segment.sacked {
                 news.deliver(&segment, now);
-                rack.update(&segment, least, now);
+                // Linux, too, runs RACK with SACK only (tcp_clean_rtx_queue).
+                if self.sack {
+                    rack.update(&segment, least, now);
+                }
                 rack.reordered |= segment.transmissions == 1 && segment.end() < highest;
                 delivery.deliver(&segment);
             }
+        }
+        if is_ambiguous {
+            // The retransmission filled a gap. The receiver may have held the segments behind it
+            // for long, so their age is not a round-trip time (Linux: FLAG_RETRANS_DATA_ACKED).
+            (news.oldest, news.newest) = (None, None);
         }
         if !self.sack && news.delivered > 0 {
             news.delivered = self.board.settle_duplicates(news.delivered);
