@@ -21,6 +21,12 @@ OVER_TIME = {
 }
 
 
+# Colors for readers who prefer a dark color scheme; matplotlib writes colors as inline styles.
+DARK = """@media screen and (prefers-color-scheme:dark){text{fill:#e6e9ed}
+[style*="fill: #ffffff"]{fill:#14181d!important}[style*="stroke: #000000"]{stroke:#e6e9ed!important}
+[style*="stroke: #b0b0b0"]{stroke:#353d47!important}[style*="stroke: #cccccc"]{stroke:#52606d!important}}"""
+
+
 def draw(figure, lines, path):
     """Writes the figure as SVG; traces show the first seed."""
     lines = [line for line in lines if line.get("outcome") != "failed"]
@@ -30,6 +36,10 @@ def draw(figure, lines, path):
         picture = bars(lines)
     picture.savefig(path, format="svg", metadata={"Date": None})
     plt.close(picture)
+    with open(path, encoding="utf-8") as file:
+        head, found, rest = file.read().partition("</style>")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f"{head}\n{DARK}{found}{rest}")
 
 
 def of_system(lines):

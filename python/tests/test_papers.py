@@ -27,6 +27,15 @@ def saved(draw: Any, tmp_path: Path, plot: Any) -> str:
     return (tmp_path / "picture.svg").read_text()
 
 
+def test_pictures_have_colors_for_a_dark_scheme(draw: Any, tmp_path: Path) -> None:
+    svg = saved(draw, tmp_path, lambda axes: axes.plot([0, 1], [0, 1]))
+    assert svg.count("(prefers-color-scheme:dark)") == 1
+    # The rules name the colors of the background and of the axes as matplotlib writes them.
+    assert 'style="fill: #ffffff"' in svg and 'style="stroke: #000000' in svg
+    with pytest.raises(ValueError, match="no style sheet"):
+        draw.with_dark_colors("<svg/>")
+
+
 def test_values_beyond_an_axis_have_an_arrow_and_a_number(draw: Any, tmp_path: Path) -> None:
     def plot(axes: Any) -> None:
         axes.plot([0, 1, 2, 3], [5, 1234, 7, -40])

@@ -52,6 +52,21 @@ NAMES = {
 }
 
 
+# Colors for readers who prefer a dark color scheme; matplotlib writes colors as inline styles.
+DARK = """@media screen and (prefers-color-scheme:dark){text{fill:#e6e9ed}
+[style*="fill: #ffffff"]{fill:#14181d!important}[style*="stroke: #000000"]{stroke:#e6e9ed!important}
+[style*="stroke: #333333"]{stroke:#cbd2d9!important}[style*="stroke: #e3e3e3"]{stroke:#353d47!important}
+[style*="fill: #f3e6d8"]{fill:#3a2f24!important}[style*="stroke: #f3e6d8"]{stroke:#3a2f24!important}}"""
+
+
+def with_dark_colors(svg):
+    """The picture with a style sheet for a dark color scheme."""
+    head, found, rest = svg.partition("</style>")
+    if not found:
+        raise ValueError("the picture has no style sheet")
+    return f"{head}\n{DARK}{found}{rest}"
+
+
 def save(figure, path):
     """Writes a picture as SVG; values beyond an axis get an arrow with their number."""
     for axes in figure.axes:
@@ -59,7 +74,8 @@ def save(figure, path):
     figure.savefig(path, format="svg", bbox_inches="tight", metadata={"Date": None})
     plt.close(figure)
     # matplotlib writes trailing spaces.
-    path.write_text("\n".join(line.rstrip() for line in path.read_text().splitlines()) + "\n")
+    text = "\n".join(line.rstrip() for line in path.read_text().splitlines()) + "\n"
+    path.write_text(with_dark_colors(text))
 
 
 # Minimum distance between a curve's arrows, as a share of the axis; among closer ones the farthest

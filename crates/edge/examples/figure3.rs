@@ -61,6 +61,10 @@ fn read(arguments: &[String]) -> Option<(Server, Server, u32)> {
     Some((server(first)?, server(second)?, steps))
 }
 
+/// Colors for readers who prefer a dark color scheme.
+const DARK: &str = "<style>@media screen and (prefers-color-scheme:dark){text{fill:#e6e9ed}\
+                    rect{fill:#14181d}[stroke=\"#ddd\"]{stroke:#353d47}}</style>";
+
 /// The figure as in the paper (the distribution of both lengths over all arrival rates), and beside
 /// it the lengths over the load.
 fn picture(first: Server, second: Server, steps: u32) -> String {
@@ -92,6 +96,7 @@ fn picture(first: Server, second: Server, steps: u32) -> String {
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
              font-family=\"sans-serif\" font-size=\"12\">"
         ),
+        DARK.to_owned(),
         format!("<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#fff\"/>"),
         text(
             (LEFT, 20.0),

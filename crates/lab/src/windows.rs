@@ -1,7 +1,9 @@
 //! A chart of congestion windows: window and threshold of each flow over time, and below them the
 //! round-trip time.
 
-use sumlink_plot::{Across, Anchor, Axis, Ink, Svg, draw_panel, short, shortened, thinned};
+use sumlink_plot::{
+    Across, Anchor, Axis, Ink, MOST_SERIES, Svg, draw_panel, more, short, shortened, thinned,
+};
 
 /// The samples of one flow.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -26,7 +28,7 @@ pub struct WindowPoint {
 }
 
 /// Maximum number of flows in a chart; those with the most points are drawn.
-pub const MOST_FLOWS: usize = 12;
+pub const MOST_FLOWS: usize = MOST_SERIES;
 
 const WIDTH: f64 = 860.0;
 const LEFT: f64 = 64.0;
@@ -56,8 +58,9 @@ pub fn draw_windows(title: &str, flows: &[WindowFlow]) -> String {
     let left_out = flows.len() - drawn.len();
     let note = match (flows.len(), left_out) {
         (0, _) => "no acknowledgments were seen".to_owned(),
-        (_, 0) => String::new(),
-        (all, _) => format!("{MOST_FLOWS} of {all} flows, those with the most acknowledgments"),
+        (_, left_out) => more(left_out).map_or_else(String::new, |more| {
+            format!("{MOST_FLOWS} flows with the most acknowledgments, {more}")
+        }),
     };
 
     let height = TOP + FLOW * drawn.len() as f64 + 8.0;
@@ -247,8 +250,9 @@ mod tests {
             .map(|n| flow(&format!("flow {n}"), 0.0, 10 + n))
             .collect();
         let picture = draw_windows("many", &flows);
-        assert!(picture.contains("12 of 20 flows"));
-        assert!(!picture.contains("flow 7<") && picture.contains("flow 8<"));
+        let note = "6 flows with the most acknowledgments, and 14 more in the table";
+        assert!(picture.contains(note), "{picture}");
+        assert!(!picture.contains("flow 13<") && picture.contains("flow 14<"));
         assert!(draw_windows("none", &[]).contains("no acknowledgments were seen"));
     }
 }

@@ -1,4 +1,4 @@
-//! Checks the charts in docs/results: no value is clipped without a mark.
+//! Checks the charts in docs: no value is clipped without a mark, and each can be read in dark mode.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -121,6 +121,21 @@ fn no_committed_picture_hides_a_value() {
     });
     let faults: Vec<String> = faults.collect();
     assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn every_committed_picture_has_colors_for_a_dark_scheme() {
+    let mut all = Vec::new();
+    pictures(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs"),
+        &mut all,
+    );
+    let lacks = all.iter().filter(|path| {
+        let text = fs::read_to_string(path).unwrap();
+        !text.contains("(prefers-color-scheme:dark)")
+    });
+    let lacks: Vec<_> = lacks.collect();
+    assert!(all.len() > 40 && lacks.is_empty(), "{lacks:?}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Drawing: a small SVG writer, axes, and colors.
 //!
-//! Charts have a white background by their attributes; every shape also has a class that lets an
-//! embedding page change the colors (dark mode).
+//! Attributes give the colors on white. Every shape also has a class, and a style sheet in each
+//! chart replaces the colors if the reader prefers a dark color scheme.
 
 #![forbid(unsafe_code)]
 
@@ -12,6 +12,7 @@ mod committed;
 pub mod figures;
 mod palette;
 mod panel;
+mod series;
 
 use std::fmt::Write;
 
@@ -19,6 +20,7 @@ pub use axis::{Axis, Unit, short, tick_step};
 pub use beyond::{Across, Inked};
 pub use palette::{COLOURS, Palette, Style};
 pub use panel::{draw_panel, thinned};
+pub use series::{MOST_SERIES, Shown, more};
 
 /// The color of a shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +45,17 @@ impl Ink {
             Self::Grid => "#d9dee3",
             Self::Panel => "#f3f5f7",
             Self::Colour(index) => COLOURS[index % COLOURS.len()].0,
+        }
+    }
+
+    /// The color on a dark background.
+    fn dark(self) -> &'static str {
+        match self {
+            Self::Text => "#e6e9ed",
+            Self::Muted => "#a3acb8",
+            Self::Grid => "#353d47",
+            Self::Panel => "#1f252c",
+            Self::Colour(index) => COLOURS[index % COLOURS.len()].1,
         }
     }
 
@@ -71,6 +84,28 @@ impl Ink {
     }
 }
 
+/// The dark background.
+const DARK: &str = "#14181d";
+
+/// The style sheet of a chart: the colors for a dark color scheme. The colors on white are
+/// attributes, which rules of a style sheet override.
+fn style() -> String {
+    let mut css = format!(
+        "@media screen and (prefers-color-scheme:dark){{.paper{{fill:{DARK}}}\
+         .halo,text[stroke]{{stroke:{DARK}}}"
+    );
+    let colours = (0..COLOURS.len()).map(Ink::Colour);
+    for ink in [Ink::Text, Ink::Muted, Ink::Grid, Ink::Panel]
+        .into_iter()
+        .chain(colours)
+    {
+        let (class, dark) = (ink.class(), ink.dark());
+        let _ = write!(css, ".f-{class}{{fill:{dark}}}.s-{class}{{stroke:{dark}}}");
+    }
+    css.push('}');
+    css
+}
+
 /// The anchor of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
@@ -96,8 +131,9 @@ impl Svg {
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
              viewBox=\"0 0 {width:.0} {height:.0}\" role=\"img\" aria-label=\"{title}\" \
              font-family=\"system-ui, 'Segoe UI', Helvetica, Arial, sans-serif\">\n\
-             <title>{title}</title>\n\
-             <rect class=\"paper\" width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n"
+             <title>{title}</title>\n<style>{}</style>\n\
+             <rect class=\"paper\" width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
+            style()
         );
         Self { text }
     }
@@ -291,6 +327,34 @@ mod tests {
         svg.text((0.0, 0.0), 12.0, Ink::Text, Anchor::Start, "", "c & d");
         let svg = svg.finish();
         assert!(svg.contains("a &lt; b") && svg.contains("c &amp; d"));
+    }
+
+    #[test]
+    fn every_ink_has_a_color_for_a_dark_scheme() {
+        let svg = Svg::new(10.0, 10.0, "t").finish();
+        let document = roxmltree::Document::parse(&svg).unwrap();
+        let style = document
+            .descendants()
+            .find(|node| node.has_tag_name("style"))
+            .and_then(|node| node.text())
+            .unwrap();
+        assert!(style.starts_with("@media screen and (prefers-color-scheme:dark){"));
+        assert!(style.contains(".paper{fill:#14181d}"), "{style}");
+        let colours = (0..COLOURS.len()).map(Ink::Colour);
+        for ink in [Ink::Text, Ink::Muted, Ink::Grid, Ink::Panel]
+            .into_iter()
+            .chain(colours)
+        {
+            for rule in [
+                format!(".f-{}{{fill:{}}}", ink.class(), ink.dark()),
+                format!(".s-{}{{stroke:{}}}", ink.class(), ink.dark()),
+            ] {
+                assert!(style.contains(&rule), "{rule}: {style}");
+            }
+            assert_ne!(ink.hex(), ink.dark());
+        }
+        // A page with several charts has the sheet several times: it must be the same in all.
+        assert_eq!(svg.matches("<style>").count(), 1);
     }
 
     #[test]

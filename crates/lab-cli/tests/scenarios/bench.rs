@@ -162,7 +162,7 @@ fn the_page_matches_its_runs() {
 
 /// The arguments on a page that produced it.
 fn made_by(page: &str) -> Vec<String> {
-    let (_, command) = page.split_once("Made by `sumlink ").unwrap();
+    let (_, command) = page.split_once("Made by `sumlink-lab ").unwrap();
     let (command, _) = command.split_once('`').unwrap();
     let words = command.split(' ').map(|word| word.trim_matches('\''));
     words.map(str::to_owned).collect()

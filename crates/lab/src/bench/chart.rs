@@ -1,11 +1,12 @@
 //! The charts of a group: for each line the first bar's figure, its spread, the bound and the other
 //! systems.
 
-use sumlink_plot::{Across, Anchor, Axis, Ink, Inked, Palette, Svg, short, shortened};
+use sumlink_plot::{Across, Anchor, Axis, Ink, Inked, Palette, Shown, Svg, short, shortened};
 
 use super::bar::Quantity;
 use super::judge::{Judged, Line, Verdict};
 use super::matrix::Group;
+use crate::results::{quantile, sorted};
 
 const WIDTH: f64 = 860.0;
 const PLOT: (f64, f64) = (300.0, 770.0);
@@ -71,6 +72,9 @@ fn picture(
             others.push(name);
         }
     }
+    let judged_name = super::tables::under_test(lines);
+    let shown = shown(judged_name, &others, &bars, quantity);
+    others.retain(|name| shown.has(name));
     // The figure over the seeds of the other systems, where the judged system has more seeds.
     let beside = |judged: &Judged| {
         let median = judged.spread.as_ref().map(|spread| spread.median);
@@ -78,7 +82,8 @@ fn picture(
         (judged.beside_others).filter(|value| has_others && Some(*value) != median)
     };
     let values = bars.iter().flat_map(|(_, judged)| {
-        let others = judged.others.iter().filter_map(|(_, value)| *value);
+        let of_shown = judged.others.iter().filter(|(name, _)| shown.has(name));
+        let others = of_shown.filter_map(|(_, value)| *value);
         let own = judged.spread.iter();
         let own = own.flat_map(|spread| [spread.min, spread.median, spread.max]);
         others
@@ -90,7 +95,9 @@ fn picture(
     let limits = (-reach * factor, reach * factor);
     let is_beside = bars.iter().any(|(_, judged)| beside(judged).is_some());
     let fixed = 2 + usize::from(is_beside);
-    let legend = (others.len() + fixed).div_ceil(4) as f64 * LEGEND_LINE;
+    let more = shown.note();
+    let entries = others.len() + fixed + usize::from(more.is_some());
+    let legend = entries.div_ceil(4) as f64 * LEGEND_LINE;
     let bottom = HEAD + LINE * bars.len() as f64;
     let height = bottom + 34.0 + legend;
     let better = if quantity.more_is_better() {
@@ -130,8 +137,7 @@ fn picture(
             &short(*tick),
         );
     }
-    let judged = super::tables::under_test(lines);
-    let own = palette.style(lines.first().map_or(judged, |line| &line.system));
+    let own = palette.style(lines.first().map_or(judged_name, |line| &line.system));
     for (index, (line, judged)) in bars.iter().enumerate() {
         let top = HEAD + LINE * index as f64;
         let middle = top + LINE / 2.0;
@@ -167,7 +173,7 @@ fn picture(
         own_values
             .chain(beside(judged))
             .for_each(|value| note(value, Ink::Text));
-        for (name, value) in &judged.others {
+        for (name, value) in judged.others.iter().filter(|(name, _)| shown.has(name)) {
             let Some(value) = value else { continue };
             let style = palette.style(name);
             if is_beyond(*value) {
@@ -209,7 +215,7 @@ fn picture(
     };
     let (left, y) = place(0);
     svg.rect((left - 4.0, y - 4.0), (8.0, 8.0), Ink::Colour(own.colour));
-    say(&mut svg, (left, y), judged);
+    say(&mut svg, (left, y), judged_name);
     let (left, y) = place(1);
     svg.line((left, y - 6.0), (left, y + 6.0), Ink::Text, 2.0, "");
     say(&mut svg, (left, y), "the bar");
@@ -223,7 +229,36 @@ fn picture(
         svg.marker((left, y), 3.2, palette.style(name), false);
         say(&mut svg, (left, y), name);
     }
+    if let Some(note) = more {
+        let (left, y) = place(entries - 1);
+        let at = (left - 4.0, y + 4.0);
+        svg.text(at, 11.0, Ink::Muted, Anchor::Start, "", &note);
+    }
     Some(svg.finish())
+}
+
+/// The systems of a chart: the system under test, and the others by their median over the lines.
+fn shown<'a>(
+    judged: &'a str,
+    others: &[&'a str],
+    bars: &[(&Line, &Judged)],
+    quantity: Quantity,
+) -> Shown<'a> {
+    let merit = |name: &str| {
+        let values = bars.iter().filter_map(|(_, judged)| {
+            let (_, value) = judged.others.iter().find(|(other, _)| other == name)?;
+            *value
+        });
+        let median = quantile(&sorted(values), 0.5)?;
+        Some(if quantity.more_is_better() {
+            median
+        } else {
+            -median
+        })
+    };
+    let others = others.iter().map(|name| (*name, merit(name)));
+    let candidates = std::iter::once((judged, Some(f64::INFINITY))).chain(others);
+    Shown::of(&candidates.collect::<Vec<_>>())
 }
 
 #[cfg(test)]
@@ -251,5 +286,25 @@ mod tests {
         // One for noq, two in the legend.
         assert_eq!(places.len(), 3, "{places:?}");
         assert!(places.iter().all(|x| *x < PLOT.1), "{places:?}");
+    }
+
+    #[test]
+    fn of_ten_systems_the_best_six_are_drawn_and_the_others_counted() {
+        let (mut line, _) = tests::line(0, &[("sumlink:fbdt", 96.0), ("mptcp", 60.0)]);
+        let names: Vec<String> = (0..9).map(|n| format!("system-{n}")).collect();
+        for judged in &mut line.judged {
+            judged.others = names
+                .iter()
+                .enumerate()
+                .map(|(n, name)| (name.clone(), Some(0.1 * n as f64)))
+                .collect();
+        }
+        let palette = Palette::new(names.iter().map(String::as_str).chain(["sumlink:fbdt"]));
+        let svg = &draw(&tests::group(), &[&line], &palette)[0].1;
+        for (n, name) in names.iter().enumerate() {
+            assert_eq!(svg.contains(&format!(">{name}<")), n >= 4, "{name}: {svg}");
+        }
+        assert!(svg.contains(">sumlink:fbdt<"), "{svg}");
+        assert!(svg.contains(">and 4 more in the table<"), "{svg}");
     }
 }

@@ -11,9 +11,10 @@ use super::matrix::{Group, Row};
 use super::records::Records;
 use super::side_by_side::SideBySide;
 use super::summary::summary;
-use super::tables::{bar, mixture, section};
+use super::tables::{bar, mark, mixture, section};
 use super::{BenchOptions, Lines, chart, plan};
 use crate::error::LabError;
+use crate::report::words::{self, Simulated};
 use crate::run::{write_json, write_text};
 use sumlink_plot::Palette;
 
@@ -65,12 +66,22 @@ impl Page<'_> {
         summary(self.lines, self.records.runs(), self.options)
     }
 
+    /// The page's title, which says when its runs were simulated.
+    fn title(&self) -> &'static str {
+        let runs = self.records.runs();
+        match words::simulated(runs.map(|run| &run.environment)) {
+            Simulated::None => "Results",
+            Simulated::Some => "Results, partly simulated",
+            Simulated::All => "Results, simulated",
+        }
+    }
+
     fn head(&self) -> String {
-        let mut text = "# Results\n\n".to_owned();
+        let mut text = format!("# {}\n\n", self.title());
         text.push_str(&self.summary());
         let _ = write!(
             text,
-            "\nMade by `sumlink {}`; the runs behind it are in [runs.jsonl](runs.jsonl) (one a \
+            "\nMade by `sumlink-lab {}`; the runs behind it are in [runs.jsonl](runs.jsonl) (one a \
              line, without time series), the figures of the tables in \
              [results.json](results.json).\n\n\
              | group | lines | pass | fall short | refused | not run |\n\
@@ -86,13 +97,14 @@ impl Page<'_> {
             };
             let _ = writeln!(
                 text,
-                "| [{0}](#{0}) | {1} | {2} | {3} | {4} | {5} |",
+                "| {6}[{0}](#{0}) | {1} | {2} | {3} | {4} | {5} |",
                 group.name,
                 lines.len(),
                 of(Verdict::Pass),
                 of(Verdict::Short),
                 of(Verdict::Refused),
-                of(Verdict::NotRun)
+                of(Verdict::NotRun),
+                mark(of(Verdict::Short) > 0)
             );
         }
         text
@@ -143,7 +155,9 @@ const METHOD: &str = "\n## How to read this\n\n\
     A line is a scenario in one direction with one congestion control. *Alone* is the goodput \
     of one TCP connection over each link alone, measured with the same seed. Every ratio is \
     computed for each seed; the table shows the median, the minimum and the maximum over the n \
-    seeds of the line. A line passes if the median of every bar does. *Refused*: the emulator \
+    seeds of the line. A line passes if the median of every bar does; **✗** marks lines that \
+    fall short, and groups with such lines. A chart has at most six systems: `sumlink:fbdt`, the \
+    system under test, and the best of the others by their median. *Refused*: the emulator \
     did not keep up, or the reference of the figure stalled. The scenarios are in \
     `scenarios/matrix`; docs/measuring.md explains the bars.\n";
 

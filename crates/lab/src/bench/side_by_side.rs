@@ -6,8 +6,8 @@ use std::fmt::Write;
 use super::Lines;
 use super::bar::Quantity;
 use super::judge::{Judged, Line};
-use crate::results::Spread;
-use sumlink_plot::{Across, Anchor, Axis, Ink, Inked, Palette, Svg, short};
+use crate::results::{Spread, quantile, sorted};
+use sumlink_plot::{Across, Anchor, Axis, Ink, Inked, Palette, Shown, Svg, short};
 
 /// A deficit of more than 10 % is beyond the random variation of most runs.
 const NOISE_MARGIN: f64 = 0.9;
@@ -99,17 +99,21 @@ impl<'a> SideBySide<'a> {
     }
 
     /// The chart: one line for each system, with a mark for each row at its goodput relative to the
-    /// best link.
+    /// best link. It has the systems with the largest median; the table has all.
     pub(super) fn picture(&self, palette: &Palette) -> String {
         const WIDTH: f64 = 860.0;
         const PLOT: (f64, f64) = (210.0, 830.0);
         const LINE: f64 = 22.0;
         const HEAD: f64 = 46.0;
-        let all = || self.0.iter().filter(|(_, shares)| !shares.best.is_empty());
+        let candidates = self.0.iter().filter(|(_, shares)| !shares.best.is_empty());
+        let candidates = candidates
+            .map(|(name, shares)| (*name, quantile(&sorted(shares.best.iter().copied()), 0.5)));
+        let shown = Shown::of(&candidates.collect::<Vec<_>>());
+        let all = || self.0.iter().filter(|(name, _)| shown.has(name));
         let bottom = HEAD + LINE * all().count() as f64;
         let title = "side by side: goodput over that of the best link alone, a mark for each row \
                      (right of 1 is faster)";
-        let mut svg = Svg::new(WIDTH, bottom + 14.0, title);
+        let mut svg = Svg::new(WIDTH, bottom + 24.0, title);
         let bold = "font-weight=\"600\"";
         svg.text((8.0, 18.0), 13.0, Ink::Text, Anchor::Start, bold, title);
         let values = all().flat_map(|(_, shares)| &shares.best);
@@ -145,6 +149,10 @@ impl<'a> SideBySide<'a> {
                 .map(|share| (*share, Ink::Colour(style.colour)))
                 .collect();
             svg.beyond(&x, Across::Y(middle), &all, short);
+        }
+        if let Some(note) = shown.note() {
+            let place = (PLOT.0 - 10.0, bottom + 16.0);
+            svg.text(place, 10.5, Ink::Muted, Anchor::End, "", &note);
         }
         svg.finish()
     }

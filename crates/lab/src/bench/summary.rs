@@ -124,15 +124,16 @@ fn kinds<'a>(
     kind: impl Fn(&Run) -> String,
 ) -> String {
     // In order of appearance.
-    let mut found: Vec<(String, usize, u64)> = Vec::new();
+    let mut found: Vec<(String, usize, Option<u64>)> = Vec::new();
+    let started = |run: &Run| (!run.environment.is_simulated()).then_some(run.started_unix_s);
     for run in runs {
         let kind = kind(run);
         match found.iter_mut().find(|(known, _, _)| *known == kind) {
             Some((_, count, until)) => {
                 *count += 1;
-                *until = (*until).max(run.started_unix_s);
+                *until = (*until).max(started(run));
             }
-            None => found.push((kind, 1, run.started_unix_s)),
+            None => found.push((kind, 1, started(run))),
         }
     }
     if found.len() < 2 {
@@ -140,11 +141,12 @@ fn kinds<'a>(
     }
     let count = found.len();
     let kinds = found.into_iter().map(|(kind, count, until)| {
-        format!(
-            "{kind} ({} until {})",
-            words::count(count, "run"),
-            words::day(until)
-        )
+        // Virtual time has no date.
+        let until = until.map_or_else(
+            || ", simulated".to_owned(),
+            |until| format!(" until {}", words::day(until)),
+        );
+        format!("{kind} ({}{until})", words::count(count, "run"))
     });
     let kinds: Vec<_> = kinds.collect();
     format!("The runs are of {count} {what}: {}.\n", kinds.join(", "))
@@ -222,8 +224,15 @@ mod tests {
         assert_eq!(origin([].iter()), "");
         let simulated = Environment {
             simulated: true,
+            kernel: "none".to_owned(),
             ..environment.clone()
         };
+        let runs = [of(90_000, environment.clone()), of(1, simulated.clone())];
+        let message = origin(runs.iter());
+        assert!(
+            message.contains("none (1 run, simulated)") && !message.contains("1970-01-01"),
+            "{message}"
+        );
         let message = origin([of(1, simulated)].iter());
         assert!(
             message.starts_with("Simulated, ") && !message.contains("1970"),

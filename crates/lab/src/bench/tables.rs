@@ -24,11 +24,13 @@ pub(super) fn section(text: &mut String, group: &Group, lines: &[&Line], picture
         .filter(|line| !line.is_empty())
         .collect();
     if !shown.is_empty() {
+        let short = shown.iter().filter(|line| line.verdict() == Verdict::Short);
         let _ = write!(
             text,
-            "| row | direction, CC | n | links alone, Mbit/s | {}, Mbit/s | bars: median (least – \
+            "{}\n\n| row | direction, CC | n | links alone, Mbit/s | {}, Mbit/s | bars: median (least – \
              most), bound | verdict |\n\
              | --- | --- | --- | --- | --- | --- | --- |\n",
+            count(short.count(), shown.len()),
             under_test(lines)
         );
     }
@@ -37,7 +39,8 @@ pub(super) fn section(text: &mut String, group: &Group, lines: &[&Line], picture
         let bars: Vec<String> = line.judged.iter().map(bar).collect();
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {} | {} | {}{} |",
+            "| {}{} | {} | {} | {} | {} | {} | {}{} |",
+            mark(line.verdict() == Verdict::Short),
             named(line, lines),
             line.variant,
             line.seeds,
@@ -56,6 +59,24 @@ pub(super) fn section(text: &mut String, group: &Group, lines: &[&Line], picture
     text.push_str(&not_run(lines));
     shortfalls(text, group, lines);
     others(text, lines);
+}
+
+/// The mark of a line that falls short, before its name.
+pub(super) fn mark(is_short: bool) -> &'static str {
+    match is_short {
+        true => "**✗** ",
+        false => "",
+    }
+}
+
+/// The number of lines in a table that fall short.
+fn count(short: usize, all: usize) -> String {
+    let lines = words::count(all, "line");
+    match short {
+        0 => format!("None of {lines} falls short."),
+        1 => format!("**1 of {lines} falls short**, marked with **✗**."),
+        _ => format!("**{short} of {lines} fall short**, marked with **✗**."),
+    }
 }
 
 /// A note for verdicts based on runs of different program builds.
@@ -416,6 +437,18 @@ mod tests {
             &["g.svg"],
         );
         insta::assert_snapshot!("tables", table);
+        // The line that falls short has its mark in the first column; the other has none.
+        assert!(
+            table.contains("\n| **✗** bad |") && table.contains("\n| good |"),
+            "{table}"
+        );
+        assert!(
+            table.contains("\n**1 of 2 lines falls short**, "),
+            "{table}"
+        );
+        assert_eq!(table.matches("| **✗**").count(), 1, "{table}");
+        assert_eq!(count(0, 3), "None of 3 lines falls short.");
+        assert!(count(2, 3).starts_with("**2 of 3 lines fall short**"));
         let palette = Palette::new(["mptcp", "sumlink:fbdt"]);
         let pictures = chart::draw(&group, &lines.iter().collect::<Vec<_>>(), &palette);
         let [(name, svg)] = pictures.as_slice() else {

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use crate::error::LabError;
 use crate::results::{self, ScenarioResults, Summary};
 use figures::Figure;
-use sumlink_plot::Palette;
+use sumlink_plot::{Palette, Shown};
 
 /// One scenario, prepared for the report.
 struct View<'a> {
@@ -109,6 +109,29 @@ impl<'a> View<'a> {
             results,
             summary,
             palette,
+        }
+    }
+
+    /// The systems that a chart with these systems shows: the best by their median goodput, or by
+    /// their median time for files and messages.
+    fn shown<'b>(&self, systems: impl Iterator<Item = &'b str>) -> Shown<'b> {
+        let merit = |name: &str| {
+            let system = self.summary.system(name)?;
+            match self.summary.workload.as_str() {
+                "files" => system.completion_s.as_ref().map(|tail| -tail.p50),
+                "cbr" | "requests" => system.message_delay_ms.as_ref().map(|tail| -tail.p50),
+                _ => system.goodput_bps.as_ref().map(|goodput| goodput.median),
+            }
+        };
+        let candidates: Vec<_> = systems.map(|name| (name, merit(name))).collect();
+        Shown::of(&candidates)
+    }
+
+    /// The scenario's name as a title, which says when its runs were simulated.
+    fn title(&self) -> String {
+        match self.summary.environment.is_simulated() {
+            true => format!("{}, simulated", self.summary.scenario),
+            false => self.summary.scenario.clone(),
         }
     }
 }

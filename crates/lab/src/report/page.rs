@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::figures::Figure;
+use super::words::Simulated;
 use super::{View, table, words};
 use crate::results::{ALONE, SIMULTANEOUS};
 use sumlink_plot::{COLOURS, Palette, escape, shortened};
@@ -56,14 +57,11 @@ const METHOD: &str = "<section id=\"method\"><h2>How to read this</h2>\n<dl>\n\
 
 /// The page's title.
 fn title(sections: &[(View<'_>, Vec<Figure>)]) -> &'static str {
-    let mut runs = sections
-        .iter()
-        .flat_map(|(view, _)| &view.results.runs)
-        .peekable();
-    let is_there = runs.peek().is_some();
-    match is_there && runs.all(|run| run.environment.is_simulated()) {
-        true => "Report of simulated runs",
-        false => "Laboratory report",
+    let runs = sections.iter().flat_map(|(view, _)| &view.results.runs);
+    match words::simulated(runs.map(|run| &run.environment)) {
+        Simulated::None => "Laboratory report",
+        Simulated::Some => "Laboratory report, partly simulated",
+        Simulated::All => "Report of simulated runs",
     }
 }
 

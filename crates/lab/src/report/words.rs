@@ -3,7 +3,7 @@
 use crate::results::{
     ALONE, Environment, Quantiles, Run, SIMULTANEOUS, Spread, Summary, SystemSummary,
 };
-use sumlink_plot::short;
+use sumlink_plot::{Shown, short};
 
 /// Formats a rate.
 pub(super) fn rate(bps: f64) -> String {
@@ -244,6 +244,38 @@ pub(crate) fn made<'a>(runs: impl Iterator<Item = &'a Run>) -> String {
     }
 }
 
+/// How many of some runs were simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Simulated {
+    None,
+    Some,
+    All,
+}
+
+/// Whether runs with these environments were simulated.
+pub(crate) fn simulated<'a>(environments: impl Iterator<Item = &'a Environment>) -> Simulated {
+    let (mut all, mut simulated) = (0, 0);
+    for environment in environments {
+        all += 1;
+        simulated += usize::from(environment.is_simulated());
+    }
+    match simulated {
+        0 => Simulated::None,
+        _ if simulated == all => Simulated::All,
+        _ => Simulated::Some,
+    }
+}
+
+/// The note below a chart that does not show all systems.
+pub(super) fn systems_shown(shown: &Shown<'_>) -> Option<String> {
+    let systems = shown.names.len() + shown.left_out;
+    let note = shown.note()?;
+    Some(format!(
+        "{} of {systems} systems, {note}",
+        shown.names.len()
+    ))
+}
+
 /// A date from seconds since 1970 (UTC). Calendar arithmetic after E. G. Richards, Explanatory
 /// Supplement to the Astronomical Almanac (2013), section 15.11.
 pub(crate) fn day(unix_s: u64) -> String {
@@ -287,6 +319,11 @@ mod tests {
             )
         };
         let (real, virtual_) = (run(false), run(true));
+        let kind = |runs: &[&Run]| simulated(runs.iter().map(|run| &run.environment));
+        assert_eq!(kind(&[]), Simulated::None);
+        assert_eq!(kind(&[&real]), Simulated::None);
+        assert_eq!(kind(&[&real, &virtual_]), Simulated::Some);
+        assert_eq!(kind(&[&virtual_, &virtual_]), Simulated::All);
         assert_eq!(made([&virtual_, &virtual_].into_iter()), "simulated");
         assert_eq!(made([&real].into_iter()), "measured on 1970-01-02");
         let both = made([&real, &virtual_].into_iter());

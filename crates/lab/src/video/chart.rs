@@ -1,7 +1,7 @@
 //! The chart of a scenario: the goodput of bulk traffic, and below it the delay of each picture.
 
 use crate::results::{Outcome, Run};
-use sumlink_plot::{Across, Anchor, Axis, Ink, Palette, Style, Svg, Unit, short};
+use sumlink_plot::{Across, Anchor, Axis, Ink, Palette, Shown, Style, Svg, Unit, more, short};
 
 use super::ALONE;
 use super::judge::Judged;
@@ -20,6 +20,10 @@ const DELAYS: (f64, f64) = (10.0, 10_000.0);
 /// A line of both panels.
 struct Line {
     name: String,
+    /// Median goodput of bulk traffic, in bit/s.
+    goodput_bps: Option<f64>,
+    /// Whether this is the best link alone.
+    is_best_alone: bool,
     style: Style,
     rate: Vec<(f64, f64)>,
     delay: Vec<(f64, f64)>,
@@ -27,8 +31,9 @@ struct Line {
 
 /// The chart of the first seed; `None` without any run.
 pub(super) fn draw(judged: &Judged<'_>) -> Option<String> {
-    let lines = lines(judged);
+    let mut lines = lines(judged);
     lines.first()?;
+    let left_out = leave_out(&mut lines);
     let scenario = judged.scenario;
     let end = scenario.duration.as_secs_f64();
     let title = format!(
@@ -97,6 +102,11 @@ pub(super) fn draw(judged: &Judged<'_>) -> Option<String> {
             &line.name,
         );
     }
+    if let Some(note) = more(left_out) {
+        let y = TOPS[0] + 12.0 + 20.0 * lines.len() as f64;
+        let place = (PLOT.1 + 14.0, y);
+        svg.text(place, 12.0, Ink::Muted, Anchor::Start, "", &note);
+    }
     svg.text(
         ((PLOT.0 + PLOT.1) / 2.0, HEIGHT - 6.0),
         12.0,
@@ -106,6 +116,21 @@ pub(super) fn draw(judged: &Judged<'_>) -> Option<String> {
         "seconds",
     );
     Some(svg.finish())
+}
+
+/// Leaves out the lines that only the table has: the best link alone stays, then the lines with the
+/// largest goodput. Returns their number.
+fn leave_out(lines: &mut Vec<Line>) -> usize {
+    let name = |line: &Line| match line.is_best_alone {
+        true => ALONE.to_owned(),
+        false => line.name.clone(),
+    };
+    let names: Vec<String> = lines.iter().map(name).collect();
+    let merits = lines.iter().map(|line| line.goodput_bps);
+    let candidates: Vec<_> = names.iter().map(String::as_str).zip(merits).collect();
+    let shown = Shown::of(&candidates);
+    lines.retain(|line| shown.has(&name(line)));
+    shown.left_out
 }
 
 fn panel(svg: &mut Svg, top: f64, head: &str, x: &Axis, y: &Axis) {
@@ -147,6 +172,10 @@ fn lines(judged: &Judged<'_>) -> Vec<Line> {
     let names = judged.rows.iter().map(|row| row.system.as_str());
     let palette = Palette::new(names);
     let mut alone = 0;
+    let of_links = judged.rows.iter().filter(|row| row.link.is_some());
+    let best = of_links
+        .filter_map(|row| row.goodput_bps)
+        .fold(f64::NEG_INFINITY, f64::max);
     let rows = judged.rows.iter().map(|row| {
         let mut style = palette.style(&row.system);
         if row.system == ALONE {
@@ -156,6 +185,8 @@ fn lines(judged: &Judged<'_>) -> Vec<Line> {
         let link = row.link.as_deref();
         Line {
             name: link.map_or_else(|| row.system.clone(), |link| format!("{link} alone")),
+            goodput_bps: row.goodput_bps,
+            is_best_alone: link.is_some() && row.goodput_bps == Some(best),
             style,
             rate: rate(first(&judged.bulk, &row.system), link),
             delay: delay(first(&judged.video, &row.system), link),
@@ -206,4 +237,35 @@ fn delay(run: Option<&Run>, link: Option<&str>) -> Vec<(f64, f64)> {
     frames
         .map(|frame| (frame.captured_s, (frame.arrived_s - frame.captured_s) * 1e3))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_ten_lines_the_best_link_alone_and_the_best_others_stay() {
+        let line = |name: &str, mbps: f64| Line {
+            name: name.to_owned(),
+            goodput_bps: Some(mbps * 1e6),
+            is_best_alone: name == "wifi alone",
+            style: Style::default(),
+            rate: Vec::new(),
+            delay: Vec::new(),
+        };
+        let mut lines = vec![line("wifi alone", 0.5), line("lte alone", 0.4)];
+        lines.extend((0..8).map(|n| line(&format!("system-{n}"), f64::from(n))));
+        assert_eq!(leave_out(&mut lines), 4);
+        let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
+        let expected = [
+            "wifi alone",
+            "system-3",
+            "system-4",
+            "system-5",
+            "system-6",
+            "system-7",
+        ];
+        assert_eq!(names, expected);
+        assert_eq!(leave_out(&mut lines), 0);
+    }
 }

@@ -40,7 +40,7 @@ impl Mark {
             Self::Event => ("#00876a", "takes part in an A-BFT"),
             Self::Bti => ("#0072b2", "BTI: the access point sweeps"),
             Self::Abft => ("#d55e00", "A-BFT: stations sweep"),
-            Self::Ati => ("#222222", "ATI: schedule"),
+            Self::Ati => ("#6b7280", "ATI: schedule"),
             Self::Dti => ("#dbe6ee", "DTI: data"),
         }
     }

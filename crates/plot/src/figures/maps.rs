@@ -89,10 +89,11 @@ pub fn maps(
                     NOTHING.to_owned()
                 };
                 svg.shade(place, (CELL - 2.0, CELL - 2.0), &fill);
+                // The shades are the same in both color schemes, and so are the numbers on them.
                 let ink = if part < 0.5 {
                     "style=\"fill:#ffffff\""
                 } else {
-                    ""
+                    "style=\"fill:#1f2933\""
                 };
                 let middle = (place.0 + CELL / 2.0 - 1.0, place.1 + CELL / 2.0 + 4.0);
                 svg.text(

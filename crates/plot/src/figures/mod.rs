@@ -4,13 +4,13 @@
 mod frames;
 mod maps;
 
-use super::{Anchor, Ink, Svg, short};
+use super::{Anchor, Ink, MOST_SERIES, Svg, more, short};
 
 pub use frames::{Chart, Mark, Row, frames};
 pub use maps::maps;
 
 /// Inks of the lines, in their order.
-const INKS: [Ink; 6] = [
+const INKS: [Ink; MOST_SERIES] = [
     Ink::Colour(2),
     Ink::Colour(3),
     Ink::Colour(4),
@@ -19,7 +19,7 @@ const INKS: [Ink; 6] = [
     Ink::Colour(1),
 ];
 /// Dashes of the lines, in their order.
-const DASHES: [&str; 6] = ["", "7 3", "2 2", "7 3 2 3", "12 4", "4 4"];
+const DASHES: [&str; MOST_SERIES] = ["", "7 3", "2 2", "7 3 2 3", "12 4", "4 4"];
 
 /// A line with its name.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,9 +105,12 @@ fn covering(range: (f64, f64), values: impl Iterator<Item = f64>) -> (f64, f64) 
 }
 
 /// Lines over two linear axes. The vertical axis has at least the range `y`, and is extended to the
-/// values: none is clipped. Points that are not finite are left out.
+/// values: none is clipped. Points that are not finite are left out. Of more than [`MOST_SERIES`]
+/// lines, the first ones are drawn, with a note that the others are only in the table.
 pub fn lines(labels: &Labels<'_>, series: &[Series], y: (f64, f64)) -> String {
     let (width, height) = (830.0, 420.0);
+    let note = more(series.len().saturating_sub(MOST_SERIES));
+    let series = &series[..series.len().min(MOST_SERIES)];
     let has_place = |point: &(f64, f64)| point.0.is_finite() && point.1.is_finite();
     let series = series.iter().map(|one| Series {
         points: one.points.iter().copied().filter(has_place).collect(),
@@ -171,6 +174,10 @@ pub fn lines(labels: &Labels<'_>, series: &[Series], y: (f64, f64)) -> String {
         let name = (right + 54.0, row + 4.0);
         svg.text(name, 12.0, Ink::Text, Anchor::Start, "", &one.name);
     }
+    if let Some(note) = note {
+        let below = (right + 16.0, top + 16.0 + 22.0 * MOST_SERIES as f64);
+        svg.text(below, 12.0, Ink::Muted, Anchor::Start, "", &note);
+    }
     svg.finish()
 }
 
@@ -212,6 +219,27 @@ mod tests {
             covering((0.0, 1.0), [0.5, f64::INFINITY].into_iter()),
             (0.0, 1.0)
         );
+    }
+
+    #[test]
+    fn ten_lines_give_six_and_a_note() {
+        let labels = Labels {
+            title: "t",
+            x: "x",
+            y: "y",
+        };
+        let all: Vec<Series> = (0..10)
+            .map(|n| Series::new(format!("line {n}"), vec![(0.0, f64::from(n)), (1.0, 1.0)]))
+            .collect();
+        let svg = lines(&labels, &all, (0.0, 1.0));
+        assert!(
+            svg.contains(">line 5<") && !svg.contains(">line 6<"),
+            "{svg}"
+        );
+        assert!(svg.contains(">and 4 more in the table<"), "{svg}");
+        // Each line and its sample in the legend.
+        assert_eq!(svg.matches("<polyline").count(), 2 * MOST_SERIES);
+        assert!(!lines(&labels, &all[..6], (0.0, 1.0)).contains("more in the table"));
     }
 
     #[test]

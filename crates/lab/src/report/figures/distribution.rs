@@ -24,6 +24,8 @@ enum Quantity {
 }
 
 struct Curve {
+    system: String,
+    /// Label in the legend.
     name: String,
     style: Style,
     /// In seconds or bit/s.
@@ -44,14 +46,17 @@ pub(super) fn draw(view: &View<'_>) -> Option<Figure> {
     } else {
         Quantity::Goodput
     };
-    let curves = curves(view, quantity);
+    let all = curves(view, quantity);
+    let shown = view.shown(all.iter().map(|curve| curve.system.as_str()));
+    let of_shown = all.iter().filter(|curve| shown.has(&curve.system));
+    let curves: Vec<&Curve> = of_shown.collect();
     let largest = curves
         .iter()
         .filter_map(|curve| curve.values.last())
         .copied();
     let largest = largest.reduce(f64::max).filter(|value| *value > 0.0)?;
-    let all = || curves.iter().flat_map(|curve| &curve.values).copied();
-    let least = all()
+    let values = || curves.iter().flat_map(|curve| &curve.values).copied();
+    let least = values()
         .filter(|value| *value > 0.0)
         .fold(f64::INFINITY, f64::min);
     // Objects differ in size by powers of ten, and so do their completion times.
@@ -59,7 +64,7 @@ pub(super) fn draw(view: &View<'_>) -> Option<Figure> {
     let x = if logarithmic {
         Axis::logarithmic([least, largest], PLOT)
     } else {
-        Axis::covering(all(), PLOT, 8.0)
+        Axis::covering(values(), PLOT, 8.0)
     };
     let unit = match quantity {
         Quantity::Goodput => Unit::of_rate(largest),
@@ -76,11 +81,7 @@ pub(super) fn draw(view: &View<'_>) -> Option<Figure> {
     };
     let rows = curves.len().div_ceil(2) as f64;
     let height = TOP + HEIGHT + 52.0 + LEGEND_LINE * rows + 18.0;
-    let mut svg = Svg::new(
-        WIDTH,
-        height,
-        &format!("{}: {title}", view.summary.scenario),
-    );
+    let mut svg = Svg::new(WIDTH, height, &format!("{}: {title}", view.title()));
     let y = Axis::exact(1.0, (TOP + HEIGHT, TOP), 5.0);
     ground(&mut svg, &x, &y, unit, what);
     for curve in &curves {
@@ -120,13 +121,13 @@ pub(super) fn draw(view: &View<'_>) -> Option<Figure> {
         let text = format!("{} ({median})", shortened(&curve.name, 26));
         svg.text((left + 31.0, at), 12.0, Ink::Text, Anchor::Start, "", &text);
     }
-    footer(&mut svg, view, (WIDTH, height - 8.0));
+    footer(&mut svg, view, &shown, (WIDTH, height - 8.0));
     Some(Figure {
         id: "distribution",
         title: title.to_owned(),
         caption: caption(quantity, logarithmic),
         svg: svg.finish(),
-        csv: csv(&curves, quantity),
+        csv: csv(&all, quantity),
     })
 }
 
@@ -215,6 +216,7 @@ fn curves(view: &View<'_>, quantity: Quantity) -> Vec<Curve> {
         };
         if !values.is_empty() {
             curves.push(Curve {
+                system: name.clone(),
                 name: match label {
                     Some(link) => format!("{link} alone, the best"),
                     None if name == ALONE => format!("{name}, every link"),

@@ -6,7 +6,7 @@ mod throughput;
 
 use super::{View, words};
 use crate::results::{Measurement, figures};
-use sumlink_plot::{Anchor, Ink, Svg, shortened};
+use sumlink_plot::{Anchor, Ink, Shown, Svg, shortened};
 
 /// A chart, its data as CSV, and its caption.
 pub(super) struct Figure {
@@ -39,11 +39,12 @@ fn measured<'a>(view: &'a View<'_>, system: &str) -> Vec<&'a Measurement> {
         .collect()
 }
 
-/// Draws the footer with the measurement environment.
-fn footer(svg: &mut Svg, view: &View<'_>, (width, y): (f64, f64)) {
+/// Draws the footer: how many systems the chart shows, and the measurement environment.
+fn footer(svg: &mut Svg, view: &View<'_>, shown: &Shown<'_>, (width, y): (f64, f64)) {
     let runs = view.summary.systems.iter().map(|system| system.runs).max();
     let text = format!(
-        "{}; {}",
+        "{}{}; {}",
+        words::systems_shown(shown).map_or_else(String::new, |note| format!("{note}; ")),
         words::count(runs.unwrap_or(0), "seed"),
         words::environment(&view.summary.environment)
     );

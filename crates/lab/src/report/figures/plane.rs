@@ -27,7 +27,12 @@ pub(super) fn draw(view: &View<'_>) -> Option<Figure> {
     if links.len() < 2 {
         return None;
     }
-    let groups = points(view, &links);
+    let every = points(view, &links);
+    let shown = view.shown(every.iter().map(|group| group.name.as_str()));
+    let groups: Vec<&Points> = every
+        .iter()
+        .filter(|group| shown.has(&group.name))
+        .collect();
     let all = || groups.iter().flat_map(|group| &group.seeds);
     let largest_x = all().map(|point| point.0).fold(0.0, f64::max);
     let largest_y = all().map(|point| point.1).fold(0.0, f64::max);
@@ -52,7 +57,7 @@ pub(super) fn draw(view: &View<'_>) -> Option<Figure> {
         format!("the other {} links", links.len() - 1)
     };
     let height = (PLOT_Y.0 + 64.0).max(46.0 + LEGEND_LINE * groups.len() as f64);
-    let title = format!("{}: {} against {others}", view.summary.scenario, links[0]);
+    let title = format!("{}: {} against {others}", view.title(), links[0]);
     let mut svg = Svg::new(WIDTH, height, &title);
     ground(&mut svg, &x, &y, unit);
     let step = equal_sums(&mut svg, &x, &y, unit);
@@ -83,7 +88,10 @@ pub(super) fn draw(view: &View<'_>) -> Option<Figure> {
         }
     }
     // Systems that match the links alone overlap them, and neither may hide the other.
-    let (alone, rest): (Vec<_>, Vec<_>) = groups.iter().partition(|group| group.name == ALONE);
+    let (alone, rest): (Vec<&Points>, Vec<&Points>) = groups
+        .iter()
+        .copied()
+        .partition(|group| group.name == ALONE);
     for (group, radius) in alone
         .iter()
         .map(|g| (g, 8.0))
@@ -114,13 +122,13 @@ pub(super) fn draw(view: &View<'_>) -> Option<Figure> {
             &sum,
         );
     }
-    footer(&mut svg, view, (WIDTH, height - 6.0));
+    footer(&mut svg, view, &shown, (WIDTH, height - 6.0));
     Some(Figure {
         id: "plane",
         title: format!("{} against {others}", links[0]),
         caption: caption(view, &words::rate(step), &links[0], &others),
         svg: svg.finish(),
-        csv: csv(&groups),
+        csv: csv(&every),
     })
 }
 

@@ -31,10 +31,16 @@ pub(super) fn draw(view: &View<'_>) -> Option<Figure> {
         .map(|system| system.system.as_str())
         .collect();
     let columns = columns(view, &systems);
+    let choice = view.shown(systems.iter().copied());
+    // The systems of the chart, with their index in the columns.
+    let shown: Vec<(usize, &str)> = (systems.iter().copied().enumerate())
+        .filter(|(_, system)| choice.has(system))
+        .collect();
     let points = || {
-        columns
-            .iter()
-            .flat_map(|column| column.rows.iter().flatten())
+        columns.iter().flat_map(|column| {
+            let rows = shown.iter().map(|(row, _)| &column.rows[*row]);
+            rows.flatten()
+        })
     };
     points().next()?;
     let end = points().map(|sample| sample.time_s).fold(0.0, f64::max);
@@ -42,12 +48,9 @@ pub(super) fn draw(view: &View<'_>) -> Option<Figure> {
     // Columns are distributed evenly over the bands: a last band with a single column wastes space.
     let in_a_band = columns.len().div_ceil(bands);
     let panel = if bands == 1 { 78.0 } else { 52.0 };
-    let band = HEAD + (panel + ROW_HEAD) * systems.len() as f64 + BAND_FOOT;
+    let band = HEAD + (panel + ROW_HEAD) * shown.len() as f64 + BAND_FOOT;
     let height = band * bands as f64 + 22.0;
-    let title = format!(
-        "{}: goodput and link rates over time",
-        view.summary.scenario
-    );
+    let title = format!("{}: goodput and link rates over time", view.title());
     let mut svg = Svg::new(WIDTH, height, &title);
     let step = WIDTH / in_a_band as f64;
     for (index, column) in columns.iter().enumerate() {
@@ -62,9 +65,9 @@ pub(super) fn draw(view: &View<'_>) -> Option<Figure> {
             height: panel,
             end,
         };
-        panels.draw(&mut svg, &systems);
+        panels.draw(&mut svg, &shown);
     }
-    footer(&mut svg, view, (WIDTH, height - 8.0));
+    footer(&mut svg, view, &choice, (WIDTH, height - 8.0));
     Some(Figure {
         id: "throughput",
         title: "Throughput over time".to_owned(),
@@ -91,14 +94,15 @@ struct Panels<'a> {
 
 impl Panels<'_> {
     /// Draws the column from top to bottom with one scale.
-    fn draw(&self, svg: &mut Svg, systems: &[&str]) {
+    fn draw(&self, svg: &mut Svg, systems: &[(usize, &str)]) {
         let column = self.column;
         let bounds = &self.view.summary.bounds;
         let references = match column.link {
             None => [(bounds.sum_alone_bps, ""), (bounds.best_alone_bps, "5 4")],
             Some(_) => [(None, ""), (None, "")],
         };
-        let largest = column.rows.iter().flatten().map(|sample| sample.max);
+        let rows = systems.iter().map(|(row, _)| &column.rows[*row]);
+        let largest = rows.flatten().map(|sample| sample.max);
         let largest = references
             .iter()
             .filter_map(|(bps, _)| *bps)
@@ -115,7 +119,7 @@ impl Panels<'_> {
             "font-weight=\"600\"",
             &head,
         );
-        for (row, system) in systems.iter().enumerate() {
+        for (row, (index, system)) in systems.iter().enumerate() {
             let top = self.top + HEAD + (self.height + ROW_HEAD) * row as f64;
             let ticks = (self.height / 19.0).floor();
             let y = Axis::from_zero(largest, (top + 20.0 + self.height, top + 20.0), ticks);
@@ -140,7 +144,7 @@ impl Panels<'_> {
                     &name,
                 );
             }
-            let samples = &column.rows[row];
+            let samples = &column.rows[*index];
             let upper = samples.iter().map(|s| (x.at(s.time_s), y.at(s.max)));
             let lower = samples.iter().rev().map(|s| (x.at(s.time_s), y.at(s.min)));
             svg.area(&upper.chain(lower).collect::<Vec<_>>(), ink);
