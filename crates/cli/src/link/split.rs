@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(names, ["wlan0v2", "wlan0v3"]);
         let taken = [wlan0.clone(), interface("wlan0v3", "")];
         let error = planned(&wlan0, 3, &taken).unwrap_err().to_string();
-        assert!(error.contains("wlan0v3 already"), "{error}");
+        assert!(error.contains("wlan0v3 exists already"), "{error}");
         let long = interface("wlx001122334455", "");
         let error = planned(&long, 2, &[]).unwrap_err().to_string();
         assert!(error.contains("at most 12 characters"), "{error}");

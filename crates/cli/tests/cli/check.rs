@@ -170,7 +170,7 @@ fn every_mistake_has_its_line_and_reason() {
         (
             "client",
             "[[class]]\nport = \"22,0\"\nclass = \"interactive\"",
-            "x.toml:5: `0` is no port",
+            "x.toml:5: `0` is not a port list",
         ),
         (
             "client",

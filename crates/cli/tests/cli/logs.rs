@@ -298,7 +298,7 @@ fn a_client_with_refused_targets_cannot_fill_the_log() {
     assert_eq!(logged + suppressed(&log), ASKED, "{log}");
     // The lines that a local program causes at the client are limited, too.
     let log = client.log();
-    let logged = log.matches("SOCKS5 target not opened target=").count() as u64;
+    let logged = log.matches("cannot open the SOCKS5 target target=").count() as u64;
     assert!(
         logged <= 3000 + 100 * seconds && logged > 0,
         "{logged} in {seconds} s"

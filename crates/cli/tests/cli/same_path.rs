@@ -115,17 +115,17 @@ fn warnings_of_a_check_are_logged_at_start() {
         (
             "socks = \"0.0.0.0:0\"".to_owned(),
             4,
-            "socks 0.0.0.0:0 is open to others",
+            "socks 0.0.0.0:0 is open to other hosts, which can use the session without a password",
         ),
         (
             "http = \"*:0\"".to_owned(),
             4,
-            "http [::]:0 is open to others",
+            "http [::]:0 is open to other hosts, which can use the session without a password",
         ),
         (
             "forward = [\"*:0=a:1\"]".to_owned(),
             4,
-            "forward [::]:0 is open to others",
+            "forward [::]:0 is open to other hosts, which can use the session without a password",
         ),
         (
             link("wwan*") + &link("wwan0"),

@@ -107,7 +107,7 @@ fn problems_of_a_file_have_their_lines() {
         (
             "role = \"node\"\nmode = \"lwip+visible\"\n[flows]\nidle = \"1s\"\n[visible]\ngive_up = \"600s\"",
             4,
-            "`idle` is at least `give_up`",
+            "`idle` must be at least `give_up`",
         ),
         (
             "role = \"node\"\n[tun]\nname = \"edge*\"",

@@ -137,7 +137,7 @@ fn packets_too_large_for_a_link_report_its_mtu() {
         assert!(!output.status.success(), "{error}");
         for words in [
             "link b",
-            &format!("1400 bytes are {needed}"),
+            &format!("grow to {needed}"),
             &format!("lower `mtu` to {fits}"),
         ] {
             assert!(error.contains(words), "{words}: {error}");

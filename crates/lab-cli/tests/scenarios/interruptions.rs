@@ -170,7 +170,7 @@ fn concurrent_runs_leave_nothing_behind_and_continue() {
 fn run_with_room(place: &Place, taken: &str) -> std::process::Output {
     let script = "mkdir out && mount -t tmpfs -o size=4k none out && \
                   { [ $1 = 0 ] || head -c $1 /dev/zero > out/ballast; }; \
-                  \"$0\" lab run s.toml --out out/results --systems mptcp; code=$?; find out; exit $code";
+                  \"$0\" run s.toml --out out/results --systems mptcp; code=$?; find out; exit $code";
     Command::new("unshare")
         .args(["--mount", "sh", "-c", script, program(), taken])
         .current_dir(place.directory.path())

@@ -378,7 +378,7 @@ fn files_messages_and_commands_are_measured() {
     assert!(delays.iter().all(|delay| delay.as_f64().unwrap() >= 4.9));
 
     let command = "\n[workload]\nkind = \"command\"\nport = 5009\n\
-                   server = \"\\\"$SUMLINK_PROGRAM\\\" lab traffic serve --listen {server}:{port}\"\n\
+                   server = \"\\\"$SUMLINK_PROGRAM\\\" traffic serve --listen {server}:{port}\"\n\
                    client = \"sh -c 'true < /dev/null; exit 3'\"\n";
     let place = Place::new(&format!("{TWO_LINKS}{command}"));
     let output = place
@@ -417,7 +417,7 @@ fn hosts_follow_the_scenario_or_the_system() {
         );
         let command = format!(
             "\n[workload]\nkind = \"command\"\nport = 5009\n\
-             server = \"sh -c '{has} && exec \\\"$SUMLINK_PROGRAM\\\" lab traffic serve --listen {{server}}:{{port}}'\"\n\
+             server = \"sh -c '{has} && exec \\\"$SUMLINK_PROGRAM\\\" traffic serve --listen {{server}}:{{port}}'\"\n\
              client = \"sh -c '{has} && {{ curl -s -m 10 http://{{server}}:{{port}}/ || true; }}'\"\n"
         );
         let two = TWO_LINKS.replace("seeds = 1", "seeds = 1\nhosts = \"newreno\"");

@@ -217,7 +217,7 @@ mod tests {
         let warnings = los.warnings.join("\n");
         for (file, reason) in [
             ("cut", "truncated"),
-            ("new", "schema 2"),
+            ("new", "schema is 2"),
             ("text", "not a result"),
             ("empty", "truncated"),
             ("bytes", "not a result"),
