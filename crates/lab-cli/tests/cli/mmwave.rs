@@ -240,7 +240,11 @@ fn impossible_values_are_one_line_with_their_exit_code() {
             "radius of the cell in meters is -1",
         ),
         (&["run", "holes.toml"], 3, "hole.txt:1: pattern: beam 1"),
-        (&["run", "varied.toml"], 3, "varied.toml:8: `blockage` is varied by"),
+        (
+            &["run", "varied.toml"],
+            3,
+            "varied.toml:8: `blockage` is varied by",
+        ),
     ] {
         let args: Vec<&str> = ["mmwave"].iter().chain(args).copied().collect();
         let done = bench.run(&args);

@@ -140,7 +140,9 @@ mod tests {
 
     #[test]
     fn a_connection_with_a_single_subflow_is_not_a_multipath_figure() {
-        assert!(one_path(0, 2, 5_000_000).is_some_and(|what| what.contains("although 2 links are up")));
+        assert!(
+            one_path(0, 2, 5_000_000).is_some_and(|what| what.contains("although 2 links are up"))
+        );
         // The other link is down, or the run was too short.
         for (joined, up, carried) in [(1, 2, 5_000_000), (0, 1, 5_000_000), (0, 2, 10_000)] {
             assert_eq!(

@@ -207,7 +207,10 @@ mod tests {
         assert_eq!(timeline(&format!("{cell}place = 1\n")), second);
         let text = format!("name = \"a\"\nduration = \"5s\"\n{first}place = 1\n");
         let wrong = read(Path::new("s.toml"), &text).unwrap_err();
-        assert!(wrong[0].reason.contains("which scale and place need"), "{wrong:?}");
+        assert!(
+            wrong[0].reason.contains("which scale and place need"),
+            "{wrong:?}"
+        );
     }
 
     #[test]
