@@ -190,8 +190,10 @@ proptest! {
             1..60,
         ),
     ) {
-        let mut socket = Fake::default();
-        socket.info = info(0);
+        let mut socket = Fake {
+            info: info(0),
+            ..Fake::default()
+        };
         let (first, start) = (socket.info, Duration::from_secs(9));
         let mut carrier = Carrier::new(congestion.to_owned(), first, &mut socket, start);
         if chooses {

@@ -191,7 +191,7 @@ fn a_full_disk_is_one_clear_line() {
         assert_eq!(output.status.code(), Some(1), "{size}: {message}");
         let last = message.lines().last().unwrap_or_default();
         assert!(
-            last.starts_with("sumlink: cannot write out/results"),
+            last.starts_with("sumlink-lab: cannot write out/results"),
             "{message}"
         );
         assert!(last.contains("No space left on device"), "{message}");
