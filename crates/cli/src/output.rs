@@ -54,7 +54,7 @@ const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A daemon's events: JSON lines on standard output if `--json` was given.
 ///
-/// A separate thread writes them ([`crate::spool`]), so a reader that does not read blocks nothing.
+/// A separate thread writes them (`spool`), so a reader that does not read blocks nothing.
 /// Events that do not fit in the queue are counted and dropped.
 #[derive(Clone, Debug)]
 pub struct Events {

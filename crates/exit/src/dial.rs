@@ -100,7 +100,7 @@ impl Default for Turns {
     }
 }
 
-/// [`dial`], after the previous connection has started or [`TURN_WAIT`] has passed. If the target
+/// [`dial`], after the previous connection has started or `TURN_WAIT` has passed. If the target
 /// is an address and its turn has come, the connection starts at the first poll.
 pub async fn dial_in_turn(
     target: &Target,

@@ -11,7 +11,7 @@
 //! - [`mobility`]: walking clients.
 //! - [`jpoc`]: power control and the number of mini-slots.
 //! - [`cell`]: many clients over many beacon intervals; [`figures`]: the chapter's figures as data.
-//! - [`experiment`]: experiments described by files, as tables and [`picture`]s.
+//! - [`experiment`]: experiments described by files, as tables and pictures.
 //! - [`wigig`]: one of the clients as a link of a bond, its rate and its outages over time.
 //!
 //! ```

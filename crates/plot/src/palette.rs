@@ -24,7 +24,7 @@ const DASHES: [&str; 3] = ["", "6 3", "2 2"];
 pub struct Style {
     /// Index in [`COLOURS`].
     pub colour: usize,
-    /// Index in [`DASHES`], and the shape of its markers.
+    /// Index in `DASHES`, and the shape of its markers.
     pub variant: usize,
 }
 

@@ -1,8 +1,8 @@
 //! Configuration files: their keys, the positions of problems, and how flags override them.
 //!
-//! A file is read in four steps. [`document`] parses the TOML; serde checks its shape ([`raw`]);
-//! [`mod@read`] parses each text into its type. Flags and file together make the finished
-//! configuration ([`plan`]), for `sumlink check` and for a start alike. Every problem is kept with
+//! A file is read in four steps. `document` parses the TOML; serde checks its shape (`raw`);
+//! `read` parses each text into its type. Flags and file together make the finished
+//! configuration (`plan`), for `sumlink check` and for a start alike. Every problem is kept with
 //! its line, so that all can be shown at once.
 
 mod document;
