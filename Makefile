@@ -193,7 +193,7 @@ nightly: ## Run all tests in full, with fuzzing, random tests, notebooks, ns-3 a
 	@$(TIMED) --start
 	$(TIMED) "Rust tests, in full" $(MAKE) test-cargo NEXTEST_FLAGS="--profile nightly --run-ignored all"
 	$(TIMED) "documentation examples" $(MAKE) test-doc
-	$(TIMED) "Python package, in full" $(MAKE) test-python PYTEST_FLAGS=
+	$(TIMED) "Python package, in full" $(MAKE) test-python PYTHON_PROFILE=python PYTEST_FLAGS=
 	$(TIMED) fuzzing $(MAKE) test-fuzz FUZZ_SECONDS=$(if $(filter command line,$(origin FUZZ_SECONDS)),$(FUZZ_SECONDS),60)
 	$(if $(SUMLINK_SKIP_NS3),@echo "SUMLINK_SKIP_NS3 is set: the program in ns-3 is neither built nor tested",$(TIMED) ns-3 $(MAKE) ns3-test)
 	$(TIMED) "instruction counts" $(MAKE) instructions
@@ -223,8 +223,10 @@ test-doc:
 # package, and compare its runs with those of sumlink-lab.
 PYTHON ?= python3
 PYTHON_VENV := $(TARGET_DIR)/python-venv
-# The notebook takes a minute; only `make nightly` runs it.
+# The notebook and the comparison with an optimized build take minutes; `make nightly` runs them.
 PYTEST_FLAGS ?= -m "not nightly"
+# Cargo profile of the package: `python` is that of an installation.
+PYTHON_PROFILE ?= dev
 
 python-venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -233,13 +235,14 @@ python-venv:
 	$(PYTHON_VENV)/bin/pip install --quiet --disable-pip-version-check -r python/requirements-test.txt
 
 # Uses the profile of the Rust tests, to share their build.
+# The program is built as for the Rust tests, so that no dependency is compiled with other features.
 test-python: python-venv ## Build the Python package, install it in target/python-venv and test it
-	MATURIN_PEP517_ARGS="--profile dev" CARGO_TARGET_DIR=$(TARGET_DIR) PATH="$(PYTHON_VENV)/bin:$$PATH" \
+	MATURIN_PEP517_ARGS="--profile $(PYTHON_PROFILE)" CARGO_TARGET_DIR=$(TARGET_DIR) PATH="$(PYTHON_VENV)/bin:$$PATH" \
 		$(PYTHON_VENV)/bin/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall ./python
 	$(PYTHON_VENV)/bin/pip check --disable-pip-version-check
 	MYPY_CACHE_DIR=$(TARGET_DIR)/mypy $(PYTHON_VENV)/bin/mypy --config-file python/pyproject.toml python/sumlink_sim
 	MYPY_CACHE_DIR=$(TARGET_DIR)/mypy MYPYPATH=python $(PYTHON_VENV)/bin/stubtest --mypy-config-file python/pyproject.toml sumlink_sim._native
-	$(CARGO) build --all-features --locked --bin sumlink-lab
+	$(CARGO) test --no-run --all-features --locked --test scenarios
 	SUMLINK_LAB=$(TARGET_DIR)/debug/sumlink-lab $(PYTHON_VENV)/bin/pytest -c python/pyproject.toml --rootdir python \
 		-o cache_dir=$(TARGET_DIR)/pytest $(PYTEST_FLAGS) python/tests
 

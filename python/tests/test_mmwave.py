@@ -140,7 +140,7 @@ def test_a_cluster_computes_the_same_points() -> None:
         (lambda: mmwave.jain([]), "blockage: .*list of numbers"),
         (lambda: mmwave.jain(0.5), "blockage: give a list"),
         (lambda: mmwave.jain([0.1], "jpoc"), "schemes: give a list"),
-        (lambda: mmwave.jain([0.1], ["wimax"]), "no access scheme"),
+        (lambda: mmwave.jain([0.1], ["wimax"]), "is not an access scheme"),
         (lambda: mmwave.jain([0.1], seeds=0), "seeds: 0"),
         (lambda: mmwave.jain([0.1], cell={"station": 4}), "no key 'station'"),
         (lambda: mmwave.jain([0.1], ["jpoc"], 1, cell={"stations": 0}), "clients of the cell is 0"),

@@ -33,6 +33,7 @@ def test_the_program_and_the_package_agree_to_the_last_bit(program: Path, tmp_pa
         assert written == run
 
 
+@pytest.mark.nightly
 def test_debug_and_optimized_builds_produce_the_same_events(program: Path) -> None:
     """The tests' program is a debug build, the package an optimized one; most runs use the
     engine."""
@@ -181,7 +182,7 @@ def test_an_invalid_window_is_reported_with_its_place(
     ("attribute", "value", "reason"),
     [
         ("most_paths", True, "most_paths is True; it must be a whole number of at least 1, or None"),
-        ("most_paths", "two", "most_paths is 'two': "),
+        ("most_paths", "two", "most_paths is 'two'; "),
         ("repeats_all", "no", "repeats_all is 'no'; it must be True or False"),
         ("wants_flights", None, "wants_flights is None; it must be True or False"),
     ],
