@@ -41,7 +41,7 @@ class Journal:
             directory.mkdir(parents=True, exist_ok=True)
             self._file: IO[bytes] = open(self._path, "a+b")
         except OSError as error:
-            raise ScenarioError(f"out: nothing can be written into {directory}: {error.strerror}") from error
+            raise ScenarioError(f"out: cannot write to {directory}: {error.strerror}") from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -187,7 +187,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], mo
     assert "sumlink:mine" in printed and "median goodput in Mbit/s; 4 measured" in printed
     for arguments, reason in [
         (["--grid", "link.slow.rate=fast"], "sumlink-sim: unequal-queue with link.slow.rate=fast: link.slow.rate: "),
-        (["--grid", "link.slow.rate"], "--grid link.slow.rate: write KEY=V1,V2"),
+        (["--grid", "link.slow.rate"], "--grid link.slow.rate: use KEY=V1,V2"),
         (["--grid", "link.slow.rate="], "grid, link.slow.rate: no values"),
         ([], "grid: empty"),
         (["--scheduler", "mine=nowhere:Mine", "--grid", "duration=4s"], "No module named 'nowhere'"),
