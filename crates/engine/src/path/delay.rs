@@ -16,7 +16,7 @@ impl Path {
     /// Time until a byte handed over now reaches the peer: half a round trip, or more if the peer's
     /// reports show it ([`Path::beyond_half`]), plus the time for the bytes that wait before it.
     pub fn delay(&self) -> Duration {
-        self.delay
+        self.delays.delay
     }
 
     /// [`Path::delay`] plus the queue of the path's own bytes: the bytes in flight beyond those
@@ -30,7 +30,7 @@ impl Path {
     /// were chosen by it alone, each in turn would get all data for that long. Queues would then
     /// fill and empty in turn although all paths together could carry more than the load.
     pub fn queued_delay(&self) -> Duration {
-        self.queued_delay
+        self.delays.queued_delay
     }
 
     /// Lowest round-trip time; the smoothed one if TCP does not report it.
@@ -49,10 +49,10 @@ impl Path {
         let waiting = Duration::from_secs_f64(waiting.min(LONGEST));
         let more = self.beyond_half() + waiting;
         let queued = self.min_round_trip() / 2 + self.present_queue() + more;
-        self.delay = self.srtt() / 2 + more;
-        self.queued_delay = self.delay.max(queued);
-        self.likely_delay = self.rtt_without_own_queue() / 2 + more;
-        self.likely_queued_delay = self.likely_delay.max(queued);
+        self.delays.delay = self.srtt() / 2 + more;
+        self.delays.queued_delay = self.delays.delay.max(queued);
+        self.delays.likely_delay = self.rtt_without_own_queue() / 2 + more;
+        self.delays.likely_queued_delay = self.delays.likely_delay.max(queued);
     }
 
     /// How long the bytes in flight beyond those that fill the path wait in its queue.
@@ -83,9 +83,9 @@ impl Path {
         if round_trip < REPORT_SLACK {
             return;
         }
-        let left = self.sent.saturating_sub(self.sample.unsent);
+        let left = self.outbound.sent.saturating_sub(self.sample.unsent);
         let way = round_trip / 2 + self.beyond_half();
-        let waiting = self.flights.iter_mut().rev();
+        let waiting = self.outbound.flights.iter_mut().rev();
         for flight in waiting.take_while(|flight| flight.record_end > left) {
             let leaves_at = now.min(flight.sent_at + round_trip);
             flight.expected_at = flight.expected_at.max(leaves_at + way);
@@ -104,7 +104,7 @@ mod tests {
     /// A path of 1 MB/s with a lowest round trip of 40 ms, so that 40 kB fill it.
     fn path(in_flight: u64, srtt: Duration) -> Path {
         let mut path = Path::new(PathId(0), Instant::ZERO);
-        path.sent = 1_000_000;
+        path.outbound.sent = 1_000_000;
         let sample = PathSample {
             srtt,
             min_rtt: 40 * MS,
@@ -129,7 +129,7 @@ mod tests {
     /// the rate of the previous window.
     fn in_slow_start(arrived: u64, window: u64) -> Path {
         let mut path = Path::new(PathId(0), Instant::ZERO);
-        path.sent = arrived + window;
+        path.outbound.sent = arrived + window;
         let sample = PathSample {
             srtt: 40 * MS,
             min_rtt: 40 * MS,
@@ -211,11 +211,11 @@ mod tests {
     #[test]
     fn bytes_in_the_socket_and_their_record_are_not_late_for_waiting() {
         let mut path = Path::new(PathId(0), Instant::ZERO);
-        path.sent = 4000;
-        path.flights.push_back(flight(0..1000, 1000));
-        path.flights.push_back(flight(1000..1500, 2000));
-        path.flights.push_back(flight(1500..2000, 2000));
-        path.flights.push_back(flight(2000..4000, 4000));
+        path.outbound.sent = 4000;
+        path.outbound.flights.push_back(flight(0..1000, 1000));
+        path.outbound.flights.push_back(flight(1000..1500, 2000));
+        path.outbound.flights.push_back(flight(1500..2000, 2000));
+        path.outbound.flights.push_back(flight(2000..4000, 4000));
         let sample = |unsent| PathSample {
             srtt: 100 * MS,
             min_rtt: 100 * MS,

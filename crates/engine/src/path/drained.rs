@@ -54,22 +54,22 @@ impl Path {
     /// The first measurements after the own queue has drained correct it. Lateness is judged by the
     /// measured values.
     pub fn likely_delay(&self) -> Duration {
-        self.likely_delay
+        self.delays.likely_delay
     }
 
     /// [`Path::likely_delay`] plus the current queue of the path's own bytes, as in
     /// [`Path::queued_delay`].
     pub fn likely_queued_delay(&self) -> Duration {
-        self.likely_queued_delay
+        self.delays.likely_queued_delay
     }
 
     /// The smoothed round trip, without the path's own queue if that has drained.
     pub(super) fn rtt_without_own_queue(&self) -> Duration {
         let srtt = self.srtt();
-        if self.own_queue.is_shared {
+        if self.delays.own_queue.is_shared {
             return srtt;
         }
-        let without = srtt.saturating_sub(self.own_queue.drained);
+        let without = srtt.saturating_sub(self.delays.own_queue.drained);
         without.max(self.min_round_trip().min(srtt))
     }
 
@@ -81,15 +81,15 @@ impl Path {
 
     /// Sets whether another carrier of the session fills the queue of the same link.
     pub(crate) fn share_queue(&mut self, is_shared: bool) {
-        if self.own_queue.is_shared != is_shared {
-            self.own_queue.is_shared = is_shared;
+        if self.delays.own_queue.is_shared != is_shared {
+            self.delays.own_queue.is_shared = is_shared;
             self.update_delays();
         }
     }
 
     /// Whether even an unchanged sample would show that the peer's queue has drained.
     pub(crate) fn has_own_queue_ended(&self, now: Instant) -> bool {
-        let own = &self.own_queue;
+        let own = &self.delays.own_queue;
         !own.is_empty && own.received_at.is_some() && self.is_unused() && !self.is_receiving(now)
     }
 
@@ -100,16 +100,19 @@ impl Path {
     /// Whether the peer sends: acknowledgments then return through the queue of its data.
     fn is_receiving(&self, now: Instant) -> bool {
         let lasts = self.srtt().max(RECEIVING_FOR);
-        let received_at = self.own_queue.received_at;
+        let received_at = self.delays.own_queue.received_at;
         received_at.is_some_and(|at| now.saturating_sub(at) < lasts)
     }
 
     /// Updates the state after a sample; `before` is the previous one.
     pub(super) fn note_own_queue(&mut self, before: &PathSample, now: Instant) {
-        let got = self.received.saturating_sub(self.own_queue.received);
-        self.own_queue.received = self.received;
+        let got = self
+            .inbound
+            .received
+            .saturating_sub(self.delays.own_queue.received);
+        self.delays.own_queue.received = self.inbound.received;
         if got > self.mss() {
-            self.own_queue.received_at = Some(now);
+            self.delays.own_queue.received_at = Some(now);
         }
         let is_queueing = self.is_queueing() || self.is_receiving(now);
         let (is_unused, srtt, least) = (self.is_unused(), self.srtt(), self.min_round_trip());
@@ -121,7 +124,7 @@ impl Path {
         };
         // RFC 6298: srtt = 7/8 of the previous value + 1/8 of the measurement, each time.
         let kept = (1.0 - SMOOTHING).powi(measurements.min(MAX_MEASUREMENTS) as i32);
-        let own = &mut self.own_queue;
+        let own = &mut self.delays.own_queue;
         own.drained = own.drained.mul_f64(kept);
         if is_queueing {
             (own.was_queueing, own.is_empty) = (true, false);
@@ -152,7 +155,7 @@ mod tests {
     /// for 100 ms.
     fn busy() -> Path {
         let mut path = Path::new(PathId(0), Instant::ZERO);
-        path.sent = 1_000_000;
+        path.outbound.sent = 1_000_000;
         let sample = PathSample {
             srtt: 140 * MS,
             min_rtt: 40 * MS,
@@ -195,7 +198,7 @@ mod tests {
     fn later_bytes_do_not_see_the_drained_queue() {
         let mut path = busy();
         drain(&mut path);
-        path.sent += 1000;
+        path.outbound.sent += 1000;
         change(&mut path, |sample| sample.in_flight = 1000);
         assert_eq!(path.rtt_without_own_queue(), 40 * MS);
         // The measurement is 40 ms.
@@ -298,7 +301,7 @@ mod tests {
         let mut path = busy();
         drain(&mut path);
         for _ in 0..50 {
-            path.sent += 1000;
+            path.outbound.sent += 1000;
             change(&mut path, |sample| sample.in_flight = 1000);
             // Measurements of 90 ms.
             change(&mut path, |sample| {
@@ -308,7 +311,7 @@ mod tests {
         }
         let rtt = path.rtt_without_own_queue();
         assert!((89 * MS..91 * MS).contains(&rtt), "{rtt:?}");
-        path.sent += 10_000;
+        path.outbound.sent += 10_000;
         change(&mut path, |sample| sample.in_flight = 10_000);
         drain(&mut path);
         assert_eq!(path.rtt_without_own_queue(), rtt);
@@ -320,7 +323,7 @@ mod tests {
         drain(&mut path);
         let mut sample = path.sample;
         for ms in 1..=200 {
-            path.received += 2000;
+            path.inbound.received += 2000;
             (sample.srtt, sample.in_flight) = (240 * MS, u64::from(ms % 2) * 100);
             sample.delivered += 1;
             path.update(sample, ms * MS);
@@ -330,7 +333,7 @@ mod tests {
         let fed = path.rtt_without_own_queue();
         assert!((239 * MS..=240 * MS).contains(&fed), "{fed:?}");
         assert!(!path.has_own_queue_ended(439 * MS) && path.has_own_queue_ended(440 * MS));
-        path.received += 1000;
+        path.inbound.received += 1000;
         path.update(sample, 440 * MS);
         assert_eq!(path.rtt_without_own_queue(), 40 * MS);
         assert!(!path.has_own_queue_ended(441 * MS));
@@ -340,7 +343,7 @@ mod tests {
     fn a_new_queue_is_part_of_the_round_trip_again() {
         let mut path = busy();
         drain(&mut path);
-        path.sent += 140_000;
+        path.outbound.sent += 140_000;
         change(&mut path, |sample| {
             (sample.in_flight, sample.srtt) = (140_000, 100 * MS)
         });

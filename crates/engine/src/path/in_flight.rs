@@ -12,20 +12,20 @@ impl Path {
     /// bytes, as far as it reports.
     pub(crate) fn has_acknowledged(&self, path_end: u64) -> bool {
         let left = self.sample.in_flight + self.sample.unsent;
-        self.proof.is_some() && path_end + left <= self.sent
+        self.progress.proof.is_some() && path_end + left <= self.outbound.sent
     }
 
     /// The oldest bytes that TCP has in flight; if it does not report them, the oldest
     /// unacknowledged ones.
     pub(crate) fn first_in_flight(&self) -> Option<&Flight> {
-        first_not(&self.flights, |flight| {
+        first_not(&self.outbound.flights, |flight| {
             self.has_acknowledged(flight.record_end)
         })
     }
 
     /// The oldest control frame that TCP has in flight.
     pub(super) fn first_control_in_flight(&self) -> Option<&Sent> {
-        first_not(&self.control, |sent| {
+        first_not(&self.outbound.control, |sent| {
             self.has_acknowledged(self.record_end(sent))
         })
     }
@@ -33,7 +33,7 @@ impl Path {
     /// The oldest unacknowledged bytes, and the oldest that TCP has in flight if these are
     /// different.
     pub(super) fn oldest_flights(&self) -> impl Iterator<Item = &Flight> {
-        let oldest = self.flights.front();
+        let oldest = self.outbound.flights.front();
         let is_there = oldest.is_some_and(|flight| self.has_acknowledged(flight.record_end));
         let next = is_there.then(|| self.first_in_flight()).flatten();
         oldest.into_iter().chain(next)
@@ -48,7 +48,7 @@ impl Path {
     /// Upper bound for the end of the record that contains a control frame, in the path's byte
     /// count.
     pub(super) fn record_end(&self, sent: &Sent) -> u64 {
-        self.sent.min(sent.path_end + RECORD)
+        self.outbound.sent.min(sent.path_end + RECORD)
     }
 }
 

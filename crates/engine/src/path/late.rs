@@ -72,7 +72,7 @@ impl Path {
     }
 
     fn patience_at(&self, srtt: Duration, rttvar: Duration) -> Duration {
-        self.report_trip.unwrap_or(srtt / 2) + 2 * rttvar + REPORT_SLACK
+        self.delays.report_trip.unwrap_or(srtt / 2) + 2 * rttvar + REPORT_SLACK
     }
 
     /// How long the oldest data on the path has been late.
@@ -113,10 +113,13 @@ impl Path {
     fn late_from(&self) -> Option<Instant> {
         let data = self.oldest_flights().map(|flight| self.late_at(flight));
         let data = data.min();
-        if self.control.is_empty() {
+        if self.outbound.control.is_empty() {
             return data;
         }
-        let control = [self.control.front(), self.first_control_in_flight()];
+        let control = [
+            self.outbound.control.front(),
+            self.first_control_in_flight(),
+        ];
         let control = control.into_iter().flatten().map(|sent| {
             let patience = self.patience_for(self.record_end(sent), self.patience());
             sent.sent_at + self.delay() + patience
@@ -136,14 +139,18 @@ impl Path {
     /// small and each holds something up, so it makes no difference whether TCP has received an
     /// acknowledgment.
     pub(crate) fn control_late_at(&self) -> Option<Instant> {
-        let oldest = self.control.iter().find(|sent| sent.needs_repeat())?;
+        let oldest = self
+            .outbound
+            .control
+            .iter()
+            .find(|sent| sent.needs_repeat())?;
         Some(oldest.sent_at + self.delay() + self.patience())
     }
 
     /// Time at which the oldest unacknowledged data was sent.
     pub(crate) fn oldest_unacknowledged(&self) -> Option<Instant> {
-        let data = self.flights.front().map(|flight| flight.sent_at);
-        let control = self.control.front().map(|sent| sent.sent_at);
+        let data = self.outbound.flights.front().map(|flight| flight.sent_at);
+        let control = self.outbound.control.front().map(|sent| sent.sent_at);
         match (data, control) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
@@ -158,7 +165,7 @@ impl Path {
     /// at both levels is dead, or waits for a timeout. If TCP has nothing in flight, because all is
     /// acknowledged or the peer has closed the window, it gives no indication.
     pub(crate) fn suspect_from(&self) -> Option<Instant> {
-        let proof = self.proof.filter(|_| self.sample.in_flight > 0)?;
+        let proof = self.progress.proof.filter(|_| self.sample.in_flight > 0)?;
         let patience = self.patience_at(proof.srtt, proof.rttvar);
         Some((self.expected_at()? + patience).max(proof.at + patience))
     }
@@ -172,7 +179,7 @@ impl Path {
     /// Whether late data on it is worth a duplicate: the path is suspect, or TCP does not report
     /// deliveries.
     pub(crate) fn may_have_failed(&self, now: Instant) -> bool {
-        self.proof.is_none() || self.is_suspect(now)
+        self.progress.proof.is_none() || self.is_suspect(now)
     }
 
     /// Time at which the path counts as stalled, if nothing is acknowledged before, or if its
@@ -187,16 +194,16 @@ impl Path {
     /// except of a loss that only a timeout detects, and one such timeout is allowed.
     pub(crate) fn stalls_at(&self) -> Option<Instant> {
         let late = self.late_stalls_at()?;
-        let suspect = self.proof.zip(self.suspect_from());
+        let suspect = self.progress.proof.zip(self.suspect_from());
         Some(suspect.map_or(late, |(proof, from)| late.min(from + proof.repair())))
     }
 
     fn late_stalls_at(&self) -> Option<Instant> {
         let oldest = self.oldest_unacknowledged()?;
         let patience = self.stall_patience();
-        let hole = self.hole.zip(self.proof);
+        let hole = self.progress.hole.zip(self.progress.proof);
         let proof = hole.map(|(_, proof)| proof.at).unwrap_or_default();
-        let silent = oldest.max(self.last_progress.max(proof)) + patience;
+        let silent = oldest.max(self.progress.acknowledged_at.max(proof)) + patience;
         // Also if a part of the hole has just been closed: then the next piece is as late as the
         // one before.
         let more = match hole {
@@ -220,18 +227,18 @@ impl Path {
     pub(crate) fn pauses_until(&self) -> Option<Instant> {
         let (time, trips) = PAUSE;
         let longest = time + trips * self.srtt() + self.stall_patience();
-        self.paused_at.map(|at| at + longest)
+        self.progress.paused_at.map(|at| at + longest)
     }
 
     /// Compares a new sample of TCP with the previous one in `self.sample`.
     pub(super) fn note_sample(&mut self, sample: &PathSample, now: Instant) {
         if sample.pauses && !self.sample.pauses {
-            self.paused_at = Some(now);
+            self.progress.paused_at = Some(now);
         }
         if sample.delivered > self.sample.delivered || sample.received > self.sample.received {
-            self.last_moved = Some(now);
+            self.progress.last_moved = Some(now);
         }
-        let is_proof = match &self.proof {
+        let is_proof = match &self.progress.proof {
             None => sample.delivered > self.sample.delivered,
             Some(proof) => {
                 let segments = sample.delivered.saturating_sub(proof.delivered);
@@ -239,21 +246,21 @@ impl Path {
             }
         };
         if is_proof {
-            self.proof = Some(DeliveryProof::new(sample, self.confirmed, now));
+            self.progress.proof = Some(DeliveryProof::new(sample, self.outbound.confirmed, now));
         }
-        self.hole = Hole::of(self.hole, &self.sample, sample, now);
+        self.progress.hole = Hole::of(self.progress.hole, &self.sample, sample, now);
     }
 
     /// The peer has acknowledged `confirmed` bytes of the path.
     pub(crate) fn confirm(&mut self, confirmed: u64, now: Instant) {
-        self.confirmed = confirmed;
-        self.last_progress = now;
+        self.outbound.confirmed = confirmed;
+        self.progress.acknowledged_at = now;
         // Until then the peer may have all of it without having reported it.
-        self.hole = self.hole.filter(|hole| !hole.is_repaired());
-        if let Some(proof) = self.proof
+        self.progress.hole = self.progress.hole.filter(|hole| !hole.is_repaired());
+        if let Some(proof) = self.progress.proof
             && confirmed - proof.confirmed >= proof.useful_bytes(self.sample.in_flight) + RECORD
         {
-            self.proof = Some(DeliveryProof::new(&self.sample, confirmed, now));
+            self.progress.proof = Some(DeliveryProof::new(&self.sample, confirmed, now));
         }
     }
 
@@ -265,15 +272,16 @@ impl Path {
     /// nothing, since a proxy may acknowledge in the peer's name (RFC 3135). So the reports must
     /// also have advanced since the stall, and recently.
     pub(crate) fn has_caught_up(&self, now: Instant) -> bool {
-        let moves = self.last_progress > self.stalled_from
-            && now.saturating_sub(self.last_progress) < self.stall_patience();
-        self.confirmed >= self.recovers_at || moves && self.has_acknowledged(self.recovers_at)
+        let moves = self.progress.acknowledged_at > self.stall.began
+            && now.saturating_sub(self.progress.acknowledged_at) < self.stall_patience();
+        self.outbound.confirmed >= self.stall.recovers_at
+            || moves && self.has_acknowledged(self.stall.recovers_at)
     }
 
     /// Restarts the path's patience, as if it had just proven that it delivers.
     pub(crate) fn restart_patience(&mut self, now: Instant) {
-        self.last_progress = now;
-        if let Some(proof) = &mut self.proof {
+        self.progress.acknowledged_at = now;
+        if let Some(proof) = &mut self.progress.proof {
             proof.at = now;
         }
     }
@@ -335,9 +343,9 @@ mod tests {
             delivered,
             ..PathSample::default()
         };
-        path.sent = 100_000;
+        path.outbound.sent = 100_000;
         path.update(sample(1, 100_000), 900 * MS);
-        (path.state, path.recovers_at, path.stalled_from) =
+        (path.state, path.stall.recovers_at, path.stall.began) =
             (PathState::Stalled, 100_000, 1000 * MS);
         path.update(sample(50, in_flight), 1100 * MS);
         path

@@ -64,7 +64,7 @@ impl Path {
     /// How much the delay to the peer exceeds half of the lowest round trip, according to its
     /// reports.
     pub fn beyond_half(&self) -> Duration {
-        self.one_way.beyond_half(self.sample.min_rtt)
+        self.delays.one_way.beyond_half(self.sample.min_rtt)
     }
 
     /// The peer has just reported data that was handed over `since` ago, and nothing that was
@@ -74,9 +74,9 @@ impl Path {
         if min_rtt.is_zero() {
             return;
         }
-        let back = self.report_min_trip.unwrap_or(min_rtt / 2);
+        let back = self.delays.report_min_trip.unwrap_or(min_rtt / 2);
         let before = self.beyond_half();
-        self.one_way.note(Measured {
+        self.delays.one_way.note(Measured {
             took: since.saturating_sub(back),
             back,
             min_rtt,
@@ -99,8 +99,8 @@ mod tests {
     /// one.
     fn path() -> Path {
         let mut path = Path::new(PathId(0), Instant::ZERO);
-        path.sent = 1_000_000;
-        path.report_min_trip = Some(2 * MS);
+        path.outbound.sent = 1_000_000;
+        path.delays.report_min_trip = Some(2 * MS);
         path.update(sample(500), Instant::ZERO);
         path
     }
@@ -169,13 +169,13 @@ mod tests {
     #[test]
     fn a_measurement_with_a_shorter_return_is_kept() {
         let mut path = path();
-        path.report_min_trip = None;
+        path.delays.report_min_trip = None;
         path.note_one_way(502 * MS);
         assert_eq!(path.delay(), 250 * MS);
-        path.report_min_trip = Some(2 * MS);
+        path.delays.report_min_trip = Some(2 * MS);
         path.note_one_way(502 * MS);
         assert_eq!(path.delay(), 500 * MS);
-        path.report_min_trip = None;
+        path.delays.report_min_trip = None;
         path.note_one_way(502 * MS);
         assert_eq!(path.delay(), 500 * MS);
     }

@@ -156,7 +156,10 @@ impl Lane {
     fn pick(&mut self, path: PathId, budget: u64, view: &mut View<'_>) -> Pick {
         view.classes = self.classes;
         (view.repeat_balance, view.race_budget) = self.repeat_budgets(view.now);
-        if view.path(path).is_some_and(|path| path.policy.metered) {
+        if view
+            .path(path)
+            .is_some_and(|path| path.standing.policy.metered)
+        {
             view.race_budget = 0;
         }
         view.advance = self.redundancy.advance();
@@ -254,7 +257,13 @@ mod tests {
     fn a_metered_path_retransmits_for_a_failed_path_and_races_nothing() {
         let mut lanes = schedulers(&[(Class::Conversational, "fbdt")]);
         let mut fixture = Fixture::new(&[(80.0, 10), (80.0, 10)]);
-        fixture.paths.get_mut(&PathId(0)).unwrap().policy.metered = true;
+        fixture
+            .paths
+            .get_mut(&PathId(0))
+            .unwrap()
+            .standing
+            .policy
+            .metered = true;
         fixture.make_unreliable();
         fixture.write_as(0, Class::Conversational, 200);
         fixture.pick_of(&mut lanes, PathId(1), 10_000);

@@ -77,14 +77,14 @@ impl Fixture {
             },
             self.now,
         );
-        path.sent = 1 << 30;
-        path.confirmed = path.sent;
+        path.outbound.sent = 1 << 30;
+        path.outbound.confirmed = path.outbound.sent;
         self.paths.insert(id, path);
     }
 
     /// A path ends: its bytes in flight become unsent again. Returns them.
     pub(crate) fn end_path(&mut self, id: PathId) -> Vec<(StreamId, Range<u64>)> {
-        let flights = self.paths.remove(&id).map(|path| path.flights);
+        let flights = self.paths.remove(&id).map(|path| path.outbound.flights);
         let mut lost = Vec::new();
         for flight in flights.into_iter().flatten() {
             if let Some(stream) = self.streams.get_mut(&flight.stream) {
@@ -222,7 +222,14 @@ impl Fixture {
                 // As in a session, bytes that are sent twice are marked on both paths.
                 for (&other, path_of) in &mut self.paths {
                     match other == path {
-                        true => path_of.flights.back_mut().expect("just sent").repeated = true,
+                        true => {
+                            path_of
+                                .outbound
+                                .flights
+                                .back_mut()
+                                .expect("just sent")
+                                .repeated = true
+                        }
                         false => path_of.mark_repeated(id, &range),
                     }
                 }
@@ -300,10 +307,10 @@ impl Fixture {
             patience: path.patience(),
             round_trip: 2 * time,
             repeated: false,
-            path_end: path.sent,
-            record_end: path.sent,
+            path_end: path.outbound.sent,
+            record_end: path.outbound.sent,
         };
-        path.flights.push_back(flight);
+        path.outbound.flights.push_back(flight);
     }
 
     /// Sets the bytes that wait before a path's next one.

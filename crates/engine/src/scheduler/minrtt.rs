@@ -70,7 +70,7 @@ mod tests {
             (Fixture::new(&[(80.0, 10), (80.0, 12)]), MinRtt::default());
         fixture.write(0, 60_000);
         let path = fixture.paths.get_mut(&PathId(0)).unwrap();
-        path.policy.priority = crate::Priority::Backup;
+        path.standing.policy.priority = crate::Priority::Backup;
         assert_eq!(fixture.send(&mut minrtt, 1, 10_000), Some(0..10_000));
         fixture.paths.get_mut(&PathId(1)).unwrap().state = crate::PathState::Stalled;
         assert_eq!(fixture.send(&mut minrtt, 0, 10_000), Some(10_000..20_000));

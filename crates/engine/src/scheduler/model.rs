@@ -174,8 +174,8 @@ impl Model {
             carrier.flying = flying;
             let path = self.fixture.paths.get_mut(id).unwrap();
             for (_, stream, range) in due {
-                path.flights.pop_front();
-                path.confirmed += range.end - range.start;
+                path.outbound.flights.pop_front();
+                path.outbound.confirmed += range.end - range.start;
                 let stream = self.fixture.streams.get_mut(&stream).unwrap();
                 stream.send.acknowledge(range, &mut Spare::default());
             }
@@ -248,7 +248,7 @@ impl Model {
         let last = carrier.flying.last().map_or(Instant::ZERO, |(at, ..)| *at);
         let arrives = last.max(carrier.busy_until + carrier.round_trip());
         carrier.flying.push((arrives, stream, range));
-        self.fixture.paths.get_mut(&id).unwrap().sent += len;
+        self.fixture.paths.get_mut(&id).unwrap().outbound.sent += len;
         self.sample(id);
         true
     }

@@ -439,7 +439,7 @@ mod tests {
         fixture.change(0, |sample| sample.unsent = 3_000);
         fixture.now += INTERVAL;
         for path in fixture.paths.values_mut() {
-            path.confirmed += 50_000;
+            path.outbound.confirmed += 50_000;
         }
         let sample = Sample {
             rate: 1e6,

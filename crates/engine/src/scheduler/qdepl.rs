@@ -140,7 +140,7 @@ mod tests {
             fixture.now += INTERVAL;
             for (path, rate) in [0, 1].into_iter().zip(rates) {
                 let id = PathId(path);
-                fixture.paths.get_mut(&id).unwrap().sent += rate / 20;
+                fixture.paths.get_mut(&id).unwrap().outbound.sent += rate / 20;
                 fixture.change(path, |sample| sample.local_queue = 50_000);
             }
             fixture.view(|view| qdepl.measure(view));

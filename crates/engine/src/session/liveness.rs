@@ -84,10 +84,10 @@ impl Session {
             if several {
                 consider(path.control_late_at());
             }
-            if several && let Some(flight) = path.flights.front() {
+            if several && let Some(flight) = path.outbound.flights.front() {
                 let late = flight.expected_at + path.patience();
                 consider((late > self.handled).then_some(late));
-                let at = flight.sent_at.max(path.last_received) + REPEAT_CHECK;
+                let at = flight.sent_at.max(path.inbound.last_received) + REPEAT_CHECK;
                 consider(Some(if at > self.handled {
                     at
                 } else {
@@ -98,7 +98,7 @@ impl Session {
         let stalled = self.paths.values();
         for path in stalled.filter(|path| path.state == PathState::Stalled) {
             consider(path.pauses_until().filter(|_| path.has_unreported_stall()));
-            if path.sample.unsent == 0 && path.control.len() < MAX_STALLED_PINGS {
+            if path.sample.unsent == 0 && path.outbound.control.len() < MAX_STALLED_PINGS {
                 consider(Some(path.next_ping(false)));
             }
         }
@@ -182,7 +182,7 @@ impl Session {
         let mut late = Vec::new();
         for path in active.filter(|path| path.control_late_at().is_some_and(|at| at <= now)) {
             let wait = path.delay() + path.patience();
-            let control = path.control.iter_mut();
+            let control = path.outbound.control.iter_mut();
             late.extend(
                 control
                     .take_while(|sent| sent.sent_at + wait <= now)
@@ -205,16 +205,21 @@ impl Session {
             return;
         };
         path.state = PathState::Stalled;
-        path.stalled_from = now;
-        path.oldest_sent_at = path.oldest_unacknowledged().unwrap_or(now);
+        path.stall.began = now;
+        path.stall.oldest_sent_at = path.oldest_unacknowledged().unwrap_or(now);
         let ends = [
-            path.flights.back().map(|flight| flight.path_end),
-            path.control.back().map(|sent| sent.path_end),
+            path.outbound.flights.back().map(|flight| flight.path_end),
+            path.outbound.control.back().map(|sent| sent.path_end),
         ];
         // A path without unacknowledged data recovers with the next data that it delivers.
-        path.recovers_at = ends.into_iter().flatten().max().unwrap_or(path.sent + 1);
-        let flights = std::mem::take(&mut path.flights);
+        path.stall.recovers_at = ends
+            .into_iter()
+            .flatten()
+            .max()
+            .unwrap_or(path.outbound.sent + 1);
+        let flights = std::mem::take(&mut path.outbound.flights);
         let control: Vec<_> = path
+            .outbound
             .control
             .iter_mut()
             .filter_map(|sent| sent.frame.take())
@@ -233,11 +238,11 @@ impl Session {
         };
         // A stalled path that is retried because no other is left has not recovered until it
         // delivers.
-        let has_stalled = path.state == PathState::Stalled || path.is_stall_reported;
+        let has_stalled = path.state == PathState::Stalled || path.stall.is_reported;
         if !has_stalled || !path.has_caught_up(now) {
             return;
         }
-        let was_reported = std::mem::take(&mut path.is_stall_reported);
+        let was_reported = std::mem::take(&mut path.stall.is_reported);
         if std::mem::replace(&mut path.state, PathState::Active) == PathState::Stalled {
             self.schedulers.paths_changed();
         }
@@ -256,11 +261,11 @@ impl Session {
             .filter(|path| path.has_unreported_stall());
         let mut reported = Vec::new();
         for path in unreported.filter(|path| path.pauses_until().is_none_or(|until| until <= now)) {
-            path.is_stall_reported = true;
+            path.stall.is_reported = true;
             path.note_stall(now);
             self.events.push_back(Event::PathStalled {
                 path: path.id,
-                silent_for: now.saturating_sub(path.oldest_sent_at),
+                silent_for: now.saturating_sub(path.stall.oldest_sent_at),
             });
             reported.push(path.id);
         }
@@ -272,8 +277,8 @@ impl Session {
     /// Reports a path's state to the peer over another path.
     pub(super) fn send_path_state(&mut self, id: PathId, state: ReportedState, now: Instant) {
         if let Some(path) = self.paths.get_mut(&id) {
-            path.state_version_sent += 1;
-            let version = path.state_version_sent;
+            path.peer.state_version_sent += 1;
+            let version = path.peer.state_version_sent;
             self.queue_path_state(id, version, state, now);
         }
     }
@@ -315,28 +320,28 @@ impl Session {
         let Some(path) = self.paths.get_mut(&id) else {
             return self.unjoined.keep_state(id, version, state);
         };
-        if version <= path.state_version_received {
+        if version <= path.peer.state_version_received {
             return;
         }
-        path.state_version_received = version;
+        path.peer.state_version_received = version;
         match state {
             ReportedState::Delivers => {
-                if path.peer_stalled_since.take().is_some() {
+                if path.peer.stalled_since.take().is_some() {
                     self.events.push_back(Event::PathTrusted { path: id });
                 }
             }
             ReportedState::Stalled => {
                 // The other direction may be dead as well; an answer will show whether it is.
                 if path.oldest_unacknowledged().is_none() {
-                    path.last_asked = None;
+                    path.outbound.last_asked = None;
                 }
-                if path.peer_stalled_since.is_none() {
-                    path.peer_stalled_since = Some(now);
+                if path.peer.stalled_since.is_none() {
+                    path.peer.stalled_since = Some(now);
                     self.events.push_back(Event::PathDoubted { path: id });
                 }
             }
-            ReportedState::Left if !path.is_abandoned => {
-                path.is_abandoned = true;
+            ReportedState::Left if !path.peer.is_abandoned => {
+                path.peer.is_abandoned = true;
                 self.events.push_back(Event::PathLeft { path: id });
             }
             ReportedState::Left => {}
@@ -372,7 +377,8 @@ impl Path {
         };
         // Immediately on a path that has just joined: until it has delivered something, it gets no
         // urgent data.
-        self.last_asked
+        self.outbound
+            .last_asked
             .map_or(self.joined, |asked| asked + interval)
     }
 
@@ -391,23 +397,23 @@ impl Path {
     /// arrived.
     pub(super) fn unacknowledged_since(&self) -> Option<Instant> {
         match self.state {
-            PathState::Stalled => Some(self.last_progress),
+            PathState::Stalled => Some(self.progress.acknowledged_at),
             PathState::Active => self
                 .oldest_unacknowledged()
-                .map(|sent| sent.max(self.last_progress)),
+                .map(|sent| sent.max(self.progress.acknowledged_at)),
         }
     }
 
     /// Whether it has stalled without having been reported.
     fn has_unreported_stall(&self) -> bool {
-        self.state == PathState::Stalled && !self.is_stall_reported
+        self.state == PathState::Stalled && !self.stall.is_reported
     }
 
     /// Time since when the path has been stalled, here or by the peer's report.
     pub(super) fn stalled_since(&self) -> Option<Instant> {
-        let has_stalled = self.state == PathState::Stalled && self.is_stall_reported;
-        let stalled = has_stalled.then_some(self.stalled_from);
-        let since = [stalled, self.peer_stalled_since];
+        let has_stalled = self.state == PathState::Stalled && self.stall.is_reported;
+        let stalled = has_stalled.then_some(self.stall.began);
+        let since = [stalled, self.peer.stalled_since];
         since.into_iter().flatten().min()
     }
 }

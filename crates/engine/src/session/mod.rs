@@ -245,7 +245,7 @@ impl Session {
     /// paths is sent over two links. By default each path has a link of its own.
     pub fn path_link(&mut self, id: PathId, link: u64) {
         if let Some(path) = self.paths.get_mut(&id) {
-            path.link = Some(link);
+            path.standing.link = Some(link);
         }
         self.schedulers.note_change();
     }
@@ -255,7 +255,7 @@ impl Session {
         let Some(path) = self.paths.remove(&id) else {
             return;
         };
-        let (is_abandoned, sent) = (path.is_abandoned, path.state_version_sent);
+        let (is_abandoned, sent) = (path.peer.is_abandoned, path.peer.state_version_sent);
         self.take_back(path, now);
         self.note_policies();
         // The peer's end of it may otherwise wait a long time for its timeouts.
@@ -287,7 +287,7 @@ impl Session {
         }
         path.postpone_unsent(self.latest);
         let is_stalled = path.state == PathState::Stalled;
-        let link = path.link;
+        let link = path.standing.link;
         if is_news && link.is_some() {
             self.share_queues(link);
         }
@@ -303,15 +303,22 @@ impl Session {
         let trip = delivering.clone().map(|path| path.srtt() / 2).min();
         let least = delivering.map(|path| path.min_round_trip() / 2).min();
         for path in self.paths.values_mut() {
-            (path.report_trip, path.report_min_trip) = (trip, least);
+            path.set_report_trip(trip, least);
         }
     }
 
     /// Carriers over one link share one queue: bytes of one carrier delay those of the others.
     fn share_queues(&mut self, link: Option<u64>) {
-        let siblings = self.paths.values().filter(|path| path.link == link);
+        let siblings = self
+            .paths
+            .values()
+            .filter(|path| path.standing.link == link);
         let queueing = siblings.filter(|path| path.is_queueing()).count();
-        for path in self.paths.values_mut().filter(|path| path.link == link) {
+        for path in self
+            .paths
+            .values_mut()
+            .filter(|path| path.standing.link == link)
+        {
             path.share_queue(queueing > usize::from(path.is_queueing()));
         }
     }
@@ -340,12 +347,12 @@ impl Session {
 
     /// Whether a CLOSE is still to be sent after the end.
     pub fn is_close_pending(&self) -> bool {
-        self.pending_close.is_some() && !self.paths.values().all(|path| path.close_sent)
+        self.pending_close.is_some() && !self.paths.values().all(|path| path.outbound.close_sent)
     }
 
     /// Whether the session has ended and nothing is left to send on this path.
     pub fn has_left(&self, id: PathId) -> bool {
-        let is_sent = |path: &Path| self.pending_close.is_none() || path.close_sent;
+        let is_sent = |path: &Path| self.pending_close.is_none() || path.outbound.close_sent;
         self.closed && self.paths.get(&id).is_none_or(is_sent)
     }
 
@@ -372,9 +379,9 @@ impl Session {
         self.counters.reorder = 0;
         self.counters.pieces = 0;
         self.paths.values_mut().for_each(|path| {
-            path.flights.clear();
-            path.control.clear();
-            path.partial = Vec::new();
+            path.outbound.flights.clear();
+            path.outbound.control.clear();
+            path.inbound.partial = Vec::new();
         });
         self.events.clear();
         self.events.push_back(Event::Closed { code, reason });

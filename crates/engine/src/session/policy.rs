@@ -22,10 +22,10 @@ impl Session {
     /// Sets this side's policy for a path.
     pub fn set_policy(&mut self, id: PathId, policy: PathPolicy) {
         if let Some(path) = self.paths.get_mut(&id)
-            && path.policy != policy
+            && path.standing.policy != policy
         {
-            path.policy = policy;
-            path.too_slow = false;
+            path.standing.policy = policy;
+            path.standing.too_slow = false;
             self.note_policies();
             self.schedulers.paths_changed();
         }
@@ -36,9 +36,9 @@ impl Session {
         let Some(path) = self.paths.get_mut(&id) else {
             return;
         };
-        let (version, sent) = path.sent_policy.unwrap_or_default();
+        let (version, sent) = path.standing.sent_policy.unwrap_or_default();
         if sent != policy && !self.closed {
-            path.sent_policy = Some((version + 1, policy));
+            path.standing.sent_policy = Some((version + 1, policy));
             self.control.push_back((now, Control::Policy { path: id }));
         }
     }
@@ -48,8 +48,8 @@ impl Session {
     pub(super) fn on_policy(&mut self, id: PathId, version: u64, peer_policy: PeerPolicy) {
         let newer = |known: Option<u64>| known.is_none_or(|known| version > known);
         match self.paths.get_mut(&id) {
-            Some(path) if newer(path.policy_version) => {
-                path.policy_version = Some(version);
+            Some(path) if newer(path.standing.policy_version) => {
+                path.standing.policy_version = Some(version);
                 self.set_policy(id, peer_policy.policy);
                 let (path, rate) = (id, peer_policy.rate);
                 self.events.push_back(Event::PathLimited { path, rate });
@@ -74,7 +74,10 @@ impl Session {
     /// Records whether any path is not primary or has a limit.
     pub(super) fn note_policies(&mut self) {
         let plain = PathPolicy::default();
-        self.has_policies = self.paths.values().any(|path| path.policy != plain);
+        self.has_policies = self
+            .paths
+            .values()
+            .any(|path| path.standing.policy != plain);
     }
 
     /// Returns whether secondary paths have started or stopped helping.
@@ -93,8 +96,8 @@ impl Session {
         let helps = self.secondaries_until.is_some();
         let mut changed = false;
         for path in self.paths.values_mut() {
-            let helps = helps && path.policy.priority == Priority::Secondary;
-            changed |= std::mem::replace(&mut path.helps, helps) != helps;
+            let helps = helps && path.standing.policy.priority == Priority::Secondary;
+            changed |= std::mem::replace(&mut path.standing.helps, helps) != helps;
         }
         changed
     }
@@ -111,18 +114,18 @@ impl Session {
             .collect();
         delays.sort_by_key(|(_, delay)| *delay);
         for path in self.paths.values_mut() {
-            let Some(most) = path.policy.max_added_latency else {
+            let Some(most) = path.standing.policy.max_added_latency else {
                 continue;
             };
             let others = delays.iter().filter(|(id, _)| *id != path.id);
             let fastest = others.map(|(_, delay)| *delay).next();
             let added = fastest.map_or(Duration::ZERO, |best| path.delay().saturating_sub(best));
-            let bound = match path.too_slow {
+            let bound = match path.standing.too_slow {
                 true => most.mul_f64(FAST_AGAIN),
                 false => most,
             };
             let too_slow = added > bound;
-            changed |= std::mem::replace(&mut path.too_slow, too_slow) != too_slow;
+            changed |= std::mem::replace(&mut path.standing.too_slow, too_slow) != too_slow;
         }
         changed
     }

@@ -10,8 +10,11 @@ impl Session {
     /// Requeues everything unacknowledged on `path`, which has ended.
     pub(super) fn take_back(&mut self, path: Path, now: Instant) {
         self.requeue(
-            path.flights,
-            path.control.into_iter().filter_map(|sent| sent.frame),
+            path.outbound.flights,
+            path.outbound
+                .control
+                .into_iter()
+                .filter_map(|sent| sent.frame),
             now,
         );
         self.reports.path_lost(path.id);
@@ -73,7 +76,7 @@ impl Session {
             Control::PathState { path, version, .. } => self
                 .paths
                 .get(path)
-                .is_none_or(|path| path.state_version_sent <= *version),
+                .is_none_or(|path| path.peer.state_version_sent <= *version),
             _ => true,
         }
     }

@@ -64,7 +64,7 @@ impl Reports {
         if elicits {
             self.unreported += len;
             self.since.get_or_insert(now);
-            self.bump(&mut path.receive_version, Change::Path(path.id));
+            self.bump(&mut path.reports.receive_version, Change::Path(path.id));
         }
     }
 
@@ -117,8 +117,11 @@ impl Reports {
         {
             self.bump(&mut stream.receive.version, Change::Stream(stream.id));
         }
-        for path in paths.values_mut().filter(|path| path.receive_version > 0) {
-            self.bump(&mut path.receive_version, Change::Path(path.id));
+        for path in paths
+            .values_mut()
+            .filter(|path| path.reports.receive_version > 0)
+        {
+            self.bump(&mut path.reports.receive_version, Change::Path(path.id));
         }
     }
 
@@ -130,25 +133,28 @@ impl Reports {
 
     /// Time of the next report on `path`; `prompt` for the path with the least delay.
     pub(super) fn due(&self, path: &Path, prompt: bool) -> Option<Instant> {
-        if path.reported_version >= self.version {
+        if path.reports.version >= self.version {
             return None;
         }
         // The first copy after a pause is no more urgent than others. A packet of its own would
         // take the place of a full one in the window of an answer that comes a moment later.
-        let copy = path.last_report + REPORT_COPY;
-        let copy = path.behind_since.map(|at| copy.max(at + REPORT_ANYWHERE));
+        let copy = path.reports.last_sent + REPORT_COPY;
+        let copy = path
+            .reports
+            .behind_since
+            .map(|at| copy.max(at + REPORT_ANYWHERE));
         let own = self.since.map(|since| match prompt {
             true if self.unreported >= REPORT_BYTES => {
                 let pause = (path.srtt() / REPORTS_PER_TRIP).min(REPORT_DELAY);
-                since.max(path.last_report + pause)
+                since.max(path.reports.last_sent + pause)
             }
             true => since + REPORT_DELAY,
-            false => since.max(path.last_report) + REPORT_ANYWHERE,
+            false => since.max(path.reports.last_sent) + REPORT_ANYWHERE,
         });
         match (own, copy) {
             (Some(own), Some(copy)) => Some(own.min(copy)),
             // Changes to be reported again.
-            (None, None) => Some(path.last_report + REPORT_COPY),
+            (None, None) => Some(path.reports.last_sent + REPORT_COPY),
             (one, other) => one.or(other),
         }
     }
@@ -156,8 +162,8 @@ impl Reports {
     /// Whether `path`, the one with the least delay, has unreported changes and has not just
     /// reported.
     pub(super) fn has_unreported(&self, path: &Path, now: Instant) -> bool {
-        let is_new = self.since.is_some() && path.reported_version < self.version;
-        is_new && now >= path.last_report + REPORT_DELAY
+        let is_new = self.since.is_some() && path.reports.version < self.version;
+        is_new && now >= path.reports.last_sent + REPORT_DELAY
     }
 
     /// Appends the changes that `path` has not reported yet, within `budget`; returns whether those
@@ -171,7 +177,7 @@ impl Reports {
         now: Instant,
         out: &mut Vec<u8>,
     ) -> bool {
-        let from = paths.get(&path).map_or(0, |path| path.reported_version);
+        let from = paths.get(&path).map_or(0, |path| path.reports.version);
         let start = out.len();
         let mut reported = from;
         for (&version, change) in self.changes.range(from + 1..) {
@@ -194,7 +200,7 @@ impl Reports {
                 .encode(out),
                 Change::Path(id) => {
                     if let Some(path) = paths.get(id) {
-                        let received = path.received;
+                        let received = path.inbound.received;
                         Frame::Path {
                             path: u64::from(id.0),
                             received,
@@ -211,11 +217,14 @@ impl Reports {
         self.reported = self.reported.max(reported);
         for other in paths.values_mut() {
             if other.id == path {
-                other.reported_version = reported;
-                other.last_report = now;
-                other.behind_since = other.behind_since.filter(|_| reported < self.reported);
-            } else if other.reported_version < reported {
-                other.behind_since.get_or_insert(now);
+                other.reports.version = reported;
+                other.reports.last_sent = now;
+                other.reports.behind_since = other
+                    .reports
+                    .behind_since
+                    .filter(|_| reported < self.reported);
+            } else if other.reports.version < reported {
+                other.reports.behind_since.get_or_insert(now);
             }
         }
         self.drop_reported(paths);
@@ -259,7 +268,7 @@ impl Reports {
         let active = paths
             .values()
             .filter(|path| path.state == PathState::Active);
-        if let Some(reported) = active.map(|path| path.reported_version).min() {
+        if let Some(reported) = active.map(|path| path.reports.version).min() {
             while self
                 .changes
                 .first_key_value()

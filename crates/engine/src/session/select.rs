@@ -73,7 +73,7 @@ impl Session {
             works: best.is_some() && rank(path) == best,
             srtt: path.srtt(),
             mss: path.mss(),
-            received: path.confirmed,
+            received: path.outbound.confirmed,
             rate: path.rate(),
         };
         let paths: Vec<SeenPath> = self.paths.values().map(seen).collect();
@@ -99,9 +99,9 @@ impl Session {
         let Some(path) = self.paths.get_mut(&id) else {
             return;
         };
-        let rested = path.selection.rests();
-        path.selection = selection;
-        path.selection_reason.clone_from(&reason);
+        let rested = path.standing.selection.rests();
+        path.standing.selection = selection;
+        path.standing.selection_reason.clone_from(&reason);
         self.events.push_back(Event::PathSelected {
             path: id,
             selection,
@@ -114,6 +114,10 @@ impl Session {
 
     /// Whether anything is waiting or in flight.
     fn is_busy(&self) -> bool {
-        !self.ready.is_empty() || self.paths.values().any(|path| !path.flights.is_empty())
+        !self.ready.is_empty()
+            || self
+                .paths
+                .values()
+                .any(|path| !path.outbound.flights.is_empty())
     }
 }

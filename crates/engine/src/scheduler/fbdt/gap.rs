@@ -111,11 +111,11 @@ mod tests {
         fixture.write(0, 10_000_000);
         fixture.take(1, 0, 0..20_000);
         let trip = Duration::from_millis(rtt) / 2;
-        let flights = &mut fixture.paths.get_mut(&PathId(1)).unwrap().flights;
+        let flights = &mut fixture.paths.get_mut(&PathId(1)).unwrap().outbound.flights;
         flights[0].expected_at = flights[0].sent_at + trip;
         flights[0].round_trip = 2 * trip;
         fixture.take(0, 0, 20_000..20_000 + kept);
-        let flights = &mut fixture.paths.get_mut(&PathId(0)).unwrap().flights;
+        let flights = &mut fixture.paths.get_mut(&PathId(0)).unwrap().outbound.flights;
         flights.clear();
         let stream = fixture.streams.get_mut(&0).unwrap();
         let spare = &mut Spare::default();
@@ -183,7 +183,7 @@ mod tests {
         let (mut fixture, mut fbdt) = late_with_the_first_bytes(10, LATE, 600_000);
         fixture.repeat_budget = 100_000;
         let path = fixture.paths.get_mut(&PathId(1)).unwrap();
-        path.flights[0].range = 10_000..20_000;
+        path.outbound.flights[0].range = 10_000..20_000;
         let stream = fixture.streams.get_mut(&0).unwrap();
         stream.send.requeue(0..10_000);
         let new = first_pick(&mut fixture, &mut fbdt);

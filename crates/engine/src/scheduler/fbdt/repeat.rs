@@ -126,7 +126,7 @@ impl Repeats {
     pub(super) fn late(&mut self, path: &Path, urgent: bool, view: &View<'_>) -> Option<Pick> {
         let holds_up_reader = || others(path, view).any(|other| holds_up_reader(other, view));
         let budget_of = |stream: &Stream| budget_of(stream, path, view);
-        let most = match path.policy.metered {
+        let most = match path.standing.policy.metered {
             true => view.repeat_budget(),
             false => view.race_budget(),
         };
@@ -140,7 +140,7 @@ impl Repeats {
         self.carried.insert(path.id(), view.now);
         let state = view.stream(stream)?;
         let range = range.start..range.end.min(range.start + budget_of(state));
-        Some(match is_urgent(state) && !path.policy.metered {
+        Some(match is_urgent(state) && !path.standing.policy.metered {
             true => Pick::Race { stream, range },
             false => Pick::Repeat { stream, range },
         })
@@ -151,7 +151,7 @@ impl Repeats {
     /// That rate was measured when the path was last used. Without a probe an improvement of the
     /// link would go unnoticed. A metered path is not probed, because its bytes cost money.
     pub(super) fn probe(&mut self, path: &Path, view: &View<'_>) -> Option<Pick> {
-        if path.policy.metered {
+        if path.standing.policy.metered {
             return None;
         }
         let since = *self.carried.entry(path.id()).or_insert(view.now);
@@ -190,7 +190,7 @@ fn may_be_second<'a>(first: PathId, view: &View<'a>) -> impl Iterator<Item = &'a
     let first_path = view.paths.get(&first);
     view.active_paths().filter(move |other| {
         let on_another = first_path.is_none_or(|first| !first.shares_link(other));
-        other.id() != first && on_another && !other.policy.metered
+        other.id() != first && on_another && !other.standing.policy.metered
     })
 }
 
@@ -209,7 +209,7 @@ pub(super) fn is_unreliable(path: &Path, view: &View<'_>) -> bool {
 /// cost more than they carry. A metered path has no budget for races, but still carries data that
 /// another path failed to deliver.
 fn budget_of(stream: &Stream, path: &Path, view: &View<'_>) -> u64 {
-    let budget = if is_urgent(stream) && !path.policy.metered {
+    let budget = if is_urgent(stream) && !path.standing.policy.metered {
         view.race_budget()
     } else {
         view.repeat_budget()
@@ -251,7 +251,8 @@ pub(super) fn late_bytes(
     let trip = path.likely_delay() + Duration::from_secs_f64(piece(path) as f64 / path.rate());
     let mut best: Option<(StreamId, Range<u64>)> = None;
     // A metered path does not carry data with which another path is merely late.
-    let may_repeat = |other: &&Path| !path.policy.metered || other.may_have_failed(view.now);
+    let may_repeat =
+        |other: &&Path| !path.standing.policy.metered || other.may_have_failed(view.now);
     for other in others(path, view).filter(may_repeat) {
         // A carrier delivers in order: data behind a late piece is as late as that piece.
         let oldest = other.first_in_flight();

@@ -163,7 +163,7 @@ fn only_late_bytes_are_duplicated_once_and_within_the_budget() {
     let path = PathId(0);
     let expect = |fixture: &mut Fixture, ms: u64| {
         let at = fixture.now + Duration::from_millis(ms);
-        let flights = &mut fixture.paths.get_mut(&PathId(1)).unwrap().flights;
+        let flights = &mut fixture.paths.get_mut(&PathId(1)).unwrap().outbound.flights;
         flights
             .iter_mut()
             .for_each(|flight| flight.expected_at = at);
@@ -307,10 +307,12 @@ fn a_fast_path_becomes_forward_again_after_fades() {
 fn a_path_that_may_not_carry_data_loses_the_forward_role_at_once() {
     type Change = fn(&mut Path);
     let changes: [(&str, Change); 3] = [
-        ("parked", |path| path.selection = Selection::Parked),
-        ("a backup", |path| path.policy.priority = Priority::Backup),
+        ("parked", |path| path.standing.selection = Selection::Parked),
+        ("a backup", |path| {
+            path.standing.policy.priority = Priority::Backup
+        }),
         ("secondary", |path| {
-            path.policy.priority = Priority::Secondary
+            path.standing.policy.priority = Priority::Secondary
         }),
     ];
     for (what, change) in changes {
@@ -467,7 +469,7 @@ fn a_deadline_counts_among_five_hundred_streams() {
     assert_eq!(fixture.send(&mut fbdt, 0, 5_000), Some(0..5_000));
     fixture.send(&mut fbdt, 0, BUDGET);
     assert!(fixture.last_served != 1000, "the deadline is not in danger");
-    let queued = &mut fixture.paths.get_mut(&PathId(0)).unwrap().flights;
+    let queued = &mut fixture.paths.get_mut(&PathId(0)).unwrap().outbound.flights;
     queued.clear();
     fixture.now += ms(490);
     assert_eq!(fixture.send(&mut fbdt, 0, BUDGET), Some(5_000..10_000));
@@ -488,7 +490,7 @@ fn urgent_streams_do_not_hide_the_others() {
     }
     fixture.now += ms(5);
     for path in fixture.paths.values_mut() {
-        path.flights.clear();
+        path.outbound.flights.clear();
     }
     let ids: Vec<u64> = fixture.view(|view| {
         let order = fbdt.turns.order(&fixture.paths[&PathId(0)], true, view);
@@ -556,7 +558,7 @@ fn a_stream_about_to_miss_its_deadline_is_served_first_and_raced() {
     fixture
         .paths
         .values_mut()
-        .for_each(|path| path.flights.clear());
+        .for_each(|path| path.outbound.flights.clear());
     fixture.now += Duration::from_millis(490);
     assert_eq!(fixture.send(&mut fbdt, 0, BUDGET), Some(0..10_000));
     assert_eq!(fixture.last_served, 2);
@@ -607,7 +609,7 @@ fn races_use_another_link_and_not_another_carrier_of_the_same_link() {
         fixture.repeat_budget = 10_000;
         fixture.make_unreliable();
         for (path, link) in fixture.paths.values_mut().zip(numbers) {
-            path.link = link;
+            path.standing.link = link;
         }
         fixture.write_as(0, Class::Conversational, 200);
         (fixture, Fbdt::default())
@@ -638,7 +640,13 @@ fn races_do_not_wait_for_a_path_that_may_not_or_cannot_carry_them() {
     let changes: [(&str, Change); 4] = [
         ("nothing", |_| {}),
         ("it is metered", |fixture| {
-            fixture.paths.get_mut(&PathId(1)).unwrap().policy.metered = true;
+            fixture
+                .paths
+                .get_mut(&PathId(1))
+                .unwrap()
+                .standing
+                .policy
+                .metered = true;
         }),
         ("it is full", |fixture| {
             fixture.change(1, |sample| sample.full = true);
@@ -646,7 +654,7 @@ fn races_do_not_wait_for_a_path_that_may_not_or_cannot_carry_them() {
         ("it is suspect", |fixture| {
             fixture.change(1, |sample| sample.in_flight = 1000);
             // The piece itself has been duplicated.
-            fixture.paths.get_mut(&PathId(1)).unwrap().flights[0].repeated = true;
+            fixture.paths.get_mut(&PathId(1)).unwrap().outbound.flights[0].repeated = true;
             fixture.now += Duration::from_millis(100);
         }),
     ];
@@ -688,8 +696,8 @@ proptest! {
             if is_new {
                 let sample = PathSample { cwnd: cwnd * 1448, ..*path.sample() };
                 path.update(sample, fixture.now);
-                path.sent = 10_000;
-                path.confirmed = path.sent;
+                path.outbound.sent = 10_000;
+                path.outbound.confirmed = path.outbound.sent;
             }
         }
         fixture.write(0, len);
@@ -702,7 +710,7 @@ proptest! {
             let taken = ids.iter().find_map(|id| fixture.send(&mut fbdt, *id, u64::MAX));
             prop_assert!(taken.is_some(), "{} bytes are left", fixture.unsent());
             // It arrives at once: nothing is in flight any more.
-            fixture.paths.values_mut().for_each(|path| path.flights.clear());
+            fixture.paths.values_mut().for_each(|path| path.outbound.flights.clear());
         }
     }
 }

@@ -100,20 +100,21 @@ impl Session {
         let Some(path) = self.paths.get_mut(&id) else {
             return Ok(());
         };
-        if received > path.sent {
+        if received > path.outbound.sent {
             return Err(ProtocolError::Acknowledged);
         }
-        if received <= path.confirmed {
+        if received <= path.outbound.confirmed {
             return Ok(());
         }
         path.confirm(received, now);
         let mut ended = Vec::new();
         let mut newest = None;
         while path
+            .outbound
             .control
             .front()
             .is_some_and(|sent| sent.path_end <= received)
-            && let Some(sent) = path.control.pop_front()
+            && let Some(sent) = path.outbound.control.pop_front()
         {
             newest = newest.max(Some(sent.sent_at));
             if let Some(Control::Fin { stream, .. }) = sent.frame {
@@ -123,10 +124,11 @@ impl Session {
         self.recover_path(id, now);
         while let Some(path) = self.paths.get_mut(&id)
             && path
+                .outbound
                 .flights
                 .front()
                 .is_some_and(|flight| flight.path_end <= received)
-            && let Some(flight) = path.flights.pop_front()
+            && let Some(flight) = path.outbound.flights.pop_front()
         {
             newest = newest.max(Some(flight.sent_at));
             self.acknowledge(flight.stream, flight.range, now);

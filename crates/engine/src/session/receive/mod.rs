@@ -33,9 +33,9 @@ impl Session {
             return Ok(());
         };
         self.schedulers.note_change();
-        path.last_received = now;
-        path.receive_meter.add(bytes.len() as u64, now);
-        let partial = std::mem::take(&mut path.partial);
+        path.inbound.last_received = now;
+        path.totals.receive_meter.add(bytes.len() as u64, now);
+        let partial = std::mem::take(&mut path.inbound.partial);
         let result = self.handle_all(id, partial, bytes, now);
         if let Err(error) = &result {
             self.close(CODE_PROTOCOL, &error.to_string(), now);
@@ -77,7 +77,7 @@ impl Session {
             return Ok(());
         }
         if let Some(path) = self.paths.get_mut(&id) {
-            path.partial = partial;
+            path.inbound.partial = partial;
         }
         Ok(())
     }
@@ -90,9 +90,9 @@ impl Session {
         now: Instant,
     ) -> Result<(), ProtocolError> {
         if let Some(path) = self.paths.get_mut(&id) {
-            path.received += len as u64;
+            path.inbound.received += len as u64;
             if let Some(Frame::Data { data, .. }) = &frame {
-                path.data_received += data.len() as u64;
+                path.totals.data_received += data.len() as u64;
             }
             let elicits = frame.as_ref().is_none_or(Frame::elicits_report);
             self.reports.path_received(path, elicits, len as u64, now);
@@ -157,7 +157,7 @@ impl Session {
             }
             Frame::Ping { token } => {
                 if let Some(path) = self.paths.get_mut(&id) {
-                    path.pong_due = Some(token);
+                    path.inbound.pong_due = Some(token);
                 }
                 Ok(())
             }

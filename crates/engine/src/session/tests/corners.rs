@@ -63,7 +63,7 @@ fn events(session: &mut Session) -> Vec<Event> {
 
 /// Reports to a session that everything sent on a path has arrived.
 pub(super) fn confirm(session: &mut Session, path: PathId, now: Instant) {
-    let received = session.paths[&path].sent;
+    let received = session.paths[&path].outbound.sent;
     feed(
         session,
         path,

@@ -222,7 +222,7 @@ fn a_path_is_suspect_without_acknowledgments_of_the_peer_and_tcp() {
         ..PathSample::default()
     };
     path.update(sample(0), ms(900));
-    path.flights.push_back(crate::path::Flight {
+    path.outbound.flights.push_back(crate::path::Flight {
         stream: 0,
         range: 0..1000,
         sent_at: ms(1000),
@@ -264,7 +264,7 @@ fn data_acknowledged_to_tcp_gets_the_patience_of_a_stall() {
     let judged = |delivered, in_flight, unsent| {
         let mut path = Path::new(PathId(0), ms(0));
         path.update(sample(0, 0, 0), ms(900));
-        path.flights.push_back(crate::path::Flight {
+        path.outbound.flights.push_back(crate::path::Flight {
             stream: 0,
             range: 0..1000,
             sent_at: ms(1000),
@@ -275,8 +275,8 @@ fn data_acknowledged_to_tcp_gets_the_patience_of_a_stall() {
             path_end: 1000,
             record_end: 1300,
         });
-        path.sent = 1300;
-        path.last_progress = ms(1000);
+        path.outbound.sent = 1300;
+        path.progress.acknowledged_at = ms(1000);
         path.update(sample(delivered, in_flight, unsent), ms(1020));
         let late = (0..).find(|late| path.is_late(ms(1000 + late)));
         (late, path.suspect_from(), path.stalls_at())
@@ -336,7 +336,7 @@ fn a_trickling_path_is_suspect_and_its_growing_delay_adds_no_patience() {
         ..PathSample::default()
     };
     path.update(sample(100, 40, 5, 100_000), ms(1000));
-    path.flights.push_back(crate::path::Flight {
+    path.outbound.flights.push_back(crate::path::Flight {
         stream: 0,
         range: 0..100_000,
         sent_at: ms(980),
@@ -347,7 +347,7 @@ fn a_trickling_path_is_suspect_and_its_growing_delay_adds_no_patience() {
         path_end: 100_000,
         record_end: 100_000,
     });
-    path.sent = 100_000;
+    path.outbound.sent = 100_000;
     // Half a round trip, two variations and 15 ms; then a round trip, 50 ms and 10 ms.
     let (suspect, stalls) = (Some(ms(1010 + 45)), Some(ms(1055 + 100)));
     assert_eq!((path.suspect_from(), path.stalls_at()), (suspect, stalls));
@@ -391,7 +391,7 @@ fn a_path_at_its_sustained_rate_is_not_suspect_after_a_burst() {
         };
         path.update(sample(0, 1), ms(900));
         path.update(sample(40, 1), ms(1000));
-        path.flights.push_back(crate::path::Flight {
+        path.outbound.flights.push_back(crate::path::Flight {
             stream: 0,
             range: 0..60_000,
             sent_at: ms(1000),
@@ -402,7 +402,7 @@ fn a_path_at_its_sustained_rate_is_not_suspect_after_a_burst() {
             path_end: 60_000,
             record_end: 60_000,
         });
-        path.sent = 60_000;
+        path.outbound.sent = 60_000;
         for time in 1..=150 {
             // The queue's part of the round trip is measured a round trip later.
             path.update(
@@ -443,7 +443,7 @@ fn a_limit_bounds_the_expected_rate_of_a_path() {
         );
     }
     sample.delivery_rate = 200_000;
-    path.sent = 10_000_000;
+    path.outbound.sent = 10_000_000;
     path.update(sample, Duration::from_secs(2));
     assert_eq!(path.rate(), 200e3);
 }

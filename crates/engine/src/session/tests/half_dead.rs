@@ -154,11 +154,11 @@ fn a_stalled_path_gets_pings_so_that_tcp_detects_its_losses() {
     pair.carriers.get_mut(&bad).unwrap().blackhole = true;
     assert!(pair.run_until(is_stalled, 2 * STALL));
     // Unsent data in TCP serves the same purpose.
-    let had = pair.server.paths[&bad].sent;
+    let had = pair.server.paths[&bad].outbound.sent;
     pair.carriers.get_mut(&bad).unwrap().blackhole = false;
     let mut more = 0;
     while is_stalled(&pair) {
-        more = pair.server.paths[&bad].sent - had;
+        more = pair.server.paths[&bad].outbound.sent - had;
         pair.run_for(Duration::from_millis(1));
     }
     assert!((1..200).contains(&more), "{more} bytes");
@@ -186,10 +186,10 @@ fn a_path_under_repair_gets_twice_the_patience_even_after_a_partial_repair() {
         path_end: 1000,
         record_end: 1000,
     };
-    path.flights.push_back(flight);
+    path.outbound.flights.push_back(flight);
     // Two round trips and 150 ms, if TCP does not report deliveries.
     path.update(sample(LossState::Open, 0), ms(1000));
-    path.last_progress = ms(1200);
+    path.progress.acknowledged_at = ms(1200);
     assert_eq!(path.stalls_at(), Some(ms(1050 + 350)));
     path.update(sample(LossState::Recovery, 20), ms(1150));
     path.confirm(20_000, ms(1200));
@@ -223,7 +223,7 @@ fn a_path_that_delivers_behind_a_hole_gets_more_patience() {
             ..PathSample::default()
         };
         path.update(sample(LossState::Open, 1000), ms(900));
-        path.flights.push_back(Flight {
+        path.outbound.flights.push_back(Flight {
             stream: 0,
             range: 0..1000,
             sent_at: ms(1000),

@@ -336,17 +336,17 @@ fn optional_frames_are_not_buffered() {
     let mut session = session();
     let mut frame = vec![0x40, 0x41, 0x7f, 0xff];
     frame.resize(4 + 0x3fff, 0xaa);
-    let before = session.paths[&PATH].received;
+    let before = session.paths[&PATH].inbound.received;
     for _ in 0..100 {
         let (head, tail) = frame.split_at(10_000);
         session.handle_frames(PATH, head, NOW).unwrap();
         session.handle_frames(PATH, tail, NOW).unwrap();
-        assert!(session.paths[&PATH].partial.is_empty());
-        assert!(session.paths[&PATH].partial.capacity() < 4 * MAX_BODY);
+        assert!(session.paths[&PATH].inbound.partial.is_empty());
+        assert!(session.paths[&PATH].inbound.partial.capacity() < 4 * MAX_BODY);
     }
     // They count like any other frame, or the peer's reports would never match.
     assert_eq!(
-        session.paths[&PATH].received - before,
+        session.paths[&PATH].inbound.received - before,
         100 * frame.len() as u64
     );
 }
@@ -422,7 +422,7 @@ fn frames_queued_for_a_peer_that_acknowledges_nothing_are_bounded() {
             }
         }
         let path = &session.paths[&PATH];
-        let (waiting, under_way) = (session.control.len(), path.control.len());
+        let (waiting, under_way) = (session.control.len(), path.outbound.control.len());
         assert!(
             waiting < 100 && under_way <= 8192,
             "{waiting} frames wait, {under_way} are in flight"

@@ -166,7 +166,7 @@ fn the_newest_policy_counts_in_any_order_of_arrival() {
     };
     pair.server.on_policy(SECOND, 2, word(Priority::Backup));
     pair.server.on_policy(SECOND, 1, word(Priority::Never));
-    let policy = |pair: &Pair, id| pair.server.paths[&id].policy.priority;
+    let policy = |pair: &Pair, id| pair.server.paths[&id].standing.policy.priority;
     assert_eq!(policy(&pair, SECOND), Priority::Backup);
     // Also for a path that has not joined here yet.
     let third = PathId(2);

@@ -39,7 +39,7 @@ impl Session {
             let full = self
                 .paths
                 .get(&id)
-                .is_none_or(|path| path.control.len() >= MAX_CONTROL);
+                .is_none_or(|path| path.outbound.control.len() >= MAX_CONTROL);
             if batch.left(out) == 0 || full || !preferred && now < *since + CONTROL_WAIT {
                 break;
             }
@@ -59,7 +59,7 @@ impl Session {
                     self.newest_open = Some((id, path_end));
                     opens_preferred = opens_preferred.filter(|preferred| *preferred);
                 }
-                path.control.push_back(Sent {
+                path.outbound.control.push_back(Sent {
                     path_end,
                     sent_at: now,
                     frame: Some(frame),
@@ -80,13 +80,13 @@ impl Session {
         let best = self.paths.get(&self.best_path(now)?)?;
         let worth_it =
             !path.is_late(now) && path.likely_delay() <= best.likely_delay() + CONTROL_WAIT;
-        (path.state == PathState::Active && path.confirmed < end && worth_it).then_some(id)
+        (path.state == PathState::Active && path.outbound.confirmed < end && worth_it).then_some(id)
     }
 
     /// Writes the CLOSE of a session that this side has ended, once on each path.
     pub(super) fn write_close(&mut self, id: PathId, out: &mut Vec<u8>) {
         if let (Some((code, reason)), Some(path)) = (&self.pending_close, self.paths.get_mut(&id))
-            && !std::mem::replace(&mut path.close_sent, true)
+            && !std::mem::replace(&mut path.outbound.close_sent, true)
         {
             Frame::Close {
                 code: *code,
@@ -107,7 +107,9 @@ impl Session {
         let waits = match path.state {
             PathState::Active => path.oldest_unacknowledged().is_some(),
             // Unsent data in TCP serves the same purpose.
-            PathState::Stalled => path.sample.unsent > 0 || path.control.len() >= MAX_STALLED_PINGS,
+            PathState::Stalled => {
+                path.sample.unsent > 0 || path.outbound.control.len() >= MAX_STALLED_PINGS
+            }
         };
         if now < path.next_ping(idle) || waits {
             return;
@@ -116,7 +118,7 @@ impl Session {
         Frame::Ping { token }.encode(out);
         let path_end = batch.path_end(out);
         path.note_outstanding(now);
-        path.control.push_back(Sent {
+        path.outbound.control.push_back(Sent {
             path_end,
             sent_at: now,
             frame: Some(Control::Ping { token }),
@@ -185,7 +187,10 @@ impl Session {
                 Frame::CreditStreams { limit: *streams }.encode(out);
             }
             Control::Policy { path } => {
-                let sent = self.paths.get(path).and_then(|path| path.sent_policy);
+                let sent = self
+                    .paths
+                    .get(path)
+                    .and_then(|path| path.standing.sent_policy);
                 if let Some((version, policy)) = sent {
                     Frame::Policy {
                         path: u64::from(path.0),

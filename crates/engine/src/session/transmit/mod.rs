@@ -51,14 +51,14 @@ impl Session {
         // The caller asks until nothing more comes, often when nothing has changed, not even the
         // time.
         let asked = (now, budget, self.schedulers.changes());
-        if path.idle == Some(asked) {
+        if path.outbound.idle == Some(asked) {
             return 0;
         }
         let len = self.transmit(id, budget, now, out);
         if len > 0 {
             self.schedulers.note_change();
         } else if let Some(path) = self.paths.get_mut(&id) {
-            path.idle = Some(asked);
+            path.outbound.idle = Some(asked);
         }
         len
     }
@@ -69,7 +69,7 @@ impl Session {
         };
         let batch = Batch {
             path: id,
-            sent: path.sent,
+            sent: path.outbound.sent,
             start: out.len(),
             budget,
             now,
@@ -89,7 +89,7 @@ impl Session {
         let Batch { path: id, now, .. } = *batch;
         let best = self.best_path(now) == Some(id);
         if let Some(path) = self.paths.get_mut(&id)
-            && let Some(token) = path.pong_due.take()
+            && let Some(token) = path.inbound.pong_due.take()
         {
             Frame::Pong { token }.encode(out);
         }
@@ -233,8 +233,8 @@ impl Session {
         let Some(path) = self.paths.get_mut(&id) else {
             return;
         };
-        path.data_sent += len;
-        path.duplicates_sent += twice;
+        path.totals.data_sent += len;
+        path.totals.duplicates_sent += twice;
         path.note_outstanding(now);
         let handed = batch.written(out) as f64;
         let ahead = Duration::from_secs_f64(handed / path.shown_rate());
@@ -250,7 +250,7 @@ impl Session {
             path_end: batch.path_end(out),
             record_end: batch.record_end(out),
         };
-        path.flights.push_back(flight);
+        path.outbound.flights.push_back(flight);
     }
 
     fn mark_repeated(&mut self, by: PathId, stream: StreamId, range: &Range<u64>) {
@@ -264,14 +264,20 @@ impl Session {
         if let Some(path) = self.paths.get_mut(&batch.path)
             && len > 0
         {
-            path.sent += len;
-            let end = path.sent;
+            path.outbound.sent += len;
+            let end = path.outbound.sent;
             // The last record ends with the batch, full or not.
             let of_last_record = |flight: &&mut Flight| flight.record_end > end;
-            for flight in path.flights.iter_mut().rev().take_while(of_last_record) {
+            for flight in path
+                .outbound
+                .flights
+                .iter_mut()
+                .rev()
+                .take_while(of_last_record)
+            {
                 flight.record_end = end;
             }
-            path.send_meter.add(len, batch.now);
+            path.totals.send_meter.add(len, batch.now);
         }
         len as usize
     }
@@ -303,9 +309,9 @@ impl Batch {
 impl Path {
     /// Records that data that elicits a report leaves: from now on the peer owes one.
     fn note_outstanding(&mut self, now: Instant) {
-        if self.flights.is_empty() && self.control.is_empty() {
-            self.last_progress = now;
+        if self.outbound.flights.is_empty() && self.outbound.control.is_empty() {
+            self.progress.acknowledged_at = now;
         }
-        self.last_asked = Some(now);
+        self.outbound.last_asked = Some(now);
     }
 }
