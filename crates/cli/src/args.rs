@@ -210,7 +210,7 @@ pub struct CommonArgs {
     #[arg(
         long,
         value_name = "NAME",
-        value_parser = PossibleValuesParser::new(scheduler::NAMES),
+        value_parser = crate::config::SchedulerName,
         help = format!(
             "Choose the scheduler that assigns bytes to paths. Default: {}",
             scheduler::DEFAULT

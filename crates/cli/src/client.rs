@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use serde_json::json;
+use sumlink_engine::scheduler::OwnSchedulers;
 use sumlink_proxy::{ClassRule, ConnectionLimit, Listener};
 use sumlink_transport::Client;
 use tokio::sync::watch;
@@ -17,14 +18,15 @@ use crate::opener::Bond;
 use crate::output::Events;
 use crate::signals::Stop;
 
-/// Runs the verb until a signal ends it.
-pub async fn run(args: ClientArgs) -> Result<(), CliError> {
+/// Runs the verb until a signal ends it. Flags and file can name the schedulers of the engine and
+/// of `own`.
+pub async fn run(args: ClientArgs, own: OwnSchedulers) -> Result<(), CliError> {
     let events = Events::new(args.json)?;
-    events.end(carry(args, &events).await)
+    events.end(carry(args, &own, &events).await)
 }
 
-async fn carry(args: ClientArgs, events: &Events) -> Result<(), CliError> {
-    let plan = ClientPlan::start(args)?;
+async fn carry(args: ClientArgs, own: &OwnSchedulers, events: &Events) -> Result<(), CliError> {
+    let plan = ClientPlan::start(args, own)?;
     let mut stop = Stop::new()?;
     // Failures of this machine are found before any use of the network.
     let control = plan

@@ -71,6 +71,8 @@ pub mod selector;
 mod session;
 mod share;
 mod stream;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod varint;
 
 pub use config::{Class, Config, ConfigError, Hints, Redundancy, Role};

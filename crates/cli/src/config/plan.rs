@@ -9,6 +9,7 @@ mod findings;
 
 use std::path::{Path, PathBuf};
 
+use sumlink_engine::scheduler::OwnSchedulers;
 use sumlink_proxy::{ClassRule, Forward};
 use sumlink_transport::config::{
     AuthorizedClient, Carriers, ClientConfig, LinkConfig, ServerConfig,
@@ -109,16 +110,17 @@ impl<T> Planned<T> {
     }
 }
 
-/// The configuration of a start with this file and no flags.
+/// The configuration of a start of `sumlink` with this file and no flags.
 ///
 /// # Errors
 ///
 /// A file that cannot be read; all other problems are in the result.
 pub(crate) fn check(file: &Path) -> Result<Planned<Plan>, CliError> {
+    let own = &OwnSchedulers::default();
     let Read {
         file: found,
         problems,
-    } = read(file)?;
+    } = read(file, own)?;
     let owned = || Some(file.to_owned());
     Ok(match found {
         None => Findings::new(Some(file), Default::default(), problems).finish(None),
@@ -127,22 +129,24 @@ pub(crate) fn check(file: &Path) -> Result<Planned<Plan>, CliError> {
                 config: owned(),
                 ..ClientArgs::default()
             };
-            client(*settings, problems, args, Purpose::Check).map(|plan| Plan::Client(plan.into()))
+            client(*settings, problems, args, own, Purpose::Check)
+                .map(|plan| Plan::Client(plan.into()))
         }
         Some(File::Server(settings)) => {
             let args = ServerArgs {
                 config: owned(),
                 ..ServerArgs::default()
             };
-            server(*settings, problems, args, Purpose::Check).map(|plan| Plan::Server(plan.into()))
+            server(*settings, problems, args, own, Purpose::Check)
+                .map(|plan| Plan::Server(plan.into()))
         }
     })
 }
 
 /// The settings of a file for this role, and the problems of its text.
 macro_rules! settings_of {
-    ($path:expr, $role:ident) => {{
-        let Read { file, problems } = read($path)?;
+    ($path:expr, $role:ident, $own:expr) => {{
+        let Read { file, problems } = read($path, $own)?;
         match file {
             Some(File::$role(settings)) => (*settings, problems),
             Some(other) => {
@@ -155,20 +159,20 @@ macro_rules! settings_of {
 }
 
 impl ClientPlan {
-    /// A list in the flags replaces that of the file.
-    pub(crate) fn start(args: ClientArgs) -> Result<Self, CliError> {
+    /// A list in the flags replaces that of the file. Both can name the schedulers of `own`.
+    pub(crate) fn start(args: ClientArgs, own: &OwnSchedulers) -> Result<Self, CliError> {
         let file = args.config.clone();
         let (settings, problems) = match &file {
             None => (ClientSettings::default(), Vec::new()),
-            Some(path) => settings_of!(path, Client),
+            Some(path) => settings_of!(path, Client, own),
         };
-        client(settings, problems, args, Purpose::Start).logged(file.as_deref())
+        client(settings, problems, args, own, Purpose::Start).logged(file.as_deref())
     }
 }
 
 impl ServerPlan {
-    /// A list in the flags replaces that of the file.
-    pub(crate) fn start(args: ServerArgs) -> Result<Self, CliError> {
+    /// A list in the flags replaces that of the file. Both can name the schedulers of `own`.
+    pub(crate) fn start(args: ServerArgs, own: &OwnSchedulers) -> Result<Self, CliError> {
         let file = args.config.clone();
         let (settings, problems) = match &file {
             None => {
@@ -178,9 +182,9 @@ impl ServerPlan {
                 };
                 (settings, Vec::new())
             }
-            Some(path) => settings_of!(path, Server),
+            Some(path) => settings_of!(path, Server, own),
         };
-        server(settings, problems, args, Purpose::Start).logged(file.as_deref())
+        server(settings, problems, args, own, Purpose::Start).logged(file.as_deref())
     }
 }
 
@@ -188,6 +192,7 @@ fn client(
     file: ClientSettings,
     problems: Vec<Problem>,
     args: ClientArgs,
+    own: &OwnSchedulers,
     purpose: Purpose,
 ) -> Planned<ClientPlan> {
     let mut found = Findings::new(args.config.as_deref(), file.lines, problems);
@@ -200,7 +205,7 @@ fn client(
         control,
     } = args.common;
     let session = file.session;
-    let session = found.usage_of(session.with_flags(scheduler, class_scheduler, selector));
+    let session = found.usage_of(session.with_flags(scheduler, class_scheduler, selector, own));
     let session = session.unwrap_or_default();
     found.warnings.extend(session.unused());
     let server = args.server.as_ref().or(file.server.as_ref());
@@ -291,6 +296,7 @@ fn server(
     file: ServerSettings,
     problems: Vec<Problem>,
     args: ServerArgs,
+    own: &OwnSchedulers,
     purpose: Purpose,
 ) -> Planned<ServerPlan> {
     let mut found = Findings::new(args.config.as_deref(), file.lines, problems);
@@ -303,7 +309,7 @@ fn server(
         control,
     } = args.common;
     let session = file.session;
-    let session = found.usage_of(session.with_flags(scheduler, class_scheduler, selector));
+    let session = found.usage_of(session.with_flags(scheduler, class_scheduler, selector, own));
     let session = session.unwrap_or_default();
     found.warnings.extend(session.unused());
     let listen = args.listen.or(file.listen);

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use sumlink_engine::SelectorConfig;
+use sumlink_engine::scheduler::OwnSchedulers;
 use sumlink_proxy::{ClassRule, Forward};
 use sumlink_settings::session::SessionOptions;
 use sumlink_transport::config::{
@@ -14,6 +15,7 @@ use sumlink_transport::config::{
 use sumlink_transport::egress::EgressRule;
 use sumlink_transport::{Class, Early, PublicKey};
 
+use super::schedulers::parse_scheduler;
 use super::{Problem, memory};
 use crate::exit::CliError;
 
@@ -79,6 +81,8 @@ impl Lines {
 pub(crate) struct SessionSettings {
     pub(crate) scheduler: Option<String>,
     pub(crate) class_schedulers: BTreeMap<Class, String>,
+    /// The schedulers that these can name besides those of the engine.
+    pub(crate) own_schedulers: OwnSchedulers,
     pub(crate) selector: Option<SelectorConfig>,
     pub(crate) memory: Option<u64>,
     pub(crate) stream_memory: Option<u64>,
@@ -98,6 +102,7 @@ impl SessionSettings {
         SessionConfig {
             scheduler: self.scheduler.clone().unwrap_or(default.scheduler),
             class_schedulers: self.class_schedulers.clone(),
+            own_schedulers: self.own_schedulers.clone(),
             selector: self.selector.clone().unwrap_or(default.selector),
             memory,
             stream_memory: self.stream_memory.unwrap_or(memory / 2),
@@ -109,15 +114,25 @@ impl SessionSettings {
         }
     }
 
-    /// Overrides the settings with flags. A class's scheduler replaces only that of the same class.
+    /// Overrides the settings with flags, which can name the schedulers of the engine and of `own`.
+    /// A class's scheduler replaces only that of the same class.
     pub(super) fn with_flags(
         self,
         scheduler: Option<String>,
         of_classes: Vec<(Class, String)>,
         selector: Option<SelectorConfig>,
+        own: &OwnSchedulers,
     ) -> Result<Self, CliError> {
+        let check = |flag: &str, name: &str| {
+            let checked = parse_scheduler(name, own);
+            checked.map_err(|reason| CliError::Usage(format!("{flag}: {reason}")))
+        };
+        if let Some(name) = &scheduler {
+            check("--scheduler", name)?;
+        }
         let mut given = BTreeMap::new();
         for (class, name) in of_classes {
+            check("--class-scheduler", &name)?;
             if given.insert(class, name).is_some() {
                 return Err(CliError::Usage(format!(
                     "--class-scheduler: {} has two schedulers: remove one",
@@ -130,6 +145,7 @@ impl SessionSettings {
         Ok(Self {
             scheduler: scheduler.or(self.scheduler),
             class_schedulers,
+            own_schedulers: own.clone(),
             selector: selector.or(self.selector),
             ..self
         })
@@ -142,7 +158,7 @@ impl SessionSettings {
             let own = config.class_schedulers.get(&class);
             own.unwrap_or(&config.scheduler).as_str()
         };
-        let unused = self.options.unread(scheduler_of);
+        let unused = self.options.unread(scheduler_of, &config.own_schedulers);
         let mut problems: Vec<_> = unused
             .map(|key| {
                 let line = self.lines.get(key).copied().unwrap_or_default();

@@ -390,5 +390,5 @@ impl Session {
     }
 }
 
-#[cfg(test)]
-mod tests;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod tests;

@@ -542,7 +542,10 @@ mod tests {
 
     #[test]
     fn a_scheduler_limits_the_paths_with_a_reason() {
-        let mut config = SessionConfig::default();
+        let mut config = SessionConfig {
+            own_schedulers: sumlink_schedulers::all(),
+            ..SessionConfig::default()
+        };
         let refusal = |config: &SessionConfig| config.most_paths(32);
         assert_eq!(refusal(&config).0, 32);
         config

@@ -136,8 +136,8 @@ pub struct PathStatus {
     pub rttvar_ms: f64,
     /// TCP congestion window in bytes.
     pub cwnd_bytes: u64,
-    /// Bytes waiting in the interface's queue (qdisc); read only for the schedulers `qaware` and
-    /// `qdepl`, otherwise 0.
+    /// Bytes waiting in the interface's queue (qdisc); 0 unless a scheduler of the session reads it
+    /// (`Scheduler::reads_local_queue`).
     #[serde(default)]
     pub local_queue_bytes: u64,
     /// Rate sent on this path over about the last second, in bit/s, frames included.

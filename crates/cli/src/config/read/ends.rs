@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use sumlink_engine::scheduler::OwnSchedulers;
 use sumlink_proxy::class::parse_class;
 use sumlink_proxy::{ClassRule, Forward};
 use sumlink_settings::units;
@@ -16,10 +17,10 @@ use super::Reader;
 use crate::congestion::parse_coupled;
 
 impl Reader<'_> {
-    pub(super) fn client(&mut self) -> Option<ClientSettings> {
+    pub(super) fn client(&mut self, own: &OwnSchedulers) -> Option<ClientSettings> {
         let raw: raw::Client = self.shape()?;
-        let own = raw.link.iter().find_map(|link| link.congestion.as_ref());
-        let other = raw.congestion.as_ref().or(own).map(Spanned::span);
+        let of_link = raw.link.iter().find_map(|link| link.congestion.as_ref());
+        let other = raw.congestion.as_ref().or(of_link).map(Spanned::span);
         let coupled = self.coupled(raw.coupled, other);
         let (links, link_lines) = self.links(raw.links, raw.link);
         let classes = self.classes(raw.class);
@@ -48,7 +49,7 @@ impl Reader<'_> {
             max_connections: self.count(raw.max_connections).map(|n| n as usize),
             classes,
             control: raw.control.map(|path| self.beside(path.get_ref())),
-            session: self.session(raw.session),
+            session: self.session(raw.session, own),
             lines: self.lines(link_lines, forward_lines),
         })
     }
@@ -96,7 +97,7 @@ impl Reader<'_> {
         rules
     }
 
-    pub(super) fn server(&mut self) -> Option<ServerSettings> {
+    pub(super) fn server(&mut self, own: &OwnSchedulers) -> Option<ServerSettings> {
         let raw: raw::Server = self.shape()?;
         let mut authorized: Vec<AuthorizedClient> = Vec::new();
         for client in raw.client {
@@ -134,7 +135,7 @@ impl Reader<'_> {
             congestion: self.parse(raw.congestion, |s| parse_congestion(s)),
             coupled,
             control: raw.control.map(|path| self.beside(path.get_ref())),
-            session: self.session(raw.session),
+            session: self.session(raw.session, own),
             lines: self.lines(Vec::new(), Vec::new()),
         })
     }

@@ -4,29 +4,32 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use sumlink_engine::scheduler::OwnSchedulers;
 use sumlink_settings::units;
 use sumlink_transport::FbdtConfig;
 use toml::Spanned;
 
+use super::super::parse_selector;
 use super::super::raw::{self, Field};
+use super::super::schedulers::parse_scheduler;
 use super::super::settings::SessionSettings;
-use super::super::{parse_scheduler, parse_selector};
 use super::Reader;
 
 impl Reader<'_> {
-    pub(super) fn session(&mut self, raw: raw::Session) -> SessionSettings {
+    pub(super) fn session(&mut self, raw: raw::Session, own: &OwnSchedulers) -> SessionSettings {
         let memory = raw.memory.as_ref().map(Spanned::span);
         let stream_memory = raw.stream_memory.as_ref().map(Spanned::span);
         let max_streams = raw.max_streams.as_ref().map(Spanned::span);
         let mut class_schedulers = BTreeMap::new();
         for (class, name) in raw.schedulers.into_all() {
-            if let Some(name) = self.parse(name, |s| parse_scheduler(s)) {
+            if let Some(name) = self.parse(name, |s| parse_scheduler(s, own)) {
                 class_schedulers.insert(class, name);
             }
         }
         let mut session = SessionSettings {
-            scheduler: self.parse(raw.scheduler, |s| parse_scheduler(s)),
+            scheduler: self.parse(raw.scheduler, |s| parse_scheduler(s, own)),
             class_schedulers,
+            own_schedulers: own.clone(),
             selector: self.parse(raw.selector, |s| parse_selector(s)),
             memory: self.parse(raw.memory, |s| units::parse_size(s)),
             stream_memory: self.parse(raw.stream_memory, |s| units::parse_size(s)),

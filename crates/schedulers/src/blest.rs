@@ -10,10 +10,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::path::Path;
-use crate::scheduler::subflow::{DefaultRule, fastest};
-use crate::scheduler::{Pick, Scheduler, View, lowest_unsent};
-use crate::{Instant, PathId};
+use sumlink_engine::scheduler::subflow::{DefaultRule, fastest};
+use sumlink_engine::scheduler::{Pick, Scheduler, View, lowest_unsent};
+use sumlink_engine::{Instant, Path, PathId};
 
 /// BLEST.
 #[derive(Debug)]
@@ -182,9 +181,10 @@ fn on_path(path: &Path, view: &View<'_>) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use sumlink_engine::scheduler::minrtt::MinRtt;
+    use sumlink_engine::testing::Fixture;
+
     use super::*;
-    use crate::scheduler::fixture::Fixture;
-    use crate::scheduler::minrtt::MinRtt;
 
     const BUDGET: u64 = 10_000;
 
@@ -193,7 +193,7 @@ mod tests {
     fn busy(window: u64) -> Fixture {
         let mut fixture = Fixture::new(&[(80.0, 10), (8.0, 100)]);
         fixture.write(0, 1_000_000);
-        fixture.streams.get_mut(&0).unwrap().send.limit = window;
+        fixture.limit(0, window);
         fixture.change(0, |sample| {
             (sample.in_flight, sample.ssthresh) = (sample.cwnd, Some(sample.cwnd));
         });
@@ -230,7 +230,7 @@ mod tests {
         let mut fixture = busy(1_800_000);
         assert!(waits(&mut fixture));
         fixture.write(2, 1_000_000);
-        fixture.streams.get_mut(&2).unwrap().send.limit = 1_800_000;
+        fixture.limit(2, 1_800_000);
         assert!(!waits(&mut fixture));
         fixture.take(1, 2, 100_000..900_000);
         fixture.change(1, |sample| sample.in_flight = 0);

@@ -5,10 +5,9 @@
 //! paths", CoNEXT 2017, algorithm 1, as implemented in `net/mptcp/mptcp_ecf.c` of Linux MPTCP 0.95.
 //! The products are real numbers here; in the original they overflow 32 bits.
 
-use crate::PathId;
-use crate::path::Path;
-use crate::scheduler::subflow::{DefaultRule, fastest};
-use crate::scheduler::{Pick, Scheduler, View};
+use sumlink_engine::scheduler::subflow::{DefaultRule, fastest};
+use sumlink_engine::scheduler::{Pick, Scheduler, View};
+use sumlink_engine::{Path, PathId};
 
 /// ECF.
 #[derive(Debug, Default)]
@@ -70,9 +69,10 @@ impl Ecf {
 mod tests {
     use std::time::Duration;
 
+    use sumlink_engine::scheduler::minrtt::MinRtt;
+    use sumlink_engine::testing::Fixture;
+
     use super::*;
-    use crate::scheduler::fixture::Fixture;
-    use crate::scheduler::minrtt::MinRtt;
 
     /// Two paths, of 10 and 60 ms; the fast one's window is full and `unsent` bytes wait.
     fn busy(unsent: usize) -> Fixture {

@@ -9,10 +9,9 @@
 
 use std::time::Duration;
 
-use crate::PathId;
-use crate::path::Path;
-use crate::scheduler::subflow::candidates;
-use crate::scheduler::{Pick, Scheduler, View, lowest_unsent};
+use sumlink_engine::scheduler::subflow::candidates;
+use sumlink_engine::scheduler::{Pick, RepeatLimit, Scheduler, View, lowest_unsent};
+use sumlink_engine::{Path, PathId};
 
 /// QAware.
 #[derive(Debug, Default)]
@@ -37,6 +36,10 @@ impl Scheduler for QAware {
     fn reads_local_queue(&self) -> bool {
         true
     }
+
+    fn repeat_limit(&self) -> RepeatLimit {
+        RepeatLimit::Nothing
+    }
 }
 
 /// QAware, as read from its abstract: packets in the local queue * service time of a packet + srtt.
@@ -49,9 +52,10 @@ fn cost(path: &Path, handed: u64) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use sumlink_engine::scheduler::minrtt::MinRtt;
+    use sumlink_engine::testing::Fixture;
+
     use super::*;
-    use crate::scheduler::fixture::Fixture;
-    use crate::scheduler::minrtt::MinRtt;
 
     #[test]
     fn a_local_queue_changes_the_choice() {

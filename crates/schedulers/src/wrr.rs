@@ -6,10 +6,9 @@
 //! time. Here all can, so a path waits only when it has used its quota and another has not. That
 //! paper's selection of the paths that take part is not implemented here.
 
-use crate::PathId;
-use crate::path::Path;
-use crate::scheduler::rounds::{Full, Rounds};
-use crate::scheduler::{Pick, Scheduler, View};
+use sumlink_engine::scheduler::rounds::{Full, Rounds};
+use sumlink_engine::scheduler::{Pick, RepeatLimit, Scheduler, View};
+use sumlink_engine::{Path, PathId};
 
 /// Weighted round-robin.
 #[derive(Debug, Default)]
@@ -41,12 +40,17 @@ impl Scheduler for Wrr {
     fn paths_changed(&mut self) {
         self.rounds.reset();
     }
+
+    fn repeat_limit(&self) -> RepeatLimit {
+        RepeatLimit::Nothing
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use sumlink_engine::testing::Fixture;
+
     use super::*;
-    use crate::scheduler::fixture::Fixture;
 
     #[test]
     fn paths_send_in_proportion_to_their_throughput() {

@@ -1,4 +1,4 @@
-//! A golden table of situations in which the schedulers differ.
+//! A golden table of situations in which the schedulers differ, with those of the engine.
 //!
 //! Each cell contains the pick for the fast path, then that for the slow path: `f` for new bytes
 //! from the front, `b` for new bytes from further back, `r` for bytes that the other path carries,
@@ -7,9 +7,11 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::fixture::Fixture;
-use super::*;
-use crate::Class;
+use sumlink_engine::scheduler::{Pick, Scheduler};
+use sumlink_engine::testing::Fixture;
+use sumlink_engine::{Class, PathId, Role, StreamId};
+
+use crate::{NAMES, all};
 
 const BUDGET: u64 = 10_000;
 
@@ -35,7 +37,7 @@ const SITUATIONS: &[Situation] = &[
     ("the same, and the send window is small", |fixture, _| {
         fixture.write(0, 5_000_000);
         fill_fast(fixture);
-        fixture.streams.get_mut(&0).unwrap().send.limit = 400_000;
+        fixture.limit(0, 400_000);
     }),
     ("the fast path has had 20 kB", |fixture, scheduler| {
         fixture.write(0, 3_000_000);
@@ -69,7 +71,7 @@ const SITUATIONS: &[Situation] = &[
         fixture.write(0, 3_000_000);
         fixture.take(1, 0, 0..20_000);
         fixture.take(0, 0, 20_000..40_000);
-        fixture.streams.get_mut(&0).unwrap().send.limit = 40_000;
+        fixture.limit(0, 40_000);
     }),
     ("all of it is on the fast path", |fixture, _| {
         fixture.write(0, 20_000);
@@ -118,7 +120,7 @@ fn had(fixture: &mut Fixture, scheduler: &mut dyn Scheduler, bytes: u64) {
 
 /// The picks for both paths; the fast path is asked only if its carrier accepts data.
 fn cell(name: &str, situation: fn(&mut Fixture, &mut dyn Scheduler)) -> String {
-    let mut scheduler = by_name(name).unwrap();
+    let mut scheduler = all().make(name, Role::Client).unwrap();
     let mut fixture = Fixture::new(&[(80.0, 10), (20.0, 60)]);
     fixture.repeat_budget = 1 << 30;
     situation(&mut fixture, scheduler.as_mut());
@@ -128,9 +130,9 @@ fn cell(name: &str, situation: fn(&mut Fixture, &mut dyn Scheduler)) -> String {
             cell.push('-');
             continue;
         }
-        let front = |fixture: &Fixture, id| {
-            let stream: &crate::stream::Stream = &fixture.streams[&id];
-            stream.unsent().first().map(|range| range.start)
+        let front = |fixture: &Fixture, id: StreamId| {
+            let unsent = fixture.streams[&id].unsent();
+            unsent.first().map(|range| range.start)
         };
         let firsts: Vec<_> = fixture
             .streams

@@ -17,10 +17,9 @@
 
 use std::time::Duration;
 
-use crate::path::Path;
-use crate::scheduler::rounds::{Full, Rounds};
-use crate::scheduler::{Pick, Scheduler, View, lowest_unsent};
-use crate::{Instant, PathId};
+use sumlink_engine::scheduler::rounds::{Full, Rounds};
+use sumlink_engine::scheduler::{Pick, RepeatLimit, Scheduler, View, lowest_unsent};
+use sumlink_engine::{Instant, Path, PathId};
 
 /// MuSher.
 #[derive(Debug)]
@@ -165,6 +164,10 @@ impl Scheduler for Musher {
     fn most_paths(&self) -> Option<usize> {
         Some(2)
     }
+
+    fn repeat_limit(&self) -> RepeatLimit {
+        RepeatLimit::Nothing
+    }
 }
 
 impl Musher {
@@ -308,8 +311,10 @@ fn moved(ratio: u64, right: bool) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use sumlink_engine::PathState;
+    use sumlink_engine::testing::Fixture;
+
     use super::*;
-    use crate::scheduler::fixture::Fixture;
 
     const MBIT: f64 = 1e6 / 8.0;
 
@@ -423,7 +428,7 @@ mod tests {
         let (mut fixture, mut musher) =
             (Fixture::new(&[(80.0, 10), (8.0, 100)]), Musher::default());
         fixture.write(0, 1_000_000);
-        fixture.paths.get_mut(&PathId(0)).unwrap().state = crate::PathState::Stalled;
+        fixture.set_state(0, PathState::Stalled);
         let sent = fixture.send(&mut musher, 1, 1 << 20);
         assert_eq!(sent, Some(0..1_000_000));
     }
@@ -438,8 +443,8 @@ mod tests {
         assert_eq!(look(&fixture, &mut meter), None);
         fixture.change(0, |sample| sample.unsent = 3_000);
         fixture.now += INTERVAL;
-        for path in fixture.paths.values_mut() {
-            path.confirmed += 50_000;
+        for path in [0, 1] {
+            fixture.confirm(path, 50_000);
         }
         let sample = Sample {
             rate: 1e6,

@@ -4,9 +4,9 @@
 //! every other one has had its own; full paths are skipped. A segment is a piece of 16 KiB here,
 //! approximately a TLS record: frames of single TCP segments would cost more than they carry.
 
-use crate::PathId;
-use crate::scheduler::rounds::{Full, Rounds};
-use crate::scheduler::{Pick, Scheduler, View, lowest_unsent};
+use sumlink_engine::PathId;
+use sumlink_engine::scheduler::rounds::{Full, Rounds};
+use sumlink_engine::scheduler::{Pick, RepeatLimit, Scheduler, View, lowest_unsent};
 
 /// Round-robin.
 #[derive(Debug, Default)]
@@ -44,12 +44,17 @@ impl Scheduler for RoundRobin {
     fn paths_changed(&mut self) {
         self.rounds.reset();
     }
+
+    fn repeat_limit(&self) -> RepeatLimit {
+        RepeatLimit::Nothing
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use sumlink_engine::testing::{Fixture, decisions};
+
     use super::*;
-    use crate::scheduler::fixture::{Fixture, decisions};
 
     #[test]
     fn paths_take_turns_and_full_ones_are_skipped() {

@@ -9,10 +9,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::path::Path;
-use crate::scheduler::subflow::candidates;
-use crate::scheduler::{Pick, Scheduler, View, lowest_unsent};
-use crate::{Instant, PathId};
+use sumlink_engine::scheduler::subflow::candidates;
+use sumlink_engine::scheduler::{Pick, RepeatLimit, Scheduler, View, lowest_unsent};
+use sumlink_engine::{Instant, Path, PathId};
 
 /// Q-Depl.
 #[derive(Debug, Default)]
@@ -64,6 +63,10 @@ impl Scheduler for QDepl {
 
     fn reads_local_queue(&self) -> bool {
         true
+    }
+
+    fn repeat_limit(&self) -> RepeatLimit {
+        RepeatLimit::Nothing
     }
 }
 
@@ -130,17 +133,17 @@ fn waiting(path: &Path) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use sumlink_engine::testing::Fixture;
+
     use super::*;
-    use crate::scheduler::fixture::Fixture;
-    use crate::scheduler::lrtt::LRtt;
+    use crate::lrtt::LRtt;
 
     /// Lets each path's queue drain at the given bytes per second for two seconds.
     fn drain(fixture: &mut Fixture, qdepl: &mut QDepl, rates: [u64; 2]) {
         for _ in 0..40 {
             fixture.now += INTERVAL;
             for (path, rate) in [0, 1].into_iter().zip(rates) {
-                let id = PathId(path);
-                fixture.paths.get_mut(&id).unwrap().sent += rate / 20;
+                fixture.hand(path, rate / 20);
                 fixture.change(path, |sample| sample.local_queue = 50_000);
             }
             fixture.view(|view| qdepl.measure(view));

@@ -9,10 +9,9 @@
 
 use std::time::Duration;
 
-use crate::PathId;
-use crate::path::Path;
-use crate::scheduler::subflow::candidates;
-use crate::scheduler::{Pick, Scheduler, View, lowest_unsent};
+use sumlink_engine::scheduler::subflow::candidates;
+use sumlink_engine::scheduler::{Pick, RepeatLimit, Scheduler, View, lowest_unsent};
+use sumlink_engine::{Path, PathId};
 
 /// L-RTT.
 #[derive(Debug, Default)]
@@ -32,6 +31,10 @@ impl Scheduler for LRtt {
             _ => Pick::Idle,
         }
     }
+
+    fn repeat_limit(&self) -> RepeatLimit {
+        RepeatLimit::Nothing
+    }
 }
 
 /// The link's own part of the round trip.
@@ -45,9 +48,10 @@ fn last_hop(path: &Path) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use sumlink_engine::scheduler::minrtt::MinRtt;
+    use sumlink_engine::testing::Fixture;
+
     use super::*;
-    use crate::scheduler::fixture::Fixture;
-    use crate::scheduler::minrtt::MinRtt;
 
     /// Two paths of 80 Mbit/s: one with little propagation delay and a long queue, one with a high
     /// propagation delay and no queue.
