@@ -1,5 +1,5 @@
-//! Rules that sessions follow with every scheduler: transfers end whatever happens to the paths, and
-//! no stream starves.
+//! Rules that sessions follow with every scheduler: transfers end whatever happens to the paths,
+//! and no stream starves.
 
 use std::time::Duration;
 
