@@ -19,14 +19,18 @@
 
 #![deny(unsafe_code)]
 
+pub mod datagram;
 pub mod dial;
 pub mod egress;
 #[cfg(test)]
 mod fixture;
 pub mod happy_eyeballs;
 pub mod local_hop;
+pub mod recent;
 pub mod relay;
 pub mod target;
+pub mod udp;
+pub mod udp_io;
 #[expect(
     unsafe_code,
     reason = "sock_diag(7) has no wrapper among the dependencies"

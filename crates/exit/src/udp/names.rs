@@ -1,0 +1,188 @@
+//! The names to which a source sends, and the address of each.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+use tracing::debug;
+
+use super::limits::Account;
+use super::remotes::REMOTE_COST;
+use crate::datagram::{Backlog, FlowFailure};
+use crate::egress::EgressPolicy;
+use crate::recent::Recent;
+use crate::target::{MAX_NAME, Target};
+
+/// Names of one source that are resolved at once.
+const MOST_LOOK_UPS: usize = 64;
+
+/// Pause after a failed lookup, in which datagrams to the name are dropped.
+const FAILURE_PAUSE: Duration = Duration::from_secs(5);
+
+/// Memory of a name in bytes: its entry, its place in an index and its text, twice.
+const NAME_COST: usize = REMOTE_COST + 2 * MAX_NAME;
+
+/// The names of one source. The name used least recently makes room for another.
+#[derive(Debug)]
+pub(super) struct Names {
+    most: usize,
+    entries: Recent<Target, Name>,
+    resolving: usize,
+}
+
+#[derive(Debug)]
+enum Name {
+    /// The lookup runs; these datagrams wait for it.
+    Resolving(Backlog<Bytes>),
+    /// The flow keeps this address, whatever else the name has or gets.
+    Resolved(SocketAddr),
+    /// No address; asked again after this time.
+    Failed(Instant),
+}
+
+/// What happens to a datagram to a name.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Named {
+    /// It is sent to this address.
+    Resolved(SocketAddr, Bytes),
+    /// It waits for the lookup that the caller starts now.
+    LookUp,
+    /// It waits for a lookup, or was dropped because the last one failed.
+    Kept,
+    /// There are too many lookups, or no memory is left.
+    Full,
+}
+
+impl Names {
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            most: most.max(1),
+            entries: Recent::default(),
+            resolving: 0,
+        }
+    }
+
+    /// The client sends `payload` to `target`, a name.
+    pub(super) fn outbound(
+        &mut self,
+        target: &Target,
+        payload: Bytes,
+        account: &mut Account,
+        now: Instant,
+    ) -> Named {
+        match self.entries.touch(target) {
+            Some(Name::Resolved(address)) => return Named::Resolved(*address, payload),
+            Some(Name::Resolving(backlog)) => {
+                if !account.charge(payload.len()) {
+                    return Named::Full;
+                }
+                let length = payload.len();
+                let freed = backlog.push(payload, length, now);
+                account.release(freed);
+                return Named::Kept;
+            }
+            Some(Name::Failed(until)) if now < *until => return Named::Kept,
+            Some(Name::Failed(_)) => self.forget(target, account),
+            None => {}
+        }
+        if self.resolving >= MOST_LOOK_UPS {
+            return Named::Full;
+        }
+        if self.entries.len() >= self.most
+            && let Some(oldest) = self.entries.oldest().map(|(target, _)| target.clone())
+        {
+            self.forget(&oldest, account);
+        }
+        if !account.charge(NAME_COST) {
+            return Named::Full;
+        }
+        let mut backlog = Backlog::default();
+        if account.charge(payload.len()) {
+            let length = payload.len();
+            backlog.push(payload, length, now);
+        }
+        self.resolving += 1;
+        self.entries
+            .insert(target.clone(), Name::Resolving(backlog));
+        Named::LookUp
+    }
+
+    /// A lookup has ended. Returns the datagrams that are sent to its address.
+    pub(super) fn resolved(
+        &mut self,
+        target: &Target,
+        address: Option<SocketAddr>,
+        account: &mut Account,
+        now: Instant,
+    ) -> Vec<Bytes> {
+        // A forgotten name whose lookup was still running has another entry, or none.
+        let Some(entry @ Name::Resolving(_)) = self.entries.touch(target) else {
+            return Vec::new();
+        };
+        let next = match address {
+            Some(address) => Name::Resolved(address),
+            None => Name::Failed(now + FAILURE_PAUSE),
+        };
+        let Name::Resolving(mut backlog) = std::mem::replace(entry, next) else {
+            return Vec::new();
+        };
+        self.resolving = self.resolving.saturating_sub(1);
+        account.release(backlog.bytes());
+        match address {
+            Some(_) => backlog.take(now).collect(),
+            None => Vec::new(),
+        }
+    }
+
+    /// The policy refuses the name's address now. The name is resolved again later: another of its
+    /// addresses may be allowed.
+    pub(super) fn refused(&mut self, target: &Target, now: Instant) {
+        if let Some(entry @ Name::Resolved(_)) = self.entries.touch(target) {
+            *entry = Name::Failed(now + FAILURE_PAUSE);
+        }
+    }
+
+    fn forget(&mut self, target: &Target, account: &mut Account) {
+        match self.entries.remove(target) {
+            Some(Name::Resolving(backlog)) => {
+                self.resolving = self.resolving.saturating_sub(1);
+                account.release(NAME_COST + backlog.bytes());
+            }
+            Some(_) => account.release(NAME_COST),
+            None => {}
+        }
+    }
+}
+
+/// The address for all datagrams of a flow: the first one that the policy allows and to which this
+/// machine has a route, or else the first allowed one. The resolver has sorted them (RFC 6724).
+pub(super) fn choose(
+    target: &Target,
+    addresses: Vec<SocketAddr>,
+    policy: &EgressPolicy,
+) -> Result<SocketAddr, FlowFailure> {
+    let mut first = None;
+    for address in addresses {
+        let address = SocketAddr::new(address.ip().to_canonical(), address.port());
+        if let Err(why) = policy.check(address.ip(), address.port()) {
+            debug!(%target, %address, %why, "egress policy refuses the address");
+        } else if has_route(address) {
+            return Ok(address);
+        } else {
+            first = first.or(Some(address));
+        }
+    }
+    first.ok_or(FlowFailure::NotAllowed)
+}
+
+/// Whether the kernel finds a route. Sends nothing.
+fn has_route(address: SocketAddr) -> bool {
+    let any = match address {
+        SocketAddr::V4(_) => SocketAddr::from(([0, 0, 0, 0], 0)),
+        SocketAddr::V6(_) => SocketAddr::from(([0u16; 8], 0)),
+    };
+    UdpSocket::bind(any)
+        .and_then(|socket| socket.connect(address))
+        .is_ok()
+}

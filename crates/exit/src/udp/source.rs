@@ -1,0 +1,467 @@
+//! One source: its sockets, and the datagrams between them and the client.
+
+use std::collections::VecDeque;
+use std::future::pending;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::Ready;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until};
+use tracing::debug;
+
+use super::Ended;
+use super::client::{Client, Direction, Place, count};
+use super::expiry::Expiry;
+use super::limits::{Account, Bucket};
+use super::names::{Named, Names, choose};
+use super::remotes::{Inbound, Outbound, Remotes};
+use crate::datagram::{DatagramSocket, FlowFailure, MAX_PAYLOAD, Received};
+use crate::dial::resolve;
+use crate::egress::EgressPolicy;
+use crate::target::{Host, Target};
+use crate::udp_io::{Arrival, Packet, SEND_PAUSE, UdpIo, UdpOptions};
+
+/// Datagrams taken from the client's side at once.
+const BATCH: usize = 256;
+
+/// ICMP errors taken at once.
+const ERRORS: usize = 32;
+
+/// Longest name lookup. It exceeds the 5 s after which the system's resolver repeats its query.
+const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Pause after a socket could not be opened.
+const BIND_PAUSE: Duration = Duration::from_secs(1);
+
+/// Reports to the client: so many at once, and per second.
+const REPORTS: f64 = 64.0;
+
+/// Time for which a refused source may wait for its first datagrams.
+const REFUSAL_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Serves a source until it ends.
+pub(super) async fn serve(client: &Client, mut socket: impl DatagramSocket) -> Ended {
+    let Some(place) = client.place(Instant::now()) else {
+        let mut first = Vec::new();
+        let received = socket.receive(&mut first, BATCH);
+        // Without a datagram there is no remote to report about.
+        let _ = tokio::time::timeout(REFUSAL_PATIENCE, received).await;
+        for (target, _) in first {
+            socket.report(&target, FlowFailure::LimitReached);
+        }
+        return Ended::Refused;
+    };
+    Source::new(client, place, socket).run().await
+}
+
+/// A source with its sockets.
+struct Source<'a, S> {
+    v4: Family,
+    v6: Family,
+    /// Datagrams for the sockets.
+    outgoing: VecDeque<(SocketAddr, Bytes)>,
+    look_ups: JoinSet<(Target, Result<SocketAddr, FlowFailure>)>,
+    inside: Inside<'a, S>,
+}
+
+/// A source without its sockets.
+struct Inside<'a, S> {
+    client: &'a Client,
+    place: Place<'a>,
+    socket: S,
+    updates: watch::Receiver<Arc<EgressPolicy>>,
+    policy: Arc<EgressPolicy>,
+    remotes: Remotes,
+    names: Names,
+    expiry: Expiry,
+    account: Account,
+    reports: Bucket,
+    is_closed: bool,
+}
+
+/// The socket of one address family.
+#[derive(Default)]
+struct Family {
+    io: Option<UdpIo>,
+    /// Why it could not be opened, and when that is tried again.
+    failed: Option<(FlowFailure, Instant)>,
+}
+
+/// Why a source wakes up.
+enum Event {
+    FromClient(usize),
+    FromNetwork(bool, Ready),
+    Resolved(Target, Result<SocketAddr, FlowFailure>),
+    SendAgain,
+    Timer,
+    Replaced,
+}
+
+impl<'a, S: DatagramSocket> Source<'a, S> {
+    fn new(client: &'a Client, place: Place<'a>, socket: S) -> Self {
+        let now = Instant::now();
+        let settings = &client.settings;
+        let mut updates = client.policy.clone();
+        let policy = Arc::clone(&updates.borrow_and_update());
+        let inside = Inside {
+            client,
+            place,
+            socket,
+            updates,
+            policy,
+            remotes: Remotes::new(settings.remotes, settings.unsolicited),
+            names: Names::new(settings.remotes),
+            expiry: Expiry::new(settings.idle, settings.dns_idle, now),
+            account: client.account(),
+            reports: Bucket::new(REPORTS, REPORTS, now),
+            is_closed: false,
+        };
+        Self {
+            v4: Family::default(),
+            v6: Family::default(),
+            outgoing: VecDeque::new(),
+            look_ups: JoinSet::new(),
+            inside,
+        }
+    }
+
+    async fn run(mut self) -> Ended {
+        let mut inbox = Vec::with_capacity(BATCH);
+        let timer = sleep_until(self.inside.expiry.deadline());
+        tokio::pin!(timer);
+        loop {
+            let is_stuck = !self.outgoing.is_empty();
+            let event = tokio::select! {
+                received = self.inside.socket.receive(&mut inbox, BATCH), if !is_stuck => {
+                    Event::FromClient(received)
+                }
+                (is_v6, ready) = arrived(&self.v4, &self.v6) => Event::FromNetwork(is_v6, ready),
+                Some(Ok((target, result))) = self.look_ups.join_next() => {
+                    Event::Resolved(target, result)
+                }
+                () = sleep(SEND_PAUSE), if is_stuck => Event::SendAgain,
+                () = &mut timer => Event::Timer,
+                () = self.inside.place.lost() => Event::Replaced,
+            };
+            let now = Instant::now();
+            self.inside.update_policy();
+            match event {
+                Event::FromClient(0) => return Ended::Closed,
+                Event::FromClient(_) => {
+                    for (target, event) in inbox.drain(..) {
+                        // The client reports nothing about its programs.
+                        if let Received::Datagram(payload) = event {
+                            self.outbound(&target, payload, now);
+                        }
+                    }
+                    self.flush(now);
+                }
+                Event::FromNetwork(is_v6, ready) => self.inbound(is_v6, ready, now),
+                Event::Resolved(target, result) => {
+                    self.resolved(&target, result, now);
+                    self.flush(now);
+                }
+                Event::SendAgain => self.flush(now),
+                Event::Timer if now >= self.inside.expiry.deadline() => return Ended::Idle,
+                Event::Timer => timer.as_mut().reset(self.inside.expiry.deadline()),
+                Event::Replaced => return Ended::Replaced,
+            }
+            // A deadline may also have moved to an earlier time: a DNS server has answered.
+            if self.inside.expiry.deadline() < timer.deadline() {
+                timer.as_mut().reset(self.inside.expiry.deadline());
+            }
+            if self.inside.is_closed {
+                return Ended::Closed;
+            }
+        }
+    }
+
+    /// Queues a datagram from the client.
+    fn outbound(&mut self, target: &Target, payload: Bytes, now: Instant) {
+        let inside = &mut self.inside;
+        if payload.len() > MAX_PAYLOAD {
+            inside.report(target, FlowFailure::TooBig { mtu: 0 }, now);
+            return;
+        }
+        if !inside
+            .client
+            .within_rate(Direction::ToNetwork, payload.len(), now)
+        {
+            return;
+        }
+        match &target.host {
+            Host::Ip(ip) => {
+                let address = SocketAddr::new(ip.to_canonical(), target.port);
+                self.send(address, target, payload, now);
+            }
+            Host::Name(_) => {
+                match inside
+                    .names
+                    .outbound(target, payload, &mut inside.account, now)
+                {
+                    Named::Resolved(address, payload) => self.send(address, target, payload, now),
+                    Named::LookUp => self.look_up(target, now),
+                    Named::Kept => {}
+                    Named::Full => inside.over_limit(target, now),
+                }
+            }
+        }
+    }
+
+    /// Queues a datagram for an address, if the policy allows it.
+    fn send(&mut self, address: SocketAddr, target: &Target, payload: Bytes, now: Instant) {
+        let inside = &mut self.inside;
+        let (policy, account) = (&inside.policy, &mut inside.account);
+        match inside
+            .remotes
+            .outbound(address, target, policy, account, now)
+        {
+            Outbound::Allowed => self.outgoing.push_back((address, payload)),
+            Outbound::Refused { report } => {
+                count(&inside.client.counters.refused);
+                if matches!(target.host, Host::Name(_)) {
+                    inside.names.refused(target, now);
+                }
+                if report {
+                    inside.report(target, FlowFailure::NotAllowed, now);
+                }
+            }
+            Outbound::Full => inside.over_limit(target, now),
+        }
+    }
+
+    fn look_up(&mut self, target: &Target, now: Instant) {
+        let target = target.clone();
+        let look_ups = Arc::clone(&self.inside.client.look_ups);
+        let policy = Arc::clone(&self.inside.policy);
+        self.look_ups.spawn(async move {
+            let addresses = resolve(&target, now + LOOK_UP_TIMEOUT, look_ups).await;
+            let address = addresses
+                .map_err(FlowFailure::from)
+                .and_then(|addresses| choose(&target, addresses, &policy));
+            (target, address)
+        });
+    }
+
+    fn resolved(&mut self, target: &Target, result: Result<SocketAddr, FlowFailure>, now: Instant) {
+        let inside = &mut self.inside;
+        let address = result.ok();
+        let waiting = inside
+            .names
+            .resolved(target, address, &mut inside.account, now);
+        if let Err(failure) = result {
+            if failure == FlowFailure::NotAllowed {
+                count(&inside.client.counters.refused);
+            }
+            inside.report(target, failure, now);
+        }
+        for payload in waiting {
+            if let Some(address) = address {
+                self.send(address, target, payload, now);
+            }
+        }
+    }
+
+    /// Sends what is queued, up to a full send buffer.
+    fn flush(&mut self, now: Instant) {
+        while let Some((first, _)) = self.outgoing.front() {
+            let is_v6 = first.is_ipv6();
+            let family = match is_v6 {
+                true => &mut self.v6,
+                false => &mut self.v4,
+            };
+            let same = self
+                .outgoing
+                .iter()
+                .take_while(|(to, _)| to.is_ipv6() == is_v6);
+            let packets: Vec<Packet<'_>> = same
+                .map(|(remote, payload)| Packet {
+                    remote: Some(*remote),
+                    local: None,
+                    head: &[],
+                    body: payload,
+                })
+                .collect();
+            let mut failures = Vec::new();
+            let handled = match family.open(is_v6, self.inside.client, now) {
+                Ok(io) => io.send(&packets, |index, error| failures.push((index, error))),
+                Err(failure) => {
+                    for (remote, _) in self.outgoing.drain(..packets.len()) {
+                        self.inside.unsent(remote, failure, now);
+                    }
+                    continue;
+                }
+            };
+            let is_full = handled < packets.len();
+            let mut failures = failures.into_iter().peekable();
+            for (index, (remote, _)) in self.outgoing.drain(..handled).enumerate() {
+                match failures.next_if(|(failed, _)| *failed == index) {
+                    Some((_, error)) => {
+                        debug!(%remote, %error, "cannot send a datagram");
+                        match FlowFailure::from_send(&error) {
+                            Some(failure) => self.inside.unsent(remote, failure, now),
+                            None => count(&self.inside.client.counters.unsent),
+                        }
+                    }
+                    None => {
+                        count(&self.inside.client.counters.sent);
+                        self.inside.expiry.sent(remote.port(), now);
+                    }
+                }
+            }
+            self.inside.place.is_busy(now);
+            if is_full {
+                break;
+            }
+        }
+    }
+
+    /// Takes datagrams and errors from a socket.
+    fn inbound(&mut self, is_v6: bool, ready: Ready, now: Instant) {
+        let family = match is_v6 {
+            true => &self.v6,
+            false => &self.v4,
+        };
+        let Some(io) = &family.io else {
+            return;
+        };
+        if ready.is_error() {
+            for error in std::iter::from_fn(|| io.take_error()).take(ERRORS) {
+                if let Some(target) = self.inside.remotes.target(&error.remote).cloned() {
+                    count(&self.inside.client.counters.icmp_errors);
+                    self.inside.report(&target, error.failure, now);
+                }
+            }
+        }
+        let received = io.try_receive(|arrival| self.inside.arrived(arrival, now));
+        if let Err(error) = received
+            && error.kind() != io::ErrorKind::WouldBlock
+        {
+            debug!(%error, "cannot receive datagrams");
+        }
+    }
+}
+
+impl<S: DatagramSocket> Inside<'_, S> {
+    fn update_policy(&mut self) {
+        // Without its sender, the policy stays as it is.
+        if self.updates.has_changed().unwrap_or(false) {
+            self.policy = Arc::clone(&self.updates.borrow_and_update());
+            self.remotes.policy_changed();
+        }
+    }
+
+    /// A datagram has arrived from a remote.
+    fn arrived(&mut self, arrival: Arrival<'_>, now: Instant) {
+        let (client, remote) = (self.client, arrival.remote);
+        // No target has the port 0, and nothing could be sent back to it.
+        if remote.port() == 0 {
+            return;
+        }
+        let inbound = self
+            .remotes
+            .inbound(remote, &self.policy, &mut self.account, now);
+        let target = match inbound {
+            Inbound::Solicited(target) => {
+                self.expiry.received(now);
+                self.place.is_busy(now);
+                target
+            }
+            Inbound::Unsolicited(target) => target,
+            Inbound::Refused => return count(&client.counters.refused),
+            Inbound::Full => return count(&client.counters.over_limit),
+        };
+        if !client.within_rate(Direction::ToClient, arrival.payload.len(), now) {
+            return;
+        }
+        // A copy of its own size, so that the memory in use is the memory that queues count.
+        let payload = Bytes::copy_from_slice(arrival.payload);
+        match self.socket.send(target, payload, None) {
+            Ok(()) => count(&client.counters.received),
+            Err(error) => {
+                self.is_closed |= error == crate::datagram::SendError::Closed;
+                count(&client.counters.not_taken);
+            }
+        }
+    }
+
+    fn unsent(&mut self, remote: SocketAddr, failure: FlowFailure, now: Instant) {
+        count(&self.client.counters.unsent);
+        if let Some(target) = self.remotes.target(&remote).cloned() {
+            self.report(&target, failure, now);
+        }
+    }
+
+    fn over_limit(&mut self, target: &Target, now: Instant) {
+        count(&self.client.counters.over_limit);
+        self.report(target, FlowFailure::LimitReached, now);
+    }
+
+    fn report(&mut self, target: &Target, failure: FlowFailure, now: Instant) {
+        if self.reports.take(1, now) {
+            debug!(%target, %failure, "a datagram does not reach its target");
+            self.socket.report(target, failure);
+        }
+    }
+}
+
+impl Family {
+    /// The socket, which is opened if it is not open yet.
+    fn open(&mut self, is_v6: bool, client: &Client, now: Instant) -> Result<&UdpIo, FlowFailure> {
+        if self.io.is_none() {
+            if let Some((failure, until)) = self.failed
+                && now < until
+            {
+                return Err(failure);
+            }
+            let settings = &client.settings;
+            let local = match is_v6 {
+                true => IpAddr::from(settings.local_v6),
+                false => IpAddr::from(settings.local_v4),
+            };
+            let options = UdpOptions {
+                errors: true,
+                receive_buffer: settings.receive_buffer,
+                ..UdpOptions::default()
+            };
+            match UdpIo::bind_family(SocketAddr::new(local, 0), options) {
+                Ok(io) => self.io = Some(io),
+                Err(error) => {
+                    debug!(%local, %error, "cannot open a UDP socket");
+                    let failure = match error.raw_os_error() {
+                        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
+                            FlowFailure::LimitReached
+                        }
+                        _ => FlowFailure::NetworkUnreachable,
+                    };
+                    self.failed = Some((failure, now + BIND_PAUSE));
+                }
+            }
+        }
+        let failure = self
+            .failed
+            .map_or(FlowFailure::Other, |(failure, _)| failure);
+        self.io.as_ref().ok_or(failure)
+    }
+}
+
+/// Waits for one of the sockets, and returns whether it is the one for IPv6.
+async fn arrived(v4: &Family, v6: &Family) -> (bool, Ready) {
+    let ready = async |family: &Family| match &family.io {
+        Some(io) => match io.ready().await {
+            Ok(ready) => ready,
+            // Only at the end of the runtime.
+            Err(_) => pending().await,
+        },
+        None => pending().await,
+    };
+    tokio::select! {
+        ready = ready(v4) => (false, ready),
+        ready = ready(v6) => (true, ready),
+    }
+}
