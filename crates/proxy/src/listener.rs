@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use sumlink_transport::target::Target;
 use sumlink_util::plain;
 use tokio::net::{TcpListener, TcpStream};
@@ -13,8 +14,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet};
 use tracing::{debug, error, info, warn};
 
-use crate::class::{Flow, class_of};
-use crate::{Class, ClassRule, Forward, OpenError, Opener, http_proxy, socks5};
+use crate::class::{Flow, class_of, class_of_datagrams};
+use crate::{
+    Class, ClassRule, DatagramOpener, Forward, OpenError, Opener, SourceLimit, http_proxy, socks5,
+};
+use sumlink_exit::datagram::{DatagramSocket, FlowFailure, Received, SendError};
 use sumlink_exit::local_hop;
 use sumlink_exit::relay::{Upload, relay, tune};
 use sumlink_transport::accept::Accepting;
@@ -75,6 +79,7 @@ pub struct Listener {
     address: SocketAddr,
     service: Service,
     limit: ConnectionLimit,
+    sources: SourceLimit,
     classes: Arc<[ClassRule]>,
 }
 
@@ -147,6 +152,44 @@ impl<O: Opener> Opener for Gate<O> {
     }
 }
 
+/// What SOCKS5 associations need.
+pub(crate) struct Associations<D> {
+    /// `None` if there are none.
+    pub(crate) opener: Option<D>,
+    pub(crate) limit: SourceLimit,
+}
+
+/// The datagrams of an opener of streams only.
+#[derive(Clone)]
+enum NoDatagrams {}
+
+impl DatagramOpener for NoDatagrams {
+    type Socket = Self;
+
+    async fn bind(&self, _class: Option<Class>) -> Result<Self, OpenError> {
+        match *self {}
+    }
+}
+
+impl DatagramSocket for NoDatagrams {
+    fn send(
+        &self,
+        _remote: &Target,
+        _payload: Bytes,
+        _class: Option<Class>,
+    ) -> Result<(), SendError> {
+        match *self {}
+    }
+
+    async fn receive(&mut self, _out: &mut Vec<(Target, Received)>, _limit: usize) -> usize {
+        match *self {}
+    }
+
+    fn report(&self, _remote: &Target, _failure: FlowFailure) {
+        match *self {}
+    }
+}
+
 impl Listener {
     /// Binds the port. Programs that connect from now on wait until it is served. `[::]:PORT`
     /// accepts IPv4 as well. Must be called within a tokio runtime.
@@ -163,6 +206,7 @@ impl Listener {
                 address,
                 service,
                 limit: ConnectionLimit::default(),
+                sources: SourceLimit::default(),
                 classes: Arc::default(),
             }),
             Err(error) => Err(ListenError::new(address, service, error)),
@@ -180,7 +224,13 @@ impl Listener {
         self
     }
 
-    /// Gives each stream the class of the first matching rule.
+    /// Serves SOCKS5 associations within this limit, shared with the other entries that have it.
+    pub fn with_sources(mut self, limit: SourceLimit) -> Self {
+        self.sources = limit;
+        self
+    }
+
+    /// Gives each stream, and each flow of datagrams, the class of the first matching rule.
     pub fn with_classes(mut self, rules: Arc<[ClassRule]>) -> Self {
         if rules.iter().any(|rule| rule.dscp.is_some())
             && let Err(error) = saved_syn::save_syn(&self.socket)
@@ -206,11 +256,31 @@ impl Listener {
     /// Dropping the future closes the port and resets the connections. To limit the time for the
     /// remaining connections, wrap the future in a [`tokio::time::timeout`].
     pub async fn serve<O: Opener>(self, opener: O, shutdown: impl Future<Output = ()>) {
+        self.run(opener, None::<NoDatagrams>, shutdown).await;
+    }
+
+    /// [`Listener::serve`] with datagrams: SOCKS5 programs may use UDP ASSOCIATE.
+    pub async fn serve_with_datagrams<O: Opener + DatagramOpener>(
+        self,
+        opener: O,
+        shutdown: impl Future<Output = ()>,
+    ) {
+        let datagrams = Some(opener.clone());
+        self.run(opener, datagrams, shutdown).await;
+    }
+
+    async fn run<O: Opener, D: DatagramOpener>(
+        self,
+        opener: O,
+        datagrams: Option<D>,
+        shutdown: impl Future<Output = ()>,
+    ) {
         let Self {
             socket,
             address,
             service,
             limit,
+            sources,
             classes,
         } = self;
         info!(%address, "listening for {service}");
@@ -242,9 +312,16 @@ impl Listener {
                         is_open,
                     };
                     let (service, classes) = (service.clone(), Arc::clone(&classes));
+                    let associations = Associations {
+                        opener: datagrams.clone(),
+                        limit: match is_open {
+                            true => sources.clone(),
+                            false => SourceLimit::none(),
+                        },
+                    };
                     let task = async move {
                         let _place = place;
-                        connection(local, service, gate, classes).await;
+                        connection(local, service, gate, associations, classes).await;
                     };
                     spawn_begun(&mut connections, task).await;
                 }
@@ -259,10 +336,11 @@ impl Listener {
     }
 }
 
-async fn connection<O: Opener>(
+async fn connection<O: Opener, D: DatagramOpener>(
     local: TcpStream,
     service: Service,
     opener: O,
+    associations: Associations<D>,
     rules: Arc<[ClassRule]>,
 ) {
     if let Err(error) = tune(&local) {
@@ -277,7 +355,7 @@ async fn connection<O: Opener>(
     };
     let classes = Classes { rules, dscp };
     match service {
-        Service::Socks5 => socks5::serve(local, opener, classes).await,
+        Service::Socks5 => socks5::serve(local, opener, associations, classes).await,
         Service::HttpProxy => http_proxy::serve(local, opener, classes).await,
         Service::Forward(target) => {
             match opener.open(target.clone(), classes.of(&target, None)).await {
@@ -317,6 +395,17 @@ impl Classes {
     pub(crate) fn of(&self, target: &Target, user: Option<&[u8]>) -> Option<Class> {
         let (port, dscp) = (target.port, self.dscp);
         class_of(&self.rules, &Flow { port, dscp, user })
+    }
+
+    /// The class of a flow of datagrams to `target`, with the DSCP of its first datagram.
+    pub(crate) fn of_datagrams(
+        &self,
+        target: &Target,
+        user: Option<&[u8]>,
+        dscp: Option<u8>,
+    ) -> Option<Class> {
+        let port = target.port;
+        class_of_datagrams(&self.rules, &Flow { port, dscp, user })
     }
 
     /// Whether a rule depends on the user name.
