@@ -186,3 +186,113 @@ fn has_route(address: SocketAddr) -> bool {
         .and_then(|socket| socket.connect(address))
         .is_ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::udp::limits::Budget;
+    use proptest::prelude::*;
+
+    fn name(number: usize) -> Target {
+        Target::new(&format!("host-{number}.example"), 53).unwrap()
+    }
+
+    fn address() -> SocketAddr {
+        "192.0.2.1:53".parse().unwrap()
+    }
+
+    #[test]
+    fn a_name_is_looked_up_once_and_keeps_its_address() {
+        let budget = Budget::new(1 << 20);
+        let (mut account, mut names) = (Account::new(&budget), Names::new(10));
+        let now = Instant::now();
+        let one = Bytes::from_static(b"1");
+        let mut send =
+            |names: &mut Names, now| names.outbound(&name(1), one.clone(), &mut account, now);
+        assert_eq!(send(&mut names, now), Named::LookUp);
+        assert_eq!(send(&mut names, now), Named::Kept);
+        let mut account = Account::new(&budget);
+        account.charge(1 << 10);
+        let waiting = names.resolved(&name(1), Some(address()), &mut account, now);
+        assert_eq!(waiting.len(), 2);
+        // A late answer of a forgotten lookup changes nothing.
+        let other = Some("192.0.2.2:53".parse().unwrap());
+        assert!(
+            names
+                .resolved(&name(1), other, &mut account, now)
+                .is_empty()
+        );
+        let sent = names.outbound(&name(1), one.clone(), &mut account, now);
+        assert_eq!(sent, Named::Resolved(address(), one.clone()));
+        // A refused name is asked again after a pause.
+        names.refused(&name(1), now);
+        let mut send = |now| names.outbound(&name(1), one.clone(), &mut account, now);
+        assert_eq!(send(now), Named::Kept);
+        assert_eq!(send(now + FAILURE_PAUSE), Named::LookUp);
+    }
+
+    #[test]
+    fn the_first_allowed_address_with_a_route_is_chosen() {
+        let policy = EgressPolicy::new(
+            ["allow 127.0.0.0/8", "allow 255.255.255.255"].map(|rule| rule.parse().unwrap()),
+        );
+        let choose = |addresses: &[&str]| {
+            let addresses = addresses.iter().map(|text| text.parse().unwrap());
+            choose(&name(1), addresses.collect(), &policy)
+        };
+        let found = choose(&[
+            "10.0.0.1:9",
+            "255.255.255.255:9",
+            "127.0.0.1:9",
+            "127.0.0.2:9",
+        ]);
+        assert_eq!(found, Ok("127.0.0.1:9".parse().unwrap()));
+        let found = choose(&["255.255.255.255:9"]);
+        assert_eq!(found, Ok("255.255.255.255:9".parse().unwrap()));
+        assert_eq!(choose(&["10.0.0.1:9"]), Err(FlowFailure::NotAllowed));
+        assert_eq!(
+            choose(&["[::ffff:127.0.0.1]:9"]),
+            Ok("127.0.0.1:9".parse().unwrap())
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn names_lookups_and_memory_are_bounded(
+            steps in proptest::collection::vec((0..200usize, 0..4u8, 0..6000u64), 0..400),
+            memory in prop_oneof![Just(1usize << 24), 0..20_000usize],
+        ) {
+            let budget = Budget::new(memory);
+            let (mut account, mut names) = (Account::new(&budget), Names::new(100));
+            let mut now = Instant::now();
+            for (number, action, wait) in steps {
+                match action {
+                    0 => {
+                        names.resolved(&name(number), Some(address()), &mut account, now);
+                    }
+                    1 if number % 2 == 0 => {
+                        names.resolved(&name(number), None, &mut account, now);
+                    }
+                    1 => names.refused(&name(number), now),
+                    _ => {
+                        let payload = Bytes::from(vec![0; number * 10]);
+                        let sent = names.outbound(&name(number), payload, &mut account, now);
+                        if let Named::Resolved(to, _) = sent {
+                            prop_assert_eq!(to, address());
+                        }
+                    }
+                }
+                now += Duration::from_millis(wait);
+                prop_assert!(names.entries.len() <= 100 && names.resolving <= MOST_LOOK_UPS);
+                let resolving = names.entries.iter().filter_map(|(_, name)| match name {
+                    Name::Resolving(backlog) => Some(backlog.bytes()),
+                    _ => None,
+                });
+                let waiting: Vec<usize> = resolving.collect();
+                prop_assert_eq!(waiting.len(), names.resolving);
+                let held = names.entries.len() * NAME_COST + waiting.iter().sum::<usize>();
+                prop_assert_eq!(budget.used(), held);
+            }
+        }
+    }
+}
