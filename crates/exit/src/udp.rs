@@ -6,7 +6,7 @@
 //!   family, bound when the client first sends to that family.
 //! - **Filtering** is endpoint-independent (REQ-8): a datagram from any remote reaches the client.
 //!   Remotes to which the client has not sent have a small share of the source
-//!   ([`UdpSettings::unsolicited`]), and cannot take the place of the others.
+//!   ([`UdpSettings::unsolicited`], and 128 KiB/s), and cannot take the place of the others.
 //! - **Egress policy**: each datagram's remote is checked, in both directions. The answer is kept
 //!   for each remote until the policy changes.
 //! - **Names** are resolved here, once for each flow, and keep their address. A reply carries the
@@ -23,7 +23,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tracing::debug;
 
 use crate::datagram::DatagramSocket;
@@ -115,9 +115,17 @@ pub enum Ended {
 
 impl UdpExit {
     /// An exit with this policy, which may change at any time.
-    pub fn new(policy: watch::Receiver<Arc<EgressPolicy>>, settings: UdpSettings) -> Self {
+    ///
+    /// `sockets` has a permit for every socket that the clients of a server may have together: a
+    /// source takes up to two. Without it, only [`UdpSettings::sources`] keeps a client from using
+    /// up the descriptors of the process.
+    pub fn new(
+        policy: watch::Receiver<Arc<EgressPolicy>>,
+        settings: UdpSettings,
+        sockets: Option<Arc<Semaphore>>,
+    ) -> Self {
         Self {
-            client: Arc::new(Client::new(policy, settings)),
+            client: Arc::new(Client::new(policy, settings, sockets)),
         }
     }
 

@@ -1,7 +1,8 @@
 //! UDP sockets that move many datagrams with one system call.
 //!
-//! Receiving uses recvmmsg(2) with `UDP_GRO`, sending sendmmsg(2) and `UDP_SEGMENT` (udp(7)). ICMP
-//! errors come from the socket's error queue (ip(7), `IP_RECVERR`).
+//! Receiving uses recvmmsg(2) with `UDP_GRO`. Sending uses `UDP_SEGMENT` (udp(7)) for datagrams of one
+//! length to one remote, and a call for each of the others: most of its cost is the network stack's
+//! work on a packet. ICMP errors come from the socket's error queue (ip(7), `IP_RECVERR`).
 //!
 //! `quinn-udp` has the same purpose but does not fit here: it sets "don't fragment", and reports
 //! neither the DSCP of a datagram nor the remote that an ICMP error is about.
@@ -33,6 +34,8 @@ pub const SEND_PAUSE: Duration = Duration::from_millis(1);
 pub struct UdpIo {
     socket: UdpSocket,
     is_v6: bool,
+    /// What [`UdpIo::ready`] waits for.
+    interest: Interest,
     /// Longest datagram that was not refused with `UDP_SEGMENT`.
     longest_segment: AtomicUsize,
 }
@@ -40,7 +43,7 @@ pub struct UdpIo {
 /// What a [`UdpIo`] reports and how it is set up.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UdpOptions {
-    /// Report ICMP errors through [`UdpIo::take_error`].
+    /// Report ICMP errors through [`UdpIo::take_errors`].
     pub errors: bool,
     /// Report the DSCP of received datagrams.
     pub traffic_class: bool,
@@ -118,6 +121,11 @@ impl UdpIo {
         Ok(Self {
             socket: UdpSocket::from_std(socket.into())?,
             is_v6: address.is_ipv6(),
+            // A socket that never takes its errors must not wait for them, either.
+            interest: match options.errors {
+                true => Interest::READABLE | Interest::ERROR,
+                false => Interest::READABLE,
+            },
             longest_segment: AtomicUsize::new(usize::MAX),
         })
     }
@@ -132,11 +140,9 @@ impl UdpIo {
         socket2::SockRef::from(&self.socket).connect(&remote.into())
     }
 
-    /// Waits for a datagram or an ICMP error. Cancel safe.
+    /// Waits for a datagram, or an ICMP error with [`UdpOptions::errors`]. Cancel safe.
     pub async fn ready(&self) -> io::Result<Ready> {
-        self.socket
-            .ready(Interest::READABLE | Interest::ERROR)
-            .await
+        self.socket.ready(self.interest).await
     }
 }
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use sumlink_exit::datagram::{Backlog, DatagramSocket, Received, SendError};
 use sumlink_transport::descriptors;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::{debug, warn};
 
 use crate::{Class, DatagramOpener, OpenError, Target};
@@ -162,19 +162,19 @@ impl<D: DatagramOpener> Source<D> {
         let now = Instant::now();
         self.last = now;
         match &mut self.state {
-            State::Open(socket) => match socket.send(remote, payload.clone(), class) {
-                Ok(()) => return,
-                Err(SendError::Closed) => {}
-                Err(error) => {
+            State::Open(socket) => {
+                if let Err(error) = socket.send(remote, payload, class) {
                     debug!(%remote, %error, "a datagram is dropped");
                     self.dropped += 1;
-                    return;
+                    if error == SendError::Closed {
+                        self.state = State::Closed;
+                    }
                 }
-            },
+                return;
+            }
             State::Opening(_, waiting) => {
                 let length = payload.len();
-                let datagram = Datagram::new(remote, payload, class);
-                waiting.push(datagram, length, now);
+                waiting.push(Datagram::new(remote, payload, class), length, now);
                 return;
             }
             State::Failed(until) if now < *until => {
@@ -192,8 +192,8 @@ impl<D: DatagramOpener> Source<D> {
     }
 
     /// Opens the source if it is due, waits for events, appends at most `limit` and returns their
-    /// number. 0 means that the source has ended; the next datagram opens another one. Without a
-    /// source, it waits forever. Cancel safe.
+    /// number. 0 means that the source has ended, or could not be opened some time ago; the next
+    /// datagram opens another one. Without a source, it waits forever. Cancel safe.
     pub(crate) async fn receive(
         &mut self,
         out: &mut Vec<(Target, Received)>,
@@ -202,28 +202,21 @@ impl<D: DatagramOpener> Source<D> {
         if let State::Opening(opening, _) = &mut self.state {
             let opened = opening.as_mut().await;
             self.opened(opened);
-            if matches!(self.state, State::Failed(_)) {
-                return 0;
-            }
         }
-        loop {
-            let State::Open(socket) = &mut self.state else {
-                return pending().await;
-            };
-            let deadline = self.last + self.idle;
-            match timeout_at(deadline, socket.receive(out, limit)).await {
-                Ok(count) if count > 0 => {
+        let deadline = self.last + self.idle;
+        match &mut self.state {
+            State::Open(socket) => {
+                let received = timeout_at(deadline, socket.receive(out, limit)).await;
+                if let Ok(count @ 1..) = received {
                     self.last = Instant::now();
                     return count;
                 }
-                // A datagram was sent in the meantime.
-                Err(_) if self.last + self.idle > deadline => {}
-                Ok(_) | Err(_) => {
-                    self.state = State::Closed;
-                    return 0;
-                }
             }
+            State::Failed(until) => sleep_until(*until).await,
+            State::Closed | State::Opening(..) => return pending().await,
         }
+        self.state = State::Closed;
+        0
     }
 
     /// Datagrams dropped on the way to the session so far.
@@ -270,5 +263,128 @@ impl Datagram {
             payload,
             class,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use sumlink_exit::datagram::{PairSocket, pair};
+
+    /// Opens pairs, and keeps their other ends.
+    #[derive(Clone, Default)]
+    struct Pairs {
+        far: Arc<Mutex<Vec<PairSocket>>>,
+        opened: Arc<AtomicUsize>,
+        is_down: Arc<Mutex<bool>>,
+    }
+
+    impl DatagramOpener for Pairs {
+        type Socket = PairSocket;
+
+        async fn bind(&self, _: Option<Class>) -> Result<PairSocket, OpenError> {
+            self.opened.fetch_add(1, Ordering::Relaxed);
+            if *self.is_down.lock().unwrap() {
+                return Err(OpenError::SessionClosed);
+            }
+            let (near, far) = pair(100);
+            self.far.lock().unwrap().push(far);
+            Ok(near)
+        }
+    }
+
+    impl Pairs {
+        async fn sent(&self) -> Vec<Bytes> {
+            let mut far = self.far.lock().unwrap().pop().unwrap();
+            let mut events = Vec::new();
+            far.receive(&mut events, 100).await;
+            self.far.lock().unwrap().push(far);
+            let payloads = events.into_iter().map(|(_, event)| match event {
+                Received::Datagram(payload) => payload,
+                other => panic!("{other:?}"),
+            });
+            payloads.collect()
+        }
+    }
+
+    fn remote() -> Target {
+        "192.0.2.1:9".parse().unwrap()
+    }
+
+    const BRIEF: Duration = Duration::from_millis(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_datagram_opens_and_the_next_one_after_the_end_again() {
+        let pairs = Pairs::default();
+        let mut source = Source::new(pairs.clone(), None, IDLE);
+        let mut events = Vec::new();
+        let nothing = tokio::time::timeout(2 * IDLE, source.receive(&mut events, 9));
+        assert!(nothing.await.is_err());
+        assert_eq!(pairs.opened.load(Ordering::Relaxed), 0);
+        for opened in 1..3 {
+            source.send(&remote(), Bytes::from_static(b"1"), None);
+            source.send(&remote(), Bytes::from_static(b"2"), None);
+            let nothing = tokio::time::timeout(BRIEF, source.receive(&mut events, 9));
+            assert!(nothing.await.is_err());
+            source.send(&remote(), Bytes::from_static(b"3"), None);
+            assert_eq!(pairs.sent().await, ["1", "2", "3"]);
+            assert_eq!(pairs.opened.load(Ordering::Relaxed), opened);
+            pairs.far.lock().unwrap().clear();
+            assert_eq!(source.receive(&mut events, 9).await, 0);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_idle_source_is_closed_and_traffic_in_either_direction_keeps_it() {
+        let pairs = Pairs::default();
+        let mut source = Source::new(pairs.clone(), None, IDLE);
+        let mut events = Vec::new();
+        source.send(&remote(), Bytes::new(), None);
+        let nothing = tokio::time::timeout(BRIEF, source.receive(&mut events, 9));
+        assert!(nothing.await.is_err());
+        tokio::time::advance(IDLE - 2 * BRIEF).await;
+        let answer = Bytes::from_static(b"answer");
+        pairs.far.lock().unwrap()[0]
+            .send(&remote(), answer, None)
+            .unwrap();
+        assert_eq!(source.receive(&mut events, 9).await, 1);
+        tokio::time::advance(IDLE - BRIEF).await;
+        source.send(&remote(), Bytes::new(), None);
+        let last = Instant::now();
+        assert_eq!(source.receive(&mut events, 9).await, 0);
+        assert!(last.elapsed() >= IDLE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_that_is_down_is_not_asked_for_every_datagram() {
+        let pairs = Pairs::default();
+        *pairs.is_down.lock().unwrap() = true;
+        let mut source = Source::new(pairs.clone(), None, IDLE);
+        let mut events = Vec::new();
+        for _ in 0..100 {
+            source.send(&remote(), Bytes::new(), None);
+            let ended = tokio::time::timeout(BRIEF, source.receive(&mut events, 9));
+            assert!(ended.await.is_err());
+        }
+        assert_eq!(pairs.opened.load(Ordering::Relaxed), 1);
+        assert_eq!(source.dropped(), 100);
+        assert_eq!(source.receive(&mut events, 9).await, 0);
+        *pairs.is_down.lock().unwrap() = false;
+        source.send(&remote(), Bytes::new(), None);
+        let nothing = tokio::time::timeout(BRIEF, source.receive(&mut events, 9));
+        assert!(nothing.await.is_err());
+        assert_eq!(pairs.opened.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn log_lines_are_rare_and_count_what_happened() {
+        let (mut log, start) = (Throttle::default(), Instant::now());
+        assert_eq!(log.count(0, start), None);
+        assert_eq!(log.count(3, start), Some(3));
+        assert_eq!(log.count(4, start), None);
+        assert_eq!(log.count(5, start + LOG_PAUSE), Some(9));
+        assert_eq!(log.count(0, start + 2 * LOG_PAUSE), None);
     }
 }

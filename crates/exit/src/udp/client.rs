@@ -24,6 +24,8 @@ pub(super) struct Client {
     pub(super) settings: UdpSettings,
     pub(super) counters: Counters,
     pub(super) look_ups: Arc<Semaphore>,
+    /// Sockets of all clients; `None` is unlimited.
+    pub(super) sockets: Option<Arc<Semaphore>>,
     budget: Arc<Budget>,
     sources: Mutex<Sources>,
     to_network: Option<Mutex<Bucket>>,
@@ -113,6 +115,7 @@ impl Client {
     pub(super) fn new(
         policy: watch::Receiver<Arc<EgressPolicy>>,
         mut settings: UdpSettings,
+        sockets: Option<Arc<Semaphore>>,
     ) -> Self {
         settings.sources = settings.sources.max(1);
         settings.idle = settings.idle.max(MIN_IDLE);
@@ -126,6 +129,7 @@ impl Client {
             policy,
             counters: Counters::default(),
             look_ups: Arc::new(Semaphore::new(LOOK_UPS)),
+            sockets,
             budget: Budget::new(settings.memory),
             sources: Mutex::default(),
             to_network: bucket(),
@@ -246,7 +250,7 @@ mod tests {
             sources,
             ..UdpSettings::default()
         };
-        Client::new(policy, settings)
+        Client::new(policy, settings, None)
     }
 
     #[tokio::test]

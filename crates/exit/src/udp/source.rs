@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::Ready;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::debug;
@@ -24,13 +24,10 @@ use crate::datagram::{DatagramSocket, FlowFailure, MAX_PAYLOAD, Received};
 use crate::dial::resolve;
 use crate::egress::EgressPolicy;
 use crate::target::{Host, Target};
-use crate::udp_io::{Arrival, Packet, SEND_PAUSE, UdpIo, UdpOptions};
+use crate::udp_io::{Arrival, Packet, SEND_PAUSE, SocketError, UdpIo, UdpOptions};
 
 /// Datagrams taken from the client's side at once.
-const BATCH: usize = 256;
-
-/// ICMP errors taken at once.
-const ERRORS: usize = 32;
+const BATCH: usize = 128;
 
 /// Longest name lookup. It exceeds the 5 s after which the system's resolver repeats its query.
 const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -40,6 +37,11 @@ const BIND_PAUSE: Duration = Duration::from_secs(1);
 
 /// Reports to the client: so many at once, and per second.
 const REPORTS: f64 = 64.0;
+
+/// Bytes of payload from unsolicited remotes to one source: at once, and per second. Enough for
+/// connectivity checks and a call; the client's links must not be flooded by anyone who finds the
+/// port.
+const STRANGERS: f64 = 128.0 * 1024.0;
 
 /// Time for which a refused source may wait for its first datagrams.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(5);
@@ -65,6 +67,8 @@ struct Source<'a, S> {
     v6: Family,
     /// Datagrams for the sockets.
     outgoing: VecDeque<(SocketAddr, Bytes)>,
+    /// Bytes of memory charged for them while a send buffer is full.
+    held: usize,
     look_ups: JoinSet<(Target, Result<SocketAddr, FlowFailure>)>,
     inside: Inside<'a, S>,
 }
@@ -81,13 +85,15 @@ struct Inside<'a, S> {
     expiry: Expiry,
     account: Account,
     reports: Bucket,
+    /// Bytes from unsolicited remotes.
+    strangers: Bucket,
     is_closed: bool,
 }
 
 /// The socket of one address family.
 #[derive(Default)]
 struct Family {
-    io: Option<UdpIo>,
+    io: Option<(UdpIo, Option<OwnedSemaphorePermit>)>,
     /// Why it could not be opened, and when that is tried again.
     failed: Option<(FlowFailure, Instant)>,
 }
@@ -119,12 +125,14 @@ impl<'a, S: DatagramSocket> Source<'a, S> {
             expiry: Expiry::new(settings.idle, settings.dns_idle, now),
             account: client.account(),
             reports: Bucket::new(REPORTS, REPORTS, now),
+            strangers: Bucket::new(STRANGERS, STRANGERS, now),
             is_closed: false,
         };
         Self {
             v4: Family::default(),
             v6: Family::default(),
             outgoing: VecDeque::new(),
+            held: 0,
             look_ups: JoinSet::new(),
             inside,
         }
@@ -267,8 +275,23 @@ impl<'a, S: DatagramSocket> Source<'a, S> {
         }
     }
 
-    /// Sends what is queued, up to a full send buffer.
+    /// Sends what is queued. What does not fit into a full send buffer is kept if the client has
+    /// memory left for it.
     fn flush(&mut self, now: Instant) {
+        self.inside.account.release(std::mem::take(&mut self.held));
+        self.send_queued(now);
+        let held = self.outgoing.iter().map(|(_, payload)| payload.len()).sum();
+        if self.inside.account.charge(held) {
+            self.held = held;
+        } else {
+            for _ in self.outgoing.drain(..) {
+                count(&self.inside.client.counters.over_limit);
+            }
+        }
+    }
+
+    /// Sends what is queued, up to a full send buffer.
+    fn send_queued(&mut self, now: Instant) {
         while let Some((first, _)) = self.outgoing.front() {
             let is_v6 = first.is_ipv6();
             let family = match is_v6 {
@@ -327,16 +350,11 @@ impl<'a, S: DatagramSocket> Source<'a, S> {
             true => &self.v6,
             false => &self.v4,
         };
-        let Some(io) = &family.io else {
+        let Some((io, _)) = &family.io else {
             return;
         };
         if ready.is_error() {
-            for error in std::iter::from_fn(|| io.take_error()).take(ERRORS) {
-                if let Some(target) = self.inside.remotes.target(&error.remote).cloned() {
-                    count(&self.inside.client.counters.icmp_errors);
-                    self.inside.report(&target, error.failure, now);
-                }
-            }
+            io.take_errors(|error| self.inside.error(error, now));
         }
         let received = io.try_receive(|arrival| self.inside.arrived(arrival, now));
         if let Err(error) = received
@@ -372,7 +390,12 @@ impl<S: DatagramSocket> Inside<'_, S> {
                 self.place.is_busy(now);
                 target
             }
-            Inbound::Unsolicited(target) => target,
+            Inbound::Unsolicited(target) => {
+                if !self.strangers.take(arrival.payload.len(), now) {
+                    return count(&client.counters.over_rate);
+                }
+                target
+            }
             Inbound::Refused => return count(&client.counters.refused),
             Inbound::Full => return count(&client.counters.over_limit),
         };
@@ -387,6 +410,15 @@ impl<S: DatagramSocket> Inside<'_, S> {
                 self.is_closed |= error == crate::datagram::SendError::Closed;
                 count(&client.counters.not_taken);
             }
+        }
+    }
+
+    /// An ICMP error has arrived. Errors about other remotes than those of the client are forged, or
+    /// about forgotten ones.
+    fn error(&mut self, error: SocketError, now: Instant) {
+        if let Some(target) = self.remotes.target(&error.remote).cloned() {
+            count(&self.client.counters.icmp_errors);
+            self.report(&target, error.failure, now);
         }
     }
 
@@ -419,41 +451,55 @@ impl Family {
             {
                 return Err(failure);
             }
-            let settings = &client.settings;
-            let local = match is_v6 {
-                true => IpAddr::from(settings.local_v6),
-                false => IpAddr::from(settings.local_v4),
-            };
-            let options = UdpOptions {
-                errors: true,
-                receive_buffer: settings.receive_buffer,
-                ..UdpOptions::default()
-            };
-            match UdpIo::bind_family(SocketAddr::new(local, 0), options) {
-                Ok(io) => self.io = Some(io),
-                Err(error) => {
-                    debug!(%local, %error, "cannot open a UDP socket");
-                    let failure = match error.raw_os_error() {
-                        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
-                            FlowFailure::LimitReached
-                        }
-                        _ => FlowFailure::NetworkUnreachable,
-                    };
-                    self.failed = Some((failure, now + BIND_PAUSE));
-                }
+            match Self::bind(is_v6, client) {
+                Ok(bound) => self.io = Some(bound),
+                Err(failure) => self.failed = Some((failure, now + BIND_PAUSE)),
             }
         }
         let failure = self
             .failed
             .map_or(FlowFailure::Other, |(failure, _)| failure);
-        self.io.as_ref().ok_or(failure)
+        self.io.as_ref().map(|(io, _)| io).ok_or(failure)
+    }
+
+    fn bind(
+        is_v6: bool,
+        client: &Client,
+    ) -> Result<(UdpIo, Option<OwnedSemaphorePermit>), FlowFailure> {
+        let place = match &client.sockets {
+            Some(sockets) => {
+                let place = Arc::clone(sockets).try_acquire_owned();
+                Some(place.map_err(|_| FlowFailure::LimitReached)?)
+            }
+            None => None,
+        };
+        let settings = &client.settings;
+        let local = match is_v6 {
+            true => IpAddr::from(settings.local_v6),
+            false => IpAddr::from(settings.local_v4),
+        };
+        let options = UdpOptions {
+            errors: true,
+            receive_buffer: settings.receive_buffer,
+            ..UdpOptions::default()
+        };
+        let bound = UdpIo::bind_family(SocketAddr::new(local, 0), options);
+        bound.map(|io| (io, place)).map_err(|error| {
+            debug!(%local, %error, "cannot open a UDP socket");
+            match error.raw_os_error() {
+                Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
+                    FlowFailure::LimitReached
+                }
+                _ => FlowFailure::NetworkUnreachable,
+            }
+        })
     }
 }
 
 /// Waits for one of the sockets, and returns whether it is the one for IPv6.
 async fn arrived(v4: &Family, v6: &Family) -> (bool, Ready) {
     let ready = async |family: &Family| match &family.io {
-        Some(io) => match io.ready().await {
+        Some((io, _)) => match io.ready().await {
             Ok(ready) => ready,
             // Only at the end of the runtime.
             Err(_) => pending().await,

@@ -41,7 +41,7 @@ fn loopback() -> Arc<EgressPolicy> {
 impl Bench {
     fn new(settings: UdpSettings) -> Self {
         let (policy, updates) = watch::channel(loopback());
-        let exit = UdpExit::new(updates, settings);
+        let exit = UdpExit::new(updates, settings, None);
         Self { policy, exit }
     }
 
@@ -405,6 +405,27 @@ async fn a_source_beyond_the_limit_is_refused_with_a_report() {
     bench.open().exchange(&target, b"free").await;
 }
 
+#[tokio::test]
+async fn the_sockets_of_all_clients_are_bounded() {
+    let (_, policy) = watch::channel(loopback());
+    let sockets = Arc::new(Semaphore::new(1));
+    let benches = [0, 1].map(|_| {
+        let (settings, sockets) = (UdpSettings::default(), Arc::clone(&sockets));
+        let exit = UdpExit::new(policy.clone(), settings, Some(sockets));
+        let (policy, _) = watch::channel(loopback());
+        Bench { policy, exit }
+    });
+    let target = echo("127.0.0.1:0").await;
+    let [mut one, mut other] = benches.each_ref().map(Bench::open);
+    one.exchange(&target, b"first").await;
+    other.send(&target, b"refused");
+    let failure = (target.clone(), FlowFailure::LimitReached);
+    assert_eq!(other.failure().await, failure);
+    drop(one.near);
+    one.served.await.unwrap();
+    benches[1].open().exchange(&target, b"free").await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_new_source_takes_the_place_of_an_idle_one() {
     let bench = Bench::new(UdpSettings {
@@ -448,6 +469,26 @@ async fn the_rate_is_kept_in_both_directions() {
         socket.send_to(&[0; 1000], mapped).await.unwrap();
         source.datagram().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stranger_cannot_flood_the_client() {
+    let bench = Bench::new(UdpSettings::default());
+    let source = bench.open();
+    let (socket, target) = remote("127.0.0.1:0").await;
+    let (stranger, _) = remote("127.0.0.2:0").await;
+    source.send(&target, b"hello");
+    let (_, mapped) = hear(&socket).await;
+    for number in 1..=500 {
+        stranger.send_to(&[0; 1024], mapped).await.unwrap();
+        bench
+            .until(|stats| stats.received + stats.over_rate == number)
+            .await;
+    }
+    let passed = bench.exit.stats().received;
+    assert!((128..256).contains(&passed), "{passed}");
+    socket.send_to(b"unharmed", mapped).await.unwrap();
+    bench.until(|stats| stats.received == passed + 1).await;
 }
 
 #[tokio::test]

@@ -21,6 +21,9 @@ const BUFFERS: usize = 16;
 /// Size of a buffer: no IP packet is longer.
 const BUFFER: usize = 65_535;
 
+/// ICMP errors taken at once.
+const ERRORS: usize = 32;
+
 thread_local! {
     /// The buffers of this thread, 1 MiB. The system provides a page when it is first written.
     static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
@@ -49,18 +52,17 @@ impl UdpIo {
         })
     }
 
-    /// The next ICMP error; `None` if there is none for now, which includes errors that say nothing
-    /// about a remote.
-    pub fn take_error(&self) -> Option<SocketError> {
-        let taken = self.socket.try_io(Interest::ERROR, || {
-            loop {
-                match error_of(&self.socket)? {
-                    Some(error) => return Ok(error),
-                    None => continue,
+    /// Passes ICMP errors to `each`, at most 32. Those that say nothing about a remote are left out.
+    pub fn take_errors(&self, mut each: impl FnMut(SocketError)) {
+        // The only failure is an empty queue, after which `ready` waits for the next error.
+        let _ = self.socket.try_io(Interest::ERROR, || {
+            for _ in 0..ERRORS {
+                if let Some(error) = error_of(&self.socket)? {
+                    each(error);
                 }
             }
+            Ok(())
         });
-        taken.ok()
     }
 }
 

@@ -6,9 +6,7 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 
 use nix::errno::Errno;
-use nix::sys::socket::{
-    ControlMessage, MsgFlags, MultiHeaders, SockaddrStorage, sendmmsg, sendmsg,
-};
+use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
 
 use super::{Packet, UdpIo};
 
@@ -17,9 +15,6 @@ const SEGMENTS: usize = 64;
 
 /// Most bytes of one call with `UDP_SEGMENT`: an IP packet less the longest headers.
 const SEGMENTS_BYTES: usize = 65_000;
-
-/// Most datagrams of one call without it.
-const MESSAGES: usize = 64;
 
 impl UdpIo {
     /// Sends the packets in order, and returns how many were handled: sent, or passed to `failed`
@@ -64,18 +59,7 @@ impl UdpIo {
                 result => return result.map(|()| run),
             }
         }
-        if first.local.is_some() {
-            return self.send_run(&packets[..1]).map(|()| 1);
-        }
-        // Up to the next run of equal ones, but all of a run that was refused.
-        let mut most = run.max(1);
-        while most < packets.len().min(MESSAGES)
-            && packets[most].local.is_none()
-            && self.run(&packets[most..]) <= 1
-        {
-            most += 1;
-        }
-        self.send_each(&packets[..most.min(MESSAGES)])
+        self.send_run(&packets[..1]).map(|()| 1)
     }
 
     /// How many of the first packets one call with `UDP_SEGMENT` can send: same addresses and same
@@ -150,24 +134,6 @@ impl UdpIo {
             remote.as_ref(),
         )?;
         Ok(())
-    }
-
-    fn send_each(&self, packets: &[Packet<'_>]) -> Result<usize, Errno> {
-        let slices: Vec<[IoSlice<'_>; 2]> = packets.iter().map(Packet::slices).collect();
-        let remotes: Vec<Option<SockaddrStorage>> = packets
-            .iter()
-            .map(|packet| packet.remote.map(|remote| self.storage(remote)))
-            .collect();
-        let mut headers = MultiHeaders::preallocate(packets.len(), None);
-        let sent = sendmmsg(
-            self.socket.as_raw_fd(),
-            &mut headers,
-            &slices,
-            &remotes,
-            [],
-            MsgFlags::MSG_DONTWAIT,
-        )?;
-        Ok(sent.count())
     }
 
     /// The address in the family of the socket.

@@ -90,7 +90,7 @@ async fn a_closed_port_is_reported_and_does_not_stop_the_socket() {
         let mut errors = Vec::new();
         while errors.len() < 3 {
             sender.ready().await.unwrap();
-            errors.extend(std::iter::from_fn(|| sender.take_error()));
+            sender.take_errors(|error| errors.push(error));
             assert!(sender.try_receive(|_| panic!("nothing was sent")).is_err());
         }
         let failure = FlowFailure::Refused;
@@ -181,4 +181,28 @@ async fn a_connected_socket_takes_no_datagrams_from_others() {
     };
     assert_eq!(one.send(&[answer], fail), 1);
     assert_eq!(receive(&friend, 1).await[0].1, b"answer");
+}
+
+#[tokio::test]
+async fn an_error_that_is_not_asked_for_wakes_nobody() {
+    let one = UdpIo::bind(v4(), UdpOptions::default()).unwrap();
+    let gone = UdpIo::bind(v4(), UdpOptions::default()).unwrap();
+    let remote = gone.local_addr().unwrap();
+    one.connect(remote).unwrap();
+    drop(gone);
+    assert_eq!(one.send(&[to(remote, b"", b"lost")], fail), 1);
+    // The kernel reports it in place of a datagram; after that, nothing is ready.
+    let quiet = async {
+        loop {
+            let ready = tokio::time::timeout(Duration::from_millis(50), one.ready());
+            match ready.await {
+                Ok(_) => assert!(one.try_receive(|_| {}).is_err()),
+                Err(_) => break,
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), quiet)
+        .await
+        .expect("the socket becomes quiet");
+    assert_eq!(one.send(&[to(remote, b"", b"lost, too")], fail), 1);
 }

@@ -31,6 +31,9 @@ use crate::{DatagramOpener, SourceLimit, Target};
 /// Events taken from the session at once.
 const BATCH: usize = 64;
 
+/// Receive buffer of an association's port in bytes.
+const RECEIVE_BUFFER: usize = 1 << 20;
+
 /// How often a full send buffer is tried again before datagrams to the program are dropped.
 const SEND_TRIES: usize = 20;
 
@@ -91,6 +94,7 @@ fn bind(
     let mut peer = canonical(connection.peer_addr()?);
     let options = UdpOptions {
         traffic_class: true,
+        receive_buffer: RECEIVE_BUFFER,
         ..UdpOptions::default()
     };
     let io = UdpIo::bind_family(local, options)?;

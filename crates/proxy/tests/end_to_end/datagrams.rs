@@ -55,7 +55,7 @@ impl Session {
         let rules = ["allow 127.0.0.0/8", "allow [::1]"].map(|rule| rule.parse().unwrap());
         let (_, policy) = watch::channel(Arc::new(EgressPolicy::new(rules)));
         Self {
-            exit: UdpExit::new(policy, UdpSettings::default()),
+            exit: UdpExit::new(policy, UdpSettings::default(), None),
             shared: Arc::default(),
         }
     }
@@ -392,6 +392,31 @@ async fn an_association_ends_with_its_connection() {
         }
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_program_that_opens_its_socket_again_is_served() {
+    let socks = Socks::start("127.0.0.1:0").await;
+    let (socket, target) = remote("127.0.0.1:0").await;
+    let mut program = socks.associate().await;
+    program.send(&target, b"question").await;
+    let (_, mapped) = hear(&socket).await;
+    let port = program.socket.local_addr().unwrap();
+    drop(program.socket);
+    // The answers meet a closed port, whose ICMP errors must not end the association.
+    for _ in 0..10 {
+        socket.send_to(b"answer", mapped).await.unwrap();
+    }
+    program.socket = UdpSocket::bind(port).await.unwrap();
+    let exchanged = async {
+        loop {
+            program.send(&target, b"again").await;
+            if !silent(&socket).await {
+                return hear(&socket).await.0;
+            }
+        }
+    };
+    assert_eq!(within(exchanged).await, b"again");
 }
 
 #[tokio::test]
