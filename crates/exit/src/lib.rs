@@ -1,5 +1,5 @@
-//! The exit side of a server: which targets streams may reach, how they are dialed, and the copy
-//! loop between a stream and a TCP connection.
+//! The exit side of a server: which targets streams and datagrams may reach, how they are dialed, and
+//! the copy loop between a stream and a TCP connection.
 //!
 //! | Module | Contents |
 //! |---|---|
@@ -9,13 +9,17 @@
 //! | [`happy_eyeballs`] | the race of connections to the addresses of one name |
 //! | [`relay`] | copies both directions of a connection and passes its end on |
 //! | [`local_hop`] | connections that stay on this machine, without pacing |
+//! | [`datagram`] | the interface between a session's datagrams and their sockets |
+//! | [`udp`] | a client's sources of datagrams as UDP sockets, with limits |
+//! | [`udp_io`] | many datagrams with one system call, and ICMP errors |
+//! | [`recent`] | a map in order of use |
 //!
 //! This crate lies below `sumlink-transport` and does not depend on it: it sees a stream only
-//! through [`relay::Relayed`]. The other direction, a server that hands each stream to an exit
+//! through [`relay::Relayed`], and datagrams through [`datagram::DatagramSocket`]. The other direction, a server that hands each stream to an exit
 //! above it, was not chosen for two reasons. The result of the dial is the server's answer to an
 //! OPEN frame, so the exit would need a second interface of the server to give it. And the client
-//! uses three of these modules as well: its proxies the relay and the targets, its link manager
-//! the race of connections.
+//! uses several of these modules as well: its proxies the relay, the targets and the UDP sockets, its
+//! link manager the race of connections.
 
 #![deny(unsafe_code)]
 

@@ -76,7 +76,7 @@ impl UdpIo {
         let mut count = 1;
         for packet in packets.iter().take(most).skip(1) {
             let same = (packet.remote, packet.local) == (first.remote, first.local);
-            if !same || packet.len() > length || packet.len() == 0 {
+            if !same || packet.len() > length || packet.is_empty() {
                 break;
             }
             count += 1;
