@@ -1,5 +1,5 @@
-//! The exit side of a server: which targets streams and datagrams may reach, how they are dialed, and
-//! the copy loop between a stream and a TCP connection.
+//! The exit side of a server: which targets streams and datagrams may reach, how they are dialed,
+//! and the copy loop between a stream and a TCP connection.
 //!
 //! | Module | Contents |
 //! |---|---|
@@ -15,11 +15,11 @@
 //! | [`recent`] | a map in order of use |
 //!
 //! This crate lies below `sumlink-transport` and does not depend on it: it sees a stream only
-//! through [`relay::Relayed`], and datagrams through [`datagram::DatagramSocket`]. The other direction, a server that hands each stream to an exit
-//! above it, was not chosen for two reasons. The result of the dial is the server's answer to an
-//! OPEN frame, so the exit would need a second interface of the server to give it. And the client
-//! uses several of these modules as well: its proxies the relay, the targets and the UDP sockets, its
-//! link manager the race of connections.
+//! through [`relay::Relayed`], and datagrams through [`datagram::DatagramSocket`]. The other
+//! direction, a server that hands each stream to an exit above it, was not chosen for two reasons.
+//! The result of the dial is the server's answer to an OPEN frame, so the exit would need a second
+//! interface of the server to give it. And the client uses several of these modules as well: its
+//! proxies the relay, the targets and the UDP sockets, its link manager the race of connections.
 
 #![deny(unsafe_code)]
 

@@ -31,6 +31,8 @@ use crate::egress::EgressPolicy;
 
 mod client;
 mod expiry;
+mod family;
+mod inside;
 mod limits;
 mod names;
 mod remotes;

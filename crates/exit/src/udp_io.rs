@@ -1,8 +1,8 @@
 //! UDP sockets that move many datagrams with one system call.
 //!
-//! Receiving uses recvmmsg(2) with `UDP_GRO`. Sending uses `UDP_SEGMENT` (udp(7)) for datagrams of one
-//! length to one remote, and a call for each of the others: most of its cost is the network stack's
-//! work on a packet. ICMP errors come from the socket's error queue (ip(7), `IP_RECVERR`).
+//! Receiving uses recvmmsg(2) with `UDP_GRO`. Sending uses `UDP_SEGMENT` (udp(7)) for datagrams of
+//! one length to one remote, and a call for each of the others: most of its cost is the network
+//! stack's work on a packet. ICMP errors come from the socket's error queue (ip(7), `IP_RECVERR`).
 //!
 //! `quinn-udp` has the same purpose but does not fit here: it sets "don't fragment", and reports
 //! neither the DSCP of a datagram nor the remote that an ICMP error is about.

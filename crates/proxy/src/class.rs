@@ -46,7 +46,8 @@ pub fn class_of(rules: &[ClassRule], flow: &Flow<'_>) -> Option<Class> {
 }
 
 /// The class of a flow of datagrams: that of the first matching rule, or else conversational for a
-/// DSCP of calls and games, [`CONVERSATIONAL_DSCP`] or more. `None` leaves the class to the session.
+/// DSCP of calls and games, [`CONVERSATIONAL_DSCP`] or more. `None` leaves the class to the
+/// session.
 pub fn class_of_datagrams(rules: &[ClassRule], flow: &Flow<'_>) -> Option<Class> {
     let marked = || {
         let dscp = flow.dscp.filter(|dscp| *dscp >= CONVERSATIONAL_DSCP);

@@ -26,6 +26,7 @@ pub use sumlink_transport::Class;
 pub use sumlink_transport::target::{OpenError, Target};
 pub use udp_forward::{UdpBindError, UdpForwarder};
 
+mod associations;
 pub mod class;
 pub mod forward;
 pub mod http_proxy;

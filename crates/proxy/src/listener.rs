@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use sumlink_transport::target::Target;
 use sumlink_util::plain;
 use tokio::net::{TcpListener, TcpStream};
@@ -14,11 +13,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet};
 use tracing::{debug, error, info, warn};
 
+use crate::associations::{Associations, NoDatagrams};
 use crate::class::{Flow, class_of, class_of_datagrams};
 use crate::{
     Class, ClassRule, DatagramOpener, Forward, OpenError, Opener, SourceLimit, http_proxy, socks5,
 };
-use sumlink_exit::datagram::{DatagramSocket, FlowFailure, Received, SendError};
 use sumlink_exit::local_hop;
 use sumlink_exit::relay::{Upload, relay, tune};
 use sumlink_transport::accept::Accepting;
@@ -149,44 +148,6 @@ impl<O: Opener> Opener for Gate<O> {
             true => self.opener.open(target, class).await,
             false => Err(OpenError::LimitReached),
         }
-    }
-}
-
-/// What SOCKS5 associations need.
-pub(crate) struct Associations<D> {
-    /// `None` if there are none.
-    pub(crate) opener: Option<D>,
-    pub(crate) limit: SourceLimit,
-}
-
-/// The datagrams of an opener of streams only.
-#[derive(Clone)]
-enum NoDatagrams {}
-
-impl DatagramOpener for NoDatagrams {
-    type Socket = Self;
-
-    async fn bind(&self, _class: Option<Class>) -> Result<Self, OpenError> {
-        match *self {}
-    }
-}
-
-impl DatagramSocket for NoDatagrams {
-    fn send(
-        &self,
-        _remote: &Target,
-        _payload: Bytes,
-        _class: Option<Class>,
-    ) -> Result<(), SendError> {
-        match *self {}
-    }
-
-    async fn receive(&mut self, _out: &mut Vec<(Target, Received)>, _limit: usize) -> usize {
-        match *self {}
-    }
-
-    fn report(&self, _remote: &Target, _failure: FlowFailure) {
-        match *self {}
     }
 }
 

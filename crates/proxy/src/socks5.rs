@@ -17,7 +17,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
-use crate::listener::{Associations, Classes};
+use crate::associations::Associations;
+use crate::listener::Classes;
 use crate::{DatagramOpener, Opener};
 pub(crate) use associate::send_all;
 use message::{Command, Credentials, Greeting, MAX_MESSAGE, MessageError, Method, Reply, Request};

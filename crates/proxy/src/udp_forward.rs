@@ -64,9 +64,9 @@ pub enum UdpBindError {
 /// A bound UDP port that forwards nothing until [`UdpForwarder::serve`].
 ///
 /// Every local address that sends to the port is a source of its own, so the target sees different
-/// ports and replies find their way back. A reply comes from the port, and from the address to which
-/// the program has sent. Datagrams that reach a source from elsewhere than the target are dropped:
-/// the program could not distinguish them.
+/// ports and replies find their way back. A reply comes from the port, and from the address to
+/// which the program has sent. Datagrams that reach a source from elsewhere than the target are
+/// dropped: the program could not distinguish them.
 #[derive(Debug)]
 pub struct UdpForwarder {
     io: Arc<UdpIo>,
@@ -110,8 +110,8 @@ impl UdpForwarder {
     }
 
     /// Serves local addresses within this limit, shared with the other entries that have it. When
-    /// it is reached, a new one takes the place of the one that was idle longest, if it was idle for
-    /// 5 s.
+    /// it is reached, a new one takes the place of the one that was idle longest, if it was idle
+    /// for 5 s.
     pub fn with_sources(mut self, limit: SourceLimit) -> Self {
         self.limit = limit;
         self

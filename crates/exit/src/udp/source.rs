@@ -1,47 +1,33 @@
 //! One source: its sockets, and the datagrams between them and the client.
 
 use std::collections::VecDeque;
-use std::future::pending;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::Ready;
-use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::debug;
 
 use super::Ended;
 use super::client::{Client, Direction, Place, count};
-use super::expiry::Expiry;
-use super::limits::{Account, Bucket};
-use super::names::{Named, Names, choose};
-use super::remotes::{Inbound, Outbound, Remotes};
+use super::family::{Family, arrived};
+use super::inside::Inside;
+use super::names::{Named, choose};
+use super::remotes::Outbound;
 use crate::datagram::{DatagramSocket, FlowFailure, MAX_PAYLOAD, Received};
 use crate::dial::resolve;
-use crate::egress::EgressPolicy;
 use crate::target::{Host, Target};
-use crate::udp_io::{Arrival, Packet, SEND_PAUSE, SocketError, UdpIo, UdpOptions};
+use crate::udp_io::{Packet, SEND_PAUSE};
 
 /// Datagrams taken from the client's side at once.
 const BATCH: usize = 128;
 
 /// Longest name lookup. It exceeds the 5 s after which the system's resolver repeats its query.
 const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Pause after a socket could not be opened.
-const BIND_PAUSE: Duration = Duration::from_secs(1);
-
-/// Reports to the client: so many at once, and per second.
-const REPORTS: f64 = 64.0;
-
-/// Bytes of payload from unsolicited remotes to one source: at once, and per second. Enough for
-/// connectivity checks and a call; the client's links must not be flooded by anyone who finds the
-/// port.
-const STRANGERS: f64 = 128.0 * 1024.0;
 
 /// Time for which a refused source may wait for its first datagrams.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(5);
@@ -73,31 +59,6 @@ struct Source<'a, S> {
     inside: Inside<'a, S>,
 }
 
-/// A source without its sockets.
-struct Inside<'a, S> {
-    client: &'a Client,
-    place: Place<'a>,
-    socket: S,
-    updates: watch::Receiver<Arc<EgressPolicy>>,
-    policy: Arc<EgressPolicy>,
-    remotes: Remotes,
-    names: Names,
-    expiry: Expiry,
-    account: Account,
-    reports: Bucket,
-    /// Bytes from unsolicited remotes.
-    strangers: Bucket,
-    is_closed: bool,
-}
-
-/// The socket of one address family.
-#[derive(Default)]
-struct Family {
-    io: Option<(UdpIo, Option<OwnedSemaphorePermit>)>,
-    /// Why it could not be opened, and when that is tried again.
-    failed: Option<(FlowFailure, Instant)>,
-}
-
 /// Why a source wakes up.
 enum Event {
     FromClient(usize),
@@ -110,31 +71,13 @@ enum Event {
 
 impl<'a, S: DatagramSocket> Source<'a, S> {
     fn new(client: &'a Client, place: Place<'a>, socket: S) -> Self {
-        let now = Instant::now();
-        let settings = &client.settings;
-        let mut updates = client.policy.clone();
-        let policy = Arc::clone(&updates.borrow_and_update());
-        let inside = Inside {
-            client,
-            place,
-            socket,
-            updates,
-            policy,
-            remotes: Remotes::new(settings.remotes, settings.unsolicited),
-            names: Names::new(settings.remotes),
-            expiry: Expiry::new(settings.idle, settings.dns_idle, now),
-            account: client.account(),
-            reports: Bucket::new(REPORTS, REPORTS, now),
-            strangers: Bucket::new(STRANGERS, STRANGERS, now),
-            is_closed: false,
-        };
         Self {
             v4: Family::default(),
             v6: Family::default(),
             outgoing: VecDeque::new(),
             held: 0,
             look_ups: JoinSet::new(),
-            inside,
+            inside: Inside::new(client, place, socket),
         }
     }
 
@@ -355,7 +298,7 @@ impl<'a, S: DatagramSocket> Source<'a, S> {
             true => &self.v6,
             false => &self.v4,
         };
-        let Some((io, _)) = &family.io else {
+        let Some(io) = family.io() else {
             return;
         };
         if ready.is_error() {
@@ -367,152 +310,5 @@ impl<'a, S: DatagramSocket> Source<'a, S> {
         {
             debug!(%error, "cannot receive datagrams");
         }
-    }
-}
-
-impl<S: DatagramSocket> Inside<'_, S> {
-    fn update_policy(&mut self) {
-        // Without its sender, the policy stays as it is.
-        if self.updates.has_changed().unwrap_or(false) {
-            self.policy = Arc::clone(&self.updates.borrow_and_update());
-            self.remotes.policy_changed();
-        }
-    }
-
-    /// A datagram has arrived from a remote.
-    fn arrived(&mut self, arrival: Arrival<'_>, now: Instant) {
-        let (client, remote) = (self.client, arrival.remote);
-        // No target has the port 0, and nothing could be sent back to it.
-        if remote.port() == 0 {
-            return;
-        }
-        let inbound = self
-            .remotes
-            .inbound(remote, &self.policy, &mut self.account, now);
-        let target = match inbound {
-            Inbound::Solicited(target) => {
-                self.expiry.received(now);
-                self.place.is_busy(now);
-                target
-            }
-            Inbound::Unsolicited(target) => {
-                if !self.strangers.take(arrival.payload.len(), now) {
-                    return count(&client.counters.over_rate);
-                }
-                target
-            }
-            Inbound::Refused => return count(&client.counters.refused),
-            Inbound::Full => return count(&client.counters.over_limit),
-        };
-        if !client.within_rate(Direction::ToClient, arrival.payload.len(), now) {
-            return;
-        }
-        // A copy of its own size, so that the memory in use is the memory that queues count.
-        let payload = Bytes::copy_from_slice(arrival.payload);
-        match self.socket.send(target, payload, None) {
-            Ok(()) => count(&client.counters.received),
-            Err(error) => {
-                self.is_closed |= error == crate::datagram::SendError::Closed;
-                count(&client.counters.not_taken);
-            }
-        }
-    }
-
-    /// An ICMP error has arrived. Errors about other remotes than those of the client are forged, or
-    /// about forgotten ones.
-    fn error(&mut self, error: SocketError, now: Instant) {
-        if let Some(target) = self.remotes.target(&error.remote).cloned() {
-            count(&self.client.counters.icmp_errors);
-            self.report(&target, error.failure, now);
-        }
-    }
-
-    fn unsent(&mut self, remote: SocketAddr, failure: FlowFailure, now: Instant) {
-        count(&self.client.counters.unsent);
-        if let Some(target) = self.remotes.target(&remote).cloned() {
-            self.report(&target, failure, now);
-        }
-    }
-
-    fn over_limit(&mut self, target: &Target, now: Instant) {
-        count(&self.client.counters.over_limit);
-        self.report(target, FlowFailure::LimitReached, now);
-    }
-
-    fn report(&mut self, target: &Target, failure: FlowFailure, now: Instant) {
-        if self.reports.take(1, now) {
-            debug!(%target, %failure, "a datagram does not reach its target");
-            self.socket.report(target, failure);
-        }
-    }
-}
-
-impl Family {
-    /// The socket, which is opened if it is not open yet.
-    fn open(&mut self, is_v6: bool, client: &Client, now: Instant) -> Result<&UdpIo, FlowFailure> {
-        if self.io.is_none() {
-            if let Some((failure, until)) = self.failed
-                && now < until
-            {
-                return Err(failure);
-            }
-            match Self::bind(is_v6, client) {
-                Ok(bound) => self.io = Some(bound),
-                Err(failure) => self.failed = Some((failure, now + BIND_PAUSE)),
-            }
-        }
-        let failure = self
-            .failed
-            .map_or(FlowFailure::Other, |(failure, _)| failure);
-        self.io.as_ref().map(|(io, _)| io).ok_or(failure)
-    }
-
-    fn bind(
-        is_v6: bool,
-        client: &Client,
-    ) -> Result<(UdpIo, Option<OwnedSemaphorePermit>), FlowFailure> {
-        let place = match &client.sockets {
-            Some(sockets) => {
-                let place = Arc::clone(sockets).try_acquire_owned();
-                Some(place.map_err(|_| FlowFailure::LimitReached)?)
-            }
-            None => None,
-        };
-        let settings = &client.settings;
-        let local = match is_v6 {
-            true => IpAddr::from(settings.local_v6),
-            false => IpAddr::from(settings.local_v4),
-        };
-        let options = UdpOptions {
-            errors: true,
-            receive_buffer: settings.receive_buffer,
-            ..UdpOptions::default()
-        };
-        let bound = UdpIo::bind_family(SocketAddr::new(local, 0), options);
-        bound.map(|io| (io, place)).map_err(|error| {
-            debug!(%local, %error, "cannot open a UDP socket");
-            match error.raw_os_error() {
-                Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
-                    FlowFailure::LimitReached
-                }
-                _ => FlowFailure::NetworkUnreachable,
-            }
-        })
-    }
-}
-
-/// Waits for one of the sockets, and returns whether it is the one for IPv6.
-async fn arrived(v4: &Family, v6: &Family) -> (bool, Ready) {
-    let ready = async |family: &Family| match &family.io {
-        Some((io, _)) => match io.ready().await {
-            Ok(ready) => ready,
-            // Only at the end of the runtime.
-            Err(_) => pending().await,
-        },
-        None => pending().await,
-    };
-    tokio::select! {
-        ready = ready(v4) => (false, ready),
-        ready = ready(v6) => (true, ready),
     }
 }

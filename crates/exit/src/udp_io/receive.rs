@@ -52,7 +52,8 @@ impl UdpIo {
         })
     }
 
-    /// Passes ICMP errors to `each`, at most 32. Those that say nothing about a remote are left out.
+    /// Passes ICMP errors to `each`, at most 32. Those that say nothing about a remote are left
+    /// out.
     pub fn take_errors(&self, mut each: impl FnMut(SocketError)) {
         // The only failure is an empty queue, after which `ready` waits for the next error.
         let _ = self.socket.try_io(Interest::ERROR, || {

@@ -1,10 +1,10 @@
-//! UDP ASSOCIATE (RFC 1928, section 7): a UDP port for one program, as long as its connection lives.
+//! UDP ASSOCIATE (RFC 1928, section 7): a UDP port for a program while its connection lives.
 //!
 //! - **Who may send.** Only the host of the controlling connection. If the request names a port,
-//!   only from that port; otherwise the port of the first valid datagram is taken. One port, because
-//!   replies have one destination, and because other users of the same host must not use or read the
-//!   association. A request that names the address of another host has passed a NAT that changed
-//!   both, or names its target; its address and port are ignored.
+//!   only from that port; otherwise the port of the first valid datagram is taken. One port has two
+//!   reasons: replies have one destination, and other users of the same host must not use or read
+//!   the association. A request that names the address of another host has passed a NAT that
+//!   changed both, or names its target; its address and port are ignored.
 //! - From then on the kernel drops what others send: the socket is connected.
 //! - **Fragments** are dropped, as the RFC permits, and so are malformed datagrams.
 //! - **Replies** have the target by which the program has addressed the remote: a name if it used
