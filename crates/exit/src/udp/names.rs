@@ -89,13 +89,13 @@ impl Names {
         if self.resolving >= MOST_LOOK_UPS {
             return Named::Full;
         }
-        if self.entries.len() >= self.most
-            && let Some(oldest) = self.entries.oldest().map(|(target, _)| target.clone())
-        {
-            self.forget(&oldest, account);
+        if self.entries.len() >= self.most {
+            self.forget_oldest(account);
         }
-        if !account.charge(NAME_COST) {
-            return Named::Full;
+        while !account.charge(NAME_COST) {
+            if !self.forget_oldest(account) {
+                return Named::Full;
+            }
         }
         let mut backlog = Backlog::default();
         if account.charge(payload.len()) {
@@ -141,6 +141,14 @@ impl Names {
         if let Some(entry @ Name::Resolved(_)) = self.entries.touch(target) {
             *entry = Name::Failed(now + FAILURE_PAUSE);
         }
+    }
+
+    fn forget_oldest(&mut self, account: &mut Account) -> bool {
+        let oldest = self.entries.oldest().map(|(target, _)| target.clone());
+        if let Some(oldest) = &oldest {
+            self.forget(oldest, account);
+        }
+        oldest.is_some()
     }
 
     fn forget(&mut self, target: &Target, account: &mut Account) {

@@ -1,6 +1,7 @@
 //! One source: its sockets, and the datagrams between them and the client.
 
 use std::collections::VecDeque;
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::io::Ready;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 use tracing::debug;
 
 use super::Ended;
@@ -55,6 +56,8 @@ struct Source<'a, S> {
     outgoing: VecDeque<(SocketAddr, Bytes)>,
     /// Bytes of memory charged for them while a send buffer is full.
     held: usize,
+    /// When a full send buffer is tried again.
+    retry: Option<Instant>,
     look_ups: JoinSet<(Target, Result<SocketAddr, FlowFailure>)>,
     inside: Inside<'a, S>,
 }
@@ -76,6 +79,7 @@ impl<'a, S: DatagramSocket> Source<'a, S> {
             v6: Family::default(),
             outgoing: VecDeque::new(),
             held: 0,
+            retry: None,
             look_ups: JoinSet::new(),
             inside: Inside::new(client, place, socket),
         }
@@ -86,16 +90,17 @@ impl<'a, S: DatagramSocket> Source<'a, S> {
         let timer = sleep_until(self.inside.expiry.deadline());
         tokio::pin!(timer);
         loop {
-            let is_stuck = !self.outgoing.is_empty();
+            // Until then, the client's datagrams wait in the session, which drops the older ones.
+            let retry = self.retry;
             let event = tokio::select! {
-                received = self.inside.socket.receive(&mut inbox, BATCH), if !is_stuck => {
+                received = self.inside.socket.receive(&mut inbox, BATCH), if retry.is_none() => {
                     Event::FromClient(received)
                 }
                 (is_v6, ready) = arrived(&self.v4, &self.v6) => Event::FromNetwork(is_v6, ready),
                 Some(Ok((target, result))) = self.look_ups.join_next() => {
                     Event::Resolved(target, result)
                 }
-                () = sleep(SEND_PAUSE), if is_stuck => Event::SendAgain,
+                () = retried(retry), if retry.is_some() => Event::SendAgain,
                 () = &mut timer => Event::Timer,
                 () = self.inside.place.lost() => Event::Replaced,
             };
@@ -231,7 +236,9 @@ impl<'a, S: DatagramSocket> Source<'a, S> {
         let held = self.outgoing.iter().map(|(_, payload)| payload.len()).sum();
         if self.inside.account.charge(held) {
             self.held = held;
+            self.retry = (!self.outgoing.is_empty()).then(|| now + SEND_PAUSE);
         } else {
+            self.retry = None;
             for _ in self.outgoing.drain(..) {
                 count(&self.inside.client.counters.over_limit);
             }
@@ -310,5 +317,13 @@ impl<'a, S: DatagramSocket> Source<'a, S> {
         {
             debug!(%error, "cannot receive datagrams");
         }
+    }
+}
+
+/// Waits until a full send buffer is tried again.
+async fn retried(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => pending().await,
     }
 }

@@ -1,5 +1,7 @@
 //! Sockets on loopback.
 
+use proptest::prelude::*;
+
 use super::*;
 
 fn v4() -> SocketAddr {
@@ -205,4 +207,43 @@ async fn an_error_that_is_not_asked_for_wakes_nobody() {
         .await
         .expect("the socket becomes quiet");
     assert_eq!(one.send(&[to(remote, b"", b"lost, too")], fail), 1);
+}
+
+/// Lengths around those that segmentation treats differently: equal ones, shorter ends, empty ones.
+fn length() -> impl Strategy<Value = usize> {
+    prop_oneof![4 => Just(1200usize), 2 => Just(0usize), 2 => 1..30usize, 1 => 0..3000usize]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_sequence_arrives_in_order_at_each_receiver(
+        sequence in proptest::collection::vec((0..2usize, length(), any::<bool>()), 1..40),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let options = UdpOptions { receive_buffer: 1 << 20, ..UdpOptions::default() };
+            let sender = UdpIo::bind(v4(), options).unwrap();
+            let receivers = [0, 1].map(|_| UdpIo::bind(v4(), options).unwrap());
+            let contents: Vec<Vec<u8>> = sequence
+                .iter()
+                .enumerate()
+                .map(|(number, (_, length, _))| vec![number as u8; *length])
+                .collect();
+            let mut packets = Vec::new();
+            for ((to_which, length, is_split), content) in sequence.iter().zip(&contents) {
+                let remote = receivers[*to_which].local_addr().unwrap();
+                let (head, body) = content.split_at(if *is_split { length / 2 } else { 0 });
+                packets.push(to(remote, head, body));
+            }
+            assert_eq!(sender.send(&packets, fail), packets.len());
+            for (which, receiver) in receivers.iter().enumerate() {
+                let own = sequence.iter().zip(&contents).filter(|((to, ..), _)| *to == which);
+                let expected: Vec<&Vec<u8>> = own.map(|(_, content)| content).collect();
+                let received = receive(receiver, expected.len()).await;
+                assert!(received.iter().map(|(_, content)| content).eq(expected));
+            }
+        });
+    }
 }
