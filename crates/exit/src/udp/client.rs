@@ -220,7 +220,7 @@ impl Client {
 
 impl Place<'_> {
     /// The source has traffic.
-    pub(super) fn is_busy(&self, now: Instant) {
+    pub(super) fn touch(&self, now: Instant) {
         self.seat
             .last
             .store(self.client.millis(now), Ordering::Relaxed);
@@ -264,11 +264,11 @@ mod tests {
         // A flood of sources, while the call goes on.
         for _ in 0..100 {
             now += Duration::from_millis(20);
-            call.is_busy(now);
+            call.touch(now);
             assert!(client.place(now).is_none());
         }
         now = start + YIELD_AFTER + Duration::from_millis(1);
-        call.is_busy(now);
+        call.touch(now);
         let newer = client.place(now).unwrap();
         idle.lost().await;
         // The loser's end does not free the place, the others' do.

@@ -86,7 +86,7 @@ impl<'a, S: DatagramSocket> Inside<'a, S> {
         let target = match inbound {
             Inbound::Solicited(target) => {
                 self.expiry.received(now);
-                self.place.is_busy(now);
+                self.place.touch(now);
                 target
             }
             Inbound::Unsolicited(target) => {

@@ -28,6 +28,7 @@ const NAME_COST: usize = REMOTE_COST + 2 * MAX_NAME;
 pub(super) struct Names {
     most: usize,
     entries: Recent<Target, Name>,
+    /// Running lookups, including those for names that have been forgotten since.
     resolving: usize,
 }
 
@@ -108,7 +109,8 @@ impl Names {
         Named::LookUp
     }
 
-    /// A lookup has ended. Returns the datagrams that are sent to its address.
+    /// A lookup has ended that [`Named::LookUp`] had requested. Returns the datagrams that are sent
+    /// to its address.
     pub(super) fn resolved(
         &mut self,
         target: &Target,
@@ -116,7 +118,8 @@ impl Names {
         account: &mut Account,
         now: Instant,
     ) -> Vec<Bytes> {
-        // A forgotten name whose lookup was still running has another entry, or none.
+        self.resolving = self.resolving.saturating_sub(1);
+        // A name that was forgotten in the meantime has no entry, or a newer one.
         let Some(entry @ Name::Resolving(_)) = self.entries.touch(target) else {
             return Vec::new();
         };
@@ -127,7 +130,6 @@ impl Names {
         let Name::Resolving(mut backlog) = std::mem::replace(entry, next) else {
             return Vec::new();
         };
-        self.resolving = self.resolving.saturating_sub(1);
         account.release(backlog.bytes());
         match address {
             Some(_) => backlog.take(now).collect(),
@@ -153,10 +155,7 @@ impl Names {
 
     fn forget(&mut self, target: &Target, account: &mut Account) {
         match self.entries.remove(target) {
-            Some(Name::Resolving(backlog)) => {
-                self.resolving = self.resolving.saturating_sub(1);
-                account.release(NAME_COST + backlog.bytes());
-            }
+            Some(Name::Resolving(backlog)) => account.release(NAME_COST + backlog.bytes()),
             Some(_) => account.release(NAME_COST),
             None => {}
         }
@@ -240,6 +239,24 @@ mod tests {
     }
 
     #[test]
+    fn a_forgotten_name_does_not_free_its_lookup() {
+        let budget = Budget::new(1 << 20);
+        let (mut account, mut names) = (Account::new(&budget), Names::new(1));
+        let now = Instant::now();
+        let mut started = 0;
+        for number in 0..1000 {
+            match names.outbound(&name(number), Bytes::new(), &mut account, now) {
+                Named::LookUp => started += 1,
+                other => assert_eq!(other, Named::Full),
+            }
+        }
+        assert_eq!(started, MOST_LOOK_UPS);
+        assert!(names.resolved(&name(0), None, &mut account, now).is_empty());
+        let sent = names.outbound(&name(2000), Bytes::new(), &mut account, now);
+        assert_eq!(sent, Named::LookUp);
+    }
+
+    #[test]
     fn the_first_allowed_address_with_a_route_is_chosen() {
         let policy = EgressPolicy::new(
             ["allow 127.0.0.0/8", "allow 255.255.255.255"].map(|rule| rule.parse().unwrap()),
@@ -271,33 +288,36 @@ mod tests {
             memory in prop_oneof![Just(1usize << 24), 0..20_000usize],
         ) {
             let budget = Budget::new(memory);
-            let (mut account, mut names) = (Account::new(&budget), Names::new(100));
+            let (mut account, mut names) = (Account::new(&budget), Names::new(50));
             let mut now = Instant::now();
+            let mut running = Vec::new();
             for (number, action, wait) in steps {
                 match action {
-                    0 => {
-                        names.resolved(&name(number), Some(address()), &mut account, now);
-                    }
-                    1 if number % 2 == 0 => {
-                        names.resolved(&name(number), None, &mut account, now);
+                    0 if !running.is_empty() => {
+                        let found = (number % 3 > 0).then(address);
+                        let target = running.swap_remove(number % running.len());
+                        names.resolved(&target, found, &mut account, now);
                     }
                     1 => names.refused(&name(number), now),
                     _ => {
                         let payload = Bytes::from(vec![0; number * 10]);
                         let sent = names.outbound(&name(number), payload, &mut account, now);
-                        if let Named::Resolved(to, _) = sent {
-                            prop_assert_eq!(to, address());
+                        match sent {
+                            Named::Resolved(to, _) => prop_assert_eq!(to, address()),
+                            Named::LookUp => running.push(name(number)),
+                            Named::Kept | Named::Full => {}
                         }
                     }
                 }
                 now += Duration::from_millis(wait);
-                prop_assert!(names.entries.len() <= 100 && names.resolving <= MOST_LOOK_UPS);
+                prop_assert!(names.entries.len() <= 50 && names.resolving <= MOST_LOOK_UPS);
                 let resolving = names.entries.iter().filter_map(|(_, name)| match name {
                     Name::Resolving(backlog) => Some(backlog.bytes()),
                     _ => None,
                 });
                 let waiting: Vec<usize> = resolving.collect();
-                prop_assert_eq!(waiting.len(), names.resolving);
+                prop_assert_eq!(running.len(), names.resolving);
+                prop_assert!(waiting.len() <= running.len());
                 let held = names.entries.len() * NAME_COST + waiting.iter().sum::<usize>();
                 prop_assert_eq!(budget.used(), held);
             }

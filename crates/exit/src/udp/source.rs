@@ -292,7 +292,7 @@ impl<'a, S: DatagramSocket> Source<'a, S> {
                     }
                 }
             }
-            self.inside.place.is_busy(now);
+            self.inside.place.touch(now);
             if is_full {
                 break;
             }
