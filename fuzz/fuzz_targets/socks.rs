@@ -3,9 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sumlink_proxy::socks5::message::{
-    Credentials, DatagramHeader, Greeting, MAX_MESSAGE, Request,
-};
+use sumlink_proxy::socks5::message::{Credentials, DatagramHeader, Greeting, MAX_MESSAGE, Request};
 
 fuzz_target!(|bytes: &[u8]| {
     let mut encoded = Vec::new();

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_prefix_tells_datagrams_from_connections() {
+    fn the_prefix_distinguishes_datagrams_from_connections() {
         for (text, form) in [
             ("udp:5353=10.0.0.1:53", "udp:127.0.0.1:5353=10.0.0.1:53"),
             (

@@ -22,7 +22,7 @@ impl<T> Backlog<T> {
     /// Most payload bytes that wait, unless a single datagram is longer.
     pub const MOST_BYTES: usize = 64 * 1024;
 
-    /// Longest wait. A program repeats an older request itself: resolvers after 5 s
+    /// Longest wait. A program has repeated an older request: resolvers after 5 s
     /// (resolv.conf(5)), QUIC after 1 s (RFC 9002, section 6.2.2).
     pub const LIFETIME: Duration = Duration::from_secs(5);
 

@@ -223,7 +223,7 @@ impl<'a, S: DatagramSocket> Source<'a, S> {
         }
     }
 
-    /// Sends what is queued. What does not fit into a full send buffer is kept if the client has
+    /// Sends the queued datagrams. Those behind a full send buffer are kept if the client has
     /// memory left for it.
     fn flush(&mut self, now: Instant) {
         self.inside.account.release(std::mem::take(&mut self.held));
@@ -245,7 +245,7 @@ impl<'a, S: DatagramSocket> Source<'a, S> {
         }
     }
 
-    /// Sends what is queued, up to a full send buffer.
+    /// Sends the queued datagrams, up to a full send buffer.
     fn send_queued(&mut self, now: Instant) {
         while let Some((first, _)) = self.outgoing.front() {
             let is_v6 = first.is_ipv6();

@@ -257,7 +257,7 @@ async fn a_program_that_opens_its_socket_again_is_served() {
     let (_, mapped) = hear(&socket).await;
     let port = program.socket.local_addr().unwrap();
     drop(program.socket);
-    // The answers meet a closed port, whose ICMP errors must not end the association.
+    // The answers meet a closed port. Its ICMP errors must not end the association.
     for _ in 0..10 {
         socket.send_to(b"answer", mapped).await.unwrap();
     }
