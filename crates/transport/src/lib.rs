@@ -65,7 +65,7 @@ pub use carrier::handshake::CarrierError;
 #[cfg(feature = "fuzz")]
 pub use carrier::handshake::fuzz;
 pub use carrier::keys::{PublicKey, SecretKey};
-pub use carrier::{congestion, keys, socket, tcp_info, tls};
+pub use carrier::{congestion, keys, quic, socket, tcp_info, tls};
 pub use links::policy;
 pub use links::policy::{LinkPolicy, LinkReport};
 pub use local::{accept, address, descriptors, saved_syn, tasks};

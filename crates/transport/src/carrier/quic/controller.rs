@@ -1,0 +1,254 @@
+//! The congestion control of a datagram carrier, and what it measures.
+//!
+//! The control is quinn's CUBIC (RFC 9438). The flows inside have congestion controls of their own,
+//! and the path is shared with TCP, so the carrier must neither starve beside TCP nor take more
+//! than its share: that requires a loss-based control. quinn's BBR is experimental and ignores
+//! losses of up to a few percent; two of them on top of each other overshoot. NewReno recovers too
+//! slowly for the rates of these links.
+//!
+//! CUBIC fills the path's queue, as the TCP flows on the same path do. It cannot fill a queue in
+//! this machine: see `DatagramCarrier::room`.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use futures_util::task::AtomicWaker;
+use quinn::congestion::{Controller, ControllerFactory, ControllerMetrics, CubicConfig};
+use quinn_proto::RttEstimator;
+
+/// Makes the congestion control of each connection.
+#[derive(Debug, Default)]
+pub(super) struct ControllerConfig {
+    cubic: Arc<CubicConfig>,
+}
+
+/// What quinn's connection does, for the carrier that feeds it. Needs no lock of the connection.
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    /// Bytes of packets that quinn will make of the datagrams it was given.
+    handed: AtomicU64,
+    /// Those of them that it has sent; at most `handed`.
+    departed: AtomicU64,
+    in_flight: AtomicU64,
+    window: AtomicU64,
+    /// Nanoseconds; 0 before the first measurement.
+    srtt: AtomicU64,
+    rttvar: AtomicU64,
+    ecn_marks: AtomicU64,
+    /// Value of `departed` at which the carrier's task is woken.
+    wake_at: AtomicU64,
+    waiting: AtomicWaker,
+}
+
+/// Bytes around a datagram in its packet: first byte, connection identifier, packet number, tag
+/// (RFC 9000, section 17.3.1; RFC 9001, section 5.3), type and length of the frame.
+const PACKET_OVERHEAD: u64 = 1 + 8 + 2 + 16 + 3;
+
+impl ControllerFactory for ControllerConfig {
+    fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {
+        let control = Arc::clone(&self.cubic).build(now, current_mtu);
+        let meter = Arc::<Meter>::default();
+        meter.window.store(control.window(), Ordering::Relaxed);
+        Box::new(Measured {
+            control,
+            meter,
+            smoothed: None,
+            variation: Duration::ZERO,
+        })
+    }
+}
+
+impl Meter {
+    /// The meter of a connection; `None` if its congestion control is not from this module.
+    pub(super) fn of(connection: &quinn::Connection) -> Option<Arc<Self>> {
+        let control = connection.congestion_state().into_any();
+        let control = control.downcast::<Measured>().ok()?;
+        Some(Arc::clone(&control.meter))
+    }
+
+    /// Counts a datagram of this size, which quinn has just accepted.
+    pub(super) fn hand(&self, len: usize) {
+        let bytes = len as u64 + PACKET_OVERHEAD;
+        self.handed.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The congestion window in bytes.
+    pub(super) fn window(&self) -> u64 {
+        self.window.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that are sent and neither acknowledged nor lost.
+    pub(super) fn in_flight(&self) -> u64 {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// The smoothed round trip, once measured.
+    pub(super) fn srtt(&self) -> Option<Duration> {
+        match self.srtt.load(Ordering::Relaxed) {
+            0 => None,
+            nanoseconds => Some(Duration::from_nanos(nanoseconds)),
+        }
+    }
+
+    /// The mean deviation of the round trip (RFC 9002, section 5.3).
+    pub(super) fn rttvar(&self) -> Duration {
+        Duration::from_nanos(self.rttvar.load(Ordering::Relaxed))
+    }
+
+    /// Times that the peer reported new CE marks (RFC 3168).
+    pub(super) fn ecn_marks(&self) -> u64 {
+        self.ecn_marks.load(Ordering::Relaxed)
+    }
+
+    /// Wakes the task once about `bytes` more bytes have been sent. May wake it early, never late.
+    /// Check for room again afterwards: bytes sent before this call are not counted.
+    pub(super) fn wake_after(&self, bytes: u64, task: &Waker) {
+        let handed = self.handed.load(Ordering::Relaxed);
+        let wake_at = self.departed.load(Ordering::Relaxed).saturating_add(bytes);
+        self.wake_at.store(wake_at.min(handed), Ordering::Relaxed);
+        self.waiting.register(task);
+    }
+
+    /// Counts a transmission. Acknowledgments without data are ignored: nothing is in flight, and
+    /// no datagram has left.
+    fn depart(&self, bytes: u64) {
+        let departed = self.departed.load(Ordering::Relaxed);
+        let waiting = self.handed.load(Ordering::Relaxed).saturating_sub(departed);
+        let bytes = bytes.min(waiting);
+        self.departed.store(departed + bytes, Ordering::Relaxed);
+        self.in_flight.fetch_add(bytes, Ordering::Relaxed);
+        if departed + bytes >= self.wake_at.load(Ordering::Relaxed) {
+            self.waiting.wake();
+        }
+    }
+
+    fn lose(&self, bytes: u64) {
+        let in_flight = self.in_flight().saturating_sub(bytes);
+        self.in_flight.store(in_flight, Ordering::Relaxed);
+    }
+}
+
+/// A congestion control that reports to a [`Meter`].
+///
+/// All calls, and those of [`Meter::wake_after`] that precede a check for room, are under the
+/// connection's lock or followed by it. Relaxed atomics suffice.
+struct Measured {
+    control: Box<dyn Controller>,
+    meter: Arc<Meter>,
+    smoothed: Option<Duration>,
+    variation: Duration,
+}
+
+impl Measured {
+    /// Recovers the sample that led to a new smoothed round trip, and follows its variation, which
+    /// quinn does not report. quinn computes srtt = 7/8 srtt + 1/8 sample (RFC 9002, section 5.3).
+    fn measure(&mut self, rtt: &RttEstimator) {
+        let smoothed = rtt.get();
+        match self.smoothed {
+            Some(previous) if previous == smoothed => return,
+            None => self.variation = smoothed / 2,
+            Some(previous) => {
+                let sample = (8 * smoothed).saturating_sub(7 * previous);
+                self.variation = (3 * self.variation + previous.abs_diff(sample)) / 4;
+            }
+        }
+        self.smoothed = Some(smoothed);
+        let store = |to: &AtomicU64, value: Duration| {
+            let nanoseconds = u64::try_from(value.as_nanos()).unwrap_or(u64::MAX);
+            to.store(nanoseconds, Ordering::Relaxed);
+        };
+        store(&self.meter.srtt, smoothed);
+        store(&self.meter.rttvar, self.variation);
+    }
+
+    fn publish_window(&self) {
+        self.meter
+            .window
+            .store(self.control.window(), Ordering::Relaxed);
+    }
+}
+
+impl Controller for Measured {
+    fn on_sent(&mut self, now: Instant, bytes: u64, last_packet_number: u64) {
+        self.control.on_sent(now, bytes, last_packet_number);
+        self.meter.depart(bytes);
+    }
+
+    fn on_ack(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        bytes: u64,
+        app_limited: bool,
+        rtt: &RttEstimator,
+    ) {
+        self.control.on_ack(now, sent, bytes, app_limited, rtt);
+        self.measure(rtt);
+    }
+
+    fn on_end_acks(
+        &mut self,
+        now: Instant,
+        in_flight: u64,
+        app_limited: bool,
+        largest_packet_num_acked: Option<u64>,
+    ) {
+        self.control
+            .on_end_acks(now, in_flight, app_limited, largest_packet_num_acked);
+        self.meter.in_flight.store(in_flight, Ordering::Relaxed);
+        self.publish_window();
+    }
+
+    fn on_congestion_event(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        is_persistent_congestion: bool,
+        lost_bytes: u64,
+    ) {
+        self.control
+            .on_congestion_event(now, sent, is_persistent_congestion, lost_bytes);
+        match lost_bytes {
+            0 => {
+                self.meter.ecn_marks.fetch_add(1, Ordering::Relaxed);
+            }
+            lost => self.meter.lose(lost),
+        }
+        self.publish_window();
+    }
+
+    fn on_mtu_update(&mut self, new_mtu: u16) {
+        self.control.on_mtu_update(new_mtu);
+        self.publish_window();
+        // After a black hole, quinn drops the waiting datagrams that are too large: there is room.
+        self.meter.waiting.wake();
+    }
+
+    fn window(&self) -> u64 {
+        self.control.window()
+    }
+
+    fn metrics(&self) -> ControllerMetrics {
+        self.control.metrics()
+    }
+
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(Self {
+            control: self.control.clone_box(),
+            meter: Arc::clone(&self.meter),
+            smoothed: self.smoothed,
+            variation: self.variation,
+        })
+    }
+
+    fn initial_window(&self) -> u64 {
+        self.control.initial_window()
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
