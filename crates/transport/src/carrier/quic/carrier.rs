@@ -12,7 +12,7 @@ use bytes::Bytes;
 use quinn::{Connection, ConnectionError, RecvStream, SendDatagramError, SendStream};
 use sumlink_engine::PathId;
 
-use super::config::{CLOSE, LEAST_PAYLOAD, SEND_BUFFER};
+use super::config::{CLOSE, SEND_BUFFER};
 use super::controller::Meter;
 use super::error::Ended;
 
@@ -26,6 +26,8 @@ pub struct DatagramCarrier {
     meter: Arc<Meter>,
     /// Bytes that quinn accepts in any case; renewed when they are used up.
     room: usize,
+    /// The largest datagram when the room was last renewed.
+    largest: usize,
     /// The wait for the next datagram, while there is none.
     receiving: Option<Receiving>,
     /// The handshake's stream. As long as it exists, the peer may open no other one.
@@ -124,6 +126,7 @@ impl DatagramCarrier {
             connection,
             meter,
             room: 0,
+            largest: 0,
             receiving: None,
             _join: join,
         }
@@ -181,28 +184,27 @@ impl DatagramCarrier {
         }
     }
 
-    /// Bytes that [`DatagramCarrier::send`] accepts now: what leaves within a few milliseconds at
-    /// the path's rate, less what waits already. At least 1 if a largest datagram has room.
+    /// Bytes that have room: a shorter datagram is accepted. They are those that leave within a few
+    /// milliseconds at the path's rate, less those that wait already.
     ///
     /// The queue of a path should be where its order can be changed: above this carrier.
     pub fn room(&mut self) -> usize {
-        if self.room <= self.max_datagram() {
+        if self.room <= self.largest {
             self.look_for_room();
         }
         self.room
     }
 
     /// Ready when a datagram of the largest size has room, or the carrier has ended. If pending,
-    /// the task is woken when that changes; the end of a carrier wakes it through
+    /// the task is woken when there is room; the end of a carrier wakes it through
     /// [`DatagramCarrier::poll_receive`] or [`DatagramCarrier::closed`] only.
     pub fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let largest = self.max_datagram();
-        if self.room > largest || self.look_for_room() {
+        if self.room > self.largest || self.look_for_room() {
             return Poll::Ready(());
         }
         // Half of the queue leaves before it is refilled, for batches.
-        let limit = self.queue_limit(largest);
-        let most = limit.saturating_sub((largest + BUFFERED_OVERHEAD).max(limit / 2));
+        let limit = self.queue_limit();
+        let most = limit.saturating_sub((self.largest + BUFFERED_OVERHEAD).max(limit / 2));
         let excess = self.buffered().saturating_sub(most);
         self.meter.wake_after(excess.max(1) as u64, cx.waker());
         let ended = self.connection.close_reason().is_some();
@@ -299,10 +301,10 @@ impl DatagramCarrier {
         }
     }
 
-    /// Closes the carrier; the peer gets the reason. Datagrams that wait are lost.
+    /// Closes the carrier; the peer gets the reason, cut to one packet. Datagrams that wait are
+    /// lost.
     pub fn close(&self, reason: &str) {
-        let len = reason.floor_char_boundary(usize::from(LEAST_PAYLOAD) / 2);
-        self.connection.close(CLOSE, &reason.as_bytes()[..len]);
+        self.connection.close(CLOSE, reason.as_bytes());
     }
 
     /// Waits for the end of the carrier. The future does not borrow it.
@@ -313,15 +315,15 @@ impl DatagramCarrier {
 
     /// Renews the room; whether a datagram of the largest size fits.
     fn look_for_room(&mut self) -> bool {
-        let largest = self.max_datagram();
-        let limit = self.queue_limit(largest);
+        self.largest = self.max_datagram();
+        let limit = self.queue_limit();
         self.room = limit.saturating_sub(self.buffered() + BUFFERED_OVERHEAD);
-        self.room > largest
+        self.room > self.largest
     }
 
     /// Bytes that quinn may hold.
-    fn queue_limit(&self, largest: usize) -> usize {
-        let one = largest + BUFFERED_OVERHEAD;
+    fn queue_limit(&self) -> usize {
+        let one = self.largest + BUFFERED_OVERHEAD;
         let window = self.meter.window();
         let open = window.saturating_sub(self.meter.in_flight());
         queue_limit(window, open, self.meter.srtt(), one)
