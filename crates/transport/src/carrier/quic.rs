@@ -37,6 +37,8 @@ mod fixture;
 mod server;
 mod socket;
 #[cfg(test)]
+mod spoofing;
+#[cfg(test)]
 mod tests;
 
 pub use carrier::{DatagramCarrier, QuicSample, SendError};

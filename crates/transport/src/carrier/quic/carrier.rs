@@ -368,3 +368,31 @@ impl fmt::Debug for DatagramCarrier {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: usize = 1434 + BUFFERED_OVERHEAD;
+
+    fn limit(window: u64, open: u64, srtt: u64) -> usize {
+        queue_limit(window, open, Some(Duration::from_micros(srtt)), ONE)
+    }
+
+    #[test]
+    fn the_queue_is_what_leaves_within_milliseconds() {
+        // 100 Mbit/s: 250 kB in 20 ms, and 37.5 kB in 3 ms.
+        assert_eq!(limit(250_000, 0, 20_000), 37_500);
+        // Even faster paths have a bounded queue.
+        assert_eq!(limit(100_000_000, 0, 1_000), SEND_BUFFER);
+    }
+
+    #[test]
+    fn a_slow_path_has_room_for_two_datagrams_and_for_its_window() {
+        let two = 2 * ONE + BUFFERED_OVERHEAD;
+        assert_eq!(limit(12_000, 0, 100_000), two);
+        assert_eq!(limit(12_000, 12_000, 100_000), 12_000);
+        assert_eq!(limit(1_000_000, 1_000_000, 1_000_000), BURST * ONE);
+        assert_eq!(queue_limit(12_000, 0, None, ONE), two);
+    }
+}

@@ -25,7 +25,7 @@ pub(super) const SEND_BUFFER: usize = 256 * 1024;
 
 /// Bytes of received datagrams that wait for the session: 8 ms at 2 Gbit/s. When more arrive, the
 /// oldest are dropped.
-const RECEIVE_BUFFER: usize = 2 * 1024 * 1024;
+pub(super) const RECEIVE_BUFFER: usize = 2 * 1024 * 1024;
 
 /// Flow control window of the stream of the handshake; its frames have at most 2 KiB.
 const STREAM_WINDOW: u32 = 4 * 1024;

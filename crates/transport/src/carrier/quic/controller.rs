@@ -252,3 +252,91 @@ impl Controller for Measured {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+    use std::task::Wake;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct Wakes(AtomicU32);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Hand(usize),
+        Depart(u64),
+        Acknowledge,
+        Lose(u64),
+        Wait(u64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            (0..1500_usize).prop_map(Step::Hand),
+            (0..20_000_u64).prop_map(Step::Depart),
+            Just(Step::Acknowledge),
+            (0..20_000_u64).prop_map(Step::Lose),
+            (0..50_000_u64).prop_map(Step::Wait),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_waiting_task_is_woken_once_its_bytes_have_left(
+            steps in proptest::collection::vec(step(), 0..200),
+        ) {
+            let meter = Meter::default();
+            let wakes = Arc::new(Wakes::default());
+            let task = Waker::from(Arc::clone(&wakes));
+            // Bytes that have to leave before the wake-up, while a task waits.
+            let mut due: Option<u64> = None;
+            for step in steps {
+                let before = wakes.0.load(Ordering::Relaxed);
+                match step {
+                    Step::Hand(len) => meter.hand(len),
+                    Step::Depart(bytes) => {
+                        meter.depart(bytes);
+                        due = due.map(|due| due.saturating_sub(bytes));
+                    }
+                    Step::Acknowledge => meter.in_flight.store(0, Ordering::Relaxed),
+                    Step::Lose(bytes) => meter.lose(bytes),
+                    Step::Wait(bytes) => {
+                        meter.wake_after(bytes, &task);
+                        due = Some(bytes.max(1));
+                    }
+                }
+                if wakes.0.load(Ordering::Relaxed) > before {
+                    due = None;
+                }
+                // The task may be woken early, never late.
+                prop_assert_ne!(due, Some(0));
+                let handed = meter.handed.load(Ordering::Relaxed);
+                let departed = meter.departed.load(Ordering::Relaxed);
+                prop_assert!(departed <= handed && meter.in_flight() <= departed);
+            }
+        }
+    }
+
+    #[test]
+    fn acknowledgments_of_this_side_are_not_in_flight() {
+        let meter = Meter::default();
+        meter.depart(40);
+        assert_eq!(meter.in_flight(), 0);
+        meter.hand(1000);
+        meter.depart(1000 + PACKET_OVERHEAD);
+        meter.depart(40);
+        assert_eq!(meter.in_flight(), 1000 + PACKET_OVERHEAD);
+        meter.lose(2000);
+        assert_eq!(meter.in_flight(), 0);
+    }
+}
