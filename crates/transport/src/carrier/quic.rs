@@ -11,7 +11,8 @@
 //! | [`QuicListener`] | the server: address validation, TLS, HELLO |
 //! | [`DatagramCarrier`] | an established carrier at either side |
 //! | `config` | parameters of QUIC, and the reasons for them |
-//! | `controller` | the congestion control, and what it measures |
+//! | `bounded_cubic` | the congestion control |
+//! | `controller` | its connection with quinn, and what it measures |
 //! | `socket` | UDP sockets, with their errors |
 //!
 //! # Queues
@@ -27,6 +28,7 @@
 //! cannot be sent with its own mark. Marks of inner packets therefore end at the entry and at the
 //! exit of the bond. [`QuicSample::ecn_marks`] counts the marks that the path has set.
 
+mod bounded_cubic;
 mod carrier;
 mod client;
 mod config;

@@ -121,7 +121,7 @@ pub(super) fn transport(side: Side, largest: u16) -> Arc<TransportConfig> {
         .allow_spin(false)
         .datagram_send_buffer_size(SEND_BUFFER)
         .datagram_receive_buffer_size(Some(RECEIVE_BUFFER))
-        .congestion_controller_factory(Arc::new(ControllerConfig::default()));
+        .congestion_controller_factory(Arc::new(ControllerConfig));
     Arc::new(config)
 }
 

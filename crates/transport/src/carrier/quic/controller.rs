@@ -1,13 +1,4 @@
-//! The congestion control of a datagram carrier, and what it measures.
-//!
-//! The control is quinn's CUBIC (RFC 9438). The flows inside have congestion controls of their own,
-//! and the path is shared with TCP, so the carrier must neither starve beside TCP nor take more
-//! than its share: that requires a loss-based control. quinn's BBR is experimental and ignores
-//! losses of up to a few percent; two of them on top of each other overshoot. NewReno recovers too
-//! slowly for the rates of these links.
-//!
-//! CUBIC fills the path's queue, as the TCP flows on the same path do. It cannot fill a queue in
-//! this machine: see `DatagramCarrier::room`.
+//! Connects the congestion control of a datagram carrier with quinn, and reports what quinn does.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -16,14 +7,14 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use futures_util::task::AtomicWaker;
-use quinn::congestion::{Controller, ControllerFactory, ControllerMetrics, CubicConfig};
+use quinn::congestion::{Controller, ControllerFactory, ControllerMetrics};
 use quinn_proto::RttEstimator;
 
+use super::bounded_cubic::{Acked, BoundedCubic};
+
 /// Makes the congestion control of each connection.
-#[derive(Debug, Default)]
-pub(super) struct ControllerConfig {
-    cubic: Arc<CubicConfig>,
-}
+#[derive(Debug)]
+pub(super) struct ControllerConfig;
 
 /// What quinn's connection does, for the carrier that feeds it. Needs no lock of the connection.
 #[derive(Debug, Default)]
@@ -49,15 +40,17 @@ const PACKET_OVERHEAD: u64 = 1 + 8 + 2 + 16 + 3;
 
 impl ControllerFactory for ControllerConfig {
     fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {
-        let control = Arc::clone(&self.cubic).build(now, current_mtu);
-        let meter = Arc::<Meter>::default();
-        meter.window.store(control.window(), Ordering::Relaxed);
-        Box::new(Measured {
-            control,
-            meter,
+        let measured = Measured {
+            control: BoundedCubic::new(current_mtu),
+            meter: Arc::default(),
+            epoch: now,
+            acked: None,
+            used: 0,
             smoothed: None,
             variation: Duration::ZERO,
-        })
+        };
+        measured.publish_window();
+        Box::new(measured)
     }
 }
 
@@ -135,26 +128,38 @@ impl Meter {
 ///
 /// All calls, and those of [`Meter::wake_after`] that precede a check for room, are under the
 /// connection's lock or followed by it. Relaxed atomics suffice.
+#[derive(Clone, Debug)]
 struct Measured {
-    control: Box<dyn Controller>,
+    control: BoundedCubic,
     meter: Arc<Meter>,
+    /// Time zero of the control.
+    epoch: Instant,
+    /// The packets of the present acknowledgment.
+    acked: Option<Acked>,
+    /// Most bytes in flight since the previous acknowledgment.
+    used: u64,
     smoothed: Option<Duration>,
     variation: Duration,
 }
 
 impl Measured {
-    /// Recovers the sample that led to a new smoothed round trip, and follows its variation, which
-    /// quinn does not report. quinn computes srtt = 7/8 srtt + 1/8 sample (RFC 9002, section 5.3).
-    fn measure(&mut self, rtt: &RttEstimator) {
+    /// Recovers the sample that led to a new smoothed round trip, without the peer's delay of the
+    /// acknowledgment; quinn reports neither it nor the variation. quinn computes srtt = 7/8 srtt +
+    /// 1/8 sample (RFC 9002, section 5.3).
+    fn measure(&mut self, rtt: &RttEstimator) -> Option<Duration> {
         let smoothed = rtt.get();
-        match self.smoothed {
-            Some(previous) if previous == smoothed => return,
-            None => self.variation = smoothed / 2,
+        let sample = match self.smoothed {
+            Some(previous) if previous == smoothed => return None,
+            None => {
+                self.variation = smoothed / 2;
+                smoothed
+            }
             Some(previous) => {
                 let sample = (8 * smoothed).saturating_sub(7 * previous);
                 self.variation = (3 * self.variation + previous.abs_diff(sample)) / 4;
+                sample
             }
-        }
+        };
         self.smoothed = Some(smoothed);
         let store = |to: &AtomicU64, value: Duration| {
             let nanoseconds = u64::try_from(value.as_nanos()).unwrap_or(u64::MAX);
@@ -162,6 +167,11 @@ impl Measured {
         };
         store(&self.meter.srtt, smoothed);
         store(&self.meter.rttvar, self.variation);
+        Some(sample)
+    }
+
+    fn since_epoch(&self, time: Instant) -> Duration {
+        time.saturating_duration_since(self.epoch)
     }
 
     fn publish_window(&self) {
@@ -172,9 +182,9 @@ impl Measured {
 }
 
 impl Controller for Measured {
-    fn on_sent(&mut self, now: Instant, bytes: u64, last_packet_number: u64) {
-        self.control.on_sent(now, bytes, last_packet_number);
+    fn on_sent(&mut self, _now: Instant, bytes: u64, _last_packet_number: u64) {
         self.meter.depart(bytes);
+        self.used = self.used.max(self.meter.in_flight());
     }
 
     fn on_ack(
@@ -182,24 +192,39 @@ impl Controller for Measured {
         now: Instant,
         sent: Instant,
         bytes: u64,
-        app_limited: bool,
+        _app_limited: bool,
         rtt: &RttEstimator,
     ) {
-        self.control.on_ack(now, sent, bytes, app_limited, rtt);
-        self.measure(rtt);
+        // The estimate is the same for all packets of an acknowledgment: it contains the samples
+        // before this one.
+        let sample = self.measure(rtt);
+        let (now, sent) = (self.since_epoch(now), self.since_epoch(sent));
+        let acked = self.acked.get_or_insert(Acked {
+            now,
+            sent,
+            bytes: 0,
+            rtt: None,
+            srtt: rtt.get(),
+            used: self.used,
+        });
+        acked.sent = acked.sent.max(sent);
+        acked.bytes = acked.bytes.saturating_add(bytes);
+        acked.rtt = acked.rtt.or(sample);
     }
 
     fn on_end_acks(
         &mut self,
-        now: Instant,
+        _now: Instant,
         in_flight: u64,
-        app_limited: bool,
-        largest_packet_num_acked: Option<u64>,
+        _app_limited: bool,
+        _largest_packet_num_acked: Option<u64>,
     ) {
-        self.control
-            .on_end_acks(now, in_flight, app_limited, largest_packet_num_acked);
         self.meter.in_flight.store(in_flight, Ordering::Relaxed);
-        self.publish_window();
+        self.used = in_flight;
+        if let Some(acked) = self.acked.take() {
+            self.control.on_ack(&acked);
+            self.publish_window();
+        }
     }
 
     fn on_congestion_event(
@@ -209,9 +234,10 @@ impl Controller for Measured {
         is_persistent_congestion: bool,
         lost_bytes: u64,
     ) {
-        self.control
-            .on_congestion_event(now, sent, is_persistent_congestion, lost_bytes);
+        let (now, sent) = (self.since_epoch(now), self.since_epoch(sent));
+        self.control.on_loss(now, sent, is_persistent_congestion);
         match lost_bytes {
+            // quinn's report of CE marks.
             0 => {
                 self.meter.ecn_marks.fetch_add(1, Ordering::Relaxed);
             }
@@ -221,7 +247,7 @@ impl Controller for Measured {
     }
 
     fn on_mtu_update(&mut self, new_mtu: u16) {
-        self.control.on_mtu_update(new_mtu);
+        self.control.set_mtu(new_mtu);
         self.publish_window();
         // After a black hole, quinn drops the waiting datagrams that are too large: there is room.
         self.meter.waiting.wake();
@@ -232,16 +258,14 @@ impl Controller for Measured {
     }
 
     fn metrics(&self) -> ControllerMetrics {
-        self.control.metrics()
+        let mut metrics = ControllerMetrics::default();
+        metrics.congestion_window = self.control.window();
+        metrics.ssthresh = self.control.ssthresh();
+        metrics
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(Self {
-            control: self.control.clone_box(),
-            meter: Arc::clone(&self.meter),
-            smoothed: self.smoothed,
-            variation: self.variation,
-        })
+        Box::new(self.clone())
     }
 
     fn initial_window(&self) -> u64 {
