@@ -5,8 +5,10 @@
 //! cargo run --release -p sumlink-transport --example quic_throughput [SECONDS [BYTES]]
 //! ```
 //!
-//! Prints for each the datagrams received in Gbit/s, the share that was lost, and the CPU time of
-//! the process for each gigabyte, of both ends together.
+//! Prints for each the datagrams received in Gbit/s, the share that was lost, the CPU time of the
+//! process for each gigabyte, of both ends together, and the round trip at the end.
+
+#![allow(clippy::print_stdout, reason = "an example")]
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -86,6 +88,8 @@ async fn bare(turn: u32, duration: Duration, bytes: usize) -> Outcome<()> {
                 return;
             }
             sent.sent.fetch_add(len as u64, Ordering::Relaxed);
+            sent.srtt
+                .store(sender.rtt().as_micros() as u64, Ordering::Relaxed);
         }
     });
     let receiving = tokio::spawn(async move {
@@ -121,7 +125,7 @@ async fn carrier(turn: u32, duration: Duration, bytes: usize) -> Outcome<()> {
     let counts = Arc::new(Counts::default());
     let (sent, received) = (Arc::clone(&counts), Arc::clone(&counts));
     let payload = Bytes::from(vec![0; bytes]);
-    let sending = tokio::spawn(async move { feed(&mut sender, &payload, &sent.sent).await });
+    let sending = tokio::spawn(async move { feed(&mut sender, &payload, &sent).await });
     let receiving = tokio::spawn(async move {
         let mut batch = Vec::with_capacity(BATCH);
         while receiver.receive(&mut batch, BATCH).await.is_ok() {
@@ -135,15 +139,17 @@ async fn carrier(turn: u32, duration: Duration, bytes: usize) -> Outcome<()> {
     Ok(())
 }
 
-async fn feed(sender: &mut DatagramCarrier, payload: &Bytes, sent: &AtomicU64) {
+async fn feed(sender: &mut DatagramCarrier, payload: &Bytes, counts: &Counts) {
     loop {
         sender.writable().await;
+        let srtt = sender.sample().srtt.as_micros() as u64;
+        counts.srtt.store(srtt, Ordering::Relaxed);
         let len = sender.max_datagram().min(payload.len());
         while sender.room() > len {
             if sender.send(payload.slice(..len)).is_err() {
                 return;
             }
-            sent.fetch_add(len as u64, Ordering::Relaxed);
+            counts.sent.fetch_add(len as u64, Ordering::Relaxed);
         }
     }
 }
@@ -152,6 +158,8 @@ async fn feed(sender: &mut DatagramCarrier, payload: &Bytes, sent: &AtomicU64) {
 struct Counts {
     sent: AtomicU64,
     received: AtomicU64,
+    /// Smoothed round trip in microseconds.
+    srtt: AtomicU64,
 }
 
 async fn measure(turn: u32, name: &str, duration: Duration, counts: &Counts) -> Outcome<()> {
@@ -167,10 +175,11 @@ async fn measure(turn: u32, name: &str, duration: Duration, counts: &Counts) -> 
     let (elapsed, cpu, after) = (begun.elapsed(), cpu_time()? - cpu, read());
     let (sent, received) = (after.0 - before.0, after.1 - before.1);
     println!(
-        "turn {turn} {name:8} {:6.2} Gbit/s  lost {:5.2} %  {:5.2} CPU s/GB",
+        "turn {turn} {name:8} {:6.2} Gbit/s  lost {:5.2} %  {:5.2} CPU s/GB  rtt {:5.1} ms",
         received as f64 * 8e-9 / elapsed.as_secs_f64(),
         100.0 * sent.saturating_sub(received) as f64 / sent.max(1) as f64,
         cpu.as_secs_f64() / (received as f64 * 1e-9),
+        counts.srtt.load(Ordering::Relaxed) as f64 * 1e-3,
     );
     Ok(())
 }

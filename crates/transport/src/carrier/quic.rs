@@ -13,6 +13,7 @@
 //! | `config` | parameters of QUIC, and the reasons for them |
 //! | `bounded_cubic` | the congestion control |
 //! | `controller` | its connection with quinn, and what it measures |
+//! | `runtime` | quinn's tasks, with a limit on what waits between them |
 //! | `socket` | UDP sockets, with their errors |
 //!
 //! # Queues
@@ -36,6 +37,7 @@ mod controller;
 mod error;
 #[cfg(test)]
 mod fixture;
+mod runtime;
 mod server;
 mod socket;
 #[cfg(test)]

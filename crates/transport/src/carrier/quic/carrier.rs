@@ -89,6 +89,9 @@ pub struct QuicSample {
     pub ecn_marks: u64,
     /// Times that the path stopped taking large packets (RFC 8899, section 4.3).
     pub black_holes: u64,
+    /// Datagrams that have arrived. Those that [`DatagramCarrier::poll_receive`] has not passed on
+    /// wait, or were dropped because too many waited.
+    pub received_datagrams: u64,
     /// UDP bytes sent, with QUIC's overhead and acknowledgments.
     pub sent_bytes: u64,
     /// UDP bytes received.
@@ -296,6 +299,7 @@ impl DatagramCarrier {
             congestion_events: stats.path.congestion_events,
             ecn_marks: self.meter.ecn_marks(),
             black_holes: stats.path.black_holes_detected,
+            received_datagrams: stats.frame_rx.datagram,
             sent_bytes: stats.udp_tx.bytes,
             received_bytes: stats.udp_rx.bytes,
         }

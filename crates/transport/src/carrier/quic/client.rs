@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quinn::crypto::rustls::QuicClientConfig;
-use quinn::{ClientConfig, Connection, Endpoint, NoneTokenStore, TokioRuntime};
+use quinn::{ClientConfig, Connection, Endpoint, NoneTokenStore};
 use sumlink_engine::PathId;
 use tokio::time::timeout;
 
 use super::carrier::DatagramCarrier;
 use super::config::{self, LARGEST_PACKET, LEAST_PAYLOAD, Side, USUAL_PACKET};
 use super::error::QuicError;
+use super::runtime::GatedRuntime;
 use super::socket::{self, Bound, QuicSocket};
 use crate::carrier::handshake::{
     CarrierError, HANDSHAKE_TIMEOUT, encode_hello, read_answer, within,
@@ -73,15 +74,16 @@ impl QuicDialer {
             .min(packet_limit.map_or(u32::MAX, u32::from))
             .min(LARGEST_PACKET);
         let largest = payload(limit, server)?;
+        let (runtime, gate) = GatedRuntime::new();
         let system = |action| move |source| QuicError::System { action, source };
-        let socket =
-            QuicSocket::new(socket, largest).map_err(system("prepare a UDP socket for QUIC"))?;
+        let socket = QuicSocket::new(socket, largest, gate)
+            .map_err(system("prepare a UDP socket for QUIC"))?;
         let local = quinn::AsyncUdpSocket::local_addr(&*socket).ok();
         let endpoint = Endpoint::new_with_abstract_socket(
             config::endpoint(&self.key, largest),
             None,
             Arc::clone(&socket) as Arc<dyn quinn::AsyncUdpSocket>,
-            Arc::new(TokioRuntime),
+            runtime,
         )
         .map_err(system("start QUIC"))?;
         let refusal = Refusal::default();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quinn::crypto::rustls::{HandshakeData, QuicServerConfig};
-use quinn::{Connection, Endpoint, Incoming, RecvStream, SendStream, ServerConfig, TokioRuntime};
+use quinn::{Connection, Endpoint, Incoming, RecvStream, SendStream, ServerConfig};
 use rustls::pki_types::CertificateDer;
 use sumlink_engine::PathId;
 use sumlink_engine::frame::RefuseCode;
@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use super::carrier::DatagramCarrier;
 use super::config::{self, CLOSE, LARGEST_PACKET, Side};
 use super::error::{Ended, QuicError};
+use super::runtime::GatedRuntime;
 use super::socket::{self, QuicSocket};
 use crate::carrier::handshake::{
     Asked, CarrierError, Unusable, encode_welcome, read_hello, refuse, within,
@@ -82,8 +83,9 @@ impl QuicListener {
     ) -> Result<Self, QuicError> {
         let headers = config::headers(address);
         let largest = u16::try_from(LARGEST_PACKET - headers).expect("below 64 KiB");
+        let (runtime, gate) = GatedRuntime::new();
         let system = |action| move |source| QuicError::System { action, source };
-        let socket = QuicSocket::new(socket::listen(address)?, largest)
+        let socket = QuicSocket::new(socket::listen(address)?, largest, gate)
             .map_err(system("prepare a UDP socket for QUIC"))?;
         let identity = Identity::new(key);
         let refusal = Refusal::default();
@@ -100,7 +102,7 @@ impl QuicListener {
             config::endpoint(key, largest),
             Some(config.clone()),
             socket,
-            Arc::new(TokioRuntime),
+            runtime,
         )
         .map_err(system("start QUIC"))?;
         Ok(Self {

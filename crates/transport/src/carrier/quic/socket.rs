@@ -16,6 +16,7 @@ use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::sync::Notify;
 
+use super::runtime::Gate;
 use crate::carrier::socket::{Binding, SocketError, bind_to_link, listen_error, unmapped};
 use crate::links;
 
@@ -26,6 +27,7 @@ pub(super) struct QuicSocket {
     state: UdpSocketState,
     /// Largest UDP payload in bytes that is sent or received.
     largest: u16,
+    gate: Arc<Gate>,
     /// Whether anything has arrived.
     heard: AtomicBool,
     failure: Mutex<Option<io::Error>>,
@@ -119,13 +121,15 @@ fn new_socket(address: SocketAddr) -> Result<Socket, SocketError> {
 }
 
 impl QuicSocket {
-    /// Prepares a socket for UDP payloads of at most `largest` bytes.
-    pub(super) fn new(socket: Socket, largest: u16) -> io::Result<Arc<Self>> {
+    /// Prepares a socket for UDP payloads of at most `largest` bytes, which is read while `gate` is
+    /// open.
+    pub(super) fn new(socket: Socket, largest: u16, gate: Arc<Gate>) -> io::Result<Arc<Self>> {
         let io = UdpSocket::from_std(socket.into())?;
         Ok(Arc::new(Self {
             state: UdpSocketState::new((&io).into())?,
             io,
             largest,
+            gate,
             heard: AtomicBool::new(false),
             failure: Mutex::default(),
             failed: Notify::new(),
@@ -188,6 +192,7 @@ impl AsyncUdpSocket for QuicSocket {
         bufs: &mut [IoSliceMut<'_>],
         meta: &mut [RecvMeta],
     ) -> Poll<io::Result<usize>> {
+        ready!(self.gate.poll_open(cx.waker()));
         for _ in 0..MOST_ERRORS {
             ready!(self.io.poll_recv_ready(cx))?;
             let receive = || self.state.recv((&self.io).into(), bufs, meta);
