@@ -7,16 +7,16 @@
 //!
 //! A bounded queue loses against flows that fill it, such as those of TCP. Therefore:
 //!
-//! - *Alone*: each reduction ends the excess after one round trip, because the queue was our own.
+//! - *Alone*: each reduction ends the excess, because the queue was our own.
 //! - *In company*: several reductions change nothing, because others keep the queue. The window is
 //!   restored, and CUBIC runs without the bound for some seconds; then the bound is tried again.
 //!
 //! Losses and CE marks have the effect that they have in CUBIC, in both cases: beside TCP, a
 //! carrier takes no more than TCP does. As a reduction for delay is no evidence of a smaller
-//! capacity, the window returns quickly to its former value while the queue is empty.
+//! capacity, the window returns quickly to its former value while the queue is short.
 //!
 //! The least round trip, from which the queue is measured, is valid for [`BASE_LIFETIME`]. A flow
-//! that has kept a queue all that time drains it for two round trips to measure again.
+//! that has kept a queue all that time drains it for two periods to measure again.
 //!
 //! This module has no clock and no socket. Windows are in packets of [`PACKET`] bytes, times are
 //! since an epoch of the caller's choice.
@@ -41,7 +41,7 @@ pub(super) struct BoundedCubic {
     /// Time of the last reduction for a loss, until a later packet is acknowledged.
     recovery: Option<Instant>,
     base: Option<Base>,
-    round: Round,
+    period: Period,
     /// The last samples of the round trip, the newest at any place.
     recent: [Duration; SAMPLES],
     samples: usize,
@@ -80,15 +80,15 @@ enum Mode {
 /// State of the bound.
 #[derive(Clone, Copy, Debug)]
 struct Alone {
-    /// The window before the last reductions for delay, to which it may return; 0 after a loss, and
-    /// infinite before the first one.
+    /// The largest window before a reduction for delay, to which it may return; 0 after a loss, and
+    /// infinite before the first reduction or loss.
     former: f64,
     /// The present excess of the queue.
     excess: Option<Excess>,
-    /// The last change of the window is not yet visible in the delay.
-    is_settling: bool,
-    /// The window while the queue is drained, and the rounds left.
-    drain: Option<(f64, u32)>,
+    /// The queue has half of the bound: the window stays.
+    is_full: bool,
+    /// The window while the queue is drained.
+    drain: Option<f64>,
 }
 
 /// A queue above the bound, until a reduction has shortened it.
@@ -115,18 +115,23 @@ impl Alone {
         Self {
             former,
             excess: None,
-            is_settling: false,
+            is_full: false,
             drain: None,
         }
     }
 }
 
-/// A round trip: it ends when a packet is acknowledged that was sent in it.
+/// A period whose least round trip is free of jitter: at least a round trip, [`LEAST_PERIOD`] and
+/// [`SAMPLES`].
 #[derive(Clone, Copy, Debug, Default)]
-struct Round {
-    begun: Instant,
+struct Period {
+    /// Packets sent before are ignored: their delay is the effect of a former window.
+    valid_from: Instant,
+    /// When the first valid packet was acknowledged.
+    begun: Option<Instant>,
     least: Option<Duration>,
-    /// Bytes acknowledged.
+    samples: usize,
+    /// Bytes acknowledged since.
     acked: u64,
     /// Whether the window limited the flow.
     is_limited: bool,
@@ -144,23 +149,26 @@ const LARGEST: u32 = 1 << 17;
 /// Smallest window in packets.
 const LEAST: f64 = 4.0;
 
-/// The bound on the standing queue: an eighth of the base round trip, within these limits. The lower
-/// one is above the jitter of Wi-Fi and of cellular schedulers, whose minimum counts.
+/// The bound on the standing queue: an eighth of the base round trip, within these limits.
 const LEAST_BOUND: Duration = Duration::from_millis(10);
 const LARGEST_BOUND: Duration = Duration::from_millis(50);
 
 /// Packets that always fit in the bound.
 const BOUND_PACKETS: f64 = 3.0;
 
-/// Samples whose minimum shows a queue in slow start, which must not wait for the end of a round
-/// (RFC 9406, section 4.3: N_RTT_SAMPLE).
+/// Samples whose minimum shows a queue (RFC 9406, section 4.3: N_RTT_SAMPLE). Slow start does not
+/// wait for the end of a period.
 const SAMPLES: usize = 8;
+
+/// Schedulers of radio links, and of busy machines, delay all packets of some tens of milliseconds
+/// alike.
+const LEAST_PERIOD: Duration = Duration::from_millis(300);
+
+/// Growth of the window per period until the path's capacity has been seen once.
+const GROWTH: f64 = 1.25;
 
 /// How long the least round trip is valid.
 const BASE_LIFETIME: Duration = Duration::from_secs(10);
-
-/// Rounds of draining: one for the effect, one for the measurement.
-const DRAIN_ROUNDS: u32 = 2;
 
 /// Share of the path's capacity that is in flight while the queue is drained.
 const DRAIN_SHARE: f64 = 0.75;
@@ -182,7 +190,7 @@ impl BoundedCubic {
             delivered: 0,
             recovery: None,
             base: None,
-            round: Round::default(),
+            period: Period::default(),
             recent: [Duration::ZERO; SAMPLES],
             samples: 0,
             srtt: Duration::ZERO,
@@ -196,7 +204,7 @@ impl BoundedCubic {
     pub(super) fn window(&self) -> u64 {
         let drained = match self.mode {
             Mode::Alone(Alone {
-                drain: Some((window, _)),
+                drain: Some(window),
                 ..
             }) => window,
             _ => f64::INFINITY,
@@ -220,6 +228,12 @@ impl BoundedCubic {
             .then_some((packets * PACKET as f64) as u64)
     }
 
+    /// The least round trip, once measured.
+    #[cfg(test)]
+    pub(super) fn base(&self) -> Option<Duration> {
+        self.base.map(|base| base.rtt)
+    }
+
     /// The path takes UDP payloads of `mtu` bytes from now on.
     pub(super) fn set_mtu(&mut self, mtu: u16) {
         self.mtu = mtu;
@@ -233,24 +247,19 @@ impl BoundedCubic {
         }
         let is_limited = self.is_limited(acked.used);
         self.srtt = acked.srtt;
-        self.round.acked += acked.bytes;
-        self.round.is_limited |= is_limited;
-        if let Some(rtt) = acked.rtt {
-            self.measure(rtt, acked.now);
-        }
+        self.count(acked, is_limited);
         self.grow(acked, is_limited);
-        if let Mode::Alone(alone) = self.mode
+        if let Mode::Alone(_) = self.mode
             && self.cubic.window().in_slow_start()
             && self.queue_in_slow_start() > self.bound(acked.now) / 2
         {
-            self.mode = Mode::Alone(self.reduce(alone, acked.now));
-        }
-        if acked.sent >= self.round.begun {
-            self.end_round(acked.now);
-            self.round = Round {
-                begun: acked.now,
-                ..Round::default()
-            };
+            // These packets were sent with half of the present window.
+            self.set_window(self.cubic.cwnd() / 2.0);
+            self.restart_period(acked.now);
+        } else if self.is_period_over(acked) {
+            let has_changed = self.end_period(acked.now);
+            let valid_from = self.period.valid_from;
+            self.restart_period(if has_changed { acked.now } else { valid_from });
         }
     }
 
@@ -275,7 +284,6 @@ impl BoundedCubic {
                 excess.window *= CubicParameters::default().beta;
                 excess.rate *= CubicParameters::default().beta;
             }
-            alone.is_settling = true;
         }
     }
 
@@ -290,9 +298,23 @@ impl BoundedCubic {
         used >= share * window
     }
 
-    fn measure(&mut self, rtt: Duration, now: Instant) {
-        let round = &mut self.round;
-        round.least = Some(round.least.map_or(rtt, |least| least.min(rtt)));
+    /// Takes the measurements of an acknowledgment.
+    fn count(&mut self, acked: &Acked, is_limited: bool) {
+        let now = acked.now;
+        let period = &mut self.period;
+        let is_valid = acked.sent >= period.valid_from;
+        if is_valid {
+            match period.begun {
+                Some(_) => period.acked += acked.bytes,
+                None => period.begun = Some(now),
+            }
+            period.is_limited |= is_limited;
+        }
+        let Some(rtt) = acked.rtt else { return };
+        if is_valid {
+            period.least = Some(period.least.map_or(rtt, |least| least.min(rtt)));
+            period.samples += 1;
+        }
         self.recent[self.samples % SAMPLES] = rtt;
         self.samples = self.samples.wrapping_add(1);
         match &mut self.base {
@@ -303,13 +325,31 @@ impl BoundedCubic {
         }
     }
 
+    fn is_period_over(&self, acked: &Acked) -> bool {
+        let is_long = self
+            .period
+            .begun
+            .is_some_and(|begun| acked.sent >= begun && acked.now >= begun + LEAST_PERIOD);
+        is_long && self.period.samples >= SAMPLES
+    }
+
+    fn restart_period(&mut self, valid_from: Instant) {
+        self.period = Period {
+            valid_from,
+            ..Period::default()
+        };
+    }
+
     /// CUBIC's growth.
     fn grow(&mut self, acked: &Acked, is_limited: bool) {
         let bytes = self.remainder + acked.bytes;
         self.remainder = bytes % PACKET;
         let packets = u32::try_from(bytes / PACKET).unwrap_or(u32::MAX);
         self.delivered = self.delivered.saturating_add(u64::from(packets));
-        let is_draining = matches!(self.mode, Mode::Alone(Alone { drain: Some(_), .. }));
+        let stays = match self.mode {
+            Mode::Alone(alone) => alone.is_full || alone.drain.is_some(),
+            Mode::Company { .. } => false,
+        };
         let ack = Ack {
             now: acked.now,
             acked: packets,
@@ -317,96 +357,95 @@ impl BoundedCubic {
             srtt: acked.srtt,
             acknowledged: self.delivered,
             sent: self.delivered,
-            cwnd_limited: is_limited && !is_draining,
+            cwnd_limited: is_limited && !stays,
         };
         self.cubic.on_ack(&ack, &Siblings::NONE);
     }
 
-    fn end_round(&mut self, now: Instant) {
+    /// Judges the queue at the end of a period. Returns whether the window has changed.
+    fn end_period(&mut self, now: Instant) -> bool {
         match self.mode {
-            Mode::Alone(alone) => self.mode = self.end_round_alone(alone, now),
+            Mode::Alone(alone) => self.end_period_alone(alone, now),
             Mode::Company { until, least } => {
-                let least = [least, self.round.least].into_iter().flatten().min();
-                let is_short = self
-                    .queue()
-                    .is_some_and(|queue| queue <= self.bound(now) / 2);
-                self.mode = if is_short || now >= until {
+                let least = [least, self.period.least].into_iter().flatten().min();
+                let queue = self.queue();
+                let is_short = queue.is_some_and(|queue| queue <= self.bound(now) / 2);
+                if is_short || now >= until {
                     if !is_short {
                         // If the route has become longer, this is its round trip.
                         self.base = least.map(|rtt| Base { rtt, at: now });
                     }
                     self.alone_since = now;
-                    Mode::Alone(Alone::with_former(0.0))
+                    self.mode = Mode::Alone(Alone::with_former(0.0));
                 } else {
-                    Mode::Company { until, least }
-                };
+                    self.mode = Mode::Company { until, least };
+                }
+                false
             }
         }
     }
 
-    fn end_round_alone(&mut self, mut alone: Alone, now: Instant) -> Mode {
-        if let Some((_, rounds)) = &mut alone.drain {
-            *rounds -= 1;
-            if *rounds == 0 {
-                alone.drain = None;
-                alone.is_settling = true;
-                self.base = self.round.least.map(|rtt| Base { rtt, at: now });
-            }
-            return Mode::Alone(alone);
+    fn end_period_alone(&mut self, mut alone: Alone, now: Instant) -> bool {
+        let (queue, bound) = (self.queue().unwrap_or_default(), self.bound(now));
+        let mut has_changed = true;
+        if alone.drain.is_none() {
+            alone.is_full = self.period.is_limited && queue >= bound / 2;
         }
-        if !self.round.is_limited {
-            // The queue is not ours, and short: a good time to measure.
+        if alone.drain.take().is_some() {
+            self.base = self.period.least.map(|rtt| Base { rtt, at: now });
+        } else if !self.period.is_limited {
+            // The queue is not ours: a good time to measure.
             alone.excess = None;
             self.renew_base(now);
-            return Mode::Alone(alone);
-        }
-        if std::mem::take(&mut alone.is_settling) {
-            return Mode::Alone(alone);
-        }
-        if self.base.is_some_and(|base| now >= base.at + BASE_LIFETIME) {
-            return Mode::Alone(self.drain(alone, now));
-        }
-        let (queue, bound) = (self.queue().unwrap_or_default(), self.bound(now));
-        if queue > bound {
-            return match alone.excess {
-                Some(excess) if excess.reductions >= REDUCTIONS => self.join_company(excess, now),
-                _ => Mode::Alone(self.reduce(alone, now)),
-            };
-        }
-        if queue <= 3 * bound / 4 {
-            // A reduction aims at half of the bound.
-            alone.excess = None;
-        }
-        if queue <= bound / 4 && self.cubic.cwnd() < alone.former {
-            let window = self.fitting(now).min(alone.former);
-            if window > self.cubic.cwnd() {
+            has_changed = false;
+        } else if self.base.is_some_and(|base| now >= base.at + BASE_LIFETIME) {
+            let base = self.base.map_or(Duration::ZERO, |base| base.rtt);
+            alone.drain = Some(DRAIN_SHARE * self.rate(now) * base.as_secs_f64());
+        } else if queue > bound {
+            if let Some(excess) = alone.excess
+                && excess.reductions >= REDUCTIONS
+            {
+                self.join_company(excess, now);
+                return true;
+            }
+            self.reduce(&mut alone, now);
+        } else {
+            if queue <= 3 * bound / 4 {
+                // A reduction aims at half of the bound.
+                alone.excess = None;
+            }
+            let mut window = self.fitting(now).min(alone.former);
+            if alone.former.is_infinite() && queue < bound / 4 {
+                // Jitter has ended slow start.
+                window = window.max(GROWTH * self.cubic.cwnd());
+            }
+            has_changed = queue < bound / 2 && window > self.cubic.cwnd();
+            if has_changed {
                 self.set_window(window);
-                alone.is_settling = true;
             }
         }
-        Mode::Alone(alone)
+        self.mode = Mode::Alone(alone);
+        has_changed
     }
 
     /// Reduces the window to what leaves half of the bound.
-    fn reduce(&mut self, mut alone: Alone, now: Instant) -> Alone {
+    fn reduce(&mut self, alone: &mut Alone, now: Instant) {
         let cwnd = self.cubic.cwnd();
-        // Slow start uses a window before anything has shown that the path takes it.
-        if !self.cubic.window().in_slow_start() {
-            let first = Excess {
-                window: cwnd,
-                rate: self.rate(now),
-                reductions: 0,
-            };
-            alone.excess.get_or_insert(first).reductions += 1;
-            alone.former = alone.former.max(cwnd);
-        }
+        let first = Excess {
+            window: cwnd,
+            rate: self.rate(now),
+            reductions: 0,
+        };
+        alone.excess.get_or_insert(first).reductions += 1;
+        alone.former = match alone.former.is_finite() {
+            true => alone.former.max(cwnd),
+            false => cwnd,
+        };
         self.set_window(self.fitting(now).clamp(cwnd / 2.0, 0.95 * cwnd));
-        alone.is_settling = true;
-        alone
     }
 
     /// Restores what the bound has taken, and leaves it off for a while.
-    fn join_company(&mut self, excess: Excess, now: Instant) -> Mode {
+    fn join_company(&mut self, excess: Excess, now: Instant) {
         // If it was the capacity that fell, the former window would be too large.
         let fitting = excess.rate * self.srtt.as_secs_f64();
         self.set_window(fitting.min(excess.window).max(self.cubic.cwnd()));
@@ -415,18 +454,10 @@ impl BoundedCubic {
             true => COMPANY_TIME.0,
             false => (2 * self.patience).clamp(COMPANY_TIME.0, COMPANY_TIME.1),
         };
-        let until = now + self.patience;
-        Mode::Company { until, least: None }
-    }
-
-    /// Begins to drain the queue.
-    fn drain(&self, alone: Alone, now: Instant) -> Alone {
-        let base = self.base.map_or(Duration::ZERO, |base| base.rtt);
-        let window = DRAIN_SHARE * self.rate(now) * base.as_secs_f64();
-        Alone {
-            drain: Some((window, DRAIN_ROUNDS)),
-            ..alone
-        }
+        self.mode = Mode::Company {
+            until: now + self.patience,
+            least: None,
+        };
     }
 
     /// Continues CUBIC from this window, on a curve that begins at its plateau.
@@ -440,24 +471,26 @@ impl BoundedCubic {
         }
     }
 
-    /// Replaces a base that is too old by the least round trip of this round.
+    /// Replaces a base that is too old by the least round trip of this period.
     fn renew_base(&mut self, now: Instant) {
-        if let (Some(base), Some(rtt)) = (&mut self.base, self.round.least)
+        if let (Some(base), Some(rtt)) = (&mut self.base, self.period.least)
             && now >= base.at + BASE_LIFETIME
         {
             *base = Base { rtt, at: now };
         }
     }
 
-    /// The window with which half of the bound is in the queue, in packets.
+    /// The window with which half of the bound is in the queue, in packets, according to a period
+    /// that used the present one.
     fn fitting(&self, now: Instant) -> f64 {
-        let base = self.base.map_or(Duration::ZERO, |base| base.rtt);
-        self.rate(now) * (base + self.bound(now) / 2).as_secs_f64()
+        let (queue, bound) = (self.queue().unwrap_or_default(), self.bound(now));
+        let missing = bound.as_secs_f64() / 2.0 - queue.as_secs_f64();
+        self.cubic.cwnd() + self.rate(now) * missing
     }
 
-    /// The delay that the queue has added in this round.
+    /// The delay that the queue has added in this period.
     fn queue(&self) -> Option<Duration> {
-        Some(self.round.least?.saturating_sub(self.base?.rtt))
+        Some(self.period.least?.saturating_sub(self.base?.rtt))
     }
 
     /// The delay that the queue adds now, according to the last few samples.
@@ -475,10 +508,11 @@ impl BoundedCubic {
         bound.max(few.unwrap_or(LARGEST_BOUND))
     }
 
-    /// Packets per second that were acknowledged in this round.
+    /// Packets per second that were acknowledged in this period.
     fn rate(&self, now: Instant) -> f64 {
-        let elapsed = now.saturating_sub(self.round.begun).as_secs_f64();
-        self.round.acked as f64 / PACKET as f64 / elapsed.max(1e-6)
+        let begun = self.period.begun.unwrap_or(now);
+        let elapsed = now.saturating_sub(begun).as_secs_f64();
+        self.period.acked as f64 / PACKET as f64 / elapsed.max(1e-6)
     }
 }
 

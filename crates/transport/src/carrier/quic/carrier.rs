@@ -317,6 +317,12 @@ impl DatagramCarrier {
         async move { connection.closed().await.into() }
     }
 
+    /// The base of the congestion control, once measured.
+    #[cfg(test)]
+    pub(super) fn base(&self) -> Option<Duration> {
+        Meter::base(&self.connection)
+    }
+
     /// Renews the room; whether a datagram of the largest size fits.
     fn look_for_room(&mut self) -> bool {
         self.largest = self.max_datagram();

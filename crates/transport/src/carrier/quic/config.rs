@@ -40,7 +40,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// Assumed before the first measurement; determines when the first packet is repeated: after three
 /// times this value (RFC 9002, section 6.2.2, whose default of 333 ms means a second).
-const INITIAL_RTT: Duration = Duration::from_millis(100);
+pub(super) const INITIAL_RTT: Duration = Duration::from_millis(100);
 
 /// Packets that the peer may receive before it acknowledges: each acknowledgment costs both sides
 /// as much as a datagram. Losses are still reported at once.

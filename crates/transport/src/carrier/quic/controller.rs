@@ -11,6 +11,7 @@ use quinn::congestion::{Controller, ControllerFactory, ControllerMetrics};
 use quinn_proto::RttEstimator;
 
 use super::bounded_cubic::{Acked, BoundedCubic};
+use super::config::INITIAL_RTT;
 
 /// Makes the congestion control of each connection.
 #[derive(Debug)]
@@ -66,6 +67,13 @@ impl Meter {
     pub(super) fn hand(&self, len: usize) {
         let bytes = len as u64 + PACKET_OVERHEAD;
         self.handed.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The base of the congestion control, once measured.
+    #[cfg(test)]
+    pub(super) fn base(connection: &quinn::Connection) -> Option<Duration> {
+        let control = connection.congestion_state().into_any();
+        control.downcast::<Measured>().ok()?.control.base()
     }
 
     /// The congestion window in bytes.
@@ -148,6 +156,10 @@ impl Measured {
     /// 1/8 sample (RFC 9002, section 5.3).
     fn measure(&mut self, rtt: &RttEstimator) -> Option<Duration> {
         let smoothed = rtt.get();
+        if rtt.min() == INITIAL_RTT && smoothed == INITIAL_RTT {
+            // Nothing has been measured.
+            return None;
+        }
         let sample = match self.smoothed {
             Some(previous) if previous == smoothed => return None,
             None => {
@@ -167,7 +179,8 @@ impl Measured {
         };
         store(&self.meter.srtt, smoothed);
         store(&self.meter.rttvar, self.variation);
-        Some(sample)
+        // The result is rounded; a sample is never below the least one.
+        Some(sample.max(rtt.min()))
     }
 
     fn since_epoch(&self, time: Instant) -> Duration {

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sumlink_engine::PathId;
+use sumlink_link::{Link, LinkConfig};
 use tokio::net::UdpSocket;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::{DatagramCarrier, Opened, QuicDialer, QuicError, QuicListener, ServerDatagrams};
 use crate::carrier::keys::SecretKey;
@@ -131,6 +133,43 @@ impl Road {
         });
         Self { address, task }
     }
+}
+
+/// A [`Road`] with a rate, a delay and a queue in each direction, in real time.
+pub(super) async fn bottleneck(config: LinkConfig, server: SocketAddr) -> Road {
+    let front = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let back = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = front.local_addr().unwrap();
+    let task = tokio::spawn(async move {
+        let mut client = None;
+        let (mut up, mut down) = (Link::new(config.clone()), Link::new(config));
+        let mut buffer = vec![0; 65536];
+        let epoch = Instant::now();
+        loop {
+            let deadlines = [up.next_deadline(), down.next_deadline()];
+            let next = deadlines.into_iter().flatten().min().unwrap_or(SOON);
+            tokio::select! {
+                Ok(()) = front.readable() => {}
+                Ok(()) = back.readable() => {}
+                () = tokio::time::sleep_until(epoch + next) => {}
+            }
+            let now = epoch.elapsed();
+            while let Ok((len, from)) = front.try_recv_from(&mut buffer) {
+                client = Some(from);
+                up.enqueue(now, buffer[..len].to_vec());
+            }
+            while let Ok((len, _)) = back.try_recv_from(&mut buffer) {
+                down.enqueue(now, buffer[..len].to_vec());
+            }
+            while let Some(delivery) = up.poll(now) {
+                drop(back.send_to(&delivery.packet, server).await);
+            }
+            while let (Some(client), Some(delivery)) = (client, down.poll(now)) {
+                drop(front.send_to(&delivery.packet, client).await);
+            }
+        }
+    });
+    Road { address, task }
 }
 
 impl Drop for Road {

@@ -2,15 +2,16 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use sumlink_engine::PathId;
 use sumlink_engine::frame::RefuseCode;
+use sumlink_link::{LinkConfig, QueueLimit};
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
 
-use super::fixture::{Direction, Ends, PACKET, Road, SESSION, SOON, key, listen};
+use super::fixture::{Direction, Ends, PACKET, Road, SESSION, SOON, bottleneck, key, listen};
 use super::{DatagramCarrier, Ended, QuicDialer, QuicError, QuicListener, SendError};
 use crate::carrier::handshake::{CarrierError, encode_hello, encode_welcome};
 use crate::carrier::socket::Binding;
@@ -254,6 +255,12 @@ async fn a_full_carrier_says_so_and_loses_nothing() {
     assert_eq!(sample.lost_packets, 0);
     assert!(sample.srtt > Duration::ZERO && sample.min_rtt <= sample.srtt);
     assert!(sample.rttvar > Duration::ZERO && sample.cwnd > 0);
+    // The congestion control sees measurements only, not the assumed first round trip.
+    let base = client.base().unwrap();
+    assert!(
+        (sample.min_rtt..super::config::INITIAL_RTT).contains(&base),
+        "{base:?}"
+    );
 }
 
 #[tokio::test]
@@ -564,4 +571,52 @@ fn a_carrier_leaves_by_its_link_and_fits_its_packets() {
         remotes,
         ["10.0.1.2", "10.0.2.2", "2001:db8:1::2", "2001:db8:2::2"]
     );
+}
+
+/// The congestion control with quinn and in real time; its rules are tested with a model.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "measures: needs a machine with time"]
+async fn the_queue_of_a_real_path_is_short() {
+    for (rate, delay, loss) in [(50, 20, 0.0), (200, 5, 0.0), (20, 40, 0.0), (50, 20, 0.005)] {
+        let ends = Ends::new();
+        let config = LinkConfig {
+            rate: rate * 1_000_000,
+            delay: Duration::from_millis(delay),
+            loss,
+            queue: QueueLimit::Time(Duration::from_millis(300)),
+            seed: 1,
+        };
+        let road = bottleneck(config, ends.address()).await;
+        let (mut client, mut server) = ends.join(road.address).await;
+        let sending = tokio::spawn(async move {
+            let mut samples = Vec::new();
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_secs(10) {
+                client.writable().await;
+                let len = client.max_datagram();
+                while client.room() > len && client.send(numbered(0, len)).is_ok() {}
+                if begun.elapsed() > Duration::from_secs(2) {
+                    samples.push(client.sample().srtt);
+                }
+            }
+            samples
+        });
+        let (mut received, mut out) = (0, Vec::new());
+        let begun = Instant::now();
+        while server.receive(&mut out, 64).await.is_ok() {
+            let bytes: usize = out.drain(..).map(|datagram| datagram.len()).sum();
+            if begun.elapsed() > Duration::from_secs(2) {
+                received += bytes;
+            }
+        }
+        let mut rtts: Vec<Duration> = sending.await.unwrap();
+        rtts.sort_unstable();
+        let used = received as f64 * 8e-6 / 8.0 / rate as f64;
+        let (median, tail) = (rtts[rtts.len() / 2], rtts[rtts.len() * 99 / 100]);
+        println!("{rate} Mbit/s, {delay} ms, {loss}: {used:.2} used, {median:?} {tail:?}");
+        if loss == 0.0 {
+            assert!(used > 0.85, "{used}");
+        }
+        assert!(median < Duration::from_millis(2 * delay + 20), "{median:?}");
+    }
 }
