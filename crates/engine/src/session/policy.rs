@@ -26,6 +26,7 @@ impl Session {
         {
             path.policy = policy;
             path.too_slow = false;
+            self.datagrams.path_policy(id, policy, self.latest);
             self.note_policies();
             self.schedulers.paths_changed();
         }

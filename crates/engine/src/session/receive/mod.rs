@@ -3,6 +3,8 @@
 mod confirm;
 mod inbound;
 
+use bytes::Bytes;
+
 use super::{ProtocolError, Session};
 use crate::frame::{Frame, MAX_BODY};
 use crate::stream::Stream;
@@ -13,7 +15,7 @@ use crate::{Class, Instant, PathId, PeerText, StreamId};
 pub(super) const MAX_PIECES: usize = 64 * 1024;
 
 /// Closing code for a peer that violates the protocol.
-const CODE_PROTOCOL: u64 = 1;
+pub(super) const CODE_PROTOCOL: u64 = 1;
 
 impl Session {
     /// Handles bytes that arrived on a path, in the order of its carrier, split anywhere.
@@ -183,6 +185,10 @@ impl Session {
                     self.on_path_state(PathId(path), version, state, now);
                 }
                 Ok(())
+            }
+            Frame::Datagram { packet } => {
+                self.datagrams
+                    .handle(id, &Bytes::copy_from_slice(packet), now)
             }
             Frame::Close { code, reason } => {
                 self.end(code, PeerText::new(reason));

@@ -1,0 +1,4 @@
+//! Tests of two sessions that exchange datagrams.
+
+mod basics;
+mod model;
