@@ -8,7 +8,7 @@ use super::control::{Control, Controls};
 use super::flow::table::{FlowRef, FlowTable};
 use super::flow::{Flow, FlowConfig};
 use super::path::{DatagramPath, Paths, SenderClock};
-use super::receive::Fragments;
+use super::receive::{Deliveries, Fragments};
 use super::stats::DatagramStats;
 use super::wire::MAX_TARGET;
 use super::{
@@ -19,9 +19,6 @@ use crate::{Class, Event, Instant, PathId, Role, varint};
 
 /// Most flows that are remembered after their end, so that late datagrams do not bring them back.
 const MOST_ENDED: usize = 8192;
-
-/// Bookkeeping of a received datagram, which counts as memory.
-const RECEIVED_OVERHEAD: usize = 48;
 
 /// The datagrams of a session.
 #[derive(Debug)]
@@ -39,8 +36,7 @@ pub(crate) struct Datagrams {
     ended: BTreeMap<FlowId, CloseReason>,
     ended_order: VecDeque<FlowId>,
     pub(super) events: VecDeque<Event>,
-    received: VecDeque<(FlowId, Bytes)>,
-    received_bytes: usize,
+    pub(super) deliveries: Deliveries,
     /// Bytes in the queues of all flows.
     pub(super) queued_bytes: usize,
     /// When a flow last carried a datagram, and when one of a call did.
@@ -50,6 +46,8 @@ pub(crate) struct Datagrams {
     pub(super) peer_speaks: bool,
     /// When the first datagram left for a peer that has not answered.
     pub(super) asked_at: Option<Instant>,
+    /// When a flow that has refused a path is asked again.
+    pub(super) recheck_at: Option<Instant>,
     /// The latest time that any caller has passed.
     pub(super) handled: Instant,
     pub(super) counters: DatagramStats,
@@ -69,13 +67,13 @@ impl Datagrams {
             ended: BTreeMap::new(),
             ended_order: VecDeque::new(),
             events: VecDeque::new(),
-            received: VecDeque::new(),
-            received_bytes: 0,
+            deliveries: Deliveries::default(),
             queued_bytes: 0,
             active_at: None,
             called_at: None,
             peer_speaks: false,
             asked_at: None,
+            recheck_at: None,
             handled: Instant::ZERO,
             counters: DatagramStats::default(),
         }
@@ -146,17 +144,17 @@ impl Datagrams {
         &mut self,
         id: FlowId,
         policy: super::DatagramPolicy,
+        now: Instant,
     ) -> Result<(), FlowError> {
         let at = self.flows.find(id).ok_or(FlowError::Unknown)?;
         let flow = self.flows.get_mut(at).ok_or(FlowError::Unknown)?;
         flow.policy = policy.start(&self.config);
+        self.place_queue(at, now);
         Ok(())
     }
 
     pub(crate) fn poll_received(&mut self) -> Option<(FlowId, Bytes)> {
-        let (flow, payload) = self.received.pop_front()?;
-        self.received_bytes -= payload.len() + RECEIVED_OVERHEAD;
-        Some((flow, payload))
+        self.deliveries.outbox.pop()
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
@@ -177,6 +175,7 @@ impl Datagrams {
             if !self.peer_speaks {
                 self.asked_at = None;
             }
+            self.review_paths(now);
             self.place_unlisted(now);
         }
     }
@@ -192,7 +191,7 @@ impl Datagrams {
             && path.policy != policy
         {
             path.policy = policy;
-            self.paths.review(now);
+            self.review_paths(now);
         }
     }
 
@@ -203,7 +202,7 @@ impl Datagrams {
     pub(crate) fn path_stats(&mut self, id: PathId, sample: DatagramSample, now: Instant) {
         if let Some(path) = self.paths.get_mut(id) {
             path.update(sample);
-            self.paths.review(now);
+            self.review_paths(now);
         }
     }
 
@@ -247,6 +246,7 @@ impl Datagrams {
     pub(super) fn forget_flow(&mut self, at: FlowRef, reason: CloseReason) -> Option<FlowId> {
         let flow = self.flows.remove(at)?;
         self.queued_bytes -= flow.queued_bytes();
+        self.drop_held(at, &flow);
         self.note_ended(flow.id, reason);
         Some(flow.id)
     }
@@ -266,16 +266,6 @@ impl Datagrams {
     /// Whether a flow has ended recently.
     pub(super) fn has_ended(&self, id: FlowId) -> bool {
         self.ended.contains_key(&id)
-    }
-
-    /// Hands a datagram to the program.
-    pub(super) fn deliver(&mut self, flow: FlowId, payload: Bytes) {
-        self.received_bytes += payload.len() + RECEIVED_OVERHEAD;
-        self.received.push_back((flow, payload));
-        while self.received_bytes > self.config.receive_memory && self.received.len() > 1 {
-            self.poll_received();
-            self.counters.unread += 1;
-        }
     }
 
     /// Records that a flow carries datagrams.

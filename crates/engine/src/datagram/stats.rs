@@ -97,6 +97,10 @@ pub struct FlowStats {
     pub queued_bytes: u64,
     /// Bytes that wait for earlier datagrams.
     pub reorder_bytes: u64,
+    /// Datagrams of the peer that did not come in time while the order was restored, ...
+    pub given_up: u64,
+    /// ... and those of them that came later.
+    pub late: u64,
     /// When it last carried a datagram.
     pub active_at: Instant,
 }
@@ -151,6 +155,8 @@ impl Datagrams {
             halves_given_up: self.fragments.given_up,
             queued_bytes: self.queued_bytes as u64,
             fragment_bytes: self.fragments.bytes() as u64,
+            reorder_bytes: self.deliveries.held_bytes as u64,
+            unread: self.deliveries.outbox.dropped,
             peer_speaks: self.peer_speaks,
             ..self.counters.clone()
         }
@@ -162,6 +168,7 @@ impl Datagrams {
 
     fn stats_of(&self, flow: &Flow) -> FlowStats {
         let counters = &flow.counters;
+        let (given_up, late) = flow.inbound.given_up_and_late();
         FlowStats {
             id: flow.id,
             source: flow.source,
@@ -170,7 +177,7 @@ impl Datagrams {
             learnt: flow.class.is_none(),
             policy: flow.policy.in_use(),
             reason: flow.policy.reason(&self.paths),
-            path: flow.last_path,
+            path: flow.last_sent_on,
             sent: counters.sent,
             bytes_sent: counters.bytes_sent,
             copies_sent: counters.copies_sent,
@@ -184,7 +191,9 @@ impl Datagrams {
                 too_big: counters.too_big,
             },
             queued_bytes: flow.queued_bytes() as u64,
-            reorder_bytes: 0,
+            reorder_bytes: flow.inbound.held_bytes() as u64,
+            given_up,
+            late,
             active_at: flow.active_at,
         }
     }

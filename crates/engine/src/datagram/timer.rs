@@ -25,6 +25,8 @@ impl Datagrams {
                 earliest = Some(earliest.map_or(at, |known| known.min(at)));
             }
         };
+        consider(self.deliveries.next_end());
+        consider(self.recheck_at);
         let has_paths = !self.paths.is_empty();
         consider(self.controls.deadline().filter(|_| has_paths));
         for path in self.paths.iter() {
@@ -46,13 +48,15 @@ impl Datagrams {
     /// [`Datagrams::poll`].
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         self.handled = self.handled.max(now);
+        self.recheck_at = self.recheck_at.filter(|at| *at > now);
+        self.end_due_waits(now);
         let mut index = 0;
         while let Some(path) = self.paths.nth_mut(index) {
             index += 1;
             let (id, carrier) = (path.id, path.carrier_trip());
             match path.health.review(&path.sent, &path.trip, carrier, now) {
                 Review::Doubted => self.doubt(id, now),
-                Review::Failed | Review::Recovered => self.paths.review(now),
+                Review::Failed | Review::Recovered => self.review_paths(now),
                 Review::Unchanged => {}
             }
         }

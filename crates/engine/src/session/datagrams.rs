@@ -69,8 +69,9 @@ impl Session {
         &mut self,
         flow: FlowId,
         policy: DatagramPolicy,
+        now: Instant,
     ) -> Result<(), FlowError> {
-        self.datagrams.set_policy(flow, policy)
+        self.datagrams.set_policy(flow, policy, now)
     }
 
     /// A carrier of datagrams can send and receive. Both sides must use the same number; paths of

@@ -24,6 +24,8 @@ pub(crate) enum Listed {
 pub(crate) enum CopyKind {
     /// It goes over several links.
     Duplicate,
+    /// It should, but only one link may carry it.
+    Single,
     /// The path that carried it may have lost it.
     Rescue,
     /// The second half of a datagram that is too big for a packet.
@@ -50,7 +52,8 @@ pub(crate) struct Lane {
     pub(crate) listed: Listed,
     /// Bytes that the flow may still send in its turn (RFC 8290, section 4.2).
     pub(crate) deficit: i64,
-    pub(crate) copies: VecDeque<Copy>,
+    copies: VecDeque<Copy>,
+    bytes: usize,
 }
 
 impl Lane {
@@ -60,12 +63,48 @@ impl Lane {
             listed: Listed::No,
             deficit: 0,
             copies: VecDeque::new(),
+            bytes: 0,
         }
     }
 
     /// Memory of the copies in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        let costs = self.copies.iter().map(|copy| queue::cost(&copy.payload));
-        costs.sum()
+        self.bytes
+    }
+
+    /// The copy that leaves next.
+    pub(crate) fn first(&self) -> Option<&Copy> {
+        self.copies.front()
+    }
+
+    /// Appends a copy and drops older ones that exceed `limit` bytes; returns their number.
+    pub(crate) fn push(&mut self, copy: Copy, limit: usize) -> u64 {
+        self.bytes += queue::cost(&copy.payload);
+        self.copies.push_back(copy);
+        let mut dropped = 0;
+        while self.bytes > limit && self.copies.len() > 1 {
+            self.pop();
+            dropped += 1;
+        }
+        dropped
+    }
+
+    /// Adds a copy that leaves next.
+    pub(crate) fn push_first(&mut self, copy: Copy) {
+        self.bytes += queue::cost(&copy.payload);
+        self.copies.push_front(copy);
+    }
+
+    /// Takes the copy that leaves next.
+    pub(crate) fn pop(&mut self) -> Option<Copy> {
+        let copy = self.copies.pop_front()?;
+        self.bytes -= queue::cost(&copy.payload);
+        Some(copy)
+    }
+
+    /// Takes all copies.
+    pub(crate) fn take(&mut self) -> VecDeque<Copy> {
+        self.bytes = 0;
+        std::mem::take(&mut self.copies)
     }
 }

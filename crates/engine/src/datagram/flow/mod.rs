@@ -72,8 +72,13 @@ pub(super) struct Flow {
     pub(super) learner: Learner,
     pub(super) policy: Box<dyn FlowPolicy>,
     pub(super) next_sequence: u64,
-    /// The path of the newest datagram.
+    /// The path of the newest datagram or copy.
+    pub(super) last_sent_on: Option<PathId>,
+    /// The path of the newest datagram that is not a copy.
     pub(super) last_path: Option<PathId>,
+    /// The path before that one, and how many datagrams still mention it.
+    pub(super) other_path: Option<PathId>,
+    pub(super) mentions: u8,
     pub(super) lanes: Vec<Lane>,
     pub(super) inbound: Inbound,
     /// Number of FLOW_FAILED records sent, and the version of the newest one received.
@@ -102,7 +107,10 @@ impl Flow {
             learner: Learner::new(now),
             policy: config.policy.start(limits),
             next_sequence: 0,
+            last_sent_on: None,
             last_path: None,
+            other_path: None,
+            mentions: 0,
             lanes: Vec::new(),
             inbound: Inbound::default(),
             failures_sent: 0,

@@ -106,6 +106,13 @@ impl Queue {
         Some(head)
     }
 
+    /// Undoes [`Queue::pop`].
+    pub(crate) fn push_first(&mut self, payload: Bytes, at: Instant) {
+        self.bytes += cost(&payload);
+        self.items.push_front(Queued { payload, at });
+        self.is_head_admitted = true;
+    }
+
     /// Drops up to half of the bytes and at most `most` datagrams, because all queues together are
     /// too long; returns the number.
     pub(crate) fn shed(&mut self, most: u64, drops: &mut Drops) -> u64 {
@@ -119,10 +126,6 @@ impl Queue {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.items.is_empty()
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.items.len()
     }
 
     /// Memory of all datagrams in bytes.
@@ -174,7 +177,10 @@ mod tests {
             let payload = Bytes::from(vec![index; 1000 - OVERHEAD]);
             queue.push(payload, Instant::ZERO, 10_000, &mut drops);
         }
-        assert_eq!((queue.len(), queue.bytes(), drops.full), (10, 10_000, 10));
+        assert_eq!(
+            (queue.items.len(), queue.bytes(), drops.full),
+            (10, 10_000, 10)
+        );
         let head = queue.head(Instant::ZERO, &rules(false), &mut drops);
         assert_eq!(head.unwrap().payload[0], 10);
         // One that alone exceeds the limit is still sent.
@@ -184,7 +190,7 @@ mod tests {
             10_000,
             &mut drops,
         );
-        assert_eq!(queue.len(), 1);
+        assert_eq!(queue.items.len(), 1);
     }
 
     #[test]
@@ -235,6 +241,6 @@ mod tests {
         }
         assert_eq!(queue.shed(1000, &mut drops), 50);
         assert_eq!(queue.shed(10, &mut drops), 10);
-        assert_eq!((queue.len(), drops.full), (40, 60));
+        assert_eq!((queue.items.len(), drops.full), (40, 60));
     }
 }

@@ -14,10 +14,15 @@ const ACCURACY: Duration = Duration::from_secs(1);
 const NONE: u32 = u32::MAX;
 
 /// A place in the table, together with the flow that was there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FlowRef {
     index: u32,
     id: FlowId,
+}
+
+impl FlowRef {
+    /// The first place in order.
+    pub(in crate::datagram) const FIRST: Self = Self { index: 0, id: 0 };
 }
 
 /// The list that a flow is in.

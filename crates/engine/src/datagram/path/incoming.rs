@@ -48,9 +48,10 @@ pub(in crate::datagram) struct Incoming {
 }
 
 impl Incoming {
-    /// A packet that was sent at `sent_at` has arrived.
-    pub(in crate::datagram) fn note(&mut self, sent_at: i64, now: Instant) {
-        self.newest = Some(self.newest.map_or(sent_at, |newest| newest.max(sent_at)));
+    /// A packet that was sent at `sent_at` has arrived. Returns when the newest one was sent.
+    pub(in crate::datagram) fn note(&mut self, sent_at: i64, now: Instant) -> i64 {
+        let newest = self.newest.map_or(sent_at, |newest| newest.max(sent_at));
+        self.newest = Some(newest);
         let delay = clock::micros(now).saturating_sub(sent_at);
         self.delay = Some(match self.delay {
             None => (delay, 0),
@@ -60,6 +61,7 @@ impl Incoming {
                 (smooth.saturating_add(off / GAIN), variation)
             }
         });
+        newest
     }
 
     /// When a packet that was sent at `sent_at` arrives at the latest, by experience.

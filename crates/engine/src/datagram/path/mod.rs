@@ -11,6 +11,7 @@ mod set;
 
 use std::time::Duration;
 
+use super::policy::Budget;
 use crate::policy::{PathPolicy, Priority};
 use crate::{Instant, PathId};
 
@@ -36,6 +37,15 @@ const UNKNOWN_RATE: f64 = 125_000.0;
 
 /// Least interval of reports about a path.
 const REPORT_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Weight of a new relative delay against the smoothed one, while that one is not older than
+/// [`RELATIVE_MEMORY`].
+const RELATIVE_GAIN: i64 = 4;
+
+const RELATIVE_MEMORY: Duration = Duration::from_secs(1);
+
+/// Times that datagrams have waited for a path count for this long.
+const WAIT_MEMORY: Duration = Duration::from_millis(500);
 
 /// Parts of a round trip between two reports.
 const REPORTS_PER_TRIP: u32 = 8;
@@ -104,11 +114,15 @@ pub(crate) struct DatagramPath {
     /// when it was measured.
     pub(super) relative: Option<(i64, Instant)>,
     pub(super) rounds: Rounds,
+    /// Copies of calls that the link may carry.
+    pub(super) copies: Budget,
     pub(super) usage: Usage,
     /// It is slower than its policy permits.
     pub(super) is_too_slow: bool,
     /// Expected delay of a packet to the peer.
     pub(super) delay: Duration,
+    /// Time that datagrams have waited for it, smoothed, and when the last one did.
+    waited: Option<(Duration, Instant)>,
     pub(super) joined: Instant,
     pub(super) counters: PathCounters,
 }
@@ -153,9 +167,11 @@ impl DatagramPath {
             loss: 0.0,
             relative: None,
             rounds: Rounds::default(),
+            copies: Budget::default(),
             usage: Usage::Main,
             is_too_slow: false,
             delay: UNKNOWN_TRIP / 2,
+            waited: None,
             joined: now,
             counters: PathCounters::default(),
         }
@@ -175,6 +191,17 @@ impl DatagramPath {
             (None, DatagramCarrier::Quic) => UNKNOWN_PACKET,
             (None, DatagramCarrier::Stream) => crate::frame::MAX_BODY,
         }
+    }
+
+    /// A packet took this time by the two clocks.
+    pub(super) fn note_relative(&mut self, relative: i64, now: Instant) {
+        let smooth = match self.relative {
+            Some((before, at)) if now.saturating_sub(at) < RELATIVE_MEMORY => {
+                before + (relative - before) / RELATIVE_GAIN
+            }
+            _ => relative,
+        };
+        self.relative = Some((smooth, now));
     }
 
     /// Whether the carrier sends a packet of this many bytes without delay.
@@ -227,10 +254,16 @@ impl DatagramPath {
         Some(srtt + self.report_interval())
     }
 
-    /// Time from now until the carrier has sent `len` more bytes than it can take now.
-    pub(super) fn wait_for(&self, len: usize, now: Instant) -> Duration {
-        let space = self.sample.map_or(u64::MAX, |sample| sample.space);
-        let excess = (self.handed + len as u64).saturating_sub(space);
-        Duration::from_secs_f64(excess as f64 / self.rate(now))
+    /// A datagram has waited for its turn on the path.
+    pub(super) fn note_wait(&mut self, waited: Duration, now: Instant) {
+        let before = self.queue_delay(now);
+        self.waited = Some(((7 * before + waited) / 8, now));
+    }
+
+    /// Time that datagrams have recently waited for the path.
+    pub(super) fn queue_delay(&self, now: Instant) -> Duration {
+        let recent = self.waited;
+        let recent = recent.filter(|(_, at)| now.saturating_sub(*at) < WAIT_MEMORY);
+        recent.map_or(Duration::ZERO, |(waited, _)| waited)
     }
 }

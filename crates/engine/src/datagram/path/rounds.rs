@@ -70,11 +70,6 @@ impl Rounds {
         self.urgent.is_empty() && self.new.is_empty() && self.old.is_empty()
     }
 
-    /// Number of listed flows.
-    pub(in crate::datagram) fn len(&self) -> usize {
-        self.urgent.len() + self.new.len() + self.old.len()
-    }
-
     /// Takes all flows, in the order of their turns.
     pub(in crate::datagram) fn take(&mut self) -> Vec<FlowRef> {
         let all = self.urgent.drain(..);

@@ -3,8 +3,12 @@
 //! Each policy is one file with a type that implements [`FlowPolicy`], and each flow has its own
 //! instance.
 
+mod auto;
+mod budget;
+mod duplicate;
 mod learn;
 mod pinned;
+mod spread;
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -13,6 +17,7 @@ use super::config::DatagramConfig;
 use super::path::{DatagramPath, Paths};
 use crate::{Class, Instant, PathId};
 
+pub(super) use budget::Budget;
 pub(super) use learn::Learner;
 
 /// How the datagrams of a flow use the paths.
@@ -51,8 +56,13 @@ impl DatagramPolicy {
     }
 
     /// The policy for a new flow.
-    pub(super) fn start(self, _limits: &DatagramConfig) -> Box<dyn FlowPolicy> {
-        Box::new(pinned::Pinned::default())
+    pub(super) fn start(self, limits: &DatagramConfig) -> Box<dyn FlowPolicy> {
+        match self {
+            Self::Auto => Box::new(auto::Auto::new(limits.duplicates)),
+            Self::Pinned => Box::new(pinned::Pinned::default()),
+            Self::Spread => Box::new(spread::Spread::default()),
+            Self::Duplicate => Box::new(duplicate::Duplicate::new(limits.duplicates)),
+        }
     }
 }
 
@@ -79,6 +89,8 @@ pub(super) enum Placement {
     Any,
     /// A copy for each of these paths.
     Each(Links),
+    /// A copy for the first of these paths, and for others as far as their links permit copies.
+    Within(Links),
     /// Into the queue; no path serves it now.
     Nowhere,
 }

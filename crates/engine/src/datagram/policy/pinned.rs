@@ -40,7 +40,8 @@ enum Cause {
 impl Pinned {
     /// The path of the flow now.
     pub(in crate::datagram) fn path(&mut self, facts: &Facts, paths: &Paths) -> Option<PathId> {
-        let best = paths.main().min_by_key(|path| (path.delay, path.id))?;
+        let queued = |path: &&DatagramPath| (path.delay + path.queue_delay(facts.now), path.id);
+        let best = paths.main().min_by_key(queued)?;
         let now = self.path.and_then(|path| paths.get(path));
         let Some(present) = now.filter(|path| path.usage == Usage::Main) else {
             // A suspect path is left at once, and so is one with a lower rank.
@@ -76,7 +77,7 @@ impl FlowPolicy for Pinned {
     }
 
     fn offer(&mut self, _facts: &Facts, path: &DatagramPath, _paths: &Paths) -> Offer {
-        match self.path == Some(path.id) {
+        match self.path == Some(path.id) && path.usage == Usage::Main {
             true => Offer::Take,
             false => Offer::Unlist,
         }

@@ -2,20 +2,15 @@
 
 use bytes::Bytes;
 
+use super::order::Arrival;
 use super::window::Seen;
-use crate::datagram::clock;
 use crate::datagram::control::Control;
 use crate::datagram::flow::table::FlowRef;
 use crate::datagram::flow::{Flow, FlowConfig};
-use crate::datagram::path::Review;
-use crate::datagram::path::sent::{Item, News};
 use crate::datagram::state::Datagrams;
-use crate::datagram::wire::{Data, Header, Record, Records, Report};
+use crate::datagram::wire::{Data, Header, Record, Records};
 use crate::datagram::{CloseReason, DatagramPolicy, FlowErrorCode, FlowId};
 use crate::{Class, Event, Instant, PathId, ProtocolError, Role};
-
-/// Weight of one packet in the share of lost packets.
-const LOSS_GAIN: f64 = 1.0 / 128.0;
 
 /// Payloads that are smaller than this part of their packet are copied, so that they do not keep
 /// the whole packet in memory.
@@ -46,7 +41,7 @@ impl Datagrams {
             return Ok(());
         }
         let sent_at = self.clock.extend(header.sent_at, now);
-        path.incoming.note(sent_at, now);
+        let newest = path.incoming.note(sent_at, now);
         self.peer_speaks = true;
         let (mut elicits, mut is_urgent) = (false, false);
         for record in Records::new(rest) {
@@ -56,7 +51,7 @@ impl Datagrams {
             };
             match record {
                 Record::Ping => is_urgent = true,
-                Record::Data(data) => self.on_data(id, &data, packet, now),
+                Record::Data(data) => self.on_data((id, sent_at), &data, packet, now),
                 Record::Report(report) => {
                     self.on_report(&report, now)?;
                     continue;
@@ -73,10 +68,17 @@ impl Datagrams {
         if elicits && let Some(path) = self.paths.get_mut(id) {
             path.reporting.note(is_urgent, now);
         }
+        self.end_waits_on(id, newest, now);
         Ok(())
     }
 
-    fn on_data(&mut self, _path: PathId, data: &Data<'_>, packet: &Bytes, now: Instant) {
+    fn on_data(
+        &mut self,
+        (path, sent_at): (PathId, i64),
+        data: &Data<'_>,
+        packet: &Bytes,
+        now: Instant,
+    ) {
         let Some(at) = self.flow_of(data, now) else {
             return;
         };
@@ -97,20 +99,23 @@ impl Datagrams {
             Some(half) => {
                 let limits = &self.config;
                 let (id, sequence) = (flow.id, data.sequence);
-                let whole = self
-                    .fragments
-                    .add(id, sequence, half, data.payload, limits, now);
-                match whole {
+                let fragments = &mut self.fragments;
+                match fragments.add(id, sequence, half, data.payload, limits, now) {
                     Some(whole) => whole,
                     None => return,
                 }
             }
         };
-        flow.inbound.window.insert(data.sequence);
-        flow.counters.received += 1;
-        flow.counters.bytes_received += payload.len() as u64;
-        let id = flow.id;
-        self.deliver(id, payload);
+        let arrival = Arrival {
+            sequence: data.sequence,
+            payload,
+            path,
+            sent_at,
+            at: now,
+        };
+        // No path has a larger number.
+        let after = data.after.and_then(|after| u32::try_from(after).ok());
+        self.on_arrival(at, arrival, after.map(PathId));
     }
 
     /// The flow of a datagram; a new one if the datagram opens it.
@@ -180,56 +185,6 @@ impl Datagrams {
             let code = FlowErrorCode::by_code(code);
             self.events.push_back(Event::FlowFailed { flow: id, code });
         }
-    }
-
-    fn on_report(&mut self, report: &Report, now: Instant) -> Result<(), ProtocolError> {
-        let id = u32::try_from(report.path).map(PathId);
-        // It may have ended here.
-        let Some(path) = id.ok().and_then(|id| self.paths.get_mut(id)) else {
-            return Ok(());
-        };
-        let mut news = News::default();
-        path.sent
-            .on_report(report, &mut news)
-            .map_err(|_| ProtocolError::Reported)?;
-        path.counters.packets_reported += news.packets;
-        path.counters.packets_lost += news.lost;
-        if let Some((sent_at, elicits)) = news.largest {
-            let relative = clock::between(clock::stamp(sent_at), report.received_at);
-            path.relative = Some((relative, now));
-            path.rate.note(news.bytes, report.received_at, now);
-            if elicits {
-                path.trip.note(now.saturating_sub(sent_at));
-            }
-        }
-        for (count, lost) in [(news.packets, 0.0), (news.lost, 1.0)] {
-            for _ in 0..count.min(64) {
-                path.loss += (lost - path.loss) * LOSS_GAIN;
-            }
-        }
-        if news.packets > 0 {
-            let carrier = path.carrier_trip();
-            let review = path
-                .health
-                .note_delivery(&path.sent, &path.trip, carrier, now);
-            if review == Review::Recovered || news.largest.is_some() {
-                self.paths.review(now);
-            }
-        }
-        let mut lost = Vec::new();
-        for (item, has_arrived) in news.items {
-            match item {
-                Item::Open(at) if has_arrived => {
-                    if let Some(flow) = self.flows.get_mut(at) {
-                        flow.confirmed = true;
-                    }
-                }
-                item if !has_arrived => lost.push(item),
-                _ => {}
-            }
-        }
-        self.settle_lost(lost, None, now);
-        Ok(())
     }
 }
 

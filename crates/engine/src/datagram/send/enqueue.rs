@@ -2,12 +2,13 @@
 
 use bytes::Bytes;
 
+use crate::datagram::flow::Flow;
 use crate::datagram::flow::lane::{Copy, CopyKind, Listed};
 use crate::datagram::flow::table::FlowRef;
-use crate::datagram::flow::{Flow, queue};
+use crate::datagram::path::Usage;
 use crate::datagram::policy::{Facts, Links, Placement};
 use crate::datagram::state::Datagrams;
-use crate::datagram::wire::{Open, data_head_len};
+use crate::datagram::wire::{Half, Open, data_head_len};
 use crate::datagram::{FlowError, FlowId};
 use crate::{Class, Instant, PathId, varint};
 
@@ -52,12 +53,16 @@ impl Datagrams {
         let facts = facts(flow, payload.len(), now);
         match flow.policy.place(&facts, &self.paths) {
             Placement::Each(links) => self.send_copies(at, &links, payload, now),
+            Placement::Within(links) => {
+                let links = self.within_shares(&links, payload.len(), now);
+                self.send_copies(at, &links, payload, now);
+            }
             placement => {
                 self.enqueue(at, payload, now);
                 self.list(at, placement);
             }
         }
-        self.shed(at);
+        self.shed();
         Ok(())
     }
 
@@ -67,8 +72,8 @@ impl Datagrams {
         };
         let limit = self.config.queue(flow.treated_as()).bytes;
         let before = flow.queue.bytes();
-        flow.queue
-            .push(payload, now, limit, &mut flow.counters.drops);
+        let drops = &mut flow.counters.drops;
+        flow.queue.push(payload, now, limit, drops);
         self.queued_bytes = self.queued_bytes + flow.queue.bytes() - before;
     }
 
@@ -80,9 +85,14 @@ impl Datagrams {
         let limits = self.config.queue(flow.treated_as());
         let sequence = flow.next_sequence;
         flow.next_sequence += 1;
+        let has_queue = !flow.queue.is_empty();
+        let kind = match links.len() {
+            1 => CopyKind::Single,
+            _ => CopyKind::Duplicate,
+        };
         for path in links.iter() {
             let copy = Copy {
-                kind: CopyKind::Duplicate,
+                kind,
                 sequence,
                 half: None,
                 payload: payload.clone(),
@@ -91,26 +101,38 @@ impl Datagrams {
             };
             self.push_copy(at, path, copy, limits.bytes);
         }
+        if has_queue {
+            // What was queued before the policy changed.
+            self.list(at, Placement::Each(*links));
+        }
+    }
+
+    /// The first path, and those of the others whose links permit another copy.
+    fn within_shares(&mut self, links: &Links, len: usize, now: Instant) -> Links {
+        let share = self.config.duplicates.link_share;
+        let mut permitted = Links::default();
+        for (index, id) in links.iter().enumerate() {
+            let Some(path) = self.paths.get_mut(id) else {
+                continue;
+            };
+            let rate = path.rate(now) * share;
+            if index == 0 || path.copies.take(len, rate, now) {
+                permitted.push(id);
+            }
+        }
+        permitted
     }
 
     /// Gives a path a datagram with a fixed sequence number; older ones make room for it.
     pub(super) fn push_copy(&mut self, at: FlowRef, path: PathId, copy: Copy, limit: usize) {
+        self.drop_ended_lanes(at, path);
         let Some(flow) = self.flows.get_mut(at) else {
             return;
         };
         let lane = flow.lane(path);
-        let mut bytes = lane.bytes() + queue::cost(&copy.payload);
-        self.queued_bytes += queue::cost(&copy.payload);
-        lane.copies.push_back(copy);
-        let mut dropped = 0;
-        while bytes > limit
-            && lane.copies.len() > 1
-            && let Some(oldest) = lane.copies.pop_front()
-        {
-            bytes -= queue::cost(&oldest.payload);
-            self.queued_bytes -= queue::cost(&oldest.payload);
-            dropped += 1;
-        }
+        let before = lane.bytes();
+        let dropped = lane.push(copy, limit);
+        self.queued_bytes = self.queued_bytes + lane.bytes() - before;
         flow.counters.drops.full += dropped;
         self.list_on(at, path);
     }
@@ -120,14 +142,26 @@ impl Datagrams {
         match placement {
             Placement::One(path) => self.list_on(at, path),
             Placement::Any => {
-                let paths: Vec<PathId> = self.paths.usable().map(|path| path.id).collect();
-                paths.iter().for_each(|path| self.list_on(at, *path));
+                let mut index = 0;
+                while let Some(path) = self.paths.nth(index) {
+                    index += 1;
+                    if path.usage != Usage::None {
+                        let id = path.id;
+                        self.list_on(at, id);
+                    }
+                }
             }
-            Placement::Each(_) | Placement::Nowhere => {}
+            Placement::Each(links) | Placement::Within(links) => {
+                if let Some(first) = links.iter().next() {
+                    self.list_on(at, first);
+                }
+            }
+            Placement::Nowhere => {}
         }
     }
 
     fn list_on(&mut self, at: FlowRef, id: PathId) {
+        self.drop_ended_lanes(at, id);
         let Some(flow) = self.flows.get_mut(at) else {
             return;
         };
@@ -145,31 +179,53 @@ impl Datagrams {
         }
     }
 
-    /// The queues of all flows together are too long: the longest one is cut.
-    fn shed(&mut self, at: FlowRef) {
+    /// A flow that uses a path for the first time forgets paths that have ended.
+    fn drop_ended_lanes(&mut self, at: FlowRef, id: PathId) {
+        if let Some(flow) = self.flows.get_mut(at)
+            && flow.find_lane(id).is_none()
+        {
+            let paths = &self.paths;
+            let mut lost = 0;
+            flow.lanes.retain(|lane| {
+                let is_kept = paths.get(lane.path).is_some();
+                lost += if is_kept { 0 } else { lane.bytes() };
+                is_kept
+            });
+            self.queued_bytes -= lost;
+        }
+    }
+
+    /// Gives the flow's queue a turn where its policy wants it now.
+    pub(in crate::datagram) fn place_queue(&mut self, at: FlowRef, now: Instant) {
+        if let Some(flow) = self.flows.get_mut(at)
+            && let Some(len) = flow.queue.first_len()
+        {
+            let facts = facts(flow, len, now);
+            let placement = flow.policy.place(&facts, &self.paths);
+            self.list(at, placement);
+        }
+    }
+
+    /// The queues of all flows together are too long: the longest ones are cut.
+    fn shed(&mut self) {
         while self.queued_bytes > self.config.queue_memory {
-            let longest = self
-                .flows
-                .iter()
-                .max_by_key(|flow| flow.queue.bytes())
-                .filter(|flow| !flow.queue.is_empty())
-                .map(|flow| flow.id);
+            let longest = self.flows.iter().max_by_key(|flow| flow.queued_bytes());
+            let longest = longest.map(|flow| flow.id);
             let longest = longest.and_then(|id| self.flows.find(id));
-            let Some(flow) = self.flows.get_mut(longest.unwrap_or(at)) else {
+            let Some(flow) = longest.and_then(|at| self.flows.get_mut(at)) else {
                 return;
             };
             let before = flow.queued_bytes();
-            let dropped = flow.queue.shed(SHED_AT_ONCE, &mut flow.counters.drops);
-            if dropped == 0 {
+            let drops = &mut flow.counters.drops;
+            if flow.queue.shed(SHED_AT_ONCE, drops) == 0 {
                 // Only copies are left.
                 for lane in &mut flow.lanes {
-                    flow.counters.drops.full += lane.copies.len() as u64;
-                    lane.copies.clear();
+                    drops.full += lane.take().len() as u64;
                 }
             }
-            let after = flow.queued_bytes();
-            self.queued_bytes -= before - after;
-            if before == after {
+            let freed = before - flow.queued_bytes();
+            self.queued_bytes -= freed;
+            if freed == 0 {
                 return;
             }
         }
@@ -199,9 +255,8 @@ pub(super) fn open_of(flow: &Flow) -> Option<Open<'_>> {
 /// The largest datagram that fits two packets of this size.
 fn most_payload(flow: &Flow, packet: usize) -> usize {
     let open = open_of(flow);
-    // The order's field and the half's are the largest that occur.
-    let after = Some(varint::MAX);
-    let half = Some(crate::datagram::wire::Half::Second);
+    // The fields of the order and of the half are as large as they can be.
+    let (after, half) = (Some(varint::MAX), Some(Half::Second));
     let head = data_head_len(flow.id, flow.next_sequence, open.as_ref(), after, half);
     2 * packet.saturating_sub(HEADER + head)
 }

@@ -1,14 +1,13 @@
-//! Datagrams and records that were on their way over a path that does not deliver.
+//! Flows, datagrams and records on a path that does not carry them any more.
 
-use crate::datagram::flow::lane::{Copy, CopyKind, Listed};
+use super::enqueue::facts;
+use crate::datagram::flow::lane::{Copy, CopyKind, Lane, Listed};
 use crate::datagram::flow::table::FlowRef;
-use crate::datagram::path::DatagramPath;
 use crate::datagram::path::sent::{Item, Young};
+use crate::datagram::path::{DatagramPath, Usage};
 use crate::datagram::policy::Placement;
 use crate::datagram::state::Datagrams;
 use crate::{Instant, PathId};
-
-use super::enqueue::facts;
 
 impl Datagrams {
     /// A path has just become suspect: its flows move, and what may be lost on it and is still
@@ -18,12 +17,8 @@ impl Datagrams {
             return;
         };
         path.counters.times_suspect += 1;
-        let listed = path.rounds.take();
         let items = path.sent.take_items(|item| !matches!(item, Item::Open(_)));
-        self.paths.review(now);
-        for at in listed {
-            self.place_again(at, id, now);
-        }
+        self.review_paths(now);
         self.settle_lost(items, Some(id), now);
     }
 
@@ -34,6 +29,26 @@ impl Datagrams {
         }
         let items = path.sent.take_items(|_| true);
         self.settle_lost(items, Some(path.id), now);
+        self.end_waits_on(path.id, i64::MAX, now);
+    }
+
+    /// Finds out which paths carry datagrams now. Flows leave those that do not any more.
+    pub(in crate::datagram) fn review_paths(&mut self, now: Instant) {
+        let had_paths = self.paths.usable().next().is_some();
+        self.paths.review(now);
+        let mut index = 0;
+        while let Some(path) = self.paths.nth_mut(index) {
+            index += 1;
+            if path.usage == Usage::None && !path.rounds.is_empty() {
+                let id = path.id;
+                for at in path.rounds.take() {
+                    self.place_again(at, id, now);
+                }
+            }
+        }
+        if !had_paths {
+            self.place_unlisted(now);
+        }
     }
 
     /// Flows that could not be placed because there was no path get one.
@@ -41,32 +56,25 @@ impl Datagrams {
         if self.queued_bytes == 0 {
             return;
         }
-        let waiting: Vec<FlowRef> = self.flows.refs().collect();
-        for at in waiting {
-            let Some(flow) = self.flows.get_mut(at) else {
-                continue;
-            };
-            let is_listed = flow.lanes.iter().any(|lane| lane.listed != Listed::No);
-            if !flow.queue.is_empty() && !is_listed {
-                let facts = facts(flow, 0, now);
-                let placement = flow.policy.place(&facts, &self.paths);
-                self.list(at, placement);
+        let all: Vec<FlowRef> = self.flows.refs().collect();
+        let is_listed = |lane: &Lane| lane.listed != Listed::No;
+        for at in all {
+            let flow = self.flows.get(at);
+            if flow.is_some_and(|flow| !flow.lanes.iter().any(is_listed)) {
+                self.place_queue(at, now);
             }
         }
     }
 
-    /// Repeats control records that are unreported on a path that is being probed.
+    /// Repeats control records that are unreported on a suspect path, which is being probed.
     pub(super) fn repeat_controls(&mut self, id: PathId, now: Instant) {
-        let Some(path) = self.paths.get_mut(id) else {
-            return;
-        };
-        let unreported = match path.health.is_good() {
-            true => Vec::new(),
-            false => path
-                .sent
-                .take_items(|item| matches!(item, Item::Control(_))),
-        };
-        self.settle_lost(unreported, None, now);
+        if let Some(path) = self.paths.get_mut(id)
+            && !path.health.is_good()
+        {
+            let is_control = |item: &Item| matches!(item, Item::Control(_));
+            let unreported = path.sent.take_items(is_control);
+            self.settle_lost(unreported, None, now);
+        }
     }
 
     /// Items that may not have arrived; with `left`, because that path does not deliver any more.
@@ -77,38 +85,22 @@ impl Datagrams {
         now: Instant,
     ) {
         for item in items {
-            match item {
-                Item::Control(pending) => self.controls.repeat(pending, now),
-                Item::Datagram(young) => {
-                    if let Some(left) = left {
-                        self.rescue(young, left, now);
-                    }
-                }
-                Item::Open(_) => {}
+            match (item, left) {
+                (Item::Control(pending), _) => self.controls.repeat(pending, now),
+                (Item::Datagram(young), Some(left)) => self.rescue(young, left, now),
+                _ => {}
             }
         }
     }
 
     fn rescue(&mut self, young: Young, left: PathId, now: Instant) {
-        let Some(flow) = self
-            .flows
-            .get_mut(young.flow)
-            .filter(|_| young.expires > now)
-        else {
+        let Some(flow) = self.flows.get(young.flow).filter(|_| young.expires > now) else {
             return;
         };
         let limit = self.config.queue(flow.treated_as()).bytes;
-        let facts = facts(flow, young.payload.len(), now);
-        let path = match flow.policy.place(&facts, &self.paths) {
-            Placement::One(path) => Some(path).filter(|path| *path != left),
-            Placement::Any => {
-                let others = self.paths.main().filter(|path| path.id != left);
-                others.min_by_key(|path| path.delay).map(|path| path.id)
-            }
-            // The other link has a copy already.
-            Placement::Each(_) | Placement::Nowhere => None,
-        };
-        if let Some(path) = path {
+        let others = self.paths.main().filter(|path| path.id != left);
+        let best = others.min_by_key(|path| (path.delay, path.id));
+        if let Some(path) = best.map(|path| path.id) {
             let copy = Copy {
                 kind: CopyKind::Rescue,
                 sequence: young.sequence,
@@ -121,26 +113,27 @@ impl Datagrams {
         }
     }
 
-    /// A flow loses its turn on a path and gets one where its policy wants it now.
+    /// A flow has lost its turn on a path and gets one where its policy wants it now.
     fn place_again(&mut self, at: FlowRef, id: PathId, now: Instant) {
         let Some(flow) = self.flows.get_mut(at) else {
             return;
         };
         let facts = facts(flow, flow.queue.first_len().unwrap_or(0), now);
         let placement = flow.policy.place(&facts, &self.paths);
+        let limit = self.config.queue(flow.treated_as()).bytes;
+        let has_queue = !flow.queue.is_empty();
         let Some(lane) = flow.find_lane(id) else {
             return;
         };
         lane.listed = Listed::No;
-        let copies: Vec<Copy> = lane.copies.drain(..).collect();
-        let bytes = |copy: &Copy| crate::datagram::flow::queue::cost(&copy.payload);
-        self.queued_bytes -= copies.iter().map(bytes).sum::<usize>();
+        self.queued_bytes -= lane.bytes();
+        let copies = lane.take();
         let is_gone = self.paths.get(id).is_none();
-        let limit = self.config.queue(flow.treated_as()).bytes;
         for copy in copies {
             let path = match (copy.kind, placement) {
                 // The other links have their own copies.
-                (CopyKind::Duplicate, _) => (!is_gone).then_some(id),
+                (CopyKind::Duplicate, _) if is_gone => None,
+                (CopyKind::Duplicate, _) => Some(id),
                 (_, Placement::One(path)) => Some(path),
                 _ => self.paths.main().next().map(|path| path.id),
             };
@@ -148,6 +141,8 @@ impl Datagrams {
                 self.push_copy(at, path, copy, limit);
             }
         }
-        self.list(at, placement);
+        if has_queue {
+            self.list(at, placement);
+        }
     }
 }

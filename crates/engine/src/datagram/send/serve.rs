@@ -1,21 +1,29 @@
 //! The turns of flows: fills a packet with datagrams.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use super::enqueue::{facts, open_of};
 use crate::datagram::FlowErrorCode;
 use crate::datagram::flow::Flow;
-use crate::datagram::flow::lane::{Copy, CopyKind, Listed};
+use crate::datagram::flow::lane::{Copy, CopyKind, Lane, Listed};
 use crate::datagram::flow::table::FlowRef;
 use crate::datagram::path::sent::{Item, Young};
 use crate::datagram::policy::Offer;
 use crate::datagram::state::Datagrams;
 use crate::datagram::wire::{Data, Half, PacketWriter, data_head_len};
 use crate::{Class, Event, Instant, PathId};
-use std::time::Duration;
 
 /// Most flows that may refuse a path before it sends something else or nothing.
 const MOST_REFUSALS: u32 = 16;
+
+/// A flow that prefers another path is asked again after this time.
+const RECHECK: Duration = Duration::from_millis(1);
+
+/// Datagrams mention the other path of their flow as long as fewer than this many have followed the
+/// change, so that a single loss does not hide it.
+const MENTIONS: u8 = 3;
 
 /// Datagrams of calls are worth a second attempt while they are younger than this ...
 const RESCUE_CALLS: Duration = Duration::from_millis(200);
@@ -26,7 +34,7 @@ const RESCUE_INTERACTIVE: Duration = Duration::from_millis(500);
 /// What became of a flow's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
-    /// It sent this many bytes.
+    /// It has sent this many bytes.
     Sent(usize),
     /// It has nothing for the path.
     Empty,
@@ -37,11 +45,14 @@ enum Turn {
 }
 
 /// What a flow sends next on a path.
+#[derive(Debug)]
 struct Next {
     sequence: u64,
     half: Option<Half>,
     payload: Bytes,
     at: Instant,
+    expires: Instant,
+    /// None for the first datagram of the queue.
     kind: Option<CopyKind>,
 }
 
@@ -54,14 +65,14 @@ impl Datagrams {
         writer: &mut PacketWriter<'_>,
         now: Instant,
     ) -> bool {
-        let mut refusals = 0;
-        let mut has_written = false;
-        while let Some(path) = self.paths.get_mut(id)
+        let (mut refusals, mut has_written) = (0, false);
+        while let Some(path) = self.paths.get(id)
             && let Some((at, list)) = path.rounds.front()
         {
-            let quantum = path.max_packet() as i64;
-            let Some(lane) = self.flows.get_mut(at).and_then(|flow| flow.find_lane(id)) else {
-                path.rounds.pop(list);
+            let (quantum, has_old) = (path.max_packet() as i64, path.rounds.has_old());
+            let Some(lane) = self.lane(at, id) else {
+                // The flow has ended.
+                self.turn_over(id, at, list, Listed::No);
                 continue;
             };
             if list != Listed::Urgent && lane.deficit <= 0 {
@@ -72,23 +83,19 @@ impl Datagrams {
             match self.turn(id, at, writer, now) {
                 Turn::Sent(bytes) => {
                     has_written = true;
-                    if let Some(path) = self.paths.get_mut(id) {
-                        path.rounds.served(list, bytes);
-                    }
-                    if let Some(lane) = self.flows.get_mut(at).and_then(|flow| flow.find_lane(id)) {
-                        lane.deficit -= bytes as i64;
-                    }
+                    self.note_served(id, at, list, bytes);
                     if list == Listed::Urgent {
                         self.turn_over(id, at, list, Listed::Urgent);
                     }
                 }
                 // A new flow that is empty must pass the old ones before it is new again.
-                Turn::Empty if list == Listed::New && self.has_old(id) => {
+                Turn::Empty if list == Listed::New && has_old => {
                     self.turn_over(id, at, list, Listed::Old);
                 }
                 Turn::Empty => self.turn_over(id, at, list, Listed::No),
                 Turn::Refused => {
                     refusals += 1;
+                    self.recheck_at.get_or_insert(now + RECHECK);
                     self.turn_over(id, at, list, list);
                     if refusals >= MOST_REFUSALS {
                         break;
@@ -100,8 +107,17 @@ impl Datagrams {
         has_written
     }
 
-    fn has_old(&self, id: PathId) -> bool {
-        self.paths.get(id).is_some_and(|path| path.rounds.has_old())
+    fn lane(&mut self, at: FlowRef, id: PathId) -> Option<&mut Lane> {
+        self.flows.get_mut(at)?.find_lane(id)
+    }
+
+    fn note_served(&mut self, id: PathId, at: FlowRef, list: Listed, bytes: usize) {
+        if let Some(path) = self.paths.get_mut(id) {
+            path.rounds.served(list, bytes);
+        }
+        if let Some(lane) = self.lane(at, id) {
+            lane.deficit -= bytes as i64;
+        }
     }
 
     /// Moves the flow at turn to the end of a list, or removes it.
@@ -110,7 +126,7 @@ impl Datagrams {
             path.rounds.pop(from);
             path.rounds.push(at, to);
         }
-        if let Some(lane) = self.flows.get_mut(at).and_then(|flow| flow.find_lane(id)) {
+        if let Some(lane) = self.lane(at, id) {
             lane.listed = to;
         }
     }
@@ -127,29 +143,26 @@ impl Datagrams {
             return Turn::Empty;
         };
         let before = flow.queued_bytes();
-        drop_expired(flow, id, now);
-        let trip = path.srtt();
-        let rules = flow.rules(&self.config, trip);
-        let has_copies = flow
-            .find_lane(id)
-            .is_some_and(|lane| !lane.copies.is_empty());
-        let mut head_len = None;
+        let has_copies = has_copies(flow, id, now);
+        let mut offer = Offer::Take;
         if !has_copies {
-            let head = flow.queue.head(now, &rules, &mut flow.counters.drops);
-            head_len = head.map(|head| head.payload.len());
+            let rules = flow.rules(&self.config, path.srtt());
+            let drops = &mut flow.counters.drops;
+            let head = flow.queue.head(now, &rules, drops);
+            offer = match head.map(|head| head.payload.len()) {
+                None => Offer::Unlist,
+                Some(len) => {
+                    let facts = facts(flow, len, now);
+                    flow.policy.offer(&facts, path, &self.paths)
+                }
+            };
         }
         self.queued_bytes -= before - flow.queued_bytes();
-        if let Some(len) = head_len {
-            let facts = facts(flow, len, now);
-            match flow.policy.offer(&facts, path, &self.paths) {
-                Offer::Take => {}
-                Offer::Leave => return Turn::Refused,
-                Offer::Unlist => return Turn::Empty,
-            }
-        } else if !has_copies {
-            return Turn::Empty;
+        match offer {
+            Offer::Take => self.write_next(id, at, writer, now),
+            Offer::Leave => Turn::Refused,
+            Offer::Unlist => Turn::Empty,
         }
-        self.write_next(id, at, writer, now)
     }
 
     /// Writes the flow's next datagram, or its first half.
@@ -163,143 +176,124 @@ impl Datagrams {
         let Some(flow) = self.flows.get_mut(at) else {
             return Turn::Empty;
         };
-        let next = peek(flow, id);
-        let Some((sequence, half, len)) = next else {
+        let before = flow.queued_bytes();
+        let Some(mut next) = take(flow, id) else {
             return Turn::Empty;
         };
-        let after = order_after(flow, id);
-        let open = open_of(flow);
-        let head = data_head_len(flow.id, sequence, open.as_ref(), after, half);
-        let room = writer.room();
-        let mut second = None;
-        let mut end = len;
-        if head + len > room {
+        // Copies may arrive out of order.
+        let is_ordered = matches!(next.kind, None | Some(CopyKind::Fragment));
+        let after = other_path(flow, id).filter(|_| is_ordered);
+        let mut data = Data {
+            flow: flow.id,
+            sequence: next.sequence,
+            open: open_of(flow),
+            after: after.map(|path| u64::from(path.0)),
+            half: next.half,
+            payload: &next.payload,
+        };
+        let mut rest = None;
+        if head_len(&data) + data.payload.len() > writer.room() {
             if !writer.is_empty() {
+                put_back(flow, id, next);
                 return Turn::Full;
             }
-            let head = data_head_len(flow.id, sequence, open.as_ref(), after, Some(Half::Second));
-            end = len.div_ceil(2);
-            if half.is_some() || head + end > room {
-                return self.drop_too_big(id, at);
+            let middle = next.payload.len().div_ceil(2);
+            data.half = Some(Half::First);
+            if next.half.is_some() || head_len(&data) + middle > writer.room() {
+                flow.counters.too_big += 1;
+                self.queued_bytes -= before - flow.queued_bytes();
+                let (flow, code) = (flow.id, FlowErrorCode::TooBig);
+                self.events.push_back(Event::FlowFailed { flow, code });
+                return Turn::Sent(0);
             }
-            second = Some(end..len);
+            data.payload = &next.payload[..middle];
+            rest = Some(next.payload.slice(middle..));
         }
-        let before = flow.queued_bytes();
-        let Some(next) = take(flow, id) else {
-            return Turn::Empty;
-        };
-        let half = second.as_ref().map_or(next.half, |_| Some(Half::First));
-        let payload = next.payload.slice(..end);
-        writer.data(&Data {
-            flow: flow.id,
-            sequence,
-            open: open_of(flow),
-            after,
-            half,
-            payload: &payload,
-        });
-        if let Some(rest) = second {
-            flow.lane(id).copies.push_front(Copy {
+        writer.data(&data);
+        let len = head_len(&data) + data.payload.len();
+        if let Some(rest) = rest {
+            next.half = Some(Half::First);
+            next.payload.truncate(next.payload.len() - rest.len());
+            flow.lane(id).push_first(Copy {
                 kind: CopyKind::Fragment,
-                sequence,
+                sequence: next.sequence,
                 half: Some(Half::Second),
-                payload: next.payload.slice(rest),
+                payload: rest,
                 at: next.at,
                 expires: Instant::MAX,
             });
         }
         self.queued_bytes = self.queued_bytes + flow.queued_bytes() - before;
-        flow.last_path = Some(id);
+        if is_ordered {
+            note_path(flow, id);
+        }
+        flow.last_sent_on = Some(id);
+        let counters = &mut flow.counters;
         match next.kind {
-            None => flow.counters.sent += 1,
+            None | Some(CopyKind::Single) => counters.sent += 1,
+            Some(CopyKind::Duplicate) => counters.copies_sent += 1,
+            Some(CopyKind::Rescue) => counters.rescued += 1,
             Some(CopyKind::Fragment) => {}
-            Some(CopyKind::Duplicate) => flow.counters.copies_sent += 1,
-            Some(CopyKind::Rescue) => flow.counters.rescued += 1,
         }
-        flow.counters.bytes_sent += payload.len() as u64;
-        if !flow.confirmed
-            && let Some(path) = self.paths.get_mut(id)
-        {
-            path.sent.attach(Item::Open(at));
-        }
-        let young = Young {
-            flow: at,
-            sequence,
-            half,
-            payload,
-            at: next.at,
-            expires: next.at,
-        };
-        self.remember(id, young, now);
-        Turn::Sent(head + end)
+        counters.bytes_sent += next.payload.len() as u64;
+        self.note_sent(id, at, next, now);
+        Turn::Sent(len)
     }
 
-    /// Keeps a datagram for a second attempt if its class and the number of paths make one
-    /// worthwhile.
-    fn remember(&mut self, id: PathId, young: Young, now: Instant) {
+    /// Records what matters when the packet is reported or lost.
+    fn note_sent(&mut self, id: PathId, at: FlowRef, next: Next, now: Instant) {
         let several = self.paths.len() > 1;
-        let Some(flow) = self.flows.get(young.flow).filter(|_| several) else {
+        let (Some(flow), Some(path)) = (self.flows.get(at), self.paths.get_mut(id)) else {
             return;
         };
-        let within = match flow.treated_as() {
-            Class::Conversational => RESCUE_CALLS,
-            Class::Interactive => RESCUE_INTERACTIVE,
+        if !flow.confirmed {
+            path.sent.attach(Item::Open(at));
+        }
+        if next.kind.is_none() {
+            path.note_wait(now.saturating_sub(next.at), now);
+        }
+        let expires = match flow.treated_as() {
+            Class::Conversational => next.at + RESCUE_CALLS,
+            Class::Interactive => next.at + RESCUE_INTERACTIVE,
             Class::Streaming | Class::Background => return,
         };
-        let expires = young.at + within;
-        if expires > now
-            && let Some(path) = self.paths.get_mut(id)
-        {
-            path.sent.attach(Item::Datagram(Young { expires, ..young }));
+        // The other link has a copy of a duplicate already.
+        if several && expires > now && next.kind != Some(CopyKind::Duplicate) {
+            path.sent.attach(Item::Datagram(Young {
+                flow: at,
+                sequence: next.sequence,
+                half: next.half,
+                payload: next.payload,
+                at: next.at,
+                expires,
+            }));
         }
-    }
-
-    /// The flow's next datagram fits no packet of this path, not even in two parts.
-    fn drop_too_big(&mut self, id: PathId, at: FlowRef) -> Turn {
-        let Some(flow) = self.flows.get_mut(at) else {
-            return Turn::Empty;
-        };
-        let before = flow.queued_bytes();
-        take(flow, id);
-        flow.counters.too_big += 1;
-        self.queued_bytes -= before - flow.queued_bytes();
-        let (flow, code) = (flow.id, FlowErrorCode::TooBig);
-        self.events.push_back(Event::FlowFailed { flow, code });
-        Turn::Sent(0)
     }
 }
 
-/// Drops copies that are worthless by now.
-fn drop_expired(flow: &mut Flow, id: PathId, now: Instant) {
+/// Whether the flow has copies for a path, after those that are worthless by now.
+fn has_copies(flow: &mut Flow, id: PathId, now: Instant) -> bool {
     let mut dropped = 0;
-    if let Some(lane) = flow.find_lane(id) {
-        while lane.copies.front().is_some_and(|copy| copy.expires <= now) {
-            lane.copies.pop_front();
+    let has_copies = flow.find_lane(id).is_some_and(|lane| {
+        while lane.first().is_some_and(|copy| copy.expires <= now) {
+            lane.pop();
             dropped += 1;
         }
-    }
+        lane.first().is_some()
+    });
     flow.counters.drops.late += dropped;
-}
-
-/// Sequence number, half and length of what the flow sends next.
-fn peek(flow: &mut Flow, id: PathId) -> Option<(u64, Option<Half>, usize)> {
-    let sequence = flow.next_sequence;
-    let lane = flow.find_lane(id)?;
-    if let Some(copy) = lane.copies.front() {
-        return Some((copy.sequence, copy.half, copy.payload.len()));
-    }
-    let len = flow.queue.first_len()?;
-    Some((sequence, None, len))
+    has_copies
 }
 
 /// Takes what the flow sends next.
 fn take(flow: &mut Flow, id: PathId) -> Option<Next> {
-    if let Some(copy) = flow.find_lane(id)?.copies.pop_front() {
+    if let Some(copy) = flow.find_lane(id)?.pop() {
         return Some(Next {
             sequence: copy.sequence,
             half: copy.half,
             payload: copy.payload,
             at: copy.at,
+            expires: copy.expires,
             kind: Some(copy.kind),
         });
     }
@@ -311,12 +305,52 @@ fn take(flow: &mut Flow, id: PathId) -> Option<Next> {
         half: None,
         payload: head.payload,
         at: head.at,
+        expires: Instant::MAX,
         kind: None,
     })
 }
 
-/// The path of the preceding datagram, if the receiver is to wait for it.
-fn order_after(flow: &Flow, id: PathId) -> Option<u64> {
-    let last = flow.last_path.filter(|last| *last != id)?;
-    (!flow.is_conversational()).then_some(u64::from(last.0))
+/// Undoes [`take`].
+fn put_back(flow: &mut Flow, id: PathId, next: Next) {
+    match next.kind {
+        None => {
+            flow.next_sequence -= 1;
+            flow.queue.push_first(next.payload, next.at);
+        }
+        Some(kind) => flow.lane(id).push_first(Copy {
+            kind,
+            sequence: next.sequence,
+            half: next.half,
+            payload: next.payload,
+            at: next.at,
+            expires: next.expires,
+        }),
+    }
+}
+
+fn head_len(data: &Data<'_>) -> usize {
+    let open = data.open.as_ref();
+    data_head_len(data.flow, data.sequence, open, data.after, data.half)
+}
+
+/// The other path that the flow has just used, if the receiver is to wait for it.
+fn other_path(flow: &Flow, id: PathId) -> Option<PathId> {
+    if flow.is_conversational() {
+        return None;
+    }
+    match flow.last_path {
+        Some(last) if last != id => Some(last),
+        _ => flow.other_path.filter(|_| flow.mentions > 0),
+    }
+}
+
+/// Records the path of a datagram.
+fn note_path(flow: &mut Flow, id: PathId) {
+    match flow.last_path.replace(id) {
+        Some(last) if last != id => {
+            flow.other_path = Some(last);
+            flow.mentions = MENTIONS - 1;
+        }
+        _ => flow.mentions = flow.mentions.saturating_sub(1),
+    }
 }

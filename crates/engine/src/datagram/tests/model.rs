@@ -2,12 +2,12 @@
 //! rate, a delay, a queue and losses, and can be dead for a time. The carrier on it is paced and
 //! never fills the queue, unless a test overrides its window.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::datagram::{DatagramCarrier, DatagramSample, FlowId};
+use crate::datagram::{DatagramCarrier, DatagramSample, FlowError, FlowId};
 use crate::{Config, Event, Instant, PathId, Role, Session};
 
 pub(super) const MS: Duration = Duration::from_millis(1);
@@ -317,5 +317,110 @@ impl Pair {
     /// Number of datagrams that have arrived on a side.
     pub(super) fn count(&self, side: usize) -> usize {
         self.arrived[side].len()
+    }
+}
+
+/// A flow's regular datagrams in one direction. Each has its number in its first bytes.
+#[derive(Debug)]
+pub(super) struct Traffic {
+    side: usize,
+    flow: FlowId,
+    len: usize,
+    pub(super) every: Duration,
+    next: Option<Instant>,
+    /// When each datagram was sent.
+    pub(super) sent: Vec<Instant>,
+}
+
+impl Traffic {
+    pub(super) fn new(side: usize, flow: FlowId, len: usize, every: Duration) -> Self {
+        Self {
+            side,
+            flow,
+            len,
+            every,
+            next: None,
+            sent: Vec::new(),
+        }
+    }
+
+    /// Number and time of each arrival.
+    pub(super) fn arrivals(&self, pair: &Pair) -> Vec<(u64, Instant)> {
+        let arrived = pair.arrived[1 - self.side].iter();
+        let own = arrived.filter(|arrived| arrived.flow == self.flow);
+        own.map(|arrived| {
+            let number = arrived.payload.first_chunk().unwrap();
+            (u64::from_be_bytes(*number), arrived.at)
+        })
+        .collect()
+    }
+
+    pub(super) fn lost(&self, pair: &Pair) -> usize {
+        let numbers: BTreeSet<u64> = self
+            .arrivals(pair)
+            .iter()
+            .map(|(number, _)| *number)
+            .collect();
+        self.sent.len() - numbers.len()
+    }
+
+    pub(super) fn is_exactly_once(&self, pair: &Pair) -> bool {
+        let mut numbers = BTreeSet::new();
+        let mut arrivals = self.arrivals(pair).into_iter();
+        arrivals.all(|(number, _)| numbers.insert(number))
+    }
+
+    pub(super) fn is_in_order(&self, pair: &Pair) -> bool {
+        self.arrivals(pair).is_sorted_by_key(|(number, _)| *number)
+    }
+
+    /// Longest time between two arrivals.
+    pub(super) fn longest_gap(&self, pair: &Pair) -> Duration {
+        let arrivals = self.arrivals(pair);
+        let gaps = arrivals.windows(2).map(|two| two[1].1 - two[0].1);
+        gaps.max().unwrap_or_default()
+    }
+
+    /// Longest time from a program to the other.
+    pub(super) fn highest_delay(&self, pair: &Pair) -> Duration {
+        let arrivals = self.arrivals(pair);
+        let delays = arrivals
+            .iter()
+            .map(|(number, at)| *at - self.sent[*number as usize]);
+        delays.max().unwrap_or_default()
+    }
+}
+
+impl Pair {
+    /// Advances time by `time`, with traffic.
+    pub(super) fn drive(&mut self, traffic: &mut [Traffic], time: Duration) {
+        let end = self.now + time;
+        loop {
+            let now = self.now;
+            let nexts = traffic.iter().map(|one| one.next.unwrap_or(now));
+            let next = nexts.min().filter(|next| *next < end);
+            let Some(next) = next else {
+                return self.run(end - now);
+            };
+            self.run(next - now);
+            for one in traffic
+                .iter_mut()
+                .filter(|one| one.next.unwrap_or(now) <= next)
+            {
+                one.next = Some(next + one.every);
+                let mut payload = vec![0; one.len];
+                payload[..8].copy_from_slice(&(one.sent.len() as u64).to_be_bytes());
+                one.sent.push(next);
+                let at = self.clock(one.side);
+                // The server knows a flow from its first datagram on.
+                let result = self.sides[one.side].send_datagram(one.flow, payload.into(), at);
+                if result == Err(FlowError::Unknown) {
+                    one.sent.pop();
+                } else {
+                    result.unwrap();
+                }
+            }
+            self.exchange();
+        }
     }
 }

@@ -198,7 +198,7 @@ mod tests {
         assert!(records(&[0x02, 3, 9, 10, 9, 0, 10]).is_err());
         assert!(records(&[0x02, 3, 9, 10, 9, 1, 7, 0, 0]).is_ok());
         assert!(records(&[0x02, 3, 9, 10, 9, 1, 7, 1, 0]).is_err());
-        assert!(records(&[0x02, 3, 9, 10, 63, 17]).is_err());
+        assert!(records(&[0x02, 3, 9, 10, 63, 32]).is_err());
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub const TIME_MODULUS: u64 = 1 << 30;
 pub const MAX_TARGET: usize = crate::frame::MAX_TEXT;
 
 /// Most ranges in one REPORT, the highest one included.
-pub const MAX_REPORT_RANGES: usize = 17;
+pub const MAX_REPORT_RANGES: usize = 32;
 
 /// From this type on, odd record types begin with their length and may be skipped if unknown.
 pub const FIRST_OPTIONAL: u64 = 0x40;
@@ -41,7 +41,7 @@ pub(crate) mod kind {
     pub(crate) const LENGTH: u64 = 0x01;
     /// The fields of a flow that its receiver may not know.
     pub(crate) const OPEN: u64 = 0x02;
-    /// The path of the preceding datagram.
+    /// Another path of the flow, for which the receiver may wait.
     pub(crate) const AFTER: u64 = 0x04;
     /// Half of a datagram.
     pub(crate) const HALF: u64 = 0x08;
@@ -94,8 +94,7 @@ pub struct Data<'a> {
     pub sequence: u64,
     /// The flow's properties; in every datagram until the peer has reported one of them.
     pub open: Option<Open<'a>>,
-    /// The path of the datagram with the preceding number, if it was another one and the receiver
-    /// is to restore the order.
+    /// Another path that the flow has used shortly before, if the receiver is to restore the order.
     pub after: Option<u64>,
     /// Present if this is half of a datagram.
     pub half: Option<Half>,
