@@ -1,6 +1,7 @@
 //! The datagram half of a session, and what its owner does with it.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -14,11 +15,14 @@ use super::wire::MAX_TARGET;
 use super::{
     CloseReason, DatagramCarrier, DatagramConfig, DatagramSample, FlowError, FlowErrorCode, FlowId,
 };
-use crate::policy::PathPolicy;
+use crate::policy::{PathPolicy, PeerPolicy};
 use crate::{Class, Event, Instant, PathId, Role, varint};
 
 /// Most flows that are remembered after their end, so that late datagrams do not bring them back.
 const MOST_ENDED: usize = 8192;
+
+/// A peer that sends in a flow for longer than this after its end does not know of it.
+const SETTLES: Duration = Duration::from_secs(2);
 
 /// The datagrams of a session.
 #[derive(Debug)]
@@ -32,8 +36,9 @@ pub(crate) struct Datagrams {
     pub(super) clock: SenderClock,
     /// Index of the next flow that this side opens.
     next_flow: u64,
-    /// Flows that have ended, the oldest first in `ended_order`.
-    ended: BTreeMap<FlowId, CloseReason>,
+    /// Flows that have ended, and when the peer was last informed; the oldest first in
+    /// `ended_order`.
+    ended: BTreeMap<FlowId, Instant>,
     ended_order: VecDeque<FlowId>,
     pub(super) events: VecDeque<Event>,
     pub(super) deliveries: Deliveries,
@@ -169,7 +174,10 @@ impl Datagrams {
         metered: bool,
         now: Instant,
     ) {
-        if self.paths.get(id).is_none() {
+        if let Some(path) = self.paths.get_mut(id) {
+            path.is_off = false;
+            self.review_paths(now);
+        } else {
             let path = DatagramPath::new(id, carrier, link, metered, now);
             self.paths.add(path, now);
             if !self.peer_speaks {
@@ -184,6 +192,28 @@ impl Datagrams {
         if let Some(path) = self.paths.remove(id, now) {
             self.leave(path, now);
         }
+    }
+
+    /// The owner of the session wants no more datagrams on a path. A stream path stays, because the
+    /// peer may still send some, and because its packet numbers continue if it is wanted again.
+    pub(crate) fn path_off(&mut self, id: PathId, now: Instant) {
+        match self.paths.get_mut(id) {
+            Some(path) if path.carrier == DatagramCarrier::Stream => {
+                path.is_off = true;
+                self.review_paths(now);
+            }
+            _ => self.path_down(id, now),
+        }
+    }
+
+    /// The version of the peer's policy for a path, and none if there is no such path.
+    pub(crate) fn policy_version(&mut self, id: PathId) -> Option<&mut Option<u64>> {
+        self.paths.get_mut(id).map(|path| &mut path.policy_version)
+    }
+
+    /// The policy that the peer was sent for a path, and none if there is no such path.
+    pub(crate) fn sent_policy(&mut self, id: PathId) -> Option<&mut Option<(u64, PeerPolicy)>> {
+        self.paths.get_mut(id).map(|path| &mut path.sent_policy)
     }
 
     pub(crate) fn path_policy(&mut self, id: PathId, policy: PathPolicy, now: Instant) {
@@ -237,23 +267,23 @@ impl Datagrams {
         reason: CloseReason,
         now: Instant,
     ) -> Option<FlowId> {
-        let id = self.forget_flow(at, reason)?;
+        let id = self.forget_flow(at, now)?;
         self.controls.push(Control::Close { flow: id, reason }, now);
         Some(id)
     }
 
     /// Ends a flow on this side.
-    pub(super) fn forget_flow(&mut self, at: FlowRef, reason: CloseReason) -> Option<FlowId> {
+    pub(super) fn forget_flow(&mut self, at: FlowRef, now: Instant) -> Option<FlowId> {
         let flow = self.flows.remove(at)?;
         self.queued_bytes -= flow.queued_bytes();
         self.drop_held(at, &flow);
-        self.note_ended(flow.id, reason);
+        self.note_ended(flow.id, now);
         Some(flow.id)
     }
 
     /// Remembers that a flow has ended.
-    pub(super) fn note_ended(&mut self, id: FlowId, reason: CloseReason) {
-        if self.ended.insert(id, reason).is_none() {
+    pub(super) fn note_ended(&mut self, id: FlowId, now: Instant) {
+        if self.ended.insert(id, now).is_none() {
             self.ended_order.push_back(id);
         }
         if self.ended_order.len() > MOST_ENDED
@@ -263,7 +293,12 @@ impl Datagrams {
         }
     }
 
-    /// Whether a flow has ended recently.
+    /// Whether a flow has ended so recently that the peer may not know it yet.
+    pub(super) fn has_just_ended(&self, id: FlowId, now: Instant) -> bool {
+        self.ended.get(&id).is_some_and(|at| now < *at + SETTLES)
+    }
+
+    /// Whether a flow is remembered as one that has ended.
     pub(super) fn has_ended(&self, id: FlowId) -> bool {
         self.ended.contains_key(&id)
     }

@@ -75,9 +75,11 @@ impl Session {
     }
 
     /// A carrier of datagrams can send and receive. Both sides must use the same number; paths of
-    /// streams have numbers of the same space. The carrier
-    /// [`DatagramCarrier::Stream`] is the stream path `id`, and ends with it. Paths with
-    /// the same `link` share one.
+    /// streams have numbers of the same space. Paths with the same `link` share one.
+    ///
+    /// The carrier [`DatagramCarrier::Stream`] is the stream path `id`, and ends with it. It also
+    /// becomes a datagram path when the peer sends a datagram on it. While a QUIC path over the
+    /// same link delivers, a stream path is only a backup.
     pub fn datagram_path_up(
         &mut self,
         id: PathId,
@@ -96,13 +98,16 @@ impl Session {
                 self.datagrams.path_policy(id, policy, now);
             }
             self.stream_path_stats(id, &sample, now);
+        } else if let (Some((version, policy)), _) = self.unjoined.take(id) {
+            self.on_policy(id, version, policy);
         }
         self.schedulers.note_change();
     }
 
-    /// A carrier of datagrams has ended, or must not carry them any more.
+    /// A carrier of datagrams has ended. A stream path must not carry datagrams of this side any
+    /// more, but those of the peer still arrive, and [`Session::datagram_path_up`] undoes this.
     pub fn datagram_path_down(&mut self, id: PathId, now: Instant) {
-        self.datagrams.path_down(id, now);
+        self.datagrams.path_off(id, now);
         self.schedulers.note_change();
     }
 
@@ -166,6 +171,24 @@ impl Session {
     /// Counters of every datagram path.
     pub fn datagram_path_stats_all(&self, now: Instant) -> Vec<DatagramPathStats> {
         self.datagrams.path_stats_all(now)
+    }
+
+    /// A DATAGRAM frame has arrived on a stream path, which carries datagrams from now on.
+    pub(super) fn on_datagram_frame(
+        &mut self,
+        id: PathId,
+        packet: &[u8],
+        now: Instant,
+    ) -> Result<(), ProtocolError> {
+        if !self.datagrams.has_path(id)
+            && let Some(path) = self.paths.get(&id)
+        {
+            let link = path.link.unwrap_or(u64::from(id.0));
+            let metered = path.policy.metered;
+            self.datagram_path_up(id, DatagramCarrier::Stream, link, metered, now);
+        }
+        let packet = Bytes::copy_from_slice(packet);
+        self.datagrams.handle(id, &packet, now)
     }
 
     /// Writes the packets of a stream path that carries datagrams.

@@ -217,8 +217,8 @@ fn overdue_at(sent: &Sent, trip: &RoundTrip, carrier: Option<Duration>) -> Optio
         .map(|at| at + expected(trip, carrier) + margin)
 }
 
-/// Expected time until a packet is reported.
+/// Expected time until a packet is reported. Reports of single packets are prompt, and others come
+/// later, so the time of the carrier counts as well.
 fn expected(trip: &RoundTrip, carrier: Option<Duration>) -> Duration {
-    let first = carrier.unwrap_or(2 * UNKNOWN_TRIP);
-    trip.srtt().unwrap_or(first)
+    trip.srtt().max(carrier).unwrap_or(2 * UNKNOWN_TRIP)
 }

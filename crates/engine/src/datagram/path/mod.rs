@@ -12,7 +12,7 @@ mod set;
 use std::time::Duration;
 
 use super::policy::Budget;
-use crate::policy::{PathPolicy, Priority};
+use crate::policy::{PathPolicy, PeerPolicy, Priority};
 use crate::{Instant, PathId};
 
 pub(super) use arrivals::Arrivals;
@@ -97,6 +97,12 @@ pub(crate) struct DatagramPath {
     pub(super) carrier: DatagramCarrier,
     pub(super) link: u64,
     pub(super) policy: PathPolicy,
+    /// Version of the peer's POLICY that set it; none before the first one.
+    pub(super) policy_version: Option<u64>,
+    /// The policy sent to the peer, and its version.
+    pub(super) sent_policy: Option<(u64, PeerPolicy)>,
+    /// The owner of the session does not want datagrams on it, but the peer may send some.
+    pub(super) is_off: bool,
     pub(super) sample: Option<DatagramSample>,
     /// Bytes handed to the carrier since the sample.
     pub(super) handed: u64,
@@ -117,6 +123,8 @@ pub(crate) struct DatagramPath {
     /// Copies of calls that the link may carry.
     pub(super) copies: Budget,
     pub(super) usage: Usage,
+    /// It is a stream path, and a QUIC path over the same link delivers.
+    pub(super) is_replaced: bool,
     /// It is slower than its policy permits.
     pub(super) is_too_slow: bool,
     /// Expected delay of a packet to the peer.
@@ -155,6 +163,9 @@ impl DatagramPath {
                 metered,
                 ..PathPolicy::default()
             },
+            policy_version: None,
+            sent_policy: None,
+            is_off: false,
             sample: None,
             handed: 0,
             sent: Sent::default(),
@@ -169,6 +180,7 @@ impl DatagramPath {
             rounds: Rounds::default(),
             copies: Budget::default(),
             usage: Usage::Main,
+            is_replaced: false,
             is_too_slow: false,
             delay: UNKNOWN_TRIP / 2,
             waited: None,
@@ -239,8 +251,9 @@ impl DatagramPath {
     pub(super) fn rank(&self) -> Option<u8> {
         let priority = match self.policy.priority {
             Priority::Never => return None,
+            _ if self.is_off => return None,
             Priority::Backup => 2,
-            _ if self.is_too_slow => 2,
+            _ if self.is_too_slow || self.is_replaced => 2,
             Priority::Secondary => 1,
             Priority::Primary => 0,
         };

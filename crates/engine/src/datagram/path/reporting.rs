@@ -1,14 +1,19 @@
 //! When packets of a path are reported to their sender, and over which paths.
 //!
 //! The best path reports promptly. Two others repeat its reports a little later, so that an outage
-//! of one return direction hides nothing: the second best, and the reported path.
+//! of one return direction hides nothing: the reported path, and the second best. If the best path
+//! has just died, the reports of the path that replaces it must not be late by so much that their
+//! receiver doubts that path, too.
 
 use std::time::Duration;
 
 use crate::{Instant, PathId};
 
-/// The repetitions wait for this many intervals.
-const REPEAT_INTERVALS: u32 = 4;
+/// The reported path repeats its report after this many intervals ...
+const OWN_INTERVALS: u32 = 2;
+
+/// ... and the second best path after this many.
+const SECOND_INTERVALS: u32 = 4;
 
 /// A packet after this time without any asks for a report at once.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -35,7 +40,9 @@ pub(in crate::datagram) struct Reporting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::datagram) enum Role {
     Best,
-    Repeats,
+    /// The reported path itself.
+    Own,
+    Second,
     Silent,
 }
 
@@ -79,7 +86,8 @@ impl Reporting {
         match role {
             Role::Best if self.is_urgent => Some(behind),
             Role::Best => Some((behind + interval).max(reporter.last + interval)),
-            Role::Repeats => Some(behind.max(reporter.last) + REPEAT_INTERVALS * interval),
+            Role::Own => Some(behind.max(reporter.last) + OWN_INTERVALS * interval),
+            Role::Second => Some(behind.max(reporter.last) + SECOND_INTERVALS * interval),
             Role::Silent => None,
         }
     }
@@ -123,7 +131,8 @@ mod tests {
         reporting.add(b, Instant::ZERO);
         reporting.note(false, 1000 * MS);
         assert_eq!(reporting.due(a, Role::Best, I), Some(1000 * MS));
-        assert_eq!(reporting.due(b, Role::Repeats, I), Some(1020 * MS));
+        assert_eq!(reporting.due(b, Role::Own, I), Some(1010 * MS));
+        assert_eq!(reporting.due(b, Role::Second, I), Some(1020 * MS));
         assert_eq!(reporting.due(b, Role::Silent, I), None);
         reporting.reported(a, Role::Best, 1000 * MS);
         assert_eq!(reporting.due(a, Role::Best, I), None);

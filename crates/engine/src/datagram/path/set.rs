@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::reporting::Role;
-use super::{DatagramPath, Usage};
+use super::{DatagramCarrier, DatagramPath, Usage};
 use crate::policy::Priority;
 use crate::{Instant, PathId};
 
@@ -93,8 +93,10 @@ impl Paths {
     pub(in crate::datagram) fn report_role(&self, about: PathId, by: PathId) -> Role {
         if self.best[0] == Some(by) {
             Role::Best
-        } else if self.best[1] == Some(by) || about == by {
-            Role::Repeats
+        } else if about == by {
+            Role::Own
+        } else if self.best[1] == Some(by) {
+            Role::Second
         } else {
             Role::Silent
         }
@@ -109,6 +111,17 @@ impl Paths {
     pub(in crate::datagram) fn review(&mut self, now: Instant) {
         self.review_delays(now);
         self.review_latency();
+        for index in 0..self.list.len() {
+            let path = &self.list[index];
+            let replaces = |other: &DatagramPath| {
+                other.link == path.link
+                    && other.carrier == DatagramCarrier::Quic
+                    && other.health.is_good()
+                    && other.policy.priority != Priority::Never
+            };
+            let is_stream = path.carrier == DatagramCarrier::Stream;
+            self.list[index].is_replaced = is_stream && self.iter().any(replaces);
+        }
         let least = self.iter().filter_map(DatagramPath::rank).min();
         for path in &mut self.list {
             path.usage = match path.rank() {

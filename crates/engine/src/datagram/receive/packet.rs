@@ -56,7 +56,7 @@ impl Datagrams {
                     self.on_report(&report, now)?;
                     continue;
                 }
-                Record::Close { flow, reason } => self.on_close(flow, reason),
+                Record::Close { flow, reason } => self.on_close(flow, reason, now),
                 Record::Failed {
                     flow,
                     version,
@@ -129,6 +129,9 @@ impl Datagrams {
         }
         if self.has_ended(data.flow) {
             self.counters.ended += 1;
+            if !self.has_just_ended(data.flow, now) {
+                self.refuse(data.flow, CloseReason::Forgotten, now);
+            }
             return None;
         }
         let is_peers = (data.flow % 2 == 1) == (self.role == Role::Client);
@@ -164,14 +167,14 @@ impl Datagrams {
 
     /// Informs the peer that a flow does not exist here.
     fn refuse(&mut self, flow: FlowId, reason: CloseReason, now: Instant) {
-        self.note_ended(flow, reason);
+        self.note_ended(flow, now);
         self.controls.push(Control::Close { flow, reason }, now);
     }
 
-    fn on_close(&mut self, flow: FlowId, reason: u64) {
+    fn on_close(&mut self, flow: FlowId, reason: u64, now: Instant) {
         let reason = CloseReason::by_code(reason);
         if let Some(at) = self.flows.find(flow) {
-            self.forget_flow(at, reason);
+            self.forget_flow(at, now);
             self.events.push_back(Event::FlowClosed { flow, reason });
         }
     }

@@ -73,11 +73,13 @@ impl Way {
             .push_back((self.free_at + self.link.delay, packet));
     }
 
-    /// Bytes that a paced carrier sends now: at most a millisecond's worth waits.
+    /// Bytes that a paced carrier takes now.
     fn space(&self, now: Instant) -> u64 {
         let waiting = self.free_at.saturating_sub(now);
-        let room = (2 * MS).saturating_sub(waiting);
-        (room.as_secs_f64() * self.link.rate) as u64
+        // A slow link takes one packet more than it is sending.
+        let packet = self.link.packet as f64;
+        let most = (2.0 * packet).max((2 * MS).as_secs_f64() * self.link.rate);
+        (most - waiting.as_secs_f64() * self.link.rate).max(0.0) as u64
     }
 
     fn next(&self) -> Option<Instant> {
@@ -286,7 +288,10 @@ impl Pair {
     pub(super) fn run(&mut self, time: Duration) {
         let end = self.now + time;
         self.exchange();
+        let mut steps = 0;
         loop {
+            steps += 1;
+            assert!(steps < 1_000_000, "it comes to rest");
             let arrivals = self.ways.values().filter_map(Way::next);
             let spaces = self.ways.values().map(|way| way.free_at);
             let spaces = spaces.filter(|at| *at > self.now);

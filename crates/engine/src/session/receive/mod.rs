@@ -3,8 +3,6 @@
 mod confirm;
 mod inbound;
 
-use bytes::Bytes;
-
 use super::{ProtocolError, Session};
 use crate::frame::{Frame, MAX_BODY};
 use crate::stream::Stream;
@@ -186,10 +184,7 @@ impl Session {
                 }
                 Ok(())
             }
-            Frame::Datagram { packet } => {
-                self.datagrams
-                    .handle(id, &Bytes::copy_from_slice(packet), now)
-            }
+            Frame::Datagram { packet } => self.on_datagram_frame(id, packet, now),
             Frame::Close { code, reason } => {
                 self.end(code, PeerText::new(reason));
                 Ok(())
