@@ -253,7 +253,7 @@ SEED ?=
 RANDOM_TESTS = PROPTEST_CASES=$(CASES) $(if $(SEED),PROPTEST_RNG_SEED=$(SEED)) $(CARGO) test --release --locked --lib
 
 test-long: ## Run the random tests with many cases (CASES=100000; SEED=N repeats a run)
-	$(RANDOM_TESTS) -p sumlink-engine session::tests::random
+	$(RANDOM_TESTS) -p sumlink-engine -p sumlink-schedulers every_byte_arrives_once
 	$(RANDOM_TESTS) -p sumlink-sim adversary -- --nocapture
 
 # Runs each fuzz target once on each of its seeds, without instrumentation.
@@ -316,8 +316,8 @@ lint-wasm:
 		echo "installing the target wasm32-unknown-unknown"; \
 		rustup target add wasm32-unknown-unknown; \
 	fi
-	$(CARGO) check --locked -p sumlink-engine -p sumlink-bond -p sumlink-link -p sumlink-congestion \
-		-p sumlink-edge -p sumlink-mmwave --target wasm32-unknown-unknown
+	$(CARGO) check --locked -p sumlink-engine -p sumlink-schedulers -p sumlink-bond -p sumlink-link \
+		-p sumlink-congestion -p sumlink-edge -p sumlink-mmwave --target wasm32-unknown-unknown
 
 lint-deny:
 	@deny=$$(scripts/tool.sh cargo-deny); \

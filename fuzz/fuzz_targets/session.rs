@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use sumlink_engine::{Class, Config, Event, Instant, PathId, Role, Session, scheduler};
+use sumlink_engine::{Class, Config, Event, Instant, PathId, Role, Session};
+use sumlink_schedulers::NAMES;
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((&first, bytes)) = bytes.split_first() else {
@@ -18,7 +19,8 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let mut config = Config::new(role);
     // The length selects the scheduler, so that a known input keeps its meaning.
-    config.scheduler = scheduler::NAMES[bytes.len() % scheduler::NAMES.len()].to_owned();
+    config.scheduler = NAMES[bytes.len() % NAMES.len()].to_owned();
+    config.own_schedulers = sumlink_schedulers::all();
     config.max_streams = 8;
     config.memory = Config::least_memory(8);
     config.stream_memory = 1 << 18;

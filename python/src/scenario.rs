@@ -94,7 +94,7 @@ pub(crate) fn check_system(name: &str, schedulers: Vec<String>) -> PyResult<()> 
 
 #[pyfunction]
 pub(crate) fn scheduler_names() -> Vec<&'static str> {
-    sumlink_engine::scheduler::NAMES.to_vec()
+    sumlink_schedulers::NAMES.to_vec()
 }
 
 #[pyfunction]

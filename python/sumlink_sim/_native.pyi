@@ -295,7 +295,7 @@ def interrupt() -> None:
     KeyboardInterrupt."""
 
 def scheduler_names() -> list[str]:
-    """Names of the engine's schedulers."""
+    """Names of the built-in schedulers."""
 
 def congestion_names() -> list[str]:
     """Names of the simulator's congestion controls."""

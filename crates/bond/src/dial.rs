@@ -24,6 +24,9 @@ pub const MAKING_PATIENCE: Duration = Duration::from_secs(1);
 /// Pause before a link that failed is tried again; doubles up to the second value.
 const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
 
+/// Pause before UDP is tried again on a link that blocks it; doubles up to the second value.
+const BLOCKED_PAUSE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));
+
 /// Pause after the end of a path, before its link is tried again.
 pub const ENDED_PAUSE: Duration = RETRY_PAUSE.0;
 
@@ -57,6 +60,17 @@ pub fn retry_pause(failures: u32) -> Duration {
     pause.min(RETRY_PAUSE.1)
 }
 
+/// Pause after a failed attempt to make a datagram carrier, the `failures`-th in a row before it.
+/// A link on which UDP does not pass (`is_blocked`) rarely changes while it lasts, so it is tried
+/// seldom.
+pub fn datagram_pause(failures: u32, is_blocked: bool) -> Duration {
+    let (first, most) = match is_blocked {
+        true => BLOCKED_PAUSE,
+        false => RETRY_PAUSE,
+    };
+    most.min(first * 2u32.pow(failures.min(8)))
+}
+
 /// When the links are next checked, after the check at `looked`. `retries` are the times before
 /// which links that lack a carrier are not dialed.
 pub fn next_look(looked: Instant, retries: impl Iterator<Item = Instant>) -> Instant {
@@ -71,6 +85,17 @@ pub fn next_look(looked: Instant, retries: impl Iterator<Item = Instant>) -> Ins
 mod tests {
     use super::*;
     use crate::START;
+
+    #[test]
+    fn blocked_udp_is_tried_seldom_and_forever() {
+        let secs = |failures| datagram_pause(failures, true).as_secs();
+        assert_eq!(
+            [0, 1, 2, 6, 100, u32::MAX].map(secs),
+            [5, 10, 20, 300, 300, 300]
+        );
+        assert_eq!(datagram_pause(0, false), RETRY_PAUSE.0);
+        assert_eq!(datagram_pause(9, false), RETRY_PAUSE.1);
+    }
 
     #[test]
     fn pauses_double_up_to_the_longest() {

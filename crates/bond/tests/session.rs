@@ -98,6 +98,7 @@ fn a_full_session_replaces_only_a_useless_path() {
     assert!(twice.is_some_and(|reason| reason.contains("another path")));
     let mut config = Config::new(Role::Client);
     config.scheduler = "musher".to_owned();
+    config.own_schedulers = sumlink_schedulers::all();
     let mut musher = Session::new(config, START).unwrap();
     (0..2).for_each(|path| musher.path_up(PathId(path), START));
     let refusal = join::refusal(&musher, false, 2, 256);

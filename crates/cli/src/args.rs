@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser, Subcommand};
 use clap_complete::Shell;
-use sumlink_engine::{SelectorConfig, scheduler};
-use sumlink_proxy::Forward;
+use sumlink_engine::{DatagramPolicy, SelectorConfig, scheduler};
+use sumlink_proxy::AnyForward;
 use sumlink_transport::config::Carriers;
 use sumlink_transport::egress::EgressRule;
 use sumlink_transport::{Class, Early, PublicKey};
@@ -188,9 +188,9 @@ pub struct ClientArgs {
     #[arg(long, value_name = "ADDR:PORT", value_parser = crate::config::parse_entry)]
     pub http: Option<SocketAddr>,
     /// Listen on LOCAL (PORT or ADDR:PORT) and connect each connection from the server to REMOTE
-    /// (HOST:PORT); repeatable.
-    #[arg(long, value_name = "LOCAL=REMOTE")]
-    pub forward: Vec<Forward>,
+    /// (HOST:PORT); with the prefix `udp:`, carry datagrams; repeatable.
+    #[arg(long, value_name = "[udp:]LOCAL=REMOTE")]
+    pub forward: Vec<AnyForward>,
     /// Limit the open local connections of all entries together, 1 to 1048576; further ones are
     /// refused. Default: three quarters of the limit on open files, at most 65536.
     #[arg(long, value_name = "NUMBER", value_parser = crate::config::parse_max_connections)]
@@ -210,7 +210,7 @@ pub struct CommonArgs {
     #[arg(
         long,
         value_name = "NAME",
-        value_parser = PossibleValuesParser::new(scheduler::NAMES),
+        value_parser = crate::config::SchedulerName,
         help = format!(
             "Choose the scheduler that assigns bytes to paths. Default: {}",
             scheduler::DEFAULT
@@ -234,6 +234,14 @@ pub struct CommonArgs {
     /// connection. For links that share a bottleneck.
     #[arg(long, value_name = "NAME", conflicts_with = "congestion", value_parser = crate::congestion::parse_coupled)]
     pub coupled: Option<String>,
+    /// Carry datagrams with this policy: auto, pinned (over one link), spread (over all links, in
+    /// order) or duplicate (each over two links). Default: auto.
+    #[arg(long, value_name = "POLICY", value_parser = crate::config::parse_datagram_policy)]
+    pub datagrams: Option<DatagramPolicy>,
+    /// Use UDP for datagrams between client and server, `on` or `off`; without it, and on links
+    /// that block it, they take the TCP connections. Default: on.
+    #[arg(long, value_name = "on|off", value_parser = crate::config::parse_switch)]
+    pub udp: Option<bool>,
     /// Create a Unix socket with mode 0600 for `sumlink status`.
     #[arg(long, value_name = "SOCKET")]
     pub control: Option<PathBuf>,

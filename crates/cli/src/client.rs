@@ -5,26 +5,28 @@ use std::io;
 use std::sync::Arc;
 
 use serde_json::json;
-use sumlink_proxy::{ClassRule, ConnectionLimit, Listener};
+use sumlink_engine::scheduler::OwnSchedulers;
+use sumlink_proxy::{ClassRule, ConnectionLimit, Listener, SourceLimit, UdpForward, UdpForwarder};
 use sumlink_transport::Client;
 use tokio::sync::watch;
 
 use crate::args::ClientArgs;
-use crate::config::ClientPlan;
+use crate::config::{ClientPlan, Entrance};
 use crate::control::{ControlSocket, LinkChange, Refusal, RefusalKind, Report, no_rates};
 use crate::exit::CliError;
 use crate::opener::Bond;
 use crate::output::Events;
 use crate::signals::Stop;
 
-/// Runs the verb until a signal ends it.
-pub async fn run(args: ClientArgs) -> Result<(), CliError> {
+/// Runs the verb until a signal ends it. Flags and file can name the schedulers of the engine and
+/// of `own`.
+pub async fn run(args: ClientArgs, own: OwnSchedulers) -> Result<(), CliError> {
     let events = Events::new(args.json)?;
-    events.end(carry(args, &events).await)
+    events.end(carry(args, &own, &events).await)
 }
 
-async fn carry(args: ClientArgs, events: &Events) -> Result<(), CliError> {
-    let plan = ClientPlan::start(args)?;
+async fn carry(args: ClientArgs, own: &OwnSchedulers, events: &Events) -> Result<(), CliError> {
+    let plan = ClientPlan::start(args, own)?;
     let mut stop = Stop::new()?;
     // Failures of this machine are found before any use of the network.
     let control = plan
@@ -126,6 +128,8 @@ async fn answer(
 struct Entries {
     /// Listeners with their names in events.
     listeners: Vec<(&'static str, Listener)>,
+    /// Forwards of datagrams.
+    forwarders: Vec<UdpForwarder>,
 }
 
 impl Entries {
@@ -135,13 +139,34 @@ impl Entries {
             .max_connections
             .map(ConnectionLimit::new)
             .unwrap_or_default();
-        let mut listeners = Vec::new();
+        let sources = SourceLimit::default();
+        let (mut listeners, mut forwarders) = (Vec::new(), Vec::new());
         for entry in &plan.entries {
-            let listener = Listener::bind(entry.address, entry.service.clone()).await?;
-            let listener = listener.with_classes(Arc::clone(&classes));
-            listeners.push((entry.word, listener.with_limit(limit.clone())));
+            match &entry.service {
+                Entrance::Tcp(service) => {
+                    let listener = Listener::bind(entry.address, service.clone()).await?;
+                    let listener = listener
+                        .with_classes(Arc::clone(&classes))
+                        .with_limit(limit.clone())
+                        .with_sources(sources.clone());
+                    listeners.push((entry.word, listener));
+                }
+                Entrance::Udp(target) => {
+                    let forward = UdpForward {
+                        listen: entry.address,
+                        target: target.clone(),
+                    };
+                    let forwarder = UdpForwarder::bind(forward)?
+                        .with_sources(sources.clone())
+                        .with_classes(Arc::clone(&classes));
+                    forwarders.push(forwarder);
+                }
+            }
         }
-        Ok(Self { listeners })
+        Ok(Self {
+            listeners,
+            forwarders,
+        })
     }
 
     /// Serves until the runtime ends.
@@ -149,7 +174,15 @@ impl Entries {
         for (word, listener) in self.listeners {
             let address = listener.local_addr();
             events.emit(&json!({ "event": "listening", "service": word, "address": address }));
-            tokio::spawn(listener.serve(bond.clone(), std::future::pending()));
+            let serving = listener.serve_with_datagrams(bond.clone(), std::future::pending());
+            tokio::spawn(serving);
+        }
+        for forwarder in self.forwarders {
+            let address = forwarder.local_addr();
+            events.emit(
+                &json!({ "event": "listening", "service": "udp_forward", "address": address }),
+            );
+            tokio::spawn(forwarder.serve(bond.clone(), std::future::pending()));
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use serde_json::json;
-use sumlink_proxy::ListenError;
+use sumlink_proxy::{ListenError, UdpBindError};
 use sumlink_transport::keys::KeyError;
 use sumlink_transport::links::LinkError;
 use sumlink_transport::tls::HandshakeError;
@@ -132,6 +132,9 @@ pub enum CliError {
     /// Caused by the user: a local address that cannot be listened on.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// Caused by the user: a local UDP port that cannot be bound.
+    #[error(transparent)]
+    BindUdp(#[from] UdpBindError),
     /// Caused by the network, the server or the user: no session.
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -198,7 +201,7 @@ impl CliError {
             Self::Key(_) => Exit::Key,
             Self::Connect(error) => connect_exit(error),
             Self::Server(error) => server_exit(error),
-            Self::Listen(_) | Self::Links(_) | Self::Split(_) => Exit::Network,
+            Self::Listen(_) | Self::BindUdp(_) | Self::Links(_) | Self::Split(_) => Exit::Network,
             Self::Control(ControlError::Refused(refusal)) => match refusal.kind {
                 RefusalKind::NoSuchLink => Exit::Network,
                 RefusalKind::Usage => Exit::Usage,

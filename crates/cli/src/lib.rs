@@ -4,7 +4,7 @@
 //! - [`program`] runs a command line from its arguments to its exit code ([`exit`]); [`generate`]
 //!   makes completions and manual pages from it.
 //! - [`server`], [`client`] and [`keys`] are verbs that the laboratory has, too: it starts its own
-//!   processes with them.
+//!   processes with them, with more schedulers.
 //! - [`config`] reads configuration files; [`control`] is the socket at which a running program
 //!   reports its status.
 //! - [`output`], [`table`] and [`grid`] print results.
@@ -43,6 +43,8 @@ pub mod table;
 mod usage;
 
 use std::process::ExitCode;
+
+use sumlink_engine::scheduler::OwnSchedulers;
 
 use args::{Cli, Verb, Verbosity};
 use exit::{CliError, Exit};
@@ -85,8 +87,8 @@ impl Program for Cli {
         match self.verb {
             Verb::Keygen(args) => keys::keygen(&args),
             Verb::Pubkey(args) => keys::pubkey(&args),
-            Verb::Server(args) => block_on(server::run(args)),
-            Verb::Client(args) => block_on(client::run(args)),
+            Verb::Server(args) => block_on(server::run(args, OwnSchedulers::default())),
+            Verb::Client(args) => block_on(client::run(args, OwnSchedulers::default())),
             Verb::Check(args) => check::run(&args),
             Verb::Links(args) => block_on(links::run(&args)),
             Verb::Status(args) => status::run(&args),

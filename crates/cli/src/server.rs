@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
+use sumlink_engine::scheduler::OwnSchedulers;
 use sumlink_transport::egress::EgressPolicy;
 use sumlink_transport::{Server, ServerHandle};
 use tokio::signal::unix::{SignalKind, signal};
@@ -15,15 +16,16 @@ use crate::exit::CliError;
 use crate::output::Events;
 use crate::signals::Stop;
 
-/// Runs the verb until a signal ends it.
-pub async fn run(args: ServerArgs) -> Result<(), CliError> {
+/// Runs the verb until a signal ends it. Flags and file can name the schedulers of the engine and
+/// of `own`.
+pub async fn run(args: ServerArgs, own: OwnSchedulers) -> Result<(), CliError> {
     let events = Events::new(args.json)?;
-    events.end(serve(args, &events).await)
+    events.end(serve(args, own, &events).await)
 }
 
-async fn serve(args: ServerArgs, events: &Events) -> Result<(), CliError> {
-    let reload = Reload::new(&args);
-    let plan = ServerPlan::start(args)?;
+async fn serve(args: ServerArgs, own: OwnSchedulers, events: &Events) -> Result<(), CliError> {
+    let reload = Reload::new(&args, own.clone());
+    let plan = ServerPlan::start(args, &own)?;
     let mut stop = Stop::new()?;
     let mut hangup = signal(SignalKind::hangup())?;
 
@@ -99,14 +101,17 @@ struct Reload {
     keys_by_flags: bool,
     /// The same for rules.
     egress_by_flags: bool,
+    /// The schedulers that the file can name besides those of the engine.
+    own_schedulers: OwnSchedulers,
 }
 
 impl Reload {
-    fn new(args: &ServerArgs) -> Self {
+    fn new(args: &ServerArgs, own_schedulers: OwnSchedulers) -> Self {
         Self {
             file: args.config.clone(),
             keys_by_flags: !args.authorize.is_empty(),
             egress_by_flags: !args.egress.is_empty(),
+            own_schedulers,
         }
     }
 
@@ -129,7 +134,7 @@ impl Reload {
 
     /// Applies the file and returns its number of clients.
     fn apply(&self, file: &Path, handle: &ServerHandle) -> Result<usize, ConfigError> {
-        let settings = match config::read_settings(file)? {
+        let settings = match config::read_settings(file, &self.own_schedulers)? {
             File::Server(settings) => settings,
             other => {
                 return Err(ConfigError::OtherRole {

@@ -256,6 +256,7 @@ mod tests {
                 totals("wlan0", 1, 1, 412_000_000, 0.25),
                 totals("wwan0", 1, 3, 1_236_000_000, 0.75),
             ],
+            ..SessionStatus::default()
         }
     }
 

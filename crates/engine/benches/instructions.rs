@@ -155,7 +155,6 @@ fn reported(scheduler: &str, paths: u32) -> Pair {
 #[bench::fbdt_2("fbdt", 2)]
 #[bench::fbdt_8("fbdt", 8)]
 #[bench::minrtt_2("minrtt", 2)]
-#[bench::roundrobin_2("roundrobin", 2)]
 fn schedule(mut pair: Pair) -> Pair {
     let paths = pair.client.path_stats_all(pair.now).len() as u32;
     pair.send(paths);

@@ -132,7 +132,7 @@ fn transfers(criterion: &mut Criterion) {
             .throughput(Throughput::Bytes(BYTES))
             .sample_size(10)
             .measurement_time(Duration::from_secs(3));
-        for (scheduler, paths) in [("fbdt", 1), ("fbdt", 2), ("fbdt", 4), ("roundrobin", 2)] {
+        for (scheduler, paths) in [("fbdt", 1), ("fbdt", 2), ("fbdt", 4), ("minrtt", 2)] {
             let name = BenchmarkId::new(scheduler, format!("{paths} paths"));
             group.bench_function(name, |bencher| {
                 let mut pair = Pair::new(scheduler, paths);

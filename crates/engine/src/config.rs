@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::datagram::DatagramConfig;
 use crate::pages::PAGE;
 use crate::scheduler::fbdt::FbdtConfig;
 use crate::scheduler::{self, OwnSchedulers};
@@ -167,6 +168,8 @@ pub struct Config {
     pub fbdt: FbdtConfig,
     /// The selector, which decides which paths carry this side's data.
     pub selector: SelectorConfig,
+    /// Limits and settings of datagram flows.
+    pub datagrams: DatagramConfig,
 }
 
 impl Config {
@@ -184,6 +187,7 @@ impl Config {
             redundancy: Redundancy::default(),
             fbdt: FbdtConfig::default(),
             selector: SelectorConfig::default(),
+            datagrams: DatagramConfig::default(),
         }
     }
 
@@ -227,6 +231,7 @@ impl Config {
             return Err(ConfigError::Redundancy);
         }
         self.selector.check()?;
+        self.datagrams.check()?;
         self.fbdt.check()
     }
 
@@ -292,6 +297,12 @@ pub enum ConfigError {
          and has 0 to 1000 products"
     )]
     Window,
+    /// A limit of datagram flows is out of range.
+    #[error(
+        "datagrams: 1 to 65536 flows, 2 to 8 links for duplicates, a share from 0 to 1, \
+         memory from 64 KiB to 4 GiB, queues of at least 2 KiB, and timeouts above 0"
+    )]
+    Datagrams,
     /// The number of streams is out of range.
     #[error("max_streams must be from 1 to 65536, not {0}")]
     MaxStreams(u64),

@@ -21,6 +21,11 @@
 //! caller ends the path with [`Session::path_down`]. The engine keeps every stream byte until the
 //! peer has acknowledged it end to end, so a path may end at any moment.
 //!
+//! Datagram paths add two calls to the second step: [`Session::poll_datagram`] for every QUIC path
+//! that can accept a packet, until it returns false, and [`Session::poll_received`] until it
+//! returns none. Before the third step their measurements are passed in
+//! ([`Session::datagram_path_stats`]); module [`datagram`] describes the rest.
+//!
 //! ```
 //! use sumlink_engine::{Class, Config, Event, Instant, PathId, Role, Session};
 //!
@@ -55,6 +60,7 @@
 
 mod backlog;
 mod config;
+pub mod datagram;
 pub mod frame;
 mod learn;
 mod meter;
@@ -71,9 +77,16 @@ pub mod selector;
 mod session;
 mod share;
 mod stream;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod varint;
 
 pub use config::{Class, Config, ConfigError, Hints, Redundancy, Role};
+pub use datagram::{
+    CloseReason, DatagramCarrier, DatagramConfig, DatagramPathStats, DatagramPolicy,
+    DatagramSample, DatagramStats, DuplicateLimits, FlowConfig, FlowError, FlowErrorCode, FlowId,
+    FlowStats, PathHealth, QueueLimits,
+};
 pub use pages::PAGE;
 pub use path::{Flight, LossState, Path, PathSample, PathState, SustainedRate};
 pub use peer_text::PeerText;

@@ -25,7 +25,7 @@ use crate::target::{Host, OpenError, Target};
 /// Concurrent name lookups of one session. The system's resolver takes a thread per lookup and
 /// cannot be interrupted, even if the result is no longer wanted. Some hundred names that are never
 /// answered would leave no thread for other clients.
-const LOOK_UPS: usize = 16;
+pub(crate) const LOOK_UPS: usize = 16;
 
 /// Longest wait of a resolved target for earlier requests to the same target.
 const TURN_WAIT: Duration = Duration::from_millis(100);
@@ -142,7 +142,7 @@ pub async fn dial_in_turn(
     Ok(stream)
 }
 
-async fn resolve(
+pub(crate) async fn resolve(
     target: &Target,
     deadline: Instant,
     look_ups: Arc<Semaphore>,

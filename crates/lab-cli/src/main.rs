@@ -120,8 +120,8 @@ impl Program for Cli {
             Verb::Completions { shell } => generate::completions::<Self>(shell),
             Verb::Man(args) => generate::man::<Self>(&args),
             Verb::Keygen(args) => keys::keygen(&args),
-            Verb::Server(args) => block_on(server::run(args)),
-            Verb::Client(args) => block_on(client::run(args)),
+            Verb::Server(args) => block_on(server::run(args, sumlink_schedulers::all())),
+            Verb::Client(args) => block_on(client::run(args, sumlink_schedulers::all())),
             Verb::Edge(args) => block_on(sumlink_edge_cli::run(args)),
         }
     }

@@ -45,6 +45,21 @@ pub fn class_of(rules: &[ClassRule], flow: &Flow<'_>) -> Option<Class> {
     rules.iter().find(fits).map(|rule| rule.class)
 }
 
+/// The class of a flow of datagrams: that of the first matching rule, or else conversational for a
+/// DSCP of calls and games, [`CONVERSATIONAL_DSCP`] or more. `None` leaves the class to the
+/// session.
+pub fn class_of_datagrams(rules: &[ClassRule], flow: &Flow<'_>) -> Option<Class> {
+    let marked = || {
+        let dscp = flow.dscp.filter(|dscp| *dscp >= CONVERSATIONAL_DSCP);
+        dscp.map(|_| Class::Conversational)
+    };
+    class_of(rules, flow).or_else(marked)
+}
+
+/// The lowest DSCP of real-time traffic: CS4. Above are AF41 to AF43 for video calls, CS5 and EF
+/// for telephony (RFC 4594, figure 3), and network control.
+pub const CONVERSATIONAL_DSCP: u8 = 32;
+
 /// Ports and port ranges: `22`, `5004-5005,3478`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ports(Vec<RangeInclusive<u16>>);
@@ -175,6 +190,20 @@ mod tests {
         assert_eq!(class(80, Some(0), "tv"), Some(Class::Streaming));
         assert_eq!(class(80, Some(0), "tvs"), None);
         assert_eq!(class(80, None, ""), None);
+    }
+
+    #[test]
+    fn datagrams_of_calls_are_conversational_unless_a_rule_says_otherwise() {
+        let rules = [rule("5004", "", "", Class::Streaming)];
+        let class = |port, dscp| {
+            let user = None;
+            class_of_datagrams(&rules, &Flow { port, dscp, user })
+        };
+        assert_eq!(class(5004, Some(46)), Some(Class::Streaming));
+        assert_eq!(class(3478, Some(46)), Some(Class::Conversational));
+        assert_eq!(class(3478, Some(34)), Some(Class::Conversational));
+        assert_eq!(class(3478, Some(31)), None);
+        assert_eq!(class(3478, None), None);
     }
 
     #[test]

@@ -2,7 +2,9 @@
 //! proxy port, or a port forwarded to a fixed target.
 //!
 //! - [`Listener`] owns a port and serves one [`Service`] on it.
+//! - [`UdpForwarder`] owns a UDP port and forwards its datagrams.
 //! - [`Opener`] provides the streams: a session, or any other type that opens streams.
+//! - [`DatagramOpener`] provides the sources of datagrams in the same way.
 //! - [`socks5::message`] and [`http_proxy::request`] are the wire formats, as pure functions over
 //!   bytes.
 //!
@@ -13,19 +15,25 @@
 
 use std::future::Future;
 
+use sumlink_exit::datagram::DatagramSocket;
 use sumlink_exit::relay::Relayed;
 
 pub use class::{ClassRule, ClassRuleError, Dscp, Flow, Ports};
-pub use forward::{Forward, ForwardError};
+pub use forward::{AnyForward, Forward, ForwardError, UdpForward};
 pub use listener::{ConnectionLimit, ListenError, Listener, Service};
+pub use source::SourceLimit;
 pub use sumlink_transport::Class;
 pub use sumlink_transport::target::{OpenError, Target};
+pub use udp_forward::{UdpBindError, UdpForwarder};
 
+mod associations;
 pub mod class;
 pub mod forward;
 pub mod http_proxy;
 mod listener;
 pub mod socks5;
+mod source;
+mod udp_forward;
 
 /// Provides the streams: a session, or any other type that opens streams.
 pub trait Opener: Clone + Send + Sync + 'static {
@@ -44,4 +52,22 @@ pub trait Opener: Clone + Send + Sync + 'static {
         target: Target,
         class: Option<Class>,
     ) -> impl Future<Output = Result<Self::Stream, OpenError>> + Send;
+}
+
+/// Provides the sources of datagrams: a session, or any other type that has them.
+pub trait DatagramOpener: Clone + Send + Sync + 'static {
+    /// One source. Dropping it ends it at the peer, too.
+    type Socket: DatagramSocket;
+
+    /// Opens a source, which needs no answer of the peer; it may wait for a session. `class` is the
+    /// class of flows for which [`DatagramSocket::send`] gets none.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::LimitReached`], [`OpenError::SessionClosed`], and [`OpenError::Unreachable`] if
+    /// the peer does not carry datagrams. The entries try again with a later datagram.
+    fn bind(
+        &self,
+        class: Option<Class>,
+    ) -> impl Future<Output = Result<Self::Socket, OpenError>> + Send;
 }

@@ -13,8 +13,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet};
 use tracing::{debug, error, info, warn};
 
-use crate::class::{Flow, class_of};
-use crate::{Class, ClassRule, Forward, OpenError, Opener, http_proxy, socks5};
+use crate::associations::{Associations, NoDatagrams};
+use crate::class::{Flow, class_of, class_of_datagrams};
+use crate::{
+    Class, ClassRule, DatagramOpener, Forward, OpenError, Opener, SourceLimit, http_proxy, socks5,
+};
 use sumlink_exit::local_hop;
 use sumlink_exit::relay::{Upload, relay, tune};
 use sumlink_transport::accept::Accepting;
@@ -75,6 +78,7 @@ pub struct Listener {
     address: SocketAddr,
     service: Service,
     limit: ConnectionLimit,
+    sources: SourceLimit,
     classes: Arc<[ClassRule]>,
 }
 
@@ -163,6 +167,7 @@ impl Listener {
                 address,
                 service,
                 limit: ConnectionLimit::default(),
+                sources: SourceLimit::default(),
                 classes: Arc::default(),
             }),
             Err(error) => Err(ListenError::new(address, service, error)),
@@ -180,7 +185,13 @@ impl Listener {
         self
     }
 
-    /// Gives each stream the class of the first matching rule.
+    /// Serves SOCKS5 associations within this limit, shared with the other entries that have it.
+    pub fn with_sources(mut self, limit: SourceLimit) -> Self {
+        self.sources = limit;
+        self
+    }
+
+    /// Gives each stream, and each flow of datagrams, the class of the first matching rule.
     pub fn with_classes(mut self, rules: Arc<[ClassRule]>) -> Self {
         if rules.iter().any(|rule| rule.dscp.is_some())
             && let Err(error) = saved_syn::save_syn(&self.socket)
@@ -206,11 +217,31 @@ impl Listener {
     /// Dropping the future closes the port and resets the connections. To limit the time for the
     /// remaining connections, wrap the future in a [`tokio::time::timeout`].
     pub async fn serve<O: Opener>(self, opener: O, shutdown: impl Future<Output = ()>) {
+        self.run(opener, None::<NoDatagrams>, shutdown).await;
+    }
+
+    /// [`Listener::serve`] with datagrams: SOCKS5 programs may use UDP ASSOCIATE.
+    pub async fn serve_with_datagrams<O: Opener + DatagramOpener>(
+        self,
+        opener: O,
+        shutdown: impl Future<Output = ()>,
+    ) {
+        let datagrams = Some(opener.clone());
+        self.run(opener, datagrams, shutdown).await;
+    }
+
+    async fn run<O: Opener, D: DatagramOpener>(
+        self,
+        opener: O,
+        datagrams: Option<D>,
+        shutdown: impl Future<Output = ()>,
+    ) {
         let Self {
             socket,
             address,
             service,
             limit,
+            sources,
             classes,
         } = self;
         info!(%address, "listening for {service}");
@@ -242,9 +273,16 @@ impl Listener {
                         is_open,
                     };
                     let (service, classes) = (service.clone(), Arc::clone(&classes));
+                    let associations = Associations {
+                        opener: datagrams.clone(),
+                        limit: match is_open {
+                            true => sources.clone(),
+                            false => SourceLimit::none(),
+                        },
+                    };
                     let task = async move {
                         let _place = place;
-                        connection(local, service, gate, classes).await;
+                        connection(local, service, gate, associations, classes).await;
                     };
                     spawn_begun(&mut connections, task).await;
                 }
@@ -259,10 +297,11 @@ impl Listener {
     }
 }
 
-async fn connection<O: Opener>(
+async fn connection<O: Opener, D: DatagramOpener>(
     local: TcpStream,
     service: Service,
     opener: O,
+    associations: Associations<D>,
     rules: Arc<[ClassRule]>,
 ) {
     if let Err(error) = tune(&local) {
@@ -277,7 +316,7 @@ async fn connection<O: Opener>(
     };
     let classes = Classes { rules, dscp };
     match service {
-        Service::Socks5 => socks5::serve(local, opener, classes).await,
+        Service::Socks5 => socks5::serve(local, opener, associations, classes).await,
         Service::HttpProxy => http_proxy::serve(local, opener, classes).await,
         Service::Forward(target) => {
             match opener.open(target.clone(), classes.of(&target, None)).await {
@@ -317,6 +356,17 @@ impl Classes {
     pub(crate) fn of(&self, target: &Target, user: Option<&[u8]>) -> Option<Class> {
         let (port, dscp) = (target.port, self.dscp);
         class_of(&self.rules, &Flow { port, dscp, user })
+    }
+
+    /// The class of a flow of datagrams to `target`, with the DSCP of its first datagram.
+    pub(crate) fn of_datagrams(
+        &self,
+        target: &Target,
+        user: Option<&[u8]>,
+        dscp: Option<u8>,
+    ) -> Option<Class> {
+        let port = target.port;
+        class_of_datagrams(&self.rules, &Flow { port, dscp, user })
     }
 
     /// Whether a rule depends on the user name.

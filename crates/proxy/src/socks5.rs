@@ -1,9 +1,13 @@
-//! A SOCKS5 server (RFC 1928): CONNECT by name, IPv4 or IPv6.
+//! A SOCKS5 server (RFC 1928): CONNECT and UDP ASSOCIATE by name, IPv4 or IPv6.
 //!
 //! No authentication is required. A client that offers only name and password (RFC 1929) is
 //! accepted with any: the port is local, and programs that insist on credentials should work. The
-//! name may select the class of the stream ([`crate::ClassRule`]). BIND and UDP ASSOCIATE are
-//! answered with "command not supported".
+//! name may select the class of the stream ([`crate::ClassRule`]). BIND is answered with "command
+//! not supported", and so is UDP ASSOCIATE without a [`DatagramOpener`].
+//!
+//! An association ends with its connection. It takes datagrams only from the host that has the
+//! connection, and from one port of it: the one in the request, or else that of the first datagram.
+//! Fragments are dropped. A reply names its sender as the program has addressed it.
 
 use std::time::Duration;
 
@@ -13,11 +17,14 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
-use crate::Opener;
+use crate::associations::Associations;
 use crate::listener::Classes;
+use crate::{DatagramOpener, Opener};
+pub(crate) use associate::send_all;
 use message::{Command, Credentials, Greeting, MAX_MESSAGE, MessageError, Method, Reply, Request};
 use sumlink_exit::relay::{Upload, part, relay};
 
+mod associate;
 pub mod message;
 
 /// How long a client may take from connecting to its request.
@@ -27,12 +34,28 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_EARLY: usize = 4 * MAX_MESSAGE;
 
 /// Serves one connection until it ends.
-pub(crate) async fn serve<O: Opener>(mut local: TcpStream, opener: O, classes: Classes) {
+pub(crate) async fn serve<O: Opener, D: DatagramOpener>(
+    mut local: TcpStream,
+    opener: O,
+    associations: Associations<D>,
+    classes: Classes,
+) {
     let mut early = Vec::with_capacity(MAX_EARLY);
     let named = classes.needs_user();
     let negotiated = timeout(HANDSHAKE_TIMEOUT, negotiate(&mut local, &mut early, named));
     let refusal = match negotiated.await {
-        Ok(Ok((target, user))) => match opener
+        Ok(Ok((Asked::Datagrams(request), user))) => match associations.opener {
+            Some(datagrams) => {
+                let limit = &associations.limit;
+                associate::serve(local, &request, user, datagrams, classes, limit).await;
+                return;
+            }
+            None => {
+                debug!("SOCKS5 UDP ASSOCIATE is not supported here");
+                Reply::CommandNotSupported.encode().to_vec()
+            }
+        },
+        Ok(Ok((Asked::Stream(target), user))) => match opener
             .open(target.clone(), classes.of(&target, user.as_deref()))
             .await
         {
@@ -60,6 +83,14 @@ pub(crate) async fn serve<O: Opener>(mut local: TcpStream, opener: O, classes: C
     }
 }
 
+/// The request of a client.
+enum Asked {
+    /// A connection to this target.
+    Stream(Target),
+    /// An association.
+    Datagrams(Request),
+}
+
 /// Why a handshake ended without a target.
 enum Refusal {
     /// The client receives these bytes.
@@ -68,14 +99,14 @@ enum Refusal {
     Gone,
 }
 
-/// Negotiates up to the request and leaves the bytes after it in `received`. Returns the target,
+/// Negotiates up to the request and leaves the bytes after it in `received`. Returns the request,
 /// and the user name if the client sent one; with `named`, the name is requested if the client
 /// offers it.
 async fn negotiate(
     local: &mut TcpStream,
     received: &mut Vec<u8>,
     named: bool,
-) -> Result<(Target, Option<Vec<u8>>), Refusal> {
+) -> Result<(Asked, Option<Vec<u8>>), Refusal> {
     let greeting = read(local, received, Greeting::decode).await?;
     let method = greeting.method(named);
     if method == Method::NoneAcceptable {
@@ -92,16 +123,20 @@ async fn negotiate(
         write(local, &Credentials::ACCEPTED).await?;
     }
     let request = read(local, received, Request::decode).await?;
-    if request.command != Command::Connect {
-        debug!(command = ?request.command, "SOCKS5 command not supported");
-        let reply = Reply::CommandNotSupported.encode();
-        return Err(Refusal::Answered(reply.to_vec()));
+    match request.command {
+        Command::Connect => {}
+        Command::UdpAssociate => return Ok((Asked::Datagrams(request), user)),
+        command => {
+            debug!(?command, "SOCKS5 command not supported");
+            let reply = Reply::CommandNotSupported.encode();
+            return Err(Refusal::Answered(reply.to_vec()));
+        }
     }
     let target = request.target().map_err(|error| {
         warn!(%error, "SOCKS5 request refused; its target is invalid");
         Refusal::Answered(Reply::Failure.encode().to_vec())
     })?;
-    Ok((target, user))
+    Ok((Asked::Stream(target), user))
 }
 
 /// Reads until `decode` has its message, and removes it from `received`.

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use sumlink_engine::{Class, SelectorConfig, scheduler};
+use sumlink_engine::{Class, Role, SelectorConfig};
+use sumlink_schedulers::{NAMES, all};
 
 use crate::edge::EdgeVariant;
 use crate::scenario::{Scenario, parse_congestion};
@@ -66,7 +67,8 @@ impl System {
         Self::parse_with(name, &[])
     }
 
-    /// The same, with custom schedulers in addition to those of the engine.
+    /// The same, with custom schedulers in addition to those of the engine and of
+    /// `sumlink-schedulers`.
     pub fn parse_with(name: &str, own: &[&str]) -> Result<Self, String> {
         match name {
             "alone" => return Ok(Self::Alone),
@@ -119,7 +121,7 @@ impl System {
 
 impl Variant {
     /// `SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]...[@SELECTOR][+CONGESTION[+CARRIERS]][+early]`,
-    /// with schedulers of the engine or of `own`, and the settings of [`SessionOptions`].
+    /// with the schedulers in [`NAMES`] or in `own`, and the settings of [`SessionOptions`].
     ///
     /// # Errors
     ///
@@ -162,7 +164,7 @@ impl Variant {
                 .get(&class)
                 .map_or(scheduler, String::as_str)
         };
-        if let Some(key) = options.unread(of_class).next() {
+        if let Some(key) = options.unread(of_class, &all()).next() {
             return Err(format!(
                 "'{key}' has no effect: no scheduler of this system reads it"
             ));
@@ -183,8 +185,9 @@ impl Variant {
         let limits = [&self.scheduler]
             .into_iter()
             .chain(self.class_schedulers.values());
+        let research = all();
         let (most, name) = limits
-            .filter_map(|name| Some((scheduler::most_paths(name)?, name)))
+            .filter_map(|name| Some((research.most_paths(name, Role::Client)?, name)))
             .min()?;
         (links > most).then(|| format!("the scheduler {name} takes {most} paths, not {links}"))
     }
@@ -192,10 +195,10 @@ impl Variant {
 
 /// A scheduler by its name.
 fn known<'a>(scheduler: &'a str, own: &[&str]) -> Result<&'a str, String> {
-    if scheduler::NAMES.contains(&scheduler) || own.contains(&scheduler) {
+    if NAMES.contains(&scheduler) || own.contains(&scheduler) {
         return Ok(scheduler);
     }
-    let names = [scheduler::NAMES, own].concat().join(", ");
+    let names = [&NAMES, own].concat().join(", ");
     Err(format!(
         "sumlink has no scheduler '{scheduler}' (schedulers: {names})"
     ))
@@ -283,7 +286,7 @@ mod tests {
         for name in DEFAULT {
             assert!(System::parse(name).is_ok(), "{name}");
         }
-        for scheduler in scheduler::NAMES {
+        for scheduler in NAMES {
             assert!(System::parse(&format!("sumlink:{scheduler}")).is_ok());
         }
         assert!(System::parse("sumlink:minrtt+bbr").is_ok());
@@ -319,6 +322,8 @@ mod tests {
         assert_eq!(variant.options.fbdt.race[2], 0);
         assert!(error("sumlink:fbdt:alpha=2").contains("alpha: "));
         assert!(error("sumlink:blest:alpha=1").contains("'alpha' has no effect"));
+        assert!(error("sumlink:wrr:redundancy.share=2%").contains("has no effect"));
+        assert!(System::parse("sumlink:ecf:redundancy.share=2%").is_ok());
         let small = error("sumlink:fbdt:windows.streaming.least=1B");
         assert!(
             small.starts_with("windows.streaming: a window is from 1 KiB"),

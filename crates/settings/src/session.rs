@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use sumlink_engine::scheduler::fbdt::{Coupling, FbdtConfig, WindowRule};
-use sumlink_engine::{Class, Config, ConfigError, Redundancy, Role, scheduler};
+use sumlink_engine::scheduler::{OwnSchedulers, RepeatLimit};
+use sumlink_engine::{Class, Config, ConfigError, Redundancy, Role};
 
 use crate::units::{self, UnitError};
 
@@ -67,13 +68,15 @@ impl SessionOptions {
         self.given.is_empty()
     }
 
-    /// The keys that have no effect with these schedulers of the classes.
+    /// The keys that have no effect with these schedulers of the classes, each of the engine or of
+    /// `own`. Any other scheduler is assumed to read every setting.
     pub fn unread<'a>(
         &self,
         scheduler_of: impl Fn(Class) -> &'a str,
+        own: &OwnSchedulers,
     ) -> impl Iterator<Item = &str> {
         let keys = self.given.iter().map(|(key, _)| key.as_str());
-        keys.filter(move |key| !is_read(key, &scheduler_of))
+        keys.filter(move |key| !is_read(key, &scheduler_of, own))
     }
 
     /// Why the engine would reject the size of a class' windows; independent of the order of the
@@ -147,31 +150,31 @@ impl SessionOptions {
 }
 
 /// Whether the setting of that name has an effect with these schedulers of the classes.
-fn is_read<'a>(key: &str, scheduler_of: impl Fn(Class) -> &'a str) -> bool {
+fn is_read<'a>(key: &str, scheduler_of: impl Fn(Class) -> &'a str, own: &OwnSchedulers) -> bool {
     let of_class = match key.split_once('.') {
         Some(("race" | "windows", rest)) => rest.split('.').next().and_then(Class::from_name),
         _ => None,
     };
     match of_class {
-        Some(class) => reads(scheduler_of(class), key),
+        Some(class) => reads(scheduler_of(class), key, own),
         None => Class::ALL
             .into_iter()
-            .any(|class| reads(scheduler_of(class), key)),
+            .any(|class| reads(scheduler_of(class), key, own)),
     }
 }
 
 /// Whether a scheduler uses the setting. Schedulers that duplicate data which holds up a window
-/// respect the budget; others duplicate nothing, or everything. Schedulers supplied by the caller
-/// are assumed to use it.
-fn reads(scheduler: &str, key: &str) -> bool {
+/// respect the budget; others duplicate nothing, or everything.
+fn reads(scheduler: &str, key: &str, own: &OwnSchedulers) -> bool {
     let is_budget = matches!(
         key,
         "redundancy.share" | "redundancy.floor" | "redundancy.refill"
     );
-    match scheduler {
-        "fbdt" => true,
-        "minrtt" | "blest" | "ecf" => is_budget,
-        name => !scheduler::NAMES.contains(&name),
+    match own.repeat_limit(scheduler, Role::Client) {
+        _ if scheduler == "fbdt" => true,
+        Some(RepeatLimit::Share) => is_budget,
+        Some(RepeatLimit::Nothing | RepeatLimit::OncePerPath) => false,
+        None => true,
     }
 }
 
@@ -331,17 +334,24 @@ mod tests {
         let is_read = |key: &str, value: &str, of: &dyn Fn(Class) -> &'static str| {
             let mut options = SessionOptions::default();
             options.set(key, value).unwrap();
-            let unread: Vec<_> = options.unread(of).collect();
+            let own = OwnSchedulers::default();
+            let unread: Vec<_> = options.unread(of, &own).collect();
             assert!(unread.is_empty() || unread == [key]);
             unread.is_empty()
         };
-        for (scheduler, reads) in [("fbdt", true), ("blest", true), ("redundant", false)] {
+        for (scheduler, reads) in [
+            ("fbdt", true),
+            ("minrtt", true),
+            ("linux", false),
+            ("redundant", false),
+            ("own", true),
+        ] {
             let read = is_read("redundancy.share", "2%", &|_| scheduler);
             assert_eq!(read, reads, "{scheduler}");
         }
-        assert!(!is_read("redundancy.advance", "5ms", &|_| "blest"));
+        assert!(!is_read("redundancy.advance", "5ms", &|_| "minrtt"));
         let race = |of: &dyn Fn(Class) -> &'static str| is_read("race.interactive", "8KiB", of);
-        let only = |of: Class| move |class: Class| if class == of { "fbdt" } else { "blest" };
+        let only = |of: Class| move |class: Class| if class == of { "fbdt" } else { "minrtt" };
         assert!(race(&only(Class::Interactive)));
         assert!(!race(&only(Class::Streaming)));
         assert!(race(&|_| "own"));

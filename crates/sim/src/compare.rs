@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-use sumlink_engine::scheduler;
 use sumlink_scenario::results::{Measurement, Outcome};
 use sumlink_scenario::scenario::Scenario;
 use sumlink_scenario::system::System;
@@ -62,8 +61,8 @@ pub fn row(system: &str, runs: &[Measurement]) -> String {
     )
 }
 
-/// Runs scenarios with the caller's schedulers (`sumlink:NAME`), all schedulers of the engine and
-/// each link alone, and writes one table per scenario.
+/// Runs scenarios with the caller's schedulers (`sumlink:NAME`), all schedulers of the simulator
+/// and each link alone, and writes one table per scenario.
 ///
 /// `arguments` is a command line: FILE..., `--systems` selects other systems, `--seeds` sets the number
 /// of runs of each system.
@@ -77,7 +76,7 @@ pub fn compare(
     own: &Own,
     out: &mut dyn Write,
 ) -> Result<(), String> {
-    let names: Vec<&str> = own.schedulers.names().collect();
+    let names: Vec<&str> = own.scheduler_names().collect();
     let asked = Asked::parse(arguments, &names)?;
     for (number, scenario) in asked.scenarios.iter().enumerate() {
         let between = if number > 0 { "\n" } else { "" };
@@ -120,7 +119,7 @@ impl Asked {
             return Err(USAGE.to_owned());
         }
         let all = || {
-            let schedulers = own.iter().chain(scheduler::NAMES);
+            let schedulers = own.iter().chain(&sumlink_schedulers::NAMES);
             let bonds = schedulers.map(|name| format!("sumlink:{name}"));
             bonds.chain(["alone".to_owned()]).collect()
         };

@@ -28,11 +28,22 @@ type MakeCongestion = dyn Fn() -> Box<dyn CongestionControl> + Send + Sync;
 /// own.add_scheduler("mine", |_| Box::new(MinRtt::default())).unwrap();
 /// sumlink_sim::run_own(&scenario, "sumlink:mine", 1, &own, None).unwrap();
 /// ```
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Own {
+    /// The caller's, and those of `sumlink-schedulers`.
     pub(crate) schedulers: OwnSchedulers,
     congestion: BTreeMap<String, Arc<MakeCongestion>>,
     pub(crate) stop: Stop,
+}
+
+impl Default for Own {
+    fn default() -> Self {
+        Self {
+            schedulers: sumlink_schedulers::all(),
+            congestion: BTreeMap::new(),
+            stop: Stop::default(),
+        }
+    }
 }
 
 impl Own {
@@ -84,6 +95,12 @@ impl Own {
         self.stop.clone()
     }
 
+    /// The names of the caller's schedulers.
+    pub(crate) fn scheduler_names(&self) -> impl Iterator<Item = &str> {
+        let names = self.schedulers.names();
+        names.filter(|name| !sumlink_schedulers::RESEARCH.contains(name))
+    }
+
     pub(crate) fn has_congestion(&self, name: &str) -> bool {
         self.congestion.contains_key(name)
     }
@@ -96,7 +113,7 @@ impl Own {
 impl fmt::Debug for Own {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Own")
-            .field("schedulers", &self.schedulers)
+            .field("schedulers", &self.scheduler_names().collect::<Vec<_>>())
             .field("congestion", &self.congestion.keys())
             .finish_non_exhaustive()
     }

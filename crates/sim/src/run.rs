@@ -107,7 +107,7 @@ pub fn run_own(
 }
 
 fn parse(name: &str, own: &Own) -> Result<System, String> {
-    let schedulers: Vec<&str> = own.schedulers.names().collect();
+    let schedulers: Vec<&str> = own.scheduler_names().collect();
     let system = System::parse_with(name, &schedulers)?;
     if let System::Sumlink(variant) = &system
         && let Some(congestion) = &variant.congestion

@@ -10,7 +10,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use sumlink_engine::scheduler;
 use sumlink_scenario::results::{Measurement, Outcome};
 use sumlink_scenario::scenario::Scenario;
 use sumlink_sim::compare::{self, HEAD};
@@ -168,7 +167,7 @@ fn daemon_options() {
 
 /// Compares the table of a scenario with the one that was written down.
 fn check(name: &str, text: &str) {
-    let systems = scheduler::NAMES.iter();
+    let systems = sumlink_schedulers::NAMES.iter();
     let systems: Vec<String> = systems.map(|name| format!("sumlink:{name}")).collect();
     let systems: Vec<&str> = systems.iter().map(String::as_str).collect();
     check_systems(name, text, &systems);

@@ -5,10 +5,11 @@ use std::process::Command;
 
 use sumlink_congestion::Settings;
 use sumlink_engine::scheduler::minrtt::MinRtt;
-use sumlink_engine::scheduler::{NAMES, Pick, Scheduler, View, lowest_unsent};
+use sumlink_engine::scheduler::{Pick, Scheduler, View, lowest_unsent};
 use sumlink_engine::{PathId, Role};
 use sumlink_scenario::results::{Measurement, Outcome};
 use sumlink_scenario::scenario::Scenario;
+use sumlink_schedulers::NAMES;
 use sumlink_sim::compare::compare;
 use sumlink_sim::{Own, run_own};
 
@@ -154,7 +155,9 @@ fn taken_and_reserved_names_are_refused() {
         assert!(own.add_congestion(name, reno).is_err(), "{name}");
     }
     let make = |_: Role| Box::new(MinRtt::default()) as Box<dyn Scheduler>;
-    assert!(own.add_scheduler("ecf", make).is_err());
+    for name in NAMES {
+        assert!(own.add_scheduler(name, make).is_err(), "{name}");
+    }
     let unknown = run_own(&scenario(TWO), "sumlink:mine", 1, &own, None).unwrap_err();
     assert!(unknown.contains("no scheduler 'mine'"), "{unknown}");
 }

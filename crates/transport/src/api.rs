@@ -2,5 +2,6 @@
 
 pub(crate) mod client;
 pub mod config;
+pub mod datagrams;
 pub mod status;
 pub(crate) mod stream;

@@ -15,6 +15,7 @@ mod kernel;
 pub mod keys;
 mod pacing;
 mod prompt_repair;
+pub mod quic;
 pub mod socket;
 #[expect(
     unsafe_code,

@@ -8,6 +8,7 @@
 //! dialed, `dialer` and `resolver` connect to the server, [`policy`] limits what a link may carry.
 
 mod carrier;
+pub(crate) mod datagrams;
 mod dialer;
 mod glob;
 pub(crate) mod manager;

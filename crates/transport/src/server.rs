@@ -1,6 +1,7 @@
 //! The server: one port for all clients, and a session for each client that proves an authorized
 //! key.
 
+mod datagrams;
 mod half_open;
 mod own;
 mod sessions;
@@ -9,6 +10,7 @@ mod tests;
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -27,6 +29,7 @@ use crate::carrier::Carrier;
 use crate::carrier::congestion;
 use crate::carrier::handshake::{CarrierError, ServerCarrier, within};
 use crate::carrier::keys::PublicKey;
+use crate::carrier::quic::{QuicError, QuicListener};
 use crate::carrier::socket::{self, SocketError};
 use crate::carrier::tls::{self, Authorized};
 use crate::local::accept::Accepting;
@@ -37,6 +40,7 @@ use sumlink_exit::dial::{Turn, Turns, dial_in_turn};
 use sumlink_exit::egress::EgressPolicy;
 use sumlink_exit::relay::{Upload, relay};
 use sumlink_exit::target::{OpenError, Target};
+use sumlink_exit::udp::UdpExit;
 
 use half_open::{HalfOpen, HalfOpenLimit};
 use sessions::{Entry, Sessions};
@@ -45,6 +49,8 @@ use sessions::{Entry, Sessions};
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
+    /// The UDP port for datagram carriers; none if the configuration excludes it.
+    datagrams: Option<QuicListener>,
     shared: Arc<Shared>,
 }
 
@@ -64,6 +70,9 @@ pub enum ServerError {
     /// The port is unavailable, or the congestion control does not exist.
     #[error(transparent)]
     Socket(#[from] SocketError),
+    /// The UDP port is unavailable.
+    #[error("{0}; `udp = false` serves datagrams over TCP only")]
+    Udp(QuicError),
     /// No client is authorized.
     #[error("no client is authorized: name at least one public key")]
     NobodyAuthorized,
@@ -75,17 +84,22 @@ const DIAL_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time allowed for sessions to close when the server stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Time allowed for datagram carriers to be closed afterwards.
+const DATAGRAM_STOP_TIMEOUT: Duration = Duration::from_millis(200);
+
 #[derive(Debug)]
 struct Shared {
     config: ServerConfig,
     authorized: Authorized,
-    egress: RwLock<Arc<EgressPolicy>>,
+    egress: watch::Sender<Arc<EgressPolicy>>,
+    /// The exits for datagrams of the clients that have sessions.
+    exits: Mutex<HashMap<PublicKey, UdpExit>>,
     names: RwLock<HashMap<PublicKey, String>>,
     sessions: Mutex<Sessions>,
     half_open: Arc<HalfOpenLimit>,
     /// Limit on streams of all clients connected to targets, so that descriptors remain for
     /// carriers.
-    targets: Semaphore,
+    targets: Arc<Semaphore>,
     events: broadcast::Sender<SessionEvent>,
     stopping: watch::Sender<bool>,
     /// Receives the streams, if they are not connected to their targets.
@@ -127,13 +141,26 @@ impl Server {
     fn bind_inner(config: ServerConfig, handler: Handler) -> Result<Self, ServerError> {
         config.check()?;
         let listener = socket::listen(config.listen, config.congestion.as_deref())?;
+        let authorized = Authorized::default();
+        let datagrams = match config.udp {
+            true => {
+                let port = listener
+                    .local_addr()
+                    .map_or(config.listen.port(), |addr| addr.port());
+                let address = SocketAddr::new(config.listen.ip(), port);
+                let bound = QuicListener::bind(address, &config.key, &authorized);
+                Some(bound.map_err(ServerError::Udp)?)
+            }
+            false => None,
+        };
         let shared = Shared {
-            authorized: Authorized::default(),
-            egress: RwLock::new(Arc::new(config.egress.clone())),
+            authorized,
+            egress: watch::channel(Arc::new(config.egress.clone())).0,
+            exits: Mutex::default(),
             names: RwLock::default(),
             sessions: Mutex::default(),
             half_open: HalfOpenLimit::new(&config.half_open.within(descriptors::for_strangers())),
-            targets: Semaphore::new(descriptors::for_streams()),
+            targets: Arc::new(Semaphore::new(descriptors::for_streams())),
             events: broadcast::channel(256).0,
             stopping: watch::channel(false).0,
             handler,
@@ -141,6 +168,7 @@ impl Server {
         };
         let server = Self {
             listener,
+            datagrams,
             shared: Arc::new(shared),
         };
         server
@@ -175,6 +203,11 @@ impl Server {
                 () = &mut shutdown => break,
                 Some(_) = tasks.join_next() => {}
                 never = &mut addresses_change => match never {},
+                attempt = datagrams::next(self.datagrams.as_ref()) => {
+                    let guard = self.shared.half_open.admit(attempt.remote().ip());
+                    let shared = Arc::clone(&self.shared);
+                    tasks.spawn(async move { shared.serve_datagrams(attempt, guard).await });
+                }
                 (tcp, from) = accepting.next(&self.listener) => {
                     let guard = self.shared.half_open.admit(from.ip());
                     let (shared, tls) = (Arc::clone(&self.shared), Arc::clone(&tls));
@@ -188,6 +221,11 @@ impl Server {
         }
         let all_left = async { while tasks.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(STOP_TIMEOUT, all_left).await;
+        if let Some(datagrams) = &self.datagrams {
+            datagrams
+                .close("the server is stopping", DATAGRAM_STOP_TIMEOUT)
+                .await;
+        }
     }
 }
 
@@ -369,6 +407,7 @@ impl Shared {
         from: &str,
     ) {
         let (incoming_sender, incoming) = unbounded_channel();
+        let (source_sender, sources) = unbounded_channel();
         let listeners = Listeners {
             incoming: Some(incoming_sender),
             carriers: None,
@@ -377,6 +416,10 @@ impl Shared {
             links: LinkStates::default(),
             policies: None,
             max_paths: self.config.limits.paths,
+            sources: Arc::default(),
+            udp: self.config.udp,
+            // A program that is the target of all streams has no sockets for datagrams.
+            datagram_exit: self.handler.0.is_none().then_some(source_sender),
         };
         let made = Driver::new(Role::Server, key.1, key.0, &self.config.session, listeners);
         let (driver, commands) = match made {
@@ -440,8 +483,11 @@ impl Shared {
                 tokio::spawn(async move { entry.fill(Some(carrier)).await });
                 let streams = Arc::clone(self).serve_streams(key.0, incoming, commands);
                 let streams = tokio::spawn(streams.in_current_span());
+                let sources = Arc::clone(self).serve_sources(key.0, sources);
+                let sources = tokio::spawn(sources.in_current_span());
                 driver.await;
                 streams.abort();
+                sources.abort();
             }
             Err(error) => {
                 tracing::info!(%from, %error, "connection lost while its session started")
@@ -502,7 +548,7 @@ impl Shared {
             }
             return;
         }
-        let policy = Arc::clone(&self.egress.read().unwrap_or_else(PoisonError::into_inner));
+        let policy = Arc::clone(&self.egress.borrow());
         let Ok(target) = Target::decode(&target) else {
             let _ = commands.send(Command::Refuse(id, OpenError::BadTarget));
             return;
@@ -537,8 +583,8 @@ impl Shared {
 
     /// Replaces the egress policy by one derived from the current policy.
     fn change_egress(&self, change: impl FnOnce(&EgressPolicy) -> EgressPolicy) {
-        let mut egress = self.egress.write().unwrap_or_else(PoisonError::into_inner);
-        *egress = Arc::new(change(&egress));
+        self.egress
+            .send_modify(|egress| *egress = Arc::new(change(egress)));
     }
 
     fn sessions(&self) -> MutexGuard<'_, Sessions> {
@@ -563,6 +609,10 @@ struct Forget<'a> {
 
 impl Drop for Forget<'_> {
     fn drop(&mut self) {
-        self.shared.sessions().remove(&self.key, &self.entry);
+        let mut sessions = self.shared.sessions();
+        sessions.remove(&self.key, &self.entry);
+        if sessions.of_client(&self.key.0).is_empty() {
+            self.shared.forget_exit(&self.key.0);
+        }
     }
 }

@@ -2,3 +2,4 @@
 
 pub(crate) mod driver;
 pub(crate) mod pipe;
+pub(crate) mod sources;

@@ -819,6 +819,7 @@ async fn dials_are_fewer_than(
 
 fn takes_two_paths(config: &mut SessionConfig) {
     config.scheduler = "musher".to_owned();
+    config.own_schedulers = sumlink_schedulers::all();
 }
 
 /// Dials that are refused at once run in parallel: four. The next ones follow after five seconds.

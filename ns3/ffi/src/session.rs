@@ -110,6 +110,7 @@ impl End {
     fn new(scheduler: &str, opens: bool, now: Duration) -> Result<Self, String> {
         let mut config = Config::new(if opens { Role::Client } else { Role::Server });
         config.scheduler = scheduler.to_owned();
+        config.own_schedulers = sumlink_schedulers::all();
         Ok(Self {
             session: Session::new(config, now).map_err(|error| error.to_string())?,
             stream: None,

@@ -1,7 +1,7 @@
 use std::ffi::{CStr, CString};
 use std::ptr;
 
-use sumlink_engine::scheduler::NAMES;
+use sumlink_schedulers::NAMES;
 
 use crate::*;
 

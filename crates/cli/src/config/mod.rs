@@ -10,24 +10,26 @@ pub(crate) mod memory;
 mod plan;
 mod raw;
 mod read;
+mod schedulers;
 mod settings;
 
 use std::net::SocketAddr;
 use std::num::NonZeroU8;
 use std::path::{Path, PathBuf};
 
-use sumlink_engine::{SelectorConfig, scheduler, selector};
-use sumlink_transport::Class;
+use sumlink_engine::scheduler::OwnSchedulers;
+use sumlink_engine::{DatagramPolicy, SelectorConfig, selector};
 use sumlink_transport::address::{AddressError, Bare, parse_listen};
 use sumlink_transport::config::Carriers;
 use sumlink_transport::links::is_pattern;
 use sumlink_util::plain;
 
-pub(crate) use plan::{ClientPlan, Plan, ServerPlan, check, parse_server};
+pub(crate) use plan::{ClientPlan, Entrance, Plan, ServerPlan, check, parse_server};
 pub use plan::{Findings, Planned};
 pub use raw::Field;
 use read::read;
 pub use read::{Read, Reader, read_with};
+pub(crate) use schedulers::{SchedulerName, parse_class_scheduler};
 pub use settings::Lines;
 pub(crate) use settings::{ClientSettings, ServerSettings};
 
@@ -125,9 +127,10 @@ impl Problem {
     }
 }
 
-/// The settings of a file without a mistake in its text, before they are put together.
-pub(crate) fn read_settings(file: &Path) -> Result<File, ConfigError> {
-    match read(file)? {
+/// The settings of a file without a mistake in its text, before they are put together. It can name
+/// the schedulers of the engine and of `own`.
+pub(crate) fn read_settings(file: &Path, own: &OwnSchedulers) -> Result<File, ConfigError> {
+    match read(file, own)? {
         Read {
             file: Some(settings),
             problems,
@@ -190,16 +193,24 @@ pub fn parse_public(text: &str) -> Result<SocketAddr, AddressError> {
     parse_listen(text, Bare::All)
 }
 
-/// Parses the name of a scheduler.
-pub(crate) fn parse_scheduler(name: &str) -> Result<String, String> {
-    if scheduler::NAMES.contains(&name) {
-        return Ok(name.to_owned());
-    }
-    let known = scheduler::NAMES.join(", ");
-    Err(match closest(name, scheduler::NAMES.iter().copied()) {
-        Some(near) => format!("no scheduler `{name}`: did you mean `{near}`?"),
-        None => format!("no scheduler `{name}`: choose one of {known}"),
+/// Parses the policy of datagrams.
+pub fn parse_datagram_policy(name: &str) -> Result<DatagramPolicy, String> {
+    DatagramPolicy::by_name(name).ok_or_else(|| {
+        let known = DatagramPolicy::ALL.map(DatagramPolicy::name);
+        match closest(name, known.into_iter()) {
+            Some(near) => format!("no policy `{name}`: did you mean `{near}`?"),
+            None => format!("no policy `{name}`: choose one of {}", known.join(", ")),
+        }
     })
+}
+
+/// Parses `on` or `off`.
+pub fn parse_switch(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("write on or off".to_owned()),
+    }
 }
 
 /// Parses a selector with its parameters: `base:alpha=0.1`.
@@ -214,23 +225,6 @@ pub fn parse_selector(text: &str) -> Result<SelectorConfig, String> {
         Some(near) if near != name => format!("no selector `{name}`: did you mean `{near}`?"),
         _ => error,
     })
-}
-
-/// Parses a class and its scheduler: `conversational=redundant`.
-pub(crate) fn parse_class_scheduler(text: &str) -> Result<(Class, String), String> {
-    let classes = Class::ALL.map(Class::name);
-    let Some((class, scheduler)) = text.split_once('=') else {
-        return Err(format!(
-            "write CLASS=NAME: a class ({}) and a scheduler's name",
-            classes.join(", ")
-        ));
-    };
-    let class =
-        Class::from_name(class).ok_or_else(|| match closest(class, classes.into_iter()) {
-            Some(near) => format!("no class `{class}`: did you mean `{near}`?"),
-            None => format!("no class `{class}`: choose one of {}", classes.join(", ")),
-        })?;
-    Ok((class, parse_scheduler(scheduler)?))
 }
 
 /// Parses the name of a congestion control as the kernel accepts it (TCP_CA_NAME_MAX is 16 with its
@@ -338,7 +332,7 @@ mod tests {
         let file = directory.path().join("x.toml");
         let read = |text: &str| {
             std::fs::write(&file, text).unwrap();
-            read_settings(&file)
+            read_settings(&file, &OwnSchedulers::default())
         };
         let File::Client(client) = read("server = \"h:1\"\nmax_connections = 77\n").unwrap() else {
             unreachable!("it has a `server`")
@@ -370,7 +364,7 @@ mod tests {
         let session = |more: &str| {
             let file = directory.path().join("x.toml");
             std::fs::write(&file, format!("server = \"h:1\"\n[session]\n{more}")).unwrap();
-            match read_settings(&file).unwrap() {
+            match read_settings(&file, &OwnSchedulers::default()).unwrap() {
                 File::Client(client) => client.session.config(),
                 _ => unreachable!("it has a `server`"),
             }
@@ -408,21 +402,6 @@ mod tests {
     }
 
     #[test]
-    fn a_mistyped_scheduler_gets_a_suggestion() {
-        assert_eq!(parse_scheduler("fbdt"), Ok("fbdt".to_owned()));
-        assert!(
-            parse_scheduler("fbtd")
-                .unwrap_err()
-                .contains("did you mean `fbdt`?")
-        );
-        assert!(
-            parse_scheduler("magic")
-                .unwrap_err()
-                .contains("choose one of ")
-        );
-    }
-
-    #[test]
     fn a_mistyped_selector_gets_a_suggestion_and_parameters_are_checked() {
         let parsed = parse_selector("base:alpha=0.1").unwrap();
         assert_eq!((parsed.name.as_str(), parsed.alpha), ("base", 0.1));
@@ -440,23 +419,5 @@ mod tests {
                 .unwrap_err()
                 .contains("from 0.01")
         );
-    }
-
-    #[test]
-    fn a_class_and_its_scheduler_are_checked() {
-        let parsed = parse_class_scheduler("conversational=redundant");
-        assert_eq!(parsed, Ok((Class::Conversational, "redundant".to_owned())));
-        for (text, complaint) in [
-            ("redundant", "write CLASS=NAME"),
-            ("conversationl=redundant", "did you mean `conversational`?"),
-            (
-                "x=redundant",
-                "no class `x`: choose one of conversational, ",
-            ),
-            ("streaming=fbtd", "did you mean `fbdt`?"),
-        ] {
-            let error = parse_class_scheduler(text).unwrap_err();
-            assert!(error.contains(complaint), "{text}: {error}");
-        }
     }
 }

@@ -9,7 +9,8 @@ mod findings;
 
 use std::path::{Path, PathBuf};
 
-use sumlink_proxy::{ClassRule, Forward};
+use sumlink_engine::scheduler::OwnSchedulers;
+use sumlink_proxy::{AnyForward, ClassRule};
 use sumlink_transport::config::{
     AuthorizedClient, Carriers, ClientConfig, LinkConfig, ServerConfig,
 };
@@ -22,6 +23,7 @@ use super::{ConfigError, File, Problem, memory};
 use crate::args::{ClientArgs, CommonArgs, ServerArgs};
 use crate::congestion::Controls;
 use crate::exit::CliError;
+pub(crate) use entries::Entrance;
 use entries::Entry;
 pub use findings::Findings;
 
@@ -109,16 +111,17 @@ impl<T> Planned<T> {
     }
 }
 
-/// The configuration of a start with this file and no flags.
+/// The configuration of a start of `sumlink` with this file and no flags.
 ///
 /// # Errors
 ///
 /// A file that cannot be read; all other problems are in the result.
 pub(crate) fn check(file: &Path) -> Result<Planned<Plan>, CliError> {
+    let own = &OwnSchedulers::default();
     let Read {
         file: found,
         problems,
-    } = read(file)?;
+    } = read(file, own)?;
     let owned = || Some(file.to_owned());
     Ok(match found {
         None => Findings::new(Some(file), Default::default(), problems).finish(None),
@@ -127,22 +130,24 @@ pub(crate) fn check(file: &Path) -> Result<Planned<Plan>, CliError> {
                 config: owned(),
                 ..ClientArgs::default()
             };
-            client(*settings, problems, args, Purpose::Check).map(|plan| Plan::Client(plan.into()))
+            client(*settings, problems, args, own, Purpose::Check)
+                .map(|plan| Plan::Client(plan.into()))
         }
         Some(File::Server(settings)) => {
             let args = ServerArgs {
                 config: owned(),
                 ..ServerArgs::default()
             };
-            server(*settings, problems, args, Purpose::Check).map(|plan| Plan::Server(plan.into()))
+            server(*settings, problems, args, own, Purpose::Check)
+                .map(|plan| Plan::Server(plan.into()))
         }
     })
 }
 
 /// The settings of a file for this role, and the problems of its text.
 macro_rules! settings_of {
-    ($path:expr, $role:ident) => {{
-        let Read { file, problems } = read($path)?;
+    ($path:expr, $role:ident, $own:expr) => {{
+        let Read { file, problems } = read($path, $own)?;
         match file {
             Some(File::$role(settings)) => (*settings, problems),
             Some(other) => {
@@ -155,20 +160,20 @@ macro_rules! settings_of {
 }
 
 impl ClientPlan {
-    /// A list in the flags replaces that of the file.
-    pub(crate) fn start(args: ClientArgs) -> Result<Self, CliError> {
+    /// A list in the flags replaces that of the file. Both can name the schedulers of `own`.
+    pub(crate) fn start(args: ClientArgs, own: &OwnSchedulers) -> Result<Self, CliError> {
         let file = args.config.clone();
         let (settings, problems) = match &file {
             None => (ClientSettings::default(), Vec::new()),
-            Some(path) => settings_of!(path, Client),
+            Some(path) => settings_of!(path, Client, own),
         };
-        client(settings, problems, args, Purpose::Start).logged(file.as_deref())
+        client(settings, problems, args, own, Purpose::Start).logged(file.as_deref())
     }
 }
 
 impl ServerPlan {
-    /// A list in the flags replaces that of the file.
-    pub(crate) fn start(args: ServerArgs) -> Result<Self, CliError> {
+    /// A list in the flags replaces that of the file. Both can name the schedulers of `own`.
+    pub(crate) fn start(args: ServerArgs, own: &OwnSchedulers) -> Result<Self, CliError> {
         let file = args.config.clone();
         let (settings, problems) = match &file {
             None => {
@@ -178,9 +183,9 @@ impl ServerPlan {
                 };
                 (settings, Vec::new())
             }
-            Some(path) => settings_of!(path, Server),
+            Some(path) => settings_of!(path, Server, own),
         };
-        server(settings, problems, args, Purpose::Start).logged(file.as_deref())
+        server(settings, problems, args, own, Purpose::Start).logged(file.as_deref())
     }
 }
 
@@ -188,6 +193,7 @@ fn client(
     file: ClientSettings,
     problems: Vec<Problem>,
     args: ClientArgs,
+    own: &OwnSchedulers,
     purpose: Purpose,
 ) -> Planned<ClientPlan> {
     let mut found = Findings::new(args.config.as_deref(), file.lines, problems);
@@ -197,10 +203,13 @@ fn client(
         selector,
         congestion,
         coupled,
+        datagrams,
+        udp,
         control,
     } = args.common;
     let session = file.session;
-    let session = found.usage_of(session.with_flags(scheduler, class_scheduler, selector));
+    let session = session.with_flags(scheduler, class_scheduler, selector, datagrams, own);
+    let session = found.usage_of(session);
     let session = session.unwrap_or_default();
     found.warnings.extend(session.unused());
     let server = args.server.as_ref().or(file.server.as_ref());
@@ -266,6 +275,7 @@ fn client(
         .congestion(congestion)
         .groups(controls.into_groups())
         .carriers(args.carriers.or(file.carriers).unwrap_or(Carriers::ONE))
+        .udp(udp.or(file.udp).unwrap_or(true))
         .state(state)
         .session(session.config());
     // The first reason of other problems is recorded above.
@@ -291,6 +301,7 @@ fn server(
     file: ServerSettings,
     problems: Vec<Problem>,
     args: ServerArgs,
+    own: &OwnSchedulers,
     purpose: Purpose,
 ) -> Planned<ServerPlan> {
     let mut found = Findings::new(args.config.as_deref(), file.lines, problems);
@@ -300,10 +311,13 @@ fn server(
         selector,
         congestion,
         coupled,
+        datagrams,
+        udp,
         control,
     } = args.common;
     let session = file.session;
-    let session = found.usage_of(session.with_flags(scheduler, class_scheduler, selector));
+    let session = session.with_flags(scheduler, class_scheduler, selector, datagrams, own);
+    let session = found.usage_of(session);
     let session = session.unwrap_or_default();
     found.warnings.extend(session.unused());
     let listen = args.listen.or(file.listen);
@@ -337,6 +351,8 @@ fn server(
         .egress(EgressPolicy::new(rules))
         .limits(file.limits)
         .half_open(file.half_open)
+        .udp(udp.or(file.udp).unwrap_or(true))
+        .exit(file.exit)
         .congestion(congestion)
         .groups(controls.into_groups())
         .session(session.config());
@@ -352,8 +368,8 @@ fn server(
 
 /// Forwards and their source.
 enum Forwards {
-    Flags(Vec<Forward>),
-    File(Vec<Forward>),
+    Flags(Vec<AnyForward>),
+    File(Vec<AnyForward>),
 }
 
 /// The file in the directory that systemd gives a service (`StateDirectory=`); in the first one of

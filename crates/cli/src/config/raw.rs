@@ -45,10 +45,11 @@ pub(super) const CLIENT_KEYS: [&str; 12] = [
 ];
 
 /// Keys that only the file of a server has.
-pub(super) const SERVER_KEYS: [&str; 4] = ["listen", "client", "egress", "limits"];
+pub(super) const SERVER_KEYS: [&str; 5] = ["listen", "client", "egress", "limits", "datagrams"];
 
 /// Keys of both.
-pub(super) const COMMON_KEYS: [&str; 5] = ["key", "control", "congestion", "coupled", "session"];
+pub(super) const COMMON_KEYS: [&str; 6] =
+    ["key", "control", "congestion", "coupled", "udp", "session"];
 
 /// File of a client.
 #[derive(Debug, Deserialize)]
@@ -62,6 +63,7 @@ pub(super) struct Client {
     #[serde(default)]
     pub(super) forward: Vec<Spanned<String>>,
     pub(super) max_connections: Field<i64>,
+    pub(super) udp: Field<bool>,
     pub(super) control: Field<PathBuf>,
     pub(super) congestion: Field<String>,
     pub(super) coupled: Field<String>,
@@ -122,6 +124,9 @@ pub(super) struct Server {
     pub(super) egress: Egress,
     #[serde(default)]
     pub(super) limits: Limits,
+    pub(super) udp: Field<bool>,
+    #[serde(default)]
+    pub(super) datagrams: Exit,
     #[serde(default)]
     pub(super) session: Session,
 }
@@ -155,6 +160,18 @@ pub(super) struct Limits {
     pub(super) half_open_reserved: Field<i64>,
 }
 
+/// `[datagrams]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Exit {
+    pub(super) sources: Field<i64>,
+    pub(super) remotes: Field<i64>,
+    pub(super) rate: Field<String>,
+    pub(super) memory: Field<String>,
+    pub(super) idle: Field<String>,
+    pub(super) dns_idle: Field<String>,
+}
+
 /// `[session]`
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -176,6 +193,31 @@ pub(super) struct Session {
     pub(super) coupling: Field<String>,
     pub(super) alpha: Field<f64>,
     pub(super) beta: Field<f64>,
+    #[serde(default)]
+    pub(super) datagrams: Datagrams,
+}
+
+/// `[session.datagrams]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Datagrams {
+    pub(super) policy: Field<String>,
+    #[serde(default)]
+    pub(super) policies: OfClasses<Field<String>>,
+    pub(super) max_flows: Field<i64>,
+    pub(super) idle: Field<String>,
+    #[serde(default)]
+    pub(super) copies: Copies,
+}
+
+/// `[session.datagrams.copies]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Copies {
+    pub(super) links: Field<i64>,
+    pub(super) flow_rate: Field<String>,
+    pub(super) link_share: Field<String>,
+    pub(super) metered: Field<bool>,
 }
 
 /// `[session.redundancy]`

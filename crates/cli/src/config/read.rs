@@ -8,6 +8,7 @@ use std::fmt::Display;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use sumlink_engine::scheduler::OwnSchedulers;
 use toml::Spanned;
 
 use super::document::{Document, Mistake};
@@ -30,8 +31,8 @@ pub struct Read<T> {
 ///
 /// [`ConfigError::Unreadable`], or the file of an edge node. Problems of the text are in
 /// [`Read::problems`].
-pub(super) fn read(file: &Path) -> Result<Read<File>, ConfigError> {
-    read_with(file, |reader| reader.read())
+pub(super) fn read(file: &Path, own: &OwnSchedulers) -> Result<Read<File>, ConfigError> {
+    read_with(file, |reader| reader.read(own))
 }
 
 /// Reads a file with the function that knows its keys, unless the text is not TOML.
@@ -80,14 +81,18 @@ pub struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn read(&mut self) -> Result<Option<File>, ConfigError> {
+    fn read(&mut self, own: &OwnSchedulers) -> Result<Option<File>, ConfigError> {
         let has = |keys: &[&str]| keys.iter().any(|key| self.has(key));
         if has(&raw::EDGE_KEYS) && !has(&["server", "listen"]) {
             return Err(self.is_for("edge"));
         }
         Ok(match (has(&raw::CLIENT_KEYS), has(&raw::SERVER_KEYS)) {
-            (true, false) => self.client().map(|client| File::Client(Box::new(client))),
-            (false, true) => self.server().map(|server| File::Server(Box::new(server))),
+            (true, false) => self
+                .client(own)
+                .map(|client| File::Client(Box::new(client))),
+            (false, true) => self
+                .server(own)
+                .map(|server| File::Server(Box::new(server))),
             (true, true) => {
                 let key = |keys: &[&'static str]| {
                     keys.iter()

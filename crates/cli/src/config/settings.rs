@@ -5,15 +5,18 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sumlink_engine::SelectorConfig;
-use sumlink_proxy::{ClassRule, Forward};
+use sumlink_engine::scheduler::OwnSchedulers;
+use sumlink_engine::{DatagramConfig, DatagramPolicy, SelectorConfig};
+use sumlink_proxy::{AnyForward, ClassRule};
 use sumlink_settings::session::SessionOptions;
 use sumlink_transport::config::{
     AuthorizedClient, Carriers, ClientLimits, HalfOpenLimits, LinkConfig, SessionConfig,
 };
 use sumlink_transport::egress::EgressRule;
+use sumlink_transport::udp::UdpSettings;
 use sumlink_transport::{Class, Early, PublicKey};
 
+use super::schedulers::parse_scheduler;
 use super::{Problem, memory};
 use crate::exit::CliError;
 
@@ -32,8 +35,9 @@ pub(crate) struct ClientSettings {
     pub(crate) state: Option<PathBuf>,
     pub(crate) socks: Option<SocketAddr>,
     pub(crate) http: Option<SocketAddr>,
-    pub(crate) forward: Vec<Forward>,
+    pub(crate) forward: Vec<AnyForward>,
     pub(crate) max_connections: Option<usize>,
+    pub(crate) udp: Option<bool>,
     pub(crate) classes: Vec<ClassRule>,
     pub(crate) control: Option<PathBuf>,
     pub(crate) session: SessionSettings,
@@ -49,6 +53,8 @@ pub(crate) struct ServerSettings {
     pub(crate) egress: Vec<EgressRule>,
     pub(crate) limits: ClientLimits,
     pub(crate) half_open: HalfOpenLimits,
+    pub(crate) udp: Option<bool>,
+    pub(crate) exit: UdpSettings,
     pub(crate) congestion: Option<String>,
     pub(crate) coupled: Option<String>,
     pub(crate) control: Option<PathBuf>,
@@ -79,11 +85,16 @@ impl Lines {
 pub(crate) struct SessionSettings {
     pub(crate) scheduler: Option<String>,
     pub(crate) class_schedulers: BTreeMap<Class, String>,
+    /// The schedulers that these can name besides those of the engine.
+    pub(crate) own_schedulers: OwnSchedulers,
     pub(crate) selector: Option<SelectorConfig>,
     pub(crate) memory: Option<u64>,
     pub(crate) stream_memory: Option<u64>,
     pub(crate) max_streams: Option<u64>,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) datagrams: DatagramConfig,
+    pub(crate) datagram_policy: Option<DatagramPolicy>,
+    pub(crate) datagram_policies: BTreeMap<Class, DatagramPolicy>,
     /// Redundancy budget, windows, races and window scaling.
     pub(crate) options: SessionOptions,
     /// Lines of these settings, by key.
@@ -98,6 +109,7 @@ impl SessionSettings {
         SessionConfig {
             scheduler: self.scheduler.clone().unwrap_or(default.scheduler),
             class_schedulers: self.class_schedulers.clone(),
+            own_schedulers: self.own_schedulers.clone(),
             selector: self.selector.clone().unwrap_or(default.selector),
             memory,
             stream_memory: self.stream_memory.unwrap_or(memory / 2),
@@ -105,19 +117,32 @@ impl SessionSettings {
             session_timeout: self.timeout.unwrap_or(default.session_timeout),
             redundancy: self.options.redundancy,
             fbdt: self.options.fbdt.clone(),
-            ..default
+            datagrams: self.datagrams.clone(),
+            datagram_policy: self.datagram_policy.unwrap_or_default(),
+            class_datagram_policies: self.datagram_policies.clone(),
         }
     }
 
-    /// Overrides the settings with flags. A class's scheduler replaces only that of the same class.
+    /// Overrides the settings with flags, which can name the schedulers of the engine and of `own`.
+    /// A class's scheduler replaces only that of the same class.
     pub(super) fn with_flags(
         self,
         scheduler: Option<String>,
         of_classes: Vec<(Class, String)>,
         selector: Option<SelectorConfig>,
+        datagrams: Option<DatagramPolicy>,
+        own: &OwnSchedulers,
     ) -> Result<Self, CliError> {
+        let check = |flag: &str, name: &str| {
+            let checked = parse_scheduler(name, own);
+            checked.map_err(|reason| CliError::Usage(format!("{flag}: {reason}")))
+        };
+        if let Some(name) = &scheduler {
+            check("--scheduler", name)?;
+        }
         let mut given = BTreeMap::new();
         for (class, name) in of_classes {
+            check("--class-scheduler", &name)?;
             if given.insert(class, name).is_some() {
                 return Err(CliError::Usage(format!(
                     "--class-scheduler: {} has two schedulers: remove one",
@@ -130,7 +155,9 @@ impl SessionSettings {
         Ok(Self {
             scheduler: scheduler.or(self.scheduler),
             class_schedulers,
+            own_schedulers: own.clone(),
             selector: selector.or(self.selector),
+            datagram_policy: datagrams.or(self.datagram_policy),
             ..self
         })
     }
@@ -142,7 +169,7 @@ impl SessionSettings {
             let own = config.class_schedulers.get(&class);
             own.unwrap_or(&config.scheduler).as_str()
         };
-        let unused = self.options.unread(scheduler_of);
+        let unused = self.options.unread(scheduler_of, &config.own_schedulers);
         let mut problems: Vec<_> = unused
             .map(|key| {
                 let line = self.lines.get(key).copied().unwrap_or_default();

@@ -1,6 +1,8 @@
 //! A session as text.
 
-use sumlink_transport::status::{LinkTotals, PathStatus, SessionStatus, StreamStatus};
+use sumlink_transport::status::{
+    DatagramPathStatus, FlowStatus, LinkTotals, PathStatus, SessionStatus, StreamStatus,
+};
 
 use crate::grid::{Column, Grid, View};
 use crate::table::{Table, bytes, duration, flow, percent, printable};
@@ -34,7 +36,19 @@ const LINKS: [Column; 8] = [
     Column::number("DUPLICATES", 10, 0),
 ];
 
-/// Renders the totals, then paths, links and streams.
+/// Columns of the table of datagram paths.
+const DATAGRAM_PATHS: [Column; 8] = [
+    Column::text("DATAGRAMS", 17, 0),
+    Column::text("OVER", 5, 0),
+    Column::text("STATE", 10, 0),
+    Column::number("SRTT", 7, 0),
+    Column::number("SENT", 8, 0),
+    Column::number("RECEIVED", 8, 0),
+    Column::number("LOST", 7, 1),
+    Column::number("LARGEST", 7, 2),
+];
+
+/// Renders the totals, then paths, links, streams and datagrams.
 pub(super) fn render(session: &SessionStatus, view: View) -> String {
     // A client that reconnects has only links to show.
     if session.session.is_empty() {
@@ -110,7 +124,82 @@ pub(super) fn render(session: &SessionStatus, view: View) -> String {
         out.push('\n');
         out.push_str(&render_streams(&session.streams, view));
     }
+    let carries_datagrams = !session.flows.is_empty()
+        || session
+            .datagram_paths
+            .iter()
+            .any(|path| path.packets_sent + path.packets_received > 0);
+    if carries_datagrams {
+        out.push('\n');
+        out.push_str(&render_datagram_paths(&session.datagram_paths, view));
+    }
+    if !session.flows.is_empty() {
+        out.push('\n');
+        out.push_str(&render_flows(&session.flows, view));
+    }
+    if session.datagrams_dropped > 0 {
+        out.push_str(&format!(
+            "{} datagrams dropped: a program or this process did not keep up\n",
+            session.datagrams_dropped
+        ));
+    }
     out
+}
+
+fn render_datagram_paths(paths: &[DatagramPathStatus], view: View) -> String {
+    let mut grid = Grid::new(&DATAGRAM_PATHS, Some("WHY"));
+    for path in paths {
+        let cells = [
+            dash(&path.link),
+            path.carrier.clone(),
+            path.state.clone(),
+            milliseconds(path.srtt_ms),
+            bytes(path.bytes_sent),
+            bytes(path.bytes_received),
+            path.packets_lost.to_string(),
+            path.max_datagram_bytes.to_string(),
+        ];
+        grid.row(cells, &path.reason);
+    }
+    grid.render(view)
+}
+
+/// Most flows shown, the newest ones; `--json` has more.
+const SHOWN_FLOWS: usize = 20;
+
+fn render_flows(flows: &[FlowStatus], view: View) -> String {
+    let head = [
+        ">FLOW",
+        "TARGET",
+        "POLICY",
+        "LINKS",
+        ">SENT",
+        ">RECEIVED",
+        ">DROPPED",
+        "WHY",
+    ];
+    let mut table = Table::new(&head);
+    let hidden = flows.len().saturating_sub(SHOWN_FLOWS);
+    for flow in &flows[hidden..] {
+        table.row([
+            flow.id.to_string(),
+            printable(&flow.target),
+            flow.policy.clone(),
+            printable(&flow.links.join(", ")),
+            bytes(flow.bytes_sent),
+            bytes(flow.bytes_received),
+            flow.dropped.to_string(),
+            flow.reason.clone(),
+        ]);
+    }
+    if let View::Fit(width) = view {
+        table.cut(width, "WHY");
+        table.cut(width, "TARGET");
+    }
+    match hidden {
+        0 => table.render(),
+        n => format!("{}and {n} older flows\n", table.render()),
+    }
 }
 
 /// Most streams shown, the newest ones; `--json` has more.
@@ -226,6 +315,50 @@ fn dash(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn datagrams_are_shown_once_there_are_any() {
+        let path = |link: &str, carrier: &str, reason: &str, packets| DatagramPathStatus {
+            link: link.to_owned(),
+            carrier: carrier.to_owned(),
+            reason: reason.to_owned(),
+            state: "working".to_owned(),
+            srtt_ms: 12.5,
+            packets_sent: packets,
+            bytes_sent: 1_000 * packets,
+            ..DatagramPathStatus::default()
+        };
+        let mut session = SessionStatus {
+            session: "00".repeat(16),
+            datagram_paths: vec![
+                path("wlan0", "udp", "", 0),
+                path("wwan0", "tcp", "UDP is blocked on the way", 0),
+            ],
+            ..SessionStatus::default()
+        };
+        let shown = render(&session, View::Fit(200));
+        assert!(!shown.contains("blocked"), "{shown}");
+        session.datagram_paths[0].packets_sent = 3;
+        session.flows.push(FlowStatus {
+            id: 4,
+            target: "192.0.2.7:3478".to_owned(),
+            policy: "pinned".to_owned(),
+            links: vec!["wlan0".to_owned()],
+            reason: "path 2 has the least delay, 6 ms".to_owned(),
+            dropped: 7,
+            ..FlowStatus::default()
+        });
+        session.datagrams_dropped = 9;
+        let shown = render(&session, View::Fit(200));
+        for part in [
+            "UDP is blocked on the way",
+            "192.0.2.7:3478",
+            "path 2 has the least delay, 6 ms",
+            "9 datagrams dropped",
+        ] {
+            assert!(shown.contains(part), "{part} is missing:\n{shown}");
+        }
+    }
 
     #[test]
     fn a_delivering_path_has_the_state_of_the_selector() {

@@ -94,6 +94,17 @@ fn every_mistake_has_its_line_and_reason() {
         ),
         (
             "client",
+            "[session]\nscheduler = \"blest\"",
+            "x.toml:5: the scheduler `blest` is part of sumlink-lab: choose one of fbdt, minrtt, \
+             linux, redundant",
+        ),
+        (
+            "server",
+            "[session.schedulers]\nstreaming = \"wrr\"",
+            "x.toml:5: the scheduler `wrr` is part of sumlink-lab: choose one of fbdt, minrtt, ",
+        ),
+        (
+            "client",
             "\nbandwidth = 5",
             "x.toml:5: unknown key `bandwidth`: known keys are server,",
         ),
@@ -359,7 +370,7 @@ fn every_mistake_has_its_line_and_reason() {
 #[test]
 fn unused_settings_cause_warnings() {
     // The example ends in its `[session]`.
-    let session = "scheduler = \"blest\"\ncoupling = \"fair\"\n\
+    let session = "scheduler = \"minrtt\"\ncoupling = \"fair\"\n\
         [session.redundancy]\nshare = \"2%\"\n[session.race]\ninteractive = \"8KiB\"\n";
     let (bench, text) = bench(CLIENT, "x.toml");
     let lines = text.lines().count();
@@ -391,7 +402,7 @@ fn unused_settings_cause_warnings() {
     let of_class = |class: &str| format!("{session}[session.schedulers]\n{class} = \"fbdt\"\n");
     assert_eq!(warnings(&of_class("streaming")), of(6, "race.interactive"));
     assert_eq!(warnings(&of_class("interactive")), "");
-    let redundant = session.replace("blest", "redundant");
+    let redundant = session.replace("minrtt", "redundant");
     assert_eq!(warnings(&redundant).lines().count(), 3);
 }
 

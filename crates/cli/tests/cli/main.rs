@@ -6,6 +6,7 @@ mod cc;
 mod check;
 mod common;
 mod daemons;
+mod dependencies;
 mod files;
 mod logs;
 mod messages;

@@ -138,7 +138,7 @@ fn warnings_of_a_check_are_logged_at_start() {
             "links `*0` and `w*` in line 5 match some of the same interfaces",
         ),
         (
-            "[session]\nscheduler = \"blest\"\n[session.race]\ninteractive = \"1KiB\"".to_owned(),
+            "[session]\nscheduler = \"minrtt\"\n[session.race]\ninteractive = \"1KiB\"".to_owned(),
             7,
             "`race.interactive` has no effect",
         ),

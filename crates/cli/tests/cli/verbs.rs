@@ -110,7 +110,7 @@ fn errors_are_json_with_the_json_flag() {
         (vec!["client", "--json", "--nonsense"], 2, "usage"),
         (vec!["server", "--json"], 2, "usage"),
         (
-            "client --json --class-scheduler streaming=ecf --class-scheduler streaming=blest"
+            "client --json --class-scheduler streaming=linux --class-scheduler streaming=minrtt"
                 .split(' ')
                 .collect(),
             2,
@@ -229,6 +229,8 @@ fn the_schedulers_are_listed_at_every_option() {
     let bench = crate::common::new();
     let texts = [
         include_str!("../../../../docs/cli.md").to_owned(),
+        include_str!("../../../../packaging/client.toml").to_owned(),
+        include_str!("../../../../packaging/server.toml").to_owned(),
         bench.run(&["client", "--help"]).out,
         bench.run(&["server", "-h"]).out,
         bench.run(&["man", "client"]).out,
@@ -241,9 +243,23 @@ fn the_schedulers_are_listed_at_every_option() {
             assert!(text.contains(name), "{name} is not in: {text}");
         }
     }
-    let ran = bench.run(&["client", "--scheduler", "fbtd"]);
-    assert_eq!(ran.code, 2);
-    assert!(ran.err.contains("'fbdt'"), "{}", ran.err);
+    for (args, words) in [
+        (
+            "--scheduler fbtd",
+            "--scheduler: no scheduler `fbtd`: did you mean `fbdt`?",
+        ),
+        (
+            "--scheduler musher",
+            "--scheduler: the scheduler `musher` is part of sumlink-lab: choose one of fbdt, ",
+        ),
+        (
+            "--class-scheduler streaming=ecf",
+            "--class-scheduler: the scheduler `ecf` is part of sumlink-lab: choose one of fbdt, ",
+        ),
+    ] {
+        let args: Vec<&str> = ["client"].into_iter().chain(args.split(' ')).collect();
+        bench.run(&args).fails(2, words);
+    }
 }
 
 #[test]

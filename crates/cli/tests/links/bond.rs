@@ -113,6 +113,12 @@ impl Plan {
         self
     }
 
+    /// Adds tables to the files of both sides.
+    pub(crate) fn tables(mut self, lines: &str) -> Self {
+        self.tables = lines.to_owned();
+        self
+    }
+
     /// Limits the memory of a session and of a stream, on both sides; allows few streams, so that
     /// little is reserved for their ends.
     pub(crate) fn memory(self, session: &str, stream: &str) -> Self {
@@ -236,7 +242,7 @@ impl Bond {
         }
     }
 
-    fn logs(&self) -> String {
+    pub(crate) fn logs(&self) -> String {
         let nginx = fs::read_to_string(self.bench.path("nginx.log")).unwrap_or_default();
         format!(
             "client:\n{}\nserver:\n{}\nnginx:\n{nginx}",

@@ -21,7 +21,7 @@ fn bad(session: &SessionStatus) -> &PathStatus {
 #[test]
 fn a_parked_link_has_a_reason_and_carries_when_the_other_fails() {
     // No probe during this test.
-    let plan = Plan::new(&LINKS).selector("wrr", "base:probe=60s");
+    let plan = Plan::new(&LINKS).selector("linux", "base:probe=60s");
     let Some(bond) = plan.start() else { return };
     bond.until_active(&["bad", "good"]);
     let upload = Transfer::upload(&bond.bench, "10.99.0.1:8080".parse().unwrap());

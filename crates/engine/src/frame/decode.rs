@@ -47,7 +47,8 @@ impl<'a> Frame<'a> {
         let Some(kind) = varint::read(&mut rest) else {
             return Ok(None);
         };
-        let known = (kind::HELLO..=kind::POLICY).contains(&kind) || kind == kind::PATH_STATE;
+        let known = (kind::HELLO..=kind::POLICY).contains(&kind)
+            || matches!(kind, kind::PATH_STATE | kind::DATAGRAM);
         let optional = kind >= FIRST_OPTIONAL && kind & 1 == 1;
         if !known && !optional {
             return Err(FrameError::UnknownType(kind));
@@ -191,6 +192,9 @@ fn decode_body(kind: u64, body: &[u8]) -> Result<Frame<'_>, FrameError> {
                 _ => return Err(malformed()),
             },
         },
+        kind::DATAGRAM => Frame::Datagram {
+            packet: core::mem::take(&mut rest),
+        },
         kind::CLOSE => Frame::Close {
             code: int()?,
             reason: text(&mut rest, name)?,
@@ -237,6 +241,7 @@ mod tests {
                     | Frame::Refuse { .. }
                     | Frame::Open { .. }
                     | Frame::Data { .. }
+                    | Frame::Datagram { .. }
                     | Frame::Close { .. }
             );
             if open_ended {

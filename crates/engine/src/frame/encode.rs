@@ -37,6 +37,23 @@ pub(crate) fn encode_data_head(stream: u64, offset: u64, len: usize, out: &mut V
     varint::write(offset, out);
 }
 
+/// Appends a DATAGRAM frame with the packet that `write` appends; false if it appends none.
+pub(crate) fn encode_datagram(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
+    let start = out.len();
+    varint::write(kind::DATAGRAM, out);
+    // The length has four bytes whatever its value, so that the packet need not move.
+    let length = out.len();
+    out.extend_from_slice(&[0; 4]);
+    let body = out.len();
+    if !write(out) {
+        out.truncate(start);
+        return false;
+    }
+    let len = (out.len() - body) as u32 | 0x8000_0000;
+    out[length..body].copy_from_slice(&len.to_be_bytes());
+    true
+}
+
 fn encode_body(frame: &Frame<'_>, out: &mut Vec<u8>) -> u64 {
     let mut put = |values: &[u64]| values.iter().for_each(|&value| varint::write(value, out));
     match frame {
@@ -153,6 +170,10 @@ fn encode_body(frame: &Frame<'_>, out: &mut Vec<u8>) -> u64 {
         } => {
             put(&[*path, *version, *state as u64]);
             kind::PATH_STATE
+        }
+        Frame::Datagram { packet } => {
+            out.extend_from_slice(packet);
+            kind::DATAGRAM
         }
         Frame::Close { code, reason } => {
             put(&[*code]);

@@ -21,6 +21,9 @@ pub(super) const POLICY: u64 = 0x12;
 /// Optional: a peer that does not know it detects the change later.
 pub(super) const PATH_STATE: u64 = 0x43;
 
+/// Optional: a peer without datagrams drops it.
+pub(super) const DATAGRAM: u64 = 0x45;
+
 /// The name of a frame type in error messages. All kinds of credit share one name.
 pub(super) fn name(kind: u64) -> &'static str {
     match kind {
@@ -40,6 +43,7 @@ pub(super) fn name(kind: u64) -> &'static str {
         CLOSE => "CLOSE",
         POLICY => "POLICY",
         PATH_STATE => "PATH_STATE",
+        DATAGRAM => "DATAGRAM",
         _ => "unknown",
     }
 }

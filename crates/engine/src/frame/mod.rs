@@ -12,7 +12,7 @@ mod kind;
 use crate::policy::PeerPolicy;
 
 pub use decode::FrameError;
-pub(crate) use encode::encode_data_head;
+pub(crate) use encode::{encode_data_head, encode_datagram};
 pub use handshake::{Hello, RefuseCode};
 
 /// Version of this format, sent in the ALPN of the carrier (`sumlink/1`) and in HELLO.
@@ -156,6 +156,11 @@ pub enum Frame<'a> {
         /// The state of the path.
         state: ReportedState,
     },
+    /// A packet of datagrams ([`crate::datagram::wire`]).
+    Datagram {
+        /// The packet.
+        packet: &'a [u8],
+    },
     /// Ends the session.
     Close {
         /// The reason; application-defined, 0 is a normal end.
@@ -196,7 +201,8 @@ impl Frame<'_> {
     pub(crate) fn elicits_report(&self) -> bool {
         !matches!(
             self,
-            Frame::Ack(_) | Frame::Path { .. } | Frame::Pong { .. }
+            // Datagrams have reports of their own.
+            Frame::Ack(_) | Frame::Path { .. } | Frame::Pong { .. } | Frame::Datagram { .. }
         )
     }
 }
@@ -305,6 +311,9 @@ pub(crate) mod tests {
                 path: varint::MAX,
                 version: 2,
                 state: ReportedState::Left,
+            },
+            Frame::Datagram {
+                packet: b"\x05\x09\x01",
             },
             Frame::Close {
                 code: 0,

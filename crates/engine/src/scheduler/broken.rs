@@ -2,58 +2,14 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::conformance::{Case, Change, check_heads, check_repeats, check_same, deliver};
+use super::conformance::{faults_with, with_failed_path};
 use super::*;
-use crate::Class;
 use crate::stream::Stream;
 
 /// The faults of a scheduler with two megabytes written at once, which take its paths more than a
 /// second.
 fn faults(make: impl Fn() -> Box<dyn Scheduler>) -> Vec<&'static str> {
     faults_with(make, Vec::new())
-}
-
-/// The faults when its paths change as well.
-fn faults_with(
-    make: impl Fn() -> Box<dyn Scheduler>,
-    changes: Vec<(u64, Change)>,
-) -> Vec<&'static str> {
-    let case = Case {
-        links: vec![(8.0, 10), (5.0, 40)],
-        writes: vec![(Class::Background, 1_000_000, 0); 2],
-        outages: Vec::new(),
-        changes,
-        window: None,
-    };
-    let (Ok(first), Ok(again)) = (deliver(make(), &case), deliver(make(), &case)) else {
-        return vec!["stuck"];
-    };
-    let checks = [
-        ("starves", check_heads(&first, &case)),
-        ("repeats", check_repeats(&first, &case)),
-        ("varies", check_same(&first, &again)),
-    ];
-    let failed = checks.into_iter().filter(|(_, check)| check.is_err());
-    failed.map(|(fault, _)| fault).collect()
-}
-
-#[test]
-fn listed_schedulers_pass_the_cases_that_the_broken_ones_fail() {
-    for name in NAMES {
-        let make = || by_name(name).unwrap();
-        assert!(faults(make).is_empty(), "{name}");
-        assert!(faults_with(make, with_failed_path()).is_empty(), "{name}");
-    }
-}
-
-/// The first of two paths fails, and others join.
-fn with_failed_path() -> Vec<(u64, Change)> {
-    let joins = Change::Joins((4.0, 20));
-    vec![
-        (100, Change::Dies(0)),
-        (150, joins),
-        (200, Change::Queue(0, 50_000)),
-    ]
 }
 
 /// Uses only the path that asks first.
@@ -186,7 +142,11 @@ impl Scheduler for Parrot {
 
 #[test]
 fn rejects_a_scheduler_that_repeats_everything_with_any_limit() {
-    for limit in [RepeatLimit::Share, RepeatLimit::OncePerPath] {
+    for limit in [
+        RepeatLimit::Nothing,
+        RepeatLimit::Share,
+        RepeatLimit::OncePerPath,
+    ] {
         let parrot = || Box::new(Parrot { limit, again: true }) as Box<dyn Scheduler>;
         assert_eq!(faults(parrot), ["repeats"], "{limit:?}");
     }

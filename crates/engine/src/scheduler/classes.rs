@@ -10,7 +10,7 @@
 
 use super::budget::RepeatBudget;
 use super::view::{ClassSet, View};
-use super::{Pick, RepeatLimit, Scheduler, by_name};
+use super::{Pick, RepeatLimit, Scheduler};
 use crate::{Class, Config, ConfigError, Instant, PathId, Redundancy, StreamId};
 
 /// The lanes; every class belongs to one of them.
@@ -52,9 +52,8 @@ impl Schedulers {
             let index = match index {
                 Some(index) => index,
                 None => {
-                    let scheduler = by_name(name)
-                        .or_else(|| config.own_schedulers.make(name, config.role))
-                        .ok_or_else(|| config.unknown_scheduler(name))?;
+                    let scheduler = config.own_schedulers.make(name, config.role);
+                    let scheduler = scheduler.ok_or_else(|| config.unknown_scheduler(name))?;
                     lanes.push(Lane::new(name, scheduler, config.redundancy, now));
                     lanes.len() - 1
                 }
@@ -190,6 +189,7 @@ impl Lane {
     /// The budgets for duplicates and for races.
     fn repeat_budgets(&mut self, now: Instant) -> (i64, u64) {
         match self.scheduler.repeat_limit() {
+            RepeatLimit::Nothing => (0, 0),
             RepeatLimit::Share => (self.redundancy.other(now), self.redundancy.urgent(now)),
             RepeatLimit::OncePerPath => (i64::MAX, u64::MAX),
         }
@@ -206,7 +206,7 @@ mod tests {
 
     fn schedulers(classes: &[(Class, &str)]) -> Schedulers {
         let mut config = Config::new(Role::Client);
-        config.scheduler = "roundrobin".to_owned();
+        config.scheduler = "minrtt".to_owned();
         config.class_schedulers = classes
             .iter()
             .map(|(class, name)| (*class, (*name).to_owned()))
@@ -219,8 +219,8 @@ mod tests {
         assert_eq!(schedulers(&[]).lanes.len(), 1);
         assert_eq!(schedulers(&[]).lanes[0].classes, ClassSet::ALL);
         let same = [
-            (Class::Interactive, "minrtt"),
-            (Class::Conversational, "minrtt"),
+            (Class::Interactive, "linux"),
+            (Class::Conversational, "linux"),
         ];
         let schedulers = schedulers(&same);
         assert_eq!(schedulers.lanes.len(), 2);
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn lanes_share_by_streams_and_a_late_one_has_no_claim() {
-        let mut lanes = schedulers(&[(Class::Interactive, "minrtt")]);
+        let mut lanes = schedulers(&[(Class::Interactive, "linux")]);
         let mut fixture = Fixture::new(&[(80.0, 10)]);
         let mut sent: BTreeMap<StreamId, u64> = BTreeMap::new();
         let mut serve = |lanes: &mut Schedulers, fixture: &mut Fixture, rounds: usize| {

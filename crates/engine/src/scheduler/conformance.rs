@@ -1,325 +1,58 @@
-//! Rules that every scheduler must follow.
+//! Rules that every scheduler must follow, with made-up paths.
 //!
-//! The paths here are model carriers (`model.rs`). Sessions with frames, losses of paths and
-//! hostile timing are in `session/tests`, which run for every scheduler as well. `broken.rs` has
-//! schedulers that never send, starve a head, repeat without end, or decide at random: the checks
-//! here reject them.
+//! Sessions with frames, losses of paths and hostile timing are in `session/tests`, which run for
+//! every scheduler as well.
 
 use std::time::Duration;
 
-use proptest::prelude::*;
-
+use super::case::{Case, Change, cases, check_heads, check_repeats, check_same, deliver};
 use super::fixture::Fixture;
-use super::model::{Model, PIECE, REPEATS, SOCKET, TICK};
-use super::*;
-use crate::{Class, Config, PathRefused, Role, Session};
+use super::model::Model;
+use super::{Pick, Scheduler};
+use crate::testing::{Candidates, case_count, property};
+use crate::{Class, PathId, PathSample, Role, Session};
 
-/// The conditions of a test case.
-#[derive(Clone, Debug)]
-pub(super) struct Case {
-    /// Mbit/s and milliseconds.
-    pub(super) links: Vec<(f64, u64)>,
-    /// Streams with a class, a length, and the time at which they are written.
-    pub(super) writes: Vec<(Class, usize, u64)>,
-    /// Times at which a path accepts no data for a while.
-    pub(super) outages: Vec<(u64, usize, u64)>,
-    /// Times at which paths fail, join, or get a queue of other traffic.
-    pub(super) changes: Vec<(u64, Change)>,
-    /// Most unacknowledged bytes of each stream, if limited.
-    pub(super) window: Option<u64>,
-}
+/// Number of random cases of each rule, unless `PROPTEST_CASES` is set.
+const CASES: u32 = 40;
 
-/// A change of the paths. Paths are numbered among the existing ones.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Change {
-    /// The path fails, unless it is the last one.
-    Dies(usize),
-    /// A path joins, with its Mbit/s and milliseconds, unless the scheduler supports no more.
-    Joins((f64, u64)),
-    /// From now on this many bytes of other traffic wait before the path's own.
-    Queue(usize, u64),
-}
-
-/// A broken rule.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Fault {
-    #[error("{0}: {1} bytes unacknowledged, {2} unsent after {3:?}")]
-    Stuck(&'static str, u64, u64, Duration),
-    #[error("{0}: the head of stream {1} waits for {2:?}, more than {3:?}")]
-    Starves(&'static str, StreamId, Duration, Duration),
-    #[error("{0}: {1} bytes sent again (limit {2}), {3} over the path that had them")]
-    Repeats(&'static str, u64, u64, u64),
-    #[error("{0} is not deterministic")]
-    Varies(&'static str),
-}
-
-impl Case {
-    /// The links, limited to the number that the scheduler supports.
-    fn links(&self, scheduler: &dyn Scheduler) -> &[(f64, u64)] {
-        let most = scheduler.most_paths().unwrap_or(usize::MAX);
-        &self.links[..self.links.len().min(most)]
-    }
-
-    /// Every link that may exist in the case, at its worst: queued bytes of other traffic lengthen
-    /// its round trip.
-    fn worst_links(&self, scheduler: &dyn Scheduler) -> Vec<(f64, u64)> {
-        let joined = self.changes.iter().filter_map(|(_, change)| match change {
-            Change::Joins(link) => Some(*link),
-            Change::Dies(_) | Change::Queue(..) => None,
-        });
-        let queues = self.changes.iter().map(|(_, change)| match change {
-            Change::Queue(_, bytes) => *bytes,
-            Change::Dies(_) | Change::Joins(_) => 0,
-        });
-        let queue = queues.max().unwrap_or_default();
-        let all = self.links(scheduler).iter().copied().chain(joined);
-        let with_queue =
-            |(mbit, ms): (f64, u64)| (mbit, ms + (queue as f64 * 8e-3 / mbit).ceil() as u64);
-        all.map(with_queue).collect()
-    }
-}
-
-fn named(name: &str) -> Box<dyn Scheduler> {
-    by_name(name).unwrap()
-}
-
-/// Everything is delivered no later than if all of it had to go over the slowest path, one byte
-/// after the other.
-pub(super) fn deliver(scheduler: Box<dyn Scheduler>, case: &Case) -> Result<Model, Fault> {
-    let name = scheduler.name();
-    let links = case.links(scheduler.as_ref());
-    let mut model = Model::new(scheduler, links);
-    model.window = case.window;
-    for ms in 0..=400 {
-        for (index, &(class, len, at)) in case.writes.iter().enumerate() {
-            if at == ms {
-                model.fixture.write_as(2 * index as u64, class, len);
-            }
+/// Everything is delivered, and the same inputs lead to the same decisions.
+pub fn everything_is_delivered_and_reproducibly(candidates: &Candidates) {
+    property(file!(), case_count(CASES), cases(), |case| {
+        for (_, make) in candidates.each() {
+            let first = deliver(make(), &case)?;
+            check_same(&first, &deliver(make(), &case)?)?;
         }
-        for &(at, path, time) in &case.outages {
-            if at == ms {
-                let paths = model.paths();
-                model.block(paths[path % paths.len()], Duration::from_millis(time));
-            }
+        Ok(())
+    });
+}
+
+/// The byte for which a reader waits is sent soon.
+pub fn the_head_of_a_stream_is_not_starved(candidates: &Candidates) {
+    property(file!(), case_count(CASES), cases(), |case| {
+        for (_, make) in candidates.each() {
+            check_heads(&deliver(make(), &case)?, &case)?;
         }
-        for &(_, change) in case.changes.iter().filter(|(at, _)| *at == ms) {
-            apply_change(&mut model, change);
+        Ok(())
+    });
+}
+
+/// No more is sent again than [`Scheduler::repeat_limit`] permits, and nothing twice on one path.
+pub fn duplicates_are_bounded(candidates: &Candidates) {
+    property(file!(), case_count(CASES), cases(), |case| {
+        for (_, make) in candidates.each() {
+            check_repeats(&deliver(make(), &case)?, &case)?;
         }
-        model.tick();
-    }
-    let bytes: u64 = case.writes.iter().map(|(_, len, _)| *len as u64).sum();
-    let links = &case.worst_links(model.scheduler.as_ref())[..];
-    let carried = bytes + model.lost;
-    let waits = 4 * (1 + case.changes.len() as u32);
-    let most = 2 * over(carried, links) + waits * patience(links) + Duration::from_secs(1);
-    let end = model.fixture.now + most;
-    while model.unacknowledged() > 0 {
-        if model.fixture.now >= end {
-            let (left, unsent) = (model.unacknowledged(), model.fixture.unsent());
-            return Err(Fault::Stuck(name, left, unsent, most));
-        }
-        model.tick();
-    }
-    // Bytes of a failed path may have arrived over another one before their turn comes.
-    assert!(
-        (bytes..=bytes + model.lost).contains(&model.sent),
-        "{name}: every byte is sent once, and again if it was lost"
-    );
-    Ok(model)
+        Ok(())
+    });
 }
 
-fn apply_change(model: &mut Model, change: Change) {
-    let paths = model.paths();
-    match change {
-        Change::Dies(path) if paths.len() > 1 => model.die(paths[path % paths.len()]),
-        Change::Joins(link) => {
-            let most = model.scheduler.most_paths().unwrap_or(usize::MAX);
-            if paths.len() < most {
-                model.join(link);
-            }
-        }
-        Change::Queue(path, bytes) => model.add_backlog(paths[path % paths.len()], bytes),
-        Change::Dies(_) => {}
-    }
-}
-
-/// A stream's reader waits for its head. The head may have to wait for a turn of each other stream,
-/// for a free path and for outages, but not for the bytes behind it: a scheduler that sends a
-/// stream from its end is rejected.
-///
-/// ECF and BLEST get no more time than the others. They leave slower paths idle while the fastest
-/// one carries the bytes in order: the wait that their papers demand is for that path, and it ends
-/// when the path takes a piece.
-pub(super) fn check_heads(model: &Model, case: &Case) -> Result<(), Fault> {
-    let scheduler = model.scheduler.as_ref();
-    let (name, links) = (scheduler.name(), &case.worst_links(scheduler)[..]);
-    let times = case.outages.iter().map(|outage| outage.2);
-    let outages = Duration::from_millis(times.sum());
-    for (&stream, &wait) in &model.waits {
-        let own = (stream / 2) as usize;
-        let turns = case.writes.iter().enumerate().map(|(other, write)| {
-            let turn = turn(name, case.writes[own].0, write.0);
-            if other == own {
-                0
-            } else {
-                turn.min(write.1 as u64)
-            }
-        });
-        // The chosen path may fail, and the choice then begins anew.
-        let most = over(turns.sum(), links)
-            + (1 + case.changes.len() as u32) * until_free(links)
-            + outages;
-        if wait > most {
-            return Err(Fault::Starves(name, stream, wait, most));
-        }
-    }
-    Ok(())
-}
-
-/// No more is sent again than the scheduler's limit permits, and nothing over a path that has
-/// already carried it.
-pub(super) fn check_repeats(model: &Model, case: &Case) -> Result<(), Fault> {
-    let scheduler = model.scheduler.as_ref();
-    let others = case.worst_links(scheduler).len() as u64 - 1;
-    let most = match scheduler.repeat_limit() {
-        RepeatLimit::Share => REPEATS,
-        RepeatLimit::OncePerPath => others * model.sent,
-    };
-    if model.repeated > most || model.wasted > 0 {
-        let name = scheduler.name();
-        return Err(Fault::Repeats(name, model.repeated, most, model.wasted));
-    }
-    Ok(())
-}
-
-/// The same scheduler has decided the same both times.
-pub(super) fn check_same(first: &Model, again: &Model) -> Result<(), Fault> {
-    if first.picks != again.picks {
-        return Err(Fault::Varies(first.scheduler.name()));
-    }
-    Ok(())
-}
-
-/// Bytes that another stream may send before the head of one: one piece. FBDT shares the paths by
-/// weight. There the bound is a piece for each multiple of its weight that the other stream has,
-/// and one more, since either stream may have been ahead.
-fn turn(name: &str, own: Class, other: Class) -> u64 {
-    let weight = |class| match class {
-        Class::Conversational => 64,
-        Class::Streaming => 16,
-        Class::Interactive => 8,
-        Class::Background => 1,
-    };
-    match name {
-        "fbdt" => PIECE + (PIECE * weight(other)).div_ceil(weight(own)),
-        _ => PIECE,
-    }
-}
-
-/// Upper bound for the time that a scheduler waits for its chosen path. The data on that path must
-/// leave, which is one piece more than its socket holds. If its window is full, it must also be
-/// acknowledged. Another path may have been chosen before.
-fn until_free(links: &[(f64, u64)]) -> Duration {
-    over(SOCKET + PIECE, links) + 2 * longest(links) + 10 * TICK
-}
-
-/// Upper bound for the time until every other path has had its turn: a full round of the largest
-/// quotas over the slowest of them, its socket, and some round trips.
-fn patience(links: &[(f64, u64)]) -> Duration {
-    over(160_000 + SOCKET, links) + 4 * longest(links) + Duration::from_millis(200)
-}
-
-/// Time for `bytes` over the slowest path. A tick lets a path's socket run empty, so no path is
-/// faster than that.
-fn over(bytes: u64, links: &[(f64, u64)]) -> Duration {
-    let rates = links.iter().map(|link| link.0 * 1e6 / 8.0);
-    let slowest = rates.fold(SOCKET as f64 / TICK.as_secs_f64(), f64::min);
-    Duration::from_secs_f64(bytes as f64 / slowest)
-}
-
-/// The longest round trip.
-fn longest(links: &[(f64, u64)]) -> Duration {
-    Duration::from_millis(links.iter().map(|link| link.1).max().unwrap_or_default())
-}
-
-fn links() -> impl Strategy<Value = Vec<(f64, u64)>> {
-    let mbit = prop_oneof![0.5..5.0f64, 5.0..100.0f64, 100.0..1000.0f64];
-    let ms = prop_oneof![3 => 0..30u64, 1 => 30..600u64];
-    prop::collection::vec((mbit, ms), 1..=6)
-}
-
-fn writes() -> impl Strategy<Value = Vec<(Class, usize, u64)>> {
-    let class = prop::sample::select(Class::ALL.to_vec());
-    let len = prop_oneof![1..3_000usize, 3_000..300_000usize];
-    prop::collection::vec((class, len, 0..300u64), 1..8)
-}
-
-fn outages() -> impl Strategy<Value = Vec<(u64, usize, u64)>> {
-    prop::collection::vec((0..400u64, 0..6usize, 1..400u64), 0..6)
-}
-
-fn changes() -> impl Strategy<Value = Vec<(u64, Change)>> {
-    let change = prop_oneof![
-        (0..6usize).prop_map(Change::Dies),
-        (0.5..200.0f64, 0..300u64).prop_map(Change::Joins),
-        (0..6usize, 0..100_000u64).prop_map(|(path, bytes)| Change::Queue(path, bytes)),
-    ];
-    prop::collection::vec((0..400u64, change), 0..5)
-}
-
-fn cases() -> impl Strategy<Value = Case> {
-    // Without a limit BLEST has nothing to weigh, and no window is ever full.
-    let window = prop::option::of(60_000..1_000_000u64);
-    let parts = (links(), writes(), outages(), changes(), window);
-    parts.prop_map(|(links, writes, outages, changes, window)| Case {
-        links,
-        writes,
-        outages,
-        changes,
-        window,
-    })
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: std::env::var("PROPTEST_CASES")
-            .ok()
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(40),
-        ..ProptestConfig::default()
-    })]
-
-    #[test]
-    fn everything_is_delivered_and_reproducibly(case in cases()) {
-        for name in NAMES {
-            let first = deliver(named(name), &case)?;
-            check_same(&first, &deliver(named(name), &case)?)?;
-        }
-    }
-
-    #[test]
-    fn the_head_of_a_stream_is_not_starved(case in cases()) {
-        for name in NAMES {
-            check_heads(&deliver(named(name), &case)?, &case)?;
-        }
-    }
-
-    #[test]
-    fn duplicates_are_bounded(case in cases()) {
-        for name in NAMES {
-            check_repeats(&deliver(named(name), &case)?, &case)?;
-        }
-    }
-}
-
-#[test]
-fn no_scheduler_exceeds_credit_or_leaves_it_unused() {
-    for name in NAMES {
-        let mut model = Model::new(named(name), &[(80.0, 10), (80.0, 10)]);
+/// Credit is neither exceeded nor left unused.
+pub fn credit_is_used_and_not_exceeded(candidates: &Candidates) {
+    for (name, make) in candidates.each() {
+        let mut model = Model::new(make(), &[(80.0, 10), (80.0, 10)]);
         model.fixture.write(0, 700_000);
         model.fixture.write(2, 700_000);
-        let stream = model.fixture.streams.get_mut(&0).unwrap();
-        stream.send.limit = 100_000;
+        model.fixture.limit(0, 100_000);
         model.fixture.credit = 300_000;
         (0..500).for_each(|_| model.tick());
         // A stream without credit from its reader leaves a ninth of the credit to others.
@@ -332,12 +65,12 @@ fn no_scheduler_exceeds_credit_or_leaves_it_unused() {
     }
 }
 
-#[test]
-fn no_scheduler_picks_bytes_for_an_unknown_path() {
-    for name in NAMES {
+/// A path that the session does not have gets nothing.
+pub fn an_unknown_path_gets_nothing(candidates: &Candidates) {
+    for (name, make) in candidates.each() {
         let mut fixture = Fixture::new(&[]);
         fixture.write(0, 1000);
-        let mut scheduler = by_name(name).unwrap();
+        let mut scheduler = make();
         scheduler.stream_gone(0);
         scheduler.paths_changed();
         let pick = fixture.pick(scheduler.as_mut(), PathId(9), 1000);
@@ -345,28 +78,23 @@ fn no_scheduler_picks_bytes_for_an_unknown_path() {
     }
 }
 
-#[test]
-fn paths_without_measurements_are_used() {
-    for name in NAMES {
-        let mut model = Model::new(named(name), &[(80.0, 0)]);
-        let blank = crate::PathSample::default();
-        model.fixture.change(0, |sample| *sample = blank);
-        model.fixture.write(0, 10_000);
-        let pick = model
-            .fixture
-            .pick(model.scheduler.as_mut(), PathId(0), 16_000);
+/// A path carries data before its carrier has measured anything.
+pub fn paths_without_measurements_are_used(candidates: &Candidates) {
+    for (name, make) in candidates.each() {
+        let mut fixture = Fixture::new(&[(80.0, 0)]);
+        fixture.change(0, |sample| *sample = PathSample::default());
+        fixture.write(0, 10_000);
+        let pick = fixture.pick(make().as_mut(), PathId(0), 16_000);
         assert!(matches!(pick, Pick::Send { .. }), "{name}");
     }
 }
 
-#[test]
-fn a_path_beyond_the_limit_is_refused_in_one_line() {
-    for name in NAMES {
-        let mut config = Config::new(Role::Client);
-        config.scheduler = (*name).to_owned();
+/// A session accepts no more paths than its scheduler supports.
+pub fn a_path_beyond_the_limit_is_refused(candidates: &Candidates) {
+    for (name, make) in candidates.each() {
         let now = Duration::from_secs(1);
-        let mut session = Session::new(config, now).unwrap();
-        let limit = most_paths(name).unwrap_or(32);
+        let mut session = Session::new(candidates.config(Role::Client, name), now).unwrap();
+        let limit = make().most_paths().unwrap_or(32);
         for path in 0..32 {
             let refused = session.check_path();
             assert_eq!(refused.is_err(), path >= limit, "{name}, path {path}");
@@ -374,33 +102,12 @@ fn a_path_beyond_the_limit_is_refused_in_one_line() {
         }
         assert_eq!(session.paths().count(), limit);
     }
-    let refused = PathRefused::TooMany {
-        scheduler: "musher",
-        most: 2,
-    };
-    assert_eq!(
-        refused.to_string(),
-        "the scheduler musher takes 2 paths: configure that many links, or choose another scheduler"
-    );
 }
 
-#[test]
-fn a_scheduler_of_a_class_must_exist() {
-    let mut config = Config::new(Role::Client);
-    let classes = &mut config.class_schedulers;
-    classes.insert(Class::Streaming, "fastest".to_owned());
-    let refusal = config.check().unwrap_err().to_string();
-    assert!(
-        refusal.contains("unknown scheduler \"fastest\""),
-        "{refusal}"
-    );
-}
-
-#[test]
-fn streams_do_not_starve_by_synchronizing_with_the_paths() {
-    // If streams and paths took turns in a regular ratio, each path could always have the same
-    // streams, and send some of them from their end. With FBDT the head of a stream then waited for
-    // up to 3.7 s.
+/// Streams and paths that take turns in a regular ratio do not lead to starvation: each path could
+/// always have the same streams, and send some of them from their end. With FBDT the head of a
+/// stream then waited for up to 3.7 s.
+pub fn streams_do_not_starve_by_synchronizing_with_the_paths(candidates: &Candidates) {
     let (bulk, large, small) = (Class::Background, Class::Streaming, Class::Interactive);
     let equal = vec![(40.0, 20), (40.0, 60)];
     let double = vec![(80.0, 20), (40.0, 60)];
@@ -422,8 +129,87 @@ fn streams_do_not_starve_by_synchronizing_with_the_paths() {
             changes: Vec::new(),
             window: None,
         };
-        let check = |name: &&str| check_heads(&deliver(named(name), &case)?, &case);
-        faults.extend(NAMES.iter().filter_map(|name| check(name).err()));
+        let check = |scheduler| check_heads(&deliver(scheduler, &case)?, &case);
+        faults.extend(
+            candidates
+                .each()
+                .filter_map(|(_, make)| check(make()).err()),
+        );
     }
     assert!(faults.is_empty(), "{faults:?}");
+}
+
+/// The two cases with which `broken.rs` proves that these rules can fail have no fault.
+pub fn the_cases_that_broken_schedulers_fail_are_passed(candidates: &Candidates) {
+    for (name, make) in candidates.each() {
+        for changes in [Vec::new(), with_failed_path()] {
+            assert!(faults_with(&make, changes).is_empty(), "{name}");
+        }
+    }
+}
+
+/// The faults of a scheduler with two megabytes written at once, which take its paths more than a
+/// second, while these changes happen.
+pub(super) fn faults_with(
+    make: impl Fn() -> Box<dyn Scheduler>,
+    changes: Vec<(u64, Change)>,
+) -> Vec<&'static str> {
+    let case = Case {
+        links: vec![(8.0, 10), (5.0, 40)],
+        writes: vec![(Class::Background, 1_000_000, 0); 2],
+        outages: Vec::new(),
+        changes,
+        window: None,
+    };
+    let (Ok(first), Ok(again)) = (deliver(make(), &case), deliver(make(), &case)) else {
+        return vec!["stuck"];
+    };
+    let checks = [
+        ("starves", check_heads(&first, &case)),
+        ("repeats", check_repeats(&first, &case)),
+        ("varies", check_same(&first, &again)),
+    ];
+    let failed = checks.into_iter().filter(|(_, check)| check.is_err());
+    failed.map(|(fault, _)| fault).collect()
+}
+
+/// The first of two paths fails, and others join.
+pub(super) fn with_failed_path() -> Vec<(u64, Change)> {
+    let joins = Change::Joins((4.0, 20));
+    vec![
+        (100, Change::Dies(0)),
+        (150, joins),
+        (200, Change::Queue(0, 50_000)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, PathRefused};
+
+    #[test]
+    fn the_refusal_of_a_path_names_scheduler_and_limit() {
+        let refused = PathRefused::TooMany {
+            scheduler: "musher",
+            most: 2,
+        };
+        assert_eq!(
+            refused.to_string(),
+            "the scheduler musher takes 2 paths: configure that many links, or choose another \
+             scheduler"
+        );
+    }
+
+    #[test]
+    fn a_scheduler_of_a_class_must_exist() {
+        let mut config = Config::new(Role::Client);
+        let classes = &mut config.class_schedulers;
+        classes.insert(Class::Streaming, "fastest".to_owned());
+        let refusal = config.check().unwrap_err().to_string();
+        assert!(
+            refusal.contains("unknown scheduler \"fastest\""),
+            "{refusal}"
+        );
+    }
 }

@@ -1,13 +1,15 @@
-//! A made-up view for the schedulers' tests.
+//! A made-up view for the tests of single decisions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
 
+#[cfg(test)]
+use super::Schedulers;
 use super::fbdt::{FbdtConfig, WindowRule};
-use super::{ClassSet, Pick, Scheduler, Schedulers, View};
+use super::{ClassSet, Pick, Scheduler, View};
 use crate::pages::Spare;
-use crate::path::{Flight, Path, PathSample};
+use crate::path::{Flight, Path, PathSample, PathState};
 use crate::share::Share;
 use crate::stream::Stream;
 use crate::{Class, Instant, PathId, StreamId};
@@ -21,24 +23,35 @@ const WINDOW: WindowRule = WindowRule {
 };
 
 /// Paths and streams without a session.
-pub(crate) struct Fixture {
-    pub(crate) now: Instant,
-    pub(crate) paths: BTreeMap<PathId, Path>,
-    pub(crate) streams: BTreeMap<StreamId, Stream>,
-    pub(crate) last_served: StreamId,
-    pub(crate) credit: u64,
-    pub(crate) repeat_budget: u64,
-    pub(crate) advance: Duration,
-    pub(crate) handed: u64,
-    pub(crate) memory: u64,
-    pub(crate) fbdt: FbdtConfig,
+#[derive(Debug)]
+pub struct Fixture {
+    /// The current time.
+    pub now: Instant,
+    /// The paths.
+    pub paths: BTreeMap<PathId, Path>,
+    /// The streams.
+    pub streams: BTreeMap<StreamId, Stream>,
+    /// The stream that was served last.
+    pub last_served: StreamId,
+    /// Bytes that may still be sent beyond the highest offsets so far, over all streams.
+    pub credit: u64,
+    /// Bytes that may be sent again.
+    pub repeat_budget: u64,
+    /// [`Redundancy::advance`](crate::Redundancy::advance).
+    pub advance: Duration,
+    /// Bytes that the asking path has been handed since its sample was taken.
+    pub handed: u64,
+    /// Most bytes that the session may buffer.
+    pub memory: u64,
+    /// Settings of the scheduler `fbdt`.
+    pub fbdt: FbdtConfig,
     /// Streams that have been written to since a scheduler was last asked.
     fresh: Vec<StreamId>,
 }
 
 impl Fixture {
     /// A path for each (Mbit/s, round-trip milliseconds), numbered from 0, well past slow start.
-    pub(crate) fn new(links: &[(f64, u64)]) -> Self {
+    pub fn new(links: &[(f64, u64)]) -> Self {
         let mut fixture = Self {
             now: Instant::from_secs(100),
             paths: BTreeMap::new(),
@@ -62,7 +75,7 @@ impl Fixture {
     }
 
     /// Adds a path, (Mbit/s, round-trip milliseconds).
-    pub(crate) fn add_path(&mut self, id: u32, (mbit, rtt): (f64, u64)) {
+    pub fn add_path(&mut self, id: u32, (mbit, rtt): (f64, u64)) {
         let id = PathId(id);
         let mut path = Path::new(id, self.now - Duration::from_secs(10));
         let rate = mbit * 1e6 / 8.0;
@@ -83,7 +96,7 @@ impl Fixture {
     }
 
     /// A path ends: its bytes in flight become unsent again. Returns them.
-    pub(crate) fn end_path(&mut self, id: PathId) -> Vec<(StreamId, Range<u64>)> {
+    pub fn end_path(&mut self, id: PathId) -> Vec<(StreamId, Range<u64>)> {
         let flights = self.paths.remove(&id).map(|path| path.outbound.flights);
         let mut lost = Vec::new();
         for flight in flights.into_iter().flatten() {
@@ -98,12 +111,12 @@ impl Fixture {
     }
 
     /// A program writes `len` bytes to a bulk stream.
-    pub(crate) fn write(&mut self, id: StreamId, len: usize) {
+    pub fn write(&mut self, id: StreamId, len: usize) {
         self.write_as(id, Class::Background, len);
     }
 
     /// A program writes `len` bytes to a stream of a class.
-    pub(crate) fn write_as(&mut self, id: StreamId, class: Class, len: usize) {
+    pub fn write_as(&mut self, id: StreamId, class: Class, len: usize) {
         let stream = self
             .streams
             .entry(id)
@@ -112,8 +125,36 @@ impl Fixture {
         self.fresh.push(id);
     }
 
+    /// Limits the bytes of a stream that may be sent, counted from its start.
+    pub fn limit(&mut self, id: StreamId, bytes: u64) {
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.send.limit = bytes;
+        }
+    }
+
+    /// A path has another state.
+    pub fn set_state(&mut self, path: u32, state: PathState) {
+        if let Some(path) = self.paths.get_mut(&PathId(path)) {
+            path.state = state;
+        }
+    }
+
+    /// A path has been handed `bytes` more, whichever they are.
+    pub fn hand(&mut self, path: u32, bytes: u64) {
+        if let Some(path) = self.paths.get_mut(&PathId(path)) {
+            path.outbound.sent += bytes;
+        }
+    }
+
+    /// The peer has reported `bytes` more of a path.
+    pub fn confirm(&mut self, path: u32, bytes: u64) {
+        if let Some(path) = self.paths.get_mut(&PathId(path)) {
+            path.outbound.confirmed += bytes;
+        }
+    }
+
     /// Every path has just stalled and delivers again.
-    pub(crate) fn make_unreliable(&mut self) {
+    pub fn make_unreliable(&mut self) {
         let now = self.now;
         self.paths
             .values_mut()
@@ -121,12 +162,12 @@ impl Fixture {
     }
 
     /// The view of a scheduler.
-    pub(crate) fn view<T>(&self, look: impl FnOnce(&View<'_>) -> T) -> T {
+    pub fn view<T>(&self, look: impl FnOnce(&View<'_>) -> T) -> T {
         self.with_view(|view| look(view))
     }
 
     /// Returns the pick of `scheduler` without applying it.
-    pub(crate) fn ask(&self, scheduler: &mut dyn Scheduler, path: u32, budget: u64) -> Pick {
+    pub fn ask(&self, scheduler: &mut dyn Scheduler, path: u32, budget: u64) -> Pick {
         self.view(|view| scheduler.pick(PathId(path), budget, view))
     }
 
@@ -158,30 +199,21 @@ impl Fixture {
     }
 
     /// Asks `scheduler` for `path`, and applies the pick to the bytes.
-    pub(crate) fn pick(
-        &mut self,
-        scheduler: &mut dyn Scheduler,
-        path: PathId,
-        budget: u64,
-    ) -> Pick {
+    pub fn pick(&mut self, scheduler: &mut dyn Scheduler, path: PathId, budget: u64) -> Pick {
         let pick = self.decide(scheduler, path, budget);
         self.apply(path, &pick);
         pick
     }
 
     /// Asks `scheduler` for `path` as a session does: it is notified of the streams written to.
-    pub(crate) fn decide(
-        &mut self,
-        scheduler: &mut dyn Scheduler,
-        path: PathId,
-        budget: u64,
-    ) -> Pick {
+    pub fn decide(&mut self, scheduler: &mut dyn Scheduler, path: PathId, budget: u64) -> Pick {
         let fresh = std::mem::take(&mut self.fresh);
         fresh.iter().for_each(|id| scheduler.stream_ready(*id));
         self.view(|view| scheduler.pick(path, budget, view))
     }
 
     /// Like `pick`, with the schedulers of all classes.
+    #[cfg(test)]
     pub(crate) fn pick_of(&mut self, lanes: &mut Schedulers, path: PathId, budget: u64) -> Pick {
         let pick = self.with_view(|view| lanes.pick(path, budget, view));
         if let Pick::Repeat { range, .. } | Pick::Race { range, .. } = &pick {
@@ -193,7 +225,7 @@ impl Fixture {
     }
 
     /// Applies `pick` to the bytes.
-    pub(crate) fn apply(&mut self, path: PathId, pick: &Pick) {
+    pub fn apply(&mut self, path: PathId, pick: &Pick) {
         match pick.clone() {
             Pick::Send { stream: id, range } => {
                 let Some(stream) = self.streams.get_mut(&id) else {
@@ -239,12 +271,12 @@ impl Fixture {
     }
 
     /// Lets a path carry unsent bytes, regardless of a scheduler.
-    pub(crate) fn take(&mut self, path: u32, stream: StreamId, range: Range<u64>) {
+    pub fn take(&mut self, path: u32, stream: StreamId, range: Range<u64>) {
         self.apply(PathId(path), &Pick::Send { stream, range });
     }
 
     /// Another measurement of a path.
-    pub(crate) fn change(&mut self, path: u32, change: impl FnOnce(&mut PathSample)) {
+    pub fn change(&mut self, path: u32, change: impl FnOnce(&mut PathSample)) {
         if let Some(path) = self.paths.get_mut(&PathId(path)) {
             let mut sample = *path.sample();
             change(&mut sample);
@@ -254,7 +286,7 @@ impl Fixture {
 
     /// Each path's share of the bytes sent when all of them ask in turns, `rounds` times with the
     /// same budget, except those with a full carrier.
-    pub(crate) fn shares(
+    pub fn shares(
         &mut self,
         scheduler: &mut dyn Scheduler,
         budget: u64,
@@ -276,7 +308,7 @@ impl Fixture {
     }
 
     /// Range of the Send that `scheduler` picks for `path`; none for an idle path.
-    pub(crate) fn send(
+    pub fn send(
         &mut self,
         scheduler: &mut dyn Scheduler,
         path: u32,
@@ -289,13 +321,7 @@ impl Fixture {
     }
 
     /// Adds bytes in flight on a path, expected after `time`.
-    pub(crate) fn fly(
-        &mut self,
-        path: PathId,
-        stream: StreamId,
-        range: Range<u64>,
-        time: Duration,
-    ) {
+    pub fn fly(&mut self, path: PathId, stream: StreamId, range: Range<u64>, time: Duration) {
         let (now, Some(path)) = (self.now, self.paths.get_mut(&path)) else {
             return;
         };
@@ -314,12 +340,12 @@ impl Fixture {
     }
 
     /// Sets the bytes that wait before a path's next one.
-    pub(crate) fn queue_on(&mut self, path: u32, unsent: u64) {
+    pub fn queue_on(&mut self, path: u32, unsent: u64) {
         self.change(path, |sample| sample.unsent = unsent);
     }
 
     /// Unsent bytes of all streams.
-    pub(crate) fn unsent(&self) -> u64 {
+    pub fn unsent(&self) -> u64 {
         self.streams
             .values()
             .map(|stream| stream.unsent().total())
@@ -328,10 +354,10 @@ impl Fixture {
 }
 
 /// A row of a decision table: the asking path, the change before it asks, and its bytes.
-pub(crate) type Decision<'a> = (u32, &'a str, Option<Range<u64>>);
+pub type Decision<'a> = (u32, &'a str, Option<Range<u64>>);
 
 /// Lets paths ask row by row, after `change` has applied the row's change.
-pub(crate) fn decisions(
+pub fn decisions(
     scheduler: &mut dyn Scheduler,
     fixture: &mut Fixture,
     budget: u64,

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use crate::PathId;
 use crate::path::Path;
-use crate::scheduler::{Pick, Scheduler, View, lowest_unsent};
+use crate::scheduler::{Pick, RepeatLimit, Scheduler, View, lowest_unsent};
 
 /// The scheduler of Linux.
 #[derive(Debug, Default)]
@@ -68,6 +68,10 @@ impl Scheduler for Linux {
 
     fn paths_changed(&mut self) {
         self.burst = None;
+    }
+
+    fn repeat_limit(&self) -> RepeatLimit {
+        RepeatLimit::Nothing
     }
 }
 

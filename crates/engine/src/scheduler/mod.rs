@@ -7,39 +7,34 @@
 //! ([`PathSample::full`](crate::PathSample::full)) cannot ask; rules that skip paths without space
 //! skip it. An idle path is asked again after every change, and by a timer while data waits.
 //!
-//! To add one: a file in this folder with a type that implements [`Scheduler`], and a line in
-//! [`NAMES`] and in `by_name`. The tests in `conformance.rs` run for every name; `broken.rs` shows
-//! that their checks can fail. To try one without changing this crate, pass it to the sessions
-//! through [`Config::own_schedulers`](crate::Config::own_schedulers).
+//! Schedulers outside of this crate implement [`Scheduler`], too, and reach a session through
+//! [`Config::own_schedulers`](crate::Config::own_schedulers). The crate `sumlink-schedulers` has
+//! those of research papers; the rules that they share with the ones here are public ([`subflow`],
+//! [`rounds`]). To add one here: a file in this folder, and a line in [`NAMES`] and in `by_name`.
+//!
+//! All of them pass the tests in `conformance.rs` (with the feature `testing` also in other
+//! crates); `broken.rs` shows that their checks can fail.
 
-pub mod blest;
 #[cfg(test)]
 mod broken;
 mod budget;
-#[cfg(test)]
-mod choices;
+#[cfg(any(test, feature = "testing"))]
+mod case;
 mod classes;
-#[cfg(test)]
-mod conformance;
-pub mod ecf;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod conformance;
 pub mod fbdt;
-#[cfg(test)]
-mod fixture;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod fixture;
 pub mod linux;
-pub mod lrtt;
 pub mod minrtt;
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 mod model;
-pub mod musher;
-pub mod qaware;
-pub mod qdepl;
 pub mod redundant;
 mod registry;
-pub mod roundrobin;
 pub mod rounds;
 pub mod subflow;
 mod view;
-pub mod wrr;
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -54,21 +49,8 @@ use crate::{PathId, StreamId};
 /// The default scheduler of a session.
 pub const DEFAULT: &str = "fbdt";
 
-/// All schedulers by name.
-pub const NAMES: &[&str] = &[
-    "fbdt",
-    "minrtt",
-    "linux",
-    "blest",
-    "ecf",
-    "roundrobin",
-    "redundant",
-    "musher",
-    "qaware",
-    "lrtt",
-    "qdepl",
-    "wrr",
-];
+/// The schedulers of this crate, by name.
+pub const NAMES: &[&str] = &["fbdt", "minrtt", "linux", "redundant"];
 
 /// Decides which bytes a path carries next.
 pub trait Scheduler: Debug + Send {
@@ -108,6 +90,8 @@ pub trait Scheduler: Debug + Send {
 /// A limit on the bytes that a scheduler sends again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepeatLimit {
+    /// The scheduler sends nothing again.
+    Nothing,
     /// The share that [`Redundancy`](crate::Redundancy) permits: [`View::repeat_budget`] and
     /// [`View::race_budget`] return the rest of it.
     Share,
@@ -144,26 +128,12 @@ pub enum Pick {
     Idle,
 }
 
-/// Number of paths that the scheduler with this name supports; none for any number, or for an
-/// unknown name.
-pub fn most_paths(name: &str) -> Option<usize> {
-    by_name(name)?.most_paths()
-}
-
 pub(crate) fn by_name(name: &str) -> Option<Box<dyn Scheduler>> {
     Some(match name {
         "fbdt" => Box::new(fbdt::Fbdt::default()),
         "minrtt" => Box::new(minrtt::MinRtt::default()),
         "linux" => Box::new(linux::Linux::default()),
-        "blest" => Box::new(blest::Blest::default()),
-        "ecf" => Box::new(ecf::Ecf::default()),
-        "roundrobin" => Box::new(roundrobin::RoundRobin::default()),
         "redundant" => Box::new(redundant::Redundant::default()),
-        "musher" => Box::new(musher::Musher::default()),
-        "qaware" => Box::new(qaware::QAware),
-        "lrtt" => Box::new(lrtt::LRtt),
-        "qdepl" => Box::new(qdepl::QDepl::default()),
-        "wrr" => Box::new(wrr::Wrr::default()),
         _ => return None,
     })
 }

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{NAMES, Scheduler, by_name};
+use super::{NAMES, RepeatLimit, Scheduler, by_name};
 use crate::Role;
 
 type Make = dyn Fn(Role) -> Box<dyn Scheduler> + Send + Sync;
 
-/// Schedulers of the caller, by name, for trying one without changing the engine.
+/// Schedulers of the caller, by name: those of the crate `sumlink-schedulers`, or new ones.
 ///
 /// The engine trusts the decisions of a scheduler: [`Pick`](super::Pick) has the conditions. Each
 /// end of a session that names one creates a new instance.
@@ -37,7 +37,7 @@ impl OwnSchedulers {
                 "'{name}' cannot be a scheduler's name: use 1 to 15 letters, digits or '_'"
             ));
         }
-        if NAMES.contains(&name) {
+        if NAMES.contains(&name) || self.has(name) {
             return Err(format!(
                 "the scheduler '{name}' already exists: choose another name"
             ));
@@ -64,12 +64,19 @@ impl OwnSchedulers {
     /// Number of paths that the scheduler with this name, one of these or of the engine, supports;
     /// none for any number, or for an unknown name.
     pub fn most_paths(&self, name: &str, role: Role) -> Option<usize> {
-        let scheduler = by_name(name).or_else(|| self.make(name, role));
-        scheduler?.most_paths()
+        self.make(name, role)?.most_paths()
     }
 
-    pub(super) fn make(&self, name: &str, role: Role) -> Option<Box<dyn Scheduler>> {
-        self.constructors.get(name).map(|make| make(role))
+    /// The limit on the bytes that the scheduler with this name, one of these or of the engine,
+    /// sends again; none for an unknown name.
+    pub fn repeat_limit(&self, name: &str, role: Role) -> Option<RepeatLimit> {
+        Some(self.make(name, role)?.repeat_limit())
+    }
+
+    /// A new instance of the scheduler with this name, one of these or of the engine, for one end
+    /// of a session; none for an unknown name.
+    pub fn make(&self, name: &str, role: Role) -> Option<Box<dyn Scheduler>> {
+        by_name(name).or_else(|| self.constructors.get(name).map(|make| make(role)))
     }
 }
 
@@ -130,20 +137,28 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_paths_is_known_for_every_scheduler() {
+    fn the_limits_of_every_scheduler_are_known() {
         let mut own = OwnSchedulers::default();
         own.add("for_two", |_| Box::new(ForTwo)).unwrap();
         let most = |name| own.most_paths(name, Role::Server);
         assert_eq!(most("for_two"), Some(2));
         assert_eq!(most("fbdt"), None);
         assert_eq!(most("unknown"), None);
+        let limit = |name| own.repeat_limit(name, Role::Server);
+        assert_eq!(limit("for_two"), Some(RepeatLimit::Share));
+        assert_eq!(limit("redundant"), Some(RepeatLimit::OncePerPath));
+        assert_eq!(limit("linux"), Some(RepeatLimit::Nothing));
+        assert_eq!(limit("unknown"), None);
     }
 
     #[test]
     fn invalid_and_used_names_are_refused() {
         let mut own = OwnSchedulers::default();
         let mut add = |name| own.add(name, |_| Box::new(MinRtt::default()));
-        assert!(add("fbdt").unwrap_err().contains("already"));
+        assert_eq!(add("mine"), Ok(()));
+        for name in ["fbdt", "mine"] {
+            assert!(add(name).unwrap_err().contains("already"), "{name}");
+        }
         for name in ["", "a+b", "a:b", "much_too_long_name"] {
             assert!(add(name).unwrap_err().contains("1 to 15 letters"), "{name}");
         }

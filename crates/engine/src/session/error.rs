@@ -28,6 +28,9 @@ pub enum ProtocolError {
     /// More gaps than this side tracks; they would take unbounded memory.
     #[error("the peer sent or acknowledged stream {0} in too many pieces")]
     Pieces(StreamId),
+    /// A report of datagram packets that were never sent.
+    #[error("the peer reported datagrams that were never sent")]
+    Reported,
     /// A frame that is valid only at the start of a carrier.
     #[error("the peer sent a handshake frame inside a session")]
     Handshake,

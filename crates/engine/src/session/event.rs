@@ -1,5 +1,6 @@
 //! Events that a session reports to its owner.
 
+use crate::datagram::{CloseReason, FlowErrorCode, FlowId};
 use crate::{Class, PathId, PeerText, Selection, StreamId};
 
 /// An event for the owner of the session.
@@ -91,7 +92,34 @@ pub enum Event {
         /// The path.
         path: PathId,
     },
-    /// The session has ended; its streams are gone.
+    /// The peer opened a datagram flow. Its first datagrams follow from
+    /// [`Session::poll_received`](crate::Session::poll_received).
+    FlowOpened {
+        /// The flow.
+        flow: FlowId,
+        /// The program's socket, by a number that the client has chosen.
+        source: u64,
+        /// The destination.
+        target: Vec<u8>,
+        /// The class that the opener has set; without one each side learns it.
+        class: Option<Class>,
+    },
+    /// A datagram flow has ended, and not by [`Session::close_flow`](crate::Session::close_flow)
+    /// on this side.
+    FlowClosed {
+        /// The flow.
+        flow: FlowId,
+        /// Why.
+        reason: CloseReason,
+    },
+    /// A datagram of a flow could not be delivered; the flow continues.
+    FlowFailed {
+        /// The flow.
+        flow: FlowId,
+        /// Why.
+        code: FlowErrorCode,
+    },
+    /// The session has ended; its streams and flows are gone.
     Closed {
         /// 0 is a normal end.
         code: u64,

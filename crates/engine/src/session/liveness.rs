@@ -47,8 +47,10 @@ impl Session {
         if self.closed {
             return None;
         }
+        let datagrams = self.datagrams.poll_timeout();
         if let Some(since) = self.pathless_since {
-            return Some(since + self.config.session_timeout);
+            let end = since + self.config.session_timeout;
+            return Some(datagrams.map_or(end, |at| at.min(end)));
         }
         let best = self.best_path(self.handled);
         let mut earliest: Option<Instant> = self.control_deadline();
@@ -103,6 +105,7 @@ impl Session {
             }
         }
         consider(self.next_selection());
+        consider(datagrams);
         // Overdue work waits for a carrier that accepts it. Check again soon, but not in a busy
         // loop.
         let check = match self.paths.values().all(|path| path.sample.full) {
@@ -165,6 +168,7 @@ impl Session {
         for id in stalled {
             self.stall(id, now);
         }
+        self.datagrams.handle_timeout(now);
         self.report_stalls(now);
         self.repeat_late_control(now);
         self.select_paths(now);

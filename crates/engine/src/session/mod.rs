@@ -1,6 +1,7 @@
 //! The session: streams above, paths below, and the state that connects them.
 
 mod credit;
+mod datagrams;
 mod error;
 mod event;
 mod liveness;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 
 use crate::backlog::Backlog;
 use crate::config::ConfigError;
+use crate::datagram::Datagrams;
 use crate::frame::ReportedState;
 use crate::pages::Spare;
 use crate::path::{Control, Path, PathSample, PathState};
@@ -58,6 +60,8 @@ pub struct Session {
     newest_open: Option<(PathId, u64)>,
     events: VecDeque<Event>,
     reports: Reports,
+    /// Flows of datagrams, and the paths that carry them.
+    datagrams: Datagrams,
     /// Frames about paths that have not joined on this side yet.
     unjoined: UnjoinedPaths,
     /// At least one path's policy is not the default.
@@ -178,8 +182,10 @@ impl Session {
             Control::CreditInitial,
             Control::CreditStreams,
         ];
+        let datagrams = Datagrams::new(config.role, config.datagrams.clone());
         Ok(Self {
             config,
+            datagrams,
             schedulers,
             selecting,
             paths: BTreeMap::new(),
@@ -255,6 +261,7 @@ impl Session {
         let Some(path) = self.paths.remove(&id) else {
             return;
         };
+        self.stream_path_down(id, now);
         let (is_abandoned, sent) = (path.peer.is_abandoned, path.peer.state_version_sent);
         self.take_back(path, now);
         self.note_policies();
@@ -288,6 +295,7 @@ impl Session {
         path.postpone_unsent(self.latest);
         let is_stalled = path.state == PathState::Stalled;
         let link = path.standing.link;
+        self.stream_path_stats(id, &sample, now);
         if is_news && link.is_some() {
             self.share_queues(link);
         }
@@ -358,7 +366,9 @@ impl Session {
 
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.events
+            .pop_front()
+            .or_else(|| self.datagrams.poll_event())
     }
 
     /// This side's paths.
@@ -374,6 +384,7 @@ impl Session {
         self.blocked.clear();
         self.control.clear();
         self.reports = Reports::default();
+        self.datagrams.end();
         self.send_credit.buffered = 0;
         self.send_credit.pieces = 0;
         self.counters.reorder = 0;
@@ -397,5 +408,5 @@ impl Session {
     }
 }
 
-#[cfg(test)]
-mod tests;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod tests;

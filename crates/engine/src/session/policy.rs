@@ -26,19 +26,25 @@ impl Session {
         {
             path.standing.policy = policy;
             path.standing.too_slow = false;
+            self.datagrams.path_policy(id, policy, self.latest);
             self.note_policies();
             self.schedulers.paths_changed();
         }
     }
 
-    /// Sends the peer its policy for a path, which replaces the previous one.
+    /// Sends the peer its policy for a path, which replaces the previous one. The path may be a
+    /// datagram path.
     pub fn tell_policy(&mut self, id: PathId, policy: PeerPolicy, now: Instant) {
-        let Some(path) = self.paths.get_mut(&id) else {
-            return;
+        let sent_policy = match self.paths.get_mut(&id) {
+            Some(path) => &mut path.standing.sent_policy,
+            None => match self.datagrams.sent_policy(id) {
+                Some(sent_policy) => sent_policy,
+                None => return,
+            },
         };
-        let (version, sent) = path.standing.sent_policy.unwrap_or_default();
+        let (version, sent) = sent_policy.unwrap_or_default();
         if sent != policy && !self.closed {
-            path.standing.sent_policy = Some((version + 1, policy));
+            *sent_policy = Some((version + 1, policy));
             self.control.push_back((now, Control::Policy { path: id }));
         }
     }
@@ -55,7 +61,17 @@ impl Session {
                 self.events.push_back(Event::PathLimited { path, rate });
             }
             Some(_) => {}
-            None => self.unjoined.keep_policy(id, version, peer_policy),
+            None => match self.datagrams.policy_version(id) {
+                Some(known) if newer(*known) => {
+                    *known = Some(version);
+                    let (path, rate) = (id, peer_policy.rate);
+                    self.datagrams
+                        .path_policy(id, peer_policy.policy, self.latest);
+                    self.events.push_back(Event::PathLimited { path, rate });
+                }
+                Some(_) => {}
+                None => self.unjoined.keep_policy(id, version, peer_policy),
+            },
         }
     }
 

@@ -82,7 +82,7 @@ pub struct BenchOptions {
     #[arg(long, value_name = "DIR", default_value = "scenarios/matrix")]
     pub matrix: PathBuf,
     /// The program whose client and server are measured, instead of this one: another build of `sumlink-lab`, or of
-    /// `sumlink`, which has no edge node
+    /// `sumlink`, which has no edge node and no research schedulers
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
     /// Print the figures as one JSON object, the same as results.json

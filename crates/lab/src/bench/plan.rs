@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use sumlink_engine::scheduler;
+use sumlink_schedulers::NAMES;
 use sumlink_transport::links::name_matches;
 
 use crate::results::{ALONE, MPTCP, SIMULTANEOUS};
@@ -67,9 +67,7 @@ pub(super) fn alternatives(row: &Row, options: &BenchOptions) -> Vec<String> {
         Vec::new()
     } else {
         let peers = [SIMULTANEOUS, MPTCP, "aggligator", "noq"].map(str::to_owned);
-        let own = scheduler::NAMES
-            .iter()
-            .map(|name| format!("sumlink:{name}"));
+        let own = NAMES.iter().map(|name| format!("sumlink:{name}"));
         peers.into_iter().chain(own).collect()
     };
     let references = references(row);

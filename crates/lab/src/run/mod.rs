@@ -64,7 +64,7 @@ pub struct RunOptions {
     #[arg(long, value_name = "DIR")]
     pub trace: Option<PathBuf>,
     /// The program whose client and server are measured, instead of this one: another build of `sumlink-lab`, or of
-    /// `sumlink`, which has no edge node
+    /// `sumlink`, which has no edge node and no research schedulers
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
 }

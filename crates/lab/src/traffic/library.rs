@@ -142,6 +142,7 @@ fn session(variant: &str) -> Result<SessionConfig, String> {
     Ok(SessionConfig {
         scheduler: variant.scheduler,
         class_schedulers: variant.class_schedulers,
+        own_schedulers: sumlink_schedulers::all(),
         redundancy: variant.options.redundancy,
         fbdt: variant.options.fbdt,
         ..SessionConfig::default()

@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use sumlink_transport::target::{OpenError, Target, TargetError};
+use sumlink_transport::target::{Host, OpenError, Target, TargetError};
 
 /// Longest message that a client can send: [`Credentials`] with both fields full.
 pub const MAX_MESSAGE: usize = 3 + 2 * u8::MAX as usize;
@@ -75,6 +75,19 @@ pub enum Address {
     Ip(IpAddr),
     /// Type 3, as it arrived: at most 255 bytes of anything.
     Name(Vec<u8>),
+}
+
+/// The header in front of each datagram (RFC 1928, section 7).
+///
+/// From a client, the address is the one to send to; from the server, the one that has sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatagramHeader {
+    /// Number of the fragment; 0 for a complete datagram.
+    pub fragment: u8,
+    /// The remote host.
+    pub address: Address,
+    /// The remote port; 0 is possible but not a valid target.
+    pub port: u16,
 }
 
 /// The server's answer to a [`Request`] (RFC 1928, section 6).
@@ -219,23 +232,13 @@ impl Request {
         let Some([_, command, _, address_type]) = input.array() else {
             return Ok(None);
         };
-        let address = match address_type {
-            1 => input
-                .array()
-                .map(|ip: [u8; 4]| Address::Ip(Ipv4Addr::from(ip).into())),
-            3 => input.counted().map(|name| Address::Name(name.to_vec())),
-            4 => input
-                .array()
-                .map(|ip: [u8; 16]| Address::Ip(Ipv6Addr::from(ip).into())),
-            other => return Err(MessageError::AddressType(other)),
-        };
-        let (Some(address), Some(port)) = (address, input.array()) else {
+        let Some((address, port)) = input.address(address_type)? else {
             return Ok(None);
         };
         let request = Self {
             command: Command::from_number(command),
             address,
-            port: u16::from_be_bytes(port),
+            port,
         };
         Ok(Some((request, input.used)))
     }
@@ -243,29 +246,73 @@ impl Request {
     /// Appends the message, with at most 255 bytes of a name.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend([VERSION, self.command.number(), 0]);
-        match &self.address {
-            Address::Ip(ip) => push_ip(out, *ip),
-            Address::Name(name) => {
-                out.push(3);
-                push_counted(out, name);
-            }
-        }
-        out.extend(self.port.to_be_bytes());
+        push_address(out, &self.address, self.port);
     }
 
     /// The request's address as a target. A name that is a literal address, with or without
     /// brackets, becomes that address.
     pub fn target(&self) -> Result<Target, TargetError> {
-        match &self.address {
-            Address::Ip(ip) if self.port != 0 => Ok(SocketAddr::new(*ip, self.port).into()),
-            Address::Ip(_) => Err(TargetError::BadPort),
-            Address::Name(name) => {
+        self.address.target(self.port)
+    }
+}
+
+impl Address {
+    fn target(&self, port: u16) -> Result<Target, TargetError> {
+        match self {
+            Self::Ip(ip) if port != 0 => Ok(SocketAddr::new(*ip, port).into()),
+            Self::Ip(_) => Err(TargetError::BadPort),
+            Self::Name(name) => {
                 let name = std::str::from_utf8(name).map_err(|_| TargetError::BadHost)?;
                 let inner = name
                     .strip_prefix('[')
                     .and_then(|rest| rest.strip_suffix(']'));
-                Target::new(inner.unwrap_or(name), self.port)
+                Target::new(inner.unwrap_or(name), port)
             }
+        }
+    }
+}
+
+impl DatagramHeader {
+    /// Parses a header; the payload follows it. `Ok(None)` means that the datagram is cut off. The
+    /// reserved bytes may have any value.
+    pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, MessageError> {
+        let mut input = Input { bytes, used: 0 };
+        let Some([_, _, fragment, address_type]) = input.array() else {
+            return Ok(None);
+        };
+        let Some((address, port)) = input.address(address_type)? else {
+            return Ok(None);
+        };
+        let header = Self {
+            fragment,
+            address,
+            port,
+        };
+        Ok(Some((header, input.used)))
+    }
+
+    /// Appends the header, with at most 255 bytes of a name.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend([0, 0, self.fragment]);
+        push_address(out, &self.address, self.port);
+    }
+
+    /// The header's address as a target; see [`Request::target`].
+    pub fn target(&self) -> Result<Target, TargetError> {
+        self.address.target(self.port)
+    }
+}
+
+impl From<&Target> for DatagramHeader {
+    fn from(target: &Target) -> Self {
+        let address = match &target.host {
+            Host::Ip(ip) => Address::Ip(*ip),
+            Host::Name(name) => Address::Name(name.clone().into_bytes()),
+        };
+        Self {
+            fragment: 0,
+            address,
+            port: target.port,
         }
     }
 }
@@ -295,6 +342,13 @@ impl Reply {
     /// programs expect from a proxy that does not know it.
     pub fn encode(self) -> [u8; 10] {
         [VERSION, self as u8, 0, 1, 0, 0, 0, 0, 0, 0]
+    }
+
+    /// The reply with an address of this server, to which the client sends its datagrams.
+    pub fn encode_with(self, address: SocketAddr) -> Vec<u8> {
+        let mut out = vec![VERSION, self as u8, 0];
+        push_address(&mut out, &Address::Ip(address.ip()), address.port());
+        out
     }
 }
 
@@ -334,12 +388,39 @@ impl<'a> Input<'a> {
         self.used += part.len();
         Some(part)
     }
+
+    /// An address of this type, and a port.
+    fn address(&mut self, address_type: u8) -> Result<Option<(Address, u16)>, MessageError> {
+        let address = match address_type {
+            1 => self
+                .array()
+                .map(|ip: [u8; 4]| Address::Ip(Ipv4Addr::from(ip).into())),
+            3 => self.counted().map(|name| Address::Name(name.to_vec())),
+            4 => self
+                .array()
+                .map(|ip: [u8; 16]| Address::Ip(Ipv6Addr::from(ip).into())),
+            other => return Err(MessageError::AddressType(other)),
+        };
+        let port = address.is_some().then(|| self.array()).flatten();
+        Ok(address.zip(port.map(u16::from_be_bytes)))
+    }
 }
 
 fn push_counted(out: &mut Vec<u8>, bytes: &[u8]) {
     let bytes = &bytes[..bytes.len().min(u8::MAX.into())];
     out.push(bytes.len() as u8);
     out.extend_from_slice(bytes);
+}
+
+fn push_address(out: &mut Vec<u8>, address: &Address, port: u16) {
+    match address {
+        Address::Ip(ip) => push_ip(out, *ip),
+        Address::Name(name) => {
+            out.push(3);
+            push_counted(out, name);
+        }
+    }
+    out.extend(port.to_be_bytes());
 }
 
 fn push_ip(out: &mut Vec<u8>, ip: IpAddr) {
@@ -356,133 +437,4 @@ fn push_ip(out: &mut Vec<u8>, ip: IpAddr) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::collection::vec;
-    use proptest::prelude::*;
-    use std::fmt::Debug;
-
-    type Decoded<T> = Result<Option<(T, usize)>, MessageError>;
-
-    /// A message survives encoding and decoding, whatever follows it, and no prefix of it decodes
-    /// as a message.
-    fn survives_a_round_trip<T: Debug + PartialEq>(
-        message: T,
-        encode: impl Fn(&T, &mut Vec<u8>),
-        decode: impl Fn(&[u8]) -> Decoded<T>,
-        tail: &[u8],
-    ) -> Result<(), TestCaseError> {
-        let mut bytes = Vec::new();
-        encode(&message, &mut bytes);
-        let length = bytes.len();
-        prop_assert!(length <= MAX_MESSAGE);
-        for cut in 0..length {
-            prop_assert_eq!(decode(&bytes[..cut]), Ok(None));
-        }
-        bytes.extend_from_slice(tail);
-        prop_assert_eq!(decode(&bytes), Ok(Some((message, length))));
-        Ok(())
-    }
-
-    fn any_request() -> impl Strategy<Value = Request> {
-        let address = prop_oneof![
-            any::<IpAddr>().prop_map(Address::Ip),
-            vec(any::<u8>(), 0..=255).prop_map(Address::Name),
-        ];
-        (any::<u8>(), address, any::<u16>()).prop_map(|(command, address, port)| Request {
-            command: Command::from_number(command),
-            address,
-            port,
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn greetings_survive_a_round_trip(
-            methods in vec(any::<u8>(), 0..=255),
-            tail in vec(any::<u8>(), 0..9),
-        ) {
-            survives_a_round_trip(Greeting { methods }, Greeting::encode, Greeting::decode, &tail)?;
-        }
-
-        #[test]
-        fn credentials_survive_a_round_trip(
-            username in vec(any::<u8>(), 0..=255),
-            password in vec(any::<u8>(), 0..=255),
-            tail in vec(any::<u8>(), 0..9),
-        ) {
-            let credentials = Credentials { username, password };
-            survives_a_round_trip(credentials, Credentials::encode, Credentials::decode, &tail)?;
-        }
-
-        #[test]
-        fn requests_survive_a_round_trip(request in any_request(), tail in vec(any::<u8>(), 0..9)) {
-            survives_a_round_trip(request, Request::encode, Request::decode, &tail)?;
-        }
-
-        #[test]
-        fn no_bytes_panic(first in 0..7u8, rest in vec(any::<u8>(), 0..600)) {
-            let bytes = [&[first][..], &rest].concat();
-            let _ = Greeting::decode(&bytes);
-            let _ = Credentials::decode(&bytes);
-            if let Ok(Some((request, _))) = Request::decode(&bytes) {
-                let _ = request.target();
-            }
-        }
-    }
-
-    #[test]
-    fn other_protocols_are_recognized_by_their_first_byte() {
-        let error = |bytes: &[u8]| Greeting::decode(bytes).unwrap_err();
-        assert_eq!(
-            error(b"\x04\x01\x00\x50\x7f\x00\x00\x01\x00"),
-            MessageError::Socks4
-        );
-        assert_eq!(error(b"GET / HTTP/1.1"), MessageError::Http);
-        assert_eq!(error(b"CONNECT a:1"), MessageError::Http);
-        assert_eq!(error(b"\x16\x03\x01"), MessageError::Tls);
-        assert_eq!(error(b"\x00"), MessageError::Version(0));
-        assert_eq!(
-            Request::decode(b"\x05\x01\x00\x02"),
-            Err(MessageError::AddressType(2))
-        );
-    }
-
-    #[test]
-    fn the_first_acceptable_method_is_taken() {
-        let method = |methods: &[u8]| {
-            Greeting {
-                methods: methods.to_vec(),
-            }
-            .method(false)
-        };
-        assert_eq!(method(&[2, 0]), Method::None);
-        assert_eq!(method(&[1, 2]), Method::Credentials);
-        assert_eq!(method(&[1, 3]), Method::NoneAcceptable);
-        assert_eq!(method(&[]), Method::NoneAcceptable);
-    }
-
-    #[test]
-    fn a_name_that_is_an_address_becomes_one() {
-        let target = |name: &str, port| {
-            let address = Address::Name(name.as_bytes().to_vec());
-            Request {
-                command: Command::Connect,
-                address,
-                port,
-            }
-            .target()
-        };
-        for (name, text) in [
-            ("192.0.2.7", "192.0.2.7:80"),
-            ("2001:db8::1", "[2001:db8::1]:80"),
-            ("[2001:db8::1]", "[2001:db8::1]:80"),
-            ("example.org", "example.org:80"),
-        ] {
-            assert_eq!(target(name, 80).unwrap(), text.parse().unwrap());
-        }
-        assert_eq!(target("example.org", 0), Err(TargetError::BadPort));
-        assert_eq!(target("", 80), Err(TargetError::BadHost));
-        assert_eq!(target("a\0b", 80), Err(TargetError::BadHost));
-    }
-}
+mod tests;

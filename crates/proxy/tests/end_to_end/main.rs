@@ -3,6 +3,7 @@
 mod classes;
 mod common;
 mod curl;
+mod datagrams;
 mod http_proxy;
 mod relay;
 mod socks5;

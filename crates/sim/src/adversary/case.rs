@@ -5,7 +5,7 @@ use std::num::NonZeroU8;
 use proptest::prelude::*;
 use sumlink_bond::congestion::AUTO;
 use sumlink_bond::{Carriers, Early};
-use sumlink_engine::scheduler;
+use sumlink_engine::Role;
 use sumlink_link::Random;
 use sumlink_scenario::config::Fate;
 
@@ -289,7 +289,7 @@ pub(super) fn case() -> impl Strategy<Value = Case> {
     let ops = proptest::collection::vec(op(), 1..40);
     let end = proptest::option::weighted(0.15, side().prop_map(|side| Op::End { side }));
     (
-        proptest::sample::select(scheduler::NAMES),
+        proptest::sample::select(&sumlink_schedulers::NAMES),
         prop_oneof![6 => Just("cubic"), 2 => Just("reno"), 1 => Just("bbr"), 2 => Just(AUTO)],
         (
             prop_oneof![8 => Just(Some(1)), 2 => Just(Some(2)), 1 => Just(None)],
@@ -311,7 +311,8 @@ pub(super) fn case() -> impl Strategy<Value = Case> {
                 (mut ops, end),
             )| {
                 ops.extend(end);
-                if let Some(most) = scheduler::most_paths(scheduler) {
+                let own = sumlink_schedulers::all();
+                if let Some(most) = own.most_paths(scheduler, Role::Client) {
                     let each = carriers.unwrap_or(1).min(most);
                     carriers = Some(each);
                     links.truncate(most / each);

@@ -51,6 +51,7 @@ impl Drill {
         let memory = if case.is_tight { TIGHT } else { MEMORY };
         let configure = |config: &mut Config| {
             config.scheduler = case.scheduler.to_owned();
+            config.own_schedulers = sumlink_schedulers::all();
             config.session_timeout = Duration::from_secs(3600);
             [config.memory, config.stream_memory] = memory;
             config.max_streams = if case.is_tight { 4 } else { 64 };

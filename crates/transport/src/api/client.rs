@@ -23,6 +23,7 @@ use crate::links::LinkError;
 use crate::links::manager::{Manager, Outcome, until_true};
 use crate::links::policy::{LinkPolicy, LinkReport, Policies, PolicyError, StateError};
 use crate::session::driver::{Command, Driver, LinkStates, Listeners, Opening, session_span};
+use crate::session::sources::Sources;
 use sumlink_exit::target::{OpenError, Target};
 
 /// A bond to a server. Clones share one bond; it ends with [`Client::close`] or when the last clone
@@ -117,6 +118,8 @@ struct Shared {
     first_events: Mutex<Option<broadcast::Receiver<SessionEvent>>>,
     links: LinkStates,
     policies: Policies,
+    /// Sources of datagrams, which outlive sessions.
+    sources: Arc<Sources>,
     /// Set once by `close`, or when the last clone is dropped.
     closing: watch::Sender<bool>,
     closed: watch::Sender<Option<String>>,
@@ -135,6 +138,7 @@ impl Client {
             first_events: Mutex::new(Some(first_events)),
             links: LinkStates::default(),
             policies,
+            sources: Arc::default(),
             closing: watch::channel(false).0,
             closed: watch::channel(None).0,
         });
@@ -145,6 +149,7 @@ impl Client {
             events: shared.events.clone(),
             links: shared.links.clone(),
             policies: shared.policies.clone(),
+            sources: Arc::clone(&shared.sources),
             closing: shared.closing.subscribe(),
             closed: shared.closed.clone(),
         };
@@ -276,6 +281,11 @@ impl Client {
         first.unwrap_or_else(|| self.shared.events.subscribe())
     }
 
+    /// The sources of datagrams.
+    pub(crate) fn sources(&self) -> &Arc<Sources> {
+        &self.shared.sources
+    }
+
     /// Ends the bond; returns when the server has been notified or cannot be.
     pub async fn close(&self) {
         self.shared.closing.send_replace(true);
@@ -323,6 +333,7 @@ struct Task {
     events: broadcast::Sender<SessionEvent>,
     links: LinkStates,
     policies: Policies,
+    sources: Arc<Sources>,
     closing: watch::Receiver<bool>,
     closed: watch::Sender<Option<String>>,
 }
@@ -363,6 +374,7 @@ impl Task {
             }
             pause = (pause * 2).min(RENEW_PAUSE.1);
         }
+        self.sources.close();
         self.policies.save_or_warn();
         self.closed
             .send_replace(Some("closed by this side".to_owned()));
@@ -388,6 +400,9 @@ impl Task {
             links: self.links.clone(),
             policies: Some(self.policies.clone()),
             max_paths: CLIENT_PATHS,
+            sources: Arc::clone(&self.sources),
+            udp: self.config.udp,
+            datagram_exit: None,
         };
         let peer = self.config.server_key;
         let made = Driver::new(Role::Client, id, peer, &self.config.session, listeners);

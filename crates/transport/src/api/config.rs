@@ -11,7 +11,9 @@ pub use sumlink_bond::Carriers;
 use sumlink_bond::join::SERVER_PATHS;
 use sumlink_engine::scheduler::OwnSchedulers;
 use sumlink_engine::scheduler::fbdt::FbdtConfig;
-use sumlink_engine::{Class, ConfigError, Redundancy, Role, SelectorConfig, scheduler};
+use sumlink_engine::{
+    Class, ConfigError, DatagramConfig, DatagramPolicy, Redundancy, Role, SelectorConfig, scheduler,
+};
 
 use crate::api::client::ConnectError;
 use crate::carrier::groups::CarrierGroups;
@@ -22,6 +24,7 @@ use crate::server::ServerError;
 use crate::session::driver::engine_config;
 use crate::session::pipe;
 use sumlink_exit::egress::EgressPolicy;
+use sumlink_exit::udp::UdpSettings;
 
 /// Memory, scheduling and timeouts of a session; with the same meaning on both sides.
 #[derive(Clone, Debug)]
@@ -50,6 +53,13 @@ pub struct SessionConfig {
     pub fbdt: FbdtConfig,
     /// Decides which paths carry what this side sends; see `sumlink_engine::selector`.
     pub selector: SelectorConfig,
+    /// Limits of datagram flows, and what may be sent twice.
+    pub datagrams: DatagramConfig,
+    /// How this side's datagrams use the paths, unless a program says otherwise.
+    pub datagram_policy: DatagramPolicy,
+    /// The same for flows of classes that use a different one. It applies to flows with a class
+    /// that a program or a rule has set.
+    pub class_datagram_policies: BTreeMap<Class, DatagramPolicy>,
 }
 
 impl Default for SessionConfig {
@@ -65,6 +75,9 @@ impl Default for SessionConfig {
             redundancy: Redundancy::default(),
             fbdt: FbdtConfig::default(),
             selector: SelectorConfig::default(),
+            datagrams: DatagramConfig::default(),
+            datagram_policy: DatagramPolicy::default(),
+            class_datagram_policies: BTreeMap::new(),
         }
     }
 }
@@ -194,6 +207,8 @@ pub struct ClientConfig {
     pub groups: Option<Arc<dyn CarrierGroups>>,
     /// Number of parallel connections over each link without a setting.
     pub carriers: Carriers,
+    /// Whether datagrams may use UDP; otherwise they take the TCP carriers.
+    pub udp: bool,
     /// The file in which usage and run-time policies of links are saved; `None` saves nothing.
     pub state: Option<PathBuf>,
     /// Memory, scheduler, timeouts.
@@ -214,6 +229,7 @@ impl ClientConfig {
             congestion: None,
             groups: None,
             carriers: Carriers::ONE,
+            udp: true,
             state: None,
             session: SessionConfig::default(),
         }
@@ -244,6 +260,13 @@ impl ClientConfig {
     #[must_use]
     pub fn carriers(mut self, carriers: Carriers) -> Self {
         self.carriers = carriers;
+        self
+    }
+
+    /// Sets [`ClientConfig::udp`].
+    #[must_use]
+    pub fn udp(mut self, udp: bool) -> Self {
+        self.udp = udp;
         self
     }
 
@@ -394,8 +417,24 @@ impl ServerConfig {
             half_open: HalfOpenLimits::default(),
             congestion: None,
             groups: None,
+            udp: true,
+            exit: UdpSettings::default(),
             session: SessionConfig::default(),
         }
+    }
+
+    /// Sets [`ServerConfig::udp`].
+    #[must_use]
+    pub fn udp(mut self, udp: bool) -> Self {
+        self.udp = udp;
+        self
+    }
+
+    /// Sets [`ServerConfig::exit`].
+    #[must_use]
+    pub fn exit(mut self, exit: UdpSettings) -> Self {
+        self.exit = exit;
+        self
     }
 
     /// Sets [`ServerConfig::egress`].
@@ -477,6 +516,11 @@ pub struct ServerConfig {
     /// Groups the carriers of a session for coupled congestion controls; `None` leaves them
     /// independent.
     pub groups: Option<Arc<dyn CarrierGroups>>,
+    /// Whether the server takes datagram carriers, on the UDP port of the same number; otherwise
+    /// datagrams take the TCP carriers.
+    pub udp: bool,
+    /// Limits and timeouts of each client's UDP sockets.
+    pub exit: UdpSettings,
     /// Memory, scheduler, timeouts.
     pub session: SessionConfig,
 }
@@ -542,7 +586,10 @@ mod tests {
 
     #[test]
     fn a_scheduler_limits_the_paths_with_a_reason() {
-        let mut config = SessionConfig::default();
+        let mut config = SessionConfig {
+            own_schedulers: sumlink_schedulers::all(),
+            ..SessionConfig::default()
+        };
         let refusal = |config: &SessionConfig| config.most_paths(32);
         assert_eq!(refusal(&config).0, 32);
         config

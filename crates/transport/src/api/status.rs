@@ -57,6 +57,93 @@ pub struct SessionStatus {
     /// The open streams, in the order of their numbers; at most the first thousand.
     #[serde(default)]
     pub streams: Vec<StreamStatus>,
+    /// The paths of datagrams: one for each connected link.
+    #[serde(default)]
+    pub datagram_paths: Vec<DatagramPathStatus>,
+    /// The flows of datagrams, in the order of their numbers; at most the first thousand.
+    #[serde(default)]
+    pub flows: Vec<FlowStatus>,
+    /// Datagrams dropped because the session or a local program did not take them in time.
+    #[serde(default)]
+    pub datagrams_dropped: u64,
+}
+
+/// The path of datagrams over one link.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DatagramPathStatus {
+    /// The path's number in this session.
+    pub id: u32,
+    /// The link's name at the client.
+    pub link: String,
+    /// `udp` for a QUIC connection of its own, `tcp` if datagrams take the link's TCP carrier.
+    pub carrier: String,
+    /// Why the link has no QUIC connection; empty if it has one, and before the first attempt.
+    pub reason: String,
+    /// `working`, `suspect` or `failed`.
+    pub state: String,
+    /// Smoothed round-trip time in milliseconds.
+    pub srtt_ms: f64,
+    /// Congestion window in bytes; 0 for a TCP carrier.
+    pub cwnd_bytes: u64,
+    /// Expected delay of a packet to the peer in milliseconds.
+    pub delay_ms: f64,
+    /// Rate at which the path delivers, in bit/s.
+    pub rate_bps: f64,
+    /// Largest packet of the path in bytes.
+    pub max_datagram_bytes: u64,
+    /// Packets sent.
+    pub packets_sent: u64,
+    /// Packets received.
+    pub packets_received: u64,
+    /// Bytes of packets sent.
+    pub bytes_sent: u64,
+    /// Bytes of packets received.
+    pub bytes_received: u64,
+    /// Packets sent that the peer reports as lost.
+    pub packets_lost: u64,
+    /// Bytes that wait in the QUIC connection; 0 for a TCP carrier.
+    pub queued_bytes: u64,
+}
+
+/// One flow of datagrams.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FlowStatus {
+    /// The flow's number.
+    pub id: u64,
+    /// The number of the program's socket; the flows of one socket share it.
+    pub source: u64,
+    /// The remote: HOST:PORT.
+    pub target: String,
+    /// The class of the datagrams that this side sends.
+    pub class: String,
+    /// How this side's datagrams use the paths now: `pinned`, `spread` or `duplicate`.
+    pub policy: String,
+    /// The reason for it, in one sentence.
+    pub reason: String,
+    /// The link of the newest datagram of this side; copies of it take others. Empty before the
+    /// first one.
+    pub links: Vec<String>,
+    /// Datagrams sent.
+    pub datagrams_sent: u64,
+    /// Datagrams received.
+    pub datagrams_received: u64,
+    /// Payload bytes sent.
+    pub bytes_sent: u64,
+    /// Payload bytes received.
+    pub bytes_received: u64,
+    /// Copies sent over several links, the first ones included, and datagrams sent again because
+    /// their path did not deliver.
+    pub copies_sent: u64,
+    /// Datagrams of this side that were dropped before they left.
+    pub dropped: u64,
+    /// Of those: its queue was full.
+    pub dropped_full: u64,
+    /// Of those: they waited for longer than their class permits.
+    pub dropped_late: u64,
+    /// Of those: a signal to the program that it sends too fast (CoDel, RFC 8289).
+    pub dropped_codel: u64,
+    /// Of those: no path carries datagrams of their size.
+    pub dropped_too_big: u64,
 }
 
 /// The totals of a link since the session began, over all current and former paths.
@@ -136,8 +223,8 @@ pub struct PathStatus {
     pub rttvar_ms: f64,
     /// TCP congestion window in bytes.
     pub cwnd_bytes: u64,
-    /// Bytes waiting in the interface's queue (qdisc); read only for the schedulers `qaware` and
-    /// `qdepl`, otherwise 0.
+    /// Bytes waiting in the interface's queue (qdisc); 0 unless a scheduler of the session reads it
+    /// (`Scheduler::reads_local_queue`).
     #[serde(default)]
     pub local_queue_bytes: u64,
     /// Rate sent on this path over about the last second, in bit/s, frames included.

@@ -94,17 +94,7 @@ impl ClientCarrier {
         path: PathId,
         link: String,
     ) -> Result<Carrier, CarrierError> {
-        let mut out = Vec::new();
-        let name = link.as_bytes();
-        let name = &name[..name.len().min(MAX_TEXT)];
-        Frame::Hello(Hello {
-            version: VERSION,
-            new,
-            session,
-            path: u64::from(path.0),
-            link: name,
-        })
-        .encode(&mut out);
+        let out = encode_hello(session, new, path, &link);
         // A server that does not know this key has ended the connection by now; its alert is more
         // informative than the failed write.
         let written = self.tls.write_all(&out).await;
@@ -166,9 +156,7 @@ impl ServerCarrier {
 
     /// Accepts the connection as a path.
     pub(crate) async fn welcome(mut self) -> Result<Carrier, CarrierError> {
-        let mut out = Vec::new();
-        Frame::Welcome { version: VERSION }.encode(&mut out);
-        in_time(self.tls.write_all(&out)).await??;
+        in_time(self.tls.write_all(&encode_welcome())).await??;
         in_time(self.tls.flush()).await??;
         let (tcp, tls) = self.tls.into_inner();
         Ok(Carrier::new(
@@ -186,8 +174,31 @@ impl ServerCarrier {
     }
 }
 
+/// A HELLO frame; a name that is too long is cut.
+pub(crate) fn encode_hello(session: [u8; 16], new: bool, path: PathId, link: &str) -> Vec<u8> {
+    let name = link.as_bytes();
+    let name = &name[..name.len().min(MAX_TEXT)];
+    let mut out = Vec::new();
+    Frame::Hello(Hello {
+        version: VERSION,
+        new,
+        session,
+        path: u64::from(path.0),
+        link: name,
+    })
+    .encode(&mut out);
+    out
+}
+
+/// A WELCOME frame.
+pub(crate) fn encode_welcome() -> Vec<u8> {
+    let mut out = Vec::new();
+    Frame::Welcome { version: VERSION }.encode(&mut out);
+    out
+}
+
 /// Reads the server's answer to a HELLO and removes it from `buffer`; later bytes stay there.
-async fn read_answer<S: AsyncRead + Unpin>(
+pub(crate) async fn read_answer<S: AsyncRead + Unpin>(
     stream: &mut S,
     buffer: &mut Vec<u8>,
 ) -> Result<(), CarrierError> {
@@ -208,22 +219,22 @@ async fn read_answer<S: AsyncRead + Unpin>(
 
 /// A client's request in its HELLO.
 #[derive(Debug)]
-struct Asked {
-    new: bool,
-    session: [u8; 16],
-    path: PathId,
-    link: String,
+pub(crate) struct Asked {
+    pub(crate) new: bool,
+    pub(crate) session: [u8; 16],
+    pub(crate) path: PathId,
+    pub(crate) link: String,
 }
 
 /// A connection without a valid HELLO, and the answer to its peer.
 #[derive(Debug)]
-struct Unusable {
-    error: CarrierError,
-    refusal: Option<(RefuseCode, String)>,
+pub(crate) struct Unusable {
+    pub(crate) error: CarrierError,
+    pub(crate) refusal: Option<(RefuseCode, String)>,
 }
 
 /// Reads a client's HELLO and removes it from `buffer`; later bytes stay there.
-async fn read_hello<S: AsyncRead + Unpin>(
+pub(crate) async fn read_hello<S: AsyncRead + Unpin>(
     stream: &mut S,
     buffer: &mut Vec<u8>,
 ) -> Result<Asked, Unusable> {
@@ -289,7 +300,8 @@ async fn read_frame<S: AsyncRead + Unpin>(
     }
 }
 
-async fn refuse<S: AsyncWrite + Unpin>(
+/// Sends a refusal and ends the sending direction.
+pub(crate) async fn refuse<S: AsyncWrite + Unpin>(
     stream: &mut S,
     code: RefuseCode,
     reason: &str,

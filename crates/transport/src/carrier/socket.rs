@@ -203,17 +203,7 @@ pub fn listen(address: SocketAddr, congestion: Option<&str>) -> Result<TcpListen
     socket
         .bind(&address.into())
         .and_then(|()| socket.listen(BACKLOG))
-        .map_err(|source| match source.raw_os_error() {
-            Some(libc::EADDRINUSE) => SocketError::PortTaken { address },
-            Some(libc::EADDRNOTAVAIL) => SocketError::NotLocal {
-                address: address.ip(),
-            },
-            Some(libc::EACCES | libc::EPERM) => SocketError::NotPermitted {
-                action: format!("listen on {address}"),
-                hint: "ports below 1024 need CAP_NET_BIND_SERVICE; choose a higher one",
-            },
-            _ => system(source),
-        })?;
+        .map_err(|source| listen_error(source, address))?;
     TcpListener::from_std(socket.into()).map_err(system)
 }
 
@@ -270,7 +260,7 @@ const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_retries(KEEPALIVE_PROBES);
 
 /// An IPv4-mapped IPv6 address needs an IPv4 socket to be bound and routed like IPv4.
-fn unmapped(address: SocketAddr) -> SocketAddr {
+pub(crate) fn unmapped(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         ip if ip.is_ipv4() => SocketAddr::new(ip, address.port()),
         _ => address,
@@ -288,7 +278,12 @@ fn new_socket(address: SocketAddr) -> Result<Socket, SocketError> {
     })
 }
 
-fn bind_to_link(socket: &Socket, link: &Link, source: IpAddr) -> Result<Binding, SocketError> {
+/// Makes the packets of a socket leave by a link that has the address `source`.
+pub(crate) fn bind_to_link(
+    socket: &Socket,
+    link: &Link,
+    source: IpAddr,
+) -> Result<Binding, SocketError> {
     // Since Linux 5.7 any user may bind a socket that is not yet bound; before, CAP_NET_RAW is
     // needed.
     match socket.bind_device(Some(link.name.as_bytes())) {
@@ -385,7 +380,30 @@ fn change_congestion(socket: &Socket, name: &str) -> Result<(), SocketError> {
         })
 }
 
-fn connect_error(error: io::Error, remote: SocketAddr, timeout: Duration) -> SocketError {
+/// The meaning of a system error of a socket that is to listen on `address`.
+pub(crate) fn listen_error(error: io::Error, address: SocketAddr) -> SocketError {
+    match error.raw_os_error() {
+        Some(libc::EADDRINUSE) => SocketError::PortTaken { address },
+        Some(libc::EADDRNOTAVAIL) => SocketError::NotLocal {
+            address: address.ip(),
+        },
+        Some(libc::EACCES | libc::EPERM) => SocketError::NotPermitted {
+            action: format!("listen on {address}"),
+            hint: "ports below 1024 need CAP_NET_BIND_SERVICE; choose a higher one",
+        },
+        _ => SocketError::System {
+            action: format!("listen on {address}"),
+            source: error,
+        },
+    }
+}
+
+/// The meaning of a system error of a connection to `remote`.
+pub(crate) fn connect_error(
+    error: io::Error,
+    remote: SocketAddr,
+    timeout: Duration,
+) -> SocketError {
     match error.raw_os_error() {
         Some(libc::ECONNREFUSED) => SocketError::Refused { remote },
         Some(libc::ETIMEDOUT) => SocketError::TimedOut { remote, timeout },

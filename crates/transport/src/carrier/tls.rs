@@ -12,7 +12,7 @@ mod error;
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
@@ -34,6 +34,9 @@ pub use error::HandshakeError;
 /// The protocol and its version as negotiated by TLS (ALPN, RFC 7301).
 pub const ALPN: &[u8] = b"sumlink/1";
 
+/// The protocol of datagram carriers and its version, also negotiated by ALPN.
+pub const DATAGRAM_ALPN: &[u8] = b"sumlink-datagrams/1";
+
 /// The set of client keys that a server accepts; clones share one set.
 ///
 /// A change applies to every later handshake. It does not affect connections that were already
@@ -41,41 +44,28 @@ pub const ALPN: &[u8] = b"sumlink/1";
 #[derive(Clone, Default)]
 pub struct Authorized(Arc<RwLock<HashSet<PublicKey>>>);
 
+/// What a side proves about itself, prepared once for any number of configurations.
+#[derive(Clone, Debug)]
+pub(crate) struct Identity {
+    key: Arc<CertifiedKey>,
+    crypto: Arc<CryptoProvider>,
+}
+
+/// Receives the reason for which a side refuses its peer's key.
+///
+/// A TLS stream returns that reason in its error. QUIC keeps only the alert and a text.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Refusal(Arc<OnceLock<HandshakeError>>);
+
 /// The TLS configuration of a client with the key `key` for the server whose key is `server`.
 pub fn client_config(key: &SecretKey, server: &PublicKey) -> Arc<ClientConfig> {
-    let verifier = PinnedServer { pinned: *server };
-    let mut config = ClientConfig::builder_with_details(crypto(), Arc::new(NoClock))
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .expect("the provider has TLS 1.3 cipher suites")
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier))
-        .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(identity(
-            key,
-        ))));
-    config.alpn_protocols = vec![ALPN.to_vec()];
-    config.resumption = Resumption::disabled();
-    config.enable_sni = false;
-    Arc::new(config)
+    Arc::new(Identity::new(key).client_config(server, ALPN, None))
 }
 
 /// The TLS configuration of a server that proves `key` and accepts only the clients in
 /// `authorized`.
 pub fn server_config(key: &SecretKey, authorized: &Authorized) -> Arc<ServerConfig> {
-    let verifier = AuthorizedClients {
-        authorized: authorized.clone(),
-    };
-    let mut config = ServerConfig::builder_with_details(crypto(), Arc::new(NoClock))
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .expect("the provider has TLS 1.3 cipher suites")
-        .with_client_cert_verifier(Arc::new(verifier))
-        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(identity(
-            key,
-        ))));
-    config.alpn_protocols = vec![ALPN.to_vec()];
-    config.session_storage = Arc::new(NoServerSessionStorage {});
-    config.send_tls13_tickets = 0;
-    config.max_early_data_size = 0;
-    Arc::new(config)
+    Arc::new(Identity::new(key).server_config(authorized, ALPN, None))
 }
 
 /// A placeholder server name required by the TLS library; it is neither sent nor checked.
@@ -98,6 +88,72 @@ pub fn peer(connection: &CommonState) -> Result<PublicKey, HandshakeError> {
 /// The key that the peer has proved, once the handshake is complete.
 pub fn peer_key(connection: &CommonState) -> Option<PublicKey> {
     PublicKey::from_spki(connection.peer_certificates()?.first()?)
+}
+
+impl Identity {
+    pub(crate) fn new(key: &SecretKey) -> Self {
+        Self {
+            key: certified(key),
+            crypto: crypto(),
+        }
+    }
+
+    /// The configuration of a client for the server with the key `server`.
+    pub(crate) fn client_config(
+        &self,
+        server: &PublicKey,
+        alpn: &[u8],
+        refusal: Option<Refusal>,
+    ) -> ClientConfig {
+        let verifier = PinnedServer {
+            pinned: *server,
+            refusal,
+        };
+        let resolver = AlwaysResolvesClientRawPublicKeys::new(Arc::clone(&self.key));
+        let mut config =
+            ClientConfig::builder_with_details(Arc::clone(&self.crypto), Arc::new(NoClock))
+                .with_protocol_versions(&[&rustls::version::TLS13])
+                .expect("the provider has TLS 1.3 cipher suites")
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(verifier))
+                .with_client_cert_resolver(Arc::new(resolver));
+        config.alpn_protocols = vec![alpn.to_vec()];
+        config.resumption = Resumption::disabled();
+        config.enable_sni = false;
+        config
+    }
+
+    /// The configuration of a server that accepts only the clients in `authorized`.
+    pub(crate) fn server_config(
+        &self,
+        authorized: &Authorized,
+        alpn: &[u8],
+        refusal: Option<Refusal>,
+    ) -> ServerConfig {
+        let verifier = AuthorizedClients {
+            authorized: authorized.clone(),
+            refusal,
+        };
+        let resolver = AlwaysResolvesServerRawPublicKeys::new(Arc::clone(&self.key));
+        let mut config =
+            ServerConfig::builder_with_details(Arc::clone(&self.crypto), Arc::new(NoClock))
+                .with_protocol_versions(&[&rustls::version::TLS13])
+                .expect("the provider has TLS 1.3 cipher suites")
+                .with_client_cert_verifier(Arc::new(verifier))
+                .with_cert_resolver(Arc::new(resolver));
+        config.alpn_protocols = vec![alpn.to_vec()];
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        config.max_early_data_size = 0;
+        config
+    }
+}
+
+impl Refusal {
+    /// The reason, if this side has refused its peer.
+    pub(crate) fn reason(&self) -> Option<HandshakeError> {
+        self.0.get().cloned()
+    }
 }
 
 impl Authorized {
@@ -158,7 +214,7 @@ fn aes_in_hardware() -> bool {
     answer
 }
 
-fn identity(key: &SecretKey) -> Arc<CertifiedKey> {
+fn certified(key: &SecretKey) -> Arc<CertifiedKey> {
     let signer = provider::sign::any_eddsa_type(&key.pkcs8())
         .expect("a SecretKey is an ed25519 key that has been parsed before");
     let spki = CertificateDer::from(key.public().to_spki());
@@ -179,6 +235,7 @@ impl TimeProvider for NoClock {
 #[derive(Debug)]
 struct PinnedServer {
     pinned: PublicKey,
+    refusal: Option<Refusal>,
 }
 
 impl ServerCertVerifier for PinnedServer {
@@ -194,10 +251,11 @@ impl ServerCertVerifier for PinnedServer {
         if seen == self.pinned {
             Ok(ServerCertVerified::assertion())
         } else {
-            Err(refusal(HandshakeError::WrongServerKey {
+            let reason = HandshakeError::WrongServerKey {
                 seen,
                 pinned: self.pinned,
-            }))
+            };
+            Err(refuse(reason, self.refusal.as_ref()))
         }
     }
 
@@ -232,6 +290,7 @@ impl ServerCertVerifier for PinnedServer {
 #[derive(Debug)]
 struct AuthorizedClients {
     authorized: Authorized,
+    refusal: Option<Refusal>,
 }
 
 impl ClientCertVerifier for AuthorizedClients {
@@ -249,7 +308,8 @@ impl ClientCertVerifier for AuthorizedClients {
         if self.authorized.contains(&key) {
             Ok(ClientCertVerified::assertion())
         } else {
-            Err(refusal(HandshakeError::UnknownClient { key }))
+            let reason = HandshakeError::UnknownClient { key };
+            Err(refuse(reason, self.refusal.as_ref()))
         }
     }
 
@@ -286,7 +346,11 @@ fn presented_key(spki: &CertificateDer<'_>) -> Result<PublicKey, rustls::Error> 
 
 /// A refusal that carries its reason to our own side. The peer gets the alert `certificate_unknown`
 /// (RFC 8446, section 6.2), which no other failure of these handshakes causes.
-fn refusal(reason: HandshakeError) -> rustls::Error {
+fn refuse(reason: HandshakeError, refusal: Option<&Refusal>) -> rustls::Error {
+    if let Some(refusal) = refusal {
+        // Only the first peer key of a handshake is checked.
+        let _ = refusal.0.set(reason.clone());
+    }
     CertificateError::Other(OtherError(Arc::new(reason))).into()
 }
 

@@ -18,6 +18,7 @@ use crate::carrier::Carrier;
 use crate::carrier::congestion;
 use crate::carrier::handshake::{CarrierError, ClientCarrier};
 use crate::carrier::keys::PublicKey;
+use crate::carrier::quic::QuicDialer;
 use crate::carrier::socket::{self, Binding};
 use crate::carrier::tls;
 use sumlink_exit::happy_eyeballs::Race;
@@ -28,7 +29,8 @@ pub(super) struct Dialer {
     pub(super) config: Arc<ClientConfig>,
     tls: Arc<TlsConfig>,
     key: PublicKey,
-    session: [u8; 16],
+    pub(super) quic: QuicDialer,
+    pub(super) session: [u8; 16],
     next_path: AtomicU32,
     /// Whether the session exists at the server.
     made: AtomicBool,
@@ -43,8 +45,10 @@ impl Dialer {
     pub(super) fn new(config: Arc<ClientConfig>, session: [u8; 16]) -> Self {
         let tls = tls::client_config(&config.key, &config.server_key);
         let key = config.key.public();
+        let quic = QuicDialer::new(config.key.clone(), &config.server_key);
         Self {
             config,
+            quic,
             tls,
             key,
             session,
@@ -197,8 +201,13 @@ impl Dialer {
             .or(self.config.congestion.as_deref())
     }
 
+    /// A new path number.
+    pub(super) fn next_path(&self) -> PathId {
+        PathId(self.next_path.fetch_add(1, Ordering::Relaxed))
+    }
+
     async fn hello(&self, link: &str, carrier: ClientCarrier) -> Result<Carrier, CarrierError> {
-        let path = PathId(self.next_path.fetch_add(1, Ordering::Relaxed));
+        let path = self.next_path();
         // The first connection creates the session; the others wait for it and join, unless it
         // hangs.
         let making = match self.made.load(Ordering::Acquire) {

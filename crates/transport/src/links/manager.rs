@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::Instrument;
 
+use super::datagrams::DatagramLinks;
 use super::dialer::{Dialer, rank};
 use super::resolver::{Answer, Resolver};
 use crate::api::client::{ConnectError, is_lost};
@@ -65,6 +66,8 @@ pub(crate) struct Manager {
     asking: JoinSet<io::Result<bool>>,
     /// The session is being closed: links are no longer dialed.
     is_closing: bool,
+    /// The links that have a path, for their datagram carriers.
+    datagrams: watch::Sender<DatagramLinks>,
 }
 
 impl Manager {
@@ -96,6 +99,7 @@ impl Manager {
             carriers: None,
             asking: JoinSet::new(),
             is_closing: false,
+            datagrams: watch::channel(DatagramLinks::new()).0,
         }
     }
 
@@ -108,6 +112,7 @@ impl Manager {
     ) -> Outcome {
         let mut connected = Some(connected);
         let mut driver = tokio::spawn(driver.in_current_span());
+        let _datagrams = self.keep_datagrams();
         let mut watch = links::Watch::new().ok();
         let mut policies = self.policies.changes();
         let mut best_error = None;
@@ -136,6 +141,7 @@ impl Manager {
                     None => std::future::pending().await,
                 }
             };
+            self.publish_datagram_links();
             let (next_look, next_question) = (self.next_look(), self.next_question());
             tokio::select! {
                 _ = &mut driver => {
@@ -629,6 +635,9 @@ mod tests {
             links: LinkStates::default(),
             policies: None,
             max_paths: 1,
+            sources: Arc::default(),
+            udp: true,
+            datagram_exit: None,
         };
         let (id, peer) = ([7; 16], server.public());
         let made = Driver::new(Role::Client, id, peer, &config.session, listeners);

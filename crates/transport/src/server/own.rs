@@ -92,7 +92,7 @@ mod tests {
             let running = tokio::spawn(server.run(std::future::pending()));
             let allows = |address: &str| {
                 let address: IpAddr = address.parse().unwrap();
-                let policy = handle.shared.egress.read().unwrap().clone();
+                let policy = handle.shared.egress.borrow().clone();
                 policy.check(address, 22).is_ok()
             };
             let until = async |address: &str, allowed: bool| {

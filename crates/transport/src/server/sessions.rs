@@ -12,6 +12,7 @@ use super::half_open::{HalfOpenLimit, Vouched};
 use crate::api::status::SessionStatus;
 use crate::carrier::Carrier;
 use crate::carrier::keys::PublicKey;
+use crate::carrier::quic::DatagramCarrier;
 use crate::session::driver::Command;
 
 /// A session's identity: the client's key, and the identifier chosen by the client.
@@ -100,6 +101,11 @@ impl Entry {
         if let Some(carrier) = carrier {
             let _ = self.commands.send(Command::Add(Box::new(carrier)));
         }
+    }
+
+    /// Adds a datagram carrier to the session.
+    pub(super) fn add_datagrams(&self, carrier: DatagramCarrier) {
+        let _ = self.commands.send(Command::AddDatagrams(Box::new(carrier)));
     }
 
     /// Counts an address among those of live sessions as long as this session lives.

@@ -4,8 +4,10 @@
 //! lock between paths, and every decision sees the newest state of all of them. Encryption happens
 //! here, too: at 14 Gbit/s per core it does not limit a session.
 
+mod bucket;
 mod carriers;
 mod commands;
+mod datagrams;
 mod events;
 mod moving;
 mod report;
@@ -35,9 +37,11 @@ use crate::carrier::Carrier;
 use crate::carrier::keys::PublicKey;
 use crate::links::policy::Policies;
 use crate::session::pipe::Pools;
+use crate::session::sources::{SourceHandle, Sources};
 
 pub(crate) use carriers::CarrierNews;
 pub(crate) use commands::{Command, OpenReply, Opening};
+use datagrams::Datagrams;
 use moving::Moving;
 pub(crate) use report::session_span;
 pub(crate) use status::LinkStates;
@@ -65,6 +69,12 @@ pub(crate) struct Listeners {
     pub(crate) policies: Option<Policies>,
     /// Maximum number of paths of the session.
     pub(crate) max_paths: usize,
+    /// The programs' sources of datagrams.
+    pub(crate) sources: Arc<Sources>,
+    /// Whether datagrams may use UDP at this side.
+    pub(crate) udp: bool,
+    /// Receives the sources that the peer opens; none if this side has no exit for datagrams.
+    pub(crate) datagram_exit: Option<UnboundedSender<SourceHandle>>,
 }
 
 /// A session's task.
@@ -90,6 +100,8 @@ pub(crate) struct Driver {
     pools: Arc<Pools>,
     /// Maximum number of paths that the peer may add.
     max_paths: usize,
+    datagrams: Datagrams,
+    datagram_policies: datagrams::Policies,
     /// Streams that wait until the peer allows more.
     waiting: Waiting<Opening>,
     /// Targets to which streams are opened without waiting for the peer.
@@ -148,6 +160,11 @@ impl Driver {
             locals: HashMap::new(),
             pools: Pools::new(config.split().pool),
             max_paths: listeners.max_paths,
+            datagrams: Datagrams::new(
+                Arc::clone(&listeners.sources),
+                listeners.datagram_exit.clone(),
+            ),
+            datagram_policies: datagrams::Policies::new(config),
             waiting: Waiting::default(),
             known: Known::default(),
             early_opens: Unconfirmed::default(),
@@ -209,6 +226,9 @@ impl Driver {
         if let Some(due) = due.min() {
             at = at.min(self.epoch + due);
         }
+        if let Some(due) = self.datagrams.due() {
+            at = at.min(due);
+        }
         if let Some(until) = self.close_deadline {
             at = at.min(until);
         }
@@ -229,11 +249,16 @@ impl Future for Driver {
                 this.command(command);
                 moved = true;
             }
+            moved |= this.take_datagrams(cx);
             moved |= this.receive(cx);
+            moved |= this.receive_datagrams(cx);
             this.sample(cx);
+            this.sample_datagrams();
             let now = this.now();
             this.engine.handle_timeout(now);
             moved |= this.events();
+            moved |= this.deliver_datagrams();
+            moved |= this.transmit_datagrams(cx);
             moved |= this.transmit(cx);
             moved |= this.events();
             this.end_unconfirmed(this.now());
@@ -274,6 +299,7 @@ pub(crate) fn engine_config(role: Role, config: &SessionConfig) -> Config {
     engine.redundancy = config.redundancy;
     engine.fbdt.clone_from(&config.fbdt);
     engine.selector.clone_from(&config.selector);
+    engine.datagrams.clone_from(&config.datagrams);
     engine
 }
 

@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use sumlink_proxy::Service;
+use sumlink_proxy::{AnyForward, Service};
+use sumlink_transport::Target;
 use sumlink_transport::address::collide;
 use sumlink_transport::config::LinkConfig;
 use sumlink_transport::links::{Overlap, overlap};
@@ -13,15 +14,30 @@ use super::findings::Findings;
 /// SOCKS5 entry if there is no other entry.
 const DEFAULT_SOCKS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1080);
 
+/// A port's transport protocol, and its service.
+#[derive(Clone, Debug)]
+pub(crate) enum Entrance {
+    /// A TCP port.
+    Tcp(Service),
+    /// A UDP port with a fixed target.
+    Udp(Target),
+}
+
 /// A local port and its protocol.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    /// Name in events and messages: `socks`, `http` or `forward`.
+    /// Name in events and messages: `socks`, `http`, `forward` or `udp_forward`.
     pub(crate) word: &'static str,
     pub(crate) address: SocketAddr,
-    pub(crate) service: Service,
+    pub(crate) service: Entrance,
     /// Line in the file; 0 for the command line.
     line: usize,
+}
+
+impl Entrance {
+    fn is_udp(&self) -> bool {
+        matches!(self, Self::Udp(_))
+    }
 }
 
 /// All entries, each from the flags or else from the file. Two entries on one port are a mistake;
@@ -45,18 +61,27 @@ pub(super) fn all(
             line,
         })
     };
-    entries.extend(one("socks", socks, Service::Socks5, found));
-    entries.extend(one("http", http, Service::HttpProxy, found));
+    entries.extend(one("socks", socks, Entrance::Tcp(Service::Socks5), found));
+    entries.extend(one("http", http, Entrance::Tcp(Service::HttpProxy), found));
     let (forwards, by_flags) = match forwards {
         Forwards::Flags(forwards) => (forwards, true),
         Forwards::File(forwards) => (forwards, false),
     };
     for (number, forward) in forwards.into_iter().enumerate() {
         let line = found.lines.forwards.get(number).copied().unwrap_or(1);
+        let (word, address, service) = match forward {
+            AnyForward::Tcp(forward) => {
+                let service = Entrance::Tcp(Service::Forward(forward.target));
+                ("forward", forward.listen, service)
+            }
+            AnyForward::Udp(forward) => {
+                ("udp_forward", forward.listen, Entrance::Udp(forward.target))
+            }
+        };
         entries.push(Entry {
-            word: "forward",
-            address: forward.listen,
-            service: Service::Forward(forward.target),
+            word,
+            address,
+            service,
             line: if by_flags { 0 } else { line },
         });
     }
@@ -64,16 +89,16 @@ pub(super) fn all(
         entries.extend(one(
             "socks",
             (Some(DEFAULT_SOCKS), None),
-            Service::Socks5,
+            Entrance::Tcp(Service::Socks5),
             found,
         ));
     }
     for (number, entry) in entries.iter().enumerate() {
         let before = &entries[..number];
-        if let Some(other) = before
-            .iter()
-            .find(|other| collide(other.address, entry.address))
-        {
+        if let Some(other) = before.iter().find(|other| {
+            let shares_protocol = other.service.is_udp() == entry.service.is_udp();
+            shares_protocol && collide(other.address, entry.address)
+        }) {
             let place = match other.line {
                 0 => String::new(),
                 line => format!(" of line {line}"),

@@ -1,11 +1,15 @@
 //! Reads the file of a client and of a server.
 
+use std::num::NonZeroU64;
 use std::ops::Range;
+use std::time::Duration;
 
+use sumlink_engine::scheduler::OwnSchedulers;
 use sumlink_proxy::class::parse_class;
-use sumlink_proxy::{ClassRule, Forward};
+use sumlink_proxy::{AnyForward, ClassRule};
 use sumlink_settings::units;
 use sumlink_transport::config::{AuthorizedClient, ClientLimits, HalfOpenLimits};
+use sumlink_transport::udp::{MIN_IDLE, UdpSettings};
 use sumlink_transport::{PublicKey, Target};
 use toml::Spanned;
 
@@ -16,14 +20,14 @@ use super::Reader;
 use crate::congestion::parse_coupled;
 
 impl Reader<'_> {
-    pub(super) fn client(&mut self) -> Option<ClientSettings> {
+    pub(super) fn client(&mut self, own: &OwnSchedulers) -> Option<ClientSettings> {
         let raw: raw::Client = self.shape()?;
-        let own = raw.link.iter().find_map(|link| link.congestion.as_ref());
-        let other = raw.congestion.as_ref().or(own).map(Spanned::span);
+        let of_link = raw.link.iter().find_map(|link| link.congestion.as_ref());
+        let other = raw.congestion.as_ref().or(of_link).map(Spanned::span);
         let coupled = self.coupled(raw.coupled, other);
         let (links, link_lines) = self.links(raw.links, raw.link);
         let classes = self.classes(raw.class);
-        let mut forward: Vec<Forward> = Vec::new();
+        let mut forward: Vec<AnyForward> = Vec::new();
         let mut forward_lines = Vec::new();
         for field in raw.forward {
             let line = self.line(&field.span());
@@ -46,9 +50,10 @@ impl Reader<'_> {
             http: self.parse(raw.http, |s| parse_entry(s)),
             forward,
             max_connections: self.count(raw.max_connections).map(|n| n as usize),
+            udp: raw.udp.map(Spanned::into_inner),
             classes,
             control: raw.control.map(|path| self.beside(path.get_ref())),
-            session: self.session(raw.session),
+            session: self.session(raw.session, own),
             lines: self.lines(link_lines, forward_lines),
         })
     }
@@ -96,7 +101,7 @@ impl Reader<'_> {
         rules
     }
 
-    pub(super) fn server(&mut self) -> Option<ServerSettings> {
+    pub(super) fn server(&mut self, own: &OwnSchedulers) -> Option<ServerSettings> {
         let raw: raw::Server = self.shape()?;
         let mut authorized: Vec<AuthorizedClient> = Vec::new();
         for client in raw.client {
@@ -119,6 +124,7 @@ impl Reader<'_> {
         let memory = memory.unwrap_or(defaults.memory);
         let other = raw.congestion.as_ref().map(Spanned::span);
         let coupled = self.coupled(raw.coupled, other);
+        let exit = self.exit(raw.datagrams);
         let mut limit = |field, default| self.count(field).map_or(default, |n| n as usize);
         Some(ServerSettings {
             limits: ClientLimits {
@@ -127,6 +133,8 @@ impl Reader<'_> {
                 paths: limit(raw.limits.paths, defaults.paths),
             },
             half_open,
+            udp: raw.udp.map(Spanned::into_inner),
+            exit,
             listen: self.parse(raw.listen, |s| parse_public(s)),
             key: raw.key.map(|path| self.beside(path.get_ref())),
             authorized,
@@ -134,13 +142,43 @@ impl Reader<'_> {
             congestion: self.parse(raw.congestion, |s| parse_congestion(s)),
             coupled,
             control: raw.control.map(|path| self.beside(path.get_ref())),
-            session: self.session(raw.session),
+            session: self.session(raw.session, own),
             lines: self.lines(Vec::new(), Vec::new()),
         })
     }
 }
 
 impl Reader<'_> {
+    /// Limits and timeouts of each client's UDP sockets.
+    fn exit(&mut self, raw: raw::Exit) -> UdpSettings {
+        let defaults = UdpSettings::default();
+        let mut count = |field| self.count(field).map(|n| n as usize);
+        let sources = count(raw.sources).unwrap_or(defaults.sources);
+        let remotes = count(raw.remotes).unwrap_or(defaults.remotes);
+        let rate = self.parse(raw.rate, |s| parse_byte_rate(s));
+        let memory = self.parse(raw.memory, |s| {
+            match units::parse_size(s).map_err(|error| error.to_string())? {
+                bytes if bytes < MIN_EXIT_MEMORY => {
+                    Err(format!("`{s}` is too little: write at least 64KiB"))
+                }
+                bytes => Ok(bytes as usize),
+            }
+        });
+        UdpSettings {
+            sources,
+            remotes,
+            rate: rate.or(defaults.rate),
+            memory: memory.unwrap_or(defaults.memory),
+            idle: self
+                .parse(raw.idle, |s| parse_idle(s, MIN_IDLE))
+                .unwrap_or(defaults.idle),
+            dns_idle: self
+                .parse(raw.dns_idle, |s| parse_idle(s, Duration::from_secs(1)))
+                .unwrap_or(defaults.dns_idle),
+            ..defaults
+        }
+    }
+
     /// Limits for connections that have not proved a key. A quarter of them is reserved unless the
     /// file says otherwise.
     fn half_open(&mut self, limits: &raw::Limits) -> HalfOpenLimits {
@@ -166,6 +204,28 @@ impl Reader<'_> {
             reserved,
             per_address,
         }
+    }
+}
+
+/// Least memory of a client's UDP sockets, in bytes: room for one datagram of the largest size.
+const MIN_EXIT_MEMORY: u64 = 64 << 10;
+
+/// Parses a rate as bytes per second; a rate below 1 byte per second is refused.
+pub(super) fn parse_byte_rate(text: &str) -> Result<NonZeroU64, String> {
+    let bits = units::parse_rate(text).map_err(|error| error.to_string())?;
+    NonZeroU64::new(bits / 8).ok_or_else(|| format!("`{text}` is too low: write at least 8bit"))
+}
+
+/// Parses an idle timeout of at least `least`, and at most a day.
+pub(super) fn parse_idle(text: &str, least: Duration) -> Result<Duration, String> {
+    let idle = units::parse_duration(text).map_err(|error| error.to_string())?;
+    if (least..=Duration::from_secs(86_400)).contains(&idle) {
+        Ok(idle)
+    } else {
+        Err(format!(
+            "`{text}` is out of range: write {}s to 86400s",
+            least.as_secs()
+        ))
     }
 }
 

@@ -2,31 +2,37 @@
 //! scaling.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
+use sumlink_engine::scheduler::OwnSchedulers;
 use sumlink_settings::units;
 use sumlink_transport::FbdtConfig;
+use sumlink_transport::udp::MIN_IDLE;
 use toml::Spanned;
 
 use super::super::raw::{self, Field};
+use super::super::schedulers::parse_scheduler;
 use super::super::settings::SessionSettings;
-use super::super::{parse_scheduler, parse_selector};
+use super::super::{parse_datagram_policy, parse_selector};
 use super::Reader;
+use super::ends::{parse_byte_rate, parse_idle};
 
 impl Reader<'_> {
-    pub(super) fn session(&mut self, raw: raw::Session) -> SessionSettings {
+    pub(super) fn session(&mut self, raw: raw::Session, own: &OwnSchedulers) -> SessionSettings {
         let memory = raw.memory.as_ref().map(Spanned::span);
         let stream_memory = raw.stream_memory.as_ref().map(Spanned::span);
         let max_streams = raw.max_streams.as_ref().map(Spanned::span);
         let mut class_schedulers = BTreeMap::new();
         for (class, name) in raw.schedulers.into_all() {
-            if let Some(name) = self.parse(name, |s| parse_scheduler(s)) {
+            if let Some(name) = self.parse(name, |s| parse_scheduler(s, own)) {
                 class_schedulers.insert(class, name);
             }
         }
         let mut session = SessionSettings {
-            scheduler: self.parse(raw.scheduler, |s| parse_scheduler(s)),
+            scheduler: self.parse(raw.scheduler, |s| parse_scheduler(s, own)),
             class_schedulers,
+            own_schedulers: own.clone(),
             selector: self.parse(raw.selector, |s| parse_selector(s)),
             memory: self.parse(raw.memory, |s| units::parse_size(s)),
             stream_memory: self.parse(raw.stream_memory, |s| units::parse_size(s)),
@@ -36,6 +42,7 @@ impl Reader<'_> {
             timeout: self.parse(raw.timeout, |s| parse_timeout(s)),
             ..SessionSettings::default()
         };
+        self.datagrams(&mut session, raw.datagrams);
         let budget = raw.redundancy;
         let mut fields: Vec<(String, Field<String>)> = [
             ("coupling", raw.coupling),
@@ -75,6 +82,35 @@ impl Reader<'_> {
             self.problem(place.unwrap_or(0..0), error);
         }
         session
+    }
+
+    fn datagrams(&mut self, session: &mut SessionSettings, raw: raw::Datagrams) {
+        let config = &mut session.datagrams;
+        session.datagram_policy = self.parse(raw.policy, |s| parse_datagram_policy(s));
+        for (class, policy) in raw.policies.into_all() {
+            if let Some(policy) = self.parse(policy, |s| parse_datagram_policy(s)) {
+                session.datagram_policies.insert(class, policy);
+            }
+        }
+        let max_flows = self.parse(raw.max_flows, |n| match usize::try_from(*n) {
+            Ok(flows @ 1..=65_536) => Ok(flows),
+            _ => Err("write a number from 1 to 65536"),
+        });
+        config.max_flows = max_flows.unwrap_or(config.max_flows);
+        let idle = self.parse(raw.idle, |s| parse_idle(s, MIN_IDLE));
+        config.idle_timeout = idle.unwrap_or(config.idle_timeout);
+        let copies = &mut config.duplicates;
+        let links = self.parse(raw.copies.links, |n| match usize::try_from(*n) {
+            Ok(links @ 2..=8) => Ok(links),
+            _ => Err("write a number from 2 to 8"),
+        });
+        copies.links = links.unwrap_or(copies.links);
+        let rate = self.parse(raw.copies.flow_rate, |s| parse_byte_rate(s));
+        copies.flow_rate = rate.map_or(copies.flow_rate, NonZeroU64::get);
+        let share = self.parse(raw.copies.link_share, |s| units::parse_percentage(s));
+        copies.link_share = share.unwrap_or(copies.link_share);
+        let metered = raw.copies.metered.map(Spanned::into_inner);
+        copies.metered = metered.unwrap_or(copies.metered);
     }
 
     /// Sets budget, windows, races and window scaling, and notes their lines. Reports one problem

@@ -13,7 +13,7 @@ use crate::{Class, Instant, PathId, PeerText, StreamId};
 pub(super) const MAX_PIECES: usize = 64 * 1024;
 
 /// Closing code for a peer that violates the protocol.
-const CODE_PROTOCOL: u64 = 1;
+pub(super) const CODE_PROTOCOL: u64 = 1;
 
 impl Session {
     /// Handles bytes that arrived on a path, in the order of its carrier, split anywhere.
@@ -184,6 +184,7 @@ impl Session {
                 }
                 Ok(())
             }
+            Frame::Datagram { packet } => self.on_datagram_frame(id, packet, now),
             Frame::Close { code, reason } => {
                 self.end(code, PeerText::new(reason));
                 Ok(())

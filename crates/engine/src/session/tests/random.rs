@@ -2,16 +2,19 @@
 //! in order.
 //!
 //! The number of cases is small, so that every build can afford them; `PROPTEST_CASES` raises it. A
-//! failure found here becomes a named test in `corners.rs`.
+//! failure found here becomes a named test in `corners.rs`. Crates with schedulers of their own run
+//! the same operations with those.
 
 use std::time::Duration;
 
 use proptest::prelude::*;
 
 use super::{Pair, Side};
-use crate::{
-    Class, Config, Event, PathId, PathPolicy, PeerPolicy, Priority, Role, StreamId, scheduler,
-};
+use crate::testing::{Candidates, case_count, property};
+use crate::{Class, Config, Event, PathId, PathPolicy, PeerPolicy, Priority, Role, StreamId};
+
+/// Number of random cases, unless `PROPTEST_CASES` is set.
+const CASES: u32 = 1000;
 
 /// An operation on a session. Streams and paths are chosen by index among the existing ones.
 #[derive(Clone, Debug)]
@@ -140,11 +143,11 @@ struct Setup {
     ops: Vec<Op>,
 }
 
-fn setup() -> impl Strategy<Value = Setup> {
+fn setup(schedulers: &'static [&'static str]) -> impl Strategy<Value = Setup> {
     let paths = proptest::collection::vec((mbit(), ms()), 1..=5);
     (
-        proptest::sample::select(scheduler::NAMES),
-        proptest::sample::select(scheduler::NAMES),
+        proptest::sample::select(schedulers),
+        proptest::sample::select(schedulers),
         proptest::sample::select(SELECTORS),
         paths,
         any::<bool>(),
@@ -160,9 +163,8 @@ fn setup() -> impl Strategy<Value = Setup> {
         })
 }
 
-fn config(role: Role, setup: &Setup) -> Config {
-    let mut config = Config::new(role);
-    config.scheduler = setup.scheduler.to_owned();
+fn config(role: Role, setup: &Setup, candidates: &Candidates) -> Config {
+    let mut config = candidates.config(role, setup.scheduler);
     let urgent = setup.urgent.to_owned();
     config
         .class_schedulers
@@ -199,8 +201,9 @@ fn allow_all(pair: &mut Pair) {
     }
 }
 
-fn run(setup: &Setup) {
-    let mut pair = Pair::with(config(Role::Client, setup), config(Role::Server, setup));
+fn run(setup: &Setup, candidates: &Candidates) {
+    let [client, server] = [Role::Client, Role::Server].map(|role| config(role, setup, candidates));
+    let mut pair = Pair::with(client, server);
     pair.connect(&setup.paths);
     let mut streams: Vec<StreamId> = Vec::new();
     let mut finished: Vec<(Side, StreamId)> = Vec::new();
@@ -358,45 +361,72 @@ fn run(setup: &Setup) {
     );
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: std::env::var("PROPTEST_CASES")
-            .ok()
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(1000),
-        ..ProptestConfig::default()
-    })]
-
-    #[test]
-    fn every_byte_arrives_once_and_in_order_whatever_happens(setup in setup()) {
-        run(&setup);
-    }
+/// Whatever links and programs do, every byte arrives once and in order, and the sessions end with
+/// nothing left.
+pub fn every_byte_arrives_once_and_in_order_whatever_happens(candidates: &Candidates) {
+    let setups = setup(candidates.combined());
+    property(file!(), case_count(CASES), setups, |setup| {
+        run(&setup, candidates);
+        Ok(())
+    });
 }
 
-/// MuSher refuses a third path, so a side that has data must be permitted one of the two again.
-#[test]
-fn data_written_while_every_path_is_forbidden_is_delivered_later() {
-    let forbid = |path| Op::Policy {
-        side: Side::Server,
-        path,
-        policy: PathPolicy {
-            priority: Priority::Never,
-            ..PathPolicy::default()
-        },
-        tell: false,
-    };
-    let write = Op::Write {
-        side: Side::Server,
-        stream: 0,
-        len: 1,
-        finish: false,
-    };
-    run(&Setup {
-        scheduler: "musher",
-        urgent: "fbdt",
-        selector: "none",
-        paths: vec![(0.5, 0), (0.5, 0)],
-        tight: false,
-        ops: vec![forbid(0), Op::Open, forbid(1), write],
-    });
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::minrtt::MinRtt;
+    use crate::scheduler::{OwnSchedulers, Pick, Scheduler, View};
+
+    /// MinRTT for two paths.
+    #[derive(Debug, Default)]
+    struct ForTwo(MinRtt);
+
+    impl Scheduler for ForTwo {
+        fn name(&self) -> &'static str {
+            "for_two"
+        }
+
+        fn pick(&mut self, path: PathId, budget: u64, view: &View<'_>) -> Pick {
+            self.0.pick(path, budget, view)
+        }
+
+        fn paths_changed(&mut self) {
+            self.0.paths_changed();
+        }
+
+        fn most_paths(&self) -> Option<usize> {
+            Some(2)
+        }
+    }
+
+    /// A third path is refused, so a side that has data must be permitted one of the two again.
+    #[test]
+    fn data_written_while_every_path_is_forbidden_is_delivered_later() {
+        let forbid = |path| Op::Policy {
+            side: Side::Server,
+            path,
+            policy: PathPolicy {
+                priority: Priority::Never,
+                ..PathPolicy::default()
+            },
+            tell: false,
+        };
+        let write = Op::Write {
+            side: Side::Server,
+            stream: 0,
+            len: 1,
+            finish: false,
+        };
+        let setup = Setup {
+            scheduler: "for_two",
+            urgent: "fbdt",
+            selector: "none",
+            paths: vec![(0.5, 0), (0.5, 0)],
+            tight: false,
+            ops: vec![forbid(0), Op::Open, forbid(1), write],
+        };
+        let mut own = OwnSchedulers::default();
+        own.add("for_two", |_| Box::<ForTwo>::default()).unwrap();
+        run(&setup, &Candidates::new(&["for_two"], own));
+    }
 }

@@ -1,9 +1,11 @@
-//! Properties of sessions with every scheduler: no stream waits forever, and classes take turns.
+//! Sessions with a scheduler that waits, or with several: no data waits forever, and classes take
+//! turns. `every.rs` has the rules for every scheduler.
 
 use std::time::Duration;
 
 use super::{Pair, Side};
-use crate::{Class, Config, Event, PathId, PathPolicy, PathState, Priority, Role, scheduler};
+use crate::scheduler::{Pick, Scheduler, View, lowest_unsent};
+use crate::{Class, Config, Event, PathId, Role};
 
 fn config(role: Role, name: &str) -> Config {
     let mut config = Config::new(role);
@@ -19,40 +21,35 @@ fn pair(name: &str, links: &[(f64, u64)]) -> Pair {
     pair
 }
 
-#[test]
-fn a_transfer_over_unequal_paths_ends_with_every_scheduler() {
-    for name in scheduler::NAMES {
-        for links in [&[(50.0, 5), (5.0, 200)], &[(100.0, 2), (100.0, 2)]] {
-            let mut pair = pair(name, links);
-            let id = pair.open();
-            pair.write(Side::Client, id, b"", true);
-            pair.write(Side::Server, id, &vec![7; 3_000_000], true);
-            pair.run_to_end(Duration::from_secs(30));
-            assert_eq!(pair.program(Side::Client, id).received.len(), 3_000_000);
-        }
-    }
-}
+/// Leaves every path but the first one idle.
+#[derive(Debug)]
+struct Waiting;
 
-/// The chosen path fails at the very moment at which the others wait for it.
-#[test]
-fn a_path_that_waits_for_a_failed_path_is_asked_again() {
-    for name in scheduler::NAMES {
-        let mut pair = pair(name, &[(20.0, 5), (20.0, 80)]);
-        let id = pair.open();
-        pair.write(Side::Client, id, b"", true);
-        pair.run_for(Duration::from_millis(300));
-        pair.write(Side::Server, id, &vec![7; 1_000_000], true);
-        pair.run_for(Duration::from_millis(20));
-        pair.carriers.get_mut(&PathId(0)).unwrap().blackhole = true;
-        pair.run_to_end(Duration::from_secs(20));
+impl Scheduler for Waiting {
+    fn name(&self) -> &'static str {
+        "waiting"
+    }
+
+    fn pick(&mut self, path: PathId, budget: u64, view: &View<'_>) -> Pick {
+        match path {
+            PathId(0) => lowest_unsent(view, budget),
+            _ => Pick::Idle,
+        }
     }
 }
 
 #[test]
 fn a_session_with_waiting_data_and_an_idle_path_asks_again_soon() {
-    // ECF leaves the slow path idle for a fast one that is full, and nothing else is due for a long
+    // The slow path stays idle for a fast one that is full, and nothing else is due for a long
     // time.
-    let mut pair = pair("ecf", &[(20.0, 5), (20.0, 500)]);
+    let [client, server] = [Role::Client, Role::Server].map(|role| {
+        let mut config = config(role, "waiting");
+        let own = &mut config.own_schedulers;
+        own.add("waiting", |_| Box::new(Waiting)).unwrap();
+        config
+    });
+    let mut pair = Pair::with(client, server);
+    pair.connect(&[(20.0, 5), (20.0, 500)]);
     let id = pair.open();
     pair.run_for(Duration::from_secs(2));
     let now = pair.now;
@@ -76,33 +73,6 @@ fn a_session_with_waiting_data_and_an_idle_path_asks_again_soon() {
         due > pair.now + Duration::from_millis(10),
         "{due:?} {pair:?}"
     );
-}
-
-#[test]
-fn a_backup_carries_nothing_until_the_others_fail() {
-    for name in scheduler::NAMES {
-        let mut pair = pair(name, &[(50.0, 5), (50.0, 1)]);
-        for side in Side::BOTH {
-            let policy = PathPolicy {
-                priority: Priority::Backup,
-                ..PathPolicy::default()
-            };
-            pair.session(side).set_policy(PathId(1), policy);
-        }
-        let id = pair.open();
-        pair.write(Side::Client, id, b"", true);
-        pair.write(Side::Server, id, &vec![7; 2_000_000], true);
-        pair.run_for(Duration::from_millis(200));
-        let carried = |pair: &Pair| pair.server.path_stats_all(pair.now)[1].data_sent;
-        assert_eq!(carried(&pair), 0, "{name}");
-        pair.carriers.get_mut(&PathId(0)).unwrap().blackhole = true;
-        pair.run_to_end(Duration::from_secs(20));
-        assert!(carried(&pair) > 0, "{name}");
-        assert_eq!(
-            pair.server.path_stats_all(pair.now)[0].state,
-            PathState::Stalled
-        );
-    }
 }
 
 #[test]

@@ -187,10 +187,10 @@ impl Session {
                 Frame::CreditStreams { limit: *streams }.encode(out);
             }
             Control::Policy { path } => {
-                let sent = self
-                    .paths
-                    .get(path)
-                    .and_then(|path| path.standing.sent_policy);
+                let sent = match self.paths.get(path) {
+                    Some(path) => path.standing.sent_policy,
+                    None => self.datagrams.sent_policy(*path).copied().flatten(),
+                };
                 if let Some((version, policy)) = sent {
                     Frame::Policy {
                         path: u64::from(path.0),

@@ -22,15 +22,15 @@ const SHORT_REPORT: usize = 64;
 
 /// The frames handed to a path in one call.
 #[derive(Clone, Copy, Debug)]
-struct Batch {
-    path: PathId,
+pub(super) struct Batch {
+    pub(super) path: PathId,
     /// Bytes that the path had sent before.
     sent: u64,
     /// Start of the batch in the buffer.
     start: usize,
     /// Approximate size limit in bytes.
     budget: usize,
-    now: Instant,
+    pub(super) now: Instant,
 }
 
 impl Session {
@@ -51,7 +51,7 @@ impl Session {
         // The caller asks until nothing more comes, often when nothing has changed, not even the
         // time.
         let asked = (now, budget, self.schedulers.changes());
-        if path.outbound.idle == Some(asked) {
+        if path.outbound.idle == Some(asked) && !self.datagrams.may_transmit(id, now) {
             return 0;
         }
         let len = self.transmit(id, budget, now, out);
@@ -88,6 +88,8 @@ impl Session {
     fn write_all(&mut self, batch: &Batch, out: &mut Vec<u8>) {
         let Batch { path: id, now, .. } = *batch;
         let best = self.best_path(now) == Some(id);
+        // A datagram is worth less with every millisecond, and bulk data can wait for it.
+        self.write_datagrams(batch, out);
         if let Some(path) = self.paths.get_mut(&id)
             && let Some(token) = path.inbound.pong_due.take()
         {
@@ -290,7 +292,7 @@ impl Batch {
     }
 
     /// Bytes that may still be written.
-    fn left(&self, out: &[u8]) -> usize {
+    pub(super) fn left(&self, out: &[u8]) -> usize {
         self.budget.saturating_sub(out.len() - self.start)
     }
 

@@ -9,6 +9,7 @@ use sumlink_bond::dial::{ENDED_PAUSE, LOOK_EVERY, REFUSED_PAUSE, next_look};
 use sumlink_bond::{Link as Plan, LinkTraffic, Moved, Silence};
 use sumlink_engine::{Instant as Moment, PathId};
 use tokio::task::AbortHandle;
+use tracing::Instrument;
 
 use super::Manager;
 use super::survey::Ways;
@@ -16,6 +17,7 @@ use crate::api::client::ConnectError;
 use crate::carrier::Carrier;
 use crate::carrier::socket::Binding;
 use crate::links::Link;
+use crate::links::datagrams::{DatagramLink, DatagramLinks, keep};
 use crate::session::driver::{CarrierNews, Command};
 
 /// One link of this session.
@@ -274,6 +276,36 @@ impl Manager {
         }
     }
 
+    /// Starts the task that keeps the links' datagram carriers; it ends with its handle.
+    pub(super) fn keep_datagrams(&self) -> AbortOnDrop {
+        let links = self.datagrams.subscribe();
+        let task = keep(Arc::clone(&self.dialer), links, self.commands.clone());
+        AbortOnDrop(tokio::spawn(task.in_current_span()).abort_handle())
+    }
+
+    /// Publishes the links that have a path, if they have changed.
+    pub(super) fn publish_datagram_links(&self) {
+        let is_on = self.dialer.config.udp && !self.is_closing;
+        let connected = self
+            .links
+            .iter()
+            .filter(|(_, state)| is_on && !state.plan.paths.is_empty());
+        let links: DatagramLinks = connected
+            .filter_map(|(name, state)| {
+                let (_, ways) = state.seen.as_ref()?;
+                let link = DatagramLink {
+                    servers: ways.iter().map(|(server, _)| *server).collect(),
+                };
+                Some((name.clone(), link))
+            })
+            .collect();
+        self.datagrams.send_if_modified(|published| {
+            let is_new = *published != links;
+            *published = links;
+            is_new
+        });
+    }
+
     /// Time until a link is due for another dial.
     pub(super) fn next_look(&self) -> Duration {
         let lacking = |(link, state): &(&String, &LinkState)| {
@@ -355,6 +387,15 @@ impl Manager {
             }
         });
         state.task = Some(task);
+    }
+}
+
+/// Stops a task when it is dropped.
+pub(super) struct AbortOnDrop(AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

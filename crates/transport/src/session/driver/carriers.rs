@@ -94,6 +94,7 @@ impl Driver {
         self.report(PathEvent::Up { path, link });
         self.carriers.push(carrier);
         self.count_links();
+        self.choose_stand_ins();
     }
 
     pub(super) fn end_carrier(&mut self, index: usize, reason: &str) {
@@ -112,7 +113,9 @@ impl Driver {
         if let Some(stats) = all.iter().find(|stats| stats.id == carrier.id) {
             self.totals.ended(&carrier.link, stats);
         }
+        self.note_limit(carrier.id, None);
         self.engine.path_down(carrier.id, now);
+        self.choose_stand_ins();
         // At the end of a session the end of each path is not reported.
         if !self.engine.is_closed() {
             tracing::info!(path = carrier.id.0, link = %carrier.link, reason, "path down");
@@ -294,7 +297,8 @@ impl Driver {
         if clock < self.usage_counted + USAGE_EVERY {
             return;
         }
-        self.usage_counted = clock;
+        let elapsed = clock.duration_since(std::mem::replace(&mut self.usage_counted, clock));
+        self.follow_links(elapsed);
         if let Some(policies) = &self.listeners.policies {
             for carrier in &mut self.carriers {
                 let moved = carrier.wire_bytes();
@@ -313,6 +317,7 @@ impl Driver {
 
     /// Limits the sending rate of a path, in bytes per second.
     pub(super) fn limit(&mut self, id: PathId, rate: Option<u64>) {
+        self.note_limit(id, rate);
         if let Some(carrier) = self.carriers.iter_mut().find(|carrier| carrier.id == id) {
             carrier.limit(rate);
         }
@@ -327,7 +332,7 @@ impl Driver {
 }
 
 /// A number for the link of that name; `None` if the peer sent no name.
-fn link_number(name: &str) -> Option<u64> {
+pub(super) fn link_number(name: &str) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);
     (!name.is_empty()).then(|| hasher.finish())

@@ -10,6 +10,7 @@ use super::Driver;
 use crate::api::status::SessionStatus;
 use crate::api::stream::Stream;
 use crate::carrier::Carrier;
+use crate::carrier::quic::DatagramCarrier;
 use crate::links::policy::Terms;
 use sumlink_exit::target::OpenError;
 
@@ -48,6 +49,12 @@ pub(crate) enum Command {
     Refuse(StreamId, OpenError),
     /// Adds a carrier as a path.
     Add(Box<Carrier>),
+    /// Adds a datagram carrier to its link.
+    AddDatagrams(Box<DatagramCarrier>),
+    /// Ends the datagram carrier of a link, with the reason.
+    RemoveDatagrams(String, String),
+    /// A link has no datagram carrier, with the reason.
+    NoDatagrams(String, String),
     /// Sets the terms of a path.
     Terms(PathId, Terms),
     /// Removes a path, with the reason.
@@ -77,6 +84,9 @@ impl Driver {
                 self.engine.reset(id, error.code(), now);
             }
             Command::Add(carrier) => self.add(*carrier),
+            Command::AddDatagrams(carrier) => self.add_datagrams(*carrier),
+            Command::RemoveDatagrams(link, reason) => self.remove_datagrams(&link, &reason),
+            Command::NoDatagrams(link, reason) => self.note_no_datagrams(link, reason),
             Command::Terms(id, terms) => self.apply_terms(id, terms),
             Command::Remove(id, reason) => {
                 if let Some(index) = self.carriers.iter().position(|carrier| carrier.id == id) {

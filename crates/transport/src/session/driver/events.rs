@@ -76,6 +76,14 @@ impl Driver {
                     selection,
                     reason,
                 } => self.report_selection(path, selection, reason),
+                Event::FlowOpened {
+                    flow,
+                    source,
+                    target,
+                    class,
+                } => self.flow_opened(flow, source, &target, class),
+                Event::FlowClosed { flow, reason } => self.flow_closed(flow, reason),
+                Event::FlowFailed { flow, code } => self.flow_failed(flow, code),
                 Event::Closed { reason, .. } => self.end(reason.to_string()),
                 _ => {}
             }
@@ -117,6 +125,7 @@ impl Driver {
         for (_, opening) in self.waiting.take() {
             let _ = opening.reply.send(Err(OpenError::SessionClosed));
         }
+        self.end_all_datagrams();
         tracing::info!(%reason, "session closed");
         self.report(PathEvent::Closed {
             reason: reason.clone(),

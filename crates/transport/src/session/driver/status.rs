@@ -173,6 +173,9 @@ impl Driver {
             paths,
             links,
             streams: self.stream_statuses(),
+            datagram_paths: self.datagram_paths(),
+            flows: self.flow_statuses(),
+            datagrams_dropped: self.datagrams_dropped(),
         }
     }
 

@@ -36,6 +36,9 @@ fn driver() -> Driver {
         links: LinkStates::default(),
         policies: None,
         max_paths: 1,
+        sources: Arc::default(),
+        udp: true,
+        datagram_exit: None,
     };
     let peer = SecretKey::generate().unwrap().public();
     let config = SessionConfig::default();

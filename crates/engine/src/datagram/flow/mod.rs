@@ -1,0 +1,177 @@
+//! A flow: its queue and its policy as a sender, its window and its order as a receiver.
+
+mod codel;
+pub(super) mod lane;
+pub(super) mod queue;
+pub(super) mod table;
+
+use std::time::Duration;
+
+use lane::Lane;
+use queue::{Drops, Queue, Rules};
+use table::Link;
+
+use super::config::DatagramConfig;
+use super::policy::{FlowPolicy, Learner};
+use super::receive::Inbound;
+use super::{DatagramPolicy, FlowId};
+use crate::{Class, Instant, PathId};
+
+/// CoDel's interval (RFC 8289, section 4.3) on paths with shorter round trips.
+const CODEL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// CoDel's target as a part of its interval (RFC 8289, section 4.4).
+const TARGET_PART: u32 = 20;
+
+/// A flow counts as a call for this long after it carried conversational traffic.
+const CALL_MEMORY: Duration = Duration::from_secs(30);
+
+/// The properties of a new flow.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FlowConfig {
+    /// The program's socket, by a number that the client chooses and both sides use. Any number of
+    /// flows share a source.
+    pub source: u64,
+    /// The destination, at most 512 bytes; opaque here except for its last two bytes
+    /// ([`DatagramConfig::short_ports`]).
+    pub target: Vec<u8>,
+    /// The class; without one each side learns it from the traffic.
+    pub class: Option<Class>,
+    /// How this side's datagrams use the paths.
+    pub policy: DatagramPolicy,
+}
+
+/// Counters of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct FlowCounters {
+    pub(super) sent: u64,
+    pub(super) bytes_sent: u64,
+    pub(super) copies_sent: u64,
+    pub(super) rescued: u64,
+    pub(super) received: u64,
+    pub(super) bytes_received: u64,
+    pub(super) drops: Drops,
+    pub(super) too_big: u64,
+}
+
+/// A flow of this session.
+#[derive(Debug)]
+pub(super) struct Flow {
+    pub(super) id: FlowId,
+    pub(super) source: u64,
+    pub(super) target: Box<[u8]>,
+    /// The class that a program has set.
+    pub(super) class: Option<Class>,
+    /// The peer is known to know the flow.
+    pub(super) confirmed: bool,
+    pub(super) active_at: Instant,
+    /// When it last carried conversational traffic.
+    pub(super) called_at: Option<Instant>,
+    pub(super) link: Link,
+    pub(super) queue: Queue,
+    pub(super) learner: Learner,
+    pub(super) policy: Box<dyn FlowPolicy>,
+    pub(super) next_sequence: u64,
+    /// The path of the newest datagram or copy.
+    pub(super) last_sent_on: Option<PathId>,
+    /// The path of the newest datagram that is not a copy.
+    pub(super) last_path: Option<PathId>,
+    /// The path before that one, and how many datagrams still mention it.
+    pub(super) other_path: Option<PathId>,
+    pub(super) mentions: u8,
+    pub(super) lanes: Vec<Lane>,
+    pub(super) inbound: Inbound,
+    /// Number of FLOW_FAILED records sent, and the version of the newest one received.
+    pub(super) failures_sent: u64,
+    pub(super) failure_received: u64,
+    pub(super) counters: FlowCounters,
+}
+
+impl Flow {
+    pub(super) fn new(
+        id: FlowId,
+        config: FlowConfig,
+        limits: &DatagramConfig,
+        now: Instant,
+    ) -> Self {
+        Self {
+            id,
+            source: config.source,
+            link: Link::new(limits.idle_timeout_of(&config.target), limits),
+            target: config.target.into(),
+            class: config.class,
+            confirmed: false,
+            active_at: now,
+            called_at: None,
+            queue: Queue::default(),
+            learner: Learner::new(now),
+            policy: config.policy.start(limits),
+            next_sequence: 0,
+            last_sent_on: None,
+            last_path: None,
+            other_path: None,
+            mentions: 0,
+            lanes: Vec::new(),
+            inbound: Inbound::default(),
+            failures_sent: 0,
+            failure_received: 0,
+            counters: FlowCounters::default(),
+        }
+    }
+
+    /// The class by which this side treats its datagrams.
+    pub(super) fn treated_as(&self) -> Class {
+        self.class.unwrap_or_else(|| self.learner.class())
+    }
+
+    pub(super) fn is_conversational(&self) -> bool {
+        self.treated_as() == Class::Conversational
+    }
+
+    /// Records that it carried a datagram in either direction.
+    pub(super) fn note_activity(&mut self, now: Instant) {
+        self.active_at = now;
+        if self.is_conversational() {
+            self.called_at = Some(now);
+        }
+    }
+
+    /// Whether it was a call until recently.
+    pub(super) fn is_call(&self, now: Instant) -> bool {
+        self.called_at
+            .is_some_and(|at| now.saturating_sub(at) < CALL_MEMORY)
+    }
+
+    /// How long its datagrams may wait in its queue, on a path with this round trip.
+    pub(super) fn rules(&self, limits: &DatagramConfig, round_trip: Duration) -> Rules {
+        let class = self.treated_as();
+        let interval = round_trip.max(CODEL_INTERVAL);
+        Rules {
+            limits: limits.queue(class),
+            interval: (class != Class::Conversational).then_some(interval),
+            target: interval / TARGET_PART,
+        }
+    }
+
+    /// Its part of a path.
+    pub(super) fn lane(&mut self, path: PathId) -> &mut Lane {
+        let index = match self.lanes.iter().position(|lane| lane.path == path) {
+            Some(index) => index,
+            None => {
+                self.lanes.push(Lane::new(path));
+                self.lanes.len() - 1
+            }
+        };
+        &mut self.lanes[index]
+    }
+
+    /// Its part of a path that it has used.
+    pub(super) fn find_lane(&mut self, path: PathId) -> Option<&mut Lane> {
+        self.lanes.iter_mut().find(|lane| lane.path == path)
+    }
+
+    /// Memory of all datagrams that have not been sent.
+    pub(super) fn queued_bytes(&self) -> usize {
+        self.queue.bytes() + self.lanes.iter().map(Lane::bytes).sum::<usize>()
+    }
+}

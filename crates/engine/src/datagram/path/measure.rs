@@ -1,0 +1,123 @@
+//! Round trips and rates by the peer's reports.
+
+use std::time::Duration;
+
+use crate::Instant;
+
+/// The time from a packet to its report, smoothed (RFC 6298, section 2).
+#[derive(Debug, Default)]
+pub(in crate::datagram) struct RoundTrip {
+    srtt: Option<Duration>,
+    variation: Duration,
+}
+
+impl RoundTrip {
+    pub(in crate::datagram) fn note(&mut self, took: Duration) {
+        match self.srtt {
+            None => {
+                self.srtt = Some(took);
+                self.variation = took / 2;
+            }
+            Some(srtt) => {
+                self.variation = (3 * self.variation + srtt.abs_diff(took)) / 4;
+                self.srtt = Some((7 * srtt + took) / 8);
+            }
+        }
+    }
+
+    pub(in crate::datagram) fn srtt(&self) -> Option<Duration> {
+        self.srtt
+    }
+
+    pub(in crate::datagram) fn variation(&self) -> Duration {
+        self.variation
+    }
+}
+
+/// Time for which a rate counts. The last and the current one count.
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// Shortest interval over which a rate is measured, in microseconds.
+const SHORTEST: i64 = 4_000;
+
+/// The highest rate at which packets have recently arrived at the peer.
+///
+/// Most flows send less than their path carries, so only the highest of many measurements says
+/// something about the path.
+#[derive(Debug, Default)]
+pub(in crate::datagram) struct Rate {
+    /// Highest rates of the current and of the last window.
+    best: [f64; 2],
+    window: Instant,
+    /// Start of the current measurement on the peer's clock, and bytes since then.
+    from: Option<u64>,
+    bytes: u64,
+}
+
+impl Rate {
+    /// `bytes` have arrived at the peer; the last of them at `at` on its clock.
+    pub(in crate::datagram) fn note(&mut self, bytes: u64, at: u64, now: Instant) {
+        let Some(from) = self.from else {
+            // The first bytes arrived before the interval began.
+            (self.from, self.bytes) = (Some(at), 0);
+            return;
+        };
+        self.bytes += bytes;
+        let took = super::super::clock::between(from, at);
+        if (0..SHORTEST).contains(&took) {
+            return;
+        }
+        if took > 0 {
+            self.roll(now);
+            self.best[0] = self.best[0].max(self.bytes as f64 / (took as f64 / 1e6));
+        }
+        (self.from, self.bytes) = (Some(at), 0);
+    }
+
+    /// Bytes per second; 0 if unknown.
+    pub(in crate::datagram) fn get(&self, now: Instant) -> f64 {
+        match now.saturating_sub(self.window) < 2 * WINDOW {
+            true => self.best[0].max(self.best[1]),
+            false => 0.0,
+        }
+    }
+
+    fn roll(&mut self, now: Instant) {
+        let age = now.saturating_sub(self.window);
+        if age >= WINDOW {
+            self.best = match age < 2 * WINDOW {
+                true => [0.0, self.best[0]],
+                false => [0.0; 2],
+            };
+            self.window = now;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_steady_stream_has_its_rate() {
+        let mut rate = Rate::default();
+        for ms in 0..3000u64 {
+            rate.note(1250, ms * 1000, Instant::from_millis(ms + 10));
+        }
+        let now = Instant::from_secs(3);
+        assert!((1.1e6..1.4e6).contains(&rate.get(now)), "{}", rate.get(now));
+        assert_eq!(rate.get(now + 3 * WINDOW), 0.0);
+    }
+
+    #[test]
+    fn round_trips_follow_the_standard() {
+        let mut trip = RoundTrip::default();
+        trip.note(Duration::from_millis(100));
+        assert_eq!(trip.variation(), Duration::from_millis(50));
+        for _ in 0..100 {
+            trip.note(Duration::from_millis(40));
+        }
+        assert_eq!(trip.srtt().map(|trip| trip.as_millis()), Some(40));
+        assert!(trip.variation() < Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,157 @@
+//! Learns the class of a flow from the datagrams that this side sends.
+//!
+//! A flow begins as interactive, because most are short. It is evaluated in intervals of one second
+//! in which it sent something:
+//!
+//! | class | observation in an interval |
+//! | --- | --- |
+//! | conversational | 10 to 110 datagrams, all of at most 300 bytes, without a pause of 200 ms |
+//! | background | at least 128 KiB |
+//! | interactive | anything else |
+//!
+//! A class is adopted when two intervals in a row agree. Speech has 50 datagrams a second and most
+//! games have 20 to 64. The acknowledgments of a slow download may look the same; they are few, and
+//! the limits on copies bound what the mistake costs.
+
+use std::time::Duration;
+
+use crate::{Class, Instant};
+
+/// Length of an interval.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// An interval of this length had a pause in which nothing can be observed.
+const LONGEST: Duration = Duration::from_millis(1500);
+
+/// Number of intervals that must agree.
+const AGREEING: u32 = 2;
+
+/// Largest datagram of a call, in bytes.
+const CALL_SIZE: usize = 300;
+
+/// Least and most datagrams of a call in an interval.
+const CALL_COUNT: std::ops::RangeInclusive<u32> = 10..=110;
+
+/// Longest pause of a call.
+const CALL_PAUSE: Duration = Duration::from_millis(200);
+
+/// Bytes of bulk in an interval.
+const BULK: usize = 128 << 10;
+
+/// Learns the class of the datagrams that this side sends in a flow.
+#[derive(Debug)]
+pub(in crate::datagram) struct Learner {
+    class: Class,
+    /// The class of the latest intervals, and how many in a row agree on it.
+    candidate: (Class, u32),
+    /// Start of the interval, and the latest datagram.
+    since: Instant,
+    last: Instant,
+    count: u32,
+    bytes: usize,
+    largest: usize,
+    longest_pause: Duration,
+}
+
+impl Learner {
+    pub(in crate::datagram) fn new(now: Instant) -> Self {
+        Self {
+            class: Class::Interactive,
+            candidate: (Class::Interactive, 0),
+            since: now,
+            last: now,
+            count: 0,
+            bytes: 0,
+            largest: 0,
+            longest_pause: Duration::ZERO,
+        }
+    }
+
+    /// The class that the flow has now.
+    pub(in crate::datagram) fn class(&self) -> Class {
+        self.class
+    }
+
+    /// This side sends a datagram.
+    pub(in crate::datagram) fn sent(&mut self, len: usize, now: Instant) {
+        let took = now.saturating_sub(self.since);
+        if took >= INTERVAL {
+            if took <= LONGEST {
+                self.conclude();
+            }
+            self.since = now;
+            (self.count, self.bytes, self.largest) = (0, 0, 0);
+            self.longest_pause = Duration::ZERO;
+        }
+        let pause = now.saturating_sub(self.last);
+        self.longest_pause = self.longest_pause.max(pause);
+        self.last = now;
+        self.count += 1;
+        self.bytes += len;
+        self.largest = self.largest.max(len);
+    }
+
+    fn conclude(&mut self) {
+        let is_call = CALL_COUNT.contains(&self.count)
+            && self.largest <= CALL_SIZE
+            && self.longest_pause <= CALL_PAUSE;
+        let class = match is_call {
+            true => Class::Conversational,
+            false if self.bytes >= BULK => Class::Background,
+            false => Class::Interactive,
+        };
+        let agreeing = match self.candidate {
+            (candidate, agreeing) if candidate == class => agreeing + 1,
+            _ => 1,
+        };
+        self.candidate = (class, agreeing);
+        if agreeing >= AGREEING {
+            self.class = class;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A datagram of `len` bytes in each interval of `every`, for `seconds`.
+    fn steady(learner: &mut Learner, now: &mut Instant, len: usize, every: Duration, seconds: u64) {
+        let end = *now + Duration::from_secs(seconds);
+        while *now < end {
+            learner.sent(len, *now);
+            *now += every;
+        }
+    }
+
+    #[test]
+    fn calls_games_and_bulk_are_recognized() {
+        let ms = Duration::from_millis;
+        for (len, every, class) in [
+            (200, ms(20), Class::Conversational),
+            (120, ms(50), Class::Conversational),
+            (90, ms(16), Class::Conversational),
+            (1200, ms(20), Class::Interactive),
+            (100, ms(5), Class::Interactive),
+            (100, ms(250), Class::Interactive),
+            (1200, ms(1), Class::Background),
+        ] {
+            let (mut learner, mut now) = (Learner::new(Instant::ZERO), Instant::ZERO);
+            assert_eq!(learner.class(), Class::Interactive);
+            steady(&mut learner, &mut now, len, every, 5);
+            assert_eq!(learner.class(), class, "{len} bytes every {every:?}");
+        }
+    }
+
+    #[test]
+    fn a_pause_in_speech_changes_nothing_and_a_change_of_traffic_does() {
+        let ms = Duration::from_millis;
+        let (mut learner, mut now) = (Learner::new(Instant::ZERO), Instant::ZERO);
+        steady(&mut learner, &mut now, 200, ms(20), 5);
+        now += Duration::from_secs(20);
+        steady(&mut learner, &mut now, 200, ms(20), 1);
+        assert_eq!(learner.class(), Class::Conversational);
+        steady(&mut learner, &mut now, 1200, ms(1), 4);
+        assert_eq!(learner.class(), Class::Background);
+    }
+}

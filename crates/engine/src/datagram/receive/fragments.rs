@@ -1,0 +1,140 @@
+//! Halves of datagrams that wait for their other half.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::{Bytes, BytesMut};
+
+use crate::Instant;
+use crate::datagram::wire::Half;
+use crate::datagram::{DatagramConfig, FlowId};
+
+/// Bookkeeping of a half, which counts as memory.
+const OVERHEAD: usize = 128;
+
+/// Entries of joined halves that are always tolerated.
+const LEAST_SWEEP: usize = 64;
+
+/// A half that waits.
+#[derive(Debug)]
+struct Waiting {
+    half: Half,
+    payload: Bytes,
+}
+
+/// The halves of all flows.
+#[derive(Debug, Default)]
+pub(in crate::datagram) struct Fragments {
+    waiting: BTreeMap<(FlowId, u64), Waiting>,
+    /// Since when each of them waits, the oldest first. Those that have been joined are still here.
+    order: VecDeque<(Instant, FlowId, u64)>,
+    bytes: usize,
+    /// Halves that were dropped without the other one.
+    pub(in crate::datagram) given_up: u64,
+}
+
+impl Fragments {
+    /// Adds a half and returns the datagram if it is complete.
+    pub(in crate::datagram) fn add(
+        &mut self,
+        flow: FlowId,
+        sequence: u64,
+        half: Half,
+        payload: &[u8],
+        limits: &DatagramConfig,
+        now: Instant,
+    ) -> Option<Bytes> {
+        self.expire(limits, now);
+        let key = (flow, sequence);
+        if let Some(other) = self.waiting.get(&key) {
+            if other.half == half {
+                return None;
+            }
+            let other = self.remove(key)?;
+            let (first, second) = match half {
+                Half::First => (payload, &other.payload[..]),
+                Half::Second => (&other.payload[..], payload),
+            };
+            let mut whole = BytesMut::with_capacity(first.len() + second.len());
+            whole.extend_from_slice(first);
+            whole.extend_from_slice(second);
+            return Some(whole.freeze());
+        }
+        let cost = payload.len() + OVERHEAD;
+        while self.bytes + cost > limits.fragment_memory
+            && let Some((_, flow, sequence)) = self.order.pop_front()
+        {
+            self.give_up((flow, sequence));
+        }
+        self.bytes += cost;
+        let payload = Bytes::copy_from_slice(payload);
+        self.waiting.insert(key, Waiting { half, payload });
+        // Joined ones leave entries behind; they must not outnumber the others by far.
+        if self.order.len() > 2 * self.waiting.len() + LEAST_SWEEP {
+            let waiting = &self.waiting;
+            self.order
+                .retain(|(_, flow, sequence)| waiting.contains_key(&(*flow, *sequence)));
+        }
+        self.order.push_back((now, flow, sequence));
+        None
+    }
+
+    /// Memory of all halves in bytes.
+    pub(in crate::datagram) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Drops halves that have waited for too long.
+    fn expire(&mut self, limits: &DatagramConfig, now: Instant) {
+        while let Some(&(since, flow, sequence)) = self.order.front() {
+            let is_over = since + limits.fragment_wait <= now;
+            if !is_over && self.waiting.contains_key(&(flow, sequence)) {
+                break;
+            }
+            self.order.pop_front();
+            self.give_up((flow, sequence));
+        }
+    }
+
+    fn give_up(&mut self, key: (FlowId, u64)) {
+        self.given_up += u64::from(self.remove(key).is_some());
+    }
+
+    fn remove(&mut self, key: (FlowId, u64)) -> Option<Waiting> {
+        let waiting = self.waiting.remove(&key)?;
+        self.bytes -= waiting.payload.len() + OVERHEAD;
+        Some(waiting)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_halves_join_in_any_order_and_only_in_time() {
+        let limits = DatagramConfig::default();
+        let mut fragments = Fragments::default();
+        let mut add = |sequence, half, payload: &[u8], now| {
+            fragments.add(4, sequence, half, payload, &limits, now)
+        };
+        let start = Instant::ZERO;
+        assert_eq!(add(1, Half::Second, b"lo", start), None);
+        assert_eq!(add(1, Half::Second, b"lo", start), None, "twice the same");
+        assert_eq!(add(1, Half::First, b"hel", start).unwrap(), "hello");
+        assert_eq!(add(2, Half::First, b"hel", start), None);
+        let late = start + limits.fragment_wait;
+        assert_eq!(add(2, Half::Second, b"lo", late), None);
+        assert_eq!(fragments.given_up, 1);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let limits = DatagramConfig::default();
+        let mut fragments = Fragments::default();
+        for sequence in 0..10_000 {
+            fragments.add(4, sequence, Half::First, &[0; 700], &limits, Instant::ZERO);
+            assert!(fragments.bytes() <= limits.fragment_memory);
+            assert_eq!(fragments.order.len(), fragments.waiting.len());
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! The sending side: from a program's datagram to the packets of a path.
+
+mod enqueue;
+mod rescue;
+mod serve;
+mod transmit;

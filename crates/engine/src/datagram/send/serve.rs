@@ -1,0 +1,356 @@
+//! The turns of flows: fills a packet with datagrams.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::enqueue::{facts, open_of};
+use crate::datagram::FlowErrorCode;
+use crate::datagram::flow::Flow;
+use crate::datagram::flow::lane::{Copy, CopyKind, Lane, Listed};
+use crate::datagram::flow::table::FlowRef;
+use crate::datagram::path::sent::{Item, Young};
+use crate::datagram::policy::Offer;
+use crate::datagram::state::Datagrams;
+use crate::datagram::wire::{Data, Half, PacketWriter, data_head_len};
+use crate::{Class, Event, Instant, PathId};
+
+/// Most flows that may refuse a path before it sends something else or nothing.
+const MOST_REFUSALS: u32 = 16;
+
+/// A flow that prefers another path is asked again after this time.
+const RECHECK: Duration = Duration::from_millis(1);
+
+/// Datagrams mention the other path of their flow as long as fewer than this many have followed the
+/// change, so that a single loss does not hide it.
+const MENTIONS: u8 = 3;
+
+/// Datagrams of calls are worth a second attempt while they are younger than this ...
+const RESCUE_CALLS: Duration = Duration::from_millis(200);
+
+/// ... and those of interactive flows while they are younger than this.
+const RESCUE_INTERACTIVE: Duration = Duration::from_millis(500);
+
+/// What became of a flow's turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// It has sent this many bytes.
+    Sent(usize),
+    /// It has nothing for the path.
+    Empty,
+    /// Its policy prefers another path now.
+    Refused,
+    /// Its datagram does not fit the rest of the packet.
+    Full,
+}
+
+/// The next packet of a flow on a path.
+#[derive(Debug)]
+struct Next {
+    sequence: u64,
+    half: Option<Half>,
+    payload: Bytes,
+    at: Instant,
+    expires: Instant,
+    /// None for the first datagram of the queue.
+    kind: Option<CopyKind>,
+}
+
+impl Datagrams {
+    /// Appends datagrams to the packet until it is full or no flow has any for this path. Returns
+    /// whether it has appended something.
+    pub(super) fn write_datagrams(
+        &mut self,
+        id: PathId,
+        writer: &mut PacketWriter<'_>,
+        now: Instant,
+    ) -> bool {
+        let (mut refusals, mut has_written) = (0, false);
+        while let Some(path) = self.paths.get(id)
+            && let Some((at, list)) = path.rounds.front()
+        {
+            let (quantum, has_old) = (path.max_packet() as i64, path.rounds.has_old());
+            let Some(lane) = self.lane(at, id) else {
+                // The flow has ended.
+                self.turn_over(id, at, list, Listed::No);
+                continue;
+            };
+            if list != Listed::Urgent && lane.deficit <= 0 {
+                lane.deficit += quantum;
+                self.turn_over(id, at, list, Listed::Old);
+                continue;
+            }
+            match self.turn(id, at, writer, now) {
+                Turn::Sent(bytes) => {
+                    has_written = true;
+                    self.note_served(id, at, list, bytes);
+                    if list == Listed::Urgent {
+                        self.turn_over(id, at, list, Listed::Urgent);
+                    }
+                }
+                // A new flow that is empty must pass the old ones before it is new again.
+                Turn::Empty if list == Listed::New && has_old => {
+                    self.turn_over(id, at, list, Listed::Old);
+                }
+                Turn::Empty => self.turn_over(id, at, list, Listed::No),
+                Turn::Refused => {
+                    refusals += 1;
+                    self.recheck_at.get_or_insert(now + RECHECK);
+                    self.turn_over(id, at, list, list);
+                    if refusals >= MOST_REFUSALS {
+                        break;
+                    }
+                }
+                Turn::Full => break,
+            }
+        }
+        has_written
+    }
+
+    fn lane(&mut self, at: FlowRef, id: PathId) -> Option<&mut Lane> {
+        self.flows.get_mut(at)?.find_lane(id)
+    }
+
+    fn note_served(&mut self, id: PathId, at: FlowRef, list: Listed, bytes: usize) {
+        if let Some(path) = self.paths.get_mut(id) {
+            path.rounds.served(list, bytes);
+        }
+        if let Some(lane) = self.lane(at, id) {
+            lane.deficit -= bytes as i64;
+        }
+    }
+
+    /// Moves the flow at turn to the end of a list, or removes it.
+    fn turn_over(&mut self, id: PathId, at: FlowRef, from: Listed, to: Listed) {
+        if let Some(path) = self.paths.get_mut(id) {
+            path.rounds.pop(from);
+            path.rounds.push(at, to);
+        }
+        if let Some(lane) = self.lane(at, id) {
+            lane.listed = to;
+        }
+    }
+
+    /// Lets a flow send one datagram.
+    fn turn(
+        &mut self,
+        id: PathId,
+        at: FlowRef,
+        writer: &mut PacketWriter<'_>,
+        now: Instant,
+    ) -> Turn {
+        let (Some(path), Some(flow)) = (self.paths.get(id), self.flows.get_mut(at)) else {
+            return Turn::Empty;
+        };
+        let before = flow.queued_bytes();
+        let has_copies = has_copies(flow, id, now);
+        let mut offer = Offer::Take;
+        if !has_copies {
+            let rules = flow.rules(&self.config, path.srtt());
+            let drops = &mut flow.counters.drops;
+            let head = flow.queue.head(now, &rules, drops);
+            offer = match head.map(|head| head.payload.len()) {
+                None => Offer::Unlist,
+                Some(len) => {
+                    let facts = facts(flow, len, now);
+                    flow.policy.offer(&facts, path, &self.paths)
+                }
+            };
+        }
+        self.queued_bytes -= before - flow.queued_bytes();
+        match offer {
+            Offer::Take => self.write_next(id, at, writer, now),
+            Offer::Leave => Turn::Refused,
+            Offer::Unlist => Turn::Empty,
+        }
+    }
+
+    /// Writes the flow's next datagram, or its first half.
+    fn write_next(
+        &mut self,
+        id: PathId,
+        at: FlowRef,
+        writer: &mut PacketWriter<'_>,
+        now: Instant,
+    ) -> Turn {
+        let Some(flow) = self.flows.get_mut(at) else {
+            return Turn::Empty;
+        };
+        let before = flow.queued_bytes();
+        let Some(mut next) = take(flow, id) else {
+            return Turn::Empty;
+        };
+        // Copies may arrive out of order.
+        let is_ordered = matches!(next.kind, None | Some(CopyKind::Fragment));
+        let after = other_path(flow, id).filter(|_| is_ordered);
+        let mut data = Data {
+            flow: flow.id,
+            sequence: next.sequence,
+            open: open_of(flow),
+            after: after.map(|path| u64::from(path.0)),
+            half: next.half,
+            payload: &next.payload,
+        };
+        let mut rest = None;
+        if head_len(&data) + data.payload.len() > writer.room() {
+            if !writer.is_empty() {
+                put_back(flow, id, next);
+                return Turn::Full;
+            }
+            let middle = next.payload.len().div_ceil(2);
+            data.half = Some(Half::First);
+            if next.half.is_some() || head_len(&data) + middle > writer.room() {
+                flow.counters.too_big += 1;
+                self.queued_bytes -= before - flow.queued_bytes();
+                let (flow, code) = (flow.id, FlowErrorCode::TooBig);
+                self.events.push_back(Event::FlowFailed { flow, code });
+                return Turn::Sent(0);
+            }
+            data.payload = &next.payload[..middle];
+            rest = Some(next.payload.slice(middle..));
+        }
+        writer.data(&data);
+        let len = head_len(&data) + data.payload.len();
+        if let Some(rest) = rest {
+            next.half = Some(Half::First);
+            next.payload.truncate(next.payload.len() - rest.len());
+            flow.lane(id).push_first(Copy {
+                kind: CopyKind::Fragment,
+                sequence: next.sequence,
+                half: Some(Half::Second),
+                payload: rest,
+                at: next.at,
+                expires: Instant::MAX,
+            });
+        }
+        self.queued_bytes = self.queued_bytes + flow.queued_bytes() - before;
+        if is_ordered {
+            note_path(flow, id);
+        }
+        flow.last_sent_on = Some(id);
+        let counters = &mut flow.counters;
+        match next.kind {
+            None | Some(CopyKind::Single) => counters.sent += 1,
+            Some(CopyKind::Duplicate) => counters.copies_sent += 1,
+            Some(CopyKind::Rescue) => counters.rescued += 1,
+            Some(CopyKind::Fragment) => {}
+        }
+        counters.bytes_sent += next.payload.len() as u64;
+        self.note_sent(id, at, next, now);
+        Turn::Sent(len)
+    }
+
+    /// Records the packet until it is reported or lost.
+    fn note_sent(&mut self, id: PathId, at: FlowRef, next: Next, now: Instant) {
+        let several = self.paths.len() > 1;
+        let (Some(flow), Some(path)) = (self.flows.get(at), self.paths.get_mut(id)) else {
+            return;
+        };
+        if !flow.confirmed {
+            path.sent.attach(Item::Open(at));
+        }
+        if next.kind.is_none() {
+            path.note_wait(now.saturating_sub(next.at), now);
+        }
+        let expires = match flow.treated_as() {
+            Class::Conversational => next.at + RESCUE_CALLS,
+            Class::Interactive => next.at + RESCUE_INTERACTIVE,
+            Class::Streaming | Class::Background => return,
+        };
+        // The other link has a copy of a duplicate already.
+        if several && expires > now && next.kind != Some(CopyKind::Duplicate) {
+            path.sent.attach(Item::Datagram(Young {
+                flow: at,
+                sequence: next.sequence,
+                half: next.half,
+                payload: next.payload,
+                at: next.at,
+                expires,
+            }));
+        }
+    }
+}
+
+/// Whether the flow has copies for a path, after those that are worthless by now.
+fn has_copies(flow: &mut Flow, id: PathId, now: Instant) -> bool {
+    let mut dropped = 0;
+    let has_copies = flow.find_lane(id).is_some_and(|lane| {
+        while lane.first().is_some_and(|copy| copy.expires <= now) {
+            lane.pop();
+            dropped += 1;
+        }
+        lane.first().is_some()
+    });
+    flow.counters.drops.late += dropped;
+    has_copies
+}
+
+/// Takes the next datagram of the flow.
+fn take(flow: &mut Flow, id: PathId) -> Option<Next> {
+    if let Some(copy) = flow.find_lane(id)?.pop() {
+        return Some(Next {
+            sequence: copy.sequence,
+            half: copy.half,
+            payload: copy.payload,
+            at: copy.at,
+            expires: copy.expires,
+            kind: Some(copy.kind),
+        });
+    }
+    let head = flow.queue.pop()?;
+    let sequence = flow.next_sequence;
+    flow.next_sequence += 1;
+    Some(Next {
+        sequence,
+        half: None,
+        payload: head.payload,
+        at: head.at,
+        expires: Instant::MAX,
+        kind: None,
+    })
+}
+
+/// Undoes [`take`].
+fn put_back(flow: &mut Flow, id: PathId, next: Next) {
+    match next.kind {
+        None => {
+            flow.next_sequence -= 1;
+            flow.queue.push_first(next.payload, next.at);
+        }
+        Some(kind) => flow.lane(id).push_first(Copy {
+            kind,
+            sequence: next.sequence,
+            half: next.half,
+            payload: next.payload,
+            at: next.at,
+            expires: next.expires,
+        }),
+    }
+}
+
+fn head_len(data: &Data<'_>) -> usize {
+    let open = data.open.as_ref();
+    data_head_len(data.flow, data.sequence, open, data.after, data.half)
+}
+
+/// The other path that the flow has just used, if the receiver is to wait for it.
+fn other_path(flow: &Flow, id: PathId) -> Option<PathId> {
+    if flow.is_conversational() {
+        return None;
+    }
+    match flow.last_path {
+        Some(last) if last != id => Some(last),
+        _ => flow.other_path.filter(|_| flow.mentions > 0),
+    }
+}
+
+/// Records the path of a datagram.
+fn note_path(flow: &mut Flow, id: PathId) {
+    match flow.last_path.replace(id) {
+        Some(last) if last != id => {
+            flow.other_path = Some(last);
+            flow.mentions = MENTIONS - 1;
+        }
+        _ => flow.mentions = flow.mentions.saturating_sub(1),
+    }
+}

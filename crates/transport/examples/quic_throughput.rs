@@ -1,0 +1,193 @@
+//! Throughput of a datagram carrier beside that of a bare pair of quinn endpoints, both on
+//! loopback with packets of an Ethernet link.
+//!
+//! ```sh
+//! cargo run --release -p sumlink-transport --example quic_throughput [SECONDS [BYTES]]
+//! ```
+//!
+//! Prints for each the datagrams received in Gbit/s, the share that was lost, the CPU time of the
+//! process for each gigabyte, of both ends together, and the round trip at the end.
+
+#![allow(clippy::print_stdout, reason = "an example")]
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use sumlink_engine::PathId;
+use sumlink_transport::SecretKey;
+use sumlink_transport::quic::{DatagramCarrier, HANDSHAKE_PATIENCE, QuicDialer, QuicListener};
+use sumlink_transport::tls::{self, Authorized};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// Datagrams that a receiver takes at once.
+const BATCH: usize = 256;
+
+/// MTU of the pretended link.
+const PACKET: u16 = 1500;
+
+/// Time for congestion control and the search for the largest packet, before the measurement.
+const WARM_UP: Duration = Duration::from_secs(1);
+
+fn main() -> Outcome<()> {
+    let mut arguments = std::env::args().skip(1);
+    let seconds = arguments.next().map_or(Ok(5.0), |text| text.parse())?;
+    let bytes = arguments.next().map_or(Ok(1400), |text| text.parse())?;
+    let duration = Duration::from_secs_f64(seconds);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    for turn in 1..=2 {
+        runtime.block_on(bare(turn, duration, bytes))?;
+        runtime.block_on(carrier(turn, duration, bytes))?;
+    }
+    Ok(())
+}
+
+async fn bare(turn: u32, duration: Duration, bytes: usize) -> Outcome<()> {
+    let (client, server) = (SecretKey::generate()?, SecretKey::generate()?);
+    let authorized = Authorized::new([client.public()]);
+    let tls = QuicServerConfig::try_from(tls::server_config(&server, &authorized))?;
+    let any: SocketAddr = "127.0.0.1:0".parse()?;
+    let config = quinn::ServerConfig::with_crypto(Arc::new(tls));
+    let listener = quinn::Endpoint::server(config, any)?;
+    let dialer = quinn::Endpoint::client(any)?;
+    let tls = QuicClientConfig::try_from(tls::client_config(&client, &server.public()))?;
+    let config = quinn::ClientConfig::new(Arc::new(tls));
+    let connect = dialer.connect_with(config, listener.local_addr()?, "sumlink.invalid")?;
+    let accept = async {
+        listener
+            .accept()
+            .await
+            .ok_or("closed")?
+            .await
+            .map_err(|_| "failed")
+    };
+    let (sender, receiver) = tokio::join!(connect, accept);
+    let (sender, receiver) = (sender?, receiver?);
+    let counts = Arc::new(Counts::default());
+    let (sent, received) = (Arc::clone(&counts), Arc::clone(&counts));
+    let payload = Bytes::from(vec![0; bytes]);
+    let sending = tokio::spawn(async move {
+        loop {
+            // The path takes datagrams of this size only after the search for its limit.
+            let len = sender.max_datagram_size().unwrap_or(0).min(payload.len());
+            if sender
+                .send_datagram_wait(payload.slice(..len))
+                .await
+                .is_err()
+            {
+                return;
+            }
+            sent.sent.fetch_add(len as u64, Ordering::Relaxed);
+            sent.srtt
+                .store(sender.rtt().as_micros() as u64, Ordering::Relaxed);
+        }
+    });
+    let receiving = tokio::spawn(async move {
+        while let Ok(datagram) = receiver.read_datagram().await {
+            received
+                .received
+                .fetch_add(datagram.len() as u64, Ordering::Relaxed);
+        }
+    });
+    measure(turn, "quinn", duration, &counts).await?;
+    sending.abort();
+    receiving.abort();
+    Ok(())
+}
+
+async fn carrier(turn: u32, duration: Duration, bytes: usize) -> Outcome<()> {
+    let (client, server) = (SecretKey::generate()?, SecretKey::generate()?);
+    let authorized = Authorized::new([client.public()]);
+    let listener = QuicListener::bind("127.0.0.1:0".parse()?, &server, &authorized)?;
+    let address = listener.local_addr()?;
+    let dialer = QuicDialer::new(client, &server.public());
+    let connect = async {
+        let opened = dialer
+            .connect(Some("lo"), address, Some(PACKET), HANDSHAKE_PATIENCE)
+            .await?;
+        opened.hello([0; 16], PathId(0), "lo".to_owned()).await
+    };
+    let accept = async {
+        let attempt = listener.next().await.expect("the listener is open");
+        attempt.prove(HANDSHAKE_PATIENCE).await?.welcome().await
+    };
+    let (mut sender, mut receiver) = tokio::try_join!(connect, accept)?;
+    let counts = Arc::new(Counts::default());
+    let (sent, received) = (Arc::clone(&counts), Arc::clone(&counts));
+    let payload = Bytes::from(vec![0; bytes]);
+    let sending = tokio::spawn(async move { feed(&mut sender, &payload, &sent).await });
+    let receiving = tokio::spawn(async move {
+        let mut batch = Vec::with_capacity(BATCH);
+        while receiver.receive(&mut batch, BATCH).await.is_ok() {
+            let bytes: usize = batch.drain(..).map(|datagram| datagram.len()).sum();
+            received.received.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+    });
+    measure(turn, "carrier", duration, &counts).await?;
+    sending.abort();
+    receiving.abort();
+    Ok(())
+}
+
+async fn feed(sender: &mut DatagramCarrier, payload: &Bytes, counts: &Counts) {
+    loop {
+        sender.writable().await;
+        let srtt = sender.sample().srtt.as_micros() as u64;
+        counts.srtt.store(srtt, Ordering::Relaxed);
+        let len = sender.max_datagram().min(payload.len());
+        while sender.room() > len {
+            if sender.send(payload.slice(..len)).is_err() {
+                return;
+            }
+            counts.sent.fetch_add(len as u64, Ordering::Relaxed);
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    sent: AtomicU64,
+    received: AtomicU64,
+    /// Smoothed round trip in microseconds.
+    srtt: AtomicU64,
+}
+
+async fn measure(turn: u32, name: &str, duration: Duration, counts: &Counts) -> Outcome<()> {
+    tokio::time::sleep(WARM_UP).await;
+    let read = || {
+        (
+            counts.sent.load(Ordering::Relaxed),
+            counts.received.load(Ordering::Relaxed),
+        )
+    };
+    let (begun, cpu, before) = (Instant::now(), cpu_time()?, read());
+    tokio::time::sleep(duration).await;
+    let (elapsed, cpu, after) = (begun.elapsed(), cpu_time()? - cpu, read());
+    let (sent, received) = (after.0 - before.0, after.1 - before.1);
+    println!(
+        "turn {turn} {name:8} {:6.2} Gbit/s  lost {:5.2} %  {:5.2} CPU s/GB  rtt {:5.1} ms",
+        received as f64 * 8e-9 / elapsed.as_secs_f64(),
+        100.0 * sent.saturating_sub(received) as f64 / sent.max(1) as f64,
+        cpu.as_secs_f64() / (received as f64 * 1e-9),
+        counts.srtt.load(Ordering::Relaxed) as f64 * 1e-3,
+    );
+    Ok(())
+}
+
+/// CPU time of this process, in user and kernel mode.
+fn cpu_time() -> Outcome<Duration> {
+    let usage = getrusage(UsageWho::RUSAGE_SELF)?;
+    let microseconds =
+        usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+    Ok(Duration::from_micros(u64::try_from(microseconds)?))
+}

@@ -1,0 +1,536 @@
+//! CUBIC (RFC 9438) with a bounded queue: the congestion control of datagram carriers.
+//!
+//! CUBIC alone fills the path's queue until it overflows. The flows inside a carrier would then see
+//! a long delay, and their own congestion controls a loss. Here the window is also reduced when the
+//! delay shows a standing queue of more than about [`LEAST_BOUND`]. The remaining queue is above the
+//! carrier, where the engine can shorten and reorder it.
+//!
+//! A bounded queue loses against flows that fill it, such as those of TCP. Therefore:
+//!
+//! - *Alone*: each reduction ends the excess, because the queue was our own.
+//! - *In company*: several reductions change nothing, because others keep the queue. The window is
+//!   restored, and CUBIC runs without the bound for some seconds; then the bound is tried again.
+//!
+//! Losses and CE marks have the effect that they have in CUBIC, in both cases: beside TCP, a
+//! carrier takes no more than TCP does. As a reduction for delay is no evidence of a smaller
+//! capacity, the window returns quickly to its former value while the queue is short.
+//!
+//! The least round trip, from which the queue is measured, is valid for [`BASE_LIFETIME`]. A flow
+//! that has kept a queue all that time drains it for two periods to measure again.
+//!
+//! This module has no clock and no socket. Windows are in packets of [`PACKET`] bytes, times are
+//! since an epoch of the caller's choice.
+
+use std::time::Duration;
+
+use sumlink_congestion::cubic::{Cubic, CubicParameters};
+use sumlink_congestion::hystart::HystartParameters;
+use sumlink_congestion::{
+    Ack, Algorithm, CongestionControl, Instant, Loss, Siblings, Timeout, Window, WindowParameters,
+};
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct BoundedCubic {
+    cubic: Cubic,
+    /// Largest UDP payload in bytes.
+    mtu: u16,
+    /// Acknowledged bytes that are no whole packet yet.
+    remainder: u64,
+    delivered: u64,
+    /// Time of the last reduction for a loss, until a later packet is acknowledged.
+    recovery: Option<Instant>,
+    base: Option<Base>,
+    period: Period,
+    /// The last samples of the round trip, the newest at any place.
+    recent: [Duration; SAMPLES],
+    samples: usize,
+    srtt: Duration,
+    mode: Mode,
+    /// Time in company after the last failure of the bound, and its end.
+    patience: Duration,
+    alone_since: Instant,
+}
+
+/// An acknowledgment of data.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Acked {
+    pub(super) now: Instant,
+    /// When the newest of the acknowledged packets was sent.
+    pub(super) sent: Instant,
+    pub(super) bytes: u64,
+    /// A new sample of the round trip.
+    pub(super) rtt: Option<Duration>,
+    /// The smoothed round trip; zero before the first sample.
+    pub(super) srtt: Duration,
+    /// Most bytes that were in flight since the previous acknowledgment.
+    pub(super) used: u64,
+    /// Datagrams wait for the window or its pacing. A small window is rarely full: the carrier is
+    /// refilled after a part of it has left.
+    pub(super) waits: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Mode {
+    Alone(Alone),
+    Company {
+        until: Instant,
+        /// The least round trip since it began.
+        least: Option<Duration>,
+    },
+}
+
+/// State of the bound.
+#[derive(Clone, Copy, Debug)]
+struct Alone {
+    /// The largest window before a reduction for delay, to which it may return; 0 after a loss, and
+    /// infinite before the first reduction or loss.
+    former: f64,
+    /// The present excess of the queue.
+    excess: Option<Excess>,
+    /// The queue has half of the bound: the window stays.
+    is_full: bool,
+    /// The window while the queue is drained.
+    drain: Option<f64>,
+}
+
+/// A queue above the bound, until a reduction has shortened it.
+#[derive(Clone, Copy, Debug)]
+struct Excess {
+    /// The window when it began, and the packets per second that arrived then.
+    window: f64,
+    rate: f64,
+    /// Reductions so far.
+    reductions: u32,
+}
+
+/// The least round trip.
+#[derive(Clone, Copy, Debug)]
+struct Base {
+    rtt: Duration,
+    /// When it was last measured, about.
+    at: Instant,
+}
+
+impl Alone {
+    /// At first, or again after company.
+    fn with_former(former: f64) -> Self {
+        Self {
+            former,
+            excess: None,
+            is_full: false,
+            drain: None,
+        }
+    }
+}
+
+/// A period whose least round trip is free of jitter: at least a round trip, [`LEAST_PERIOD`] and
+/// [`SAMPLES`].
+#[derive(Clone, Copy, Debug, Default)]
+struct Period {
+    /// Packets sent before are ignored: their delay is the effect of a former window.
+    valid_from: Instant,
+    /// When the first valid packet was acknowledged.
+    begun: Option<Instant>,
+    least: Option<Duration>,
+    samples: usize,
+    /// Bytes acknowledged since.
+    acked: u64,
+    /// Whether the window limited the flow.
+    is_limited: bool,
+}
+
+/// Bytes of a packet of CUBIC: the least that QUIC requires a path to take.
+pub(super) const PACKET: u64 = 1200;
+
+/// Initial window in packets (RFC 9002, section 7.2: 14,720 bytes).
+const INITIAL: u32 = 12;
+
+/// Largest window in packets: 150 MB.
+const LARGEST: u32 = 1 << 17;
+
+/// Smallest window in packets.
+const LEAST: f64 = 4.0;
+
+/// The bound on the standing queue: an eighth of the base round trip, within these limits.
+const LEAST_BOUND: Duration = Duration::from_millis(10);
+const LARGEST_BOUND: Duration = Duration::from_millis(50);
+
+/// Packets that always fit in the bound.
+const BOUND_PACKETS: f64 = 3.0;
+
+/// Samples whose minimum shows a queue (RFC 9406, section 4.3: N_RTT_SAMPLE). Slow start does not
+/// wait for the end of a period.
+const SAMPLES: usize = 8;
+
+/// Schedulers of radio links, and of busy machines, delay all packets of some tens of milliseconds
+/// alike.
+const LEAST_PERIOD: Duration = Duration::from_millis(300);
+
+/// Growth of the window per period until the path's capacity has been seen once.
+const GROWTH: f64 = 1.25;
+
+/// How long the least round trip is valid.
+const BASE_LIFETIME: Duration = Duration::from_secs(10);
+
+/// Share of the path's capacity that is in flight while the queue is drained.
+const DRAIN_SHARE: f64 = 0.75;
+
+/// Reductions of the window after which others keep the queue: three are enough for a capacity that
+/// falls to an eighth.
+const REDUCTIONS: u32 = 3;
+
+/// Time without the bound; doubles up to the second value while the bound fails.
+const COMPANY_TIME: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(40));
+
+impl BoundedCubic {
+    /// The control of a new connection over a path that takes UDP payloads of `mtu` bytes.
+    pub(super) fn new(mtu: u16) -> Self {
+        Self {
+            cubic: cubic(),
+            mtu,
+            remainder: 0,
+            delivered: 0,
+            recovery: None,
+            base: None,
+            period: Period::default(),
+            recent: [Duration::ZERO; SAMPLES],
+            samples: 0,
+            srtt: Duration::ZERO,
+            mode: Mode::Alone(Alone::with_former(f64::INFINITY)),
+            patience: Duration::ZERO,
+            alone_since: Instant::ZERO,
+        }
+    }
+
+    /// Bytes that may be in flight.
+    pub(super) fn window(&self) -> u64 {
+        let drained = match self.mode {
+            Mode::Alone(Alone {
+                drain: Some(window),
+                ..
+            }) => window,
+            _ => f64::INFINITY,
+        };
+        let packets = self.cubic.cwnd().min(drained).max(LEAST);
+        // quinn sends a packet only if the window exceeds what is in flight with it.
+        let least = 2 * u64::from(self.mtu) + 1;
+        ((packets * PACKET as f64) as u64).max(least)
+    }
+
+    /// The window at the start of a connection in bytes.
+    pub(super) fn initial_window(&self) -> u64 {
+        u64::from(INITIAL) * PACKET
+    }
+
+    /// The threshold of slow start in bytes, once known.
+    pub(super) fn ssthresh(&self) -> Option<u64> {
+        let packets = self.cubic.ssthresh();
+        packets
+            .is_finite()
+            .then_some((packets * PACKET as f64) as u64)
+    }
+
+    /// The least round trip, once measured.
+    #[cfg(test)]
+    pub(super) fn base(&self) -> Option<Duration> {
+        self.base.map(|base| base.rtt)
+    }
+
+    /// The path takes UDP payloads of `mtu` bytes from now on.
+    pub(super) fn set_mtu(&mut self, mtu: u16) {
+        self.mtu = mtu;
+    }
+
+    /// Data was acknowledged.
+    pub(super) fn on_ack(&mut self, acked: &Acked) {
+        if self.recovery.is_some_and(|since| acked.sent > since) {
+            self.recovery = None;
+            self.cubic.on_recovery_exit(acked.now);
+        }
+        let is_limited = acked.waits || self.is_limited(acked.used);
+        self.srtt = acked.srtt;
+        self.count(acked, is_limited);
+        self.grow(acked, is_limited);
+        if let Mode::Alone(_) = self.mode
+            && self.cubic.window().in_slow_start()
+            && self.queue_in_slow_start() > self.bound(acked.now) / 2
+        {
+            // These packets were sent with half of the present window.
+            self.set_window(self.cubic.cwnd() / 2.0);
+            self.restart_period(acked.now);
+        } else if self.is_period_over(acked) {
+            let has_changed = self.end_period(acked.now);
+            let valid_from = self.period.valid_from;
+            self.restart_period(if has_changed { acked.now } else { valid_from });
+        }
+    }
+
+    /// A packet sent at `sent` was lost, or marked by the path. Losses of one window have one
+    /// effect.
+    pub(super) fn on_loss(&mut self, now: Instant, sent: Instant, is_persistent: bool) {
+        if self.recovery.is_some_and(|since| sent <= since) {
+            return;
+        }
+        self.recovery = Some(now);
+        if is_persistent {
+            let repeated = false;
+            self.cubic
+                .on_rto(&Timeout { now, repeated }, &Siblings::NONE);
+        } else {
+            self.cubic.on_loss(&Loss { now }, &Siblings::NONE);
+        }
+        if let Mode::Alone(alone) = &mut self.mode {
+            alone.former = 0.0;
+            if let Some(excess) = &mut alone.excess {
+                // Not what the bound has taken; losses beside a long queue are a sign of company.
+                excess.window *= CubicParameters::default().beta;
+                excess.rate *= CubicParameters::default().beta;
+            }
+        }
+    }
+
+    fn is_limited(&self, used: u64) -> bool {
+        let (used, window) = (used as f64, self.window() as f64);
+        // Pacing keeps a part of the window open. Slow start doubles the amount used.
+        let share = if self.cubic.window().in_slow_start() {
+            0.5
+        } else {
+            0.85
+        };
+        used >= share * window
+    }
+
+    /// Takes the measurements of an acknowledgment.
+    fn count(&mut self, acked: &Acked, is_limited: bool) {
+        let now = acked.now;
+        let period = &mut self.period;
+        let is_valid = acked.sent >= period.valid_from;
+        if is_valid {
+            match period.begun {
+                Some(_) => period.acked += acked.bytes,
+                None => period.begun = Some(now),
+            }
+            period.is_limited |= is_limited;
+        }
+        let Some(rtt) = acked.rtt else { return };
+        if is_valid {
+            period.least = Some(period.least.map_or(rtt, |least| least.min(rtt)));
+            period.samples += 1;
+        }
+        self.recent[self.samples % SAMPLES] = rtt;
+        self.samples = self.samples.wrapping_add(1);
+        match &mut self.base {
+            Some(base) if rtt < base.rtt => *base = Base { rtt, at: now },
+            Some(base) if rtt <= base.rtt + LEAST_BOUND / 8 => base.at = now,
+            Some(_) => {}
+            None => self.base = Some(Base { rtt, at: now }),
+        }
+    }
+
+    fn is_period_over(&self, acked: &Acked) -> bool {
+        let is_long = self
+            .period
+            .begun
+            .is_some_and(|begun| acked.sent >= begun && acked.now >= begun + LEAST_PERIOD);
+        is_long && self.period.samples >= SAMPLES
+    }
+
+    fn restart_period(&mut self, valid_from: Instant) {
+        self.period = Period {
+            valid_from,
+            ..Period::default()
+        };
+    }
+
+    /// CUBIC's growth.
+    fn grow(&mut self, acked: &Acked, is_limited: bool) {
+        let bytes = self.remainder + acked.bytes;
+        self.remainder = bytes % PACKET;
+        let packets = u32::try_from(bytes / PACKET).unwrap_or(u32::MAX);
+        self.delivered = self.delivered.saturating_add(u64::from(packets));
+        let stays = match self.mode {
+            Mode::Alone(alone) => alone.is_full || alone.drain.is_some(),
+            Mode::Company { .. } => false,
+        };
+        let ack = Ack {
+            now: acked.now,
+            acked: packets,
+            rtt: acked.rtt,
+            srtt: acked.srtt,
+            acknowledged: self.delivered,
+            sent: self.delivered,
+            cwnd_limited: is_limited && !stays,
+        };
+        self.cubic.on_ack(&ack, &Siblings::NONE);
+    }
+
+    /// Judges the queue at the end of a period. Returns whether the window has changed.
+    fn end_period(&mut self, now: Instant) -> bool {
+        match self.mode {
+            Mode::Alone(alone) => self.end_period_alone(alone, now),
+            Mode::Company { until, least } => {
+                let least = [least, self.period.least].into_iter().flatten().min();
+                let queue = self.queue();
+                let is_short = queue.is_some_and(|queue| queue <= self.bound(now) / 2);
+                if is_short || now >= until {
+                    if !is_short {
+                        // If the route has become longer, this is its round trip.
+                        self.base = least.map(|rtt| Base { rtt, at: now });
+                    }
+                    self.alone_since = now;
+                    self.mode = Mode::Alone(Alone::with_former(0.0));
+                } else {
+                    self.mode = Mode::Company { until, least };
+                }
+                false
+            }
+        }
+    }
+
+    fn end_period_alone(&mut self, mut alone: Alone, now: Instant) -> bool {
+        let (queue, bound) = (self.queue().unwrap_or_default(), self.bound(now));
+        let mut has_changed = true;
+        if alone.drain.is_none() {
+            alone.is_full = self.period.is_limited && queue >= bound / 2;
+        }
+        if alone.drain.take().is_some() {
+            self.base = self.period.least.map(|rtt| Base { rtt, at: now });
+        } else if !self.period.is_limited {
+            // The queue is not ours: a good time to measure.
+            alone.excess = None;
+            self.renew_base(now);
+            has_changed = false;
+        } else if self.base.is_some_and(|base| now >= base.at + BASE_LIFETIME) {
+            let base = self.base.map_or(Duration::ZERO, |base| base.rtt);
+            alone.drain = Some(DRAIN_SHARE * self.rate(now) * base.as_secs_f64());
+        } else if queue > bound {
+            if let Some(excess) = alone.excess
+                && excess.reductions >= REDUCTIONS
+            {
+                self.join_company(excess, now);
+                return true;
+            }
+            self.reduce(&mut alone, now);
+        } else {
+            if queue <= 3 * bound / 4 {
+                // A reduction aims at half of the bound.
+                alone.excess = None;
+            }
+            let mut window = self.fitting(now).min(alone.former);
+            if alone.former.is_infinite() && queue < bound / 4 {
+                // Jitter has ended slow start.
+                window = window.max(GROWTH * self.cubic.cwnd());
+            }
+            has_changed = queue < bound / 2 && window > self.cubic.cwnd();
+            if has_changed {
+                self.set_window(window);
+            }
+        }
+        self.mode = Mode::Alone(alone);
+        has_changed
+    }
+
+    /// Reduces the window so that half of the bound is left.
+    fn reduce(&mut self, alone: &mut Alone, now: Instant) {
+        let cwnd = self.cubic.cwnd();
+        let first = Excess {
+            window: cwnd,
+            rate: self.rate(now),
+            reductions: 0,
+        };
+        alone.excess.get_or_insert(first).reductions += 1;
+        alone.former = match alone.former.is_finite() {
+            true => alone.former.max(cwnd),
+            false => cwnd,
+        };
+        self.set_window(self.fitting(now).clamp(cwnd / 2.0, 0.95 * cwnd));
+    }
+
+    /// Undoes the reductions of the bound, and leaves it off for a while.
+    fn join_company(&mut self, excess: Excess, now: Instant) {
+        // If it was the capacity that fell, the former window would be too large.
+        let fitting = excess.rate * self.srtt.as_secs_f64();
+        self.set_window(fitting.min(excess.window).max(self.cubic.cwnd()));
+        let has_lasted = now > self.alone_since + COMPANY_TIME.1;
+        self.patience = match has_lasted {
+            true => COMPANY_TIME.0,
+            false => (2 * self.patience).clamp(COMPANY_TIME.0, COMPANY_TIME.1),
+        };
+        self.mode = Mode::Company {
+            until: now + self.patience,
+            least: None,
+        };
+    }
+
+    /// Continues CUBIC from this window, on a curve that begins at its plateau.
+    fn set_window(&mut self, packets: f64) {
+        self.cubic = cubic();
+        let window = self.cubic.window_mut();
+        window.set_cwnd(packets.max(LEAST));
+        window.set_ssthresh(window.cwnd());
+        if self.recovery.is_some() {
+            window.enter_recovery(window.cwnd());
+        }
+    }
+
+    /// Replaces a base that is too old by the least round trip of this period.
+    fn renew_base(&mut self, now: Instant) {
+        if let (Some(base), Some(rtt)) = (&mut self.base, self.period.least)
+            && now >= base.at + BASE_LIFETIME
+        {
+            *base = Base { rtt, at: now };
+        }
+    }
+
+    /// The window with which half of the bound is in the queue, in packets, according to a period
+    /// that used the present one.
+    fn fitting(&self, now: Instant) -> f64 {
+        let (queue, bound) = (self.queue().unwrap_or_default(), self.bound(now));
+        let missing = bound.as_secs_f64() / 2.0 - queue.as_secs_f64();
+        self.cubic.cwnd() + self.rate(now) * missing
+    }
+
+    /// The delay that the queue has added in this period.
+    fn queue(&self) -> Option<Duration> {
+        Some(self.period.least?.saturating_sub(self.base?.rtt))
+    }
+
+    /// The delay that the queue adds now, according to the last few samples.
+    fn queue_in_slow_start(&self) -> Duration {
+        match (self.base, self.recent.iter().min()) {
+            (Some(base), Some(least)) if self.samples >= SAMPLES => least.saturating_sub(base.rtt),
+            _ => Duration::ZERO,
+        }
+    }
+
+    fn bound(&self, now: Instant) -> Duration {
+        let base = self.base.map_or(Duration::ZERO, |base| base.rtt);
+        let bound = (base / 8).clamp(LEAST_BOUND, LARGEST_BOUND);
+        let few = Duration::try_from_secs_f64(BOUND_PACKETS / self.rate(now));
+        bound.max(few.unwrap_or(LARGEST_BOUND))
+    }
+
+    /// Packets per second that were acknowledged in this period.
+    fn rate(&self, now: Instant) -> f64 {
+        let begun = self.period.begun.unwrap_or(now);
+        let elapsed = now.saturating_sub(begun).as_secs_f64();
+        self.period.acked as f64 / PACKET as f64 / elapsed.max(1e-6)
+    }
+}
+
+fn cubic() -> Cubic {
+    // The bound ends slow start instead of HyStart++, which takes jitter for a queue.
+    let limits = WindowParameters {
+        initial_cwnd: INITIAL,
+        max_cwnd: LARGEST,
+        hystart: false,
+        ..WindowParameters::default()
+    };
+    Window::new(limits, HystartParameters::default())
+        .and_then(|window| Cubic::new(window, CubicParameters::default()))
+        .expect("these parameters are in range")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+//! The server's datagrams: QUIC carriers that join sessions, and the exits of the clients' sources.
+
+use std::collections::HashMap;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use sumlink_engine::frame::RefuseCode;
+use sumlink_exit::udp::UdpExit;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::JoinSet;
+use tracing::Instrument;
+
+use super::half_open::HalfOpen;
+use super::{Shared, session_span};
+use crate::carrier::keys::PublicKey;
+use crate::carrier::quic::{Attempt, QuicListener};
+use crate::session::sources::SourceHandle;
+
+/// The next connection attempt; never completes without a listener.
+pub(super) async fn next(listener: Option<&QuicListener>) -> Attempt {
+    let attempt = match listener {
+        Some(listener) => listener.next().await,
+        None => None,
+    };
+    match attempt {
+        Some(attempt) => attempt,
+        None => std::future::pending().await,
+    }
+}
+
+impl Shared {
+    /// Handles a QUIC connection attempt until it has become a datagram path of a session, or has
+    /// been refused.
+    pub(super) async fn serve_datagrams(self: Arc<Self>, attempt: Attempt, mut guard: HalfOpen) {
+        let from = attempt.remote();
+        guard.spoke();
+        let patience = guard.patience;
+        let proved = tokio::select! {
+            proved = attempt.prove(patience) => proved,
+            () = guard.evicted() => {
+                tracing::warn!(
+                    %from,
+                    "too many connections without a key; dropped the oldest one of the busiest \
+                    network"
+                );
+                return;
+            }
+        };
+        let carrier = match proved {
+            Ok(carrier) => carrier,
+            Err(error) => {
+                tracing::info!(%from, %error, "datagram connection refused");
+                return;
+            }
+        };
+        drop(guard);
+        let name = self.name(carrier.client());
+        let client = Some((carrier.client(), name.as_deref()));
+        let span = session_span(carrier.session(), client);
+        let join = async move {
+            // Looked up by the client's own key: a client cannot join another client's session.
+            let key = (*carrier.client(), *carrier.session());
+            let entry = self.sessions().get(&key).cloned();
+            let Some(entry) = entry else {
+                return carrier.refuse(RefuseCode::NoSuchSession, "").await;
+            };
+            if *self.stopping.borrow() {
+                return carrier.refuse(RefuseCode::Stopping, "").await;
+            }
+            match carrier.welcome().await {
+                Ok(carrier) => {
+                    entry.vouch(&self.half_open, from.ip());
+                    entry.add_datagrams(carrier);
+                }
+                Err(error) => {
+                    tracing::info!(%from, %error, "datagram connection lost while it joined");
+                }
+            }
+        };
+        join.instrument(span).await;
+    }
+
+    /// Connects the sources that a client opens to UDP sockets.
+    pub(super) async fn serve_sources(
+        self: Arc<Self>,
+        client: PublicKey,
+        mut sources: UnboundedReceiver<SourceHandle>,
+    ) {
+        let mut tasks = JoinSet::new();
+        loop {
+            tokio::select! {
+                next = sources.recv() => match next {
+                    Some(source) => {
+                        let exit = self.exit_of(&client);
+                        let serve = async move { exit.serve(source).await };
+                        tasks.spawn(serve.in_current_span());
+                    }
+                    None => break,
+                },
+                Some(_) = tasks.join_next() => {}
+            }
+        }
+    }
+
+    /// The exit of a client, which all its sessions share.
+    fn exit_of(&self, client: &PublicKey) -> UdpExit {
+        let mut exits = self.exits();
+        let exit = exits.entry(*client).or_insert_with(|| {
+            let descriptors = Some(Arc::clone(&self.targets));
+            UdpExit::new(
+                self.egress.subscribe(),
+                self.config.exit.clone(),
+                descriptors,
+            )
+        });
+        exit.clone()
+    }
+
+    /// The client has no session any more.
+    pub(super) fn forget_exit(&self, client: &PublicKey) {
+        self.exits().remove(client);
+    }
+
+    fn exits(&self) -> MutexGuard<'_, HashMap<PublicKey, UdpExit>> {
+        self.exits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
