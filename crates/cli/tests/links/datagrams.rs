@@ -462,7 +462,8 @@ fn dig_asks_a_name_server_through_a_forward() {
         "A",
     ];
     let answer = bond.bench.run(Side::Client, &dig);
-    assert_eq!(answer.trim(), "192.0.2.77");
+    // dig reports a lost datagram in a line of its own, and asks again.
+    assert_eq!(answer.lines().last(), Some("192.0.2.77"));
     bond.stop();
 }
 
