@@ -225,6 +225,13 @@ impl Datagrams {
         }
     }
 
+    pub(crate) fn path_link(&mut self, id: PathId, link: u64, now: Instant) {
+        if let Some(path) = self.paths.get_mut(id) {
+            path.link = link;
+            self.review_paths(now);
+        }
+    }
+
     pub(crate) fn has_path(&self, id: PathId) -> bool {
         self.paths.get(id).is_some()
     }

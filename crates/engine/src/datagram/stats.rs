@@ -84,8 +84,9 @@ pub struct FlowStats {
     pub policy: DatagramPolicy,
     /// The reason for it, in one sentence.
     pub reason: String,
-    /// Path of the newest datagram.
-    pub path: Option<PathId>,
+    /// Paths that carried this side's datagrams within a second before the newest one; the path of
+    /// that one comes first.
+    pub paths: Vec<PathId>,
     /// Datagrams sent, each counted once.
     pub sent: u64,
     /// Payload bytes sent, copies included.
@@ -184,7 +185,7 @@ impl Datagrams {
             learnt: flow.class.is_none(),
             policy: flow.policy.in_use(),
             reason: flow.policy.reason(&self.paths),
-            path: flow.last_sent_on,
+            paths: flow.recent_paths(),
             sent: counters.sent,
             bytes_sent: counters.bytes_sent,
             copies_sent: counters.copies_sent,

@@ -253,6 +253,7 @@ impl Session {
         if let Some(path) = self.paths.get_mut(&id) {
             path.standing.link = Some(link);
         }
+        self.datagrams.path_link(id, link, self.latest);
         self.schedulers.note_change();
     }
 

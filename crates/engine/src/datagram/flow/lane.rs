@@ -52,6 +52,8 @@ pub(crate) struct Lane {
     pub(crate) listed: Listed,
     /// Bytes that the flow may still send in its turn (RFC 8290, section 4.2).
     pub(crate) deficit: i64,
+    /// When the flow last sent something on the path.
+    pub(crate) used: Option<Instant>,
     copies: VecDeque<Copy>,
     bytes: usize,
 }
@@ -62,6 +64,7 @@ impl Lane {
             path,
             listed: Listed::No,
             deficit: 0,
+            used: None,
             copies: VecDeque::new(),
             bytes: 0,
         }

@@ -23,6 +23,9 @@ const CODEL_INTERVAL: Duration = Duration::from_millis(100);
 /// CoDel's target as a part of its interval (RFC 8289, section 4.4).
 const TARGET_PART: u32 = 20;
 
+/// Time for which a path counts as one of the flow.
+const PATH_MEMORY: Duration = Duration::from_secs(1);
+
 /// A flow counts as a call for this long after it carried conversational traffic.
 const CALL_MEMORY: Duration = Duration::from_secs(30);
 
@@ -72,8 +75,6 @@ pub(super) struct Flow {
     pub(super) learner: Learner,
     pub(super) policy: Box<dyn FlowPolicy>,
     pub(super) next_sequence: u64,
-    /// The path of the newest datagram or copy.
-    pub(super) last_sent_on: Option<PathId>,
     /// The path of the newest datagram that is not a copy.
     pub(super) last_path: Option<PathId>,
     /// The path before that one, and how many datagrams still mention it.
@@ -107,7 +108,6 @@ impl Flow {
             learner: Learner::new(now),
             policy: config.policy.start(limits),
             next_sequence: 0,
-            last_sent_on: None,
             last_path: None,
             other_path: None,
             mentions: 0,
@@ -168,6 +168,19 @@ impl Flow {
     /// Its part of a path that it has used.
     pub(super) fn find_lane(&mut self, path: PathId) -> Option<&mut Lane> {
         self.lanes.iter_mut().find(|lane| lane.path == path)
+    }
+
+    /// The paths that it has used within a second before it last sent something, the newest first.
+    pub(super) fn recent_paths(&self) -> Vec<PathId> {
+        let used = self
+            .lanes
+            .iter()
+            .filter_map(|lane| Some((lane.used?, lane.path)));
+        let mut used: Vec<(Instant, PathId)> = used.collect();
+        used.sort_by(|one, other| other.cmp(one));
+        let newest = used.first().map_or(Instant::ZERO, |(at, _)| *at);
+        used.retain(|(at, _)| newest - *at <= PATH_MEMORY);
+        used.into_iter().map(|(_, path)| path).collect()
     }
 
     /// Memory of all datagrams that have not been sent.

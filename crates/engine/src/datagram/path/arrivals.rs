@@ -15,7 +15,6 @@ pub(crate) struct Arrivals {
     ranges: VecDeque<RangeInclusive<u64>>,
     /// When the highest one arrived.
     largest_at: Instant,
-    count: u64,
 }
 
 impl Arrivals {
@@ -33,7 +32,6 @@ impl Arrivals {
         } else if self.ranges.len() == MAX_REPORT_RANGES {
             return false;
         }
-        self.count += 1;
         if at == self.ranges.len() {
             self.largest_at = now;
         }
@@ -62,7 +60,6 @@ impl Arrivals {
         (!ranges.is_empty()).then(|| Report {
             path: u64::from(path.0),
             received_at: clock::stamp(self.largest_at),
-            count: self.count,
             ranges,
         })
     }
@@ -95,7 +92,6 @@ mod tests {
             assert_eq!(arrivals.note(number, Instant::ZERO), is_new, "{number}");
         }
         assert_eq!(ranges(&arrivals), [3..=5, 0..=0]);
-        assert_eq!(arrivals.count, 4);
     }
 
     #[test]

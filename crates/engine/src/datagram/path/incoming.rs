@@ -12,6 +12,15 @@ const GAIN: i64 = 8;
 /// Weight of its deviation.
 const VARIATION_GAIN: i64 = 4;
 
+/// A packet may be later than usual by this time ...
+const SLACK: Duration = Duration::from_millis(3);
+
+/// ... and by this time until so many have arrived that something is usual. The first packets are
+/// probes, which are smaller than those that carry data.
+const YOUNG_SLACK: Duration = Duration::from_millis(25);
+
+const EXPERIENCE: u32 = 32;
+
 /// The sender's clock, extended beyond the range of its stamps.
 #[derive(Debug, Default)]
 pub(in crate::datagram) struct SenderClock {
@@ -45,6 +54,8 @@ pub(in crate::datagram) struct Incoming {
     pub(in crate::datagram) newest: Option<i64>,
     /// Time of arrival minus time of sending, smoothed, and its variation.
     delay: Option<(i64, i64)>,
+    /// Number of packets that have arrived.
+    count: u32,
 }
 
 impl Incoming {
@@ -52,6 +63,7 @@ impl Incoming {
     pub(in crate::datagram) fn note(&mut self, sent_at: i64, now: Instant) -> i64 {
         let newest = self.newest.map_or(sent_at, |newest| newest.max(sent_at));
         self.newest = Some(newest);
+        self.count = self.count.saturating_add(1);
         let delay = clock::micros(now).saturating_sub(sent_at);
         self.delay = Some(match self.delay {
             None => (delay, 0),
@@ -67,7 +79,12 @@ impl Incoming {
     /// When a packet that was sent at `sent_at` arrives at the latest, by experience.
     pub(in crate::datagram) fn arrives_by(&self, sent_at: i64) -> Option<Instant> {
         let (delay, variation) = self.delay?;
-        let late = delay.saturating_add(variation.saturating_mul(4));
+        let slack = match self.count < EXPERIENCE {
+            true => YOUNG_SLACK,
+            false => SLACK,
+        };
+        let late = variation.saturating_mul(4).max(clock::micros(slack));
+        let late = delay.saturating_add(late);
         let at = sent_at.saturating_add(late);
         Some(Duration::from_micros(at.max(0) as u64))
     }

@@ -13,6 +13,12 @@ use crate::datagram::wire::{Half, Report};
 /// Most packets that are remembered: a gigabit per second of large packets for half a second.
 const MOST: usize = 1 << 16;
 
+/// Most bytes of datagrams that are kept for a second attempt.
+const MOST_YOUNG: usize = 1 << 20;
+
+/// Bookkeeping of such a datagram, which counts as memory.
+const YOUNG_OVERHEAD: usize = 128;
+
 /// A packet is lost when one with a number this much higher has arrived (RFC 9002, section 6.1.1).
 const REORDER_PACKETS: u64 = 3;
 
@@ -28,6 +34,16 @@ pub(crate) enum Item {
     Datagram(Young),
     /// A record that must arrive.
     Control(Pending),
+}
+
+impl Item {
+    /// Memory of a datagram; 0 for the other items, which are small.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Datagram(young) => young.payload.len() + YOUNG_OVERHEAD,
+            Self::Open(_) | Self::Control(_) => 0,
+        }
+    }
 }
 
 /// A datagram that is worth a second attempt while it is young.
@@ -78,6 +94,8 @@ pub(crate) struct Sent {
     base: u64,
     /// Items by packet number, ascending.
     items: VecDeque<(u64, Item)>,
+    /// Bytes of the datagrams among them.
+    young_bytes: usize,
     /// Highest number reported, and when that packet was sent.
     largest: Option<(u64, Instant)>,
 }
@@ -88,9 +106,13 @@ impl Sent {
         self.base + self.packets.len() as u64
     }
 
-    /// An item of the next packet.
+    /// An item of the next packet. Datagrams beyond the limit get no second attempt.
     pub(crate) fn attach(&mut self, item: Item) {
-        self.items.push_back((self.next(), item));
+        let bytes = item.bytes();
+        if bytes == 0 || self.young_bytes + bytes <= MOST_YOUNG {
+            self.young_bytes += bytes;
+            self.items.push_back((self.next(), item));
+        }
     }
 
     /// The next packet has left.
@@ -103,13 +125,7 @@ impl Sent {
         });
         if self.packets.len() > MOST {
             self.pop();
-            while self
-                .items
-                .front()
-                .is_some_and(|(number, _)| *number < self.base)
-            {
-                self.items.pop_front();
-            }
+            while self.pop_item(self.base - 1).is_some() {}
         }
         self.skip_silent();
     }
@@ -156,7 +172,10 @@ impl Sent {
         let mut left = VecDeque::with_capacity(self.items.len());
         for (number, item) in self.items.drain(..) {
             match wanted(&item) {
-                true => taken.push(item),
+                true => {
+                    self.young_bytes -= item.bytes();
+                    taken.push(item);
+                }
                 false => left.push_back((number, item)),
             }
         }
@@ -179,11 +198,8 @@ impl Sent {
             news.lost += u64::from(packet.elicits && !has_arrived);
             let number = self.base;
             self.pop();
-            while let Some((of, _)) = self.items.front()
-                && *of <= number
-            {
-                let item = self.items.pop_front().map(|(_, item)| item);
-                news.items.extend(item.map(|item| (item, has_arrived)));
+            while let Some(item) = self.pop_item(number) {
+                news.items.push((item, has_arrived));
             }
         }
     }
@@ -193,6 +209,17 @@ impl Sent {
         while self.packets.front().is_some_and(|packet| !packet.elicits) {
             self.pop();
         }
+    }
+
+    /// Takes the first item, if its packet has this number or a lower one.
+    fn pop_item(&mut self, number: u64) -> Option<Item> {
+        let (of, _) = self.items.front()?;
+        if *of > number {
+            return None;
+        }
+        let (_, item) = self.items.pop_front()?;
+        self.young_bytes -= item.bytes();
+        Some(item)
     }
 
     fn pop(&mut self) {
@@ -223,7 +250,6 @@ mod tests {
         Report {
             path: 0,
             received_at: 0,
-            count: 0,
             ranges: ranges.iter().map(|&(start, end)| start..=end).collect(),
         }
     }
@@ -307,7 +333,11 @@ mod tests {
             sent.push(1, true, Instant::ZERO);
         }
         assert_eq!(sent.packets.len(), MOST);
-        assert!(sent.items.is_empty());
+        assert!(sent.items.is_empty() && sent.young_bytes == 0);
+        for _ in 0..2 * MOST_YOUNG / YOUNG_OVERHEAD {
+            sent.attach(item(0));
+        }
+        assert_eq!(sent.items.len(), MOST_YOUNG / YOUNG_OVERHEAD);
     }
 
     #[test]

@@ -62,7 +62,11 @@ impl Datagrams {
         if let Some(after) = after {
             let order = &mut flow.inbound.order;
             let order = order.get_or_insert_with(|| Box::new(Order::new(next, now)));
-            order.mention(after, now);
+            // Paths that do not exist here bring nothing, and would only take memory.
+            order.mention(
+                Some(after).filter(|path| self.paths.get(*path).is_some()),
+                now,
+            );
         }
         let Some(order) = &mut flow.inbound.order else {
             let limit = self.config.receive_memory;

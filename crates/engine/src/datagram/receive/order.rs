@@ -21,9 +21,6 @@ use crate::{Instant, PathId};
 /// counts as one of the flow for this long after it last carried a datagram.
 const MEMORY: Duration = Duration::from_secs(1);
 
-/// Packets may be later than experience says by this time.
-const SLACK: Duration = Duration::from_millis(2);
-
 /// A path on which nothing has arrived is waited for this long.
 const UNKNOWN_WAIT: Duration = Duration::from_millis(50);
 
@@ -98,9 +95,11 @@ impl Order {
     }
 
     /// The sender has used this path shortly before.
-    pub(super) fn mention(&mut self, path: PathId, now: Instant) {
+    pub(super) fn mention(&mut self, path: Option<PathId>, now: Instant) {
         self.mentioned = now;
-        self.way(path, now);
+        if let Some(path) = path {
+            self.way(path, now);
+        }
     }
 
     /// Adds a datagram, which has not arrived before. Delivers those in order.
@@ -196,7 +195,7 @@ impl Order {
             return None;
         }
         let expected = match incoming.arrives_by(first.sent_at) {
-            Some(at) => at + SLACK,
+            Some(at) => at,
             None => first.at + UNKNOWN_WAIT,
         };
         let until = expected.min(first.at + longest);

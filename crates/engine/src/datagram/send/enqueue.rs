@@ -174,7 +174,7 @@ impl Datagrams {
                 true => Listed::Urgent,
                 false => Listed::New,
             };
-            lane.deficit = path.max_packet() as i64;
+            lane.deficit = path.quantum();
             path.rounds.push(at, lane.listed);
         }
     }
@@ -207,7 +207,7 @@ impl Datagrams {
     }
 
     /// The queues of all flows together are too long: the longest ones are cut.
-    fn shed(&mut self) {
+    pub(super) fn shed(&mut self) {
         while self.queued_bytes > self.config.queue_memory {
             let longest = self.flows.iter().max_by_key(|flow| flow.queued_bytes());
             let longest = longest.map(|flow| flow.id);

@@ -91,6 +91,7 @@ impl Datagrams {
                 _ => {}
             }
         }
+        self.shed();
     }
 
     fn rescue(&mut self, young: Young, left: PathId, now: Instant) {

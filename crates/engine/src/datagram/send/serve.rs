@@ -9,6 +9,7 @@ use crate::datagram::FlowErrorCode;
 use crate::datagram::flow::Flow;
 use crate::datagram::flow::lane::{Copy, CopyKind, Lane, Listed};
 use crate::datagram::flow::table::FlowRef;
+use crate::datagram::path::DatagramPath;
 use crate::datagram::path::sent::{Item, Young};
 use crate::datagram::policy::Offer;
 use crate::datagram::state::Datagrams;
@@ -16,7 +17,7 @@ use crate::datagram::wire::{Data, Half, PacketWriter, data_head_len};
 use crate::{Class, Event, Instant, PathId};
 
 /// Most flows that may refuse a path before it sends something else or nothing.
-const MOST_REFUSALS: u32 = 16;
+const MOST_REFUSALS: usize = 16;
 
 /// A flow that prefers another path is asked again after this time.
 const RECHECK: Duration = Duration::from_millis(1);
@@ -38,6 +39,8 @@ enum Turn {
     Sent(usize),
     /// It has nothing for the path.
     Empty,
+    /// It has something, but not for this path any more.
+    Elsewhere,
     /// Its policy prefers another path now.
     Refused,
     /// Its datagram does not fit the rest of the packet.
@@ -65,11 +68,13 @@ impl Datagrams {
         writer: &mut PacketWriter<'_>,
         now: Instant,
     ) -> bool {
-        let (mut refusals, mut has_written) = (0, false);
+        let (mut has_written, mut moves) = (false, 0);
+        // Flows that leave their datagrams to another path, until the end of this packet.
+        let mut refusals: Vec<(FlowRef, Listed)> = Vec::new();
         while let Some(path) = self.paths.get(id)
             && let Some((at, list)) = path.rounds.front()
         {
-            let (quantum, has_old) = (path.max_packet() as i64, path.rounds.has_old());
+            let (quantum, has_old) = (path.quantum(), path.rounds.has_old());
             let Some(lane) = self.lane(at, id) else {
                 // The flow has ended.
                 self.turn_over(id, at, list, Listed::No);
@@ -93,16 +98,24 @@ impl Datagrams {
                     self.turn_over(id, at, list, Listed::Old);
                 }
                 Turn::Empty => self.turn_over(id, at, list, Listed::No),
+                Turn::Elsewhere => {
+                    self.turn_over(id, at, list, Listed::No);
+                    self.place_queue(at, now);
+                    moves += 1;
+                }
                 Turn::Refused => {
-                    refusals += 1;
                     self.recheck_at.get_or_insert(now + RECHECK);
-                    self.turn_over(id, at, list, list);
-                    if refusals >= MOST_REFUSALS {
-                        break;
-                    }
+                    self.turn_over(id, at, list, Listed::No);
+                    refusals.push((at, list));
                 }
                 Turn::Full => break,
             }
+            if refusals.len() + moves >= MOST_REFUSALS {
+                break;
+            }
+        }
+        for (at, list) in refusals {
+            self.list_again(id, at, list);
         }
         has_written
     }
@@ -128,6 +141,18 @@ impl Datagrams {
         }
         if let Some(lane) = self.lane(at, id) {
             lane.listed = to;
+        }
+    }
+
+    /// Puts a flow back into a list of a path, unless it is in one again.
+    fn list_again(&mut self, id: PathId, at: FlowRef, list: Listed) {
+        if let Some(lane) = self.lane(at, id)
+            && lane.listed == Listed::No
+        {
+            lane.listed = list;
+            if let Some(path) = self.paths.get_mut(id) {
+                path.rounds.push(at, list);
+            }
         }
     }
 
@@ -158,10 +183,12 @@ impl Datagrams {
             };
         }
         self.queued_bytes -= before - flow.queued_bytes();
+        let is_empty = flow.queue.is_empty();
         match offer {
             Offer::Take => self.write_next(id, at, writer, now),
             Offer::Leave => Turn::Refused,
-            Offer::Unlist => Turn::Empty,
+            Offer::Unlist if is_empty => Turn::Empty,
+            Offer::Unlist => Turn::Elsewhere,
         }
     }
 
@@ -200,10 +227,8 @@ impl Datagrams {
             let middle = next.payload.len().div_ceil(2);
             data.half = Some(Half::First);
             if next.half.is_some() || head_len(&data) + middle > writer.room() {
-                flow.counters.too_big += 1;
                 self.queued_bytes -= before - flow.queued_bytes();
-                let (flow, code) = (flow.id, FlowErrorCode::TooBig);
-                self.events.push_back(Event::FlowFailed { flow, code });
+                self.move_too_big(id, at, next);
                 return Turn::Sent(0);
             }
             data.payload = &next.payload[..middle];
@@ -227,7 +252,7 @@ impl Datagrams {
         if is_ordered {
             note_path(flow, id);
         }
-        flow.last_sent_on = Some(id);
+        flow.lane(id).used = Some(now);
         let counters = &mut flow.counters;
         match next.kind {
             None | Some(CopyKind::Single) => counters.sent += 1,
@@ -238,6 +263,40 @@ impl Datagrams {
         counters.bytes_sent += next.payload.len() as u64;
         self.note_sent(id, at, next, now);
         Turn::Sent(len)
+    }
+
+    /// A datagram fits no packet of this path, not even in two parts, because the path's packets
+    /// have become smaller or other paths have larger ones. The path with the largest gets it.
+    fn move_too_big(&mut self, id: PathId, at: FlowRef, next: Next) {
+        let Some(flow) = self.flows.get_mut(at) else {
+            return;
+        };
+        if next.kind == Some(CopyKind::Duplicate) {
+            // The other link has a copy.
+            flow.counters.too_big += 1;
+            return;
+        }
+        let here = self.paths.get(id).map(DatagramPath::max_packet);
+        let larger = self
+            .paths
+            .usable()
+            .filter(|path| Some(path.max_packet()) > here);
+        let Some(other) = larger.max_by_key(|path| path.max_packet()) else {
+            flow.counters.too_big += 1;
+            let (flow, code) = (flow.id, FlowErrorCode::TooBig);
+            self.events.push_back(Event::FlowFailed { flow, code });
+            return;
+        };
+        let (other, limit) = (other.id, self.config.queue(flow.treated_as()).bytes);
+        let copy = Copy {
+            kind: CopyKind::Single,
+            sequence: next.sequence,
+            half: next.half,
+            payload: next.payload,
+            at: next.at,
+            expires: next.expires,
+        };
+        self.push_copy(at, other, copy, limit);
     }
 
     /// Records the packet until it is reported or lost.

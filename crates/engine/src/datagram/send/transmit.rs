@@ -12,7 +12,7 @@ use crate::{Instant, PathId};
 const CONTROL: usize = 1 + 8 + 8 + 8;
 
 /// Most bytes of a report's fields, without its ranges, and of a range.
-const REPORT: usize = 1 + 4 + 4 + 8 + 8 + 1 + 8;
+const REPORT: usize = 1 + 4 + 4 + 8 + 1 + 8;
 const REPORT_RANGE: usize = 8 + 8;
 
 /// A packet with less room takes nothing along.

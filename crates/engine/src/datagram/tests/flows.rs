@@ -144,3 +144,21 @@ fn an_unknown_flow_is_closed_at_its_sender() {
         "{events:?}"
     );
 }
+
+#[test]
+fn datagrams_that_are_rescued_stay_within_the_memory_of_queues() {
+    let links = [Link::new(20.0, 5), Link::new(8.0, 30)];
+    let mut pair = Pair::with(&links, |config| config.datagrams.queue_memory = 1 << 17);
+    let classes = [Class::Conversational, Class::Streaming];
+    let flows = classes.map(|class| open(&mut pair, CLIENT, 1, Some(class)));
+    for _ in 0..35 {
+        pair.send(CLIENT, flows[0], vec![0; 1365]);
+    }
+    pair.run(41 * MS);
+    for _ in 0..32 {
+        pair.send(CLIENT, flows[1], vec![0; 2559]);
+    }
+    pair.path_down(PathId(1));
+    let stats = pair.sides[CLIENT].datagram_stats();
+    assert!(stats.queued_bytes <= 1 << 17, "{stats:?}");
+}

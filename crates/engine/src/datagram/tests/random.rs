@@ -241,6 +241,7 @@ proptest! {
         let drops = sender.drops.codel + sender.drops.late + sender.drops.full;
         prop_assert_eq!(numbers.len() as u64 + drops, number);
         prop_assert!(receiver.late > 0 || numbers.is_sorted(), "{:?}", receiver);
-        prop_assert!(receiver.late * 100 <= number, "{:?}", receiver);
+        // A path becomes slower than it has ever been when the first burst arrives on it.
+        prop_assert!(receiver.late <= 3 + number / 50, "{:?}", receiver);
     }
 }

@@ -73,7 +73,7 @@ impl<'a> Records<'a> {
     fn report(&mut self) -> Result<Report, PacketError> {
         const NAME: &str = "REPORT";
         let malformed = PacketError::Malformed(NAME);
-        let (path, received_at, count) = (self.int(NAME)?, self.int(NAME)?, self.int(NAME)?);
+        let (path, received_at) = (self.int(NAME)?, self.int(NAME)?);
         if received_at >= TIME_MODULUS {
             return Err(malformed);
         }
@@ -96,7 +96,6 @@ impl<'a> Records<'a> {
         Ok(Report {
             path,
             received_at,
-            count,
             ranges,
         })
     }
@@ -192,13 +191,13 @@ mod tests {
 
     #[test]
     fn reports_below_zero_or_with_too_many_ranges_are_malformed() {
-        // path, time, count, largest, further ranges, length of the first
-        let whole = [0x02, 3, 9, 10, 9, 0, 9];
+        // path, time, largest, further ranges, length of the first
+        let whole = [0x02, 3, 9, 9, 0, 9];
         assert!(records(&whole).is_ok());
-        assert!(records(&[0x02, 3, 9, 10, 9, 0, 10]).is_err());
-        assert!(records(&[0x02, 3, 9, 10, 9, 1, 7, 0, 0]).is_ok());
-        assert!(records(&[0x02, 3, 9, 10, 9, 1, 7, 1, 0]).is_err());
-        assert!(records(&[0x02, 3, 9, 10, 63, 32]).is_err());
+        assert!(records(&[0x02, 3, 9, 9, 0, 10]).is_err());
+        assert!(records(&[0x02, 3, 9, 9, 1, 7, 0, 0]).is_ok());
+        assert!(records(&[0x02, 3, 9, 9, 1, 7, 1, 0]).is_err());
+        assert!(records(&[0x02, 3, 9, 63, 32]).is_err());
     }
 
     #[test]

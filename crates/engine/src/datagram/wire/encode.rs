@@ -3,9 +3,6 @@
 use super::{Data, Half, Header, MAX_REPORT_RANGES, Open, Report, kind};
 use crate::varint;
 
-/// Most bytes of a payload's length.
-const LENGTH: usize = 4;
-
 /// Writes one packet of limited size.
 #[derive(Debug)]
 pub(crate) struct PacketWriter<'a> {
@@ -80,7 +77,6 @@ impl<'a> PacketWriter<'a> {
             kind::REPORT,
             report.path,
             report.received_at,
-            report.count,
             *first.end(),
             ranges.len() as u64 - 1,
             first.end() - first.start(),
@@ -130,10 +126,10 @@ impl<'a> PacketWriter<'a> {
     /// leave room for that, so that few bytes move.
     fn end_payload(&mut self) {
         if let Some((kind_at, payload)) = self.open_end.take() {
-            let mut length = Vec::with_capacity(LENGTH);
-            varint::write((self.out.len() - payload) as u64, &mut length);
             self.out[kind_at] |= kind::LENGTH as u8;
-            self.out.splice(payload..payload, length);
+            let len = (self.out.len() - payload) as u64;
+            varint::write(len, self.out);
+            self.out[payload..].rotate_right(varint::len(len));
         }
     }
 }

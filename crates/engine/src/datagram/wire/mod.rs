@@ -130,8 +130,6 @@ pub struct Report {
     /// When the packet with the highest number arrived, on the clock of the report's sender, in
     /// microseconds modulo [`TIME_MODULUS`].
     pub received_at: u64,
-    /// Number of packets received on the path in total.
-    pub count: u64,
     /// Numbers of received packets, the highest range first; at least one and at most
     /// [`MAX_REPORT_RANGES`], with at least one missing packet between two.
     pub ranges: Vec<RangeInclusive<u64>>,
@@ -230,7 +228,6 @@ mod tests {
             Record::Report(Report {
                 path: 3,
                 received_at: TIME_MODULUS - 1,
-                count: 90,
                 ranges: vec![90..=99, 20..=80, 3..=3],
             }),
             Record::Close { flow: 4, reason: 2 },
