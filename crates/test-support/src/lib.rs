@@ -9,7 +9,8 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -113,6 +114,8 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Daemon {
     child: Child,
     events: mpsc::Receiver<Value>,
+    log: Arc<Mutex<String>>,
+    log_reader: Option<JoinHandle<()>>,
 }
 
 impl Daemon {
@@ -134,7 +137,17 @@ impl Daemon {
                 }
             }
         });
-        Self { child, events }
+        let log = Arc::default();
+        let log_reader = child.stderr.take().map(|stderr| {
+            let log = Arc::clone(&log);
+            std::thread::spawn(move || collect(stderr, &log))
+        });
+        Self {
+            child,
+            events,
+            log,
+            log_reader,
+        }
     }
 
     /// The next event with this name; skips others.
@@ -144,7 +157,7 @@ impl Daemon {
             match self.events.recv_timeout(PATIENCE) {
                 Ok(event) if event["event"] == name => return event,
                 Ok(_) => {}
-                Err(error) => panic!("no event `{name}` ({error}): {}", self.log()),
+                Err(error) => panic!("no event `{name}` ({error}): {}", self.log_at_end()),
             }
         }
     }
@@ -166,14 +179,41 @@ impl Daemon {
         self.child.wait().unwrap().code()
     }
 
-    /// The log. Waits for the end of the process.
-    pub fn log(&mut self) -> String {
+    /// The log so far. Log lines and events have a writer each: a line may follow its event.
+    pub fn log(&self) -> String {
+        self.log
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Waits until the log contains `words`; returns the log so far.
+    #[track_caller]
+    pub fn log_with(&self, words: &str) -> String {
+        emulated::until(words, || {
+            let log = self.log();
+            log.contains(words).then_some(log)
+        })
+    }
+
+    /// Ends the process, if it still runs, and returns its whole log.
+    pub fn log_at_end(&mut self) -> String {
         let _ = self.child.kill();
-        let mut log = String::new();
-        if let Some(mut stderr) = self.child.stderr.take() {
-            stderr.read_to_string(&mut log).unwrap();
+        if let Some(reader) = self.log_reader.take() {
+            reader.join().unwrap();
         }
-        log
+        self.log()
+    }
+}
+
+/// Appends the lines of `stderr` to `log` until the end.
+fn collect(stderr: impl Read, log: &Mutex<String>) {
+    let mut stderr = BufReader::new(stderr);
+    let mut line = Vec::new();
+    while stderr.read_until(b'\n', &mut line).is_ok_and(|len| len > 0) {
+        let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.push_str(&String::from_utf8_lossy(&line));
+        line.clear();
     }
 }
 

@@ -34,7 +34,7 @@
 //! |---|---|
 //! | `api` | the client's handle, streams, configuration, status and events |
 //! | `session` | the session's task (commands, carriers, stream ends, totals), the streams' pipes |
-//! | `carrier` | one TCP connection with TLS: handshake, keys, socket options, TCP_INFO, pacing |
+//! | `carrier` | one TCP connection with TLS: handshake, keys, options, TCP_INFO, pacing; [`quic`] |
 //! | [`links`] | the machine's links from rtnetlink, their policies, the dialing of carriers |
 //! | `server` | the port for all clients, half-open connections, each client's sessions |
 //! | `local` | accept loop, listen addresses, file descriptors, the order in which tasks start |

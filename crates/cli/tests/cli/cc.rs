@@ -275,7 +275,8 @@ fn a_daemon_without_the_privilege_warns_and_continues() {
     for how in ["--congestion", "--coupled"] {
         let mut server = Daemon::start(unprivileged(&bench, &server(&key, [how, "lia"])));
         server.event("listening");
-        let log = server.log();
+        server.log_with("CAP_BPF");
+        let log = server.log_at_end();
         let lines: Vec<&str> = log
             .lines()
             .filter(|line| line.contains("CAP_BPF"))

@@ -255,7 +255,7 @@ fn the_last_key_can_be_revoked_and_comes_back() {
     host.server.signal("HUP");
     assert_eq!(host.server.event("reloaded")["clients"], 1);
     client.event("up");
-    let log = host.server.log();
+    let log = host.server.log_at_end();
     assert_eq!(log.matches("no client may connect").count(), 1, "{log}");
 }
 
@@ -325,7 +325,7 @@ fn strangers_cannot_fill_the_log() {
     let seconds = began.elapsed().as_secs();
     host.server.signal("TERM");
     assert_eq!(host.server.wait(), Some(0));
-    let log = host.server.log();
+    let log = host.server.log_at_end();
     let logged = log.matches("connection refused from=").count() as u64;
     let suppressed = suppressed(&log);
     assert_eq!(logged + suppressed, STRANGERS, "{log}");

@@ -250,7 +250,7 @@ fn events_and_log_lines_name_client_and_session() {
     );
     assert_eq!(host.server.wait(), Some(0));
 
-    let log = host.server.log();
+    let log = host.server.log_at_end();
     let short =
         |event: &serde_json::Value, member: &str| event[member].as_str().unwrap()[..8].to_owned();
     for (event, name) in [(&first, "client=\"laptop\" "), (&other, "")] {
@@ -292,12 +292,12 @@ fn a_client_with_refused_targets_cannot_fill_the_log() {
         daemon.signal("TERM");
         assert_eq!(daemon.wait(), Some(0));
     }
-    let log = host.server.log();
+    let log = host.server.log_at_end();
     let logged = log.matches("refused by the egress policy target=").count() as u64;
     assert!(logged <= 30 + seconds, "{logged} in {seconds} s");
     assert_eq!(logged + suppressed(&log), ASKED, "{log}");
     // The lines that a local program causes at the client are limited, too.
-    let log = client.log();
+    let log = client.log_at_end();
     let logged = log.matches("cannot open the SOCKS5 target target=").count() as u64;
     assert!(
         logged <= 3000 + 100 * seconds && logged > 0,

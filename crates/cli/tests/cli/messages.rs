@@ -2,7 +2,6 @@
 
 use std::process::Command;
 
-use sumlink_test_support::emulated::until;
 
 use crate::common::{Bench, Daemon, Ran};
 
@@ -214,11 +213,7 @@ fn a_client_reports_the_key_of_its_server() {
     let mut client = Daemon::start(bench.command(client));
     let event = client.event("connected");
     assert_eq!(event["server_key"], server_key.as_str());
-    // Events and log lines have a writer each, so the line may follow the event.
-    let log = until("the log line", || {
-        let log = client.log();
-        log.contains("connected").then_some(log)
-    });
+    let log = client.log_with("connected server=");
     let line = log
         .lines()
         .find(|line| line.contains("connected"))

@@ -2,8 +2,8 @@
 //!
 //! CUBIC alone fills the path's queue until it overflows. The flows inside a carrier would then see
 //! a long delay, and their own congestion controls a loss. Here the window is also reduced when the
-//! delay shows a standing queue of more than about [`LEAST_BOUND`]. The remaining queue is above the
-//! carrier, where the engine can shorten and reorder it.
+//! delay shows a standing queue of more than about 10 ms. The remaining queue is above the carrier,
+//! where the engine can shorten and reorder it.
 //!
 //! A bounded queue loses against flows that fill it, such as those of TCP. Therefore:
 //!
@@ -15,11 +15,13 @@
 //! carrier takes no more than TCP does. As a reduction for delay is no evidence of a smaller
 //! capacity, the window returns quickly to its former value while the queue is short.
 //!
-//! The least round trip, from which the queue is measured, is valid for [`BASE_LIFETIME`]. A flow
-//! that has kept a queue all that time drains it for two periods to measure again.
+//! The least round trip, from which the queue is measured, is valid for ten seconds. A flow that has
+//! kept a queue all that time drains it for one period to measure again.
 //!
 //! This module has no clock and no socket. Windows are in packets of [`PACKET`] bytes, times are
 //! since an epoch of the caller's choice.
+
+mod delay;
 
 use std::time::Duration;
 
@@ -28,6 +30,8 @@ use sumlink_congestion::hystart::HystartParameters;
 use sumlink_congestion::{
     Ack, Algorithm, CongestionControl, Instant, Loss, Siblings, Timeout, Window, WindowParameters,
 };
+
+use delay::Delay;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -40,11 +44,7 @@ pub(super) struct BoundedCubic {
     delivered: u64,
     /// Time of the last reduction for a loss, until a later packet is acknowledged.
     recovery: Option<Instant>,
-    base: Option<Base>,
-    period: Period,
-    /// The last samples of the round trip, the newest at any place.
-    recent: [Duration; SAMPLES],
-    samples: usize,
+    delay: Delay,
     srtt: Duration,
     mode: Mode,
     /// Time in company after the last failure of the bound, and its end.
@@ -104,14 +104,6 @@ struct Excess {
     reductions: u32,
 }
 
-/// The least round trip.
-#[derive(Clone, Copy, Debug)]
-struct Base {
-    rtt: Duration,
-    /// When it was last measured, about.
-    at: Instant,
-}
-
 impl Alone {
     /// At first, or again after company.
     fn with_former(former: f64) -> Self {
@@ -122,22 +114,6 @@ impl Alone {
             drain: None,
         }
     }
-}
-
-/// A period whose least round trip is free of jitter: at least a round trip, [`LEAST_PERIOD`] and
-/// [`SAMPLES`].
-#[derive(Clone, Copy, Debug, Default)]
-struct Period {
-    /// Packets sent before are ignored: their delay is the effect of a former window.
-    valid_from: Instant,
-    /// When the first valid packet was acknowledged.
-    begun: Option<Instant>,
-    least: Option<Duration>,
-    samples: usize,
-    /// Bytes acknowledged since.
-    acked: u64,
-    /// Whether the window limited the flow.
-    is_limited: bool,
 }
 
 /// Bytes of a packet of CUBIC: the least that QUIC requires a path to take.
@@ -152,26 +128,8 @@ const LARGEST: u32 = 1 << 17;
 /// Smallest window in packets.
 const LEAST: f64 = 4.0;
 
-/// The bound on the standing queue: an eighth of the base round trip, within these limits.
-const LEAST_BOUND: Duration = Duration::from_millis(10);
-const LARGEST_BOUND: Duration = Duration::from_millis(50);
-
-/// Packets that always fit in the bound.
-const BOUND_PACKETS: f64 = 3.0;
-
-/// Samples whose minimum shows a queue (RFC 9406, section 4.3: N_RTT_SAMPLE). Slow start does not
-/// wait for the end of a period.
-const SAMPLES: usize = 8;
-
-/// Schedulers of radio links, and of busy machines, delay all packets of some tens of milliseconds
-/// alike.
-const LEAST_PERIOD: Duration = Duration::from_millis(300);
-
 /// Growth of the window per period until the path's capacity has been seen once.
 const GROWTH: f64 = 1.25;
-
-/// How long the least round trip is valid.
-const BASE_LIFETIME: Duration = Duration::from_secs(10);
 
 /// Share of the path's capacity that is in flight while the queue is drained.
 const DRAIN_SHARE: f64 = 0.75;
@@ -192,10 +150,7 @@ impl BoundedCubic {
             remainder: 0,
             delivered: 0,
             recovery: None,
-            base: None,
-            period: Period::default(),
-            recent: [Duration::ZERO; SAMPLES],
-            samples: 0,
+            delay: Delay::default(),
             srtt: Duration::ZERO,
             mode: Mode::Alone(Alone::with_former(f64::INFINITY)),
             patience: Duration::ZERO,
@@ -231,10 +186,10 @@ impl BoundedCubic {
             .then_some((packets * PACKET as f64) as u64)
     }
 
-    /// The least round trip, once measured.
+    /// The least round trip; zero before the first sample.
     #[cfg(test)]
-    pub(super) fn base(&self) -> Option<Duration> {
-        self.base.map(|base| base.rtt)
+    pub(super) fn base(&self) -> Duration {
+        self.delay.base()
     }
 
     /// The path takes UDP payloads of `mtu` bytes from now on.
@@ -250,19 +205,18 @@ impl BoundedCubic {
         }
         let is_limited = acked.waits || self.is_limited(acked.used);
         self.srtt = acked.srtt;
-        self.count(acked, is_limited);
+        self.delay.count(acked, is_limited);
         self.grow(acked, is_limited);
-        if let Mode::Alone(_) = self.mode
-            && self.cubic.window().in_slow_start()
-            && self.queue_in_slow_start() > self.bound(acked.now) / 2
-        {
+        let (now, in_slow_start) = (acked.now, self.cubic.window().in_slow_start());
+        if in_slow_start && self.leaves_slow_start(now) {
             // These packets were sent with half of the present window.
             self.set_window(self.cubic.cwnd() / 2.0);
-            self.restart_period(acked.now);
-        } else if self.is_period_over(acked) {
-            let has_changed = self.end_period(acked.now);
-            let valid_from = self.period.valid_from;
-            self.restart_period(if has_changed { acked.now } else { valid_from });
+            self.delay.restart(now);
+        } else if self.delay.is_period_over(acked) {
+            match !in_slow_start && self.end_period(now) {
+                true => self.delay.restart(now),
+                false => self.delay.proceed(),
+            }
         }
     }
 
@@ -301,46 +255,11 @@ impl BoundedCubic {
         used >= share * window
     }
 
-    /// Takes the measurements of an acknowledgment.
-    fn count(&mut self, acked: &Acked, is_limited: bool) {
-        let now = acked.now;
-        let period = &mut self.period;
-        let is_valid = acked.sent >= period.valid_from;
-        if is_valid {
-            match period.begun {
-                Some(_) => period.acked += acked.bytes,
-                None => period.begun = Some(now),
-            }
-            period.is_limited |= is_limited;
-        }
-        let Some(rtt) = acked.rtt else { return };
-        if is_valid {
-            period.least = Some(period.least.map_or(rtt, |least| least.min(rtt)));
-            period.samples += 1;
-        }
-        self.recent[self.samples % SAMPLES] = rtt;
-        self.samples = self.samples.wrapping_add(1);
-        match &mut self.base {
-            Some(base) if rtt < base.rtt => *base = Base { rtt, at: now },
-            Some(base) if rtt <= base.rtt + LEAST_BOUND / 8 => base.at = now,
-            Some(_) => {}
-            None => self.base = Some(Base { rtt, at: now }),
-        }
-    }
-
-    fn is_period_over(&self, acked: &Acked) -> bool {
-        let is_long = self
-            .period
-            .begun
-            .is_some_and(|begun| acked.sent >= begun && acked.now >= begun + LEAST_PERIOD);
-        is_long && self.period.samples >= SAMPLES
-    }
-
-    fn restart_period(&mut self, valid_from: Instant) {
-        self.period = Period {
-            valid_from,
-            ..Period::default()
-        };
+    /// Whether the queue begins to grow. Slow start doubles it with each round trip, and does not
+    /// wait for the end of a period.
+    fn leaves_slow_start(&self, now: Instant) -> bool {
+        let is_alone = matches!(self.mode, Mode::Alone(_));
+        is_alone && self.delay.recent_queue() > self.delay.bound(now) / 2
     }
 
     /// CUBIC's growth.
@@ -370,13 +289,12 @@ impl BoundedCubic {
         match self.mode {
             Mode::Alone(alone) => self.end_period_alone(alone, now),
             Mode::Company { until, least } => {
-                let least = [least, self.period.least].into_iter().flatten().min();
-                let queue = self.queue();
-                let is_short = queue.is_some_and(|queue| queue <= self.bound(now) / 2);
+                let least = [least, self.delay.least()].into_iter().flatten().min();
+                let is_short = self.delay.queue() <= self.delay.bound(now) / 2;
                 if is_short || now >= until {
                     if !is_short {
                         // If the route has become longer, this is its round trip.
-                        self.base = least.map(|rtt| Base { rtt, at: now });
+                        self.delay.set_base(least, now);
                     }
                     self.alone_since = now;
                     self.mode = Mode::Alone(Alone::with_former(0.0));
@@ -389,21 +307,24 @@ impl BoundedCubic {
     }
 
     fn end_period_alone(&mut self, mut alone: Alone, now: Instant) -> bool {
-        let (queue, bound) = (self.queue().unwrap_or_default(), self.bound(now));
+        let (queue, bound) = (self.delay.queue(), self.delay.bound(now));
+        let is_limited = self.delay.is_limited();
         let mut has_changed = true;
         if alone.drain.is_none() {
-            alone.is_full = self.period.is_limited && queue >= bound / 2;
+            alone.is_full = is_limited && queue >= bound / 2;
         }
         if alone.drain.take().is_some() {
-            self.base = self.period.least.map(|rtt| Base { rtt, at: now });
-        } else if !self.period.is_limited {
+            self.delay.set_base(self.delay.least(), now);
+        } else if !is_limited {
             // The queue is not ours: a good time to measure.
             alone.excess = None;
-            self.renew_base(now);
+            if self.delay.is_base_old(now) {
+                self.delay.set_base(self.delay.least(), now);
+            }
             has_changed = false;
-        } else if self.base.is_some_and(|base| now >= base.at + BASE_LIFETIME) {
-            let base = self.base.map_or(Duration::ZERO, |base| base.rtt);
-            alone.drain = Some(DRAIN_SHARE * self.rate(now) * base.as_secs_f64());
+        } else if self.delay.is_base_old(now) {
+            let capacity = self.delay.rate(now) * self.delay.base().as_secs_f64();
+            alone.drain = Some(DRAIN_SHARE * capacity);
         } else if queue > bound {
             if let Some(excess) = alone.excess
                 && excess.reductions >= REDUCTIONS
@@ -436,7 +357,7 @@ impl BoundedCubic {
         let cwnd = self.cubic.cwnd();
         let first = Excess {
             window: cwnd,
-            rate: self.rate(now),
+            rate: self.delay.rate(now),
             reductions: 0,
         };
         alone.excess.get_or_insert(first).reductions += 1;
@@ -474,48 +395,12 @@ impl BoundedCubic {
         }
     }
 
-    /// Replaces a base that is too old by the least round trip of this period.
-    fn renew_base(&mut self, now: Instant) {
-        if let (Some(base), Some(rtt)) = (&mut self.base, self.period.least)
-            && now >= base.at + BASE_LIFETIME
-        {
-            *base = Base { rtt, at: now };
-        }
-    }
-
     /// The window with which half of the bound is in the queue, in packets, according to a period
     /// that used the present one.
     fn fitting(&self, now: Instant) -> f64 {
-        let (queue, bound) = (self.queue().unwrap_or_default(), self.bound(now));
+        let (queue, bound) = (self.delay.queue(), self.delay.bound(now));
         let missing = bound.as_secs_f64() / 2.0 - queue.as_secs_f64();
-        self.cubic.cwnd() + self.rate(now) * missing
-    }
-
-    /// The delay that the queue has added in this period.
-    fn queue(&self) -> Option<Duration> {
-        Some(self.period.least?.saturating_sub(self.base?.rtt))
-    }
-
-    /// The delay that the queue adds now, according to the last few samples.
-    fn queue_in_slow_start(&self) -> Duration {
-        match (self.base, self.recent.iter().min()) {
-            (Some(base), Some(least)) if self.samples >= SAMPLES => least.saturating_sub(base.rtt),
-            _ => Duration::ZERO,
-        }
-    }
-
-    fn bound(&self, now: Instant) -> Duration {
-        let base = self.base.map_or(Duration::ZERO, |base| base.rtt);
-        let bound = (base / 8).clamp(LEAST_BOUND, LARGEST_BOUND);
-        let few = Duration::try_from_secs_f64(BOUND_PACKETS / self.rate(now));
-        bound.max(few.unwrap_or(LARGEST_BOUND))
-    }
-
-    /// Packets per second that were acknowledged in this period.
-    fn rate(&self, now: Instant) -> f64 {
-        let begun = self.period.begun.unwrap_or(now);
-        let elapsed = now.saturating_sub(begun).as_secs_f64();
-        self.period.acked as f64 / PACKET as f64 / elapsed.max(1e-6)
+        self.cubic.cwnd() + self.delay.rate(now) * missing
     }
 }
 

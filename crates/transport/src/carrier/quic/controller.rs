@@ -73,7 +73,7 @@ impl Meter {
     #[cfg(test)]
     pub(super) fn base(connection: &quinn::Connection) -> Option<Duration> {
         let control = connection.congestion_state().into_any();
-        control.downcast::<Measured>().ok()?.control.base()
+        Some(control.downcast::<Measured>().ok()?.control.base())
     }
 
     /// The congestion window in bytes.

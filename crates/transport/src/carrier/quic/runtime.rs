@@ -3,11 +3,16 @@
 //! quinn has one task that reads packets, and one for each connection that decrypts them. The
 //! channel in between has no limit. Decryption is the slower part, so a peer that ignores
 //! congestion control could fill the memory, and any overload would become a delay of seconds.
-//!
 //! Here, a connection's turn lasts until its channel is empty. A turn that lasts longer than
 //! [`LONGEST_TURN`] pauses the reading task, and the kernel drops what does not fit in the socket.
 //! The channel therefore holds the packets of that time.
+//!
+//! The reading task takes the time once, before it reads. If the thread is interrupted in between,
+//! the packets seem to arrive before they did, and the least round trip is wrong for the rest of
+//! the connection. Such a turn ends before it reads.
+//!
 
+use std::cell::Cell;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -53,6 +58,14 @@ struct Watched<F> {
 /// Time that a connection may take for arrived packets: 500 kB at 2 Gbit/s.
 const LONGEST_TURN: Duration = Duration::from_millis(2);
 
+/// Error of the arrival times that is tolerated.
+const LARGEST_ERROR: Duration = Duration::from_micros(500);
+
+thread_local! {
+    /// When quinn last took the time.
+    static TAKEN: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
 /// Most turns at the same time that are watched.
 const PLACES: usize = 64;
 
@@ -93,8 +106,16 @@ impl Runtime for GatedRuntime {
     }
 
     fn now(&self) -> Instant {
-        TokioRuntime.now()
+        let now = TokioRuntime.now();
+        TAKEN.set(Some(now));
+        now
     }
+}
+
+/// Whether packets that are read now would get a wrong arrival time.
+pub(super) fn is_time_old() -> bool {
+    let taken = TAKEN.get();
+    taken.is_some_and(|taken| TokioRuntime.now().saturating_duration_since(taken) > LARGEST_ERROR)
 }
 
 impl Gate {
@@ -191,6 +212,22 @@ mod tests {
         drop(long);
         assert!(woken.0.load(Ordering::SeqCst));
         assert!(gate.poll_open(&reader).is_ready());
+    }
+
+    #[test]
+    fn packets_are_read_only_with_a_recent_time() {
+        let (runtime, _) = GatedRuntime::new();
+        assert!(!is_time_old());
+        let taken = runtime.now();
+        while taken.elapsed() <= LARGEST_ERROR {
+            std::thread::yield_now();
+        }
+        assert!(is_time_old());
+        runtime.now();
+        // This thread may be interrupted right here, but not every time.
+        while is_time_old() {
+            runtime.now();
+        }
     }
 
     #[test]

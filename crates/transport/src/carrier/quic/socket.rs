@@ -16,7 +16,7 @@ use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::sync::Notify;
 
-use super::runtime::Gate;
+use super::runtime::{Gate, is_time_old};
 use crate::carrier::socket::{Binding, SocketError, bind_to_link, listen_error, unmapped};
 use crate::links;
 
@@ -195,6 +195,9 @@ impl AsyncUdpSocket for QuicSocket {
         ready!(self.gate.poll_open(cx.waker()));
         for _ in 0..MOST_ERRORS {
             ready!(self.io.poll_recv_ready(cx))?;
+            if is_time_old() {
+                break;
+            }
             let receive = || self.state.recv((&self.io).into(), bufs, meta);
             match self.io.try_io(Interest::READABLE, receive) {
                 Ok(count) => {

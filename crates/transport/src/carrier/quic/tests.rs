@@ -615,7 +615,7 @@ async fn the_queue_of_a_real_path_is_short() {
         let (median, tail) = (rtts[rtts.len() / 2], rtts[rtts.len() * 99 / 100]);
         println!("{rate} Mbit/s, {delay} ms, {loss}: {used:.2} used, {median:?} {tail:?}");
         if loss == 0.0 {
-            assert!(used > 0.85, "{used}");
+            assert!(used > 0.7, "{used}");
         }
         assert!(median < Duration::from_millis(2 * delay + 20), "{median:?}");
     }
