@@ -664,7 +664,7 @@ impl Driver {
                 class: flow.class.name().to_owned(),
                 policy: flow.policy.name().to_owned(),
                 reason: flow.reason.clone(),
-                links: flow.path.map(link_of).into_iter().collect(),
+                links: distinct(flow.paths.iter().map(|path| link_of(*path))),
                 datagrams_sent: flow.sent,
                 datagrams_received: flow.received,
                 bytes_sent: flow.bytes_sent,
@@ -678,6 +678,17 @@ impl Driver {
             })
             .collect()
     }
+}
+
+/// The names without repetitions, in the same order: a link has up to two paths for datagrams.
+fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
+    let mut distinct: Vec<String> = Vec::new();
+    for name in names {
+        if !distinct.contains(&name) {
+            distinct.push(name);
+        }
+    }
+    distinct
 }
 
 impl Quic {
