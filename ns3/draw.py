@@ -58,7 +58,7 @@ def over_time(figure, lines):
         scenario = lines[0]["scenario"]
         panel.set_title(f"{system}, {scenario}")
         if figure == "fig6":
-            acknowledgements(panel, lines)
+            acknowledgments(panel, lines)
         else:
             heading, curves = OVER_TIME[figure]
             panel.set_ylabel(heading)
@@ -72,7 +72,7 @@ def over_time(figure, lines):
     return picture
 
 
-def acknowledgements(panel, lines):
+def acknowledgments(panel, lines):
     """Numbers over time, and below them the time of each action; marks at the numbers would
     overlap."""
     panel.set_ylabel("number, MB")

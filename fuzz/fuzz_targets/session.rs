@@ -22,7 +22,7 @@ fuzz_target!(|bytes: &[u8]| {
     config.scheduler = NAMES[bytes.len() % NAMES.len()].to_owned();
     config.own_schedulers = sumlink_schedulers::all();
     config.max_streams = 8;
-    config.memory = Config::least_memory(8);
+    config.memory = Config::min_memory(8);
     config.stream_memory = 1 << 18;
     let memory = config.memory;
     let mut now = Instant::from_secs(1);

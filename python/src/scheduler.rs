@@ -16,7 +16,7 @@ pub(crate) struct PyScheduler {
     instance: Option<Py<PyAny>>,
     /// "the scheduler NAME", for messages.
     place: String,
-    most_paths: Option<usize>,
+    max_paths: Option<usize>,
     repeats_all: bool,
     wants_flights: bool,
     fault: Fault,
@@ -27,7 +27,7 @@ impl PyScheduler {
         let place = format!("the scheduler {name}");
         Python::attach(|py| {
             let made = make(py, class);
-            let (instance, (most_paths, repeats_all, wants_flights)) = match made {
+            let (instance, (max_paths, repeats_all, wants_flights)) = match made {
                 Ok((instance, options)) => (Some(instance), options),
                 Err(error) => {
                     fault.raised(py, &format!("{place}, __init__"), error);
@@ -37,7 +37,7 @@ impl PyScheduler {
             Self {
                 instance,
                 place,
-                most_paths,
+                max_paths,
                 repeats_all,
                 wants_flights,
                 fault,
@@ -71,21 +71,21 @@ type Options = (Option<usize>, bool, bool);
 fn make(py: Python<'_>, class: &Py<PyAny>) -> PyResult<(Py<PyAny>, Options)> {
     let instance = class.bind(py).call0()?;
     let options = (
-        most_paths(&instance.getattr("most_paths")?)?,
+        max_paths(&instance.getattr("max_paths")?)?,
         flag(&instance, "repeats_all")?,
         flag(&instance, "wants_flights")?,
     );
     Ok((instance.unbind(), options))
 }
 
-fn most_paths(value: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
+fn max_paths(value: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
     if value.is_none() {
         return Ok(None);
     }
     match value.extract() {
         Ok(number) if number > 0 && !value.is_instance_of::<PyBool>() => Ok(Some(number)),
         _ => Err(PyValueError::new_err(format!(
-            "most_paths is {}; it must be a whole number of at least 1, or None",
+            "max_paths is {}; it must be a whole number of at least 1, or None",
             shown(value)
         ))),
     }
@@ -139,8 +139,8 @@ impl Scheduler for PyScheduler {
         });
     }
 
-    fn most_paths(&self) -> Option<usize> {
-        self.most_paths
+    fn max_paths(&self) -> Option<usize> {
+        self.max_paths
     }
 
     fn repeat_limit(&self) -> RepeatLimit {

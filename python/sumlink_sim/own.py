@@ -32,7 +32,7 @@ class Scheduler:
     then the same seed gives the same run.
     """
 
-    most_paths: int | None = None
+    max_paths: int | None = None
     """Most paths that it supports; a session uses no more. None: any number."""
     repeats_all: bool = False
     """It sends all data on several paths; `repeat_budget` and `race_budget` do not apply."""

@@ -88,7 +88,7 @@ class Rambles(sim.Scheduler):
 class Modest(AnyPath):
     """Supports no path."""
 
-    most_paths = 0
+    max_paths = 0
 
 
 class FailsOnLongLinks(AnyPath):

@@ -147,7 +147,7 @@ def test_exceptions_of_a_class_are_reported_with_place_and_cause(two: dict[str, 
     assert isinstance(caught.value.__cause__, RuntimeError) and "own_classes.py:" in str(caught.value)
     with pytest.raises(sim.RunError, match="the scheduler no, __init__: ValueError: not today"):
         sim.run(two, ["sumlink:no"], 1, schedulers={"no": NoStart})
-    with pytest.raises(sim.RunError, match="the scheduler modest, __init__: ValueError: most_paths is 0; it must be a whole number"):
+    with pytest.raises(sim.RunError, match="the scheduler modest, __init__: ValueError: max_paths is 0; it must be a whole number"):
         sim.run(two, ["sumlink:modest"], 1, schedulers={"modest": Modest})
     nothing = type("Nothing", (sim.Scheduler,), {})
     with pytest.raises(sim.RunError, match="NotImplementedError: Nothing has no method pick"):
@@ -181,8 +181,8 @@ def test_an_invalid_window_is_reported_with_its_place(
 @pytest.mark.parametrize(
     ("attribute", "value", "reason"),
     [
-        ("most_paths", True, "most_paths is True; it must be a whole number of at least 1, or None"),
-        ("most_paths", "two", "most_paths is 'two'; "),
+        ("max_paths", True, "max_paths is True; it must be a whole number of at least 1, or None"),
+        ("max_paths", "two", "max_paths is 'two'; "),
         ("repeats_all", "no", "repeats_all is 'no'; it must be True or False"),
         ("wants_flights", None, "wants_flights is None; it must be True or False"),
     ],

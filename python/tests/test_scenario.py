@@ -45,7 +45,7 @@ def test_set_returns_a_copy_with_other_values(two: dict[str, Any]) -> None:
         ("link.wifi.rate", "0.5 parsecs", "two with link.wifi.rate=0.5 parsecs: link.wifi.rate: "),
         ("link.wifi.rate", "900gbit", "two with link.wifi.rate=900gbit: link.wifi.rate: "),
         ("link.wimax.rate", "1mbit", r"link.wimax.rate: no link.wimax \(available: wifi, lte\)"),
-        ("link.wifi.colour", "red", r"link.wifi.colour: .*has no key 'colour'"),
+        ("link.wifi.color", "red", r"link.wifi.color: .*has no key 'color'"),
         ("speed", 3, "speed: the scenario has no key 'speed'"),
         ("link", [], "two with link="),
         ("duration.of", "1s", "duration.of: duration has no keys"),

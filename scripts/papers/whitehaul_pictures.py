@@ -38,7 +38,7 @@ def overview_picture(data, folder):
     axes.set_xlim(30, 262)
     axes.set_ylim(30, 290)
     axes.grid(visible=False)
-    axes.set_xlabel("WH-1, Mbit/s (grey lines: every 25 Mbit/s in all)")
+    axes.set_xlabel("WH-1, Mbit/s (gray lines: every 25 Mbit/s in all)")
     axes.set_ylabel("WH-2, Mbit/s")
     axes.legend(handles=handles_of(["alone", *CONTROLS]), loc="lower center", ncols=5, bbox_to_anchor=(0.5, 1.0), fontsize=8)
     figure.tight_layout()
@@ -80,7 +80,7 @@ def plane_picture(data, folder):
         axes.set_xlim(low)
         axes.set_ylim(high)
         axes.grid(visible=False)
-        axes.set_title(f"{pair} (grey lines: every {step} Mbit/s in all)", loc="left", fontsize=8)
+        axes.set_title(f"{pair} (gray lines: every {step} Mbit/s in all)", loc="left", fontsize=8)
     for axes in grid[2]:
         axes.set_xlabel("WH-1, Mbit/s")
     for axes in grid[:, 0]:

@@ -7,15 +7,15 @@ pub const RECORD: u64 = 16 * 1024;
 pub const RECORD_OVERHEAD: u64 = 22;
 
 /// Maximum bytes handed over at once.
-pub(crate) const MOST_AT_ONCE: u64 = 64 * 1024;
+pub(crate) const MAX_AT_ONCE: u64 = 64 * 1024;
 
 /// Minimum frame bytes handed over at once: less would hold hardly any data.
-const LEAST_AT_ONCE: u64 = 512;
+const MIN_AT_ONCE: u64 = 512;
 
 /// The budget of a carrier with a low-water mark of `lowat` bytes that is no longer young: a part
 /// of the socket's capacity, so that little data is committed early.
 pub(crate) fn part_of(lowat: u32) -> u64 {
-    u64::from(lowat / 2).clamp(8 * 1024, MOST_AT_ONCE)
+    u64::from(lowat / 2).clamp(8 * 1024, MAX_AT_ONCE)
 }
 
 /// Frame bytes that exactly fill the `room` of a window plus one segment, after the `waits` bytes
@@ -27,12 +27,12 @@ pub(crate) fn whole_segments(room: u64, waits: u64, segment: u64) -> u64 {
     let segment = segment.max(1);
     let end = (waits + room) / segment * segment + segment;
     let wire = match end - waits {
-        crumb if crumb < LEAST_AT_ONCE + RECORD_OVERHEAD => crumb + segment,
-        wire => wire.min(MOST_AT_ONCE),
+        crumb if crumb < MIN_AT_ONCE + RECORD_OVERHEAD => crumb + segment,
+        wire => wire.min(MAX_AT_ONCE),
     };
     let records = wire.div_ceil(RECORD + RECORD_OVERHEAD);
     wire.saturating_sub(records * RECORD_OVERHEAD)
-        .max(LEAST_AT_ONCE)
+        .max(MIN_AT_ONCE)
 }
 
 #[cfg(test)]
@@ -55,8 +55,8 @@ mod tests {
                 assert!((1..=2 * 1448).contains(&beyond), "{room} {waits}: {given}");
             }
         }
-        assert_eq!(whole_segments(0, 0, 100), LEAST_AT_ONCE);
-        assert!(whole_segments(1 << 30, 0, 1448) <= MOST_AT_ONCE);
+        assert_eq!(whole_segments(0, 0, 100), MIN_AT_ONCE);
+        assert!(whole_segments(1 << 30, 0, 1448) <= MAX_AT_ONCE);
     }
 
     proptest! {
@@ -68,8 +68,8 @@ mod tests {
             lowat: u32,
         ) {
             let given = whole_segments(room, waits, segment);
-            prop_assert!((LEAST_AT_ONCE..=MOST_AT_ONCE + segment).contains(&given));
-            prop_assert!((8 * 1024..=MOST_AT_ONCE).contains(&part_of(lowat)));
+            prop_assert!((MIN_AT_ONCE..=MAX_AT_ONCE + segment).contains(&given));
+            prop_assert!((8 * 1024..=MAX_AT_ONCE).contains(&part_of(lowat)));
         }
     }
 }

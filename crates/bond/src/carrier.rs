@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sumlink_engine::{LossState, PathSample, SustainedRate};
 
-use crate::acknowledgements::Acknowledgements;
+use crate::acknowledgments::Acknowledgments;
 use crate::congestion::{self, Chooser, MODEL_BASED};
 use crate::large::Large;
 use crate::low_water::{self, Reserve};
@@ -62,7 +62,7 @@ pub struct Carrier {
     began: Instant,
     /// Bytes written to the socket since TCP_INFO was taken.
     handed: u64,
-    acknowledgements: Acknowledgements,
+    acknowledgments: Acknowledgments,
     /// Frame bytes in records that the socket has not accepted yet.
     unwritten: u64,
 }
@@ -89,7 +89,7 @@ impl Carrier {
             sustained: SustainedRate::default(),
             began: now,
             handed: 0,
-            acknowledgements: Acknowledgements::new(now),
+            acknowledgments: Acknowledgments::new(now),
             info,
             unwritten: 0,
         };
@@ -139,7 +139,7 @@ impl Carrier {
     /// Records that the socket has accepted bytes of records; `rest` says whether records are left.
     pub fn handed(&mut self, bytes: u64, rest: bool) {
         self.handed += bytes;
-        self.acknowledgements.sent();
+        self.acknowledgments.sent();
         if !rest {
             self.unwritten = 0;
         }
@@ -152,13 +152,13 @@ impl Carrier {
 
     /// Records that bytes have arrived.
     pub fn arrived(&mut self, bytes: u64, now: Instant) {
-        self.acknowledgements.arrived(bytes, &self.info, now);
+        self.acknowledgments.arrived(bytes, &self.info, now);
     }
 
     /// Whether TCP should acknowledge received data at once; `sends` says that records wait to be
-    /// written, which carry the acknowledgement.
+    /// written, which carry the acknowledgment.
     pub fn acknowledges_now(&mut self, sends: bool) -> bool {
-        !sends && self.acknowledgements.take_due(&self.info)
+        !sends && self.acknowledgments.take_due(&self.info)
     }
 
     /// Bytes to hand over at once. A young carrier gets the amount that TCP can send now plus one
@@ -256,7 +256,7 @@ impl Carrier {
             local_queue,
             full: has_records || self.is_exact() && info.notsent_bytes >= self.wakes_at(),
             pauses: self.is_model_based() && pauses(info),
-            delivery_rate: info.delivery_rate_bytes_per_s.min(self.most_sustained()),
+            delivery_rate: info.delivery_rate_bytes_per_s.min(self.max_sustained()),
             pacing_rate: info.pacing_rate_bytes_per_s.unwrap_or(0),
             limit: self.limit.unwrap_or(0),
             segments: u64::from(info.segs_out),
@@ -309,7 +309,7 @@ impl Carrier {
     ///
     /// BBR empties the path's queue in order to measure, and a token bucket fills meanwhile.
     /// Loss-based controls keep the bucket empty, so they measure the path's rate.
-    fn most_sustained(&self) -> u64 {
+    fn max_sustained(&self) -> u64 {
         if !self.is_model_based() {
             return u64::MAX;
         }
@@ -346,7 +346,7 @@ impl Carrier {
     /// busy between two visits, and little enough to be committed late.
     fn adapt_lowat(&mut self, socket: &mut impl Socket, now: Instant) {
         let reserve = self.is_model_based().then_some(&self.reserve);
-        let most = self.most_sustained().min(self.limit.unwrap_or(u64::MAX));
+        let most = self.max_sustained().min(self.limit.unwrap_or(u64::MAX));
         let wanted = low_water::wanted(&self.info, reserve, most);
         let is_due = now.saturating_sub(self.lowat_set) >= LOWAT_PAUSE;
         let has_grown = wanted / 2 >= self.lowat;

@@ -87,10 +87,10 @@ struct Mark {
 const WINDOW: (Duration, u32) = (Duration::from_millis(500), 10);
 
 /// Minimum number of segments in a measurement, for a meaningful loss rate.
-const LEAST_SEGMENTS: u32 = 100;
+const MIN_SEGMENTS: u32 = 100;
 
 /// Minimum share of the time in which the carrier had data to send.
-const LEAST_BUSY: f64 = 0.6;
+const MIN_BUSY: f64 = 0.6;
 
 /// Loss rate below which a loss-based control loses little.
 const LOSS: f64 = 0.003;
@@ -142,12 +142,12 @@ impl Chooser {
         let time = now.saturating_sub(mark.at);
         let segments = info.segs_out.wrapping_sub(mark.segments);
         // On a slow link a measurement lasts until it has enough segments, up to a limit.
-        if time < least || segments < LEAST_SEGMENTS && time < least * 10 {
+        if time < least || segments < MIN_SEGMENTS && time < least * 10 {
             return None;
         }
         let window = mark.window(now, info);
         self.mark = None;
-        if window.busy < LEAST_BUSY || segments < LEAST_SEGMENTS {
+        if window.busy < MIN_BUSY || segments < MIN_SEGMENTS {
             return None;
         }
         self.decide(now, &window)

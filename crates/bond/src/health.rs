@@ -6,18 +6,18 @@ use sumlink_engine::{PathId, PathState, PathStats};
 
 use crate::Instant;
 
-/// Time without an acknowledgement after which a path's link is dialed again.
+/// Time without an acknowledgment after which a path's link is dialed again.
 const SILENCE: Duration = Duration::from_secs(3);
 
 /// The same for a path that has been stalled for this long, at this side or by the peer's report.
 /// Within a shorter time TCP often recovers.
-const USELESS: Duration = Duration::from_millis(200);
+const STALL_PATIENCE: Duration = Duration::from_millis(200);
 
 /// Time between two checks of stalled paths.
-const USELESS_CHECK: Duration = Duration::from_millis(100);
+const STALL_CHECK: Duration = Duration::from_millis(100);
 
-/// Time without an acknowledgement after which a path counts as not delivering.
-pub const STUCK: Duration = Duration::from_millis(500);
+/// Time without an acknowledgment after which a path counts as not delivering.
+pub const NOT_DELIVERING: Duration = Duration::from_millis(500);
 
 /// Finds the paths that are silent.
 #[derive(Clone, Debug)]
@@ -37,9 +37,9 @@ impl Health {
         self.due
     }
 
-    /// A path is useless; [`Health::look`] finds out soon whether that lasts.
+    /// A path has stalled; [`Health::look`] finds out soon whether that lasts.
     pub fn look_soon(&mut self, now: Instant) {
-        self.due = self.due.min(now + USELESS);
+        self.due = self.due.min(now + STALL_PATIENCE);
     }
 
     /// The silent paths. `paths` is called when a check is due; a side that dials no links returns
@@ -51,11 +51,11 @@ impl Health {
         self.due = now + SILENCE;
         let mut silent = Vec::new();
         for path in paths() {
-            if path.stuck_for.is_some() {
+            if path.unacknowledged_for.is_some() {
                 self.due = self.due.min(now + SILENCE / 6);
             }
-            if path.useless_for.is_some() {
-                self.due = self.due.min(now + USELESS_CHECK);
+            if path.stalled_for.is_some() {
+                self.due = self.due.min(now + STALL_CHECK);
             }
             if is_silent(&path) {
                 silent.push(path.id);
@@ -66,26 +66,28 @@ impl Health {
 }
 
 fn is_silent(path: &PathStats) -> bool {
-    let is_stuck = path.stuck_for.is_some_and(|time| time >= SILENCE);
-    let is_long = |time| time >= USELESS;
+    let is_unacknowledged = path.unacknowledged_for.is_some_and(|time| time >= SILENCE);
+    let is_long = |time| time >= STALL_PATIENCE;
     // If TCP still gets a little data through, a new connection would get no more.
-    let is_still = path.still_for.is_none_or(is_long);
-    is_stuck || is_still && path.useless_for.is_some_and(is_long)
+    let makes_no_progress = path.no_progress_for.is_none_or(is_long);
+    is_unacknowledged || makes_no_progress && path.stalled_for.is_some_and(is_long)
 }
 
-/// Whether a path is useless, at this side or by the peer's report.
-pub fn is_useless(paths: &[PathStats], id: PathId) -> bool {
+/// Whether a path is stalled, at this side or by the peer's report.
+pub fn is_stalled(paths: &[PathStats], id: PathId) -> bool {
     paths
         .iter()
-        .any(|path| path.id == id && path.useless_for.is_some())
+        .any(|path| path.id == id && path.stalled_for.is_some())
 }
 
 /// Whether any path delivers, so that a stream may be opened without waiting for the peer.
 pub fn is_delivering(paths: &[PathStats]) -> bool {
     paths.iter().any(|path| {
         path.state == PathState::Active
-            && path.useless_for.is_none()
-            && path.stuck_for.is_none_or(|time| time < STUCK)
+            && path.stalled_for.is_none()
+            && path
+                .unacknowledged_for
+                .is_none_or(|time| time < NOT_DELIVERING)
     })
 }
 
@@ -95,7 +97,7 @@ pub enum Ill {
     /// The peer does not acknowledge this side's data on the path.
     Stalled,
     /// The peer reports the same for its data.
-    Doubted,
+    StalledAtPeer,
 }
 
 /// The ill states of a path as shown in the log. Each line about an ill state is followed by one

@@ -11,11 +11,11 @@ pub const CLIENT_PATHS: usize = 256;
 pub const SERVER_PATHS: usize = 32;
 
 /// The path that has to leave because the session is full and a new carrier has just shown that its
-/// link works: the one that has been useless for the longest time.
+/// link works: the one that has been stalled for the longest time.
 ///
 /// `is_known` says that the carrier's number belongs to another path, `count` is the number of
 /// carriers.
-pub fn makes_room(
+pub fn path_to_replace(
     session: &Session,
     is_known: bool,
     count: usize,
@@ -24,7 +24,7 @@ pub fn makes_room(
 ) -> Option<PathId> {
     let is_full = session.check_path().is_err() || count >= most;
     match is_full && !is_known {
-        true => session.most_useless_path(now),
+        true => session.longest_stalled_path(now),
         false => None,
     }
 }

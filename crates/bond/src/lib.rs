@@ -21,7 +21,7 @@
 
 #![forbid(unsafe_code)]
 
-mod acknowledgements;
+mod acknowledgments;
 mod budget;
 mod carrier;
 pub mod congestion;
@@ -46,7 +46,7 @@ mod width;
 pub use budget::{RECORD, RECORD_OVERHEAD};
 pub use carrier::Carrier;
 pub use early::Early;
-pub use health::{Health, Ill, IllStates, STUCK, is_delivering, is_useless};
+pub use health::{Health, Ill, IllStates, NOT_DELIVERING, is_delivering, is_stalled};
 pub use known::Known;
 pub use link::{Link, Silence};
 pub use packets::Packets;

@@ -217,14 +217,14 @@ impl<A> Link<A> {
     /// otherwise the newest. A dial that would add a superfluous path ends; the second value says
     /// whether one has.
     pub fn superfluous(&mut self, enough: usize) -> (Option<PathId>, bool) {
-        let useless = self.replacing.filter(|id| self.has(*id));
-        let brings_more = self.paths.len() + usize::from(useless.is_none()) > enough;
+        let stalled = self.replacing.filter(|id| self.has(*id));
+        let brings_more = self.paths.len() + usize::from(stalled.is_none()) > enough;
         let gives_up = self.is_dialing && brings_more && self.give_up();
         if self.paths.len() <= enough {
             return (None, gives_up);
         }
         let newest = self.paths.last().map(|(id, _)| *id);
-        let superfluous = useless.or(newest);
+        let superfluous = stalled.or(newest);
         self.paths.retain(|(id, _)| Some(*id) != superfluous);
         (superfluous, gives_up)
     }

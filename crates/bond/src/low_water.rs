@@ -22,7 +22,7 @@ const PACED_TIME: Duration = Duration::from_millis(6);
 
 /// While BBR sends so much faster than data is delivered that it is in its startup, the limit is an
 /// eighth of the least round trip, and at most this time. The kernel reports a writable socket when
-/// acknowledgements arrive, and these come in bursts if a link varies or repairs losses.
+/// acknowledgments arrive, and these come in bursts if a link varies or repairs losses.
 const STARTUP_TIME: Duration = Duration::from_millis(20);
 
 /// Separates the startup's gain of 2.89 from the highest later one, 1.25.

@@ -9,7 +9,7 @@ use crate::Instant;
 pub const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum number of streams that wait until the peer allows more.
-const MOST_WAITING: usize = 4096;
+const MAX_WAITING: usize = 4096;
 
 /// Maximum wait of such a stream. The peer's report that another stream has ended takes a few round
 /// trips at most. A longer wait is caused by the limit itself, and the program gets that error at
@@ -45,7 +45,7 @@ impl<T> Waiting<T> {
     ///
     /// Too many streams wait: the stream is returned.
     pub fn push(&mut self, since: Instant, stream: T) -> Result<(), T> {
-        if self.streams.len() >= MOST_WAITING {
+        if self.streams.len() >= MAX_WAITING {
             return Err(stream);
         }
         self.streams.push_back((since, stream));

@@ -10,7 +10,7 @@ use crate::TcpInfo;
 /// Data that waits in the socket cannot be given to another path.
 pub const INITIAL_NOTSENT_LOWAT: u32 = 16 << 10;
 
-/// Time without an acknowledgement after which TCP ends a carrier (RFC 5482).
+/// Time without an acknowledgment after which TCP ends a carrier (RFC 5482).
 ///
 /// The engine notices a path without progress long before. This timeout only removes the socket of
 /// a peer that is gone.
@@ -28,7 +28,7 @@ pub const KEEPALIVE_PROBES: u32 = 3;
 /// The least retransmission timeout beyond the round-trip time.
 pub const RTO_MIN: Duration = Duration::from_millis(50);
 
-/// The longest delay of an acknowledgement: the minimum that Linux uses.
+/// The longest delay of an acknowledgment: the minimum that Linux uses.
 pub const DELACK_MAX: Duration = Duration::from_millis(40);
 
 /// Bytes that TCP collects in a segment of its queue before it divides it for the link

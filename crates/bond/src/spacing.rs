@@ -1,11 +1,11 @@
 //! Decides when TCP paces a carrier's data: on high-RTT paths.
 //!
-//! A loss-based control sends when acknowledgements arrive, and on a high-RTT path those of a
+//! A loss-based control sends when acknowledgments arrive, and on a high-RTT path those of a
 //! window arrive close together. The window then leaves in a part of the round trip at the link's
 //! full rate, and nothing leaves in the rest. A queue before the link that is short for such a path
 //! overflows although the link is idle most of the time, and slow start ends with the window that
 //! this queue can hold. With pacing, Linux spreads a window over half of the round trip in slow
-//! start and over five sixths of it afterwards, and HyStart takes a train of acknowledgements for a
+//! start and over five sixths of it afterwards, and HyStart takes a train of acknowledgments for a
 //! full link after a whole round trip instead of half of one.
 //!
 //! On a medium-RTT path small windows gain nothing. Such a path is paced from the moment its window

@@ -18,7 +18,7 @@ pub struct TcpInfo {
     pub min_rtt: Option<Duration>,
     /// Retransmission timeout.
     pub rto: Duration,
-    /// Consecutive retransmission timeouts without an acknowledgement in between.
+    /// Consecutive retransmission timeouts without an acknowledgment in between.
     pub backoff: u8,
     /// Largest segment to be sent, in bytes.
     pub snd_mss: u32,
@@ -75,7 +75,7 @@ pub struct TcpInfo {
     pub since_data_sent: Duration,
     /// Time since data was last received.
     pub since_data_received: Duration,
-    /// Time since an acknowledgement was last received.
+    /// Time since an acknowledgment was last received.
     pub since_ack_received: Duration,
 }
 
@@ -101,7 +101,7 @@ pub enum CaState {
     /// Nothing is suspicious.
     #[default]
     Open,
-    /// Duplicate or selective acknowledgements: either loss or reordering.
+    /// Duplicate or selective acknowledgments: either loss or reordering.
     Disorder,
     /// The window was reduced by a congestion notification or a local one.
     Cwr,

@@ -95,7 +95,7 @@ struct Mark {
 const WINDOW: Duration = Duration::from_secs(3);
 
 /// Below this rate, in bytes per second, a link has too little traffic for a measurement.
-const LEAST_RATE: f64 = 60_000.0;
+const MIN_RATE: f64 = 60_000.0;
 
 /// One more is kept if the link carries at least this multiple of its former rate ...
 const PAYS: f64 = 1.15;
@@ -174,13 +174,13 @@ impl Width {
     fn decide(&mut self, now: Instant, rates: Rates, is_queueing: bool) {
         self.queueing = if is_queueing { self.queueing + 1 } else { 0 };
         match self.phase {
-            Phase::Steady if rates.link < LEAST_RATE => {}
+            Phase::Steady if rates.link < MIN_RATE => {}
             // The trial ends without a result, and nothing changes.
-            Phase::Settling(_) | Phase::Judging(_) if rates.link < LEAST_RATE => {
+            Phase::Settling(_) | Phase::Judging(_) if rates.link < MIN_RATE => {
                 self.carriers -= 1;
                 self.phase = Phase::Steady;
             }
-            Phase::Lacking(_) | Phase::Missing(_) if rates.link < LEAST_RATE => {
+            Phase::Lacking(_) | Phase::Missing(_) if rates.link < MIN_RATE => {
                 self.phase = Phase::Steady;
             }
             Phase::Steady if self.has_one_too_many(now) => self.take_away(rates),

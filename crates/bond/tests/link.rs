@@ -29,7 +29,7 @@ fn link(paths: u32, replacing: Option<u32>, is_dialing: bool) -> Link<()> {
 }
 
 #[test]
-fn one_carrier_fewer_ends_a_dial_a_useless_path_or_the_newest() {
+fn one_carrier_fewer_ends_a_dial_a_stalled_path_or_the_newest() {
     // paths, the one to be replaced, dialing, enough; the one to remove, and whether the dial
     // continues
     for (paths, replacing, dialing, enough, goes, goes_on) in [

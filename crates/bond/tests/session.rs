@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sumlink_bond::opens::{OPEN_TIMEOUT, Unconfirmed, WAITING_PATIENCE, Waiting};
-use sumlink_bond::{Health, Ill, IllStates, Instant, is_delivering, is_useless, join};
+use sumlink_bond::{Health, Ill, IllStates, Instant, is_delivering, is_stalled, join};
 use sumlink_engine::{Config, PathId, PathStats, Role, Session};
 
 const START: Instant = Duration::from_secs(1000);
@@ -18,20 +18,24 @@ fn session(paths: u32) -> Session {
     session
 }
 
-fn stats(useless: Option<u32>, still: Option<u32>, stuck: Option<u32>) -> Vec<PathStats> {
+fn stats(
+    stalled: Option<u32>,
+    no_progress: Option<u32>,
+    unacknowledged: Option<u32>,
+) -> Vec<PathStats> {
     let mut all = session(1).path_stats_all(START);
     let of = |ms: Option<u32>| ms.map(|ms| ms * MS);
     for path in &mut all {
-        path.useless_for = of(useless);
-        path.still_for = of(still);
-        path.stuck_for = of(stuck);
+        path.stalled_for = of(stalled);
+        path.no_progress_for = of(no_progress);
+        path.unacknowledged_for = of(unacknowledged);
     }
     all
 }
 
 #[test]
-fn a_path_is_silent_when_it_is_stuck_or_still_and_useless_for_long() {
-    for (useless, still, stuck, is_silent) in [
+fn a_path_is_silent_when_it_has_no_acknowledgment_or_progress_for_long() {
+    for (stalled, no_progress, unacknowledged, is_silent) in [
         (None, None, None, false),
         (None, None, Some(2999), false),
         (None, None, Some(3000), true),
@@ -44,15 +48,15 @@ fn a_path_is_silent_when_it_is_stuck_or_still_and_useless_for_long() {
         health.look_soon(START);
         let now = START + 200 * MS;
         assert_eq!(health.due(), now);
-        let paths = || stats(useless, still, stuck);
+        let paths = || stats(stalled, no_progress, unacknowledged);
         assert!(health.look(now - MS, paths).is_empty(), "no check is due");
         let silent = health.look(now, paths);
         assert_eq!(
             !silent.is_empty(),
             is_silent,
-            "{useless:?} {still:?} {stuck:?}"
+            "{stalled:?} {no_progress:?} {unacknowledged:?}"
         );
-        let next = match (useless, stuck) {
+        let next = match (stalled, unacknowledged) {
             (Some(_), _) => 100,
             (None, Some(_)) => 500,
             (None, None) => 3000,
@@ -62,13 +66,13 @@ fn a_path_is_silent_when_it_is_stuck_or_still_and_useless_for_long() {
 }
 
 #[test]
-fn a_path_delivers_unless_it_is_useless_or_stuck() {
+fn a_path_delivers_unless_it_is_stalled_or_unacknowledged() {
     assert!(is_delivering(&stats(None, None, Some(499))));
     assert!(!is_delivering(&stats(None, None, Some(500))));
     assert!(!is_delivering(&stats(Some(0), None, None)));
     assert!(!is_delivering(&[]));
-    assert!(is_useless(&stats(Some(0), None, None), PathId(0)));
-    assert!(!is_useless(&stats(Some(0), None, None), PathId(1)));
+    assert!(is_stalled(&stats(Some(0), None, None), PathId(0)));
+    assert!(!is_stalled(&stats(Some(0), None, None), PathId(1)));
 }
 
 #[test]
@@ -79,16 +83,22 @@ fn only_changes_of_an_ill_state_are_reported() {
         "the path was not stalled"
     );
     assert!(ill_states.set(Ill::Stalled, true));
-    assert!(ill_states.set(Ill::Doubted, true), "another ill state");
-    assert!(!ill_states.set(Ill::Doubted, true), "already reported");
-    assert!(ill_states.set(Ill::Doubted, false));
+    assert!(
+        ill_states.set(Ill::StalledAtPeer, true),
+        "another ill state"
+    );
+    assert!(
+        !ill_states.set(Ill::StalledAtPeer, true),
+        "already reported"
+    );
+    assert!(ill_states.set(Ill::StalledAtPeer, false));
     assert!(ill_states.set(Ill::Stalled, false));
 }
 
 #[test]
-fn a_full_session_replaces_only_a_useless_path() {
+fn a_full_session_replaces_only_a_stalled_path() {
     let session = session(2);
-    assert_eq!(join::makes_room(&session, false, 2, 2, START), None);
+    assert_eq!(join::path_to_replace(&session, false, 2, 2, START), None);
     assert_eq!(
         join::refusal(&session, false, 2, 2).as_deref(),
         Some("the session has too many paths")

@@ -19,7 +19,7 @@ pub struct Balia {
 }
 
 /// Upper bound of alpha in the decrease: a loss costs at most 1.5 halves of the window.
-const MOST_DECREASE: f64 = 1.5;
+const MAX_DECREASE: f64 = 1.5;
 
 impl Algorithm for Balia {
     const INFO: Info = Info {
@@ -70,7 +70,7 @@ impl Balia {
     fn after_loss(&self, siblings: &Siblings<'_>) -> f64 {
         let alpha = Bond::new(self.window.flow(), siblings).map_or(1.0, |bond| alpha(&bond));
         // Peng et al., the decrease of BALIA: min(alpha, 1.5) halves of the window
-        self.cwnd() * (1.0 - alpha.min(MOST_DECREASE) / 2.0)
+        self.cwnd() * (1.0 - alpha.min(MAX_DECREASE) / 2.0)
     }
 }
 

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use crate::bottleneck::Dice;
 use crate::fixture::{assert_close, ms, steady};
 use crate::{
-    Ack, CongestionControl, Flow, Idle, LEAST_CWND, Loss, NAMES, Phase, Settings, Siblings,
-    Timeout, build,
+    Ack, CongestionControl, Flow, Idle, Loss, MIN_CWND, NAMES, Phase, Settings, Siblings, Timeout,
+    build,
 };
 
 /// Algorithms that equal Reno for a single flow, apart from the extension of `cs218`.
@@ -128,8 +128,8 @@ proptest! {
         for name in NAMES {
             run(name, &settings, &script, |_, control, op| {
                 let (cwnd, ssthresh) = (control.cwnd(), control.ssthresh());
-                assert!((LEAST_CWND..=MAX_CWND).contains(&cwnd), "{name} {op:?}: {cwnd}");
-                assert!(ssthresh >= LEAST_CWND, "{name} {op:?}: {ssthresh}");
+                assert!((MIN_CWND..=MAX_CWND).contains(&cwnd), "{name} {op:?}: {cwnd}");
+                assert!(ssthresh >= MIN_CWND, "{name} {op:?}: {ssthresh}");
             });
         }
     }
@@ -182,7 +182,7 @@ proptest! {
             run(name, &Settings::default(), &script, |_, control, op| {
                 if let Op::Timeout { .. } = op {
                     let after = (control.cwnd(), control.flow().phase);
-                    assert_eq!(after, (LEAST_CWND, Phase::Loss), "{name}");
+                    assert_eq!(after, (MIN_CWND, Phase::Loss), "{name}");
                 }
             });
         }

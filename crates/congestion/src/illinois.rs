@@ -40,8 +40,8 @@ const RENO_BETA: f64 = 0.5;
 /// Shares of the largest queueing delay: below the first the step up is largest; below the second
 /// the step down is smallest, above the third largest (d1, d2 and d3).
 const LOW_DELAY: f64 = 0.01;
-const LEAST_DECREASE_DELAY: f64 = 0.1;
-const MOST_DECREASE_DELAY: f64 = 0.8;
+const MIN_DECREASE_DELAY: f64 = 0.1;
+const MAX_DECREASE_DELAY: f64 = 0.8;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -120,7 +120,7 @@ impl Illinois {
         if self.cwnd() < f64::from(self.parameters.win_thresh) {
             (self.alpha, self.beta) = (RENO_ALPHA, RENO_BETA);
         } else if let Some(delay) = self.delays.mean_queueing() {
-            let (delay, most) = (seconds(delay), seconds(self.delays.most_queueing()));
+            let (delay, most) = (seconds(delay), seconds(self.delays.max_queueing()));
             self.alpha = self.alpha(delay, most);
             self.beta = self.beta(delay, most);
         }
@@ -154,7 +154,7 @@ impl Illinois {
         let IllinoisParameters {
             beta_min, beta_max, ..
         } = self.parameters;
-        let (low, high) = (LEAST_DECREASE_DELAY * most, MOST_DECREASE_DELAY * most);
+        let (low, high) = (MIN_DECREASE_DELAY * most, MAX_DECREASE_DELAY * most);
         // Liu et al., f2: a line from beta_min at `low` to beta_max at `high`
         if delay <= low {
             beta_min

@@ -118,7 +118,7 @@ pub use control::{Ack, CongestionControl, Idle, Loss, Timeout};
 pub use parameter::{BuildError, NoParameters, Parameter, Parameters, Value};
 pub use registry::{ALGORITHMS, Algorithm, Entry, Info, NAMES, Settings, build, entry};
 pub use siblings::{BetweenLosses, Flow, Siblings};
-pub use window::{LEAST_CWND, Phase, Window, WindowParameters};
+pub use window::{MIN_CWND, Phase, Window, WindowParameters};
 
 /// A point in time: the time since an epoch that the caller chooses once.
 pub type Instant = core::time::Duration;

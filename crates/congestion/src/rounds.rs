@@ -70,7 +70,7 @@ impl Delays {
     }
 
     /// The largest queueing delay of all: the largest sample minus the base.
-    pub(crate) fn most_queueing(&self) -> Duration {
+    pub(crate) fn max_queueing(&self) -> Duration {
         self.most.saturating_sub(self.least.unwrap_or_default())
     }
 

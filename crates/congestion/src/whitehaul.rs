@@ -45,10 +45,10 @@ parameters! {
 }
 
 /// Larger samples are clamped to this: U32_MAX / ALPHA_MAX microseconds (line 30).
-const MOST_RTT: Duration = Duration::from_micros(671_088);
+const MAX_RTT: Duration = Duration::from_micros(671_088);
 
 /// Samples no larger than this do not become the base (lines 23 and 140).
-const LEAST_BASE: Duration = Duration::from_micros(100);
+const MIN_BASE: Duration = Duration::from_micros(100);
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -100,7 +100,7 @@ impl CongestionControl for Whitehaul {
 
     fn on_ack(&mut self, ack: &Ack, _siblings: &Siblings<'_>) {
         if let Some(rtt) = ack.rtt {
-            self.record(rtt.min(MOST_RTT));
+            self.record(rtt.min(MAX_RTT));
         }
         self.window.measure(ack);
         if self.window.phase() == Phase::Recovery {
@@ -141,7 +141,7 @@ impl Whitehaul {
     fn record(&mut self, rtt: Duration) {
         // lines 133 to 149
         self.delays.record(rtt);
-        if rtt > LEAST_BASE && self.base.is_none_or(|base| rtt < base) {
+        if rtt > MIN_BASE && self.base.is_none_or(|base| rtt < base) {
             self.base = Some(rtt);
         }
     }

@@ -24,7 +24,7 @@ parameters! {
 
 /// The window after a timeout (RFC 5681, section 3.1: the loss window), and the smallest one
 /// possible.
-pub const LEAST_CWND: f64 = 1.0;
+pub const MIN_CWND: f64 = 1.0;
 
 /// State of loss recovery, with the names of Linux.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl Window {
         })
     }
 
-    /// Congestion window in packets, from [`LEAST_CWND`] to `max_cwnd`.
+    /// Congestion window in packets, from [`MIN_CWND`] to `max_cwnd`.
     pub fn cwnd(&self) -> f64 {
         self.cwnd
     }
@@ -187,7 +187,7 @@ impl Window {
     pub fn set_cwnd(&mut self, packets: f64) {
         debug_assert!(!packets.is_nan(), "the window is not a number");
         if !packets.is_nan() {
-            self.cwnd = packets.clamp(LEAST_CWND, f64::from(self.limits.max_cwnd));
+            self.cwnd = packets.clamp(MIN_CWND, f64::from(self.limits.max_cwnd));
         }
     }
 
@@ -216,7 +216,7 @@ impl Window {
             self.between_losses.lose();
             self.set_ssthresh(ssthresh);
         }
-        self.set_cwnd(LEAST_CWND);
+        self.set_cwnd(MIN_CWND);
         self.phase = Phase::Loss;
     }
 

@@ -37,10 +37,10 @@ parameters! {
 }
 
 /// A round with fewer samples than this is not evaluated.
-const LEAST_SAMPLES: u32 = 3;
+const MIN_SAMPLES: u32 = 3;
 
 /// The smallest window without a loss.
-const LEAST_WINDOW: f64 = 2.0;
+const MIN_WINDOW: f64 = 2.0;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ pub struct Wvegas {
     /// The path's part of the packets that the bond may queue.
     alpha: f64,
     /// The smallest queueing delay of a round since the queue was last drained.
-    least_queueing: Option<Duration>,
+    min_queueing: Option<Duration>,
 }
 
 impl Algorithm for Wvegas {
@@ -72,7 +72,7 @@ impl Algorithm for Wvegas {
             round: Round::first(),
             delays: Delays::default(),
             alpha: f64::from(parameters.initial_alpha),
-            least_queueing: None,
+            min_queueing: None,
         })
     }
 }
@@ -89,7 +89,7 @@ impl CongestionControl for Wvegas {
             self.reno(ack);
         } else if self.round.is_over(ack) {
             match self.delays.mean_queueing() {
-                Some(queueing) if self.delays.count() >= LEAST_SAMPLES => {
+                Some(queueing) if self.delays.count() >= MIN_SAMPLES => {
                     self.adapt(ack, queueing, siblings);
                 }
                 _ => self.reno(ack),
@@ -132,7 +132,7 @@ impl Wvegas {
         self.round.restart();
         self.delays.begin_round();
         self.alpha = f64::from(self.parameters.initial_alpha);
-        self.least_queueing = None;
+        self.min_queueing = None;
     }
 
     /// Once per round trip; the mean exceeds the base by `queueing`.
@@ -165,7 +165,7 @@ impl Wvegas {
                 self.drain(queueing, rtt);
             }
         }
-        let least = LEAST_WINDOW.min(cwnd);
+        let least = MIN_WINDOW.min(cwnd);
         self.window.set_cwnd(self.cwnd().max(least));
         // As in Linux: three quarters of the window, so that slow start returns there
         let remembered = self.window.ssthresh().max(0.75 * self.cwnd());
@@ -195,15 +195,15 @@ impl Wvegas {
     /// Drains the queue when its delay has doubled since the minimum.
     fn drain(&mut self, queueing: Duration, rtt: f64) {
         let least = self
-            .least_queueing
+            .min_queueing
             .map_or(queueing, |least| least.min(queueing));
-        self.least_queueing = Some(least);
+        self.min_queueing = Some(least);
         if !queueing.is_zero() && queueing >= 2 * least {
             // Cao et al., the queue is drained by reducing the window to base / (2 rtt) of its
             // value
             let part = self.base().as_secs_f64() / (2.0 * rtt);
             self.window.set_cwnd(self.cwnd() * part);
-            self.least_queueing = None;
+            self.min_queueing = None;
         }
     }
 

@@ -24,7 +24,7 @@ fn data(flow: u16, sequence: u32) -> Vec<u8> {
     packet
 }
 
-fn acknowledgement(flow: u16, number: u32) -> Vec<u8> {
+fn acknowledgment(flow: u16, number: u32) -> Vec<u8> {
     let mut packet = Vec::new();
     let builder = PacketBuilder::ipv4([10, 0, 0, 2], [192, 0, 2, 1], 64);
     builder
@@ -47,7 +47,7 @@ fn packets(criterion: &mut Criterion) {
             .unwrap();
             let mut now = Duration::ZERO;
             for flow in 0..flows {
-                edge.handle_user(acknowledgement(flow, 0), now);
+                edge.handle_user(acknowledgment(flow, 0), now);
             }
             while edge.poll_far().is_some() {}
             let mut turn = 0u32;
@@ -59,7 +59,7 @@ fn packets(criterion: &mut Criterion) {
                 let number = |n: u32| first.wrapping_add(n * LEN);
                 let down: Vec<_> = (0..PACKETS).map(|n| data(flow, number(n))).collect();
                 let up: Vec<_> = (1..=PACKETS / 2)
-                    .map(|n| acknowledgement(flow, number(2 * n)))
+                    .map(|n| acknowledgment(flow, number(2 * n)))
                     .collect();
                 (down, up)
             };

@@ -190,14 +190,14 @@ impl Config {
             return Err(ConfigError::Acks(link.into(), self.links.len() - 1));
         }
         let Parameters {
-            least_free,
+            min_free,
             boost_fraction,
             rise,
             fall,
             ..
         } = self.visible;
         let shares = [
-            ("least_free", least_free),
+            ("min_free", min_free),
             ("boost_fraction", boost_fraction),
             ("rise", rise),
             ("fall", fall),
@@ -227,8 +227,8 @@ impl Config {
             return Err(ConfigError::Idle);
         }
         // With a minimum of zero, a repair could be due again immediately, forever.
-        if self.visible.least_repair.is_zero() {
-            return Err(ConfigError::Number("least_repair"));
+        if self.visible.min_repair.is_zero() {
+            return Err(ConfigError::Number("min_repair"));
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ pub struct Parameters {
     /// Enables the boost phase. Without it the node holds and repairs, but never acknowledges data.
     pub boost: bool,
     /// ϑ: share of every queue that must be free for boosting, holding and repairing, 0 to 1.
-    pub least_free: f64,
+    pub min_free: f64,
     /// φ: subtracted from the free share before the comparison with the number of duplicates, 0 to
     /// 1. The larger it is, the earlier boosting stops as queues and the number of flows grow.
     pub boost_fraction: f64,
@@ -26,12 +26,12 @@ pub struct Parameters {
     pub held_at_first: f64,
     /// RT^max: how often the node repairs a missing packet before it leaves the repair to the
     /// sender.
-    pub most_retransmissions: u32,
+    pub max_retransmissions: u32,
     /// A hole is repaired after this many link trip times without an acknowledgment that concerns
     /// it.
     pub repair_after: f64,
     /// Lower bound of that time.
-    pub least_repair: Duration,
+    pub min_repair: Duration,
     /// A flow with undeliverable owed bytes is reset after this time, so that both ends notice.
     pub give_up: Duration,
 }
@@ -40,14 +40,14 @@ impl Default for Parameters {
     fn default() -> Self {
         Self {
             boost: true,
-            least_free: 0.25,
+            min_free: 0.25,
             boost_fraction: 0.2,
             rise: 0.125,
             fall: 0.75,
             held_at_first: 16.0,
-            most_retransmissions: 2,
+            max_retransmissions: 2,
             repair_after: 2.0,
-            least_repair: Duration::from_millis(20),
+            min_repair: Duration::from_millis(20),
             give_up: Duration::from_secs(30),
         }
     }
@@ -117,13 +117,13 @@ impl Visible {
     }
 
     /// Algorithm 1 for one acknowledgment. Line numbers are those of the paper.
-    pub fn acknowledgement(&mut self, parameters: &Parameters, situation: &Situation) -> Step {
+    pub fn acknowledgment(&mut self, parameters: &Parameters, situation: &Situation) -> Step {
         if !situation.duplicate {
             self.advance(parameters); // lines 18 to 28
             return Step::Pass;
         }
         let flows = situation.flows.max(1) as f64;
-        let room = situation.free > parameters.least_free;
+        let room = situation.free > parameters.min_free;
         let repairable = room && situation.kept;
         let untouched = repairable && situation.beyond_initial && self.retransmissions == 0;
 
@@ -151,7 +151,7 @@ impl Visible {
         }
         self.duplicates += 1;
         // Line 11.
-        if repairable && self.retransmissions < parameters.most_retransmissions {
+        if repairable && self.retransmissions < parameters.max_retransmissions {
             self.retransmissions += 1;
             return Step::Retransmit;
         }
@@ -221,7 +221,7 @@ mod tests {
         let parameters = Parameters::default();
         situations
             .into_iter()
-            .map(|s| visible.acknowledgement(&parameters, &s))
+            .map(|s| visible.acknowledgment(&parameters, &s))
             .collect()
     }
 
@@ -306,7 +306,7 @@ mod tests {
                 now += wait;
                 let seen = Situation { duplicate, free, flows, kept, boostable, ..situation(now) };
                 let held_before = visible.held_for();
-                match visible.acknowledgement(&parameters, &seen) {
+                match visible.acknowledgment(&parameters, &seen) {
                     _ if !duplicate => (boosts, repairs) = (0, 0),
                     Step::Boost => boosts += 1,
                     Step::Retransmit => repairs += 1,
@@ -318,7 +318,7 @@ mod tests {
 
                     Step::Pass => {}
                 }
-                prop_assert!(boosts <= 1 && repairs <= parameters.most_retransmissions);
+                prop_assert!(boosts <= 1 && repairs <= parameters.max_retransmissions);
                 prop_assert!(visible.held_average() >= 1.0);
             }
         }

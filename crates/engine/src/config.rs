@@ -64,8 +64,8 @@ impl Class {
 
     /// The class number for a stream's OPEN, where `None` means that the opener has set no class.
     /// Version 0.1.0 also sends 3 for background.
-    pub(crate) fn to_open(told: Option<Self>) -> u64 {
-        match told {
+    pub(crate) fn to_open(class: Option<Self>) -> u64 {
+        match class {
             None => 3,
             Some(Self::Background) => 4,
             Some(class) => class.code(),
@@ -75,9 +75,10 @@ impl Class {
     /// Decodes the class number of an OPEN. The inner option is the class that the opener has set,
     /// if any; the outer one is none for numbers that no OPEN has.
     pub(crate) fn of_open(number: u64) -> Option<Option<Self>> {
-        let told = Self::ALL.into_iter().map(Some);
-        told.chain([None])
-            .find(|told| Self::to_open(*told) == number)
+        let classes = Self::ALL.into_iter().map(Some);
+        classes
+            .chain([None])
+            .find(|class| Self::to_open(*class) == number)
     }
 }
 
@@ -195,7 +196,7 @@ impl Config {
     ///
     /// The bytes of a stream may begin and end in the middle of a page, so every stream of either
     /// side may take nearly two pages more than it has bytes.
-    pub fn least_memory(max_streams: u64) -> u64 {
+    pub fn min_memory(max_streams: u64) -> u64 {
         (1 << 20) + Self::page_overhead(max_streams)
     }
 
@@ -217,7 +218,7 @@ impl Config {
         if !(1..=1 << 16).contains(&self.max_streams) {
             return Err(ConfigError::MaxStreams(self.max_streams));
         }
-        let least = Self::least_memory(self.max_streams);
+        let least = Self::min_memory(self.max_streams);
         if self.memory < least || self.memory > 1 << 40 {
             return Err(ConfigError::Memory {
                 least,

@@ -196,7 +196,7 @@ mod tests {
         }
     }
 
-    fn learnt(step: impl FnMut(u64) -> (u64, u64, u64)) -> Class {
+    fn learned(step: impl FnMut(u64) -> (u64, u64, u64)) -> Class {
         let mut now = Instant::from_secs(9);
         let mut learner = Learner::new(now);
         assert_eq!(learner.class(), Class::Interactive);
@@ -207,15 +207,15 @@ mod tests {
     #[test]
     fn classifies_speech_video_requests_and_files() {
         // 160 bytes every 20 ms both ways: G.711.
-        assert_eq!(learnt(|_| (160, 0, 160)), Class::Conversational);
+        assert_eq!(learned(|_| (160, 0, 160)), Class::Conversational);
         // 25 frames a second at 20 Mbit/s.
         assert_eq!(
-            learnt(|index| (if index % 2 == 0 { 100_000 } else { 0 }, 0, 0)),
+            learned(|index| (if index % 2 == 0 { 100_000 } else { 0 }, 0, 0)),
             Class::Streaming
         );
         // A page of 300 KB every second, requested with 500 bytes.
         assert_eq!(
-            learnt(|index| match index % 50 {
+            learned(|index| match index % 50 {
                 0 => (0, 0, 500),
                 1 => (30_000, 0, 0),
                 2..=10 => (30_000, 50_000, 0),
@@ -225,14 +225,14 @@ mod tests {
         );
         // Keystrokes in a terminal, a few per second.
         assert_eq!(
-            learnt(|index| if index % 13 == 0 {
+            learned(|index| if index % 13 == 0 {
                 (1, 0, 40)
             } else {
                 (0, 0, 0)
             }),
             Class::Interactive
         );
-        assert_eq!(learnt(|_| (100_000, 1 << 20, 0)), Class::Background);
+        assert_eq!(learned(|_| (100_000, 1 << 20, 0)), Class::Background);
     }
 
     #[test]

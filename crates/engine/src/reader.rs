@@ -57,8 +57,8 @@ pub(crate) struct Reader {
     /// Bytes read in the latest rounds, the newest first.
     last: [u64; LAST],
     /// The most bytes read in a round, and the most that arrived in one; both decay.
-    most_read: u64,
-    most_arrived: u64,
+    max_read: u64,
+    max_arrived: u64,
     /// The last round brought more than any before it.
     has_grown: bool,
 }
@@ -84,15 +84,15 @@ impl Reader {
     /// Bytes that the peer may send beyond the bytes already read; `is_prompt` if none wait to be
     /// read.
     pub(crate) fn window(&self, is_prompt: bool) -> u64 {
-        let arrives = self.most_arrived.max(self.arrived);
+        let arrives = self.max_arrived.max(self.arrived);
         let (base, round, rounds) = if is_prompt {
-            let grows = self.has_grown || exceeds(self.counted(), self.most_read);
+            let grows = self.has_grown || exceeds(self.counted(), self.max_read);
             let rounds = if grows {
                 ROUNDS_OF_GROWTH
             } else {
                 PROMPT_ROUNDS
             };
-            (PROMPT, self.most_read.max(self.read), rounds)
+            (PROMPT, self.max_read.max(self.read), rounds)
         } else {
             let last = self.last.into_iter().max().unwrap_or(0);
             (SLOW, last.max(self.read), ROUNDS)
@@ -102,7 +102,7 @@ impl Reader {
 
     /// The part of the bytes read in the current round that counts.
     fn counted(&self) -> u64 {
-        self.read.min(self.most_arrived.max(self.arrived))
+        self.read.min(self.max_arrived.max(self.arrived))
     }
 
     /// Ends the round if it is over.
@@ -118,14 +118,14 @@ impl Reader {
         let rounds = (now - began).as_secs_f64() / (ends - began).as_secs_f64().max(1e-6);
         let each = |bytes: u64| (bytes as f64 / rounds) as u64;
         let (left, of) = DECAY;
-        self.most_arrived = (self.most_arrived / of * left).max(each(self.arrived));
+        self.max_arrived = (self.max_arrived / of * left).max(each(self.arrived));
         let read = each(self.read);
         let whole = (rounds as usize).clamp(1, LAST);
         self.last.rotate_right(whole);
         self.last[..whole].fill(read);
-        let counts = read.min(self.most_arrived);
-        self.has_grown = exceeds(counts, self.most_read);
-        self.most_read = (self.most_read / of * left).max(counts);
+        let counts = read.min(self.max_arrived);
+        self.has_grown = exceeds(counts, self.max_read);
+        self.max_read = (self.max_read / of * left).max(counts);
         (self.read, self.arrived) = (0, 0);
         self.round = Some((now, now + trip()));
     }

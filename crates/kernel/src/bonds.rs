@@ -12,7 +12,7 @@ use crate::error::Error;
 
 /// Maximum number of sockets of one bond that see each other. Further ones see these and are not
 /// seen.
-pub const MOST_SIBLINGS: usize = 16;
+pub const MAX_SIBLINGS: usize = 16;
 
 /// Maps that all twins share; names as in siblings.h.
 const FLOWS: &str = "sl_flows";
@@ -118,7 +118,7 @@ impl Bonds {
     /// [`Error::Map`]: no privilege.
     pub fn members(&self, group: Group) -> Result<Vec<Member>, Error> {
         let mut members = Vec::new();
-        for place in 0..MOST_SIBLINGS as u64 {
+        for place in 0..MAX_SIBLINGS as u64 {
             let bond = group.0.get() | IS_GROUP;
             let key = [bond.to_ne_bytes(), place.to_ne_bytes()].concat();
             let found = self.flows.lookup(&key, MapFlags::ANY);

@@ -38,7 +38,7 @@ mod share;
 mod trace;
 mod twin;
 
-pub use bonds::{Bonds, Group, MOST_SIBLINGS, Member};
+pub use bonds::{Bonds, Group, MAX_SIBLINGS, Member};
 pub use error::Error;
 #[doc(hidden)]
 pub use load::load_forgetful;

@@ -20,7 +20,7 @@ use crate::twin::{TWINS, Twin};
 const PLACE: &str = "/sys/fs/bpf";
 
 /// Maximum time that the kernel needs to release an object.
-const MOST_DELAY: Duration = Duration::from_secs(2);
+const MAX_DELAY: Duration = Duration::from_secs(2);
 
 /// A folder of the BPF file system with permanently loaded congestion controls and their shared
 /// maps.
@@ -170,7 +170,7 @@ fn wait_until_unloaded(twin: &Twin) -> Result<bool, Error> {
     let start = Instant::now();
     let is_it = |other: &&Twin| other.system_name == twin.system_name;
     while loaded()?.iter().any(is_it) {
-        if start.elapsed() > MOST_DELAY {
+        if start.elapsed() > MAX_DELAY {
             return Ok(false);
         }
         thread::sleep(Duration::from_millis(1));

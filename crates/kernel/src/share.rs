@@ -20,7 +20,7 @@ use crate::probe::probe;
 use crate::twin::Twin;
 
 /// Maximum time that another process needs to finish loading or unloading.
-const MOST_DELAY: Duration = Duration::from_secs(5);
+const MAX_DELAY: Duration = Duration::from_secs(5);
 
 /// A congestion control that stays loaded at least as long as this value lives.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ pub fn keep(name: &str, like: Option<&Kept>) -> Result<Kept, Error> {
                 });
             }
             // Another process was faster, or is about to end: retry now or shortly.
-            Err(Error::LoadedAlready { .. }) if start.elapsed() < MOST_DELAY => {
+            Err(Error::LoadedAlready { .. }) if start.elapsed() < MAX_DELAY => {
                 thread::sleep(Duration::from_millis(5));
             }
             Err(Error::LoadedAlready { name }) => return Err(Error::NotShared { name }),

@@ -22,7 +22,7 @@ use nix::sched::{CloneFlags, unshare};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use sumlink_congestion::Settings;
 use sumlink_kernel::{
-    Bonds, Error, Filter, Group, MOST_SIBLINGS, Missing, Pins, Record, TWINS, Trace, Twin, keep,
+    Bonds, Error, Filter, Group, MAX_SIBLINGS, Missing, Pins, Record, TWINS, Trace, Twin, keep,
     load, loaded, probe,
 };
 
@@ -217,7 +217,7 @@ fn a_thousand_connections_leave_nothing_behind() {
         exchange(&from, &to);
         open.push((from, to));
         if open.len() == 40 {
-            assert_eq!(bonds.flows(), 2 * MOST_SIBLINGS);
+            assert_eq!(bonds.flows(), 2 * MAX_SIBLINGS);
             open.clear();
             assert_eq!(bonds.flows(), 0);
         }

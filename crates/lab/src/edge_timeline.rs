@@ -143,33 +143,33 @@ fn draw(
         Panel {
             unit: "kB",
             lines: vec![
-                ("congestion window", Ink::Colour(2), &flow.cwnd),
-                ("in flight", Ink::Colour(3), &flow.in_flight),
+                ("congestion window", Ink::Color(2), &flow.cwnd),
+                ("in flight", Ink::Color(3), &flow.in_flight),
             ],
         },
         Panel {
             unit: "ms",
-            lines: vec![("smoothed round-trip time", Ink::Colour(4), &flow.srtt)],
+            lines: vec![("smoothed round-trip time", Ink::Color(4), &flow.srtt)],
         },
         Panel {
             unit: "packets",
             lines: vec![
                 (
                     "duplicates of the hole (P)",
-                    Ink::Colour(5),
+                    Ink::Color(5),
                     &flow.duplicates,
                 ),
-                (AVERAGE, Ink::Colour(6), &flow.held_average),
+                (AVERAGE, Ink::Color(6), &flow.held_average),
             ],
         },
         Panel {
             unit: "ms",
-            lines: vec![("holding time (H)", Ink::Colour(6), &flow.held)],
+            lines: vec![("holding time (H)", Ink::Color(6), &flow.held)],
         },
     ];
     let of_link = |(link, values): (&usize, _)| {
         let name = links.get(*link).map_or("a link", String::as_str);
-        (name, Ink::Colour(*link + 2), values)
+        (name, Ink::Color(*link + 2), values)
     };
     panels.push(Panel {
         unit: "packets",

@@ -83,7 +83,7 @@ pub use timeline::timeline;
 pub use topology::{SERVER_V4, SERVER_V6, SOCKET_BUFFER_MAX, Side, client_v4};
 pub use traffic::TrafficCommand;
 pub use video::VideoOptions;
-pub use windows::{MOST_FLOWS, WindowFlow, WindowPoint, draw_windows};
+pub use windows::{MAX_FLOWS, WindowFlow, WindowPoint, draw_windows};
 
 /// Environment variable of programs in a laboratory: its id.
 pub const ENV_LAB: &str = "SUMLINK_LAB";

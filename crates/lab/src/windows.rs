@@ -2,7 +2,7 @@
 //! round-trip time.
 
 use sumlink_plot::{
-    Across, Anchor, Axis, Ink, MOST_SERIES, Svg, draw_panel, more, short, shortened, thinned,
+    Across, Anchor, Axis, Ink, MAX_SERIES, Svg, draw_panel, more, short, shortened, thinned,
 };
 
 /// The samples of one flow.
@@ -28,7 +28,7 @@ pub struct WindowPoint {
 }
 
 /// Maximum number of flows in a chart; those with the most points are drawn.
-pub const MOST_FLOWS: usize = MOST_SERIES;
+pub const MAX_FLOWS: usize = MAX_SERIES;
 
 const WIDTH: f64 = 860.0;
 const LEFT: f64 = 64.0;
@@ -42,15 +42,15 @@ const RTT: f64 = 80.0;
 const BELOW: f64 = 34.0;
 const FLOW: f64 = HEADING + WINDOW + GAP + RTT + BELOW;
 
-const CWND: Ink = Ink::Colour(2);
-const SSTHRESH: Ink = Ink::Colour(3);
-const SRTT: Ink = Ink::Colour(4);
+const CWND: Ink = Ink::Color(2);
+const SSTHRESH: Ink = Ink::Color(3);
+const SRTT: Ink = Ink::Color(4);
 
 /// Draws flows below each other with the same time axis, as an SVG document.
 pub fn draw_windows(title: &str, flows: &[WindowFlow]) -> String {
     let mut drawn: Vec<&WindowFlow> = flows.iter().collect();
     drawn.sort_by_key(|flow| std::cmp::Reverse(flow.points.len()));
-    drawn.truncate(MOST_FLOWS);
+    drawn.truncate(MAX_FLOWS);
     // In the order of their start.
     drawn.sort_by(|a, b| first(a).total_cmp(&first(b)));
     let end = drawn.iter().filter_map(|flow| flow.points.last());
@@ -59,7 +59,7 @@ pub fn draw_windows(title: &str, flows: &[WindowFlow]) -> String {
     let note = match (flows.len(), left_out) {
         (0, _) => "no acknowledgments were seen".to_owned(),
         (_, left_out) => more(left_out).map_or_else(String::new, |more| {
-            format!("{MOST_FLOWS} flows with the most acknowledgments, {more}")
+            format!("{MAX_FLOWS} flows with the most acknowledgments, {more}")
         }),
     };
 

@@ -47,13 +47,13 @@ impl<P: Packet> DelayLine<P> {
     }
 
     /// The shortest possible delay of a packet.
-    pub(crate) fn least_delay(&self) -> Duration {
+    pub(crate) fn min_delay(&self) -> Duration {
         self.delay.saturating_sub(self.jitter.distribution.bound())
     }
 
     /// Lower bound of the due time of a packet that departs at `departure`.
     pub(crate) fn earliest_due(&self, departure: Duration) -> Duration {
-        let due = departure.saturating_add(self.least_delay());
+        let due = departure.saturating_add(self.min_delay());
         if self.jitter.reorder {
             due
         } else {

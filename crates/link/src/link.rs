@@ -245,8 +245,8 @@ impl<P: Packet> Link<P> {
     }
 
     /// The shortest time between the end of a transmission and the packet's due time.
-    pub(crate) fn least_delay(&self) -> Duration {
-        self.line.least_delay()
+    pub(crate) fn min_delay(&self) -> Duration {
+        self.line.min_delay()
     }
 
     /// Whether it has packets to send.

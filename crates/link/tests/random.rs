@@ -176,7 +176,7 @@ fn step() -> impl Strategy<Value = Step> {
 type Trail = Vec<(usize, u64, Duration)>;
 
 /// The shortest possible time in flight, given the changes so far.
-fn least_delay(delay: Duration, jitter: Jitter) -> Duration {
+fn min_delay(delay: Duration, jitter: Jitter) -> Duration {
     delay.saturating_sub(match jitter.distribution {
         Distribution::Uniform(spread) => spread,
         Distribution::Normal(deviation) => 3 * deviation,
@@ -195,7 +195,7 @@ fn run(plan: &Plan, steps: &[Step], polls: impl Fn(usize) -> bool) -> Trail {
         .iter()
         .map(|delay| (Duration::from_micros(*delay), Jitter::NONE))
         .collect();
-    let mut least: Vec<_> = shape.iter().map(|(d, j)| least_delay(*d, *j)).collect();
+    let mut least: Vec<_> = shape.iter().map(|(d, j)| min_delay(*d, *j)).collect();
     let mut last: BTreeMap<usize, u64> = BTreeMap::new();
     let drain = |network: &mut Network<Numbered>,
                  now: Duration,
@@ -274,7 +274,7 @@ fn run(plan: &Plan, steps: &[Step], polls: impl Fn(usize) -> bool) -> Trail {
                     _ => {}
                 }
                 let (delay, jitter) = shape[*link];
-                least[*link] = least[*link].min(least_delay(delay, jitter));
+                least[*link] = least[*link].min(min_delay(delay, jitter));
                 // Due packets are polled first, so that a state change discards the same packets in
                 // every run.
                 drain(&mut network, now, &least, &mut last, &mut trail);

@@ -17,7 +17,7 @@ use sumlink_mmwave::figures::office::{Office, brackets, good_beams_picture, heat
 use sumlink_mmwave::figures::timeline::{self, Sweeping};
 use sumlink_mmwave::jpoc::control::Target;
 use sumlink_mmwave::mac::air::Hearing;
-use sumlink_mmwave::mac::trigger::Behaviour;
+use sumlink_mmwave::mac::trigger::Behavior;
 use sumlink_plot::figures::{Chart, Labels, Mark, Row, Series, frames, lines};
 
 type Done = Result<(), Box<dyn Error>>;
@@ -187,13 +187,13 @@ impl Out {
     fn participation(&self) -> Done {
         let mut rows = Vec::new();
         let mut table = String::from("client,A-BFTs in ten minutes\n");
-        for (name, behaviour, poor) in [
-            ("stationary, LoS", Behaviour::Stationary, 0.0),
-            ("stationary, nLoS", Behaviour::Stationary, 0.003),
-            ("moving, nLoS", Behaviour::MobileNlos, 0.0),
-            ("not connected", Behaviour::Disconnected, 0.0),
+        for (name, behavior, poor) in [
+            ("stationary, LoS", Behavior::Stationary, 0.0),
+            ("stationary, nLoS", Behavior::Stationary, 0.003),
+            ("moving, nLoS", Behavior::MobileNlos, 0.0),
+            ("not connected", Behavior::Disconnected, 0.0),
         ] {
-            let times = access::participation(behaviour, poor, 1)?;
+            let times = access::participation(behavior, poor, 1)?;
             writeln!(table, "{},{}", name.replace(',', ""), times.len())?;
             let spans = times.iter();
             let spans = spans.map(|time| (time.as_secs_f64(), 1.5, Mark::Event));

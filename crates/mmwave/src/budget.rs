@@ -168,8 +168,8 @@ pub fn pair_db(channel: &Channel, ap: (&Device, usize), client: (&Device, usize)
 }
 
 /// Number of sectors that the access point can decode: the good-beams (K) of section 3.2.1.
-pub fn good_beams(snr_db: &[f64], least_db: f64) -> usize {
-    snr_db.iter().filter(|snr| **snr >= least_db).count()
+pub fn good_beams(snr_db: &[f64], min_db: f64) -> usize {
+    snr_db.iter().filter(|snr| **snr >= min_db).count()
 }
 
 /// SNRs scaled to `gamma_db` for the best sector: ideal power control without a limit.

@@ -56,16 +56,16 @@ impl Pattern {
     }
 
     /// Number of beams heard in each direction of the grid when power control gives the best one
-    /// `gamma_db` and the threshold is `least_db`: those within the difference of the best. For
+    /// `gamma_db` and the threshold is `min_db`: those within the difference of the best. For
     /// comparison with figure 3.5(a), with one ray.
     ///
     /// # Errors
     ///
     /// A gamma outside of -20 to 60 dB.
-    pub fn good_beams(&self, gamma_db: f64, least_db: f64) -> Result<Vec<usize>, MmwaveError> {
+    pub fn good_beams(&self, gamma_db: f64, min_db: f64) -> Result<Vec<usize>, MmwaveError> {
         let gamma_db = within("gamma in dB", gamma_db, (-20.0, 60.0), "from -20 to 60")?;
         let points = self.azimuths.len() * self.elevations.len();
-        let margin = gamma_db - least_db;
+        let margin = gamma_db - min_db;
         let heard = |point: usize| {
             let gains = || self.beams.iter().map(|beam| beam[point]);
             let best = gains().fold(f64::NEG_INFINITY, f64::max);

@@ -67,7 +67,7 @@ pub struct Mcs {
     /// Its number, 1 to 12.
     pub index: u8,
     /// Minimum SNR in dB for a bit error rate of 1e-6.
-    pub least_snr_db: f64,
+    pub min_snr_db: f64,
     /// Bits per symbol times code rate, divided by repetitions.
     efficiency: f64,
 }
@@ -88,10 +88,10 @@ impl Mcs {
     }
 }
 
-const fn mcs(index: u8, least_snr_db: f64, efficiency: f64) -> Mcs {
+const fn mcs(index: u8, min_snr_db: f64, efficiency: f64) -> Mcs {
     Mcs {
         index,
-        least_snr_db,
+        min_snr_db,
         efficiency,
     }
 }
@@ -117,7 +117,7 @@ pub const SINGLE_CARRIER: [Mcs; 12] = [
 pub fn best_mcs(snr_db: f64) -> Option<Mcs> {
     let fits = SINGLE_CARRIER
         .into_iter()
-        .filter(|mcs| mcs.least_snr_db <= snr_db);
+        .filter(|mcs| mcs.min_snr_db <= snr_db);
     fits.max_by(|a, b| a.efficiency.total_cmp(&b.efficiency))
 }
 

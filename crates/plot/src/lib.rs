@@ -18,9 +18,9 @@ use std::fmt::Write;
 
 pub use axis::{Axis, Unit, short, tick_step};
 pub use beyond::{Across, Inked};
-pub use palette::{COLOURS, Palette, Style};
+pub use palette::{COLORS, Palette, Style};
 pub use panel::{draw_panel, thinned};
-pub use series::{MOST_SERIES, Shown, more};
+pub use series::{MAX_SERIES, Shown, more};
 
 /// The color of a shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +33,8 @@ pub enum Ink {
     Grid,
     /// Backgrounds of panels.
     Panel,
-    /// An index into [`COLOURS`].
-    Colour(usize),
+    /// An index into [`COLORS`].
+    Color(usize),
 }
 
 impl Ink {
@@ -44,7 +44,7 @@ impl Ink {
             Self::Muted => "#52606d",
             Self::Grid => "#d9dee3",
             Self::Panel => "#f3f5f7",
-            Self::Colour(index) => COLOURS[index % COLOURS.len()].0,
+            Self::Color(index) => COLORS[index % COLORS.len()].0,
         }
     }
 
@@ -55,7 +55,7 @@ impl Ink {
             Self::Muted => "#a3acb8",
             Self::Grid => "#353d47",
             Self::Panel => "#1f252c",
-            Self::Colour(index) => COLOURS[index % COLOURS.len()].1,
+            Self::Color(index) => COLORS[index % COLORS.len()].1,
         }
     }
 
@@ -65,7 +65,7 @@ impl Ink {
             Self::Muted => "muted".to_owned(),
             Self::Grid => "grid".to_owned(),
             Self::Panel => "panel".to_owned(),
-            Self::Colour(index) => format!("c{}", index % COLOURS.len()),
+            Self::Color(index) => format!("c{}", index % COLORS.len()),
         }
     }
 
@@ -94,10 +94,10 @@ fn style() -> String {
         "@media screen and (prefers-color-scheme:dark){{.paper{{fill:{DARK}}}\
          .halo,text[stroke]{{stroke:{DARK}}}"
     );
-    let colours = (0..COLOURS.len()).map(Ink::Colour);
+    let colors = (0..COLORS.len()).map(Ink::Color);
     for ink in [Ink::Text, Ink::Muted, Ink::Grid, Ink::Panel]
         .into_iter()
-        .chain(colours)
+        .chain(colors)
     {
         let (class, dark) = (ink.class(), ink.dark());
         let _ = write!(css, ".f-{class}{{fill:{dark}}}.s-{class}{{stroke:{dark}}}");
@@ -150,10 +150,10 @@ impl Svg {
     }
 
     /// A rectangle filled with the color of a value: left, top, width, height.
-    pub fn shade(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), colour: &str) {
+    pub fn shade(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), color: &str) {
         let _ = writeln!(
             self.text,
-            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{colour}\"/>"
+            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{color}\"/>"
         );
     }
 
@@ -207,7 +207,7 @@ impl Svg {
 
     /// A marker of a system: solid for a median, hollow for a single value.
     pub fn marker(&mut self, (x, y): (f64, f64), radius: f64, style: Style, solid: bool) {
-        let ink = Ink::Colour(style.colour);
+        let ink = Ink::Color(style.color);
         let paint = if solid {
             // An outline in the background color separates overlapping markers.
             let fill = ink.fill().replace("class=\"", "class=\"halo ");
@@ -340,10 +340,10 @@ mod tests {
             .unwrap();
         assert!(style.starts_with("@media screen and (prefers-color-scheme:dark){"));
         assert!(style.contains(".paper{fill:#14181d}"), "{style}");
-        let colours = (0..COLOURS.len()).map(Ink::Colour);
+        let colors = (0..COLORS.len()).map(Ink::Color);
         for ink in [Ink::Text, Ink::Muted, Ink::Grid, Ink::Panel]
             .into_iter()
-            .chain(colours)
+            .chain(colors)
         {
             for rule in [
                 format!(".f-{}{{fill:{}}}", ink.class(), ink.dark()),

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Colors on white and on black backgrounds. After Okabe and Ito (2008), with the two palest made
 /// darker on white; they are distinct for all common kinds of color blindness.
-pub const COLOURS: [(&str, &str); 9] = [
-    ("#6b7280", "#a3acb8"), // grey
+pub const COLORS: [(&str, &str); 9] = [
+    ("#6b7280", "#a3acb8"), // gray
     ("#222222", "#eeeeee"), // black
     ("#0072b2", "#4aa3e0"), // blue
     ("#d55e00", "#ff8b3d"), // vermilion
@@ -22,8 +22,8 @@ const DASHES: [&str; 3] = ["", "6 3", "2 2"];
 /// The style of a system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Style {
-    /// Index in [`COLOURS`].
-    pub colour: usize,
+    /// Index in [`COLORS`].
+    pub color: usize,
     /// Index in `DASHES`, and the shape of its markers.
     pub variant: usize,
 }
@@ -56,14 +56,14 @@ impl Palette {
         let mut taken: Vec<usize> = systems.iter().filter_map(|system| known(system)).collect();
         // Gray and black are reserved for the references.
         taken.extend([0, 1]);
-        let free: Vec<usize> = (2..COLOURS.len())
+        let free: Vec<usize> = (2..COLORS.len())
             .rev()
-            .filter(|colour| !taken.contains(colour))
+            .filter(|color| !taken.contains(color))
             .collect();
         let rest = systems.iter().filter(|system| known(system).is_none());
         let fixed = systems.iter().filter_map(|system| {
             let style = Style {
-                colour: known(system)?,
+                color: known(system)?,
                 variant: 0,
             };
             Some(((*system).to_owned(), style))
@@ -71,15 +71,15 @@ impl Palette {
         let mut styles: BTreeMap<String, Style> = fixed.collect();
         for (index, system) in rest.enumerate() {
             let style = match free.get(index) {
-                Some(colour) => Style {
-                    colour: *colour,
+                Some(color) => Style {
+                    color: *color,
                     variant: 0,
                 },
                 None => {
                     let again = index - free.len();
                     Style {
-                        colour: 2 + again % (COLOURS.len() - 2),
-                        variant: 1 + again / (COLOURS.len() - 2),
+                        color: 2 + again % (COLORS.len() - 2),
+                        variant: 1 + again / (COLORS.len() - 2),
                     }
                 }
             };

@@ -1,7 +1,7 @@
 //! Limits the series of a chart: more than six lines or marks are hard to tell apart.
 
 /// Maximum number of series in a chart. The table beside it lists all of them.
-pub const MOST_SERIES: usize = 6;
+pub const MAX_SERIES: usize = 6;
 
 /// The series that a chart shows, and the number that only the table has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub struct Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    /// Chooses at most [`MOST_SERIES`] of the candidates: the links alone (`alone`), then
+    /// Chooses at most [`MAX_SERIES`] of the candidates: the links alone (`alone`), then
     /// `sumlink:fbdt`, then the best of the others. The largest merit is the best; candidates
     /// without a merit come last, and equal ones are chosen in their order.
     pub fn of(candidates: &[(&'a str, Option<f64>)]) -> Self {
@@ -31,8 +31,8 @@ impl<'a> Shown<'a> {
             let places = place(candidates[*a].0).cmp(&place(candidates[*b].0));
             places.then(merit(*b).total_cmp(&merit(*a)))
         });
-        let left_out = ranked.len().saturating_sub(MOST_SERIES);
-        ranked.truncate(MOST_SERIES);
+        let left_out = ranked.len().saturating_sub(MAX_SERIES);
+        ranked.truncate(MAX_SERIES);
         ranked.sort_unstable();
         Self {
             names: ranked.iter().map(|index| candidates[*index].0).collect(),

@@ -115,7 +115,7 @@ const PARAMETERS: &[(&str, &str, Has, Set)] = &[
         within(text, 0.0..=1.0).map(|value| variant.config.visible.fall = value)
     }),
     ("theta", "0 to 1", visible, |variant, text| {
-        within(text, 0.0..=1.0).map(|value| variant.config.visible.least_free = value)
+        within(text, 0.0..=1.0).map(|value| variant.config.visible.min_free = value)
     }),
     ("phi", "0 to 1", visible, |variant, text| {
         within(text, 0.0..=1.0).map(|value| variant.config.visible.boost_fraction = value)
@@ -129,7 +129,7 @@ const PARAMETERS: &[(&str, &str, Has, Set)] = &[
         },
     ),
     ("retransmissions", "0 to 1000", visible, |variant, text| {
-        within(text, 0..=1000).map(|value| variant.config.visible.most_retransmissions = value)
+        within(text, 0..=1000).map(|value| variant.config.visible.max_retransmissions = value)
     }),
 ];
 
@@ -295,9 +295,9 @@ mod tests {
         let visible = &variant.config.visible;
         assert!(!visible.boost && variant.config.sack == Sack::Strip);
         assert_eq!((visible.rise, visible.fall), (0.5, 0.05));
-        assert_eq!((visible.least_free, visible.boost_fraction), (0.1, 0.3));
+        assert_eq!((visible.min_free, visible.boost_fraction), (0.1, 0.3));
         assert_eq!(
-            (visible.held_at_first, visible.most_retransmissions),
+            (visible.held_at_first, visible.max_retransmissions),
             (100.0, 5)
         );
         assert_eq!((variant.flows, variant.hosts), (4, Some(Hosts::NewReno)));

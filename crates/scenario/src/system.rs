@@ -164,7 +164,7 @@ impl Variant {
                 .get(&class)
                 .map_or(scheduler, String::as_str)
         };
-        if let Some(key) = options.unread(of_class, &all()).next() {
+        if let Some(key) = options.unused(of_class, &all()).next() {
             return Err(format!(
                 "'{key}' has no effect: no scheduler of this system reads it"
             ));
@@ -187,7 +187,7 @@ impl Variant {
             .chain(self.class_schedulers.values());
         let research = all();
         let (most, name) = limits
-            .filter_map(|name| Some((research.most_paths(name, Role::Client)?, name)))
+            .filter_map(|name| Some((research.max_paths(name, Role::Client)?, name)))
             .min()?;
         (links > most).then(|| format!("the scheduler {name} takes {most} paths, not {links}"))
     }

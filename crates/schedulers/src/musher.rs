@@ -161,7 +161,7 @@ impl Scheduler for Musher {
         self.search = None;
     }
 
-    fn most_paths(&self) -> Option<usize> {
+    fn max_paths(&self) -> Option<usize> {
         Some(2)
     }
 

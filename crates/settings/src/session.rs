@@ -70,7 +70,7 @@ impl SessionOptions {
 
     /// The keys that have no effect with these schedulers of the classes, each of the engine or of
     /// `own`. Any other scheduler is assumed to read every setting.
-    pub fn unread<'a>(
+    pub fn unused<'a>(
         &self,
         scheduler_of: impl Fn(Class) -> &'a str,
         own: &OwnSchedulers,
@@ -335,9 +335,9 @@ mod tests {
             let mut options = SessionOptions::default();
             options.set(key, value).unwrap();
             let own = OwnSchedulers::default();
-            let unread: Vec<_> = options.unread(of, &own).collect();
-            assert!(unread.is_empty() || unread == [key]);
-            unread.is_empty()
+            let unused: Vec<_> = options.unused(of, &own).collect();
+            assert!(unused.is_empty() || unused == [key]);
+            unused.is_empty()
         };
         for (scheduler, reads) in [
             ("fbdt", true),

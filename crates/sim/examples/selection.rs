@@ -104,14 +104,14 @@ fn rested(runs: &[Measurement]) -> String {
             links.entry(link).or_insert_with(|| vec![0.0; runs.len()])[index] = *part;
         }
     }
-    let told = links.into_iter().map(|(link, parts)| (link, middle(parts)));
-    let told = told.filter(|(_, part)| *part > 0.0);
-    let told: Vec<String> = told
+    let lines = links.into_iter().map(|(link, parts)| (link, middle(parts)));
+    let lines = lines.filter(|(_, part)| *part > 0.0);
+    let lines: Vec<String> = lines
         .map(|(link, part)| format!("{link} {:.0} %", part * 100.0))
         .collect();
-    match told.is_empty() {
+    match lines.is_empty() {
         true => "-".to_owned(),
-        false => told.join(", "),
+        false => lines.join(", "),
     }
 }
 

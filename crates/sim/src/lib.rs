@@ -1,4 +1,4 @@
-//! The simulator: the daemon's engine over modelled TCP over modelled links, in virtual time.
+//! The simulator: the daemon's engine over modeled TCP over modeled links, in virtual time.
 //!
 //! ```text
 //! programs ── session ── carriers ── TCP, packet by packet ── links (sumlink-link) ── TCP ── carriers ── session ── programs

@@ -6,7 +6,7 @@ use crate::clock::Nanos;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum Kind {
-    /// A packet reached an end host: connection and side, sequence number, acknowledgement.
+    /// A packet reached an end host: connection and side, sequence number, acknowledgment.
     Packet = 1,
     /// A timer fired: connection and side.
     Timer,

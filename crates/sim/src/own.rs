@@ -190,8 +190,8 @@ impl Scheduler for Checked {
         self.inner.stream_gone(stream);
     }
 
-    fn most_paths(&self) -> Option<usize> {
-        self.inner.most_paths()
+    fn max_paths(&self) -> Option<usize> {
+        self.inner.max_paths()
     }
 
     fn repeat_limit(&self) -> RepeatLimit {

@@ -25,7 +25,7 @@ const PATHS_LIMIT: Nanos = 5 * SECOND;
 const HEAD_START: Nanos = 100 * MILLISECOND;
 /// Rounds in which programs and system answer each other at the same virtual time; more are a
 /// livelock.
-const MOST_ROUNDS: u32 = 100_000;
+const MAX_ROUNDS: u32 = 100_000;
 /// Stream of random numbers of the programs and the daemon, split off the seed of the run.
 const PROGRAMS: u64 = 0x5053;
 /// Number of the first plain TCP channel of a rival beside another system.
@@ -229,7 +229,7 @@ impl World {
     /// Lets programs and system answer each other until neither has anything to do at this virtual
     /// time.
     fn settle(&mut self) -> Result<(), String> {
-        for _ in 0..MOST_ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             let mut news = std::mem::take(&mut self.news);
             self.net.take_news(&mut news);
             for item in &news {

@@ -219,7 +219,7 @@ fn a_window_smaller_than_a_segment_is_probed() {
     }
 }
 
-/// Without SACK, the acknowledgement of a retransmission also covers segments that the receiver
+/// Without SACK, the acknowledgment of a retransmission also covers segments that the receiver
 /// held behind the gap. Their age includes the wait for the retransmission, and is not a round-trip
 /// time. As a sample, it raised the RTO at each timeout, until the next timeout was minutes away.
 #[test]

@@ -195,8 +195,11 @@ fn a_comparison_refuses_invalid_arguments_before_it_runs() {
         ),
     ] {
         let (out, ended) = compared(&arguments, &stubborn(|_, _| Pick::Idle));
-        let told = ended.unwrap_err();
-        assert!(told.contains(reason) && !told.contains('\n'), "{told}");
+        let message = ended.unwrap_err();
+        assert!(
+            message.contains(reason) && !message.contains('\n'),
+            "{message}"
+        );
         assert_eq!(out, "");
     }
 }
@@ -211,12 +214,12 @@ fn a_comparison_keeps_the_rows_before_an_invalid_decision() {
         range: 0..1,
     });
     let (out, ended) = compared(&arguments, &mad);
-    let told = ended.unwrap_err();
+    let message = ended.unwrap_err();
     for part in [
         "seed 1, system sumlink:mine, at 0.",
         " s: the scheduler mine, pick: bytes 0..1 of stream 4711",
     ] {
-        assert!(told.contains(part), "{told}");
+        assert!(message.contains(part), "{message}");
     }
     assert!(
         out.contains("\nalone ") && out.lines().count() == 3,

@@ -206,14 +206,14 @@ fn a_lost_tail_is_recovered_without_a_timeout() {
     let change = Change::Loss(Loss::Script(script));
     pair.network.set(duration(pair.now), id, change);
     pair.ends[1].write(14_480);
-    // The acknowledgement of the seventh segment is delayed by 40 ms; the tail is probed two round
+    // The acknowledgment of the seventh segment is delayed by 40 ms; the tail is probed two round
     // trips later.
     pair.run_until(pair.now + 290 * MILLISECOND, true);
     assert!(pair.is_done(), "{:?}", pair.received);
     assert_eq!(pair.ends[1].counters().timeouts, 0);
 }
 
-/// RFC 6582: three duplicates reveal the first loss, partial acknowledgements the others.
+/// RFC 6582: three duplicates reveal the first loss, partial acknowledgments the others.
 #[test]
 fn without_sack_each_round_trip_recovers_one_loss_without_a_timeout() {
     let with = TcpConfig::default();

@@ -1,9 +1,9 @@
 //! One stream over unshaped links, from a library source to a library sink, with both ends on this
 //! machine.
 //!
-//! `cargo bench -p sumlink-transport --bench throughput [-- LINKS SECONDS [LEAST_GBIT]]` as root:
+//! `cargo bench -p sumlink-transport --bench throughput [-- LINKS SECONDS [MIN_GBIT]]` as root:
 //! two network namespaces joined by veth pairs, one task with one thread on each side. Exits with 1
-//! if the median of three runs is below LEAST_GBIT (default 3).
+//! if the median of three runs is below MIN_GBIT (default 3).
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark")]
 

@@ -145,7 +145,7 @@ async fn feed(sender: &mut DatagramCarrier, payload: &Bytes, counts: &Counts) {
         let srtt = sender.sample().srtt.as_micros() as u64;
         counts.srtt.store(srtt, Ordering::Relaxed);
         let len = sender.max_datagram().min(payload.len());
-        while sender.room() > len {
+        while sender.send_space() > len {
             if sender.send(payload.slice(..len)).is_err() {
                 return;
             }

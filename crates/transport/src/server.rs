@@ -337,7 +337,7 @@ impl Shared {
             let Some(entry) = entry else {
                 return carrier.refuse(RefuseCode::NoSuchSession, "").await;
             };
-            let (most, refusal) = self.config.session.most_paths(self.config.limits.paths);
+            let (most, refusal) = self.config.session.max_paths(self.config.limits.paths);
             if !entry.reserve(most).await {
                 return carrier.refuse(RefuseCode::Limit, &refusal).await;
             }

@@ -130,7 +130,7 @@ impl Scheduler for Counts {
         pick
     }
 
-    fn most_paths(&self) -> Option<usize> {
+    fn max_paths(&self) -> Option<usize> {
         Some(1)
     }
 }

@@ -80,7 +80,7 @@ fn a_carrier_added_for_losses_is_removed_from_a_shared_queue() {
 }
 
 #[test]
-fn a_useless_carrier_is_removed_even_without_a_queue() {
+fn a_stalled_carrier_is_removed_even_without_a_queue() {
     let mut running = Running::new();
     running.run(40, lossy);
     let taken = running.run(600, |_| (8_000_000, false));

@@ -169,7 +169,7 @@ impl SessionSettings {
             let own = config.class_schedulers.get(&class);
             own.unwrap_or(&config.scheduler).as_str()
         };
-        let unused = self.options.unread(scheduler_of, &config.own_schedulers);
+        let unused = self.options.unused(scheduler_of, &config.own_schedulers);
         let mut problems: Vec<_> = unused
             .map(|key| {
                 let line = self.lines.get(key).copied().unwrap_or_default();

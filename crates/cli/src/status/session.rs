@@ -209,8 +209,8 @@ fn render_streams(streams: &[StreamStatus], view: View) -> String {
     let mut table = Table::new(&[">STREAM", "TARGET", "CLASS", ">SENT", ">RECEIVED"]);
     let hidden = streams.len().saturating_sub(SHOWN_STREAMS);
     for stream in &streams[hidden..] {
-        let class = match stream.learnt {
-            true => format!("{} (learnt)", printable(&stream.class)),
+        let class = match stream.learned {
+            true => format!("{} (learned)", printable(&stream.class)),
             false => printable(&stream.class),
         };
         table.row([

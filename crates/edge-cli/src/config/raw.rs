@@ -73,14 +73,14 @@ pub(super) struct Flows {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Visible {
-    pub(super) least_free: Field<f64>,
+    pub(super) min_free: Field<f64>,
     pub(super) boost_fraction: Field<f64>,
     pub(super) rise: Field<f64>,
     pub(super) fall: Field<f64>,
     pub(super) held_at_first: Field<f64>,
-    pub(super) most_retransmissions: Field<i64>,
+    pub(super) max_retransmissions: Field<i64>,
     pub(super) repair_after: Field<f64>,
-    pub(super) least_repair: Field<String>,
+    pub(super) min_repair: Field<String>,
     pub(super) give_up: Field<String>,
 }
 

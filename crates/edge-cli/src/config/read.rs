@@ -347,7 +347,7 @@ impl EdgeReader<'_, '_> {
             value.unwrap_or(default)
         };
         let mut parameters = Parameters {
-            least_free: share(raw.least_free, default.least_free),
+            min_free: share(raw.min_free, default.min_free),
             boost_fraction: share(raw.boost_fraction, default.boost_fraction),
             rise: share(raw.rise, default.rise),
             fall: share(raw.fall, default.fall),
@@ -366,15 +366,12 @@ impl EdgeReader<'_, '_> {
         parameters.repair_after = number(raw.repair_after, default.repair_after);
         let times = self
             .0
-            .parse(raw.most_retransmissions, |n| within(*n, 0, 1000));
+            .parse(raw.max_retransmissions, |n| within(*n, 0, 1000));
         if let Some(times) = times {
-            parameters.most_retransmissions = times as u32;
+            parameters.max_retransmissions = times as u32;
         }
-        if let Some(least) = self
-            .0
-            .parse(raw.least_repair, |s| span_of_time(s, 1, 60_000))
-        {
-            parameters.least_repair = least;
+        if let Some(least) = self.0.parse(raw.min_repair, |s| span_of_time(s, 1, 60_000)) {
+            parameters.min_repair = least;
         }
         if let Some(give_up) = self
             .0

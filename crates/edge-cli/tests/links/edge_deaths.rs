@@ -105,7 +105,7 @@ fn a_node_is_killed(modes: &[&str]) {
 fn bytes_lost_with_a_node_end_the_connection_at_both_ends() {
     for next in ["lwip+visible", "lwa"] {
         let lines = "mode = \"lwip+visible\"\nsteering = \"roundrobin\"\ndead_after = \"60s\"\n\
-                     visible.least_repair = \"60s\"\nvisible.most_retransmissions = 0\nvisible.give_up = \"120s\"";
+                     visible.min_repair = \"60s\"\nvisible.max_retransmissions = 0\nvisible.give_up = \"120s\"";
         let Some(mut edge) = Edge::start(lines, "uplink = \"a\"\ndead_after = \"60s\"") else {
             return;
         };

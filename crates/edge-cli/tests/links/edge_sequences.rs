@@ -127,7 +127,7 @@ struct TwoVersions {
     /// Address of the user's program.
     user: SocketAddrV4,
     /// First sequence number of the user's data.
-    acknowledgement: u32,
+    acknowledgment: u32,
     contents: [Vec<u8>; 2],
     /// Every fourth segment is larger than an IP packet, so that the kernel sends it in fragments.
     fragments: bool,
@@ -146,7 +146,7 @@ impl TwoVersions {
         let mut server = Self {
             socket,
             user: SocketAddrV4::new(USER, 0),
-            acknowledgement: 0,
+            acknowledgment: 0,
             contents: [with(0), with(VERSION)],
             fragments,
             sent: Cell::new(0),
@@ -162,7 +162,7 @@ impl TwoVersions {
             }
         };
         server.user.set_port(syn.port);
-        server.acknowledgement = syn.sequence.wrapping_add(1);
+        server.acknowledgment = syn.sequence.wrapping_add(1);
         server.send(Segment {
             sequence: FIRST.wrapping_sub(1),
             flags: SYN | ACK,
@@ -174,7 +174,7 @@ impl TwoVersions {
 
     fn send(&self, segment: Segment) {
         let segment = Segment {
-            acknowledgement: self.acknowledgement,
+            acknowledgment: self.acknowledgment,
             ..segment
         };
         let bytes = segment.between([(NODE, PORT), (*self.user.ip(), self.user.port())]);
@@ -204,7 +204,7 @@ impl TwoVersions {
         is_ours.then(|| Received {
             port: u16::from_be_bytes([tcp[0], tcp[1]]),
             sequence: word(4),
-            acknowledgement: word(8),
+            acknowledgment: word(8),
             flags: tcp[13],
         })
     }
@@ -231,7 +231,7 @@ impl TwoVersions {
                 next += 1000;
             }
             let received = self.receive().filter(|segment| segment.flags & ACK != 0);
-            let number = received.map(|segment| segment.acknowledgement.wrapping_sub(FIRST));
+            let number = received.map(|segment| segment.acknowledgment.wrapping_sub(FIRST));
             if let Some(number) = number {
                 let sent = self.sent.get();
                 assert!(number <= sent, "{number} is acknowledged, {sent} were sent");
@@ -270,7 +270,7 @@ impl TwoVersions {
 struct Received {
     port: u16,
     sequence: u32,
-    acknowledgement: u32,
+    acknowledgment: u32,
     flags: u8,
 }
 

@@ -68,7 +68,7 @@ pub(crate) struct Tunnel {
     pub(crate) liveness: Liveness,
     pub(crate) counts: Counts,
     /// A refusal by the kernel has been logged.
-    pub(crate) told: bool,
+    pub(crate) refusal_logged: bool,
     /// The queue of the interface, if the kernel reports it.
     interface: Option<LocalQueue>,
 }
@@ -98,7 +98,7 @@ impl Tunnel {
             control: [None, None],
             liveness: Liveness::new(config.probe, config.dead_after),
             counts: Counts::default(),
-            told: false,
+            refusal_logged: false,
             interface: None,
         })
     }
@@ -164,7 +164,7 @@ impl Tunnel {
         match result {
             Err(error) => {
                 self.counts.refused += count as u64;
-                if !std::mem::replace(&mut self.told, true) {
+                if !std::mem::replace(&mut self.refusal_logged, true) {
                     tracing::warn!(
                         link = %self.name,
                         %error,
@@ -173,7 +173,7 @@ impl Tunnel {
                 }
             }
             Ok(()) => {
-                self.told = false;
+                self.refusal_logged = false;
                 self.counts.sent_packets += count as u64;
                 self.counts.sent_bytes += (len + count * self.below) as u64;
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Edge, Tracked};
 use crate::Instant;
-use crate::flow::Acknowledgement;
+use crate::flow::Acknowledgment;
 use crate::packet::{self, SackBlocks, Segment};
 use crate::seq::{self, Position};
 
@@ -29,12 +29,12 @@ impl Edge {
         &self,
         tracked: &Tracked,
         segment: &Segment,
-        acknowledgement: Acknowledgement,
+        acknowledgment: Acknowledgment,
         now: Instant,
     ) -> bool {
-        let is_about_no_hole = match acknowledgement {
-            Acknowledgement::Repeated => true,
-            Acknowledgement::Duplicate { window_moves } => {
+        let is_about_no_hole = match acknowledgment {
+            Acknowledgment::Repeated => true,
+            Acknowledgment::Duplicate { window_moves } => {
                 !window_moves && only_newest_is_missing(tracked)
             }
             _ => false,
@@ -77,7 +77,7 @@ impl Edge {
         silent: bool,
     ) {
         let flow = &tracked.flow;
-        let (ack, last_sent) = (flow.locate(segment.ack), flow.told());
+        let (ack, last_sent) = (flow.locate(segment.ack), flow.ack_sent());
         if last_sent > ack {
             packet::set_ack(packet, segment, seq::wrapped(last_sent));
             // Keeps the right edge of the window for the higher number: the far end may not send
@@ -115,7 +115,7 @@ fn only_newest_is_missing(tracked: &Tracked) -> bool {
 /// read them as reports of duplicates (RFC 2883, section 4). Genuine reports of duplicates caused
 /// by the node's copies are removed, too.
 fn blocks_for_far(tracked: &Tracked, segment: &Segment, ack: Position) -> SackBlocks {
-    let last_sent = tracked.flow.told();
+    let last_sent = tracked.flow.ack_sent();
     let mut blocks = SackBlocks::default();
     for (left, right) in segment.options.sack.iter() {
         let (left, right) = (seq::near(ack, left), seq::near(ack, right));

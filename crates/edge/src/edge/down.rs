@@ -243,7 +243,7 @@ impl Edge {
                 (before.sent, before.again, before.theirs) = ((now, link), true, theirs);
                 return true;
             }
-            if fits && (flow.owed() == 0 || flow.told() <= position) {
+            if fits && (flow.owed() == 0 || flow.ack_sent() <= position) {
                 // A copy of acknowledged data stays unchanged.
                 let timestamp = segment.options.timestamps.map(|(value, _)| value);
                 tracked.copies.keep(

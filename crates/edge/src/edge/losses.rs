@@ -153,10 +153,10 @@ impl Edge {
             return;
         }
         losses.looked = now;
-        if self.free() <= self.config.visible.least_free {
+        if self.free() <= self.config.visible.min_free {
             return;
         }
-        let most = self.config.visible.most_retransmissions;
+        let most = self.config.visible.max_retransmissions;
         for position in losses.lost(acked, &tracked.copies, window, most) {
             if !self.send_again(tracked, position, now, LinkQueue::has_spare_urgent_room) {
                 return; // later acknowledgments repair the rest

@@ -76,7 +76,7 @@ impl Edge {
         let longest = self.trips().max().unwrap_or_default();
         longest
             .mul_f64(self.config.visible.repair_after)
-            .max(self.config.visible.least_repair)
+            .max(self.config.visible.min_repair)
     }
 
     /// Sends the missing packet again. Bytes that the far end believes delivered are sent until
@@ -91,7 +91,7 @@ impl Edge {
             return true;
         }
         if !owed
-            && (repair.attempts >= self.config.visible.most_retransmissions
+            && (repair.attempts >= self.config.visible.max_retransmissions
                 || tracked.flow.outstanding() == 0)
         {
             tracked.repair = None;
@@ -254,7 +254,10 @@ impl Edge {
             Reset::Undeliverable => state.owed(),
             Reset::Orphaned => state.orphaned().map_or(0, |position| position - lowest),
         };
-        let (user_next, told) = (state.user_next().unwrap_or(0), seq::wrapped(state.told()));
+        let (user_next, ack_sent) = (
+            state.user_next().unwrap_or(0),
+            seq::wrapped(state.ack_sent()),
+        );
         debug_assert_ne!(state.phase(), Phase::Closed);
         if let Some(packet) = packet::reset(flow.far, flow.user, seq::wrapped(lowest), user_next) {
             // The reset waits for any link, even if all are down. If too many resets wait, this one
@@ -265,7 +268,7 @@ impl Edge {
             }
         }
         self.far
-            .extend(packet::reset(flow.user, flow.far, user_next, told));
+            .extend(packet::reset(flow.user, flow.far, user_next, ack_sent));
         self.counters.resets += 1;
         self.event(Event::FlowReset {
             flow,

@@ -138,12 +138,12 @@ impl FlowReport {
             visible,
             ..
         } = tracked;
-        let acked = flow.acked().unwrap_or(flow.told());
+        let acked = flow.acked().unwrap_or(flow.ack_sent());
         Self {
             phase: flow.phase(),
             outstanding: flow.outstanding(),
             owed: flow.owed(),
-            deliverable: flow.has_received(flow.told()) && copies.cover(acked, flow.told()),
+            deliverable: flow.has_received(flow.ack_sent()) && copies.cover(acked, flow.ack_sent()),
             duplicates: visible.duplicates(),
             held_average: visible.held_average(),
             held_for: visible.held_for(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Edge, Tracked};
-use crate::flow::{Acknowledgement, FlowKey, Phase};
+use crate::flow::{Acknowledgment, FlowKey, Phase};
 use crate::packet::{self, Malformed, Parsed, Segment};
 use crate::queue::LinkQueue;
 use crate::seq::Position;
@@ -58,36 +58,36 @@ impl Edge {
             .filter(|before| self.visible() && *before < ack)
             .and_then(|before| tracked.copies.holding(before))
             .map(|(_, first)| first.clone());
-        let acknowledgement = tracked.flow.user_segment(segment);
+        let acknowledgment = tracked.flow.user_segment(segment);
         let moved = tracked.flow.acked() != before;
         // With a timestamp that the user has not seen, the user would discard all data repaired
         // with it.
-        let believed = match acknowledgement {
-            Acknowledgement::None => None,
-            Acknowledgement::Old => Some(false),
-            Acknowledgement::Beyond => moved.then_some(true),
+        let believed = match acknowledgment {
+            Acknowledgment::None => None,
+            Acknowledgment::Old => Some(false),
+            Acknowledgment::Beyond => moved.then_some(true),
             _ => Some(true),
         };
         if let Some(is_latest) = believed.filter(|_| self.visible() && !tracked.flow.sealed()) {
             (tracked.times).answer(packet, segment, first.as_ref(), is_latest);
         }
-        if acknowledgement != Acknowledgement::None {
+        if acknowledgment != Acknowledgment::None {
             tracked.last_ack = Some(now);
         }
         if moved {
             self.acknowledged(tracked, before, now);
             tracked.last_passed = Some(now);
         }
-        if acknowledgement.is_duplicate() && tracked.flow.orphaned().is_some() {
+        if acknowledgment.is_duplicate() && tracked.flow.orphaned().is_some() {
             tracked.orphaned.get_or_insert(now);
         }
         if !self.visible() || tracked.flow.sealed() {
             return true;
         }
-        if acknowledgement.is_duplicate() {
+        if acknowledgment.is_duplicate() {
             self.counters.duplicates += 1;
         }
-        let pass = self.decide(tracked, packet, segment, (acknowledgement, moved), now);
+        let pass = self.decide(tracked, packet, segment, (acknowledgment, moved), now);
         // Behind the packet of the first hole, which the user is waiting for.
         if believed == Some(true) {
             self.repair_behind(tracked, segment, moved, now);
@@ -101,38 +101,38 @@ impl Edge {
         tracked: &mut Tracked,
         packet: &mut [u8],
         segment: &Segment,
-        (acknowledgement, moved): (Acknowledgement, bool),
+        (acknowledgment, moved): (Acknowledgment, bool),
         now: Instant,
     ) -> bool {
         let hole = tracked.flow.outstanding() > 0 && !segment.options.sack.is_empty();
-        if self.is_unneeded(tracked, segment, acknowledgement, now) {
+        if self.is_unneeded(tracked, segment, acknowledgment, now) {
             self.counters.unneeded += 1;
-            if acknowledgement.is_duplicate() {
+            if acknowledgment.is_duplicate() {
                 // The packet may be lost even if the acknowledgment shows no hole.
                 self.repair_later(tracked, self.repair_wait(), now);
             }
             return false;
         }
-        match acknowledgement {
-            Acknowledgement::Duplicate { .. } | Acknowledgement::New { .. } => {}
-            Acknowledgement::Same | Acknowledgement::Repeated if segment.flags.ack => {
+        match acknowledgment {
+            Acknowledgment::Duplicate { .. } | Acknowledgment::New { .. } => {}
+            Acknowledgment::Same | Acknowledgment::Repeated if segment.flags.ack => {
                 tracked.last_passed = Some(now);
                 self.repair_debt(tracked, now);
                 self.rewrite(tracked, packet, segment, None, false);
                 return true;
             }
-            Acknowledgement::Beyond if moved => {
+            Acknowledgment::Beyond if moved => {
                 // The data came by another route, so the hole is closed.
                 let situation = self.situation(tracked, false, now);
-                (tracked.visible).acknowledgement(&self.config.visible, &situation);
+                (tracked.visible).acknowledgment(&self.config.visible, &situation);
                 return true;
             }
             _ => return true,
         }
-        let situation = self.situation(tracked, acknowledgement.is_duplicate(), now);
+        let situation = self.situation(tracked, acknowledgment.is_duplicate(), now);
         let step = tracked
             .visible
-            .acknowledgement(&self.config.visible, &situation);
+            .acknowledgment(&self.config.visible, &situation);
         match step {
             Step::Boost => {
                 self.counters.boosted += 1;
@@ -142,8 +142,8 @@ impl Edge {
             Step::Hold => {
                 self.counters.held += 1;
                 self.repair_later(tracked, self.repair_wait(), now);
-                let window_moves = Acknowledgement::Duplicate { window_moves: true };
-                if acknowledgement != window_moves {
+                let window_moves = Acknowledgment::Duplicate { window_moves: true };
+                if acknowledgment != window_moves {
                     return false;
                 }
                 // The node must not withhold a window from the far end; an acknowledgment that
@@ -166,7 +166,7 @@ impl Edge {
                 // Acknowledgments passed on while the node can repair the hole do not report it;
                 // those passed on when it gives up do.
                 let silent =
-                    hole && situation.kept && situation.free > self.config.visible.least_free;
+                    hole && situation.kept && situation.free > self.config.visible.min_free;
                 self.rewrite(tracked, packet, segment, None, silent);
             }
         }

@@ -54,7 +54,7 @@ const LARGEST_SHIFT: u8 = 14;
 
 /// Classification of a user's segment as an acknowledgment (RFC 5681, section 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Acknowledgement {
+pub enum Acknowledgment {
     /// No acknowledgment: a SYN, a reset, or a segment without an acknowledgment number.
     None,
     /// It advances, acknowledging the bytes from `from` to its number.
@@ -81,7 +81,7 @@ pub enum Acknowledgement {
     Beyond,
 }
 
-impl Acknowledgement {
+impl Acknowledgment {
     /// Whether it is a duplicate, with or without a window change.
     pub fn is_duplicate(self) -> bool {
         matches!(self, Self::Duplicate { .. })
@@ -107,7 +107,7 @@ pub struct Flow {
     /// The user's highest acknowledgment (the paper's A^r).
     acked: Option<Position>,
     /// The highest acknowledgment sent to the far end (the paper's A^s); never below `acked`.
-    told: Position,
+    ack_sent: Position,
     /// The window of the user's last acknowledgment, as in the header.
     window: u16,
     /// Highest position that the user's window permits.
@@ -149,7 +149,7 @@ impl Flow {
             located: false,
             far_fin: None,
             acked: None,
-            told: 0,
+            ack_sent: 0,
             window: 0,
             permitted: 0,
             user_scale: None,
@@ -223,10 +223,10 @@ impl Flow {
     }
 
     /// Handles a segment from the user.
-    pub fn user_segment(&mut self, segment: &Segment) -> Acknowledgement {
+    pub fn user_segment(&mut self, segment: &Segment) -> Acknowledgment {
         let next = segment.sequence.wrapping_add(segment.sequence_len() as u32);
         if !segment.flags.rst && !self.may_come_from_user(segment.sequence, next) {
-            return Acknowledgement::None;
+            return Acknowledgment::None;
         }
         self.sealed |= segment.options.sealed;
         if segment.flags.rst {
@@ -236,7 +236,7 @@ impl Flow {
             {
                 self.phase = Phase::Closed;
             }
-            return Acknowledgement::None;
+            return Acknowledgment::None;
         }
         let ahead = self
             .user_next
@@ -254,14 +254,14 @@ impl Flow {
             self.close();
         }
         if !segment.flags.ack {
-            return Acknowledgement::None;
+            return Acknowledgment::None;
         }
         self.acknowledge(segment)
     }
 
     /// Classifies an acknowledgment. RFC 5681, section 2 defines duplicates; one with SACK blocks
     /// may also change the window (RFC 6675, section 2).
-    fn acknowledge(&mut self, segment: &Segment) -> Acknowledgement {
+    fn acknowledge(&mut self, segment: &Segment) -> Acknowledgment {
         let known = self.located || self.acked.is_some();
         let ack = if known {
             self.locate(segment.ack)
@@ -277,7 +277,7 @@ impl Flow {
         let permitted = ack + (u64::from(segment.window) << scale);
         let Some(before) = before else {
             if known && ack > self.highest + LARGEST_WINDOW {
-                return Acknowledgement::Beyond;
+                return Acknowledgment::Beyond;
             }
             if self
                 .initial
@@ -286,7 +286,7 @@ impl Flow {
                 self.discard_syn(ack);
             }
             self.acked = Some(ack);
-            self.told = ack;
+            self.ack_sent = ack;
             self.window = segment.window;
             self.permitted = permitted;
             self.received.remove(0..ack);
@@ -296,14 +296,14 @@ impl Flow {
                 self.received.remove(permitted + 1..Position::MAX);
                 self.highest = self.received.last().map_or(ack, |last| last.end.max(ack));
             }
-            return Acknowledgement::New { from: ack };
+            return Acknowledgment::New { from: ack };
         };
         if ack < before {
-            return Acknowledgement::Old;
+            return Acknowledgment::Old;
         }
         let beyond = self.located && ack > self.highest;
         if beyond && (ack - self.highest > LARGEST_WINDOW || self.owed() > 0) {
-            return Acknowledgement::Beyond;
+            return Acknowledgment::Beyond;
         }
         let same_window = self.window == segment.window;
         let permits_more = segment.window > self.window;
@@ -315,22 +315,22 @@ impl Flow {
             let duplicate = same_window || !segment.options.sack.is_empty();
             let repeated = !permits_more && segment.window > 0;
             return match (pure, waiting) {
-                (true, true) if duplicate => Acknowledgement::Duplicate {
+                (true, true) if duplicate => Acknowledgment::Duplicate {
                     window_moves: !same_window,
                 },
-                (true, false) if repeated => Acknowledgement::Repeated,
-                _ => Acknowledgement::Same,
+                (true, false) if repeated => Acknowledgment::Repeated,
+                _ => Acknowledgment::Same,
             };
         }
         self.acked = Some(ack);
-        self.told = self.told.max(ack);
+        self.ack_sent = self.ack_sent.max(ack);
         self.repeated = self.repeated.filter(|&position| position > ack);
         self.received.remove(0..ack);
         if beyond {
             self.highest = ack;
-            return Acknowledgement::Beyond;
+            return Acknowledgment::Beyond;
         }
-        Acknowledgement::New { from: before }
+        Acknowledgment::New { from: before }
     }
 
     /// Whether the user's first acknowledgment answers that SYN and covers only data that the node
@@ -418,8 +418,8 @@ impl Flow {
     /// Records that everything before `position` was acknowledged to the far end. Returns the
     /// highest such position, which never decreases.
     pub fn tell(&mut self, position: Position) -> Position {
-        self.told = self.told.max(position);
-        self.told
+        self.ack_sent = self.ack_sent.max(position);
+        self.ack_sent
     }
 
     /// Phase of the connection.
@@ -443,13 +443,13 @@ impl Flow {
     }
 
     /// The highest acknowledgment sent to the far end (A^s of table I).
-    pub fn told(&self) -> Position {
-        self.told
+    pub fn ack_sent(&self) -> Position {
+        self.ack_sent
     }
 
     /// Owed bytes: acknowledged to the far end but not by the user. The node must deliver them.
     pub fn owed(&self) -> u64 {
-        self.acked.map_or(0, |acked| self.told - acked)
+        self.acked.map_or(0, |acked| self.ack_sent - acked)
     }
 
     /// End of the highest data that the node has received.

@@ -11,7 +11,7 @@ fn open(data: u32) -> Flow {
         .syn()
         .option(Option_::WindowScale(3))
         .option(Option_::MaximumSegmentSize(1000));
-    assert_eq!(flow.user_segment(&syn.segment()), Acknowledgement::None);
+    assert_eq!(flow.user_segment(&syn.segment()), Acknowledgment::None);
     assert_eq!(flow.phase(), Phase::HalfOpen);
     let syn = Draft::down(data.wrapping_sub(1))
         .syn()
@@ -35,7 +35,7 @@ fn data(flow: &mut Flow, sequence: u32, len: usize) -> Arrival {
     )
 }
 
-fn ack(flow: &mut Flow, number: u32) -> Acknowledgement {
+fn ack(flow: &mut Flow, number: u32) -> Acknowledgment {
     flow.user_segment(&Draft::up(501).ack(number).segment())
 }
 
@@ -54,15 +54,15 @@ fn acknowledgments_are_classified_across_the_wrap_around() {
     assert_eq!(flow.contiguous(), first + 4000);
     assert_eq!(
         ack(&mut flow, start.wrapping_add(2000)),
-        Acknowledgement::New { from: first }
+        Acknowledgment::New { from: first }
     );
     assert_eq!(
         ack(&mut flow, start.wrapping_add(1000)),
-        Acknowledgement::Old
+        Acknowledgment::Old
     );
     assert_eq!(
         ack(&mut flow, start.wrapping_add(2000)),
-        Acknowledgement::Duplicate {
+        Acknowledgment::Duplicate {
             window_moves: false
         }
     );
@@ -78,39 +78,39 @@ fn segments_with_data_or_a_larger_window_are_not_duplicates() {
     let up = || Draft::up(501).ack(1000);
     assert_eq!(
         flow.user_segment(&up().payload(b"x").segment()),
-        Acknowledgement::Same
+        Acknowledgment::Same
     );
     assert_eq!(
         flow.user_segment(&up().window(9).segment()),
-        Acknowledgement::Same
+        Acknowledgment::Same
     );
     assert_eq!(
         flow.user_segment(&up().window(9).segment()),
-        Acknowledgement::Duplicate {
+        Acknowledgment::Duplicate {
             window_moves: false
         }
     );
     let with_blocks = up().window(8).sack(&[(1100, 1200)]);
     assert_eq!(
         flow.user_segment(&with_blocks.segment()),
-        Acknowledgement::Duplicate { window_moves: true }
+        Acknowledgment::Duplicate { window_moves: true }
     );
     assert_eq!(
         ack(&mut flow, 1200),
-        Acknowledgement::New {
+        Acknowledgment::New {
             from: flow.initial().unwrap() + 1
         }
     );
     assert_eq!(
         ack(&mut flow, 1200),
-        Acknowledgement::Repeated,
+        Acknowledgment::Repeated,
         "without outstanding data, a keepalive is not a duplicate"
     );
     let up = || Draft::up(502).ack(1200);
     for (window, expected) in [
-        (9, Acknowledgement::Repeated),
-        (u16::MAX, Acknowledgement::Same),
-        (0, Acknowledgement::Same),
+        (9, Acknowledgment::Repeated),
+        (u16::MAX, Acknowledgment::Same),
+        (0, Acknowledgment::Same),
     ] {
         let segment = up().window(window).segment();
         assert_eq!(flow.user_segment(&segment), expected, "{window}");
@@ -217,9 +217,9 @@ fn a_flow_seen_in_one_direction_tracks_only_that() {
     );
 
     let mut flow = Flow::new();
-    assert!(matches!(ack(&mut flow, 1000), Acknowledgement::New { .. }));
-    assert!(matches!(ack(&mut flow, 2000), Acknowledgement::New { .. }));
-    assert_eq!(ack(&mut flow, 2000), Acknowledgement::Repeated);
+    assert!(matches!(ack(&mut flow, 1000), Acknowledgment::New { .. }));
+    assert!(matches!(ack(&mut flow, 2000), Acknowledgment::New { .. }));
+    assert_eq!(ack(&mut flow, 2000), Acknowledgment::Repeated);
     assert_eq!(flow.outstanding(), 0);
     assert!(!flow.has_received(flow.acked().unwrap() + 1));
 }
@@ -271,14 +271,14 @@ proptest! {
             } else {
                 let offset = offset as usize;
                 let expected = match offset.cmp(&acked) {
-                    std::cmp::Ordering::Less => Acknowledgement::Old,
+                    std::cmp::Ordering::Less => Acknowledgment::Old,
                     std::cmp::Ordering::Equal if highest > acked => {
-                        Acknowledgement::Duplicate { window_moves: false }
+                        Acknowledgment::Duplicate { window_moves: false }
                     }
-                    std::cmp::Ordering::Equal => Acknowledgement::Repeated,
-                    std::cmp::Ordering::Greater if offset > highest => Acknowledgement::Beyond,
+                    std::cmp::Ordering::Equal => Acknowledgment::Repeated,
+                    std::cmp::Ordering::Greater if offset > highest => Acknowledgment::Beyond,
                     std::cmp::Ordering::Greater => {
-                        Acknowledgement::New { from: base + acked as u64 }
+                        Acknowledgment::New { from: base + acked as u64 }
                     }
                 };
                 prop_assert_eq!(ack(&mut flow, number), expected);
@@ -289,7 +289,7 @@ proptest! {
             prop_assert_eq!(flow.acked(), Some(base + acked as u64));
             prop_assert_eq!(flow.contiguous(), base + (acked + run) as u64);
             prop_assert_eq!(flow.highest(), base + highest as u64);
-            prop_assert!(flow.told() >= flow.acked().unwrap());
+            prop_assert!(flow.ack_sent() >= flow.acked().unwrap());
         }
     }
 }

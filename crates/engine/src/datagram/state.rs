@@ -19,7 +19,7 @@ use crate::policy::{PathPolicy, PeerPolicy};
 use crate::{Class, Event, Instant, PathId, Role, varint};
 
 /// Most flows that are remembered after their end, so that late datagrams do not bring them back.
-const MOST_ENDED: usize = 8192;
+const MAX_ENDED: usize = 8192;
 
 /// A peer that sends in a flow for longer than this after its end does not know of it.
 const SETTLES: Duration = Duration::from_secs(2);
@@ -293,7 +293,7 @@ impl Datagrams {
         if self.ended.insert(id, now).is_none() {
             self.ended_order.push_back(id);
         }
-        if self.ended_order.len() > MOST_ENDED
+        if self.ended_order.len() > MAX_ENDED
             && let Some(oldest) = self.ended_order.pop_front()
         {
             self.ended.remove(&oldest);

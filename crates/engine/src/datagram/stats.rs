@@ -79,7 +79,7 @@ pub struct FlowStats {
     /// The class of the datagrams that this side sends.
     pub class: Class,
     /// Whether the class was learned instead of set.
-    pub learnt: bool,
+    pub learned: bool,
     /// The policy that applies now.
     pub policy: DatagramPolicy,
     /// The reason for it, in one sentence.
@@ -182,7 +182,7 @@ impl Datagrams {
             source: flow.source,
             target: flow.target.to_vec(),
             class: flow.treated_as(),
-            learnt: flow.class.is_none(),
+            learned: flow.class.is_none(),
             policy: flow.policy.in_use(),
             reason: flow.policy.reason(&self.paths),
             paths: flow.recent_paths(),

@@ -55,7 +55,7 @@ impl Datagrams {
             index += 1;
             let (id, carrier) = (path.id, path.carrier_trip());
             match path.health.review(&path.sent, &path.trip, carrier, now) {
-                Review::Doubted => self.doubt(id, now),
+                Review::Suspected => self.suspect(id, now),
                 Review::Failed | Review::Recovered => self.review_paths(now),
                 Review::Unchanged => {}
             }

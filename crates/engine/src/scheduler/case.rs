@@ -53,7 +53,7 @@ pub(super) enum Fault {
 impl Case {
     /// The links, limited to the number that the scheduler supports.
     fn links(&self, scheduler: &dyn Scheduler) -> &[(f64, u64)] {
-        let most = scheduler.most_paths().unwrap_or(usize::MAX);
+        let most = scheduler.max_paths().unwrap_or(usize::MAX);
         &self.links[..self.links.len().min(most)]
     }
 
@@ -126,7 +126,7 @@ fn apply_change(model: &mut Model, change: Change) {
     match change {
         Change::Dies(path) if paths.len() > 1 => model.die(paths[path % paths.len()]),
         Change::Joins(link) => {
-            let most = model.scheduler.most_paths().unwrap_or(usize::MAX);
+            let most = model.scheduler.max_paths().unwrap_or(usize::MAX);
             if paths.len() < most {
                 model.join(link);
             }

@@ -112,9 +112,9 @@ impl Schedulers {
     }
 
     /// The lowest limit on the number of paths, and the scheduler that sets it.
-    pub(crate) fn most_paths(&self) -> Option<(usize, &'static str)> {
+    pub(crate) fn max_paths(&self) -> Option<(usize, &'static str)> {
         let limits = self.lanes.iter().filter_map(|lane| {
-            let most = lane.scheduler.most_paths()?;
+            let most = lane.scheduler.max_paths()?;
             Some((most, lane.scheduler.name()))
         });
         limits.min()

@@ -94,7 +94,7 @@ pub fn a_path_beyond_the_limit_is_refused(candidates: &Candidates) {
     for (name, make) in candidates.each() {
         let now = Duration::from_secs(1);
         let mut session = Session::new(candidates.config(Role::Client, name), now).unwrap();
-        let limit = make().most_paths().unwrap_or(32);
+        let limit = make().max_paths().unwrap_or(32);
         for path in 0..32 {
             let refused = session.check_path();
             assert_eq!(refused.is_err(), path >= limit, "{name}, path {path}");

@@ -71,7 +71,7 @@ pub trait Scheduler: Debug + Send {
     fn stream_gone(&mut self, _stream: StreamId) {}
 
     /// Number of paths that it supports; a session accepts no more. None for any number.
-    fn most_paths(&self) -> Option<usize> {
+    fn max_paths(&self) -> Option<usize> {
         None
     }
 

@@ -63,8 +63,8 @@ impl OwnSchedulers {
 
     /// Number of paths that the scheduler with this name, one of these or of the engine, supports;
     /// none for any number, or for an unknown name.
-    pub fn most_paths(&self, name: &str, role: Role) -> Option<usize> {
-        self.make(name, role)?.most_paths()
+    pub fn max_paths(&self, name: &str, role: Role) -> Option<usize> {
+        self.make(name, role)?.max_paths()
     }
 
     /// The limit on the bytes that the scheduler with this name, one of these or of the engine,
@@ -131,7 +131,7 @@ mod tests {
             Pick::Idle
         }
 
-        fn most_paths(&self) -> Option<usize> {
+        fn max_paths(&self) -> Option<usize> {
             Some(2)
         }
     }
@@ -140,7 +140,7 @@ mod tests {
     fn the_limits_of_every_scheduler_are_known() {
         let mut own = OwnSchedulers::default();
         own.add("for_two", |_| Box::new(ForTwo)).unwrap();
-        let most = |name| own.most_paths(name, Role::Server);
+        let most = |name| own.max_paths(name, Role::Server);
         assert_eq!(most("for_two"), Some(2));
         assert_eq!(most("fbdt"), None);
         assert_eq!(most("unknown"), None);

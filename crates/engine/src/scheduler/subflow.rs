@@ -85,14 +85,14 @@ impl DefaultRule {
             .retain(|id, cap| view.path(*id).is_some_and(|path| cap.binds(path, view.now)));
         // Linux 0.95, get_subflow_from_selectors: the lowest srtt among the available.
         candidates(asking, view)
-            .filter(|path| self.room(path, asking, view) > 0)
+            .filter(|path| self.budget(path, asking, view) > 0)
             .min_by_key(|path| (path.srtt(), path.id()))
             .map(Path::id)
     }
 
     /// The pick for `asking`, which was chosen: the next segment, or the head of a full window.
     pub fn send(&mut self, asking: &Path, budget: u64, view: &View<'_>) -> Pick {
-        match lowest_unsent(view, budget.min(self.room(asking, asking, view))) {
+        match lowest_unsent(view, budget.min(self.budget(asking, asking, view))) {
             Pick::Idle => self.unblock(asking, budget, view).unwrap_or(Pick::Idle),
             send => send,
         }
@@ -125,7 +125,7 @@ impl DefaultRule {
 
     /// Bytes that penalties permit a path beyond those it has in flight. For the asking path this
     /// also excludes the bytes handed to it since its sample was taken.
-    fn room(&self, path: &Path, asking: &Path, view: &View<'_>) -> u64 {
+    fn budget(&self, path: &Path, asking: &Path, view: &View<'_>) -> u64 {
         let sample = path.sample();
         let handed = view.handed_to(path, asking.id());
         match self.caps.get(&path.id()) {

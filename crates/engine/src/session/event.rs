@@ -78,12 +78,12 @@ pub enum Event {
     },
     /// The peer reports that its data on a path is not acknowledged. Reported once, until the peer
     /// trusts the path again or the path ends.
-    PathDoubted {
+    PathStalledAtPeer {
         /// The path.
         path: PathId,
     },
     /// The peer reports that a path that it had reported as stalled delivers again.
-    PathTrusted {
+    PathRecoveredAtPeer {
         /// The path.
         path: PathId,
     },

@@ -125,7 +125,7 @@ impl Session {
     /// session cannot take another path, a new one that has just proven itself may replace it.
     ///
     /// This includes the last path, which never stalls because no other path can take its data.
-    pub fn most_useless_path(&self, now: Instant) -> Option<PathId> {
+    pub fn longest_stalled_path(&self, now: Instant) -> Option<PathId> {
         let idle = self.streams.is_empty();
         let since = |path: &Path| {
             let stalls_at = path.stalls_at().or_else(|| path.full_stalls_at(idle));
@@ -331,7 +331,8 @@ impl Session {
         match state {
             ReportedState::Delivers => {
                 if path.peer.stalled_since.take().is_some() {
-                    self.events.push_back(Event::PathTrusted { path: id });
+                    self.events
+                        .push_back(Event::PathRecoveredAtPeer { path: id });
                 }
             }
             ReportedState::Stalled => {
@@ -341,7 +342,7 @@ impl Session {
                 }
                 if path.peer.stalled_since.is_none() {
                     path.peer.stalled_since = Some(now);
-                    self.events.push_back(Event::PathDoubted { path: id });
+                    self.events.push_back(Event::PathStalledAtPeer { path: id });
                 }
             }
             ReportedState::Left if !path.peer.is_abandoned => {

@@ -220,7 +220,7 @@ impl Session {
 
     /// Whether another path may join.
     pub fn check_path(&self) -> Result<(), PathRefused> {
-        match self.schedulers.most_paths() {
+        match self.schedulers.max_paths() {
             Some((most, scheduler)) if self.paths.len() >= most => {
                 Err(PathRefused::TooMany { scheduler, most })
             }

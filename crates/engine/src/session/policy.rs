@@ -34,7 +34,7 @@ impl Session {
 
     /// Sends the peer its policy for a path, which replaces the previous one. The path may be a
     /// datagram path.
-    pub fn tell_policy(&mut self, id: PathId, policy: PeerPolicy, now: Instant) {
+    pub fn send_policy(&mut self, id: PathId, policy: PeerPolicy, now: Instant) {
         let sent_policy = match self.paths.get_mut(&id) {
             Some(path) => &mut path.standing.sent_policy,
             None => match self.datagrams.sent_policy(id) {

@@ -188,7 +188,7 @@ impl Reports {
             match change {
                 Change::Stream(id) => {
                     if let Some(stream) = streams.get(id) {
-                        Frame::Ack(acknowledgement(stream)).encode(out);
+                        Frame::Ack(acknowledgment(stream)).encode(out);
                     }
                 }
                 Change::Gone(id) => Frame::Ack(Ack {
@@ -287,7 +287,7 @@ impl Reports {
     }
 }
 
-fn acknowledgement(stream: &Stream) -> Ack {
+fn acknowledgment(stream: &Stream) -> Ack {
     let receive = &stream.receive;
     let cumulative = receive.contiguous();
     let above = receive

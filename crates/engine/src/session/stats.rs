@@ -90,13 +90,13 @@ pub struct PathStats {
     /// Time since anything last arrived on it.
     pub silent_for: Duration,
     /// Time for which data on it has been unacknowledged without any acknowledgment arriving.
-    pub stuck_for: Option<Duration>,
+    pub unacknowledged_for: Option<Duration>,
     /// Time for which the path has been stalled, here or by the peer's report.
-    pub useless_for: Option<Duration>,
+    pub stalled_for: Option<Duration>,
     /// Time since TCP last got a segment through in either direction; none if unknown. If a stalled
     /// path has a small value, its link works, but badly: a new connection would get no more, and
     /// would grow slowly.
-    pub still_for: Option<Duration>,
+    pub no_progress_for: Option<Duration>,
 }
 
 /// Counters of a stream.
@@ -107,7 +107,7 @@ pub struct StreamStats {
     /// Class of the bytes that this side sends.
     pub class: Class,
     /// Whether the class was learned instead of set.
-    pub learnt: bool,
+    pub learned: bool,
     /// Bytes accepted from the local writer.
     pub bytes_written: u64,
     /// Bytes handed to the local reader.
@@ -120,7 +120,7 @@ impl Session {
         self.streams.values().map(|stream| StreamStats {
             id: stream.id,
             class: stream.class,
-            learnt: stream.learner.is_some(),
+            learned: stream.learner.is_some(),
             bytes_written: stream.send.written,
             bytes_read: stream.receive.read,
         })
@@ -182,9 +182,9 @@ impl Session {
             retransmitted: path.sample.retransmitted,
             age: now.saturating_sub(path.joined),
             silent_for: now.saturating_sub(path.inbound.last_received),
-            useless_for: path.stalled_since().map(|since| now.saturating_sub(since)),
-            still_for: path.progress.last_moved.map(|at| now.saturating_sub(at)),
-            stuck_for: path
+            stalled_for: path.stalled_since().map(|since| now.saturating_sub(since)),
+            no_progress_for: path.progress.last_moved.map(|at| now.saturating_sub(at)),
+            unacknowledged_for: path
                 .unacknowledged_since()
                 .map(|since| now.saturating_sub(since)),
         });

@@ -145,9 +145,9 @@ impl Session {
         now: Instant,
         write: impl FnOnce(&mut SendHalf, usize, &mut Spare),
     ) -> Result<usize, StreamError> {
-        let room = self.room(stream)?;
+        let space = self.send_space(stream)?;
         self.schedulers.note_change();
-        let len = offered.min(room as usize);
+        let len = offered.min(space as usize);
         let spare = &mut self.spare;
         let Some(state) = self.streams.get_mut(&stream) else {
             return Err(StreamError::Unknown);
@@ -160,7 +160,7 @@ impl Session {
         write(&mut state.send, len, spare);
         if len > 0 {
             // A program that wants to write more than the send buffer takes is ahead of the paths.
-            let was_filled = std::mem::replace(&mut state.send.is_filled, len as u64 == room);
+            let was_filled = std::mem::replace(&mut state.send.is_filled, len as u64 == space);
             let is_behind = unsent > 0 || len < offered || was_filled;
             state.learn(|learner| learner.wrote(len as u64, is_behind, now));
             if let Some(within) = state.hints.deadline {
@@ -185,12 +185,12 @@ impl Session {
     }
 
     /// Bytes that a write would accept now.
-    pub fn room(&self, stream: StreamId) -> Result<u64, StreamError> {
+    pub fn send_space(&self, stream: StreamId) -> Result<u64, StreamError> {
         if self.closed {
             return Err(StreamError::Closed);
         }
         let state = self.streams.get(&stream).ok_or(StreamError::Unknown)?;
-        Ok(self.room_of(state, &self.send_bounds()))
+        Ok(self.send_space_of(state, &self.send_bounds()))
     }
 
     /// Upper limit of a send buffer, from the latest measurements of the paths.
@@ -213,7 +213,7 @@ impl Session {
         }
     }
 
-    fn room_of(&self, state: &Stream, bounds: &Bounds) -> u64 {
+    fn send_space_of(&self, state: &Stream, bounds: &Bounds) -> u64 {
         let own = state.send.buffered();
         let left = self.config.receive_window() - self.send_credit.buffered;
         let bound = self.backlog.bound(state.buffer_class(), bounds);
@@ -447,7 +447,7 @@ impl Session {
             };
             // A stream with an empty send buffer always has at least this much space.
             let worth = WORTH_A_WAKE_UP.min(self.config.share().floor());
-            let enough = self.room_of(state, &bounds) >= worth;
+            let enough = self.send_space_of(state, &bounds) >= worth;
             if enough {
                 self.events.push_back(Event::Writable { stream });
             }

@@ -20,7 +20,7 @@ impl<T> Backlog<T> {
     pub const MOST: usize = 32;
 
     /// Most payload bytes that wait, unless a single datagram is longer.
-    pub const MOST_BYTES: usize = 64 * 1024;
+    pub const MAX_BYTES: usize = 64 * 1024;
 
     /// Longest wait. A program has repeated an older request: resolvers after 5 s
     /// (resolv.conf(5)), QUIC after 1 s (RFC 9002, section 6.2.2).
@@ -31,7 +31,7 @@ impl<T> Backlog<T> {
     pub fn push(&mut self, entry: T, bytes: usize, now: Instant) -> usize {
         let before = self.bytes;
         while self.entries.len() >= Self::MOST
-            || (self.bytes.saturating_add(bytes) > Self::MOST_BYTES && !self.entries.is_empty())
+            || (self.bytes.saturating_add(bytes) > Self::MAX_BYTES && !self.entries.is_empty())
         {
             self.pop();
             self.dropped += 1;
@@ -129,7 +129,7 @@ mod tests {
                 held += length;
                 held -= backlog.push(number, *length, now);
                 prop_assert_eq!(backlog.bytes(), held);
-                prop_assert!(held <= Backlog::<usize>::MOST_BYTES.max(*length));
+                prop_assert!(held <= Backlog::<usize>::MAX_BYTES.max(*length));
             }
             let dropped = usize::try_from(backlog.dropped()).unwrap();
             let kept: Vec<usize> = backlog.take(now).collect();

@@ -148,7 +148,7 @@ impl Up {
         }
         if self.left == Some(0) {
             // The direction does not end at the limit: many servers treat the end of the client's
-            // direction as a cancelled request, and some clients send an extra line end.
+            // direction as a canceled request, and some clients send an extra line end.
             let flushed = ready!(Pin::new(&mut *stream).poll_flush(cx));
             flushed.map_err(|_| Failed::Stream)?;
             self.stage = Stage::Dropping;
@@ -444,7 +444,7 @@ mod tests {
     }
 
     /// A browser's extra line end, or its next request: an origin would treat the end of the
-    /// direction as a cancelled request.
+    /// direction as a canceled request.
     #[tokio::test]
     async fn data_beyond_the_limit_is_dropped_and_ends_nothing() {
         let (mut near, mut far) = connected().await;

@@ -21,7 +21,7 @@ pub(super) struct Bucket {
 const BURST: Duration = Duration::from_millis(100);
 
 /// Least burst of a byte rate: two of the longest datagrams.
-const LEAST_BURST: u64 = 2 * 65_536;
+const MIN_BURST: u64 = 2 * 65_536;
 
 impl Bucket {
     /// A full bucket of `most` tokens.
@@ -38,7 +38,7 @@ impl Bucket {
     /// A bucket for bytes.
     pub(super) fn of_bytes(rate: NonZeroU64, now: Instant) -> Self {
         let rate = rate.get() as f64;
-        let burst = (rate * BURST.as_secs_f64()).max(LEAST_BURST as f64);
+        let burst = (rate * BURST.as_secs_f64()).max(MIN_BURST as f64);
         Self::new(rate, burst, now)
     }
 

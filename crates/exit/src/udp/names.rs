@@ -15,7 +15,7 @@ use crate::recent::Recent;
 use crate::target::{MAX_NAME, Target};
 
 /// Names of one source that are resolved at once.
-const MOST_LOOK_UPS: usize = 64;
+const MAX_LOOK_UPS: usize = 64;
 
 /// Pause after a failed lookup, in which datagrams to the name are dropped.
 const FAILURE_PAUSE: Duration = Duration::from_secs(5);
@@ -87,7 +87,7 @@ impl Names {
             Some(Name::Failed(_)) => self.forget(target, account),
             None => {}
         }
-        if self.resolving >= MOST_LOOK_UPS {
+        if self.resolving >= MAX_LOOK_UPS {
             return Named::Full;
         }
         if self.entries.len() >= self.most {
@@ -250,7 +250,7 @@ mod tests {
                 other => assert_eq!(other, Named::Full),
             }
         }
-        assert_eq!(started, MOST_LOOK_UPS);
+        assert_eq!(started, MAX_LOOK_UPS);
         assert!(names.resolved(&name(0), None, &mut account, now).is_empty());
         let sent = names.outbound(&name(2000), Bytes::new(), &mut account, now);
         assert_eq!(sent, Named::LookUp);
@@ -310,7 +310,7 @@ mod tests {
                     }
                 }
                 now += Duration::from_millis(wait);
-                prop_assert!(names.entries.len() <= 50 && names.resolving <= MOST_LOOK_UPS);
+                prop_assert!(names.entries.len() <= 50 && names.resolving <= MAX_LOOK_UPS);
                 let resolving = names.entries.iter().filter_map(|(_, name)| match name {
                     Name::Resolving(backlog) => Some(backlog.bytes()),
                     _ => None,

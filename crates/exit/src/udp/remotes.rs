@@ -18,7 +18,7 @@ pub(super) const REMOTE_COST: usize = 256;
 const UNSOLICITED_LIFETIME: Duration = Duration::from_secs(30);
 
 /// Refused remotes that are remembered. The policy checks others each time.
-const MOST_REFUSED: usize = 64;
+const MAX_REFUSED: usize = 64;
 
 /// Least time between two reports about one refused remote.
 const REPORT_PAUSE: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ const REPORT_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Remotes {
     most: usize,
-    most_unsolicited: usize,
+    max_unsolicited: usize,
     /// Remotes to which the client has sent.
     solicited: Recent<SocketAddr, Remote>,
     /// Other remotes, which have sent only.
@@ -76,10 +76,10 @@ pub(super) enum Inbound<'a> {
 }
 
 impl Remotes {
-    pub(super) fn new(most: usize, most_unsolicited: usize) -> Self {
+    pub(super) fn new(most: usize, max_unsolicited: usize) -> Self {
         Self {
             most: most.max(1),
-            most_unsolicited,
+            max_unsolicited,
             solicited: Recent::default(),
             unsolicited: Recent::default(),
             refused: Recent::default(),
@@ -186,7 +186,7 @@ impl Remotes {
                 None => Inbound::Full,
             };
         }
-        if self.unsolicited.len() >= self.most_unsolicited {
+        if self.unsolicited.len() >= self.max_unsolicited {
             let oldest = self.unsolicited.oldest().map(|(_, remote)| remote.heard);
             let is_silent = |heard| now.saturating_duration_since(heard) >= UNSOLICITED_LIFETIME;
             if !oldest.is_some_and(is_silent) {
@@ -229,7 +229,7 @@ impl Remotes {
             }
             Some(_) => false,
             None => {
-                if self.refused.len() >= MOST_REFUSED {
+                if self.refused.len() >= MAX_REFUSED {
                     self.refused.pop_oldest();
                 }
                 self.refused.insert(address, now);

@@ -95,7 +95,7 @@ fn patterns(file: &Path, gamma: Option<f64>, json: bool) -> Result<(), CliError>
     })?;
     let (beams, directions) = (pattern.beams(), pattern.directions().count());
     let gain = pattern.gain_db();
-    let least = Hearing::THESIS.least_snr_db;
+    let least = Hearing::THESIS.min_snr_db;
     let good = gamma.map(|gamma| pattern.good_beams(gamma, least));
     let good = good.transpose().map_err(of_mmwave)?;
     let mean = |all: &Vec<usize>| all.iter().sum::<usize>() as f64 / all.len().max(1) as f64;

@@ -154,7 +154,7 @@ fn picture(
             &label,
         );
         if let Some(spread) = &judged.spread {
-            let ink = Ink::Colour(own.colour);
+            let ink = Ink::Color(own.color);
             let (zero, end) = (at_value(0.0), up_to(spread.median));
             let left = zero.min(end);
             svg.rect((left, top + 5.0), (zero.max(end) - left, LINE - 10.0), ink);
@@ -177,7 +177,7 @@ fn picture(
             let Some(value) = value else { continue };
             let style = palette.style(name);
             if is_beyond(*value) {
-                note(*value, Ink::Colour(style.colour));
+                note(*value, Ink::Color(style.color));
             } else {
                 svg.marker((at_value(*value), middle), 3.2, style, false);
             }
@@ -214,7 +214,7 @@ fn picture(
         svg.text(at, 11.0, Ink::Text, Anchor::Start, "", word);
     };
     let (left, y) = place(0);
-    svg.rect((left - 4.0, y - 4.0), (8.0, 8.0), Ink::Colour(own.colour));
+    svg.rect((left - 4.0, y - 4.0), (8.0, 8.0), Ink::Color(own.color));
     say(&mut svg, (left, y), judged_name);
     let (left, y) = place(1);
     svg.line((left, y - 6.0), (left, y + 6.0), Ink::Text, 2.0, "");

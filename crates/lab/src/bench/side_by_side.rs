@@ -145,9 +145,7 @@ impl<'a> SideBySide<'a> {
             }
             // Zero has no place on a logarithmic axis.
             let all = shares.best.iter();
-            let all: Vec<Inked> = all
-                .map(|share| (*share, Ink::Colour(style.colour)))
-                .collect();
+            let all: Vec<Inked> = all.map(|share| (*share, Ink::Color(style.color))).collect();
             svg.beyond(&x, Across::Y(middle), &all, short);
         }
         if let Some(note) = shown.note() {

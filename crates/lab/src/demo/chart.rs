@@ -99,7 +99,7 @@ fn group(svg: &mut Svg, condition: &ConditionReport, top: f64, x: &impl Fn(f64) 
         label(svg, name, 14.0, Anchor::End, "", &row.system);
         if let Some(megabits) = row.megabits {
             let size = (x(megabits) - PLOT.0, BAR);
-            svg.rect((PLOT.0, y), size, colour(&row.kind));
+            svg.rect((PLOT.0, y), size, color(&row.kind));
         }
         let text = figure(row);
         let place = (PLOT.1 + 16.0, baseline);
@@ -131,7 +131,7 @@ fn legend(svg: &mut Svg) {
     ];
     let mut left = 24.0;
     for (label, system) in samples {
-        svg.rect((left, y - 12.0), (14.0, 14.0), colour(&system));
+        svg.rect((left, y - 12.0), (14.0, 14.0), color(&system));
         let place = (left + 22.0, y);
         svg.text(place, 13.0, Ink::Text, Anchor::Start, "", label);
         left += 140.0;
@@ -145,8 +145,8 @@ fn legend(svg: &mut Svg) {
 }
 
 /// The same colors as in the report of scenarios.
-fn colour(system: &System) -> Ink {
-    Ink::Colour(match system {
+fn color(system: &System) -> Ink {
+    Ink::Color(match system {
         System::Alone(_) => 0,
         System::Mptcp => 2,
         System::Sumlink => 3,

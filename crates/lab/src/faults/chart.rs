@@ -58,14 +58,14 @@ fn draw_row(svg: &mut Svg, row: &Row, top: f64, x: &Axis) {
     else {
         return;
     };
-    let ink = Ink::Colour(0);
+    let ink = Ink::Color(0);
     svg.line((x.at(low), middle), (x.at(high), middle), ink, 1.2, "");
     let (left, right) = (x.at(first), x.at(third));
     svg.rect((left, middle - 4.0), ((right - left).max(1.0), 8.0), ink);
     let at = x.at(half);
     svg.line((at, middle - 6.0), (at, middle + 6.0), Ink::Text, 2.0, "");
     let style = Style {
-        colour: 0,
+        color: 0,
         variant: 0,
     };
     for value in row.values.iter().filter(|value| **value > high) {

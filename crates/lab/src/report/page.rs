@@ -6,7 +6,7 @@ use super::figures::Figure;
 use super::words::Simulated;
 use super::{View, table, words};
 use crate::results::{ALONE, SIMULTANEOUS};
-use sumlink_plot::{COLOURS, Palette, escape, shortened};
+use sumlink_plot::{COLORS, Palette, escape, shortened};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -23,7 +23,7 @@ pub(super) fn page(sections: &[(View<'_>, Vec<Figure>)], palette: &Palette) -> S
          <title>sumlink {}</title>\n<style>\n{STYLE}{}</style>\n</head>\n<body>\n\
          <header><h1>{}</h1>\n<p>{}</p></header>\n<main>\n",
         title.to_lowercase(),
-        colours(),
+        colors(),
         title,
         lead(sections)
     );
@@ -282,9 +282,9 @@ fn draw(html: &mut String, view: &View<'_>, figure: &Figure) {
 }
 
 /// The colors of the systems for light and dark mode.
-fn colours() -> String {
+fn colors() -> String {
     let mut css = String::new();
-    for (index, (light, _)) in COLOURS.iter().enumerate() {
+    for (index, (light, _)) in COLORS.iter().enumerate() {
         let _ = writeln!(
             css,
             ".f-c{index}{{fill:var(--c{index},{light})}}.s-c{index}{{stroke:var(--c{index},{light})}}\
@@ -292,7 +292,7 @@ fn colours() -> String {
         );
     }
     css.push_str("@media screen and (prefers-color-scheme:dark){:root{");
-    for (index, (_, dark)) in COLOURS.iter().enumerate() {
+    for (index, (_, dark)) in COLORS.iter().enumerate() {
         let _ = write!(css, "--c{index}:{dark};");
     }
     css.push_str("}}\n");

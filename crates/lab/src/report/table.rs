@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::{View, figures, words};
 use crate::results::{ALONE, Missing, Quantiles, SIMULTANEOUS, Spread, SystemSummary};
-use sumlink_plot::{COLOURS, Palette, escape};
+use sumlink_plot::{COLORS, Palette, escape};
 
 /// Columns that are omitted if no system has a value.
 struct Columns {
@@ -163,8 +163,8 @@ fn row(html: &mut String, view: &View<'_>, system: &SystemSummary, columns: &Col
 
 /// The color of a system.
 pub(super) fn swatch(palette: &Palette, system: &str) -> String {
-    let colour = palette.style(system).colour % COLOURS.len();
-    format!("<i class=\"swatch b-c{colour}\"></i>")
+    let color = palette.style(system).color % COLORS.len();
+    format!("<i class=\"swatch b-c{color}\"></i>")
 }
 
 /// CSS class of a badge. The kinds are read from a file, so only known ones are used.

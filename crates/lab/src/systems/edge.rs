@@ -279,12 +279,12 @@ fn for_visible(config: &Config) -> String {
          [visible]\nleast_free = {:?}\nboost_fraction = {:?}\nrise = {:?}\nfall = {:?}\n\
          held_at_first = {:?}\nmost_retransmissions = {}\n",
         switch(visible.boost),
-        visible.least_free,
+        visible.min_free,
         visible.boost_fraction,
         visible.rise,
         visible.fall,
         visible.held_at_first,
-        visible.most_retransmissions,
+        visible.max_retransmissions,
     )
 }
 

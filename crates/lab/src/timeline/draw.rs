@@ -60,7 +60,7 @@ pub(super) fn seconds(story: &Timeline, ns: u64) -> f64 {
 
 /// Gray is reserved for other shapes.
 pub(super) fn ink(lane: usize) -> Ink {
-    Ink::Colour(2 + lane % 7)
+    Ink::Color(2 + lane % 7)
 }
 
 pub(super) fn name(links: &[String], link: usize) -> String {
@@ -117,11 +117,11 @@ fn legend(svg: &mut Svg, story: &Timeline, links: &[String], lanes: &[usize]) {
     let twice = 100.0 * story.twice as f64 / total.max(1) as f64;
     entry(
         svg,
-        Ink::Colour(1),
+        Ink::Color(1),
         12.0,
         &format!("sent again: {twice:.1} %"),
     );
-    entry(svg, Ink::Colour(0), 2.0, "the program");
+    entry(svg, Ink::Color(0), 2.0, "the program");
 }
 
 /// Draws the background of a panel, with its axes.
@@ -219,7 +219,7 @@ fn places(svg: &mut Svg, story: &Timeline, lanes: &[usize], x: &Axis) {
         }
         points.push(point);
     }
-    svg.polyline(&points, Ink::Colour(0), 1.2, "");
+    svg.polyline(&points, Ink::Color(0), 1.2, "");
 }
 
 /// Draws the same pieces by their distance from the reader's position: an enlarged view of the
@@ -259,5 +259,5 @@ fn pieces(
     for (lane, marks) in of_lane.into_iter().enumerate() {
         marks.put(svg, width, ink(lane));
     }
-    again.put(svg, width, Ink::Colour(1));
+    again.put(svg, width, Ink::Color(1));
 }

@@ -27,8 +27,8 @@ pub(super) fn held(svg: &mut Svg, story: &Timeline, x: &Axis) {
     }
     let last = points.last().map_or(PLOT_X.0, |point| point.0);
     points.push((last, HELD_Y.0));
-    svg.area(&points, Ink::Colour(0));
-    svg.polyline(&points, Ink::Colour(0), 1.0, "");
+    svg.area(&points, Ink::Color(0));
+    svg.polyline(&points, Ink::Color(0), 1.0, "");
 }
 
 /// For each link the times in which its paths worked, and in which the receiver waited for a byte

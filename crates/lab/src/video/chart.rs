@@ -64,7 +64,7 @@ pub(super) fn draw(judged: &Judged<'_>) -> Option<String> {
         panel(&mut svg, *top, head, &x, y);
     }
     for (index, line) in lines.iter().enumerate() {
-        let ink = Ink::Colour(line.style.colour);
+        let ink = Ink::Color(line.style.color);
         let dash = line.style.dash();
         let points: Vec<_> = line
             .rate

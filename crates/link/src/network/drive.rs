@@ -151,7 +151,7 @@ impl<P: Packet> Network<P> {
             .map(|(link, ties)| match ties.radio {
                 // The last step is the Wi-Fi hop, which is itself an event.
                 Some((_, _, Side::Down, _)) => Duration::ZERO,
-                _ => link.least_delay(),
+                _ => link.min_delay(),
             })
             .min()
             .unwrap_or(Duration::MAX);

@@ -18,14 +18,14 @@ pub(super) enum Ap {
 }
 
 impl Ap {
-    /// An access point with those rules; `most_sectors` is the largest number of sectors of a
+    /// An access point with those rules; `max_sectors` is the largest number of sectors of a
     /// client.
-    pub(super) fn new(access: &Access, most_sectors: usize) -> Result<Self, MmwaveError> {
+    pub(super) fn new(access: &Access, max_sectors: usize) -> Result<Self, MmwaveError> {
         Ok(match access {
             Access::Slotted(rules) => Self::Slotted(rules.checked()?),
             Access::Jpoc(jpoc) => Self::Jpoc(
                 *jpoc,
-                Controller::new(jpoc.target.for_sectors(most_sectors))?,
+                Controller::new(jpoc.target.for_sectors(max_sectors))?,
             ),
         })
     }
@@ -85,7 +85,7 @@ impl Ap {
 
     /// SNR of each of a client's sectors at the access point, at the power of its sweep.
     fn snr(&self, cell: &Cell, client: &mut Client<'_>) -> Result<Vec<f64>, MmwaveError> {
-        let (most_dbm, gain_db) = (client.device.power_dbm, client.device.codebook.gain_db());
+        let (max_dbm, gain_db) = (client.device.power_dbm, client.device.codebook.gain_db());
         let sweeps = client.sweeps(cell);
         let power = match self {
             Self::Jpoc(
@@ -100,9 +100,9 @@ impl Ap {
                 let announced =
                     Announcement::new(*gamma, cell.noise_dbm, cell.ap.power_dbm, array)?;
                 let heard = sweeps.best_ap().1 + cell.ap.power_dbm;
-                announced.client_dbm(heard, gain_db, *margin, most_dbm)
+                announced.client_dbm(heard, gain_db, *margin, max_dbm)
             }
-            _ => most_dbm,
+            _ => max_dbm,
         };
         Ok(sweeps.client_snr(power, cell.noise_dbm))
     }

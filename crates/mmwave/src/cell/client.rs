@@ -13,7 +13,7 @@ use crate::channel::blocking::Blockers;
 use crate::error::MmwaveError;
 use crate::mac::Trained;
 use crate::mac::slotted::Sweep;
-use crate::mac::trigger::{Behaviour, Trigger};
+use crate::mac::trigger::{Behavior, Trigger};
 use crate::mobility::Walker;
 use crate::phy;
 use crate::units::{CENTRE_GHZ, wavelength};
@@ -57,12 +57,12 @@ impl<'a> Client<'a> {
     ) -> Result<Self, MmwaveError> {
         let wants_data = index < config.stations;
         let walk = config.walk.filter(|walk| wants_data && walk.moves());
-        let behaviour = match (wants_data, walk) {
-            (true, Some(walk)) if walk.speed > 0.0 => Behaviour::MobileNlos,
+        let behavior = match (wants_data, walk) {
+            (true, Some(walk)) if walk.speed > 0.0 => Behavior::MobileNlos,
             // A client that turns in place trains once a minute like one that stands, and whenever
             // its link falls below the threshold.
-            (true, _) => Behaviour::Stationary,
-            (false, _) => Behaviour::Disconnected,
+            (true, _) => Behavior::Stationary,
+            (false, _) => Behavior::Disconnected,
         };
         let walker = walk.map(|walk| {
             let random = random.split(purpose::WALKS).split(index as u64);
@@ -82,7 +82,7 @@ impl<'a> Client<'a> {
             wants_data,
             sweep: Sweep::default(),
             trigger: Trigger::new(
-                behaviour,
+                behavior,
                 &random.split(purpose::TRIGGERS).split(index as u64),
             ),
             link: None,
@@ -144,8 +144,8 @@ impl<'a> Client<'a> {
             }
         };
         let channel = match (&mut self.blockers, cell.config.blockage) {
-            (Some(blockers), Blockage::ModelA { metres }) => {
-                blockers.advance(metres)?;
+            (Some(blockers), Blockage::ModelA { meters }) => {
+                blockers.advance(meters)?;
                 let free = walked.as_ref().unwrap_or(&self.station.channel);
                 let passes = blockers.passes(free, self.device.pose.orientation);
                 Some(free.attenuated(&passes))

@@ -41,7 +41,7 @@ pub enum Blockage {
     /// falls below the slowest data rate must train again.
     ModelA {
         /// Distance in meters.
-        metres: f64,
+        meters: f64,
     },
 }
 
@@ -217,8 +217,8 @@ impl CellConfig {
         }
         match self.blockage {
             Blockage::Probability(p) => share("blockage probability", p)?,
-            Blockage::ModelA { metres } => {
-                within("meters of a blocker", metres, (0.0, 1e6), "0 or more")?
+            Blockage::ModelA { meters } => {
+                within("meters of a blocker", meters, (0.0, 1e6), "0 or more")?
             }
         };
         let known = |sectors: &usize| [36, 64].contains(sectors);
@@ -288,10 +288,10 @@ impl Cell {
     pub fn draw(config: &CellConfig, seed: u64) -> Result<Self, MmwaveError> {
         config.check()?;
         let noise_dbm = config.receiver.noise_dbm()?;
-        let centre = config.ground().ap;
+        let center = config.ground().ap;
         let ap = Device {
             pose: Pose {
-                point: centre,
+                point: center,
                 orientation: Orientation::default(),
             },
             codebook: Codebook::thesis(),
@@ -309,11 +309,11 @@ impl Cell {
             let distance = config.first_distance.filter(|_| index == 0);
             let mut station = Station::draw(config, &ap, (sectors, distance), &mut random)?;
             let mut tries = 1;
-            while config.reachable && !station.reaches(config.hearing.least_snr_db, noise_dbm) {
+            while config.reachable && !station.reaches(config.hearing.min_snr_db, noise_dbm) {
                 within(
                     "tries to put a client within reach",
                     f64::from(tries),
-                    (0.0, MOST_TRIES),
+                    (0.0, MAX_TRIES),
                     "fewer: the cell is too large",
                 )?;
                 tries += 1;
@@ -331,7 +331,7 @@ impl Cell {
 }
 
 /// Attempts to place a client before the cell is rejected as too large.
-const MOST_TRIES: f64 = 200.0;
+const MAX_TRIES: f64 = 200.0;
 
 impl Station {
     /// Places a client uniformly in the disc, or at that distance.
@@ -341,7 +341,7 @@ impl Station {
         (sectors, distance): (usize, Option<f64>),
         (place, channel): &mut (Random, Random),
     ) -> Result<Self, MmwaveError> {
-        let centre = ap.pose.point;
+        let center = ap.pose.point;
         let anywhere = config.radius * place.next_f64().sqrt();
         let distance = distance.unwrap_or(anywhere);
         let around = core::f64::consts::TAU * place.next_f64();
@@ -354,13 +354,13 @@ impl Station {
             (None, _) => Codebook::thesis(),
         };
         let device = Device {
-            pose: Pose::looking(point, centre, away),
+            pose: Pose::looking(point, center, away),
             codebook,
             panels: 1,
             power_dbm: config.power_dbm.1,
         };
         let dice = Dice::throw(channel);
-        let (found, after) = dice.channel(config.office, centre, point)?;
+        let (found, after) = dice.channel(config.office, center, point)?;
         *channel = after;
         let channel = found;
         let sweeps = Sweeps::new(&channel, ap, &device);
@@ -374,8 +374,8 @@ impl Station {
     }
 
     /// Whether the access point decodes its best sector at full power without other transmissions.
-    pub fn reaches(&self, least_snr_db: f64, noise_dbm: f64) -> bool {
-        self.device.power_dbm + self.sweeps.best_client().1 - noise_dbm >= least_snr_db
+    pub fn reaches(&self, min_snr_db: f64, noise_dbm: f64) -> bool {
+        self.device.power_dbm + self.sweeps.best_client().1 - noise_dbm >= min_snr_db
     }
 }
 

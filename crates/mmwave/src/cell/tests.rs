@@ -129,7 +129,7 @@ fn blockers_of_model_a_make_clients_contend_again() {
     let config = CellConfig {
         stations: 4,
         intervals: 40,
-        blockage: Blockage::ModelA { metres: 1.0 },
+        blockage: Blockage::ModelA { meters: 1.0 },
         power_dbm: (20.0, 0.0),
         ..CellConfig::default()
     };
@@ -316,7 +316,7 @@ fn invalid_cells_are_rejected() {
             ..CellConfig::default()
         },
         CellConfig {
-            blockage: Blockage::ModelA { metres: -1.0 },
+            blockage: Blockage::ModelA { meters: -1.0 },
             ..CellConfig::default()
         },
         CellConfig {

@@ -75,10 +75,10 @@ impl Blockers {
     /// # Errors
     ///
     /// A negative distance.
-    pub fn advance(&mut self, metres: f64) -> Result<(), MmwaveError> {
-        let metres = within("distance in meters", metres, (0.0, f64::MAX), "0 or more")?;
+    pub fn advance(&mut self, meters: f64) -> Result<(), MmwaveError> {
+        let meters = within("distance in meters", meters, (0.0, f64::MAX), "0 or more")?;
         // Uniform azimuths have a correlation of R if their normals have this one (clause 7.6.4.1).
-        let r = (-metres / CORRELATION_DISTANCE).exp();
+        let r = (-meters / CORRELATION_DISTANCE).exp();
         let copula = (-0.069 * r * r + 1.074 * r - 0.002).clamp(0.0, 1.0);
         for region in &mut self.regions {
             let innovation = (1.0 - copula * copula).sqrt() * self.random.next_normal();
@@ -130,8 +130,8 @@ impl Blockers {
 
 impl Region {
     fn loss_db(&self, direction: Direction, wavelength: f64) -> f64 {
-        let centre = 2.0 * PI * share_below(self.normal);
-        let beside = wrapped(direction.azimuth - centre);
+        let center = 2.0 * PI * share_below(self.normal);
+        let beside = wrapped(direction.azimuth - center);
         // Blockers stand upright: their center is at zenith 90 degrees.
         let above = -direction.elevation;
         if beside.abs() >= self.across || above.abs() >= self.up {

@@ -59,8 +59,8 @@ pub fn path_loss_db(los: bool, distance_3d: f64, ghz: f64) -> Result<f64, Mmwave
     })
 }
 
-fn distance(metres: f64) -> Result<f64, MmwaveError> {
-    within("distance in meters", metres, (0.0, f64::MAX), "0 or more")
+fn distance(meters: f64) -> Result<f64, MmwaveError> {
+    within("distance in meters", meters, (0.0, f64::MAX), "0 or more")
 }
 
 /// Mean and standard deviation.

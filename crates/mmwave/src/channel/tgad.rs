@@ -48,7 +48,7 @@ const TWICE_FREE: f64 = 0.93;
 /// Loss in dB per reflection: mean, standard deviation; never above -2 dB.
 const ONCE_LOSS: (f64, f64) = (-10.0, 4.0);
 const TWICE_LOSS: (f64, f64) = (-16.0, 5.0);
-const LEAST_LOSS: f64 = -2.0;
+const MIN_LOSS: f64 = -2.0;
 
 /// Rays of a cluster before and after its central one: number, K in dB, decay in ns, arrivals per
 /// ns.
@@ -92,7 +92,7 @@ pub fn draw(
         let first = index < 4;
         let delay = random_of(if first { &ONCE } else { &TWICE }, &mut random);
         let (mean, deviation) = if first { ONCE_LOSS } else { TWICE_LOSS };
-        let loss = truncated(mean, deviation, LEAST_LOSS, &mut random);
+        let loss = truncated(mean, deviation, MIN_LOSS, &mut random);
         let blocked = if first {
             blocked_wall == Some(index)
         } else {

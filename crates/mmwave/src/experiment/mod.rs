@@ -175,7 +175,7 @@ impl Experiment {
         let seeds = || self.seeds.clone();
         match access {
             Access::Slotted(rules) => {
-                let Some(slots) = access::least_slots(&cell, rules, failure, seeds())? else {
+                let Some(slots) = access::min_slots(&cell, rules, failure, seeds())? else {
                     return Ok((None, None));
                 };
                 let all =

@@ -10,7 +10,7 @@ use super::Spread;
 use crate::cell::{Access, Blockage, Cell, CellConfig, Outcome, StationOutcome, run};
 use crate::error::{MmwaveError, share};
 use crate::mac::slotted::Slotted;
-use crate::mac::trigger::{Behaviour, Trigger};
+use crate::mac::trigger::{Behavior, Trigger};
 use crate::mobility::Walk;
 
 /// The seeds of a figure.
@@ -199,14 +199,14 @@ pub fn failure(all: &[Outcome]) -> f64 {
     sum(|one| one.failures) as f64 / attempts.max(1) as f64
 }
 
-/// Largest number of slots that [`least_slots`] tries.
-pub const MOST_SLOTS: u32 = 1024;
+/// Largest number of slots that [`min_slots`] tries.
+pub const MAX_SLOTS: u32 = 1024;
 
 /// Time besides a very long A-BFT in a beacon interval, in microseconds.
 const HEADER_US: f64 = 20_000.0;
 
 /// The smallest number of slots with which at most that share of attempts fails; `None` if
-/// [`MOST_SLOTS`] are too few.
+/// [`MAX_SLOTS`] are too few.
 ///
 /// The search bisects, assuming that more slots never fail more often; with few seeds they
 /// sometimes do by chance.
@@ -214,7 +214,7 @@ const HEADER_US: f64 = 20_000.0;
 /// # Errors
 ///
 /// Those of [`outcomes`]; an invalid target.
-pub fn least_slots(
+pub fn min_slots(
     config: &CellConfig,
     rules: Slotted,
     target: f64,
@@ -235,7 +235,7 @@ pub fn least_slots(
     let mut enough = 1;
     while !fits(enough)? {
         enough *= 2;
-        if enough > MOST_SLOTS {
+        if enough > MAX_SLOTS {
             return Ok(None);
         }
     }
@@ -291,13 +291,13 @@ pub fn first_association(all: &[Outcome]) -> Vec<usize> {
 ///
 /// An invalid probability.
 pub fn participation(
-    behaviour: Behaviour,
+    behavior: Behavior,
     poor: f64,
     seed: u64,
 ) -> Result<Vec<Duration>, MmwaveError> {
     let poor = share("probability of a poor link", poor)?;
     let mut random = Random::new(seed);
-    let mut trigger = Trigger::new(behaviour, &random.split(1));
+    let mut trigger = Trigger::new(behavior, &random.split(1));
     let mut times = Vec::new();
     for interval in 0..6000 {
         let now = Duration::from_millis(100 * interval);
@@ -345,7 +345,7 @@ mod tests {
     #[test]
     fn the_least_slots_meet_the_target() {
         let config = short(6);
-        let slots = least_slots(&config, Slotted::THESIS, 0.1, 1..=2)
+        let slots = min_slots(&config, Slotted::THESIS, 0.1, 1..=2)
             .unwrap()
             .unwrap();
         let rate = |slots| {
@@ -373,10 +373,10 @@ mod tests {
 
     #[test]
     fn moving_or_listening_clients_contend_more_often() {
-        let count = |behaviour, poor| participation(behaviour, poor, 1).unwrap().len();
-        assert_eq!(count(Behaviour::Stationary, 0.0), 10);
-        assert_eq!(count(Behaviour::Disconnected, 0.0), 60);
-        assert!(count(Behaviour::Stationary, 0.01) > 40);
-        assert!(participation(Behaviour::Stationary, -0.1, 1).is_err());
+        let count = |behavior, poor| participation(behavior, poor, 1).unwrap().len();
+        assert_eq!(count(Behavior::Stationary, 0.0), 10);
+        assert_eq!(count(Behavior::Disconnected, 0.0), 60);
+        assert!(count(Behavior::Stationary, 0.01) > 40);
+        assert!(participation(Behavior::Stationary, -0.1, 1).is_err());
     }
 }

@@ -213,7 +213,7 @@ impl Office {
             for column in 1..=CELLS.0 {
                 for draw in 0..self.draws {
                     let snr = self.snr((column, row), draw, None)?;
-                    all.push(good_beams(&snr, self.hearing.least_snr_db));
+                    all.push(good_beams(&snr, self.hearing.min_snr_db));
                 }
             }
         }
@@ -229,7 +229,7 @@ pub fn competition(other: &[f64], near: &[f64], hearing: &Hearing) -> f64 {
     let (mut others, mut nears) = (0u32, 0u32);
     for (other, near) in other.iter().zip(near) {
         let clear =
-            |one: f64, rest: f64| one >= hearing.least_snr_db && one - rest >= hearing.capture_db;
+            |one: f64, rest: f64| one >= hearing.min_snr_db && one - rest >= hearing.capture_db;
         others += u32::from(clear(*other, *near));
         nears += u32::from(clear(*near, *other));
     }

@@ -65,8 +65,8 @@ impl Announcement {
 /// Bits of signaling that JPOC adds to a beacon (section 3.2.3): the target power and the access
 /// point's side in steps of 1 dB, 8 and 6 bits as in the thesis, and the number of mini-slots. The
 /// thesis' 6 bits for up to 128 mini-slots are an error: 7 are needed, and more for larger numbers.
-pub fn signalling_bits(most_mini_slots: u32) -> u32 {
-    8 + 6 + (u32::BITS - most_mini_slots.saturating_sub(1).leading_zeros())
+pub fn signalling_bits(max_mini_slots: u32) -> u32 {
+    8 + 6 + (u32::BITS - max_mini_slots.saturating_sub(1).leading_zeros())
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::units::linear;
 pub struct Hearing {
     /// Minimum SNR of a sector sweep frame in dB: 1 in the thesis (in the firmware's units); about
     /// -11 for the control PHY.
-    pub least_snr_db: f64,
+    pub min_snr_db: f64,
     /// A frame is captured if it is stronger than all others together by this many dB (thesis,
     /// footnote 1: 3).
     pub capture_db: f64,
@@ -20,7 +20,7 @@ pub struct Hearing {
 impl Hearing {
     /// The thesis' thresholds; weak frames interfere.
     pub const THESIS: Self = Self {
-        least_snr_db: 1.0,
+        min_snr_db: 1.0,
         capture_db: 3.0,
         weak_is_silent: false,
     };
@@ -31,14 +31,14 @@ impl Hearing {
     ///
     /// A minimum SNR outside of -30 to 60 dB, or a capture outside of 0 to 60 dB.
     pub fn new(
-        least_snr_db: f64,
+        min_snr_db: f64,
         capture_db: f64,
         weak_is_silent: bool,
     ) -> Result<Self, MmwaveError> {
         Ok(Self {
-            least_snr_db: within(
+            min_snr_db: within(
                 "least SNR in dB",
-                least_snr_db,
+                min_snr_db,
                 (-30.0, 60.0),
                 "from -30 to 60",
             )?,
@@ -51,10 +51,10 @@ impl Hearing {
     /// one is.
     pub fn heard(&self, snr_db: &[f64]) -> Option<usize> {
         let (strongest, best) = crate::budget::best(snr_db);
-        if best < self.least_snr_db {
+        if best < self.min_snr_db {
             return None;
         }
-        let counts = |snr: f64| !self.weak_is_silent || snr >= self.least_snr_db;
+        let counts = |snr: f64| !self.weak_is_silent || snr >= self.min_snr_db;
         let others = snr_db
             .iter()
             .enumerate()
@@ -67,10 +67,10 @@ impl Hearing {
     /// mini-slot of eq. 3.8.
     pub fn empty(&self, snr_db: &[f64]) -> bool {
         if self.weak_is_silent {
-            return snr_db.iter().all(|snr| *snr < self.least_snr_db);
+            return snr_db.iter().all(|snr| *snr < self.min_snr_db);
         }
         let energy: f64 = snr_db.iter().map(|snr| linear(*snr)).sum();
-        energy < linear(self.least_snr_db)
+        energy < linear(self.min_snr_db)
     }
 }
 

@@ -13,7 +13,7 @@ pub const PACKET_OCTETS: usize = 1500;
 pub const MPDU_OVERHEAD_OCTETS: usize = 68;
 /// Maximum number of MPDUs of an aggregate: the bitmap of a compressed block acknowledgment has 64
 /// bits (802.11-2016, 9.3.1.9.3).
-pub const MOST_MPDUS: usize = 64;
+pub const MAX_MPDUS: usize = 64;
 /// Longest frame of the single-carrier PHY in microseconds (aPPDUMaxTime of the DMG PHY).
 pub const LONGEST_FRAME_US: f64 = 2000.0;
 /// Octets of a compressed block acknowledgment.
@@ -42,7 +42,7 @@ fn largest(mcs: &Mcs, within_us: f64) -> usize {
     let fits = |mpdus: &usize| {
         aggregate_us(mcs, *mpdus) <= LONGEST_FRAME_US && exchange_us(mcs, *mpdus) <= within_us
     };
-    (1..=MOST_MPDUS).rev().find(fits).unwrap_or(0)
+    (1..=MAX_MPDUS).rev().find(fits).unwrap_or(0)
 }
 
 fn aggregate_us(mcs: &Mcs, mpdus: usize) -> f64 {
@@ -83,7 +83,7 @@ mod tests {
     fn no_frame_is_longer_than_allowed() {
         let slowest = &phy::SINGLE_CARRIER[0];
         let octets = PACKET_OCTETS + MPDU_OVERHEAD_OCTETS;
-        assert!(slowest.duration_us(MOST_MPDUS * octets) > LONGEST_FRAME_US);
+        assert!(slowest.duration_us(MAX_MPDUS * octets) > LONGEST_FRAME_US);
         // 61 MPDUs fit 2 ms at 385 Mbit/s.
         assert!(slowest.duration_us(61 * octets) <= LONGEST_FRAME_US);
     }

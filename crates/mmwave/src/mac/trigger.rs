@@ -6,7 +6,7 @@ use sumlink_link::Random;
 
 /// Behavior of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Behaviour {
+pub enum Behavior {
     /// Connected and stationary: trains once a minute, and when its link falls below the threshold.
     Stationary,
     /// Connected and moving without a line of sight: trains every 15 to 20 s, and below the
@@ -16,7 +16,7 @@ pub enum Behaviour {
     Disconnected,
 }
 
-impl Behaviour {
+impl Behavior {
     /// Time from one training to the next periodic one.
     pub fn period(self, random: &mut Random) -> Duration {
         match self {
@@ -35,7 +35,7 @@ impl Behaviour {
 /// Schedule of a client's A-BFTs.
 #[derive(Clone, Debug)]
 pub struct Trigger {
-    behaviour: Behaviour,
+    behavior: Behavior,
     due: Duration,
     random: Random,
 }
@@ -43,11 +43,11 @@ pub struct Trigger {
 impl Trigger {
     /// Starts at time 0; the first period starts at random, so that clients are not all due at
     /// once.
-    pub fn new(behaviour: Behaviour, random: &Random) -> Self {
+    pub fn new(behavior: Behavior, random: &Random) -> Self {
         let mut random = random.clone();
-        let due = behaviour.period(&mut random).mul_f64(random.next_f64());
+        let due = behavior.period(&mut random).mul_f64(random.next_f64());
         Self {
-            behaviour,
+            behavior,
             due,
             random,
         }
@@ -55,12 +55,12 @@ impl Trigger {
 
     /// Whether it contends at that time; `poor` means that its link is below the threshold or gone.
     pub fn wants(&self, now: Duration, poor: bool) -> bool {
-        now >= self.due || (poor && self.behaviour.reacts())
+        now >= self.due || (poor && self.behavior.reacts())
     }
 
     /// Starts the next period after a training.
     pub fn done(&mut self, now: Duration) {
-        self.due = now + self.behaviour.period(&mut self.random);
+        self.due = now + self.behavior.period(&mut self.random);
     }
 }
 
@@ -69,8 +69,8 @@ mod tests {
     use super::*;
 
     /// Number of contentions within ten minutes of 100 ms intervals.
-    fn in_ten_minutes(behaviour: Behaviour) -> usize {
-        let mut trigger = Trigger::new(behaviour, &Random::new(1));
+    fn in_ten_minutes(behavior: Behavior) -> usize {
+        let mut trigger = Trigger::new(behavior, &Random::new(1));
         let intervals = (0..6000).map(|n| Duration::from_millis(100 * n));
         intervals
             .filter(|now| {
@@ -85,15 +85,15 @@ mod tests {
 
     #[test]
     fn clients_contend_as_often_as_measured() {
-        assert_eq!(in_ten_minutes(Behaviour::Stationary), 10);
-        assert_eq!(in_ten_minutes(Behaviour::Disconnected), 60);
-        assert!((30..=40).contains(&in_ten_minutes(Behaviour::MobileNlos)));
+        assert_eq!(in_ten_minutes(Behavior::Stationary), 10);
+        assert_eq!(in_ten_minutes(Behavior::Disconnected), 60);
+        assert!((30..=40).contains(&in_ten_minutes(Behavior::MobileNlos)));
     }
 
     #[test]
     fn a_client_without_a_link_contends_at_once() {
         let random = Random::new(1);
-        assert!(Trigger::new(Behaviour::Stationary, &random).wants(Duration::ZERO, true));
-        assert!(!Trigger::new(Behaviour::Disconnected, &random).wants(Duration::ZERO, true));
+        assert!(Trigger::new(Behavior::Stationary, &random).wants(Duration::ZERO, true));
+        assert!(!Trigger::new(Behavior::Disconnected, &random).wants(Duration::ZERO, true));
     }
 }

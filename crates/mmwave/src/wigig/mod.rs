@@ -33,12 +33,12 @@ pub const DELAY: (Duration, Duration) = (Duration::from_millis(2), Duration::fro
 /// 10 ms.
 pub const PERIODS: u32 = 10;
 /// Maximum number.
-pub const MOST_PERIODS: u32 = 100;
+pub const MAX_PERIODS: u32 = 100;
 
 /// Beacon intervals that the cell runs before the link is used, so that no client is new: 5 s.
 const BEFORE: usize = 50;
 /// Maximum number of further intervals until the link has data, with which it starts: 60 s.
-const MOST_BEFORE: usize = 600;
+const MAX_BEFORE: usize = 600;
 
 /// A client of a cell, and its competitors. The rest of the cell is [`CellConfig::default`]: that
 /// of section 3.3.2.
@@ -56,7 +56,7 @@ pub struct WigigLink {
     pub blockage: Blockage,
     /// Movement of all stations, including this one; `None` lets them stand.
     pub walk: Option<Walk>,
-    /// Service periods of each station in a beacon interval, 1 to [`MOST_PERIODS`].
+    /// Service periods of each station in a beacon interval, 1 to [`MAX_PERIODS`].
     pub periods: u32,
 }
 
@@ -111,16 +111,16 @@ impl WigigLink {
     /// # Errors
     ///
     /// More than 1024 stations, a distance outside of 0 to 25 m, an invalid blockage, no service
-    /// period, or more than [`MOST_PERIODS`].
+    /// period, or more than [`MAX_PERIODS`].
     pub fn check(&self) -> Result<(), MmwaveError> {
-        let range = (1.0, f64::from(MOST_PERIODS));
+        let range = (1.0, f64::from(MAX_PERIODS));
         let periods = f64::from(self.periods);
         within("service periods", periods, range, "from 1 to 100")?;
         self.config().check()
     }
 
     /// Maximum rate in bit/s: alone, with the fastest scheme.
-    pub fn most_bps() -> u64 {
+    pub fn max_bps() -> u64 {
         let fastest = SINGLE_CARRIER.iter().map(packet_mbps);
         (fastest.fold(0.0, f64::max) * 1e6) as u64
     }
@@ -140,7 +140,7 @@ impl WigigLink {
             runner.step()?;
         }
         let mut next = runner.step()?;
-        for _ in 0..MOST_BEFORE {
+        for _ in 0..MAX_BEFORE {
             if self.served(&cell, runner.service(0), &next).is_some() {
                 break;
             }

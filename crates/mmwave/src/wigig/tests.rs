@@ -177,7 +177,7 @@ fn data_time_is_shared_with_those_that_have_a_sector() {
             let whole = part_s * (others + 1) as f64;
             // BTI 3 ms and A-BFT 8.7 ms of 100 ms carry no data.
             assert!((0.085..0.09).contains(&whole), "{whole}");
-            assert!(step.rate < WigigLink::most_bps());
+            assert!(step.rate < WigigLink::max_bps());
         }
     }
 }
@@ -298,7 +298,7 @@ fn invalid_links_are_rejected() {
 #[test]
 fn blockers_in_the_room_cut_the_link_too() {
     let blocked = WigigLink {
-        blockage: Blockage::ModelA { metres: 0.1 },
+        blockage: Blockage::ModelA { meters: 0.1 },
         ..link("jpoc", 2, 0.0)
     };
     let steps = blocked.schedule(1, Duration::from_secs(10)).unwrap();

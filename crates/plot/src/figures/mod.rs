@@ -4,22 +4,22 @@
 mod frames;
 mod maps;
 
-use super::{Anchor, Ink, MOST_SERIES, Svg, more, short};
+use super::{Anchor, Ink, MAX_SERIES, Svg, more, short};
 
 pub use frames::{Chart, Mark, Row, frames};
 pub use maps::maps;
 
 /// Inks of the lines, in their order.
-const INKS: [Ink; MOST_SERIES] = [
-    Ink::Colour(2),
-    Ink::Colour(3),
-    Ink::Colour(4),
-    Ink::Colour(5),
-    Ink::Colour(6),
-    Ink::Colour(1),
+const INKS: [Ink; MAX_SERIES] = [
+    Ink::Color(2),
+    Ink::Color(3),
+    Ink::Color(4),
+    Ink::Color(5),
+    Ink::Color(6),
+    Ink::Color(1),
 ];
 /// Dashes of the lines, in their order.
-const DASHES: [&str; MOST_SERIES] = ["", "7 3", "2 2", "7 3 2 3", "12 4", "4 4"];
+const DASHES: [&str; MAX_SERIES] = ["", "7 3", "2 2", "7 3 2 3", "12 4", "4 4"];
 
 /// A line with its name.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,12 +105,12 @@ fn covering(range: (f64, f64), values: impl Iterator<Item = f64>) -> (f64, f64) 
 }
 
 /// Lines over two linear axes. The vertical axis has at least the range `y`, and is extended to the
-/// values: none is clipped. Points that are not finite are left out. Of more than [`MOST_SERIES`]
+/// values: none is clipped. Points that are not finite are left out. Of more than [`MAX_SERIES`]
 /// lines, the first ones are drawn, with a note that the others are only in the table.
 pub fn lines(labels: &Labels<'_>, series: &[Series], y: (f64, f64)) -> String {
     let (width, height) = (830.0, 420.0);
-    let note = more(series.len().saturating_sub(MOST_SERIES));
-    let series = &series[..series.len().min(MOST_SERIES)];
+    let note = more(series.len().saturating_sub(MAX_SERIES));
+    let series = &series[..series.len().min(MAX_SERIES)];
     let has_place = |point: &(f64, f64)| point.0.is_finite() && point.1.is_finite();
     let series = series.iter().map(|one| Series {
         points: one.points.iter().copied().filter(has_place).collect(),
@@ -175,7 +175,7 @@ pub fn lines(labels: &Labels<'_>, series: &[Series], y: (f64, f64)) -> String {
         svg.text(name, 12.0, Ink::Text, Anchor::Start, "", &one.name);
     }
     if let Some(note) = note {
-        let below = (right + 16.0, top + 16.0 + 22.0 * MOST_SERIES as f64);
+        let below = (right + 16.0, top + 16.0 + 22.0 * MAX_SERIES as f64);
         svg.text(below, 12.0, Ink::Muted, Anchor::Start, "", &note);
     }
     svg.finish()
@@ -238,7 +238,7 @@ mod tests {
         );
         assert!(svg.contains(">and 4 more in the table<"), "{svg}");
         // Each line and its sample in the legend.
-        assert_eq!(svg.matches("<polyline").count(), 2 * MOST_SERIES);
+        assert_eq!(svg.matches("<polyline").count(), 2 * MAX_SERIES);
         assert!(!lines(&labels, &all[..6], (0.0, 1.0)).contains("more in the table"));
     }
 

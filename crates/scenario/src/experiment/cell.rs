@@ -74,7 +74,7 @@ pub(super) fn read(document: &mut Document<'_>, mut section: Section<'_, '_>) ->
             document.problem(&blockers.span, reason);
         }
         (Some(at), None) => cell.blockage = Blockage::Probability(at.value),
-        (None, Some(at)) => cell.blockage = Blockage::ModelA { metres: at.value },
+        (None, Some(at)) => cell.blockage = Blockage::ModelA { meters: at.value },
         (None, None) => {}
     }
     let speed = section.number(document, "speed_mps");

@@ -162,7 +162,7 @@ pub(super) fn read(
     if let (Some(Generator::Wigig(_)), Some(name)) = (&generator, &name) {
         // Checked with the maximum over all seeds, so that the validity of a file does not depend
         // on the seed.
-        let most = WigigLink::most_bps() as f64 * scale[0].max(scale[1]);
+        let most = WigigLink::max_bps() as f64 * scale[0].max(scale[1]);
         let most = Setting::Rate(most as u64);
         let reason = |error| format!("{error}, or scale the rates down (scale = 0.1)");
         let fits = check_rate(link, &most, gso).map_err(reason);
@@ -280,7 +280,7 @@ mod tests {
         );
         let model_a = scenario(&format!("{JPOC}blockers = 0.2\n"));
         let link = model_a.links[1].profile.as_ref().unwrap().wigig().unwrap();
-        assert_eq!(link.blockage, Blockage::ModelA { metres: 0.2 });
+        assert_eq!(link.blockage, Blockage::ModelA { meters: 0.2 });
     }
 
     #[test]

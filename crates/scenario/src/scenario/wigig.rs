@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use sumlink_mmwave::cell::{Access, Blockage, SCHEMES};
 use sumlink_mmwave::mobility::Walk;
-use sumlink_mmwave::wigig::{MOST_PERIODS, WigigLink};
+use sumlink_mmwave::wigig::{MAX_PERIODS, WigigLink};
 
 use super::document::Document;
 use super::section::{Section, keep};
@@ -44,7 +44,7 @@ pub(super) fn read(
     let speed = section.number(document, "speed");
     let pause = section.number(document, "pause");
     let turning = section.number(document, "turning");
-    let periods = section.integer(document, "periods", 1..u64::from(MOST_PERIODS) + 1);
+    let periods = section.integer(document, "periods", 1..u64::from(MAX_PERIODS) + 1);
     if let (Some(_), Some(blockers)) = (&blockage, &blockers) {
         let reason = "blockage and blockers contradict each other: remove one";
         document.problem(&blockers.span, reason);
@@ -70,7 +70,7 @@ pub(super) fn read(
         link.blockage = Blockage::Probability(at.value);
         check(document, &at.span, "blockage", &link);
     } else if let Some(at) = blockers {
-        link.blockage = Blockage::ModelA { metres: at.value };
+        link.blockage = Blockage::ModelA { meters: at.value };
         check(document, &at.span, "blockers", &link);
     }
     let mut walk = Walk::PEDESTRIAN;

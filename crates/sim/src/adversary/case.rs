@@ -312,7 +312,7 @@ pub(super) fn case() -> impl Strategy<Value = Case> {
             )| {
                 ops.extend(end);
                 let own = sumlink_schedulers::all();
-                if let Some(most) = own.most_paths(scheduler, Role::Client) {
+                if let Some(most) = own.max_paths(scheduler, Role::Client) {
                     let each = carriers.unwrap_or(1).min(most);
                     carriers = Some(each);
                     links.truncate(most / each);

@@ -18,9 +18,9 @@ use crate::tcp::{Side, TcpConfig};
 use crate::workload::Bearer;
 
 /// Most rounds at one virtual time; more are a livelock. A turn of a daemon alone has sixteen.
-const MOST_ROUNDS: u32 = 1_000;
+const MAX_ROUNDS: u32 = 1_000;
 /// Most times per second at which a component is woken without an arrival or a TCP timer.
-const MOST_WAKES: u64 = 2_000;
+const MAX_WAKES: u64 = 2_000;
 
 /// Memory limits of a session and of a stream, in bytes.
 const MEMORY: [u64; 2] = [16 << 20, 8 << 20];
@@ -102,7 +102,7 @@ impl Drill {
     }
 
     fn settle(&mut self) {
-        for _ in 0..MOST_ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             self.net.take_news(&mut self.news);
             for item in &self.news {
                 self.bond.on_news(&mut self.net, *item);
@@ -132,7 +132,7 @@ impl Drill {
         let since = self.net.now() - self.checked;
         if since >= SECOND {
             let entries = self.net.log().entries();
-            let most = MOST_WAKES * since.div_ceil(SECOND) + 4 * (entries - self.entries);
+            let most = MAX_WAKES * since.div_ceil(SECOND) + 4 * (entries - self.entries);
             assert!(
                 self.wakes <= most,
                 "too many wakes ({}) in {since} ns with {} events, at {} ns with timers of {:?}",

@@ -50,7 +50,7 @@ const BULK: u64 = 1_500_000;
 const STREAMS: u64 = 3;
 const SMALL: u64 = 30_000;
 /// Most bulk transfers until every link has carried its share of one.
-const MOST_BULKS: u32 = 4;
+const MAX_BULKS: u32 = 4;
 
 fn run(case: &Case) {
     let mut drill = Drill::new(case);
@@ -155,7 +155,7 @@ fn come_to_an_end(drill: &mut Drill, left: &[[Option<bool>; 2]]) {
 /// the link must carry its share of a later one.
 fn share_what_there_is(drill: &mut Drill) {
     let mut starving = Vec::new();
-    for _ in 0..MOST_BULKS {
+    for _ in 0..MAX_BULKS {
         let before = drill.carried(Side::Client);
         carry_bulk(drill);
         let after = drill.carried(Side::Client);

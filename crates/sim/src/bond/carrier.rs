@@ -1,4 +1,4 @@
-//! A carrier over a modelled connection: TLS records, and a socket that the policy of
+//! A carrier over a modeled connection: TLS records, and a socket that the policy of
 //! [`sumlink_bond`] drives.
 //!
 //! All decisions about a carrier are made there, for the daemon's sockets and for these. This
@@ -17,13 +17,13 @@ use crate::tcp::{self, BuildError, Side};
 
 /// An end of a connection, as a socket of the policy.
 #[derive(Debug)]
-struct Modelled<'a> {
+struct Modeled<'a> {
     net: &'a mut Net,
     connection: Connection,
     side: Side,
 }
 
-impl Socket for Modelled<'_> {
+impl Socket for Modeled<'_> {
     type Error = BuildError;
 
     fn info(&self) -> Option<TcpInfo> {
@@ -75,7 +75,7 @@ impl Carrier {
         let info = reported(&net.info(connection, side));
         let congestion = net.tcp(connection, side).congestion().to_owned();
         let (now, read) = (duration(net.now()), net.tcp(connection, side).received());
-        let mut socket = Modelled {
+        let mut socket = Modeled {
             net,
             connection,
             side,
@@ -112,7 +112,7 @@ impl Carrier {
     /// Whether the socket accepts more data.
     pub(super) fn poll_writable(&mut self, net: &mut Net, pipe: &mut Pipe) -> bool {
         let now = duration(net.now());
-        let mut socket = Modelled {
+        let mut socket = Modeled {
             net,
             connection: self.connection,
             side: self.side,
@@ -126,7 +126,7 @@ impl Carrier {
                 return false;
             }
         }
-        let mut socket = Modelled {
+        let mut socket = Modeled {
             net,
             connection: self.connection,
             side: self.side,
@@ -174,7 +174,7 @@ impl Carrier {
     }
 
     /// Acknowledges small amounts of received data at once, unless data that is about to be sent
-    /// carries the acknowledgement.
+    /// carries the acknowledgment.
     pub(super) fn acknowledge(&mut self, net: &mut Net) {
         if self.policy.acknowledges_now(!self.waiting.is_empty()) {
             net.acknowledge_waiting(self.connection, self.side);
@@ -189,7 +189,7 @@ impl Carrier {
     /// The current statistics of TCP. The laboratory's interfaces have no queue.
     pub(super) fn sample(&mut self, net: &mut Net) -> PathSample {
         let now = duration(net.now());
-        let mut socket = Modelled {
+        let mut socket = Modeled {
             net,
             connection: self.connection,
             side: self.side,
@@ -218,7 +218,7 @@ impl Carrier {
     }
 }
 
-/// Converts TCP_INFO of a modelled connection. The model retransmits only after a loss, so the
+/// Converts TCP_INFO of a modeled connection. The model retransmits only after a loss, so the
 /// policy needs only the bytes sent for the first time.
 fn reported(info: &tcp::TcpInfo) -> TcpInfo {
     TcpInfo {

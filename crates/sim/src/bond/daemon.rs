@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use sumlink_bond::join::{CLIENT_PATHS, SERVER_PATHS, makes_room, refusal};
+use sumlink_bond::join::{CLIENT_PATHS, SERVER_PATHS, path_to_replace, refusal};
 use sumlink_bond::turns::{OVERDUE_PAUSE, RECEIVE_QUOTA, ROUNDS, SEND_PIECES};
-use sumlink_bond::{Health, LinkTraffic, Traffic, is_useless};
+use sumlink_bond::{Health, LinkTraffic, Traffic, is_stalled};
 use sumlink_engine::{Config, ConfigError, Event, PathId, PathState, Role, Session};
 
 use super::carrier::Carrier;
@@ -19,7 +19,7 @@ use crate::tcp::Side;
 
 /// A report of a daemon to the manager of its links.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Tell {
+pub(super) enum Report {
     /// A carrier has ended.
     Ended(PathId),
     /// The session accepts no more paths at present.
@@ -62,7 +62,7 @@ pub(super) struct Daemon {
     /// Time for which the selector has rested each link.
     pub(super) rests: Rests,
     /// Reports for the manager.
-    pub(super) told: Vec<Tell>,
+    pub(super) reports: Vec<Report>,
 }
 
 impl Daemon {
@@ -77,7 +77,7 @@ impl Daemon {
             traffic: measures.then(|| Traffic::new(Duration::ZERO)),
             planned: Nanos::MAX,
             rests: Rests::default(),
-            told: Vec::new(),
+            reports: Vec::new(),
         })
     }
 
@@ -103,15 +103,15 @@ impl Daemon {
             Side::Server => SERVER_PATHS,
         };
         let (count, now) = (self.carriers.len(), duration(net.now()));
-        if let Some(useless) = makes_room(&self.session, false, count, most, now) {
-            self.remove(useless, net, wires);
-            self.told.push(Tell::Ended(useless));
+        if let Some(replaced) = path_to_replace(&self.session, false, count, most, now) {
+            self.remove(replaced, net, wires);
+            self.reports.push(Report::Ended(replaced));
         }
         let is_refused = refusal(&self.session, false, self.carriers.len(), most).is_some();
         if self.session.is_closed() || is_refused {
             // The other end must not use it as a path.
             net.abort(connection, self.side);
-            self.told.push(Tell::Refused(id));
+            self.reports.push(Report::Refused(id));
             return;
         }
         let mut carrier = Carrier::new(id, connection, self.side, of_carrier, net);
@@ -275,7 +275,7 @@ impl Daemon {
                 self.session.path_down(id, now);
                 self.rests.end(id, net.now());
                 self.tell(net, id, "down");
-                self.told.push(Tell::Ended(id));
+                self.reports.push(Report::Ended(id));
                 continue;
             }
             index += 1;
@@ -309,18 +309,18 @@ impl Daemon {
                 }
             }
             match event {
-                Event::PathStalled { .. } | Event::PathDoubted { .. } => {
+                Event::PathStalled { .. } | Event::PathStalledAtPeer { .. } => {
                     self.health.look_soon(duration(now));
                 }
                 Event::PathRecovered { path } => {
                     let stats = self.session.path_stats_all(duration(now));
-                    if !is_useless(&stats, path) {
-                        self.told.push(Tell::Recovered(path));
+                    if !is_stalled(&stats, path) {
+                        self.reports.push(Report::Recovered(path));
                     }
                 }
                 Event::PathLeft { path } => {
                     self.remove(path, net, wires);
-                    self.told.push(Tell::Ended(path));
+                    self.reports.push(Report::Ended(path));
                 }
                 _ => {}
             }
@@ -392,7 +392,7 @@ impl Daemon {
         for path in self.health.look(now, || session.path_stats_all(now)) {
             let mut carriers = self.carriers.iter();
             if let Some(carrier) = carriers.find(|carrier| carrier.id == path) {
-                self.told.push(Tell::Silent {
+                self.reports.push(Report::Silent {
                     path,
                     loses_large: carrier.loses_large_packets(),
                     packet_limit: carrier.packet_limit,
@@ -411,7 +411,8 @@ impl Daemon {
                 let link = net.link_of(carrier.connection);
                 (link, carrier.bytes_moved(), carrier.is_queueing())
             });
-            self.told.push(Tell::Traffic(traffic.report(carriers, now)));
+            self.reports
+                .push(Report::Traffic(traffic.report(carriers, now)));
         }
     }
 

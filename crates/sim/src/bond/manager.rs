@@ -14,7 +14,7 @@ use sumlink_bond::{Carriers, Link, LinkTraffic, Moved};
 use sumlink_engine::PathId;
 use sumlink_link::Random;
 
-use super::daemon::{Daemon, Tell};
+use super::daemon::{Daemon, Report};
 use super::wires::Wires;
 use crate::clock::{MILLISECOND, Nanos, duration, nanos};
 use crate::net::{Alarm, Connection, Net};
@@ -324,22 +324,22 @@ impl Manager {
     }
 
     /// Handles a report of the client's daemon about its carriers.
-    pub(super) fn on_tell(&mut self, tell: Tell, net: &mut Net, wires: &mut Wires) {
+    pub(super) fn on_tell(&mut self, tell: Report, net: &mut Net, wires: &mut Wires) {
         match tell {
-            Tell::Ended(path) => self.on_end(path, ENDED_PAUSE, net),
-            Tell::Refused(path) => self.on_end(path, REFUSED_PAUSE, net),
-            Tell::Silent {
+            Report::Ended(path) => self.on_end(path, ENDED_PAUSE, net),
+            Report::Refused(path) => self.on_end(path, REFUSED_PAUSE, net),
+            Report::Silent {
                 path,
                 loses_large,
                 packet_limit,
             } => self.on_silence(path, (loses_large, packet_limit), net, wires),
-            Tell::Recovered(path) => {
+            Report::Recovered(path) => {
                 let recovers = |link: &mut Link<()>| link.recovered(path);
                 if let Some(link) = self.links.iter_mut().position(recovers) {
                     self.end_dial(link, net);
                 }
             }
-            Tell::Traffic(links) => self.on_traffic(&links, net, wires),
+            Report::Traffic(links) => self.on_traffic(&links, net, wires),
         }
     }
 
@@ -352,7 +352,7 @@ impl Manager {
         }
     }
 
-    /// A path has had no acknowledgement for too long.
+    /// A path has had no acknowledgment for too long.
     fn on_silence(
         &mut self,
         path: PathId,

@@ -1,4 +1,4 @@
-//! sumlink: both sessions are the real engine, driven as the daemon drives it, over modelled
+//! sumlink: both sessions are the real engine, driven as the daemon drives it, over modeled
 //! connections. [`sumlink_bond`] makes the decisions about carriers for both.
 
 mod carrier;
@@ -157,7 +157,7 @@ impl Bond {
                 let daemon = &mut self.daemons[side.index()];
                 let most = daemon.take_turn(net, &mut self.wires, &mut self.streams);
                 self.memory_peak = self.memory_peak.max(others + most);
-                for tell in std::mem::take(&mut daemon.told) {
+                for report in std::mem::take(&mut daemon.reports) {
                     if side == Side::Server {
                         continue;
                     }

@@ -198,7 +198,7 @@ impl Wire {
     }
 
     /// Reads the SACK blocks. The first one reports a duplicate segment if it lies below the
-    /// acknowledgement or within the second one (RFC 2883, section 4).
+    /// acknowledgment or within the second one (RFC 2883, section 4).
     fn read_blocks(&self, packet: &mut Packet, segment: &Segment) {
         let position = |number| self.position(packet.to, number);
         let mut blocks: Vec<(u64, u64)> = segment

@@ -9,7 +9,7 @@
 //! others. The client connects over the first link and joins the others as soon as that has
 //! succeeded.
 //!
-//! Not modelled: keys and their verification, backup subflows, growth of the connection's buffers.
+//! Not modeled: keys and their verification, backup subflows, growth of the connection's buffers.
 
 mod choose;
 mod repair;
@@ -43,9 +43,9 @@ struct Subflow {
     mappings: [VecDeque<Mapping>; 2],
     /// Average pacing rate of each sender, in bytes per second.
     pacing: [u64; 2],
-    /// Each sender's position at its last acknowledgement, and its number of timeouts then.
+    /// Each sender's position at its last acknowledgment, and its number of timeouts then.
     marks: [(u64, u64); 2],
-    /// That sender has had no acknowledgement for a long time and uses the other subflows.
+    /// That sender has had no acknowledgment for a long time and uses the other subflows.
     is_stale: [bool; 2],
 }
 
@@ -183,14 +183,14 @@ impl Mptcp {
         if new > 0 {
             let arrived = half.arrived;
             for (other, subflow) in channel.subflows.iter().enumerate() {
-                // The subflow has just sent its own acknowledgement, without this data-level one.
+                // The subflow has just sent its own acknowledgment, without this data-level one.
                 net.set_data_ack(subflow.connection, side, arrived, other == index);
             }
             self.progress.push(Progress::Received(number, side, new));
         }
     }
 
-    /// Takes the peer's acknowledgements of bytes that this side sent.
+    /// Takes the peer's acknowledgments of bytes that this side sent.
     fn note_acknowledged(&mut self, net: &Net, number: Channel, side: Side) {
         let channel = &mut self.channels[number];
         let reported = channel.subflows.iter();

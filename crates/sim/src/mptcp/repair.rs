@@ -10,7 +10,7 @@ use crate::workload::{Channel, Progress};
 /// Consecutive timeouts after which a subflow is stale (`net.mptcp.stale_loss_cnt`).
 const STALE: u64 = 4;
 /// Least age of data that is retransmitted over another subflow (TCP_RTO_MIN).
-const LEAST_TIMEOUT: Nanos = 200 * MILLISECOND;
+const MIN_TIMEOUT: Nanos = 200 * MILLISECOND;
 
 impl Mptcp {
     /// A subflow broke: its unacknowledged bytes go over the others.
@@ -77,7 +77,7 @@ impl Mptcp {
         let is_usable = |subflow: &&Subflow| !subflow.is_over && !subflow.is_stale[side.index()];
         let usable = || channel.subflows.iter().filter(is_usable);
         let rto = |subflow: &Subflow| net.tcp(subflow.connection, side).info(net.now()).rto;
-        let timeout = usable().map(rto).max().unwrap_or(SECOND).max(LEAST_TIMEOUT);
+        let timeout = usable().map(rto).max().unwrap_or(SECOND).max(MIN_TIMEOUT);
         let is_idle = |subflow: &Subflow| {
             let tcp = net.tcp(subflow.connection, side);
             tcp.is_established() && tcp.acknowledged() == tcp.written()

@@ -128,14 +128,14 @@ impl Net {
         end.tcp.set_congestion(name)
     }
 
-    /// Sends a delayed acknowledgement at once, for a program.
+    /// Sends a delayed acknowledgment at once, for a program.
     pub(crate) fn acknowledge_waiting(&mut self, connection: Connection, side: Side) {
         let end = &mut self.connections[connection][side.index()];
         end.tcp.acknowledge_waiting();
         self.flush(connection, side);
     }
 
-    /// Sets the data-level acknowledgement of a subflow's next packets; `soon` requests a packet
+    /// Sets the data-level acknowledgment of a subflow's next packets; `soon` requests a packet
     /// that carries it.
     pub(crate) fn set_data_ack(
         &mut self,

@@ -2,8 +2,8 @@
 //! control by measurement.
 //!
 //! Source: Cardwell et al., "BBR: congestion-based congestion control", ACM Queue 14(5), 2016. It
-//! belongs to the model of Linux and paces. It computes the delivery rate from acknowledgements: an
-//! acknowledgement of data that was in flight at an earlier one measures the deliveries since then.
+//! belongs to the model of Linux and paces. It computes the delivery rate from acknowledgments: an
+//! acknowledgment of data that was in flight at an earlier one measures the deliveries since then.
 //! It does not model limits by the program, leaves its drain phase when the round-trip time shows
 //! an empty queue, and omits long-term sampling against policers.
 
@@ -59,7 +59,7 @@ pub(super) struct Bbr {
     mode: Mode,
     /// Packets delivered.
     delivered: u64,
-    /// Packets sent and delivered at earlier acknowledgements.
+    /// Packets sent and delivered at earlier acknowledgments.
     flights: VecDeque<(u64, u64, Instant)>,
     rounds: u64,
     round_ends: u64,
@@ -136,7 +136,7 @@ impl Bbr {
         }
         let flight = (ack.sent, self.delivered, ack.now);
         match self.flights.back_mut() {
-            // Of several acknowledgements without a transmission in between, the last one counts.
+            // Of several acknowledgments without a transmission in between, the last one counts.
             Some(last) if last.0 == ack.sent => *last = flight,
             _ => self.flights.push_back(flight),
         }

@@ -48,12 +48,12 @@ pub(super) struct Control {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Held {
     No,
-    /// Starts with the first acknowledgement in congestion avoidance.
+    /// Starts with the first acknowledgment in congestion avoidance.
     FromNext,
     Until(Nanos),
 }
 
-/// An acknowledgement, as passed to the congestion control.
+/// An acknowledgment, as passed to the congestion control.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Acknowledged {
     /// Segments delivered for the first time.

@@ -16,7 +16,7 @@ pub(super) struct Delivery {
     /// Delivery count up to which samples are limited by the program, and so underestimate the
     /// path; 0 for none.
     limited_until: u64,
-    /// The sample of the current acknowledgement.
+    /// The sample of the current acknowledgment.
     sample: Option<Sample>,
     /// The last valid sample: segments and time.
     kept: (u64, Nanos),
@@ -70,7 +70,7 @@ impl Delivery {
         }
     }
 
-    /// Ends the processing of an acknowledgement; `least` is the minimum round-trip time.
+    /// Ends the processing of an acknowledgment; `least` is the minimum round-trip time.
     pub(super) fn finish(&mut self, least: Nanos, now: Nanos) {
         if self.limited_until > 0 && self.delivered > self.limited_until {
             self.limited_until = 0;
@@ -81,7 +81,7 @@ impl Delivery {
         self.delivered_at = now;
         let delivered = self.delivered - sample.delivered;
         let interval = sample.sending.max(now.saturating_sub(sample.since));
-        // Shorter than a round trip: the acknowledgements were compressed on the way.
+        // Shorter than a round trip: the acknowledgments were compressed on the way.
         if interval < least || interval == 0 {
             return;
         }

@@ -1,4 +1,4 @@
-//! Hybrid slow start of Linux' CUBIC: ends slow start when acknowledgements arrive without a pause
+//! Hybrid slow start of Linux' CUBIC: ends slow start when acknowledgments arrive without a pause
 //! for half a round trip, or when the delay grows.
 //!
 //! Source: `hystart_update` in `net/ipv4/tcp_cubic.c`; Ha and Rhee, "Taming the elephants: New TCP
@@ -9,8 +9,8 @@
 use crate::clock::{MICROSECOND, MILLISECOND, Nanos};
 
 /// Least window in packets at which it is active (`hystart_low_window`).
-const LEAST_WINDOW: f64 = 16.0;
-/// Acknowledgements closer together belong to one train (`hystart_ack_delta_us`).
+const MIN_WINDOW: f64 = 16.0;
+/// Acknowledgments closer together belong to one train (`hystart_ack_delta_us`).
 const CLOSE: Nanos = 2 * MILLISECOND;
 /// Samples of a round before its delay is judged (HYSTART_MIN_SAMPLES).
 const SAMPLES: u32 = 8;
@@ -37,7 +37,7 @@ pub(super) struct Hystart {
 }
 
 impl Hystart {
-    /// Takes an acknowledgement in slow start, with its round-trip time and a window of `cwnd`
+    /// Takes an acknowledgment in slow start, with its round-trip time and a window of `cwnd`
     /// packets; `acked` and `next` are the first unacknowledged and the first unsent byte. Returns
     /// whether slow start ends.
     pub(super) fn ends(
@@ -56,7 +56,7 @@ impl Hystart {
             (self.begun, self.last, self.end) = (now, now, next);
             (self.current, self.samples) = (Nanos::MAX, 0);
         }
-        if self.found || cwnd < LEAST_WINDOW {
+        if self.found || cwnd < MIN_WINDOW {
             return false;
         }
         if now - self.last <= CLOSE {

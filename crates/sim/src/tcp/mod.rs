@@ -11,7 +11,7 @@
 //! The model counts bytes but does not store them: a connection reports how many bytes arrived in
 //! order, and its user keeps their content.
 //!
-//! Not modelled: segmentation offload, ECN, growth of the send buffer (it has its final size at
+//! Not modeled: segmentation offload, ECN, growth of the send buffer (it has its final size at
 //! once), F-RTO, the adaptive reordering window of RACK, and the closing handshake (a reset ends
 //! the connection at once).
 
@@ -67,7 +67,7 @@ pub struct TcpConfig {
     pub own: Own,
     /// Minimum of the RTO beyond the round-trip time (TCP_RTO_MIN_US).
     pub rto_min: Nanos,
-    /// Time without an acknowledgement after which the connection is given up (RFC 5482).
+    /// Time without an acknowledgment after which the connection is given up (RFC 5482).
     pub user_timeout: Nanos,
     /// Silence after which the peer is probed, and the interval of further probes; `None` disables
     /// probing.
@@ -158,9 +158,9 @@ pub struct Tcp {
     /// The last flight filled the window (RFC 7661, section 4.1).
     cwnd_limited: bool,
     /// Most segments in flight since `usage_from` was sent.
-    most_out: u32,
+    max_out: u32,
     usage_from: u64,
-    /// Time of the last data packet sent; then of the last acknowledgement of new data.
+    /// Time of the last data packet sent; then of the last acknowledgment of new data.
     last_sent: Nanos,
     last_progress: Nanos,
     /// Send time of the first handshake packet; 0 after a retransmission.
@@ -171,7 +171,7 @@ pub struct Tcp {
     paced_until: Nanos,
     /// A window probe must be sent.
     probe_due: bool,
-    /// Data-level acknowledgement of the MPTCP connection: received here, and reported by the peer.
+    /// Data-level acknowledgment of the MPTCP connection: received here, and reported by the peer.
     data_ack: (u64, u64),
     counters: Counters,
     /// SACK is offered or negotiated.
@@ -223,7 +223,7 @@ impl Tcp {
             acked: 0,
             window_end: 0,
             cwnd_limited: false,
-            most_out: 0,
+            max_out: 0,
             usage_from: 0,
             last_sent: 0,
             last_progress: 0,
@@ -328,7 +328,7 @@ impl Tcp {
         self.receiver.read(offset, now);
     }
 
-    /// Sends a delayed acknowledgement at once (TCP_QUICKACK).
+    /// Sends a delayed acknowledgment at once (TCP_QUICKACK).
     pub fn acknowledge_waiting(&mut self) {
         self.receiver.acknowledge_waiting();
     }
@@ -339,8 +339,8 @@ impl Tcp {
     }
 
     /// Acknowledges all bytes before `offset` of the MPTCP connection of this subflow. The next
-    /// packet carries the acknowledgement; with a time, a packet is sent within the delay of
-    /// acknowledgements.
+    /// packet carries the acknowledgment; with a time, a packet is sent within the delay of
+    /// acknowledgments.
     pub fn set_data_ack(&mut self, offset: u64, now: Option<Nanos>) {
         self.data_ack.0 = offset;
         if let Some(now) = now {
@@ -348,7 +348,7 @@ impl Tcp {
         }
     }
 
-    /// The peer's last data-level acknowledgement.
+    /// The peer's last data-level acknowledgment.
     pub fn data_acknowledged(&self) -> u64 {
         self.data_ack.1
     }
@@ -452,7 +452,7 @@ impl Tcp {
         if self.syn_sent > 0 {
             let rtt = now - self.syn_sent;
             self.rtt.sample(rtt, 0, 0);
-            self.rtt.note_least(rtt, now);
+            self.rtt.note_min(rtt, now);
         }
     }
 

@@ -78,7 +78,7 @@ pub struct Packet {
     pub(crate) ack: u64,
     /// Receive window: bytes that the receiver accepts from `ack` on.
     pub(crate) window: u32,
-    /// Acknowledgement at the level of the MPTCP connection: all of its bytes before have arrived.
+    /// Acknowledgment at the level of the MPTCP connection: all of its bytes before have arrived.
     pub(crate) data_ack: u64,
     /// Received ranges beyond a gap, as offsets from `ack`; the newest first.
     pub(crate) sacks: [(u32, u32); MAX_SACKS],

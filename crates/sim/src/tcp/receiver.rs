@@ -1,8 +1,8 @@
-//! The receiving half of an end: reordering, selective acknowledgements and acknowledgement timing.
+//! The receiving half of an end: reordering, selective acknowledgments and acknowledgment timing.
 //!
-//! Timing follows Linux (`net/ipv4/tcp_input.c`). An acknowledgement is sent for every second
-//! segment or after 40 ms. It is sent at once for the first sixteen acknowledgements of a
-//! connection, after a pause, and beyond a gap. From the fourth duplicate on, acknowledgements of a
+//! Timing follows Linux (`net/ipv4/tcp_input.c`). An acknowledgment is sent for every second
+//! segment or after 40 ms. It is sent at once for the first sixteen acknowledgments of a
+//! connection, after a pause, and beyond a gap. From the fourth duplicate on, acknowledgments of a
 //! gap are compressed (`tcp_comp_sack_*`).
 
 use std::collections::VecDeque;
@@ -11,18 +11,18 @@ use super::packet::{MAX_SACKS, Packet};
 use super::window::Window;
 use crate::clock::{MILLISECOND, Nanos};
 
-/// Longest wait of an acknowledgement for a second segment (TCP_DELACK_MIN).
+/// Longest wait of an acknowledgment for a second segment (TCP_DELACK_MIN).
 const DELAY: Nanos = 40 * MILLISECOND;
-/// Immediate acknowledgements at the start of a connection and after a pause (TCP_MAX_QUICKACKS).
+/// Immediate acknowledgments at the start of a connection and after a pause (TCP_MAX_QUICKACKS).
 const QUICK: u32 = 16;
-/// Duplicate acknowledgements that are sent immediately (TCP_FASTRETRANS_THRESH).
+/// Duplicate acknowledgments that are sent immediately (TCP_FASTRETRANS_THRESH).
 const DUPLICATES: u32 = 3;
-/// Most acknowledgements that are compressed into one (`tcp_comp_sack_nr`).
+/// Most acknowledgments that are compressed into one (`tcp_comp_sack_nr`).
 const COMPRESSED: u32 = 44;
-/// Longest wait of compressed acknowledgements (`tcp_comp_sack_delay_ns`), or a twentieth of a
+/// Longest wait of compressed acknowledgments (`tcp_comp_sack_delay_ns`), or a twentieth of a
 /// round trip if shorter.
 const COMPRESSION: Nanos = MILLISECOND;
-/// SACK blocks that are kept for the next acknowledgements.
+/// SACK blocks that are kept for the next acknowledgments.
 const RECENT: usize = 4;
 
 /// The state of a receiver.
@@ -43,22 +43,22 @@ pub(super) struct Receiver {
     acknowledged: u64,
     /// The timestamp to echo (RFC 7323, section 4.3).
     echo: Nanos,
-    /// End of a segment that arrived twice since the last acknowledgement, or 0.
+    /// End of a segment that arrived twice since the last acknowledgment, or 0.
     duplicate: u64,
-    /// An acknowledgement must be sent now.
+    /// An acknowledgment must be sent now.
     due: bool,
-    /// Deadline of the delayed acknowledgement.
+    /// Deadline of the delayed acknowledgment.
     delayed_until: Option<Nanos>,
-    /// Deadline of the compressed acknowledgements.
+    /// Deadline of the compressed acknowledgments.
     compressed_until: Option<Nanos>,
     compressed: u32,
-    /// Duplicate acknowledgements sent for the current gap.
+    /// Duplicate acknowledgments sent for the current gap.
     duplicates: u32,
-    /// Remaining immediate acknowledgements.
+    /// Remaining immediate acknowledgments.
     quick: u32,
     last_arrival: Nanos,
     segment: u64,
-    /// SACK was negotiated: ranges beyond a gap are reported, and their acknowledgements may be
+    /// SACK was negotiated: ranges beyond a gap are reported, and their acknowledgments may be
     /// compressed.
     has_sack: bool,
     /// Bytes that arrived more than once.
@@ -132,7 +132,7 @@ impl Receiver {
     }
 
     /// Takes the timestamp of any packet: it is echoed if the packet is the next one expected (RFC
-    /// 7323, section 4.3). A packet wholly before the last acknowledgement is outside the window,
+    /// 7323, section 4.3). A packet wholly before the last acknowledgment is outside the window,
     /// and its timestamp is ignored (appendix D; `tcp_sequence` in Linux).
     pub(super) fn note_time(&mut self, packet: &Packet) {
         let end = packet.seq + u64::from(packet.len);
@@ -157,7 +157,7 @@ impl Receiver {
         } else if start <= self.next {
             self.advance(end, now);
         } else if end > self.next + self.window() {
-            // Beyond the window: dropped, and an acknowledgement repeats the window to the sender
+            // Beyond the window: dropped, and an acknowledgment repeats the window to the sender
             // (RFC 9293, section 3.10.7.4).
             self.due = true;
         } else {
@@ -224,12 +224,12 @@ impl Receiver {
         }
     }
 
-    /// Whether an acknowledgement must be sent now.
+    /// Whether an acknowledgment must be sent now.
     pub(super) fn is_due(&self) -> bool {
         self.due
     }
 
-    /// Deadline of the next acknowledgement if nothing else arrives.
+    /// Deadline of the next acknowledgment if nothing else arrives.
     pub(super) fn deadline(&self) -> Option<Nanos> {
         self.delayed_until
             .into_iter()
@@ -242,22 +242,22 @@ impl Receiver {
         self.due |= self.deadline().is_some_and(|at| at <= now);
     }
 
-    /// Schedules an acknowledgement after the usual delay.
+    /// Schedules an acknowledgment after the usual delay.
     pub(super) fn acknowledge_later(&mut self, now: Nanos) {
         self.delayed_until.get_or_insert(now + DELAY);
     }
 
-    /// Sends a delayed acknowledgement now, if one is pending (TCP_QUICKACK).
+    /// Sends a delayed acknowledgment now, if one is pending (TCP_QUICKACK).
     pub(super) fn acknowledge_waiting(&mut self) {
         self.due |= self.delayed_until.is_some();
     }
 
-    /// Requests an immediate acknowledgement.
+    /// Requests an immediate acknowledgment.
     pub(super) fn acknowledge_now(&mut self) {
         self.due = true;
     }
 
-    /// Writes the acknowledgement into a packet that is sent now.
+    /// Writes the acknowledgment into a packet that is sent now.
     pub(super) fn acknowledge(&mut self, packet: &mut Packet) {
         packet.ack = self.next;
         packet.window = u32::try_from(self.window()).unwrap_or(u32::MAX);
@@ -321,7 +321,7 @@ mod tests {
     /// Acknowledged end and SACK blocks, in units of segments, and whether a duplicate is reported.
     type Answer = (u64, Vec<(u64, u64)>, bool);
 
-    /// Returns the acknowledgement if one is due.
+    /// Returns the acknowledgment if one is due.
     fn answer(receiver: &mut Receiver) -> Option<Answer> {
         receiver.is_due().then(|| {
             let mut packet = Packet {
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delayed_acknowledgement_is_sent_on_request_only() {
+    fn a_delayed_acknowledgment_is_sent_on_request_only() {
         let mut receiver = settled();
         receiver.acknowledge_waiting();
         assert_eq!(answer(&mut receiver), None, "nothing has arrived");
@@ -431,7 +431,7 @@ mod tests {
         receiver.note_time(&at(1, 20));
         assert!(receiver.is_outdated(&at(2, 10)));
         assert!(!receiver.is_outdated(&at(2, 19)), "a tick is permitted");
-        // So are those before the last acknowledgement.
+        // So are those before the last acknowledgment.
         arrive(&mut receiver, 1, 0);
         arrive(&mut receiver, 2, 0);
         answer(&mut receiver);

@@ -93,7 +93,7 @@ impl RoundTrip {
 
     /// Takes a sample for the minimum round-trip time; it must not be shortened by a
     /// retransmission.
-    pub(crate) fn note_least(&mut self, rtt: Nanos, now: Nanos) {
+    pub(crate) fn note_min(&mut self, rtt: Nanos, now: Nanos) {
         let rtt = rtt.max(1);
         let [first, second] = &mut self.least;
         if first.0 == 0 || rtt <= first.0 {
@@ -195,10 +195,10 @@ mod tests {
     #[test]
     fn the_minimum_expires_after_five_minutes() {
         let mut rtt = RoundTrip::new(RTO_MIN);
-        rtt.note_least(10 * MILLISECOND, 0);
-        rtt.note_least(30 * MILLISECOND, 200 * SECOND);
+        rtt.note_min(10 * MILLISECOND, 0);
+        rtt.note_min(30 * MILLISECOND, 200 * SECOND);
         assert_eq!(rtt.least(), 10 * MILLISECOND);
-        rtt.note_least(30 * MILLISECOND, 301 * SECOND);
+        rtt.note_min(30 * MILLISECOND, 301 * SECOND);
         assert_eq!(rtt.least(), 30 * MILLISECOND);
     }
 }

@@ -53,7 +53,7 @@ pub(super) struct Scoreboard {
     sacked: u32,
     lost: u32,
     resent: u32,
-    /// The SACK blocks of the last acknowledgement, which need no second look.
+    /// The SACK blocks of the last acknowledgment, which need no second look.
     known: Vec<(u64, u64)>,
     /// End of the highest SACKed range.
     highest_sacked: u64,
@@ -81,19 +81,19 @@ impl Scoreboard {
 
     /// Number of segments in flight.
     pub(super) fn in_flight(&self) -> u32 {
-        // Saturating: without SACK, duplicate acknowledgements are counted without their segments,
+        // Saturating: without SACK, duplicate acknowledgments are counted without their segments,
         // so the count may be too high.
         (self.len() + self.resent).saturating_sub(self.sacked + self.lost)
     }
 
-    /// Counts a duplicate acknowledgement without SACK: an unknown segment arrived beyond a gap
+    /// Counts a duplicate acknowledgment without SACK: an unknown segment arrived beyond a gap
     /// (Linux: tcp_add_reno_sack). The count is limited to the segments that are not lost.
     pub(super) fn count_duplicate(&mut self) {
         let most = self.len().saturating_sub(self.lost.max(1));
         self.sacked = (self.sacked + 1).min(most);
     }
 
-    /// An acknowledgement of `segments` segments filled the gap. Returns how many of them had not
+    /// An acknowledgment of `segments` segments filled the gap. Returns how many of them had not
     /// been counted as duplicates (Linux: tcp_remove_reno_sacks).
     pub(super) fn settle_duplicates(&mut self, segments: u32) -> u32 {
         let uncounted = segments.saturating_sub(self.sacked).max(1);
@@ -144,7 +144,7 @@ impl Scoreboard {
         Some(segment)
     }
 
-    /// Processes the SACK blocks of an acknowledgement; `news` is called for each segment that is
+    /// Processes the SACK blocks of an acknowledgment; `news` is called for each segment that is
     /// SACKed for the first time.
     pub(super) fn sack(
         &mut self,

@@ -134,9 +134,9 @@ impl Tcp {
     /// Linux: tcp_cwnd_validate. Remembers for a flight whether the window limited the sender.
     fn note_usage(&mut self, limited: bool) {
         let out = self.board.len();
-        if self.acked >= self.usage_from || limited || !self.cwnd_limited && out > self.most_out {
+        if self.acked >= self.usage_from || limited || !self.cwnd_limited && out > self.max_out {
             self.cwnd_limited = limited;
-            self.most_out = out;
+            self.max_out = out;
             self.usage_from = self.next;
         }
     }
@@ -144,7 +144,7 @@ impl Tcp {
     /// Whether the congestion window limits the sender (Linux: tcp_is_cwnd_limited).
     pub(super) fn is_cwnd_limited(&self) -> bool {
         self.cwnd_limited
-            || self.control.is_in_slow_start() && self.control.cwnd() < 2 * self.most_out
+            || self.control.is_in_slow_start() && self.control.cwnd() < 2 * self.max_out
     }
 
     /// Linux: tcp_slow_start_after_idle_check.
@@ -156,7 +156,7 @@ impl Tcp {
         }
     }
 
-    /// Creates a packet with data and the current acknowledgement.
+    /// Creates a packet with data and the current acknowledgment.
     fn data(&mut self, seq: u64, len: u32, now: Nanos) -> Packet {
         if let Some(pause) = self.pause() {
             let part = pause * u64::from(len) / u64::from(self.config.mss);

@@ -2,7 +2,7 @@
 //!
 //! The limit of the buffer follows the bytes read in a round trip (`tcp_rcv_space_adjust`), and the
 //! window approaches that limit with every arriving segment (`tcp_grow_window`). Early in a
-//! connection this window limits the sender, which interrupts the train of acknowledgements that
+//! connection this window limits the sender, which interrupts the train of acknowledgments that
 //! would end slow start.
 
 use crate::clock::Nanos;

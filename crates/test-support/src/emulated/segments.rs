@@ -21,7 +21,7 @@ pub struct Segment<'a> {
     /// Sequence number.
     pub sequence: u32,
     /// Acknowledgment number.
-    pub acknowledgement: u32,
+    pub acknowledgment: u32,
     /// Flags, such as [`SYN`].
     pub flags: u8,
     /// Options after the fixed header, in whole words.
@@ -37,7 +37,7 @@ impl Segment<'_> {
         bytes.extend(from.1.to_be_bytes());
         bytes.extend(to.1.to_be_bytes());
         bytes.extend(self.sequence.to_be_bytes());
-        bytes.extend(self.acknowledgement.to_be_bytes());
+        bytes.extend(self.acknowledgment.to_be_bytes());
         let words = 5 + self.options.len() as u8 / 4;
         bytes.extend([words << 4, self.flags, 0xff, 0xff, 0, 0, 0, 0]);
         bytes.extend(self.options);

@@ -39,7 +39,7 @@ pub struct SessionConfig {
     /// checked.
     pub own_schedulers: OwnSchedulers,
     /// Limit on a session's received data and on its sent data, each, in bytes: in the engine and
-    /// in transit to and from the streams' programs. At least [`SessionConfig::least_memory`].
+    /// in transit to and from the streams' programs. At least [`SessionConfig::min_memory`].
     pub memory: u64,
     /// The share of it that one stream may hold, in bytes.
     pub stream_memory: u64,
@@ -84,8 +84,8 @@ impl Default for SessionConfig {
 
 impl SessionConfig {
     /// The lowest `memory` that `max_streams` streams can work with, in bytes.
-    pub fn least_memory(max_streams: u64) -> u64 {
-        let engine = sumlink_engine::Config::least_memory(max_streams);
+    pub fn min_memory(max_streams: u64) -> u64 {
+        let engine = sumlink_engine::Config::min_memory(max_streams);
         // Rounded up, so that what [`SessionConfig::split`] leaves is never a byte short.
         (engine + Self::floors(max_streams)).div_ceil(POOL_SHARE - 1) * POOL_SHARE
     }
@@ -99,7 +99,7 @@ impl SessionConfig {
             .check()
             .map_err(|error| match error {
                 ConfigError::Memory { streams, .. } => ConfigError::Memory {
-                    least: Self::least_memory(streams),
+                    least: Self::min_memory(streams),
                     streams,
                 },
                 error => error,
@@ -117,12 +117,12 @@ impl SessionConfig {
 
     /// The maximum number of paths of a session if `limit` is configured, and the reason sent when
     /// it is exceeded.
-    pub(crate) fn most_paths(&self, limit: usize) -> (usize, String) {
+    pub(crate) fn max_paths(&self, limit: usize) -> (usize, String) {
         let names = [&self.scheduler]
             .into_iter()
             .chain(self.class_schedulers.values());
         let made_for = names
-            .filter_map(|name| Some((self.own_schedulers.most_paths(name, Role::Server)?, name)));
+            .filter_map(|name| Some((self.own_schedulers.max_paths(name, Role::Server)?, name)));
         match made_for.min().filter(|(most, _)| *most <= limit) {
             Some((most, name)) => (
                 most,
@@ -532,7 +532,7 @@ mod tests {
     #[test]
     fn the_least_memory_is_enough_and_a_byte_less_is_not() {
         for max_streams in [1, 16, 1000, 1 << 16] {
-            let least = SessionConfig::least_memory(max_streams);
+            let least = SessionConfig::min_memory(max_streams);
             let config = |memory| SessionConfig {
                 memory,
                 stream_memory: 1 << 18,
@@ -590,7 +590,7 @@ mod tests {
             own_schedulers: sumlink_schedulers::all(),
             ..SessionConfig::default()
         };
-        let refusal = |config: &SessionConfig| config.most_paths(32);
+        let refusal = |config: &SessionConfig| config.max_paths(32);
         assert_eq!(refusal(&config).0, 32);
         config
             .class_schedulers
@@ -600,7 +600,7 @@ mod tests {
             refusal(&config).1,
             "the server's scheduler musher takes 2 paths"
         );
-        assert_eq!(config.most_paths(1).0, 1);
+        assert_eq!(config.max_paths(1).0, 1);
         assert_eq!(config.schedulers(), "fbdt, streaming musher");
     }
 }

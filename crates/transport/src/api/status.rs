@@ -181,8 +181,8 @@ pub struct StreamStatus {
     /// The class of the data that this side sends: `conversational`, `streaming`, `interactive` or
     /// `background`.
     pub class: String,
-    /// Whether the class was learnt from the stream's behavior rather than set.
-    pub learnt: bool,
+    /// Whether the class was learned from the stream's behavior rather than set.
+    pub learned: bool,
     /// Bytes taken from the local program.
     pub bytes_sent: u64,
     /// Bytes delivered to the local program.

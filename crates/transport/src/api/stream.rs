@@ -249,7 +249,7 @@ mod tests {
         let pipe = Pipe::new(0, unbounded_channel().0, Arc::clone(&pools));
         let received = Received::from(text);
         let pages = received.memory() / PAGE;
-        assert_eq!(pipe.room_down(pages), pages);
+        assert_eq!(pipe.space_down(pages), pages);
         pipe.give_down(received, false);
         (Stream::new(Arc::clone(&pipe)), pipe, pools)
     }

@@ -1,10 +1,10 @@
 //! Makes carriers repair losses sooner than TCP does by default.
 //!
-//! Linux waits at least 200 ms for an acknowledgement before it resends a lost retransmission or a
+//! Linux waits at least 200 ms for an acknowledgment before it resends a lost retransmission or a
 //! lost last segment (RFC 6298, section 2.4, requires a second), because a receiver may delay
-//! acknowledgements by as long. Each further wait is twice as long, and all data behind the hole
+//! acknowledgments by as long. Each further wait is twice as long, and all data behind the hole
 //! waits with it, on all paths. Both ends of a carrier belong to sumlink, so both change: the
-//! receiver delays acknowledgements by at most 40 ms, the sender waits at least 50 ms. If the
+//! receiver delays acknowledgments by at most 40 ms, the sender waits at least 50 ms. If the
 //! original still arrives later, TCP notices (F-RTO, RFC 5682), at the cost of one segment sent
 //! twice.
 //!

@@ -63,7 +63,7 @@ pub enum Overlap {
 /// Patterns of 127 characters or more, and those that take thousands of steps, count as
 /// [`Overlap::Partly`].
 pub fn overlap(pattern: &str, other: &str) -> Overlap {
-    const MOST_STEPS: usize = 4096;
+    const MAX_STEPS: usize = 4096;
     let (first, second) = (parse(pattern), parse(other));
     // One bit per position, and one for the end.
     if first.len().max(second.len()) >= 127 {
@@ -87,7 +87,7 @@ pub fn overlap(pattern: &str, other: &str) -> Overlap {
                 pending.push(next);
             }
         }
-        if seen.len() > MOST_STEPS {
+        if seen.len() > MAX_STEPS {
             return Overlap::Partly;
         }
     }

@@ -21,7 +21,7 @@ pub use store::StateError;
 pub(crate) use store::check as check_state;
 pub use words::{parse_beyond, parse_direction, parse_priority};
 
-/// The directions in which a link carries stream data. Acknowledgements always travel both ways.
+/// The directions in which a link carries stream data. Acknowledgments always travel both ways.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
@@ -105,8 +105,8 @@ pub enum PolicyError {
     /// `reset_day` is not a day of a month.
     #[error("reset_day must be from 1 to 31, not {0}")]
     ResetDay(u8),
-    /// A rate limit too low for the acknowledgements of a carrier.
-    #[error("a limit must be at least {least} bit/s, not {0}", least = LinkPolicy::LEAST_LIMIT)]
+    /// A rate limit too low for the acknowledgments of a carrier.
+    #[error("a limit must be at least {least} bit/s, not {0}", least = LinkPolicy::MIN_LIMIT)]
     Limit(u64),
     /// A label that is too long or contains control characters.
     #[error(
@@ -121,7 +121,7 @@ pub enum PolicyError {
 
 impl LinkPolicy {
     /// The lowest rate limit, in bit/s.
-    pub const LEAST_LIMIT: u64 = 8_000;
+    pub const MIN_LIMIT: u64 = 8_000;
 
     /// Maximum length of a label, in characters.
     pub const LONGEST_LABEL: usize = 64;
@@ -138,7 +138,7 @@ impl LinkPolicy {
         let mut limits = [self.send_limit, self.receive_limit, beyond]
             .into_iter()
             .flatten();
-        if let Some(limit) = limits.find(|limit| *limit < Self::LEAST_LIMIT) {
+        if let Some(limit) = limits.find(|limit| *limit < Self::MIN_LIMIT) {
             return Err(PolicyError::Limit(limit));
         }
         let printable = self.label.chars().all(|c| !c.is_control());

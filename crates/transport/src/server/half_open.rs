@@ -55,7 +55,7 @@ pub(super) struct Vouched {
 
 /// The lowest [`HalfOpen::patience`]. TLS takes two round trips, and 1 s is far above the round
 /// trip of usable links.
-const LEAST_PATIENCE: Duration = Duration::from_secs(3);
+const MIN_PATIENCE: Duration = Duration::from_secs(3);
 
 impl HalfOpenLimit {
     pub(super) fn new(limits: &HalfOpenLimits) -> Arc<Self> {
@@ -155,7 +155,7 @@ fn patience(held: usize, places: usize) -> Duration {
     let free = places.saturating_sub(held) as f64 / places.max(1) as f64;
     HANDSHAKE_TIMEOUT
         .mul_f64((2.0 * free).min(1.0))
-        .max(LEAST_PATIENCE)
+        .max(MIN_PATIENCE)
 }
 
 #[cfg(test)]
@@ -212,7 +212,7 @@ mod tests {
         assert!(links.iter_mut().all(|link| !is_evicted(link)));
         assert_eq!(links[0].patience, HANDSHAKE_TIMEOUT);
         assert_eq!(flood[0].patience, HANDSHAKE_TIMEOUT);
-        assert_eq!(flood[198].patience, LEAST_PATIENCE);
+        assert_eq!(flood[198].patience, MIN_PATIENCE);
         // The end of one session leaves the address of the other known.
         drop((vouched.0, links));
         let mut back = limit.admit(known);

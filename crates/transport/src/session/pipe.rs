@@ -233,25 +233,25 @@ impl Pipe {
 
     /// The number of pages, of `has` available ones, that the session may hand over. If it is less
     /// than `has`, the session is notified when it may hand over more.
-    pub(crate) fn room_down(&self, has: usize) -> usize {
+    pub(crate) fn space_down(&self, has: usize) -> usize {
         let mut ends = self.lock();
-        let mut room = 0;
+        let mut space = 0;
         if !ends.down.has_remaining() {
             let want = (has * PAGE).min(ends.down_piece.size(Instant::now()));
             let granted = ends.down_holding.take(&self.pools.down, want);
-            room = granted / PAGE;
+            space = granted / PAGE;
             ends.down_holding
                 .give_back(&self.pools.down, granted % PAGE);
         }
-        ends.down_more |= room < has;
-        room
+        ends.down_more |= space < has;
+        space
     }
 
-    /// Hands over the number of pages that [`Pipe::room_down`] returned, or the end of the stream.
+    /// Hands over the number of pages that [`Pipe::space_down`] returned, or the end of the stream.
     pub(crate) fn give_down(&self, received: Received, finished: bool) {
         let mut ends = self.lock();
         if received.has_remaining() {
-            debug_assert!(!ends.down.has_remaining(), "room_down comes first");
+            debug_assert!(!ends.down.has_remaining(), "space_down comes first");
             ends.down_piece.given(received.remaining(), Instant::now());
             ends.down = received;
         }
@@ -349,7 +349,7 @@ mod tests {
         chunk.discard();
         pipe.take_up(&mut chunk);
         let kept = reserved(&pipe, 1).unwrap();
-        assert_eq!(pipe.room_down(5), 1);
+        assert_eq!(pipe.space_down(5), 1);
         drop((pipe, kept));
         assert_eq!((pools.up.held(), pools.down.held()), (0, 0));
     }
@@ -366,16 +366,16 @@ mod tests {
         let pools = Pools::new(0);
         let (sender, mut session) = unbounded_channel();
         let pipe = Pipe::new(0, sender, Arc::clone(&pools));
-        assert_eq!(pipe.room_down(5), 1, "a floor is a page");
+        assert_eq!(pipe.space_down(5), 1, "a floor is a page");
         pipe.give_down(Received::from([0; PAGE].as_slice()), false);
-        assert_eq!(pipe.room_down(5), 0);
+        assert_eq!(pipe.space_down(5), 0);
         let mut received = take(&pipe);
         assert!(session.try_recv().is_ok());
         pipe.clear_notification();
-        assert_eq!(pipe.room_down(5), 0, "the program still holds the page");
+        assert_eq!(pipe.space_down(5), 0, "the program still holds the page");
         received.advance(PAGE);
         pipe.give_back(received);
         assert!(session.try_recv().is_ok());
-        assert_eq!(pipe.room_down(5), 1);
+        assert_eq!(pipe.space_down(5), 1);
     }
 }

@@ -207,10 +207,10 @@ impl Sources {
             return Err(SendError::Closed);
         }
         let bytes = outgoing.bytes();
-        let (most, most_bytes) = OUTBOX;
+        let (most, max_bytes) = OUTBOX;
         // Only datagrams are dropped: the number of other requests is bounded by the sources and
         // their remotes.
-        while outbox.queue.len() >= most || outbox.bytes + bytes > most_bytes {
+        while outbox.queue.len() >= most || outbox.bytes + bytes > max_bytes {
             let is_datagram =
                 |entry: &(Instant, Outgoing)| matches!(entry.1, Outgoing::Datagram { .. });
             let Some(oldest) = outbox.queue.iter().position(is_datagram) else {
@@ -250,9 +250,9 @@ impl Inbox {
             return;
         }
         let bytes = event_bytes(&event);
-        let (most, most_bytes) = INBOX;
+        let (most, max_bytes) = INBOX;
         while state.queue.len() >= most
-            || (state.bytes + bytes > most_bytes && !state.queue.is_empty())
+            || (state.bytes + bytes > max_bytes && !state.queue.is_empty())
         {
             if let Some((_, oldest)) = state.queue.pop_front() {
                 state.bytes -= event_bytes(&oldest);

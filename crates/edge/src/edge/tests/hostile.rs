@@ -62,7 +62,7 @@ struct World {
     /// 2^32.
     handed: Vec<RangeSet>,
     /// The highest acknowledgment sent to each far end.
-    told: Vec<u64>,
+    ack_sent: Vec<u64>,
     flying: BTreeMap<(Instant, u64), (To, Vec<u8>)>,
     count: u64,
     random: Random,
@@ -75,7 +75,7 @@ struct World {
     forged: Vec<Vec<u8>>,
     /// Number of boosts, and the most bytes owed by all flows at once.
     boosted: u32,
-    most_owed: u64,
+    max_owed: u64,
     /// For each flow, whether its user is offline: it neither receives nor sends.
     away: Vec<bool>,
 }
@@ -117,7 +117,7 @@ impl World {
             ends,
             plans: plans.to_vec(),
             handed: vec![RangeSet::new(); plans.len()],
-            told: vec![0; plans.len()],
+            ack_sent: vec![0; plans.len()],
             flying: BTreeMap::new(),
             count: 0,
             random: Random::new(seed),
@@ -126,7 +126,7 @@ impl World {
             receivers: (config.mode == Mode::Lwa).then(BTreeMap::new),
             forged: Vec::new(),
             boosted: 0,
-            most_owed: 0,
+            max_owed: 0,
             away: vec![false; plans.len()],
             config,
         }
@@ -291,12 +291,12 @@ impl World {
                     "more than a segment is owed"
                 );
                 self.boosted += u32::from(ack > taken);
-                self.told[flow] = self.told[flow].max(ack.saturating_sub(1 << 32));
+                self.ack_sent[flow] = self.ack_sent[flow].max(ack.saturating_sub(1 << 32));
             }
             self.fly(To::End(2 * flow), FAR_DELAY, packet);
         }
         let owed = self.edge.flows().map(|(_, report)| report.owed).sum();
-        self.most_owed = self.most_owed.max(owed);
+        self.max_owed = self.max_owed.max(owed);
         assert!(owed <= 4 * MSS, "{owed} bytes are owed by all flows");
     }
 
@@ -310,7 +310,7 @@ impl World {
         };
         let (at, from) = (self.ends[2 * flow + 1].taken, self.ends[2 * flow].start);
         let asked = from.wrapping_add(at as u32);
-        let told = self.told[flow];
+        let ack_sent = self.ack_sent[flow];
         let next = self.ends[2 * flow + 1]
             .start
             .wrapping_add(self.ends[2 * flow].taken as u32);
@@ -333,9 +333,9 @@ impl World {
             4 => (false, down(somewhere(asked)).payload(&[0xee; 700])),
             // Different content for owed bytes, and only for those: other content inside the window
             // would reach the user even without a node.
-            5 if told > at => (
+            5 if ack_sent > at => (
                 false,
-                down(asked).payload(&[0xee; 1000][..(told - at) as usize]),
+                down(asked).payload(&[0xee; 1000][..(ack_sent - at) as usize]),
             ),
             5 | 6 => (false, down(somewhere(asked)).syn()),
             // False SACK blocks beyond a hole, from within the window: at worst they cause
@@ -524,6 +524,6 @@ fn silent_users_are_owed_at_most_four_segments() {
             }
             world.away[turn] = true;
         }
-        assert_eq!(world.most_owed, 4 * MSS, "seed {seed}");
+        assert_eq!(world.max_owed, 4 * MSS, "seed {seed}");
     }
 }

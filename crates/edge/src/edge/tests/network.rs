@@ -147,7 +147,7 @@ fn goodput_of_the_modes() {
                 (
                     "theta 0",
                     visible(Parameters {
-                        least_free: 0.0,
+                        min_free: 0.0,
                         ..default
                     }),
                 ),
@@ -224,9 +224,9 @@ proptest! {
             !world.server.done() || world.user.finished,
             "the server considers undelivered data acknowledged"
         );
-        prop_assert!(world.most_owed <= MSS as u64);
+        prop_assert!(world.max_owed <= MSS as u64);
         if !may_owe {
-            prop_assert_eq!(world.most_owed, 0);
+            prop_assert_eq!(world.max_owed, 0);
         }
     }
 }

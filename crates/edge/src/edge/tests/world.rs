@@ -77,7 +77,7 @@ pub(super) struct World {
     /// Bytes of the stream that nodes have received.
     handed: RangeSet,
     /// The most bytes acknowledged by a node that the user did not have.
-    pub(super) most_owed: u64,
+    pub(super) max_owed: u64,
     incidents: Vec<(Instant, Incident)>,
     restarted: bool,
 }
@@ -117,7 +117,7 @@ impl World {
             last_epoch: 0,
             reorder: lwa.then(|| Reorder::new(ReorderConfig::default())),
             handed: RangeSet::new(),
-            most_owed: 0,
+            max_owed: 0,
             incidents: Vec::new(),
             restarted: false,
         }
@@ -332,7 +332,7 @@ impl World {
             ack - base
         );
         let owed = (ack - base).saturating_sub(self.user.next);
-        self.most_owed = self.most_owed.max(owed);
+        self.max_owed = self.max_owed.max(owed);
         assert!(
             owed <= MSS as u64,
             "{owed} bytes are acknowledged but not delivered"

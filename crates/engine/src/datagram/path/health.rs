@@ -12,7 +12,7 @@ use super::{RoundTrip, UNKNOWN_TRIP};
 use crate::Instant;
 
 /// A report may be later than expected by this time at least ...
-const LEAST_MARGIN: Duration = Duration::from_millis(25);
+const MIN_MARGIN: Duration = Duration::from_millis(25);
 
 /// ... or by this many variations of its round trip.
 const VARIATIONS: u32 = 4;
@@ -75,7 +75,7 @@ impl PathHealth {
 pub(in crate::datagram) enum Review {
     Unchanged,
     /// It has just become suspect.
-    Doubted,
+    Suspected,
     Failed,
     Recovered,
 }
@@ -173,7 +173,7 @@ impl Health {
             self.trial = (2 * self.trial).min(LONGEST_TRIAL);
             (self.state, self.since) = (PathHealth::Suspect, now);
             (self.probes, self.probed) = (0, None);
-            return Review::Doubted;
+            return Review::Suspected;
         }
         self.state = PathHealth::Failed;
         Review::Failed
@@ -223,7 +223,7 @@ impl Health {
 
 /// When the oldest unreported packet is overdue.
 fn overdue_at(sent: &Sent, trip: &RoundTrip, carrier: Option<Duration>) -> Option<Instant> {
-    let margin = (VARIATIONS * trip.variation()).max(LEAST_MARGIN);
+    let margin = (VARIATIONS * trip.variation()).max(MIN_MARGIN);
     sent.oldest()
         .map(|at| at + expected(trip, carrier) + margin)
 }

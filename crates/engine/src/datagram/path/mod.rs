@@ -39,7 +39,7 @@ const UNKNOWN_RATE: f64 = 125_000.0;
 const REPORT_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Least bytes of a turn, so that turns make progress whatever the carrier reports.
-const LEAST_QUANTUM: usize = 1200;
+const MIN_QUANTUM: usize = 1200;
 
 /// Weight of a new relative delay against the smoothed one, while that one is not older than
 /// [`RELATIVE_MEMORY`].
@@ -210,7 +210,7 @@ impl DatagramPath {
 
     /// Bytes that a flow sends in its turn: one packet.
     pub(super) fn quantum(&self) -> i64 {
-        self.max_packet().max(LEAST_QUANTUM) as i64
+        self.max_packet().max(MIN_QUANTUM) as i64
     }
 
     /// A packet took this time by the two clocks.

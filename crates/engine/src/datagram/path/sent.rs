@@ -14,7 +14,7 @@ use crate::datagram::wire::{Half, Report};
 const MOST: usize = 1 << 16;
 
 /// Most bytes of datagrams that are kept for a second attempt.
-const MOST_YOUNG: usize = 1 << 20;
+const MAX_YOUNG: usize = 1 << 20;
 
 /// Bookkeeping of such a datagram, which counts as memory.
 const YOUNG_OVERHEAD: usize = 128;
@@ -109,7 +109,7 @@ impl Sent {
     /// An item of the next packet. Datagrams beyond the limit get no second attempt.
     pub(crate) fn attach(&mut self, item: Item) {
         let bytes = item.bytes();
-        if bytes == 0 || self.young_bytes + bytes <= MOST_YOUNG {
+        if bytes == 0 || self.young_bytes + bytes <= MAX_YOUNG {
             self.young_bytes += bytes;
             self.items.push_back((self.next(), item));
         }
@@ -334,10 +334,10 @@ mod tests {
         }
         assert_eq!(sent.packets.len(), MOST);
         assert!(sent.items.is_empty() && sent.young_bytes == 0);
-        for _ in 0..2 * MOST_YOUNG / YOUNG_OVERHEAD {
+        for _ in 0..2 * MAX_YOUNG / YOUNG_OVERHEAD {
             sent.attach(item(0));
         }
-        assert_eq!(sent.items.len(), MOST_YOUNG / YOUNG_OVERHEAD);
+        assert_eq!(sent.items.len(), MAX_YOUNG / YOUNG_OVERHEAD);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! The links must be independent, so each gives one path. Suspect paths are used if there are no
 //! others: a copy more costs little, and shows when the path delivers again.
 
-use super::{DatagramPolicy, Facts, FlowPolicy, Links, MOST_COPIES, Offer, Placement};
+use super::{DatagramPolicy, Facts, FlowPolicy, Links, MAX_COPIES, Offer, Placement};
 use crate::datagram::config::DuplicateLimits;
 use crate::datagram::path::{DatagramPath, Paths, Usage};
 use crate::policy::Priority;
@@ -58,8 +58,8 @@ pub(super) fn offer(path: &DatagramPath) -> Offer {
 /// The best paths over different links, as many as `limits` has; the best path comes first.
 pub(super) fn best_links(paths: &Paths, limits: &DuplicateLimits) -> Links {
     let mut links = Links::default();
-    let mut taken = [0; MOST_COPIES];
-    for count in 0..limits.links.min(MOST_COPIES) {
+    let mut taken = [0; MAX_COPIES];
+    for count in 0..limits.links.min(MAX_COPIES) {
         let others = paths.iter().filter(|path| {
             let priority = path.policy.priority;
             let may_carry = path.usage == Usage::Main

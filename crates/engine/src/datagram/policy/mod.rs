@@ -106,12 +106,12 @@ pub(super) enum Offer {
 }
 
 /// Most paths that carry the same datagram.
-pub(super) const MOST_COPIES: usize = 8;
+pub(super) const MAX_COPIES: usize = 8;
 
 /// Paths over different links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Links {
-    paths: [Option<PathId>; MOST_COPIES],
+    paths: [Option<PathId>; MAX_COPIES],
 }
 
 impl Links {

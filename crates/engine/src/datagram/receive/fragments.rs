@@ -12,7 +12,7 @@ use crate::datagram::{DatagramConfig, FlowId};
 const OVERHEAD: usize = 128;
 
 /// Entries of joined halves that are always tolerated.
-const LEAST_SWEEP: usize = 64;
+const MIN_SWEEP: usize = 64;
 
 /// A half that waits.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl Fragments {
         let payload = Bytes::copy_from_slice(payload);
         self.waiting.insert(key, Waiting { half, payload });
         // Joined ones leave entries behind; they must not outnumber the others by far.
-        if self.order.len() > 2 * self.waiting.len() + LEAST_SWEEP {
+        if self.order.len() > 2 * self.waiting.len() + MIN_SWEEP {
             let waiting = &self.waiting;
             self.order
                 .retain(|(_, flow, sequence)| waiting.contains_key(&(*flow, *sequence)));

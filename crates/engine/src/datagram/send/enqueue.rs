@@ -34,7 +34,7 @@ impl Datagrams {
         }
         let flow = self.flows.get_mut(at).ok_or(FlowError::Unknown)?;
         let most = match self.paths.max_packet() {
-            Some(packet) => most_payload(flow, packet),
+            Some(packet) => max_payload(flow, packet),
             None => UNKNOWN_MOST,
         };
         if payload.len() > most {
@@ -253,7 +253,7 @@ pub(super) fn open_of(flow: &Flow) -> Option<Open<'_>> {
 }
 
 /// The largest datagram that fits two packets of this size.
-fn most_payload(flow: &Flow, packet: usize) -> usize {
+fn max_payload(flow: &Flow, packet: usize) -> usize {
     let open = open_of(flow);
     // The fields of the order and of the half are as large as they can be.
     let (after, half) = (Some(varint::MAX), Some(Half::Second));

@@ -12,7 +12,7 @@ use crate::{Instant, PathId};
 impl Datagrams {
     /// A path has just become suspect: its flows move, and what may be lost on it and is still
     /// worth it goes over the others.
-    pub(in crate::datagram) fn doubt(&mut self, id: PathId, now: Instant) {
+    pub(in crate::datagram) fn suspect(&mut self, id: PathId, now: Instant) {
         let Some(path) = self.paths.get_mut(id) else {
             return;
         };

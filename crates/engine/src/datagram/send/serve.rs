@@ -17,7 +17,7 @@ use crate::datagram::wire::{Data, Half, PacketWriter, data_head_len};
 use crate::{Class, Event, Instant, PathId};
 
 /// Most flows that may refuse a path before it sends something else or nothing.
-const MOST_REFUSALS: usize = 16;
+const MAX_REFUSALS: usize = 16;
 
 /// A flow that prefers another path is asked again after this time.
 const RECHECK: Duration = Duration::from_millis(1);
@@ -110,7 +110,7 @@ impl Datagrams {
                 }
                 Turn::Full => break,
             }
-            if refusals.len() + moves >= MOST_REFUSALS {
+            if refusals.len() + moves >= MAX_REFUSALS {
                 break;
             }
         }
@@ -219,14 +219,14 @@ impl Datagrams {
             payload: &next.payload,
         };
         let mut rest = None;
-        if head_len(&data) + data.payload.len() > writer.room() {
+        if head_len(&data) + data.payload.len() > writer.space() {
             if !writer.is_empty() {
                 put_back(flow, id, next);
                 return Turn::Full;
             }
             let middle = next.payload.len().div_ceil(2);
             data.half = Some(Half::First);
-            if next.half.is_some() || head_len(&data) + middle > writer.room() {
+            if next.half.is_some() || head_len(&data) + middle > writer.space() {
                 self.queued_bytes -= before - flow.queued_bytes();
                 self.move_too_big(id, at, next);
                 return Turn::Sent(0);

@@ -16,7 +16,7 @@ const REPORT: usize = 1 + 4 + 4 + 8 + 1 + 8;
 const REPORT_RANGE: usize = 8 + 8;
 
 /// A packet with less room takes nothing along.
-const LEAST_PACKET: usize = 128;
+const MIN_PACKET: usize = 128;
 
 impl Datagrams {
     /// Whether a packet may be due on a path. False is reliable.
@@ -43,7 +43,7 @@ impl Datagrams {
         out: &mut Vec<u8>,
     ) -> bool {
         self.handled = self.handled.max(now);
-        let Some(path) = self.paths.get(id).filter(|_| max_len >= LEAST_PACKET) else {
+        let Some(path) = self.paths.get(id).filter(|_| max_len >= MIN_PACKET) else {
             return false;
         };
         let header = Header {
@@ -111,7 +111,7 @@ impl Datagrams {
             let Some(report) = path.arrivals.report(about) else {
                 continue;
             };
-            if writer.room() >= REPORT + REPORT_RANGE * report.ranges.len() {
+            if writer.space() >= REPORT + REPORT_RANGE * report.ranges.len() {
                 writer.report(&report);
                 path.reporting.reported(id, role, now);
             }
@@ -133,7 +133,7 @@ impl Datagrams {
     fn write_controls(&mut self, id: PathId, writer: &mut PacketWriter<'_>, now: Instant) -> bool {
         let best = self.paths.best() == Some(id);
         let mut has_written = false;
-        while writer.room() >= CONTROL
+        while writer.space() >= CONTROL
             && let Some(pending) = self.controls.next(best, now)
         {
             match pending.control {

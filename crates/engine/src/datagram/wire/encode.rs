@@ -31,7 +31,7 @@ impl<'a> PacketWriter<'a> {
     }
 
     /// Bytes that further records may take.
-    pub(crate) fn room(&self) -> usize {
+    pub(crate) fn space(&self) -> usize {
         let used = self.out.len() - self.start;
         let length = match self.open_end {
             Some((_, payload)) => varint::len((self.out.len() - payload) as u64),
@@ -177,11 +177,11 @@ mod tests {
         };
         writer.data(&data(&[1; 100]));
         assert_eq!(writer.len(), 2 + 3 + 100);
-        assert_eq!(writer.room(), 1000 - 105 - 2);
-        let room = writer.room();
+        assert_eq!(writer.space(), 1000 - 105 - 2);
+        let space = writer.space();
         let len = room - data_head_len(4, 5, None, None, None);
         writer.data(&data(&vec![2; len]));
-        assert_eq!((writer.len(), writer.room()), (1000, 0));
+        assert_eq!((writer.len(), writer.space()), (1000, 0));
         writer.discard();
         assert_eq!(out, [0xff; 3]);
     }

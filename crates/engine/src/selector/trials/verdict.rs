@@ -61,9 +61,9 @@ impl Compared {
         // Better means better than both periods of the other kind.
         let faster = greedy && without.least > (1.0 + margin) * with.most;
         let brings = with.least > (1.0 + margin) * without.most;
-        let late = is_longer(with.least_delay, without.most_delay, 1.0);
+        let late = is_longer(with.min_delay, without.max_delay, 1.0);
         // Half of that is inconclusive: a path parked for more must stay below it.
-        let rather_late = is_longer(with.most_delay, without.least_delay, 0.5);
+        let rather_late = is_longer(with.max_delay, without.min_delay, 0.5);
         let rather_slower = with.most < (1.0 - margin / 2.0) * without.least;
         Some(Verdict {
             hurts: faster || late && !brings,
@@ -95,8 +95,8 @@ struct Arm {
     least: f64,
     most: f64,
     mean: f64,
-    least_delay: Option<Duration>,
-    most_delay: Option<Duration>,
+    min_delay: Option<Duration>,
+    max_delay: Option<Duration>,
 }
 
 impl Arm {
@@ -106,8 +106,8 @@ impl Arm {
             least: a.goodput.min(b.goodput),
             most: a.goodput.max(b.goodput),
             mean: (a.goodput + b.goodput) / 2.0,
-            least_delay: delays.map(|(a, b)| a.min(b)),
-            most_delay: delays.map(|(a, b)| a.max(b)),
+            min_delay: delays.map(|(a, b)| a.min(b)),
+            max_delay: delays.map(|(a, b)| a.max(b)),
         }
     }
 }
@@ -125,7 +125,7 @@ fn reason(with: &Arm, without: &Arm) -> String {
     let more = with.mean - without.mean;
     let sign = if more < 0.0 { "-" } else { "+" };
     let goodput = format!("{sign}{}", mbit(more.abs()));
-    match with.least_delay.zip(without.most_delay) {
+    match with.min_delay.zip(without.max_delay) {
         Some((with, without)) => {
             let more = with.as_secs_f64() - without.as_secs_f64();
             format!("{:+.0} ms delivery delay for {goodput}", more * 1e3)

@@ -447,7 +447,7 @@ fn a_reset_of_one_stream_wakes_writers_of_others() {
     let now = Instant::from_secs(1);
     let mut config = Config::new(Role::Client);
     config.max_streams = 2;
-    config.memory = Config::least_memory(2);
+    config.memory = Config::min_memory(2);
     config.stream_memory = config.memory;
     let mut client = Session::new(config, now).unwrap();
     client.path_up(PATH, now);
@@ -503,16 +503,16 @@ fn reports_lost_with_their_path_are_repeated() {
     let (mut client, id, now) = client_with_stream();
     feed(&mut client, PATH, &[data(id, 0, b"x")], now);
     let later = now + Duration::from_millis(100);
-    let told = |frames: &[String]| frames.iter().any(|frame| frame.starts_with("Ack"));
-    assert!(told(&drain(&mut client, PATH, later)));
-    assert!(!told(&drain(
+    let reported = |frames: &[String]| frames.iter().any(|frame| frame.starts_with("Ack"));
+    assert!(reported(&drain(&mut client, PATH, later)));
+    assert!(!reported(&drain(
         &mut client,
         PATH,
         later + Duration::from_secs(1)
     )));
     client.path_up(PathId(1), later);
     client.path_down(PATH, later);
-    assert!(told(&drain(
+    assert!(reported(&drain(
         &mut client,
         PathId(1),
         later + Duration::from_secs(1)

@@ -163,7 +163,7 @@ fn load(names: &'static [&'static str]) -> impl Strategy<Value = Load> {
 /// `config` with few streams and little memory, and at least as much as these need.
 pub(super) fn with_memory(config: Config, memory: u64, stream_memory: u64) -> Config {
     Config {
-        memory: memory.max(Config::least_memory(16)),
+        memory: memory.max(Config::min_memory(16)),
         stream_memory,
         max_streams: 16,
         ..config

@@ -28,8 +28,8 @@ fn a_path_that_one_side_abandons_is_abandoned_by_the_other() {
     pair.kill_path(gone);
     pair.run_to_end(Duration::from_secs(5));
     assert_eq!(pair.program(Side::Client, id).received.len(), 5_000_000);
-    let told = pair.events.iter().filter(|(_, event)| *event == left);
-    assert_eq!(told.count(), 1, "the receiver does not report it back");
+    let reported = pair.events.iter().filter(|(_, event)| *event == left);
+    assert_eq!(reported.count(), 1, "the receiver does not report it back");
 }
 
 #[test]
@@ -41,12 +41,12 @@ fn the_peer_of_a_stalled_path_pings_and_receives_the_recovery() {
     pair.run_for(Duration::from_millis(200));
     let dead = PathId(1);
     pair.carriers.get_mut(&dead).unwrap().blackhole = true;
-    let doubted = Event::PathDoubted { path: dead };
-    let hears = |pair: &Pair| has_reported(pair, Side::Client, &doubted);
+    let stalled_at_peer = Event::PathStalledAtPeer { path: dead };
+    let hears = |pair: &Pair| has_reported(pair, Side::Client, &stalled_at_peer);
     assert!(pair.run_until(hears, Duration::from_secs(1)));
     let stalled = |pair: &Pair| {
         let stats = pair.client.path_stats_all(pair.now);
-        stats.iter().any(|path| path.useless_for.is_some())
+        stats.iter().any(|path| path.stalled_for.is_some())
     };
     assert!(stalled(&pair));
     // The client only has PINGs to send, and finds that its own direction is dead, too.
@@ -86,11 +86,13 @@ fn a_measurement_pause_of_tcp_is_not_reported_as_a_stall() {
     let of_paths = |event: &Event| {
         matches!(
             event,
-            Event::PathStalled { .. } | Event::PathRecovered { .. } | Event::PathDoubted { .. }
+            Event::PathStalled { .. }
+                | Event::PathRecovered { .. }
+                | Event::PathStalledAtPeer { .. }
         )
     };
-    let told = pair.events.iter().filter(|(_, event)| of_paths(event));
-    assert_eq!(told.collect::<Vec<_>>(), [] as [&(Side, Event); 0]);
+    let reported = pair.events.iter().filter(|(_, event)| of_paths(event));
+    assert_eq!(reported.collect::<Vec<_>>(), [] as [&(Side, Event); 0]);
     assert_eq!(pair.server.paths[&paused].unreliability(pair.now), 0.0);
     assert_eq!(pair.server.paths[&paused].state(), PathState::Active);
 }
@@ -101,8 +103,8 @@ fn a_path_that_dies_during_a_measurement_pause_is_reported_after_it() {
     for times_out in [true, false] {
         let (mut pair, paused) = with_a_pause();
         pair.carriers.get_mut(&paused).unwrap().pauses = !times_out;
-        let doubted = Event::PathDoubted { path: paused };
-        let hears = |pair: &Pair| has_reported(pair, Side::Client, &doubted);
+        let stalled_at_peer = Event::PathStalledAtPeer { path: paused };
+        let hears = |pair: &Pair| has_reported(pair, Side::Client, &stalled_at_peer);
         assert!(pair.run_until(hears, Duration::from_millis(400)));
         assert!(pair.server.paths[&paused].unreliability(pair.now) > 0.5);
         pair.carriers.get_mut(&paused).unwrap().blackhole = false;
@@ -141,7 +143,7 @@ fn a_state_received_before_the_path_joins_applies_when_it_does() {
     assert_eq!(since(&pair, PathId(0)), None);
     let hears = |pair: &Pair| {
         let events = [
-            Event::PathDoubted { path: late },
+            Event::PathStalledAtPeer { path: late },
             Event::PathLeft { path: left },
         ];
         events
@@ -171,7 +173,10 @@ fn an_obsolete_path_state_changes_nothing() {
     }
     assert_eq!(
         said,
-        [Event::PathDoubted { path }, Event::PathTrusted { path }]
+        [
+            Event::PathStalledAtPeer { path },
+            Event::PathRecoveredAtPeer { path }
+        ]
     );
     assert_eq!(pair.client.paths[&path].stalled_since(), None);
 }
@@ -193,12 +198,14 @@ fn each_reported_stall_is_followed_by_a_recovery() {
         let ills = of_side.filter_map(|(_, event)| match event {
             Event::PathStalled { path: of, .. } if *of == path => Some(("stalled", true)),
             Event::PathRecovered { path: of } if *of == path => Some(("stalled", false)),
-            Event::PathDoubted { path: of } if *of == path => Some(("doubted", true)),
-            Event::PathTrusted { path: of } if *of == path => Some(("doubted", false)),
+            Event::PathStalledAtPeer { path: of } if *of == path => Some(("stalled_at_peer", true)),
+            Event::PathRecoveredAtPeer { path: of } if *of == path => {
+                Some(("stalled_at_peer", false))
+            }
             _ => None,
         });
         let ills: Vec<_> = ills.collect();
-        for kind in ["stalled", "doubted"] {
+        for kind in ["stalled", "stalled_at_peer"] {
             let of_kind = ills.iter().filter(|(of, _)| *of == kind);
             for (index, (_, is_ill)) in of_kind.clone().enumerate() {
                 assert_eq!(*is_ill, index % 2 == 0, "{side:?}: {ills:?}");
@@ -451,7 +458,7 @@ fn a_limit_bounds_the_expected_rate_of_a_path() {
 #[test]
 fn the_longest_stalled_path_is_replaced_even_if_it_is_the_last() {
     let mut pair = Pair::connected(&[(50.0, 5), (50.0, 5)]);
-    let stalled = |pair: &Pair| pair.server.most_useless_path(pair.now);
+    let stalled = |pair: &Pair| pair.server.longest_stalled_path(pair.now);
     let id = pair.open();
     pair.write(Side::Client, id, b"", true);
     pair.write(Side::Server, id, &vec![7; 20_000_000], true);

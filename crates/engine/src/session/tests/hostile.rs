@@ -14,7 +14,7 @@ const NOW: Instant = Instant::from_secs(1);
 fn session() -> Session {
     let mut config = Config::new(Role::Client);
     config.max_streams = 8;
-    config.memory = Config::least_memory(8);
+    config.memory = Config::min_memory(8);
     config.stream_memory = 1 << 18;
     let mut session = Session::new(config, NOW).unwrap();
     session.path_up(PATH, NOW);

@@ -39,7 +39,7 @@ struct Lane {
     /// Pieces that have arrived while their reader was busy.
     unread: VecDeque<Vec<u8>>,
     /// Bytes that have arrived, and the time at which the sender receives the acknowledgment.
-    acknowledgements: VecDeque<(Instant, u64)>,
+    acknowledgments: VecDeque<(Instant, u64)>,
     /// Bytes acknowledged; in slow start they open the window by the same amount.
     acknowledged: u64,
 }
@@ -223,10 +223,10 @@ impl Pair {
 
     /// Whether the program has the stream: it opened it, or the session has reported it.
     pub(crate) fn knows(&self, side: Side, id: StreamId) -> bool {
-        let told = |(at, event): &(Side, Event)| {
+        let reported = |(at, event): &(Side, Event)| {
             *at == side && matches!(event, Event::Opened { stream, .. } if *stream == id)
         };
-        side == Side::Client || self.events.iter().any(told)
+        side == Side::Client || self.events.iter().any(reported)
     }
 
     /// The program writes `data`, and the end after it if `finish`.
@@ -529,7 +529,7 @@ impl Pair {
                 if !lane.unread.is_empty() {
                     moments.push(self.paused_until[side.peer() as usize].max(self.now));
                 }
-                moments.extend(lane.acknowledgements.front().map(|(at, _)| *at));
+                moments.extend(lane.acknowledgments.front().map(|(at, _)| *at));
                 if lane.busy_until > self.now {
                     moments.push(
                         self.now + (lane.busy_until - self.now).min(Duration::from_millis(1)),
@@ -592,18 +592,18 @@ impl Lane {
         while self.pieces.front().is_some_and(|(at, _)| *at <= now)
             && let Some((_, piece)) = self.pieces.pop_front()
         {
-            self.acknowledgements.push_back((heard, piece.len() as u64));
+            self.acknowledgments.push_back((heard, piece.len() as u64));
             self.unread.push_back(piece);
         }
     }
 
     /// The sender receives the acknowledgments that have arrived by now.
     fn acknowledge(&mut self, now: Instant) {
-        while let Some((at, bytes)) = self.acknowledgements.front()
+        while let Some((at, bytes)) = self.acknowledgments.front()
             && *at <= now
         {
             self.acknowledged += bytes;
-            self.acknowledgements.pop_front();
+            self.acknowledgments.pop_front();
         }
     }
 }
@@ -621,7 +621,7 @@ impl Carrier {
             .iter()
             .map(|(_, piece)| piece.len() as u64)
             .sum();
-        let unheard: u64 = lane.acknowledgements.iter().map(|(_, bytes)| bytes).sum();
+        let unheard: u64 = lane.acknowledgments.iter().map(|(_, bytes)| bytes).sum();
         PathSample {
             srtt,
             rttvar: srtt / 8,

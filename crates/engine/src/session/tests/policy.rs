@@ -142,7 +142,7 @@ fn the_peer_follows_its_policy_and_limits_its_carrier() {
         policy: priority(Priority::Never),
         rate: Some(125_000),
     };
-    pair.client.tell_policy(SECOND, only_up, now);
+    pair.client.send_policy(SECOND, only_up, now);
     pair.run_for(Duration::from_millis(100));
     let limited = Event::PathLimited {
         path: SECOND,

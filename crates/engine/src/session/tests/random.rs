@@ -173,7 +173,7 @@ fn config(role: Role, setup: &Setup, candidates: &Candidates) -> Config {
     config.session_timeout = Duration::from_secs(3600);
     if setup.tight {
         config.max_streams = 4;
-        config.memory = Config::least_memory(4);
+        config.memory = Config::min_memory(4);
         config.stream_memory = 1 << 18;
     }
     config
@@ -196,7 +196,7 @@ fn allow_all(pair: &mut Pair) {
         for &id in &paths {
             pair.session(side).set_policy(id, policy);
             let policy = PeerPolicy { policy, rate: None };
-            pair.session(side).tell_policy(id, policy, now);
+            pair.session(side).send_policy(id, policy, now);
         }
     }
 }
@@ -293,7 +293,7 @@ fn run(setup: &Setup, candidates: &Candidates) {
                         false => pair.session(side).set_policy(id, policy),
                         true => {
                             let policy = PeerPolicy { policy, rate: None };
-                            pair.session(side).tell_policy(id, policy, now);
+                            pair.session(side).send_policy(id, policy, now);
                         }
                     }
                 }
@@ -394,7 +394,7 @@ mod tests {
             self.0.paths_changed();
         }
 
-        fn most_paths(&self) -> Option<usize> {
+        fn max_paths(&self) -> Option<usize> {
             Some(2)
         }
     }

@@ -53,7 +53,7 @@ fn a_sender_is_never_far_ahead_of_a_slow_reader() {
         &[(4.0, 12), (2.0, 12)],
     ] {
         let line: f64 = links.iter().map(|(mbit, _)| mbit * 1e6 / 8.0).sum();
-        let most_ahead = 2 * bandwidth_delay(links) + 1_000_000;
+        let max_ahead = 2 * bandwidth_delay(links) + 1_000_000;
         for part in [0.0, 0.03, 0.3, 0.8, 0.95] {
             let rate = (line * part) as u64;
             let (mut pair, id) = endless(links);
@@ -62,8 +62,8 @@ fn a_sender_is_never_far_ahead_of_a_slow_reader() {
                 let read = pair.program(Side::Client, id).received.len() as u64;
                 let ahead = sent(&pair) - read;
                 assert!(
-                    ahead <= most_ahead,
-                    "{links:?}, {rate} B/s: {ahead} bytes ahead, not {most_ahead}"
+                    ahead <= max_ahead,
+                    "{links:?}, {rate} B/s: {ahead} bytes ahead, not {max_ahead}"
                 );
             }
             let wanted = (3.0 * rate as f64 * 0.93) as u64;
@@ -87,10 +87,10 @@ fn a_program_that_stops_reading_stops_its_sender() {
     let read = pair.program(Side::Client, id).received.len() as u64;
     assert!(read > 10_000_000, "{read}");
     let ahead = sent(&pair) - read;
-    let most_ahead = 2 * bandwidth_delay(links) + 1_000_000;
-    assert!(ahead <= most_ahead, "{ahead} bytes, not {most_ahead}");
+    let max_ahead = 2 * bandwidth_delay(links) + 1_000_000;
+    assert!(ahead <= max_ahead, "{ahead} bytes, not {max_ahead}");
     let stats = pair.client.stats();
-    assert!(stats.receive_memory <= most_ahead, "{stats:?}");
+    assert!(stats.receive_memory <= max_ahead, "{stats:?}");
 }
 
 #[test]
@@ -123,6 +123,6 @@ fn bursts_of_a_reader_do_not_count_as_its_rate() {
     let read = pair.program(Side::Client, id).received.len() as u64;
     assert!(read >= 2_250_000, "{read}");
     let ahead = sent(&pair) - read;
-    let most_ahead = 2 * bandwidth_delay(links) + 1_000_000;
-    assert!(ahead <= most_ahead, "{ahead} bytes, not {most_ahead}");
+    let max_ahead = 2 * bandwidth_delay(links) + 1_000_000;
+    assert!(ahead <= max_ahead, "{ahead} bytes, not {max_ahead}");
 }

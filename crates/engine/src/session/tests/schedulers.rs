@@ -129,10 +129,10 @@ fn every_class_can_have_a_scheduler_of_its_own() {
 #[test]
 fn both_sides_use_the_class_that_the_opener_has_set() {
     let mut pair = pair("fbdt", &[(50.0, 5)]);
-    let told = Class::ALL.map(|class| (pair.open_as(class), Some(class)));
-    let learnt = pair.open_as(None::<Class>);
+    let reported = Class::ALL.map(|class| (pair.open_as(class), Some(class)));
+    let learned = pair.open_as(None::<Class>);
     pair.run_for(Duration::from_millis(50));
-    for (id, class) in told.into_iter().chain([(learnt, None)]) {
+    for (id, class) in reported.into_iter().chain([(learned, None)]) {
         let heard = pair.events.iter().find_map(|(_, event)| match event {
             Event::Opened { stream, class, .. } if *stream == id => Some(*class),
             _ => None,

@@ -65,8 +65,8 @@ fn frames(
     let mut pair = pair(rule, links);
     let id = pair.open_as(class);
     pair.write(Side::Client, id, b"PLAY", false);
-    let told = |pair: &Pair| pair.knows(Side::Server, id);
-    assert!(pair.run_until(told, Duration::from_secs(1)));
+    let reported = |pair: &Pair| pair.knows(Side::Server, id);
+    assert!(pair.run_until(reported, Duration::from_secs(1)));
     let mut written = Vec::new();
     let end = pair.now + Duration::from_secs(3);
     while pair.now < end {

@@ -93,7 +93,7 @@ fn a_refused_remote_is_reported_at_intervals() {
     for number in 0..100_000 {
         report(number, later);
     }
-    assert!(remotes.refused.len() <= MOST_REFUSED);
+    assert!(remotes.refused.len() <= MAX_REFUSED);
     assert_eq!(budget.used(), 0);
 }
 

@@ -87,14 +87,14 @@ pub(super) fn draw(view: &View<'_>) -> Option<Figure> {
     for curve in &curves {
         svg.polyline(
             &steps(curve, &x, &y),
-            Ink::Colour(curve.style.colour),
+            Ink::Color(curve.style.color),
             1.8,
             curve.style.dash(),
         );
     }
     // Values without a position on a logarithmic axis.
     let firsts = curves.iter();
-    let firsts = firsts.map(|curve| (curve.values[0], Ink::Colour(curve.style.colour)));
+    let firsts = firsts.map(|curve| (curve.values[0], Ink::Color(curve.style.color)));
     let firsts: Vec<_> = firsts.collect();
     let number = |value: f64| unit.tick(value);
     svg.beyond(&x, Across::Y(TOP + HEIGHT - 6.0), &firsts, number);
@@ -105,7 +105,7 @@ pub(super) fn draw(view: &View<'_>) -> Option<Figure> {
             f64::midpoint(PLOT.0, PLOT.1)
         };
         let at = TOP + HEIGHT + 56.0 + LEGEND_LINE * (index / 2) as f64;
-        let ink = Ink::Colour(curve.style.colour);
+        let ink = Ink::Color(curve.style.color);
         svg.line(
             (left, at - 4.0),
             (left + 24.0, at - 4.0),

@@ -2,7 +2,7 @@ use super::*;
 
 /// No capture: a frame is heard only if it is alone.
 const DEAF: Hearing = Hearing {
-    least_snr_db: 1.0,
+    min_snr_db: 1.0,
     capture_db: 60.0,
     weak_is_silent: false,
 };

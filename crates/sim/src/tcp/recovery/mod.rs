@@ -4,7 +4,7 @@
 //! 3522 and RFC 2883 (spurious retransmissions), RFC 6582 (without SACK), and
 //! `net/ipv4/tcp_input.c` and `tcp_recovery.c` of Linux for the states.
 //!
-//! This module holds the states and the processing of acknowledgements. Loss detection is in
+//! This module holds the states and the processing of acknowledgments. Loss detection is in
 //! `rack.rs`, without SACK in `newreno.rs`; tail loss probes are in `probe.rs`, the window
 //! reduction in `reduction.rs` and its reversal in `undo.rs`.
 
@@ -41,17 +41,17 @@ pub(super) struct Recovery {
     undo: Undo,
 }
 
-/// The effect of an acknowledgement.
+/// The effect of an acknowledgment.
 #[derive(Clone, Copy, Debug, Default)]
 struct News {
     /// Segments delivered for the first time.
     delivered: u32,
     /// New data was acknowledged in order.
     advanced: bool,
-    /// A duplicate acknowledgement without SACK: one more segment has arrived beyond the gap.
+    /// A duplicate acknowledgment without SACK: one more segment has arrived beyond the gap.
     counted: bool,
     /// Round-trip times of the oldest and of the newest delivered segment that was sent only once;
-    /// a cumulative acknowledgement of a retransmission gives none.
+    /// a cumulative acknowledgment of a retransmission gives none.
     oldest: Option<Nanos>,
     newest: Option<Nanos>,
 }
@@ -108,7 +108,7 @@ impl Recovery {
 }
 
 impl Tcp {
-    /// Processes the acknowledgement of a packet.
+    /// Processes the acknowledgment of a packet.
     pub(super) fn on_ack(&mut self, packet: &Packet, now: Nanos) {
         if packet.ack > self.next {
             return;
@@ -220,7 +220,7 @@ impl Tcp {
             sample = now.checked_sub(packet.echo);
         }
         if let Some(rtt) = news.newest {
-            self.rtt.note_least(rtt, now);
+            self.rtt.note_min(rtt, now);
         }
         if let Some(rtt) = sample {
             self.rtt.sample(rtt, self.acked, self.next);
@@ -323,7 +323,7 @@ impl Tcp {
         self.recovery.state = CaState::Loss;
     }
 
-    /// Passes the acknowledgement to the congestion control, or continues the window reduction.
+    /// Passes the acknowledgment to the congestion control, or continues the window reduction.
     fn control_window(&mut self, news: &News, newly_lost: bool, now: Nanos) {
         if news.delivered == 0 {
             return;

@@ -1,5 +1,5 @@
-//! Loss detection without SACK: three duplicate acknowledgements (RFC 5681, section 3.2), then
-//! partial acknowledgements (RFC 6582). The counters are those of Linux (`tcp_newreno_mark_lost`
+//! Loss detection without SACK: three duplicate acknowledgments (RFC 5681, section 3.2), then
+//! partial acknowledgments (RFC 6582). The counters are those of Linux (`tcp_newreno_mark_lost`
 //! and its callees).
 
 use super::News;
@@ -8,11 +8,11 @@ use crate::tcp::info::CaState;
 use crate::tcp::packet::Packet;
 
 /// Duplicates that indicate a loss (TCP_FASTRETRANS_THRESH). Linux raises it after reordering,
-/// which is not modelled.
+/// which is not modeled.
 const DUPLICATES: u32 = 3;
 
 impl Tcp {
-    /// Whether a packet is a duplicate acknowledgement (RFC 5681, section 2): an unknown segment
+    /// Whether a packet is a duplicate acknowledgment (RFC 5681, section 2): an unknown segment
     /// arrived beyond a gap, and the packet carries nothing new, not even a wider window.
     pub(super) fn is_duplicate(&self, packet: &Packet) -> bool {
         !self.sack
@@ -46,7 +46,7 @@ impl Tcp {
     }
 
     /// Marks lost the first segment after three duplicates, and the segment at which a partial
-    /// acknowledgement stops.
+    /// acknowledgment stops.
     pub(super) fn find_lost_by_duplicates(&mut self, news: &News) {
         let is_first = !self.recovery.is_repairing();
         if is_first && news.advanced {

@@ -26,7 +26,7 @@ impl Rack {
     pub(super) fn update(&mut self, segment: &Segment, least: Nanos, now: Nanos) {
         let rtt = now - segment.sent;
         if segment.transmissions > 1 && rtt < least {
-            // The acknowledgement is for an earlier transmission.
+            // The acknowledgment is for an earlier transmission.
             return;
         }
         if (segment.sent, segment.end()) > (self.sent, self.end) {

@@ -20,7 +20,7 @@ pub(super) struct Undo {
 }
 
 impl Tcp {
-    /// Undoes the reduction if the segments considered lost had arrived: the acknowledgement
+    /// Undoes the reduction if the segments considered lost had arrived: the acknowledgment
     /// answers a packet sent before the first retransmission (RFC 3522), or every retransmission
     /// arrived as a duplicate (RFC 2883).
     pub(super) fn try_undo(&mut self, news: &News, packet: &Packet, now: Nanos) {

@@ -110,7 +110,7 @@ const QUEUE: Duration = Duration::from_millis(4);
 const REFILL: usize = 4;
 
 /// Datagrams of any size that quinn may hold at any rate: one that waits, and one that replaces it.
-const LEAST_QUEUE: usize = 2;
+const MIN_QUEUE: usize = 2;
 
 /// Datagrams that leave in one system call (quinn's `MAX_TRANSMIT_SEGMENTS`).
 const BURST: usize = 10;
@@ -198,7 +198,7 @@ impl DatagramCarrier {
     /// milliseconds at the path's rate, less those that wait already.
     ///
     /// The queue of a path should be where its order can be changed: above this carrier.
-    pub fn room(&mut self) -> usize {
+    pub fn send_space(&mut self) -> usize {
         if self.room <= self.largest {
             self.look_for_room();
         }
@@ -366,7 +366,7 @@ fn queue_limit(window: u64, open: u64, srtt: Option<Duration>, one: usize) -> us
     let open = usize::try_from(open).unwrap_or(usize::MAX);
     (paced as usize)
         .max(open.min(BURST * one))
-        .max(LEAST_QUEUE * one + BUFFERED_OVERHEAD)
+        .max(MIN_QUEUE * one + BUFFERED_OVERHEAD)
         .min(SEND_BUFFER)
 }
 

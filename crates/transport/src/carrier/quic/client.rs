@@ -10,7 +10,7 @@ use sumlink_engine::PathId;
 use tokio::time::timeout;
 
 use super::carrier::DatagramCarrier;
-use super::config::{self, LARGEST_PACKET, LEAST_PAYLOAD, Side, USUAL_PACKET};
+use super::config::{self, LARGEST_PACKET, MIN_PAYLOAD, Side, USUAL_PACKET};
 use super::error::QuicError;
 use super::runtime::GatedRuntime;
 use super::socket::{self, Bound, QuicSocket};
@@ -194,9 +194,9 @@ impl Opened {
 /// The largest UDP payload in IP packets of at most `limit` bytes.
 fn payload(limit: u32, remote: SocketAddr) -> Result<u16, QuicError> {
     let headers = config::headers(remote);
-    let needed = u32::from(LEAST_PAYLOAD) + headers;
+    let needed = u32::from(MIN_PAYLOAD) + headers;
     match u16::try_from(limit.saturating_sub(headers)) {
-        Ok(payload) if payload >= LEAST_PAYLOAD => Ok(payload),
+        Ok(payload) if payload >= MIN_PAYLOAD => Ok(payload),
         _ => Err(QuicError::SmallPackets { limit, needed }),
     }
 }

@@ -61,7 +61,7 @@ const BLACK_HOLE_PAUSE: Duration = Duration::from_secs(5);
 const MTU_PRECISION: u16 = 8;
 
 /// Smallest UDP payload of a QUIC path in bytes (RFC 9000, section 14).
-pub(super) const LEAST_PAYLOAD: u16 = 1200;
+pub(super) const MIN_PAYLOAD: u16 = 1200;
 
 /// Largest IP packet in bytes that a server accepts: jumbo frames. A client accepts those of its
 /// link, so that the search for the path's limit ends there.
@@ -142,7 +142,7 @@ pub(super) fn endpoint(key: &SecretKey, largest: u16) -> EndpointConfig {
     let identifiers = u64::from_le_bytes(first.try_into().expect("eight bytes"));
     config
         .cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(identifiers)))
-        .max_udp_payload_size(largest.max(LEAST_PAYLOAD))
+        .max_udp_payload_size(largest.max(MIN_PAYLOAD))
         .expect("at least 1200 bytes");
     config
 }

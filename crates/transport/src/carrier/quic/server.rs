@@ -59,7 +59,7 @@ pub struct ServerDatagrams {
 
 /// Connection attempts that wait for [`QuicListener::next`]. quinn ignores further ones, before any
 /// cryptography.
-const MOST_WAITING: usize = 1024;
+const MAX_WAITING: usize = 1024;
 
 /// Bytes of further packets of attempts that wait, for one and for all of them. A client's first
 /// flight is one packet.
@@ -95,7 +95,7 @@ impl QuicListener {
             .transport_config(config::transport(Side::Server, largest))
             .migration(false)
             .retry_token_lifetime(PROOF_LIFETIME)
-            .max_incoming(MOST_WAITING)
+            .max_incoming(MAX_WAITING)
             .incoming_buffer_size(WAITING_BYTES.0)
             .incoming_buffer_size_total(WAITING_BYTES.1);
         let endpoint = Endpoint::new_with_abstract_socket(
@@ -325,13 +325,13 @@ async fn turn_away(
     code: RefuseCode,
     reason: &str,
 ) {
-    let told = async {
+    let refusal = async {
         refuse(stream, code, reason).await?;
         // The client may close first, which means the same.
         let _ = stream.stopped().await;
         Ok::<(), io::Error>(())
     };
-    let _ = timeout(REFUSAL_PATIENCE, told).await;
+    let _ = timeout(REFUSAL_PATIENCE, refusal).await;
     connection.close(CLOSE, b"refused");
 }
 

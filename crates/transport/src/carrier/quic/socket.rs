@@ -47,10 +47,10 @@ pub(super) struct Bound {
 const KERNEL_BUFFER: usize = 4 * 1024 * 1024;
 
 /// Largest UDP payload in bytes with IPv4: the kernel joins or splits packets up to this size.
-const MOST_OFFLOADED: u16 = 65_507;
+const MAX_OFFLOADED: u16 = 65_507;
 
 /// Errors of a socket that are read at once; the rest wait for the task's next turn.
-const MOST_ERRORS: usize = 16;
+const MAX_ERRORS: usize = 16;
 
 /// A socket for packets to `remote` that leave by `link`, or by the routing table's choice for
 /// `None`. It is connected, so that the kernel reports ICMP errors and drops packets of others.
@@ -193,7 +193,7 @@ impl AsyncUdpSocket for QuicSocket {
         meta: &mut [RecvMeta],
     ) -> Poll<io::Result<usize>> {
         ready!(self.gate.poll_open(cx.waker()));
-        for _ in 0..MOST_ERRORS {
+        for _ in 0..MAX_ERRORS {
             ready!(self.io.poll_recv_ready(cx))?;
             if is_time_old() {
                 break;
@@ -217,13 +217,13 @@ impl AsyncUdpSocket for QuicSocket {
     }
 
     fn max_transmit_segments(&self) -> usize {
-        let fitting = usize::from(MOST_OFFLOADED / self.largest);
+        let fitting = usize::from(MAX_OFFLOADED / self.largest);
         self.state.max_gso_segments().min(fitting).max(1)
     }
 
     fn max_receive_segments(&self) -> usize {
         // quinn multiplies this with the largest payload to get the size of a buffer.
-        let fitting = usize::from(MOST_OFFLOADED.div_ceil(self.largest));
+        let fitting = usize::from(MAX_OFFLOADED.div_ceil(self.largest));
         self.state.gro_segments().min(fitting).max(1)
     }
 

@@ -236,7 +236,7 @@ async fn a_full_carrier_says_so_and_loses_nothing() {
     };
     assert_eq!(refused, SendError::Full(numbered(sent, 1000)));
     assert!(sent >= 2, "{sent}");
-    assert!(client.room() <= client.max_datagram());
+    assert!(client.send_space() <= client.max_datagram());
     let sender = async {
         for number in sent..2000 {
             send(&mut client, numbered(number, 1000)).await;
@@ -594,7 +594,7 @@ async fn the_queue_of_a_real_path_is_short() {
             while begun.elapsed() < Duration::from_secs(10) {
                 client.writable().await;
                 let len = client.max_datagram();
-                while client.room() > len && client.send(numbered(0, len)).is_ok() {}
+                while client.send_space() > len && client.send(numbered(0, len)).is_ok() {}
                 if begun.elapsed() > Duration::from_secs(2) {
                     samples.push(client.sample().srtt);
                 }

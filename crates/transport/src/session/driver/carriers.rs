@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use sumlink_bond::turns::{RECEIVE_QUOTA, SEND_PIECES};
-use sumlink_bond::{LinkTraffic, is_useless, join};
+use sumlink_bond::{LinkTraffic, is_stalled, join};
 use sumlink_engine::PathId;
 
 use super::Driver;
@@ -57,9 +57,9 @@ impl Driver {
         }
         let twice = self.carriers.iter().any(|other| other.id == carrier.id);
         let (count, most) = (self.carriers.len(), self.max_paths);
-        let useless = join::makes_room(&self.engine, twice, count, most, self.now());
-        let of_useless = |carrier: &Carrier| Some(carrier.id) == useless;
-        if let Some(index) = self.carriers.iter().position(of_useless) {
+        let replaced = join::path_to_replace(&self.engine, twice, count, most, self.now());
+        let is_replaced = |carrier: &Carrier| Some(carrier.id) == replaced;
+        if let Some(index) = self.carriers.iter().position(is_replaced) {
             self.end_carrier(index, "a new connection takes its place");
         }
         let refused = join::refusal(&self.engine, twice, self.carriers.len(), most);
@@ -244,7 +244,7 @@ impl Driver {
         }
     }
 
-    /// A path is useless; schedules an early check whether that lasts.
+    /// A path has stalled; schedules an early check whether that lasts.
     pub(super) fn look_for_silence_soon(&mut self) {
         self.health.look_soon(self.now());
     }
@@ -253,7 +253,7 @@ impl Driver {
     pub(super) fn notify_recovered(&self, id: PathId) {
         let stats = self.engine.path_stats_all(self.now());
         if let Some(listener) = self.listeners.carriers.as_ref()
-            && !is_useless(&stats, id)
+            && !is_stalled(&stats, id)
         {
             let link = self.link_of(id);
             let _ = listener.send(CarrierNews::Recovered { id, link });
@@ -311,7 +311,7 @@ impl Driver {
     pub(super) fn apply_terms(&mut self, id: PathId, terms: Terms) {
         let now = self.now();
         self.engine.set_policy(id, terms.own);
-        self.engine.tell_policy(id, terms.peer, now);
+        self.engine.send_policy(id, terms.peer, now);
         self.limit(id, terms.send_rate);
     }
 

@@ -701,7 +701,7 @@ impl Quic {
             cwnd: sample.cwnd,
             in_flight: sample.in_flight,
             max_datagram: sample.max_datagram,
-            space: self.carrier.room() as u64,
+            space: self.carrier.send_space() as u64,
         }
     }
 

@@ -41,7 +41,9 @@ impl Driver {
                     self.report(event);
                     self.look_for_silence_soon();
                 }
-                Event::PathDoubted { path } if self.note_ill(path, Ill::Doubted, true) => {
+                Event::PathStalledAtPeer { path }
+                    if self.note_ill(path, Ill::StalledAtPeer, true) =>
+                {
                     let link = self.link_of(path);
                     tracing::info!(
                         path = path.0,
@@ -50,7 +52,9 @@ impl Driver {
                     );
                     self.look_for_silence_soon();
                 }
-                Event::PathTrusted { path } if self.note_ill(path, Ill::Doubted, false) => {
+                Event::PathRecoveredAtPeer { path }
+                    if self.note_ill(path, Ill::StalledAtPeer, false) =>
+                {
                     let link = self.link_of(path);
                     tracing::info!(
                         path = path.0,

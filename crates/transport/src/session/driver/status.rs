@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use sumlink_bond::{STUCK, is_delivering};
+use sumlink_bond::{NOT_DELIVERING, is_delivering};
 use sumlink_engine::{PathState, PathStats, Priority, Role, Session};
 
 use super::Driver;
@@ -190,7 +190,7 @@ impl Driver {
                     .map(Local::target)
                     .unwrap_or_default(),
                 class: stream.class.name().to_owned(),
-                learnt: stream.learnt,
+                learned: stream.learned,
                 bytes_sent: stream.bytes_written,
                 bytes_received: stream.bytes_read,
             })
@@ -206,14 +206,18 @@ fn path_status(
 ) -> PathStatus {
     let (state, reason) = match path.state {
         PathState::Stalled => {
-            let silent = path.stuck_for.unwrap_or_default().as_millis();
+            let silent = path.unacknowledged_for.unwrap_or_default().as_millis();
             (
                 "stalled",
                 format!("nothing delivered for {silent} ms; its data goes over the other paths"),
             )
         }
-        PathState::Active if path.stuck_for.is_some_and(|time| time >= STUCK) => {
-            let silent = path.stuck_for.unwrap_or_default().as_millis();
+        PathState::Active
+            if path
+                .unacknowledged_for
+                .is_some_and(|time| time >= NOT_DELIVERING) =>
+        {
+            let silent = path.unacknowledged_for.unwrap_or_default().as_millis();
             (
                 "stalled",
                 format!("nothing delivered for {silent} ms, and no other path delivers either"),

@@ -223,8 +223,12 @@ impl Driver {
                     }
                 }
                 if local.up.is_empty() {
-                    let has_room = || self.engine.room(id).is_ok_and(|room| room >= CHUNK as u64);
-                    self.must_yield |= is_much && has_room();
+                    let has_space = || {
+                        self.engine
+                            .send_space(id)
+                            .is_ok_and(|space| space >= CHUNK as u64)
+                    };
+                    self.must_yield |= is_much && has_space();
                     continue;
                 }
                 // The engine reports when there is room again. A program that dropped the stream
@@ -267,7 +271,7 @@ impl Driver {
         let Ok(pages) = self.engine.readable_pages(id) else {
             return;
         };
-        let room = local.pipe.room_down(pages);
+        let room = local.pipe.space_down(pages);
         if room > 0 {
             for read in self.pools.take_read() {
                 self.engine.recycle(read);

@@ -5,7 +5,7 @@
 //! from a pool of the session. A stream may take a quarter of the free pool (dynamic thresholds:
 //! Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches",
 //! IEEE/ACM ToN 6(2), 1998, eq. 1 with alpha = 1/4): a single stream gets all that it can use, and
-//! many stalled streams leave room for the next one without returning any memory.
+//! many stalled streams leave space for the next one without returning any memory.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -20,11 +20,11 @@ pub(crate) const CHUNK: usize = 256 * 1024;
 
 /// Bytes that one stream holds at most on its way to a program: a chunk on either side of the
 /// exchange.
-pub(crate) const MOST_DOWN: usize = 2 * CHUNK;
+pub(crate) const MAX_DOWN: usize = 2 * CHUNK;
 
 /// Bytes that one stream holds at most on its way to the session: two reads of a relay. They wait
 /// in front of the engine's send buffer, which is bounded in time, so they are few.
-pub(crate) const MOST_UP: usize = 128 * 1024;
+pub(crate) const MAX_UP: usize = 128 * 1024;
 
 /// The part of the free pool that one stream may take: 1 / alpha.
 const SHARE: u64 = 4;
@@ -71,7 +71,7 @@ impl Holding {
         let mut granted = 0;
         // Cannot fail: the request is at most a quarter of the free pool.
         let _ = pool.free.fetch_update(Relaxed, Relaxed, |free| {
-            granted = self.room(free, pool.most).min(want);
+            granted = self.space(free, pool.most).min(want);
             Some(free - (excess(self.held + granted) - excess(self.held)))
         });
         self.held += granted;
@@ -95,14 +95,14 @@ impl Holding {
     }
 
     /// Bytes that may be taken when the pool has `free` bytes and one pipe holds at most `most`.
-    fn room(&self, free: u64, most: usize) -> usize {
+    fn space(&self, free: u64, most: usize) -> usize {
         let taken = excess(self.held);
         let share = (free / SHARE).saturating_sub(taken);
         let floor = FLOOR.saturating_sub(self.held);
-        let room = floor.saturating_add(usize::try_from(share).unwrap_or(most));
-        match room.min(most.saturating_sub(self.held)) {
+        let space = floor.saturating_add(usize::try_from(share).unwrap_or(most));
+        match space.min(most.saturating_sub(self.held)) {
             crumb if crumb < FLOOR && self.held > 0 => 0,
-            room => room,
+            space => space,
         }
     }
 }
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn one_stream_alone_gets_a_chunk_on_either_side() {
-        let pool = Pool::new(8 << 20, MOST_DOWN);
+        let pool = Pool::new(8 << 20, MAX_DOWN);
         let mut holding = Holding::default();
         assert_eq!(holding.take(&pool, usize::MAX), CHUNK);
         assert_eq!(holding.take(&pool, usize::MAX), CHUNK);
@@ -130,17 +130,17 @@ mod tests {
 
     #[test]
     fn a_writer_is_at_most_two_reads_ahead_of_its_session() {
-        let pool = Pool::new(8 << 20, MOST_UP);
+        let pool = Pool::new(8 << 20, MAX_UP);
         let mut holding = Holding::default();
-        assert_eq!(holding.take(&pool, usize::MAX), MOST_UP);
+        assert_eq!(holding.take(&pool, usize::MAX), MAX_UP);
         assert_eq!(holding.take(&pool, usize::MAX), 0);
-        holding.give_back(&pool, MOST_UP / 2);
-        assert_eq!(holding.take(&pool, usize::MAX), MOST_UP / 2);
+        holding.give_back(&pool, MAX_UP / 2);
+        assert_eq!(holding.take(&pool, usize::MAX), MAX_UP / 2);
     }
 
     #[test]
     fn an_empty_pool_leaves_every_stream_its_floor() {
-        let pool = Pool::new(0, MOST_DOWN);
+        let pool = Pool::new(0, MAX_DOWN);
         let mut holdings: Vec<Holding> = (0..100).map(|_| Holding::default()).collect();
         for holding in &mut holdings {
             assert_eq!(holding.take(&pool, CHUNK), FLOOR);
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn full_streams_leave_memory_for_the_next() {
-        let pool = Pool::new(1 << 20, MOST_DOWN);
+        let pool = Pool::new(1 << 20, MAX_DOWN);
         let mut holdings: Vec<Holding> = (0..1000).map(|_| Holding::default()).collect();
         for holding in &mut holdings {
             while holding.take(&pool, CHUNK) > 0 {}
@@ -172,7 +172,7 @@ mod tests {
             size in 0..10_000_000_u64,
             steps in prop::collection::vec((0..20_usize, any::<bool>(), 0..600_000_usize), 0..200),
         ) {
-            let pool = Pool::new(size, MOST_DOWN);
+            let pool = Pool::new(size, MAX_DOWN);
             let mut holdings: Vec<Holding> = (0..20).map(|_| Holding::default()).collect();
             for (which, take, bytes) in steps {
                 let holding = &mut holdings[which];

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sumlink_engine::Received;
 
-use super::memory::{CHUNK, MOST_DOWN, MOST_UP, Pool};
+use super::memory::{CHUNK, MAX_DOWN, MAX_UP, Pool};
 
 /// Maximum bytes of read pages that the session keeps for reuse. Like the megabyte of spare pages
 /// in an engine, they are charged to no stream.
-const MOST_READ: usize = CHUNK;
+const MAX_READ: usize = CHUNK;
 
 /// The memory of all pipes of a session, by direction.
 #[derive(Debug)]
@@ -33,8 +33,8 @@ impl Pools {
     /// Pools of `bytes` in each direction, beyond the streams' floors.
     pub(crate) fn new(bytes: u64) -> Arc<Self> {
         Arc::new(Self {
-            up: Pool::new(bytes, MOST_UP),
-            down: Pool::new(bytes, MOST_DOWN),
+            up: Pool::new(bytes, MAX_UP),
+            down: Pool::new(bytes, MAX_DOWN),
             read: Mutex::default(),
         })
     }
@@ -43,7 +43,7 @@ impl Pools {
     pub(super) fn has_read(&self, received: Received) {
         let memory = received.memory();
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        if read.memory + memory <= MOST_READ {
+        if read.memory + memory <= MAX_READ {
             read.memory += memory;
             read.pages.push(received);
         }
@@ -65,11 +65,11 @@ mod tests {
     #[test]
     fn read_pages_return_to_the_session_up_to_one_chunk() {
         let pools = Pools::new(8 << 20);
-        for _ in 0..3 * MOST_READ / PAGE {
+        for _ in 0..3 * MAX_READ / PAGE {
             pools.has_read(Received::from([1; PAGE].as_slice()));
         }
         let kept = pools.take_read();
-        assert_eq!(kept.iter().map(Received::memory).sum::<usize>(), MOST_READ);
+        assert_eq!(kept.iter().map(Received::memory).sum::<usize>(), MAX_READ);
         assert!(pools.take_read().is_empty());
         pools.has_read(Received::from([1; PAGE].as_slice()));
         assert_eq!(pools.take_read().len(), 1);

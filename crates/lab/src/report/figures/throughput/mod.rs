@@ -132,7 +132,7 @@ impl Panels<'_> {
                 }
             }
             let style = self.view.palette.style(system);
-            let ink = Ink::Colour(style.colour);
+            let ink = Ink::Color(style.color);
             if self.names {
                 let name = shortened(system, 26);
                 svg.text(

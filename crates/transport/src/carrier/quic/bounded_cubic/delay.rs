@@ -25,7 +25,7 @@ struct Base {
     at: Instant,
 }
 
-/// A period whose least round trip is free of jitter: at least a round trip, [`LEAST_PERIOD`] and
+/// A period whose least round trip is free of jitter: at least a round trip, [`MIN_PERIOD`] and
 /// [`SAMPLES`].
 #[derive(Clone, Copy, Debug, Default)]
 struct Period {
@@ -42,7 +42,7 @@ struct Period {
 }
 
 /// The bound on the standing queue: an eighth of the base round trip, within these limits.
-const LEAST_BOUND: Duration = Duration::from_millis(10);
+const MIN_BOUND: Duration = Duration::from_millis(10);
 const LARGEST_BOUND: Duration = Duration::from_millis(50);
 
 /// Packets that always fit in the bound.
@@ -53,7 +53,7 @@ const SAMPLES: usize = 8;
 
 /// Schedulers of radio links, and of busy machines, delay all packets of some tens of milliseconds
 /// alike.
-const LEAST_PERIOD: Duration = Duration::from_millis(300);
+const MIN_PERIOD: Duration = Duration::from_millis(300);
 
 /// How long the least round trip is valid.
 const BASE_LIFETIME: Duration = Duration::from_secs(10);
@@ -93,7 +93,7 @@ impl Delay {
     pub(super) fn is_period_over(&self, acked: &Acked) -> bool {
         let begun = self.period.begun;
         let is_long =
-            begun.is_some_and(|begun| acked.sent >= begun && acked.now >= begun + LEAST_PERIOD);
+            begun.is_some_and(|begun| acked.sent >= begun && acked.now >= begun + MIN_PERIOD);
         is_long && self.period.samples >= SAMPLES
     }
 
@@ -153,7 +153,7 @@ impl Delay {
 
     /// The bound on the queue.
     pub(super) fn bound(&self, now: Instant) -> Duration {
-        let bound = (self.base() / 8).clamp(LEAST_BOUND, LARGEST_BOUND);
+        let bound = (self.base() / 8).clamp(MIN_BOUND, LARGEST_BOUND);
         let few = Duration::try_from_secs_f64(BOUND_PACKETS / self.rate(now));
         bound.max(few.unwrap_or(LARGEST_BOUND))
     }

@@ -1,6 +1,6 @@
 //! Decides when a carrier's TCP acknowledges at once.
 //!
-//! TCP waits 40 ms or longer for data that can carry an acknowledgement (TCP_DELACK_MIN in Linux;
+//! TCP waits 40 ms or longer for data that can carry an acknowledgment (TCP_DELACK_MIN in Linux;
 //! RFC 9293, section 3.8.6.3). The peer counts that wait as a part of the round trip. It then
 //! cannot know which of several paths is the shortest while they only carry occasional requests.
 
@@ -11,7 +11,7 @@ const FLOW: u64 = 10;
 
 /// Data that has arrived on a carrier and may not be acknowledged yet.
 #[derive(Clone, Debug)]
-pub(crate) struct Acknowledgements {
+pub(crate) struct Acknowledgments {
     /// The data since the last transmission is too short for TCP to acknowledge it at once.
     is_owed: bool,
     /// When data last arrived, and how many bytes have arrived since a pause of a round trip.
@@ -19,7 +19,7 @@ pub(crate) struct Acknowledgements {
     burst: u64,
 }
 
-impl Acknowledgements {
+impl Acknowledgments {
     pub(crate) fn new(now: Instant) -> Self {
         Self {
             is_owed: false,
@@ -42,14 +42,14 @@ impl Acknowledgements {
         self.is_owed = len < 2 * mss && self.burst < FLOW * mss;
     }
 
-    /// Notes a transmission, which carries the acknowledgement.
+    /// Notes a transmission, which carries the acknowledgment.
     pub(crate) fn sent(&mut self) {
         self.is_owed = false;
     }
 
     /// Whether TCP should acknowledge now; true once for each arrival.
     pub(crate) fn take_due(&mut self, info: &TcpInfo) -> bool {
-        // With more than a few segments in flight, data that can carry the acknowledgement follows
+        // With more than a few segments in flight, data that can carry the acknowledgment follows
         // soon.
         let flows = info.unacked_bytes > 2 * u64::from(info.snd_mss);
         let is_due = self.is_owed && !flows;
@@ -72,38 +72,38 @@ mod tests {
             snd_mss: 1000,
             ..TcpInfo::default()
         };
-        let mut acknowledgements = Acknowledgements::new(START);
+        let mut acknowledgments = Acknowledgments::new(START);
         let owes: Vec<bool> = (0..20)
             .map(|_| {
-                acknowledgements.arrived(900, &info, START);
-                acknowledgements.is_owed
+                acknowledgments.arrived(900, &info, START);
+                acknowledgments.is_owed
             })
             .collect();
         // As long as they are fewer bytes than ten segments.
         assert_eq!(owes, [vec![true; 11], vec![false; 9]].concat());
         info.srtt = Duration::ZERO;
-        acknowledgements.arrived(900, &info, START);
-        assert!(acknowledgements.is_owed, "after a pause of a round trip");
-        acknowledgements.arrived(2000, &info, START);
-        assert!(!acknowledgements.is_owed, "TCP acknowledges two at once");
+        acknowledgments.arrived(900, &info, START);
+        assert!(acknowledgments.is_owed, "after a pause of a round trip");
+        acknowledgments.arrived(2000, &info, START);
+        assert!(!acknowledgments.is_owed, "TCP acknowledges two at once");
     }
 
     #[test]
-    fn an_acknowledgement_is_requested_once_and_not_in_a_flow() {
+    fn an_acknowledgment_is_requested_once_and_not_in_a_flow() {
         let mut info = TcpInfo {
             snd_mss: 1000,
             ..TcpInfo::default()
         };
-        let mut acknowledgements = Acknowledgements::new(START);
-        assert!(!acknowledgements.take_due(&info), "nothing has arrived");
-        acknowledgements.arrived(100, &info, START);
+        let mut acknowledgments = Acknowledgments::new(START);
+        assert!(!acknowledgments.take_due(&info), "nothing has arrived");
+        acknowledgments.arrived(100, &info, START);
         info.unacked_bytes = 2001;
-        assert!(!acknowledgements.take_due(&info));
+        assert!(!acknowledgments.take_due(&info));
         info.unacked_bytes = 2000;
-        assert!(acknowledgements.take_due(&info));
-        assert!(!acknowledgements.take_due(&info));
-        acknowledgements.arrived(100, &info, START);
-        acknowledgements.sent();
-        assert!(!acknowledgements.take_due(&info));
+        assert!(acknowledgments.take_due(&info));
+        assert!(!acknowledgments.take_due(&info));
+        acknowledgments.arrived(100, &info, START);
+        acknowledgments.sent();
+        assert!(!acknowledgments.take_due(&info));
     }
 }
