@@ -36,10 +36,13 @@ async fn serve(args: ServerArgs, own: OwnSchedulers, events: &Events) -> Result<
         .transpose()?;
     let public = plan.config.key.public();
     let clients = plan.config.authorized.len();
+    let udp = plan.config.udp;
     let server = Server::bind(plan.config).await?;
     let (handle, listen) = (server.handle(), server.local_addr()?);
-    tracing::info!(%listen, public_key = %public, clients, "server listens");
-    events.emit(&json!({ "event": "listening", "address": listen, "public_key": public }));
+    tracing::info!(%listen, udp, public_key = %public, clients, "server listens");
+    events.emit(&json!({
+        "event": "listening", "address": listen, "udp": udp, "public_key": public,
+    }));
     let following = events.follow(handle.events());
 
     let (end, ended) = oneshot::channel::<()>();

@@ -40,37 +40,6 @@ pub enum FlowFailure {
 }
 
 impl FlowFailure {
-    /// The code on the wire. [`FlowFailure::TooBig`] loses its MTU, which travels separately.
-    pub fn code(self) -> u64 {
-        match self {
-            Self::Other => 0,
-            Self::NotAllowed => 1,
-            Self::NameNotResolved => 2,
-            Self::Refused => 3,
-            Self::NetworkUnreachable => 4,
-            Self::HostUnreachable => 5,
-            Self::LimitReached => 6,
-            Self::Filtered => 7,
-            Self::TooBig { .. } => 8,
-        }
-    }
-
-    /// The meaning of a code; `mtu` belongs to [`FlowFailure::TooBig`]. Unknown codes, from a newer
-    /// peer, become [`FlowFailure::Other`].
-    pub fn from_code(code: u64, mtu: u32) -> Self {
-        match code {
-            1 => Self::NotAllowed,
-            2 => Self::NameNotResolved,
-            3 => Self::Refused,
-            4 => Self::NetworkUnreachable,
-            5 => Self::HostUnreachable,
-            6 => Self::LimitReached,
-            7 => Self::Filtered,
-            8 => Self::TooBig { mtu },
-            _ => Self::Other,
-        }
-    }
-
     /// The meaning of an ICMP error (RFC 792; RFC 1812, section 5.2.7.1) about a datagram over
     /// IPv4. `None` if the error says nothing about the remote. `info` is the MTU of the next hop.
     pub fn from_icmp(kind: u8, code: u8, info: u32) -> Option<Self> {
@@ -131,16 +100,6 @@ impl From<OpenError> for FlowFailure {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn codes_come_back_unchanged() {
-        for code in 0..=8 {
-            assert_eq!(FlowFailure::from_code(code, 1280).code(), code);
-        }
-        let too_big = FlowFailure::TooBig { mtu: 1280 };
-        assert_eq!(FlowFailure::from_code(too_big.code(), 1280), too_big);
-        assert_eq!(FlowFailure::from_code(1 << 40, 0), FlowFailure::Other);
-    }
 
     #[test]
     fn icmp_errors_have_their_meaning_in_both_families() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tracing::debug;
+use tracing::{debug, info};
 
 use super::client::{Client, Direction, Place, count};
 use super::expiry::Expiry;
@@ -135,7 +135,12 @@ impl<'a, S: DatagramSocket> Inside<'a, S> {
 
     pub(super) fn report(&mut self, target: &Target, failure: FlowFailure, now: Instant) {
         if self.reports.take(1, now) {
-            debug!(%target, %failure, "a datagram does not reach its target");
+            match failure {
+                FlowFailure::NotAllowed => {
+                    info!(%target, "datagrams refused by the egress policy");
+                }
+                _ => debug!(%target, %failure, "a datagram does not reach its target"),
+            }
             self.socket.report(target, failure);
         }
     }
