@@ -44,6 +44,10 @@ pub struct FlowConfig {
     pub policy: DatagramPolicy,
 }
 
+/// A flow counts as one of several paths for this long after a change between two. It is shorter
+/// than the time for which the receiver restores the order.
+const REPAIR_MEMORY: Duration = Duration::from_millis(500);
+
 /// Counters of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct FlowCounters {
@@ -80,6 +84,8 @@ pub(super) struct Flow {
     /// The path before that one, and how many datagrams still mention it.
     pub(super) other_path: Option<PathId>,
     pub(super) mentions: u8,
+    /// When it last changed between two paths.
+    pub(super) changed_path: Option<Instant>,
     pub(super) lanes: Vec<Lane>,
     pub(super) inbound: Inbound,
     /// Number of FLOW_FAILED records sent, and the version of the newest one received.
@@ -111,6 +117,7 @@ impl Flow {
             last_path: None,
             other_path: None,
             mentions: 0,
+            changed_path: None,
             lanes: Vec::new(),
             inbound: Inbound::default(),
             failures_sent: 0,
@@ -122,6 +129,14 @@ impl Flow {
     /// The class by which this side treats its datagrams.
     pub(super) fn treated_as(&self) -> Class {
         self.class.unwrap_or_else(|| self.learner.class())
+    }
+
+    /// Whether lost datagrams are repaired: the flow uses several paths and is no call, so the
+    /// receiver restores its order and waits for a repair.
+    pub(super) fn is_repaired(&self, now: Instant) -> bool {
+        let changes = self.changed_path;
+        changes.is_some_and(|at| now.saturating_sub(at) < REPAIR_MEMORY)
+            && !self.is_conversational()
     }
 
     pub(super) fn is_conversational(&self) -> bool {

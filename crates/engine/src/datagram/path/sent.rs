@@ -13,8 +13,8 @@ use crate::datagram::wire::{Half, Report};
 /// Most packets that are remembered: a gigabit per second of large packets for half a second.
 const MOST: usize = 1 << 16;
 
-/// Most bytes of datagrams that are kept for a second attempt.
-const MAX_YOUNG: usize = 1 << 20;
+/// Most bytes of datagrams that are kept for a second attempt: 400 Mbit/s for 80 ms.
+const MAX_YOUNG: usize = 4 << 20;
 
 /// Bookkeeping of such a datagram, which counts as memory.
 const YOUNG_OVERHEAD: usize = 128;
@@ -56,6 +56,8 @@ pub(crate) struct Young {
     /// When the program sent it.
     pub(crate) at: Instant,
     pub(crate) expires: Instant,
+    /// The receiver waits for it, so that it is repaired even if its path is well.
+    pub(crate) is_repaired: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -264,6 +266,7 @@ mod tests {
             payload: Bytes::new(),
             at: Instant::ZERO,
             expires: Instant::ZERO,
+            is_repaired: false,
         })
     }
 

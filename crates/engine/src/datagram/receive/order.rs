@@ -6,6 +6,10 @@
 //! its header. A path that has nothing to deliver is waited for only as long as a packet takes on
 //! it by experience.
 //!
+//! It was lost then, and the sender repairs it once the path's report shows the loss. The receiver
+//! waits for the repair as long as it takes by experience: the round trip of the slowest path for
+//! the report and the datagram, and as much again for a second attempt.
+//!
 //! The sender mentions the other path when it changes between two. Flows without such mentions, and
 //! calls, are not delayed at all.
 
@@ -23,6 +27,12 @@ const MEMORY: Duration = Duration::from_secs(1);
 
 /// A path on which nothing has arrived is waited for this long.
 const UNKNOWN_WAIT: Duration = Duration::from_millis(50);
+
+/// A repair takes this long beyond the round trips, for the report and the queue of the sender.
+const REPAIR_SLACK: Duration = Duration::from_millis(25);
+
+/// Round trips in which a repair arrives.
+const REPAIR_TRIPS: u32 = 2;
 
 /// Most datagrams of one flow that wait.
 const MOST: usize = 8192;
@@ -150,6 +160,14 @@ impl Order {
             if wait.is_some() {
                 return wait;
             }
+            let until = self.repaired_by(first, paths, longest);
+            if until > now {
+                return Some(Wait {
+                    path: first.path,
+                    sent_at: i64::MAX,
+                    until,
+                });
+            }
             self.give_up(out);
         }
         None
@@ -200,6 +218,19 @@ impl Order {
         };
         let until = expected.min(first.at + longest);
         (until > now).then_some(until)
+    }
+
+    /// When the repair of a datagram before `first` has arrived at the latest.
+    fn repaired_by(&self, first: &Arrival, paths: &Paths, longest: Duration) -> Instant {
+        let paths = self.ways.iter().filter_map(|way| paths.get(way.path));
+        let (mut lost_by, mut trip) = (first.at, Duration::ZERO);
+        for path in paths {
+            let expected = path.incoming.arrives_by(first.sent_at);
+            lost_by = lost_by.max(expected.unwrap_or_default());
+            trip = trip.max(path.srtt());
+        }
+        let repair = REPAIR_TRIPS * trip + REPAIR_SLACK;
+        (lost_by + repair).min(first.at + longest)
     }
 
     fn drain(&mut self, out: &mut impl FnMut(Bytes)) {

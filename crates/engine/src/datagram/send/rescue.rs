@@ -87,19 +87,21 @@ impl Datagrams {
         for item in items {
             match (item, left) {
                 (Item::Control(pending), _) => self.controls.repeat(pending, now),
-                (Item::Datagram(young), Some(left)) => self.rescue(young, left, now),
+                (Item::Datagram(young), Some(_)) => self.rescue(young, left, now),
+                (Item::Datagram(young), None) if young.is_repaired => self.rescue(young, None, now),
                 _ => {}
             }
         }
         self.shed();
     }
 
-    fn rescue(&mut self, young: Young, left: PathId, now: Instant) {
+    /// Sends a datagram once more over the path with the least delay, except `left`.
+    fn rescue(&mut self, young: Young, left: Option<PathId>, now: Instant) {
         let Some(flow) = self.flows.get(young.flow).filter(|_| young.expires > now) else {
             return;
         };
         let limit = self.config.queue(flow.treated_as()).bytes;
-        let others = self.paths.main().filter(|path| path.id != left);
+        let others = self.paths.main().filter(|path| Some(path.id) != left);
         let best = others.min_by_key(|path| (path.delay, path.id));
         if let Some(path) = best.map(|path| path.id) {
             let copy = Copy {

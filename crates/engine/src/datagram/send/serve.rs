@@ -32,6 +32,11 @@ const RESCUE_CALLS: Duration = Duration::from_millis(200);
 /// ... and those of interactive flows while they are younger than this.
 const RESCUE_INTERACTIVE: Duration = Duration::from_millis(500);
 
+/// Datagrams of a flow over several paths are worth a repair for this long after they were sent.
+/// The receiver waits for at most [`reorder_wait`](crate::DatagramConfig::reorder_wait), which has
+/// this value by default.
+const REPAIR: Duration = Duration::from_millis(400);
+
 /// What became of a flow's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
@@ -250,7 +255,7 @@ impl Datagrams {
         }
         self.queued_bytes = self.queued_bytes + flow.queued_bytes() - before;
         if is_ordered {
-            note_path(flow, id);
+            note_path(flow, id, now);
         }
         flow.lane(id).used = Some(now);
         let counters = &mut flow.counters;
@@ -311,11 +316,19 @@ impl Datagrams {
         if next.kind.is_none() {
             path.note_wait(now.saturating_sub(next.at), now);
         }
-        let expires = match flow.treated_as() {
+        let is_repaired = flow.is_repaired(now);
+        let worth_until = match flow.treated_as() {
             Class::Conversational => next.at + RESCUE_CALLS,
             Class::Interactive => next.at + RESCUE_INTERACTIVE,
-            Class::Streaming | Class::Background => return,
+            Class::Streaming | Class::Background => Instant::ZERO,
         };
+        let repairable_until = match is_repaired {
+            true if next.expires == Instant::MAX => now + REPAIR,
+            // A repair does not last longer than the datagram.
+            true => next.expires,
+            false => Instant::ZERO,
+        };
+        let expires = worth_until.max(repairable_until);
         // The other link has a copy of a duplicate already.
         if several && expires > now && next.kind != Some(CopyKind::Duplicate) {
             path.sent.attach(Item::Datagram(Young {
@@ -325,6 +338,7 @@ impl Datagrams {
                 payload: next.payload,
                 at: next.at,
                 expires,
+                is_repaired,
             }));
         }
     }
@@ -404,11 +418,12 @@ fn other_path(flow: &Flow, id: PathId) -> Option<PathId> {
 }
 
 /// Records the path of a datagram.
-fn note_path(flow: &mut Flow, id: PathId) {
+fn note_path(flow: &mut Flow, id: PathId, now: Instant) {
     match flow.last_path.replace(id) {
         Some(last) if last != id => {
             flow.other_path = Some(last);
             flow.mentions = MENTIONS - 1;
+            flow.changed_path = Some(now);
         }
         _ => flow.mentions = flow.mentions.saturating_sub(1),
     }

@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(writer.len(), 2 + 3 + 100);
         assert_eq!(writer.space(), 1000 - 105 - 2);
         let space = writer.space();
-        let len = room - data_head_len(4, 5, None, None, None);
+        let len = space - data_head_len(4, 5, None, None, None);
         writer.data(&data(&vec![2; len]));
         assert_eq!((writer.len(), writer.space()), (1000, 0));
         writer.discard();
