@@ -1,5 +1,6 @@
-//! Throughput of a datagram carrier beside that of a bare pair of quinn endpoints, both on
-//! loopback with packets of an Ethernet link.
+//! Throughput of datagrams on loopback, with packets of an Ethernet link: over a bare pair of quinn
+//! endpoints, over a datagram carrier, and over the whole bond from a flow of the client through
+//! the server's exit to a UDP socket.
 //!
 //! ```sh
 //! cargo run --release -p sumlink-transport --example quic_throughput [SECONDS [BYTES]]
@@ -20,10 +21,13 @@ use bytes::Bytes;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
-use sumlink_engine::PathId;
-use sumlink_transport::SecretKey;
+use sumlink_engine::{Class, PathId};
+use sumlink_exit::udp_io::{UdpIo, UdpOptions};
+use sumlink_transport::config::{AuthorizedClient, ClientConfig, LinkConfig, ServerConfig};
+use sumlink_transport::egress::EgressPolicy;
 use sumlink_transport::quic::{DatagramCarrier, HANDSHAKE_PATIENCE, QuicDialer, QuicListener};
 use sumlink_transport::tls::{self, Authorized};
+use sumlink_transport::{Client, SecretKey, Server};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -35,6 +39,19 @@ const PACKET: u16 = 1500;
 
 /// Time for congestion control and the search for the largest packet, before the measurement.
 const WARM_UP: Duration = Duration::from_secs(1);
+
+/// Bytes between the program that sends over the bond and the one that receives. They are less
+/// than the queue of a flow, so that only the network loses datagrams.
+const AHEAD: u64 = 1 << 20;
+
+/// Datagrams that the program sends at once.
+const BURST: usize = 64;
+
+/// Pause of a program that is [`AHEAD`].
+const PAUSE: Duration = Duration::from_micros(200);
+
+/// Nothing arrives for this long if the rest is lost.
+const LOST: Duration = Duration::from_millis(50);
 
 fn main() -> Outcome<()> {
     let mut arguments = std::env::args().skip(1);
@@ -48,6 +65,7 @@ fn main() -> Outcome<()> {
     for turn in 1..=2 {
         runtime.block_on(bare(turn, duration, bytes))?;
         runtime.block_on(carrier(turn, duration, bytes))?;
+        runtime.block_on(bond(turn, duration, bytes))?;
     }
     Ok(())
 }
@@ -136,6 +154,78 @@ async fn carrier(turn: u32, duration: Duration, bytes: usize) -> Outcome<()> {
     measure(turn, "carrier", duration, &counts).await?;
     sending.abort();
     receiving.abort();
+    Ok(())
+}
+
+async fn bond(turn: u32, duration: Duration, bytes: usize) -> Outcome<()> {
+    let (client, key) = (SecretKey::generate()?, SecretKey::generate()?);
+    let server_key = key.public();
+    let authorized = vec![AuthorizedClient {
+        key: client.public(),
+        name: String::new(),
+    }];
+    let config = ServerConfig::new("127.0.0.1:0".parse()?, key, authorized)
+        .egress(EgressPolicy::new(["allow 127.0.0.0/8".parse()?]));
+    let server = Server::bind(config).await?;
+    let address = server.local_addr()?.to_string();
+    let serving = tokio::spawn(server.run(std::future::pending()));
+    let config =
+        ClientConfig::new(address, server_key, client).links(vec![LinkConfig::named("lo")]);
+    let client = Client::connect(config).await?;
+    let options = UdpOptions {
+        receive_buffer: 8 << 20,
+        ..UdpOptions::default()
+    };
+    let sink = UdpIo::bind("127.0.0.1:0".parse()?, options)?;
+    let flow = client.open_flow(sink.local_addr()?.into(), Some(Class::Background), None);
+    let counts = Arc::new(Counts::default());
+    let (sent, received) = (Arc::clone(&counts), Arc::clone(&counts));
+    let payload = Bytes::from(vec![0; bytes]);
+    let sending = tokio::spawn(async move {
+        let (mut lost, mut last) = (0, (0, Instant::now()));
+        loop {
+            let arrived = sent.received.load(Ordering::Relaxed);
+            if arrived > last.0 {
+                last = (arrived, Instant::now());
+            }
+            let under_way = sent.sent.load(Ordering::Relaxed) - arrived - lost;
+            if under_way >= AHEAD {
+                if last.1.elapsed() >= LOST {
+                    lost += under_way;
+                }
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+            for _ in 0..BURST {
+                if flow.send(payload.clone()).is_ok() {
+                    sent.sent.fetch_add(bytes as u64, Ordering::Relaxed);
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+    });
+    let receiving = tokio::spawn(async move {
+        while sink.ready().await.is_ok() {
+            let mut bytes = 0;
+            let _ = sink.try_receive(|arrival| bytes += arrival.payload.len() as u64);
+            received.received.fetch_add(bytes, Ordering::Relaxed);
+        }
+    });
+    let trip = Arc::clone(&counts);
+    let watching = tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            for path in client.status().await.datagram_paths {
+                let srtt = (path.srtt_ms * 1e3) as u64;
+                trip.srtt.store(srtt, Ordering::Relaxed);
+            }
+        }
+    });
+    measure(turn, "bond", duration, &counts).await?;
+    watching.abort();
+    sending.abort();
+    receiving.abort();
+    serving.abort();
     Ok(())
 }
 
