@@ -1,5 +1,5 @@
-//! The decisions around an engine whose paths are carriers, for two drivers: the daemon with sockets
-//! and the simulator with modeled TCP.
+//! The decisions around an engine whose paths are carriers, for two drivers: the daemon with
+//! sockets and the simulator with modeled TCP.
 //!
 //! The engine ([`sumlink_engine`]) chooses the bytes of each path. This crate holds the decisions
 //! around it, each of them once:

@@ -12,10 +12,10 @@
 //! | interactive | anything else |
 //!
 //! The sender is behind at a write that finds unsent bytes, that is cut short because the send
-//! buffer is full, or that follows a write which filled the buffer. "Never behind" means at most at a tenth of the writes. A class is adopted when
-//! three intervals in a row agree, so that a single pause or burst changes nothing. Only bulk is
-//! detected sooner: when 2 MiB went one way without an answer or a pause of half a second, and the
-//! sender was behind at half of the writes.
+//! buffer is full, or that follows a write which filled the buffer. "Never behind" means at most at
+//! a tenth of the writes. A class is adopted when three intervals in a row agree, so that a single
+//! pause or burst changes nothing. Only bulk is detected sooner: when 2 MiB went one way without an
+//! answer or a pause of half a second, and the sender was behind at half of the writes.
 
 use std::time::Duration;
 

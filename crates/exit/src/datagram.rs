@@ -1,6 +1,6 @@
 //! The interface between a session's datagrams and the sockets at both of its ends.
 //!
-//! A *source* is what one UDP socket is to a program: it exchanges datagrams with any number of
+//! A *source* corresponds to a UDP socket of a program: it exchanges datagrams with any number of
 //! remotes. A [`DatagramSocket`] is one end of a source. At the client, a local entry holds it; at
 //! the server, [`udp`](crate::udp) connects it to real UDP sockets.
 

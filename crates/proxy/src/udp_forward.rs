@@ -63,7 +63,7 @@ pub enum UdpBindError {
 
 /// A bound UDP port that forwards nothing until [`UdpForwarder::serve`].
 ///
-/// Every local address that sends to the port is a source of its own, so the target sees different
+/// Every local address that sends to the port is a separate source, so the target sees different
 /// ports and replies find their way back. A reply comes from the port, and from the address to
 /// which the program has sent. Datagrams that reach a source from elsewhere than the target are
 /// dropped: the program could not distinguish them.

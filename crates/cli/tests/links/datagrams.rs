@@ -462,7 +462,7 @@ fn dig_asks_a_name_server_through_a_forward() {
         "A",
     ];
     let answer = bond.bench.run(Side::Client, &dig);
-    // dig reports a lost datagram in a line of its own, and asks again.
+    // dig prints a line for a lost datagram, and asks again.
     assert_eq!(answer.lines().last(), Some("192.0.2.77"));
     bond.stop();
 }

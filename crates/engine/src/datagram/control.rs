@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::{CloseReason, FlowErrorCode, FlowId};
 use crate::Instant;
 
-/// Most records that wait. More are dropped: a flow whose end the peer does not learn expires there,
-/// or ends when the peer next uses it.
+/// Most records that wait. More are dropped: a flow whose end the peer does not learn expires
+/// there, or ends when the peer next uses it.
 const MOST: usize = 4096;
 
 /// They go over the best path, and after this time over any.

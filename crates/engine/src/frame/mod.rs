@@ -201,7 +201,7 @@ impl Frame<'_> {
     pub(crate) fn elicits_report(&self) -> bool {
         !matches!(
             self,
-            // Datagrams have reports of their own.
+            // Datagrams have separate reports.
             Frame::Ack(_) | Frame::Path { .. } | Frame::Pong { .. } | Frame::Datagram { .. }
         )
     }

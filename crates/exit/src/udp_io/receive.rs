@@ -30,7 +30,7 @@ thread_local! {
 }
 
 impl UdpIo {
-    /// Receives what one system call returns, passes each datagram to `each` in order of arrival
+    /// Receives the datagrams of one system call, passes each to `each` in order of arrival
     /// and returns their number.
     ///
     /// # Errors

@@ -53,7 +53,7 @@ pub struct SessionConfig {
     pub fbdt: FbdtConfig,
     /// Decides which paths carry what this side sends; see `sumlink_engine::selector`.
     pub selector: SelectorConfig,
-    /// Limits of datagram flows, and what may be sent twice.
+    /// Limits of datagram flows and of their copies.
     pub datagrams: DatagramConfig,
     /// How this side's datagrams use the paths, unless a program says otherwise.
     pub datagram_policy: DatagramPolicy,

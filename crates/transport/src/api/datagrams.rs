@@ -26,7 +26,7 @@ pub struct Flow {
 const BATCH: usize = 64;
 
 impl Client {
-    /// A source of datagrams: what an unconnected UDP socket is to a program. `class` and `policy`
+    /// A source of datagrams, like an unconnected UDP socket. `class` and `policy`
     /// apply to all its flows; without a class, each side learns it from the traffic, and without
     /// a policy the configured one applies.
     ///

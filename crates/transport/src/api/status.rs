@@ -75,7 +75,7 @@ pub struct DatagramPathStatus {
     pub id: u32,
     /// The link's name at the client.
     pub link: String,
-    /// `udp` for a QUIC connection of its own, `tcp` if datagrams take the link's TCP carrier.
+    /// `udp` for a QUIC connection, `tcp` if datagrams take the link's TCP carrier.
     pub carrier: String,
     /// Why the link has no QUIC connection; empty if it has one, and before the first attempt.
     pub reason: String,

@@ -138,7 +138,7 @@ impl Sources {
         lock(&self.inboxes).get(&source).cloned()
     }
 
-    /// Removes a source whose flows the peer has ended; its program reads the end.
+    /// Removes a source after the peer has ended its flows; its program reads the end.
     pub(crate) fn end(&self, source: u64) {
         let inbox = lock(&self.inboxes).remove(&source);
         if let Some(inbox) = inbox {

@@ -74,7 +74,7 @@ impl Reporting {
         }
     }
 
-    /// When `path` sends a packet of its own with the report, if nothing else takes it along.
+    /// When `path` sends an extra packet with the report, if nothing else takes it along.
     pub(in crate::datagram) fn due(
         &self,
         path: PathId,

@@ -22,7 +22,7 @@ const SPREAD_AFTER: Duration = Duration::from_millis(10);
 /// It is pinned again when the other paths have not been needed for this long.
 const PINNED_AFTER: Duration = Duration::from_secs(1);
 
-/// A flow whose policy follows its traffic.
+/// A flow with the policy that fits its traffic.
 #[derive(Debug)]
 pub(in crate::datagram) struct Auto {
     limits: DuplicateLimits,

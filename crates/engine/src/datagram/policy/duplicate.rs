@@ -65,7 +65,7 @@ pub(super) fn best_links(paths: &Paths, limits: &DuplicateLimits) -> Links {
             let may_carry = path.usage == Usage::Main
                 || matches!(priority, Priority::Primary | Priority::Secondary)
                     && path.rank().is_some_and(|rank| rank % 3 < 2);
-            // The first copy costs what the datagram costs anyway.
+            // The first copy costs no more than the datagram alone.
             let may_repeat = count == 0 || limits.metered || !path.policy.metered;
             may_carry && may_repeat && !taken[..count].contains(&path.link)
         });

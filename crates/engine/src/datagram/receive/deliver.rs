@@ -125,7 +125,7 @@ impl Datagrams {
         }
     }
 
-    /// Ends the waits whose time is over.
+    /// Ends the waits that are over.
     pub(in crate::datagram) fn end_due_waits(&mut self, now: Instant) {
         while let Some((until, at)) = self.deliveries.ends.first().copied()
             && until <= now

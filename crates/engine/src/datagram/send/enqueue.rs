@@ -107,7 +107,7 @@ impl Datagrams {
         }
     }
 
-    /// The first path, and those of the others whose links permit another copy.
+    /// The first path, and the others with links that permit another copy.
     fn within_shares(&mut self, links: &Links, len: usize, now: Instant) -> Links {
         let share = self.config.duplicates.link_share;
         let mut permitted = Links::default();

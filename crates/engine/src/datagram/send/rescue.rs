@@ -10,8 +10,8 @@ use crate::datagram::state::Datagrams;
 use crate::{Instant, PathId};
 
 impl Datagrams {
-    /// A path has just become suspect: its flows move, and what may be lost on it and is still
-    /// worth it goes over the others.
+    /// A path has just become suspect: its flows move, and datagrams that may be lost on it and are
+    /// still worth it goes over the others.
     pub(in crate::datagram) fn suspect(&mut self, id: PathId, now: Instant) {
         let Some(path) = self.paths.get_mut(id) else {
             return;

@@ -30,7 +30,7 @@ fn the_first_datagram_opens_the_flow_and_arrives_without_a_round_trip() {
         class: Some(Class::Interactive),
     };
     assert_eq!(pair.events[SERVER], [opened]);
-    // The answer needs no flow of its own.
+    // The answer needs no extra flow.
     pair.send(SERVER, flow, "world");
     pair.run(11 * MS);
     assert_eq!(pair.arrived[CLIENT][0].payload, "world");

@@ -15,8 +15,8 @@
 //! carrier takes no more than TCP does. As a reduction for delay is no evidence of a smaller
 //! capacity, the window returns quickly to its former value while the queue is short.
 //!
-//! The least round trip, from which the queue is measured, is valid for ten seconds. A flow that has
-//! kept a queue all that time drains it for one period to measure again.
+//! The least round trip, from which the queue is measured, is valid for ten seconds. A flow that
+//! has kept a queue all that time drains it for one period to measure again.
 //!
 //! This module has no clock and no socket. Windows are in packets of [`PACKET`] bytes, times are
 //! since an epoch of the caller's choice.

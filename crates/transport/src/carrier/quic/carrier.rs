@@ -358,7 +358,7 @@ impl DatagramCarrier {
 /// Bytes that quinn may hold for a path with this congestion window, of which `open` bytes are not
 /// in flight, when the largest datagram takes `one` bytes.
 fn queue_limit(window: u64, open: u64, srtt: Option<Duration>, one: usize) -> usize {
-    // Before the first measurement, only what the window takes.
+    // Before the first measurement, the window alone is the limit.
     let paced = match srtt {
         Some(srtt) => window as f64 * QUEUE.as_secs_f64() / srtt.as_secs_f64(),
         None => 0.0,

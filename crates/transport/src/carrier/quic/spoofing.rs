@@ -35,7 +35,7 @@ fn initials(server: SocketAddr, count: u32) -> Vec<Vec<u8>> {
     (0..count).map(|_| attempt()).collect()
 }
 
-/// A socket that sends from every address of loopback and receives what is sent to them.
+/// A socket that sends from every address of loopback, and receives the datagrams to them.
 struct Forger {
     socket: UdpSocket,
     state: UdpSocketState,

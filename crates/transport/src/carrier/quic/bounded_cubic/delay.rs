@@ -25,8 +25,8 @@ struct Base {
     at: Instant,
 }
 
-/// A period whose least round trip is free of jitter: at least a round trip, [`MIN_PERIOD`] and
-/// [`SAMPLES`].
+/// A period with a least round trip that is free of jitter: at least a round trip, [`MIN_PERIOD`]
+/// and [`SAMPLES`].
 #[derive(Clone, Copy, Debug, Default)]
 struct Period {
     /// Packets sent before are ignored: their delay is the effect of a former window.
@@ -48,7 +48,7 @@ const LARGEST_BOUND: Duration = Duration::from_millis(50);
 /// Packets that always fit in the bound.
 const BOUND_PACKETS: f64 = 3.0;
 
-/// Samples whose minimum shows a queue (RFC 9406, section 4.3: N_RTT_SAMPLE).
+/// Number of samples of which the minimum shows a queue (RFC 9406, section 4.3: N_RTT_SAMPLE).
 const SAMPLES: usize = 8;
 
 /// Schedulers of radio links, and of busy machines, delay all packets of some tens of milliseconds
