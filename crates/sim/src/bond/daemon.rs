@@ -116,14 +116,14 @@ impl Daemon {
         }
         let mut carrier = Carrier::new(id, connection, self.side, of_carrier, net);
         self.session.path_up(id, duration(net.now()));
-        self.tell(net, id, "up");
+        self.log_path(net, id, "up");
         self.session.path_link(id, net.link_of(connection) as u64);
         let now = duration(net.now());
         self.session.path_stats(id, carrier.sample(net), now);
         self.carriers.push(carrier);
     }
 
-    fn tell(&self, net: &mut Net, path: PathId, event: &'static str) {
+    fn log_path(&self, net: &mut Net, path: PathId, event: &'static str) {
         let now = net.now();
         if let Some(trace) = net.trace() {
             trace.path(now, self.side, path, event);
@@ -137,7 +137,7 @@ impl Daemon {
             self.count_ended(&carrier, net);
             self.session.path_down(id, duration(net.now()));
             self.rests.end(id, net.now());
-            self.tell(net, id, "down");
+            self.log_path(net, id, "down");
             wires.clear(carrier.connection, self.side);
             net.abort(carrier.connection, self.side);
         }
@@ -191,18 +191,18 @@ impl Daemon {
             most = most.max(self.held());
             self.sample(net, wires);
             self.session.handle_timeout(duration(net.now()));
-            let was_told = self.events(net, streams, wires);
+            let had_events = self.events(net, streams, wires);
             let has_sent = self.transmit(net, wires);
-            let is_told = self.events(net, streams, wires);
+            let has_events = self.events(net, streams, wires);
             if self.side == Side::Client {
                 streams.end_overdue(&mut self.session, duration(net.now()));
             }
             self.look_for_silence(net);
             self.tell_traffic(net);
-            if !(more || has_sent || is_told) {
+            if !(more || has_sent || has_events) {
                 // A real driver polls again after any progress. Here no data arrives in between, so
                 // a second poll would find nothing; but the next carrier takes its turn.
-                self.turn = self.turn.wrapping_add(usize::from(any || was_told));
+                self.turn = self.turn.wrapping_add(usize::from(any || had_events));
                 break;
             }
         }
@@ -274,7 +274,7 @@ impl Daemon {
                 wires.clear(connection, self.side);
                 self.session.path_down(id, now);
                 self.rests.end(id, net.now());
-                self.tell(net, id, "down");
+                self.log_path(net, id, "down");
                 self.reports.push(Report::Ended(id));
                 continue;
             }

@@ -324,8 +324,8 @@ impl Manager {
     }
 
     /// Handles a report of the client's daemon about its carriers.
-    pub(super) fn on_tell(&mut self, tell: Report, net: &mut Net, wires: &mut Wires) {
-        match tell {
+    pub(super) fn on_report(&mut self, report: Report, net: &mut Net, wires: &mut Wires) {
+        match report {
             Report::Ended(path) => self.on_end(path, ENDED_PAUSE, net),
             Report::Refused(path) => self.on_end(path, REFUSED_PAUSE, net),
             Report::Silent {

@@ -161,7 +161,7 @@ impl Bond {
                     if side == Side::Server {
                         continue;
                     }
-                    self.manager.on_tell(tell, net, &mut self.wires);
+                    self.manager.on_report(report, net, &mut self.wires);
                 }
                 let leaving = self.manager.take_leaving();
                 if !leaving.is_empty() {
