@@ -13,7 +13,7 @@ use sumlink_transport::{CarrierError, fuzz};
 use tokio::io::{AsyncRead, ReadBuf};
 
 /// The longest frame of a handshake, plus the following piece, in bytes.
-const MOST: usize = 2 * 1024 + 64;
+const MAX: usize = 2 * 1024 + 64;
 
 /// Yields its bytes in pieces of a fixed size, then the end.
 struct Pieces<'a> {
@@ -42,7 +42,7 @@ fuzz_target!(|bytes: &[u8]| {
     let size = usize::from(first % 64) + 1;
     let (mut stream, mut buffer) = (Pieces { rest: bytes, size }, Vec::new());
     let answered = run(fuzz::answer(&mut stream, &mut buffer));
-    assert!(buffer.len() + bytes.len() - stream.rest.len() <= 2 * MOST);
+    assert!(buffer.len() + bytes.len() - stream.rest.len() <= 2 * MAX);
     if let Err(CarrierError::Refused { reason, .. }) = &answered {
         assert!(!reason.to_string().chars().any(char::is_control));
     }
@@ -55,7 +55,7 @@ fuzz_target!(|bytes: &[u8]| {
         Err(Some((_, reason))) => assert!(!reason.is_empty()),
         Err(None) => {}
     }
-    assert!(bytes.len() - stream.rest.len() <= MOST);
+    assert!(bytes.len() - stream.rest.len() <= MAX);
 });
 
 /// Runs a future that never waits.

@@ -20,7 +20,7 @@ constexpr size_t PIECE = 64 << 10;
 constexpr uint64_t YOUTH = 256 << 10;
 constexpr double LOWAT_SECONDS = 0.003;
 constexpr uint64_t LOWAT_LEAST = 12 << 10, LOWAT_MOST = 512 << 10;
-constexpr uint64_t MOST_AT_ONCE = 64 << 10;
+constexpr uint64_t MAX_AT_ONCE = 64 << 10;
 constexpr int PIECES = 4;
 // Retry interval for frames that are due but cannot be sent.
 constexpr int64_t OVERDUE_PAUSE = 5'000'000;
@@ -189,7 +189,7 @@ uint64_t End::Carrier::Lowat() const {
 bool End::Carrier::Full() const {
     // In a long recovery without SACK the whole buffer is in flight. The budget may be exceeded
     // once, but not twice.
-    if (socket->GetTxAvailable() < 2 * MOST_AT_ONCE) {
+    if (socket->GetTxAvailable() < 2 * MAX_AT_ONCE) {
         return true;
     }
     return Young() ? Unsent() > 0 : Unsent() * 2 >= Lowat();
@@ -197,12 +197,12 @@ bool End::Carrier::Full() const {
 
 size_t End::Carrier::Budget() const {
     if (!Young()) {
-        return std::clamp<uint64_t>(Lowat() / 2, 8 << 10, MOST_AT_ONCE);
+        return std::clamp<uint64_t>(Lowat() / 2, 8 << 10, MAX_AT_ONCE);
     }
     auto tcb = control->State();
     uint64_t taken = InFlight() + Unsent(), window = tcb->m_cWnd.Get();
     uint64_t room = (window > taken ? window - taken : 0) + tcb->m_segmentSize;
-    return std::clamp<uint64_t>(room, 512, MOST_AT_ONCE);
+    return std::clamp<uint64_t>(room, 512, MAX_AT_ONCE);
 }
 
 void End::Sample(size_t n) {

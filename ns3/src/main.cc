@@ -182,7 +182,7 @@ int main(int argc, char **argv) {
     if (o.segment < 64 || o.segment > 1340) {
         return Bad("segment must be 64 to 1340 bytes");
     }
-    if (o.users == 0 || o.users > edge::MOST_USERS) {
+    if (o.users == 0 || o.users > edge::MAX_USERS) {
         return Bad("users must be 1 to 4");
     }
     if (o.trace != "none" && o.trace != "series" && o.trace != "acks") {

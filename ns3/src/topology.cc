@@ -17,7 +17,7 @@ namespace edge {
 namespace {
 
 // Users are ten meters from the node, one on each side.
-const Vector PLACES[MOST_USERS] = {{10, 0, 0}, {0, 10, 0}, {-10, 0, 0}, {0, -10, 0}};
+const Vector PLACES[MAX_USERS] = {{10, 0, 0}, {0, 10, 0}, {-10, 0, 0}, {0, -10, 0}};
 
 Ptr<VirtualNetDevice> Virtual(Ptr<Node> node, Ipv4Address address) {
     auto made = CreateObject<VirtualNetDevice>();

@@ -15,7 +15,7 @@
 namespace edge {
 
 /// Largest number of users in the paper.
-constexpr uint32_t MOST_USERS = 4;
+constexpr uint32_t MAX_USERS = 4;
 
 /// A user: its host and addresses.
 struct Host {

@@ -71,7 +71,7 @@ class CongestionControl:
 
     INITIAL = 10.0
     """Initial window in packets (RFC 6928)."""
-    LEAST_SSTHRESH = 2.0
+    MIN_SSTHRESH = 2.0
     """Minimum threshold after a loss in packets (RFC 5681, equation 4)."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class CongestionControl:
     def reduce(self, ssthresh: float) -> None:
         """Sets window and threshold to `ssthresh`; the window stays until the loss is repaired."""
         self._before = (self.cwnd, self.ssthresh)
-        self.ssthresh = max(ssthresh, self.LEAST_SSTHRESH)
+        self.ssthresh = max(ssthresh, self.MIN_SSTHRESH)
         self.cwnd = self.ssthresh
         self.in_recovery = True
 
@@ -116,7 +116,7 @@ class CongestionControl:
         time."""
         if not repeated:
             self._before = (self.cwnd, self.ssthresh)
-            self.ssthresh = max(self.cwnd / 2, self.LEAST_SSTHRESH)
+            self.ssthresh = max(self.cwnd / 2, self.MIN_SSTHRESH)
         self.cwnd = 1.0
         self.in_recovery = False
 
@@ -138,7 +138,7 @@ class CongestionControl:
         rest = lasted - rto
         if rto <= 0 or rest <= 0:
             return
-        self.ssthresh = max(self.ssthresh, 0.75 * self.cwnd, self.LEAST_SSTHRESH)
+        self.ssthresh = max(self.ssthresh, 0.75 * self.cwnd, self.MIN_SSTHRESH)
         while rest > 0 and self.cwnd > least:
             self.cwnd /= 2
             rest -= rto

@@ -22,7 +22,7 @@ SEEDS = 3
 OTHERS = ["dual-homed", "csma", "wifi-csma", "mesh"]
 
 # Packets; no channel here holds a tenth of that. A larger window is reported as a fault.
-MOST_WINDOW = 10_000
+MAX_WINDOW = 10_000
 
 METRICS = [("cwnd", "window, packets"), ("srtt_ms", "round-trip time, ms"), ("rto_ms", "RTO, ms"), ("delivered", "packets delivered")]
 
@@ -78,7 +78,7 @@ def runaways(data):
     for name, rows in data.items():
         for control, row in rows.items():
             for number, flow in row["subflows"]["links"].items():
-                if max(flow["cwnd"]) > MOST_WINDOW:
+                if max(flow["cwnd"]) > MAX_WINDOW:
                     found.append(f"{name}, {NAMES[control]}, subflow {number}: {max(flow['cwnd'])} packets")
     return found
 
@@ -133,7 +133,7 @@ def reported_table(data):
             f"{name.removeprefix('manet-').capitalize()} nodes, from most to least: the report {orders[0]}; ours {orders[1]}. "
             f"CS218 is {'first' if first == 'cs218' else 'not first'}, {100 * lead:+.1f} % of the best other one."
         )
-    lines += ["", f"Windows of more than {MOST_WINDOW} packets: {'; '.join(runaways(data)) or 'none'}."]
+    lines += ["", f"Windows of more than {MAX_WINDOW} packets: {'; '.join(runaways(data)) or 'none'}."]
     return "\n".join(lines)
 
 

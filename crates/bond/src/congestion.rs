@@ -48,7 +48,7 @@ pub struct Chooser {
     /// The pause after the next trial without gain.
     pause: Duration,
     /// When it last changed back because of a queue.
-    doubted: Option<Instant>,
+    questioned_at: Option<Instant>,
     /// The earliest time of the next change back because of a queue.
     stay_until: Option<Instant>,
     /// The delay of that change after the next one that was wrong.
@@ -128,7 +128,7 @@ impl Chooser {
             mark: None,
             not_before: None,
             pause: PAUSE.0,
-            doubted: None,
+            questioned_at: None,
             stay_until: None,
             stay: STAY.0,
         }
@@ -214,10 +214,10 @@ impl Chooser {
                 self.phase = Phase::ModelBased { clean, explained };
                 let stays = self.stay_until.is_some_and(|at| now < at);
                 let reason = if clean >= CLEAN.0 {
-                    self.doubted = None;
+                    self.questioned_at = None;
                     "losses have ended"
                 } else if explained >= CLEAN.0 && !stays {
-                    self.doubted = Some(now);
+                    self.questioned_at = Some(now);
                     "losses coincide with a queue"
                 } else {
                     return None;
@@ -238,7 +238,7 @@ impl Chooser {
             explained: 0,
         };
         let was_wrong = |at: Instant| now.saturating_sub(at) < DOUBT;
-        if self.doubted.take().is_some_and(was_wrong) {
+        if self.questioned_at.take().is_some_and(was_wrong) {
             self.stay_until = Some(now + self.stay);
             self.stay = (self.stay * 2).min(STAY.1);
         } else {

@@ -9,7 +9,7 @@ use crate::{Early, Instant};
 const KNOWN_FOR: Duration = Duration::from_secs(60);
 
 /// Maximum number of remembered targets.
-const MOST: usize = 1024;
+const MAX: usize = 1024;
 
 /// Results by target, encoded as in an OPEN frame.
 #[derive(Debug, Default)]
@@ -45,12 +45,12 @@ impl Known {
     }
 
     fn note(&mut self, target: &[u8], is_connected: bool, now: Instant) {
-        if self.last.len() >= MOST {
+        if self.last.len() >= MAX {
             self.last.retain(|_, outcome| outcome.is_recent(now));
         }
         let at = now;
         let outcome = Outcome { is_connected, at };
-        if self.last.len() >= MOST && !self.last.contains_key(target) {
+        if self.last.len() >= MAX && !self.last.contains_key(target) {
             let oldest = self.last.iter().min_by_key(|(_, outcome)| outcome.at);
             if let Some(oldest) = oldest.map(|(target, _)| target.clone()) {
                 self.last.remove(&oldest);
@@ -126,19 +126,19 @@ mod tests {
         let (mut known, now) = (Known::default(), START);
         let target = |n: usize| n.to_be_bytes();
         let at = |n| now + Duration::from_millis(n as u64);
-        for n in 0..2 * MOST {
+        for n in 0..2 * MAX {
             known.connected(&target(n), at(n));
         }
-        assert_eq!(known.last.len(), MOST);
-        let now = at(2 * MOST);
+        assert_eq!(known.last.len(), MAX);
+        let now = at(2 * MAX);
         let is_known = |known: &Known, n| known.is_early(&target(n), Early::Known, now);
         assert!(
-            is_known(&known, MOST) && !is_known(&known, MOST - 1),
+            is_known(&known, MAX) && !is_known(&known, MAX - 1),
             "the oldest go"
         );
         known.failed(&target(0), false, now);
         assert!(!known.is_early(&target(0), Early::Always, now));
-        assert!(is_known(&known, MOST + 1) && !is_known(&known, MOST));
+        assert!(is_known(&known, MAX + 1) && !is_known(&known, MAX));
         let later = now + KNOWN_FOR;
         known.connected(&target(5000), later);
         assert_eq!(known.last.len(), 1);

@@ -27,7 +27,7 @@ impl Large {
     }
 
     /// Whether only large segments seem to be lost, on a carrier without progress: none has ever
-    /// got through in the stuck direction, and enough data waits there to fill one.
+    /// got through in the stalled direction, and enough data waits there to fill one.
     pub(crate) fn are_lost(&self, info: &TcpInfo) -> bool {
         let is_sending = info.unacked_bytes > 0;
         if is_sending && (info.ca_state == CaState::Loss || info.backoff > 0) {
@@ -58,7 +58,7 @@ mod tests {
     }
 
     /// A carrier whose latest bytes are lost and retransmitted.
-    fn stuck(sent: u64, acked: u64, delivered: u32) -> TcpInfo {
+    fn stalled(sent: u64, acked: u64, delivered: u32) -> TcpInfo {
         TcpInfo {
             bytes_sent: sent + 1448,
             bytes_retrans: 1448,
@@ -74,12 +74,12 @@ mod tests {
     #[test]
     fn large_segments_are_lost_if_only_small_ones_were_acknowledged() {
         let mut large = Large::default();
-        large.observe(&stuck(3_000, 3_000, 10));
-        assert!(large.are_lost(&stuck(20_000, 3_000, 10)));
+        large.observe(&stalled(3_000, 3_000, 10));
+        assert!(large.are_lost(&stalled(20_000, 3_000, 10)));
         // A request that waits for its answer is small.
-        assert!(!large.are_lost(&stuck(3_100, 3_000, 10)));
-        large.observe(&stuck(20_000, 3_000 + 1448, 11));
-        assert!(!large.are_lost(&stuck(20_000, 3_000 + 1448, 11)));
+        assert!(!large.are_lost(&stalled(3_100, 3_000, 10)));
+        large.observe(&stalled(20_000, 3_000 + 1448, 11));
+        assert!(!large.are_lost(&stalled(20_000, 3_000 + 1448, 11)));
     }
 
     #[test]

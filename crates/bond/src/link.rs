@@ -154,7 +154,7 @@ impl<A> Link<A> {
     pub fn on_silence(&mut self, loses_large: bool, limit: Option<u16>, now: Instant) -> Silence {
         self.silent_at = Some(now);
         let size = match loses_large {
-            true => self.packets.stuck(limit, now),
+            true => self.packets.note_stalled(limit, now),
             false => None,
         };
         let gives_up = size.is_some() && self.give_up();

@@ -46,7 +46,7 @@ impl Reserve {
     /// Growth per late visit.
     const STEP: Duration = Duration::from_millis(1);
     /// Maximum, because the reserve also delays urgent data.
-    const MOST: Duration = Duration::from_millis(8);
+    const MAX: Duration = Duration::from_millis(8);
     /// Time without a late visit after which the reserve shrinks by half a step.
     const CALM: Duration = Duration::from_secs(1);
 
@@ -61,7 +61,7 @@ impl Reserve {
     /// meanwhile.
     pub(crate) fn visited(&mut self, is_empty: bool, now: Instant) {
         let time = if is_empty {
-            (self.time + Self::STEP).min(Self::MOST)
+            (self.time + Self::STEP).min(Self::MAX)
         } else if now.saturating_sub(self.changed) > Self::CALM {
             (self.time - Self::STEP / 2).max(TIME)
         } else {

@@ -2,7 +2,7 @@
 //!
 //! A router whose next link has a smaller MTU reports this to the sender (RFC 1191, RFC 8201). If
 //! the reports are lost, connections are made, small packets get through and large ones vanish: a
-//! new connection gets stuck like the old one. After two stuck connections in a row, the next one
+//! new connection stalls like the old one. After two stalled connections in a row, the next one
 //! uses smaller packets (`TCP_MAXSEG`, which binds the peer as well), and still smaller ones if
 //! that does not help.
 
@@ -16,10 +16,10 @@ use crate::Instant;
 /// worth an attempt.
 const SIZES: [u16; 3] = [1280, 1000, 576];
 
-/// Time within which two stuck connections are no coincidence.
+/// Time within which two stalled connections are no coincidence.
 const MEMORY: Duration = Duration::from_secs(60);
 
-/// A link counts as alive if a new connection is made within this time after the old one got stuck.
+/// A link counts as alive if a new connection is made within this time after the old one stalled.
 const ALIVE: Duration = Duration::from_secs(5);
 
 /// Pause before larger packets are tried again; doubles up to the second value.
@@ -30,10 +30,10 @@ const RETRY: (Duration, Duration) = (Duration::from_secs(600), Duration::from_se
 pub struct Packets {
     /// Packet size of new connections; `None` is the link's own.
     limit: Option<u16>,
-    /// When a carrier of the current size got stuck, while it is unknown whether the link is alive.
-    doubted: Option<Instant>,
-    /// When a carrier got stuck although the link was alive.
-    stuck: Option<Instant>,
+    /// When a carrier of the current size stalled, while it is unknown whether the link is alive.
+    suspected_at: Option<Instant>,
+    /// When a carrier stalled although the link was alive.
+    stalled_at: Option<Instant>,
     /// The size known to work, while a larger one is tried.
     helps: Option<u16>,
     /// When larger packets are tried again, and the pause after that.
@@ -45,7 +45,7 @@ impl Packets {
     pub fn next_size(&mut self, now: Instant) -> Option<u16> {
         if self.limit.is_some() && self.is_due(now) {
             self.helps = self.limit.take();
-            (self.doubted, self.stuck) = (None, None);
+            (self.suspected_at, self.stalled_at) = (None, None);
         }
         self.limit
     }
@@ -55,15 +55,17 @@ impl Packets {
         self.limit.is_some() && self.retry.is_some_and(|(at, _)| at <= now)
     }
 
-    /// Records that a connection of this size is stuck as if its large packets were lost. Returns
+    /// Records that a connection of this size stalls as if its large packets were lost. Returns
     /// the new size if it changes: `Some(None)` is the link's own.
-    pub fn stuck(&mut self, size: Option<u16>, now: Instant) -> Option<Option<u16>> {
+    pub fn note_stalled(&mut self, size: Option<u16>, now: Instant) -> Option<Option<u16>> {
         if size != self.limit || self.is_beyond_help(now) {
             return None;
         }
-        let was_stuck = self.stuck.is_some_and(|at| now.saturating_sub(at) < MEMORY);
-        if !was_stuck && self.helps.is_none() {
-            self.doubted.get_or_insert(now);
+        let was_stalled = self
+            .stalled_at
+            .is_some_and(|at| now.saturating_sub(at) < MEMORY);
+        if !was_stalled && self.helps.is_none() {
+            self.suspected_at.get_or_insert(now);
             return None;
         }
         Some(self.lower(now))
@@ -71,10 +73,10 @@ impl Packets {
 
     /// Records that a new connection has been made.
     pub fn joined(&mut self, now: Instant) {
-        if let Some(at) = self.doubted.take()
+        if let Some(at) = self.suspected_at.take()
             && now.saturating_sub(at) < ALIVE
         {
-            self.stuck = Some(now);
+            self.stalled_at = Some(now);
         }
     }
 
@@ -87,7 +89,7 @@ impl Packets {
         let (before, helps) = (self.limit, self.helps.take());
         let next = SIZES.iter().find(|size| before.is_none_or(|b| **size < b));
         self.limit = helps.or(next.copied());
-        (self.doubted, self.stuck) = (None, None);
+        (self.suspected_at, self.stalled_at) = (None, None);
         // If a size works and a larger one again does not, the limit is kept for longer each time.
         let pause = match (helps, self.retry) {
             (Some(_), Some((_, pause))) => (pause * 2).min(RETRY.1),
@@ -112,7 +114,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// The packet sizes of connections that get stuck one after the other and are replaced at once.
+    /// The packet sizes of connections that stall one after the other and are replaced at once.
     fn sizes(packets: &mut Packets, start: Instant, connections: u32) -> Vec<Option<u16>> {
         let mut made = Vec::new();
         for round in 0..connections {
@@ -120,7 +122,7 @@ mod tests {
             let size = packets.next_size(now);
             packets.joined(now);
             made.push(size);
-            packets.stuck(size, now + 3 * SECOND);
+            packets.note_stalled(size, now + 3 * SECOND);
         }
         made
     }
@@ -150,8 +152,8 @@ mod tests {
             assert!(packets.is_due(now));
             assert_eq!(packets.next_size(now), None);
             packets.joined(now);
-            // One stuck connection is enough.
-            assert_eq!(packets.stuck(None, now + SECOND), Some(Some(1280)));
+            // One stalled connection is enough.
+            assert_eq!(packets.note_stalled(None, now + SECOND), Some(Some(1280)));
             now += SECOND;
             assert!(!packets.is_due(now + pause));
         }
@@ -164,20 +166,20 @@ mod tests {
         let (mut packets, start) = (Packets::default(), START);
         for round in 0..10 {
             let now = start + 30 * SECOND * round;
-            packets.stuck(None, now);
+            packets.note_stalled(None, now);
             packets.joined(now + 2 * ALIVE);
         }
         assert_eq!(packets, Packets::default());
-        // Neither do connections that get stuck now and then.
+        // Neither do connections that stall now and then.
         for round in 0..10 {
             let now = start + 2 * MEMORY * round;
-            assert_eq!(packets.stuck(None, now), None);
+            assert_eq!(packets.note_stalled(None, now), None);
             packets.joined(now + SECOND);
         }
         packets.forget();
         // Connections from before the reduction do not reduce the size again.
         sizes(&mut packets, start, 2);
-        assert_eq!(packets.stuck(None, start + 9 * SECOND), None);
+        assert_eq!(packets.note_stalled(None, start + 9 * SECOND), None);
         assert_eq!(packets.next_size(start + 9 * SECOND), Some(1280));
     }
 }

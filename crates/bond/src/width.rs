@@ -18,7 +18,7 @@ use crate::Instant;
 /// The number of parallel connections of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carriers {
-    /// This many, at most [`Carriers::MOST`].
+    /// This many, at most [`Carriers::MAX`].
     Fixed(NonZeroU8),
     /// As many as increase the rate: one more is tried now and then on a link with losses that is
     /// not full.
@@ -27,7 +27,7 @@ pub enum Carriers {
 
 impl Carriers {
     /// Maximum number of connections of a link.
-    pub const MOST: u8 = 8;
+    pub const MAX: u8 = 8;
 
     /// One connection on each link.
     pub const ONE: Self = Self::Fixed(NonZeroU8::MIN);
@@ -139,7 +139,7 @@ impl Width {
         }
     }
 
-    /// The intended number, 1 to [`Carriers::MOST`].
+    /// The intended number, 1 to [`Carriers::MAX`].
     pub fn carriers(&self) -> u8 {
         self.carriers
     }
@@ -186,7 +186,7 @@ impl Width {
             Phase::Steady if self.has_one_too_many(now) => self.take_away(rates),
             Phase::Steady => {
                 let waits = self.not_before.is_some_and(|at| now < at);
-                if waits || is_queueing || self.carriers >= Carriers::MOST {
+                if waits || is_queueing || self.carriers >= Carriers::MAX {
                     return;
                 }
                 self.carriers += 1;

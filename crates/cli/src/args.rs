@@ -24,7 +24,7 @@ use crate::link::LinkArgs;
     max_term_width = 100
 )]
 pub(crate) struct Cli {
-    /// The verb. The verb.
+    /// The verb.
     #[command(subcommand)]
     pub(crate) verb: Verb,
     /// How much is logged.

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 /// Most bytes of a run: it is one UDP datagram until the kernel splits it.
-const MOST: usize = 65_000;
+const MAX: usize = 65_000;
 
 /// Datagrams that wait for one socket.
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ impl Outbox {
         let size = *self.lengths.front()?;
         let (mut len, mut count) = (0, 0);
         for &next in &self.lengths {
-            if count > 0 && (next > size || len + next > MOST) || count == most.max(1) {
+            if count > 0 && (next > size || len + next > MAX) || count == most.max(1) {
                 break;
             }
             len += next;
@@ -131,7 +131,7 @@ mod tests {
             let (mut left, mut bytes) = (0, Vec::new());
             while let Some(run) = outbox.run(most) {
                 prop_assert!(run.count >= 1 && run.count <= most);
-                prop_assert!(run.count == 1 || run.bytes.len() <= MOST);
+                prop_assert!(run.count == 1 || run.bytes.len() <= MAX);
                 let sizes = &lengths[left..left + run.count];
                 let (last, whole) = sizes.split_last().unwrap();
                 prop_assert!(whole.iter().all(|size| *size == run.size) && *last <= run.size);

@@ -125,7 +125,7 @@ pub(crate) struct Spare {
 
 impl Spare {
     /// Most pages that are kept: 1 MiB.
-    const MOST: usize = (1 << 20) / PAGE;
+    const MAX: usize = (1 << 20) / PAGE;
 
     /// Returns a page with `data` stored from `at` on.
     fn take(&mut self, at: usize, data: &[u8]) -> Page {
@@ -143,12 +143,12 @@ impl Spare {
 
     /// Takes unused pages back.
     pub(crate) fn give_all(&mut self, pages: impl Iterator<Item = Page>) {
-        let room = Self::MOST.saturating_sub(self.pages.len());
+        let room = Self::MAX.saturating_sub(self.pages.len());
         self.pages.extend(pages.take(room));
     }
 
     fn give(&mut self, page: Page) {
-        if self.pages.len() < Self::MOST {
+        if self.pages.len() < Self::MAX {
             self.pages.push(page);
         }
     }

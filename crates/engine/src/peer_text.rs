@@ -6,7 +6,7 @@ use std::fmt;
 ///
 /// The text is sanitized when it is created, and the original bytes are not kept, so no caller can
 /// forget to do it. Characters that would end a line, move a cursor, change the direction of
-/// writing or stay invisible are escaped. The text has at most [`PeerText::MOST`] characters.
+/// writing or stay invisible are escaped. The text has at most [`PeerText::MAX`] characters.
 ///
 /// ```
 /// use sumlink_engine::PeerText;
@@ -19,14 +19,14 @@ pub struct PeerText(String);
 
 impl PeerText {
     /// Most characters in a text, including escapes; "…" marks omitted text.
-    pub const MOST: usize = 256;
+    pub const MAX: usize = 256;
 
     /// Sanitizes the bytes. Invalid UTF-8 becomes U+FFFD.
     pub fn new(bytes: &[u8]) -> Self {
         // No character takes more than four bytes, so later bytes are omitted in any case.
-        let (seen, rest) = bytes.split_at(bytes.len().min(4 * Self::MOST));
+        let (seen, rest) = bytes.split_at(bytes.len().min(4 * Self::MAX));
         let text = String::from_utf8_lossy(seen);
-        let (mut safe, mut room) = (String::new(), Self::MOST);
+        let (mut safe, mut room) = (String::new(), Self::MAX);
         let mut is_cut = !rest.is_empty();
         for c in text.chars() {
             let length = escaped(c).count();
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn long_text_is_cut_between_characters_and_never_inside_an_escape() {
-        let whole = "ä".repeat(PeerText::MOST - 1);
+        let whole = "ä".repeat(PeerText::MAX - 1);
         assert_eq!(PeerText::from(whole.as_str()).as_str(), whole);
         let longer = PeerText::from(format!("{whole}äää").as_str());
         assert_eq!(longer.as_str(), format!("{whole}…"));
@@ -131,7 +131,7 @@ mod tests {
             for bytes in [&bytes[..], text.as_bytes()] {
                 let safe = PeerText::new(bytes);
                 prop_assert!(safe.as_str().chars().all(is_plain));
-                prop_assert!(safe.as_str().chars().count() <= PeerText::MOST);
+                prop_assert!(safe.as_str().chars().count() <= PeerText::MAX);
                 // Sanitizing the text again changes nothing.
                 let again = PeerText::from(safe.as_str());
                 prop_assert_eq!(&again, &safe);

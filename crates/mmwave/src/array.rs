@@ -57,7 +57,7 @@ impl Beams {
     }
 
     /// Maximum number.
-    pub const MOST: usize = 256;
+    pub const MAX: usize = 256;
 }
 
 impl Array {
@@ -139,10 +139,10 @@ impl Array {
     }
 
     /// Adds `factor` times the gain of each beam to its sum; `sums` has [`Beams::count`] entries,
-    /// at most [`Beams::MOST`].
+    /// at most [`Beams::MAX`].
     pub fn add_gains(&self, beams: &Beams, direction: Direction, factor: f64, sums: &mut [f64]) {
         let count = beams.count;
-        let (mut re, mut im) = ([0.0; Beams::MOST], [0.0; Beams::MOST]);
+        let (mut re, mut im) = ([0.0; Beams::MAX], [0.0; Beams::MAX]);
         let (re, im) = (&mut re[..count], &mut im[..count]);
         let mut at = 0;
         self.response(direction, |c, d| {

@@ -12,7 +12,7 @@ use crate::pattern::Pattern;
 pub const HALF_COVERAGE_DEG: f64 = 60.0;
 
 /// Range of the number of sectors.
-const MOST: (f64, f64) = (1.0, Beams::MOST as f64);
+const MAX: (f64, f64) = (1.0, Beams::MAX as f64);
 
 /// All sectors of a device, and its quasi-omni pattern. Directions are relative to the device.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +37,7 @@ impl Codebook {
     /// No beam, or more than 256.
     pub fn grid(array: Array, across: usize, up: usize) -> Result<Self, MmwaveError> {
         let count = across.saturating_mul(up) as f64;
-        within("number of sectors", count, MOST, "from 1 to 256")?;
+        within("number of sectors", count, MAX, "from 1 to 256")?;
         let middle = |index: usize, of: usize| {
             HALF_COVERAGE_DEG * ((2 * index + 1) as f64 / of as f64 - 1.0)
         };

@@ -22,7 +22,7 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_secs(300);
 
 /// Most sources by default.
-const MOST: usize = 1024;
+const MAX: usize = 1024;
 
 /// Least time between two log lines about one thing.
 const LOG_PAUSE: Duration = Duration::from_secs(60);
@@ -92,7 +92,7 @@ impl SourceLimit {
 
 impl Default for SourceLimit {
     fn default() -> Self {
-        Self::new(MOST.min(descriptors::for_streams() / 6))
+        Self::new(MAX.min(descriptors::for_streams() / 6))
     }
 }
 

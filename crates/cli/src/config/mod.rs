@@ -249,11 +249,11 @@ pub(crate) fn parse_carriers(text: &str) -> Result<Carriers, String> {
         return Ok(Carriers::Auto);
     }
     let number = text.parse::<NonZeroU8>().ok();
-    let number = number.filter(|number| number.get() <= Carriers::MOST);
+    let number = number.filter(|number| number.get() <= Carriers::MAX);
     number.map(Carriers::Fixed).ok_or_else(|| {
         format!(
             "`{text}` is not a number of connections: write 1 to {}, or `auto`",
-            Carriers::MOST
+            Carriers::MAX
         )
     })
 }

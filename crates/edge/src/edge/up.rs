@@ -241,7 +241,7 @@ impl Edge {
         let Some((target, timestamp)) = boost_target(tracked) else {
             return;
         };
-        tracked.flow.tell(target);
+        tracked.flow.note_ack_sent(target);
         self.rewrite(tracked, packet, segment, timestamp, true);
     }
 }

@@ -417,7 +417,7 @@ impl Flow {
 
     /// Records that everything before `position` was acknowledged to the far end. Returns the
     /// highest such position, which never decreases.
-    pub fn tell(&mut self, position: Position) -> Position {
+    pub fn note_ack_sent(&mut self, position: Position) -> Position {
         self.ack_sent = self.ack_sent.max(position);
         self.ack_sent
     }

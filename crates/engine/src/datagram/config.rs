@@ -94,11 +94,11 @@ impl Default for DatagramConfig {
                 queue(2048, 1000),
             ],
             queue_memory: 16 << 20,
-            reorder_memory: 8 << 20,
+            reorder_memory: 16 << 20,
             reorder_wait: Duration::from_millis(400),
             fragment_memory: 1 << 20,
             fragment_wait: Duration::from_millis(500),
-            receive_memory: 8 << 20,
+            receive_memory: 16 << 20,
             duplicates: DuplicateLimits::default(),
             peer_timeout: Duration::from_secs(5),
         }

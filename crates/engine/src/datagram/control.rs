@@ -8,7 +8,7 @@ use crate::Instant;
 
 /// Most records that wait. More are dropped: a flow whose end the peer does not learn expires
 /// there, or ends when the peer next uses it.
-const MOST: usize = 4096;
+const MAX: usize = 4096;
 
 /// They go over the best path, and after this time over any.
 const WAIT: Duration = Duration::from_millis(10);
@@ -53,7 +53,7 @@ impl Controls {
     /// Queues a record that may not have arrived. The peer ignores the second of two.
     pub(super) fn repeat(&mut self, pending: Pending, now: Instant) {
         let is_worth_it = now.saturating_sub(pending.since) <= GIVE_UP;
-        if is_worth_it && self.waiting.len() < MOST {
+        if is_worth_it && self.waiting.len() < MAX {
             self.waiting.push_back((pending, now));
         }
     }
@@ -90,9 +90,9 @@ mod tests {
         controls.taken();
         controls.repeat(pending, GIVE_UP + WAIT);
         assert_eq!(controls.deadline(), None);
-        for flow in 0..2 * MOST as u64 {
+        for flow in 0..2 * MAX as u64 {
             controls.push(Control::Close { flow, reason }, Instant::ZERO);
         }
-        assert_eq!(controls.waiting.len(), MOST);
+        assert_eq!(controls.waiting.len(), MAX);
     }
 }

@@ -4,8 +4,8 @@
 //!
 //! A *flow* is a sequence of datagrams between one *source* (a program's socket) and one
 //! destination. Its sender numbers the datagrams, and its receiver delivers each at most once.
-//! Nothing is repeated and nothing waits for credit, as with UDP: datagrams that the paths do not
-//! carry in time are dropped from bounded queues, the oldest first.
+//! Nothing waits for credit, as with UDP: datagrams that the paths do not carry in time are dropped
+//! from bounded queues, the oldest first.
 //!
 //! - A [policy](DatagramPolicy) decides which paths carry the datagrams of a flow.
 //! - The receiver reports the packets of each path within a few milliseconds, over any path. From
@@ -13,6 +13,8 @@
 //!   and within tens of milliseconds that it does not deliver any more.
 //! - When a path becomes suspect, young datagrams of calls and of interactive flows that may be
 //!   lost on it are sent again over another one.
+//! - Flows over several paths keep their order. The receiver waits for slower paths, and for the
+//!   repair of datagrams that a path has lost.
 //!
 //! # Peers without datagrams
 //!

@@ -8,7 +8,7 @@
 //! parked, and alpha rises to the mean of itself and its highest value.
 //!
 //! "alpha -= 1" cannot be meant literally with alpha <= 0.2: a step is one percentage point, and
-//! alpha never falls below [`LEAST`]. In the paper's text alpha follows B_gbl, in its algorithm the
+//! alpha never falls below [`MIN`]. In the paper's text alpha follows B_gbl, in its algorithm the
 //! path whose turn it was; this implements the algorithm.
 
 use super::lists::Lists;
@@ -19,7 +19,7 @@ use crate::Instant;
 const STEP: f64 = 0.01;
 
 /// alpha does not fall below this.
-pub const LEAST: f64 = 0.01;
+pub const MIN: f64 = 0.01;
 
 /// The globally aware algorithm.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl Global {
         }
     }
 
-    /// The current threshold, from [`LEAST`] to the initial one.
+    /// The current threshold, from [`MIN`] to the initial one.
     pub fn alpha(&self) -> f64 {
         self.alpha
     }
@@ -67,7 +67,7 @@ impl Selector for Global {
         if rate >= alpha * global {
             // Lines 10 to 13.
             if expected < rate {
-                self.alpha = (alpha - STEP).max(LEAST);
+                self.alpha = (alpha - STEP).max(MIN);
             }
             decisions.extend(self.lists.keep(path.id, || figures("at least")));
         } else if turn.spared {
@@ -102,7 +102,7 @@ mod tests {
             world.step(&mut global, &links, &[true; 2]);
             seen.push(global.alpha());
         }
-        assert!((seen.last().unwrap() - LEAST).abs() < 1e-9, "{seen:?}");
+        assert!((seen.last().unwrap() - MIN).abs() < 1e-9, "{seen:?}");
         let steps = seen.windows(2).map(|pair| pair[0] - pair[1]);
         assert!(
             steps
@@ -114,12 +114,12 @@ mod tests {
         links[1] = (0.001, 30);
         for _ in 0..500 {
             world.step(&mut global, &links, &[true; 2]);
-            if global.alpha() > LEAST {
+            if global.alpha() > MIN {
                 break;
             }
         }
         assert!(
-            (global.alpha() - (LEAST + 0.20) / 2.0).abs() < 1e-9,
+            (global.alpha() - (MIN + 0.20) / 2.0).abs() < 1e-9,
             "{}",
             global.alpha()
         );

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::fixture::{Fixture, World};
-use super::global::{Global, LEAST};
+use super::global::{Global, MIN};
 use super::{Decision, NAMES, Selection};
 
 /// The paths for a period: (Mbit/s, round-trip milliseconds), whether each delivers, and the
@@ -104,7 +104,7 @@ proptest! {
             for _ in 0..(seconds / 0.01) as usize {
                 world.step(&mut global, links, works);
                 let alpha = global.alpha();
-                prop_assert!((LEAST..=most.max(LEAST)).contains(&alpha), "{alpha}");
+                prop_assert!((MIN..=most.max(MIN)).contains(&alpha), "{alpha}");
             }
         }
     }

@@ -77,7 +77,7 @@ pub enum Event {
         reason: String,
     },
     /// The peer reports that its data on a path is not acknowledged. Reported once, until the peer
-    /// trusts the path again or the path ends.
+    /// reports the path as recovered or the path ends.
     PathStalledAtPeer {
         /// The path.
         path: PathId,

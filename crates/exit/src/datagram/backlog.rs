@@ -17,7 +17,7 @@ pub struct Backlog<T> {
 impl<T> Backlog<T> {
     /// Most datagrams that wait. A program that got no answer yet rarely sends more: a QUIC
     /// client's first flight has up to ten datagrams (RFC 9002, section 7.2).
-    pub const MOST: usize = 32;
+    pub const MAX: usize = 32;
 
     /// Most payload bytes that wait, unless a single datagram is longer.
     pub const MAX_BYTES: usize = 64 * 1024;
@@ -30,7 +30,7 @@ impl<T> Backlog<T> {
     /// for it.
     pub fn push(&mut self, entry: T, bytes: usize, now: Instant) -> usize {
         let before = self.bytes;
-        while self.entries.len() >= Self::MOST
+        while self.entries.len() >= Self::MAX
             || (self.bytes.saturating_add(bytes) > Self::MAX_BYTES && !self.entries.is_empty())
         {
             self.pop();
@@ -133,7 +133,7 @@ mod tests {
             }
             let dropped = usize::try_from(backlog.dropped()).unwrap();
             let kept: Vec<usize> = backlog.take(now).collect();
-            prop_assert!(kept.len() <= Backlog::<usize>::MOST);
+            prop_assert!(kept.len() <= Backlog::<usize>::MAX);
             prop_assert!(kept.into_iter().eq(dropped..lengths.len()));
         }
     }

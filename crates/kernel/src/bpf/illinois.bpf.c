@@ -80,19 +80,19 @@ static __always_inline real alpha(struct illinois *illinois, __u64 delay, __u64 
 
 static __always_inline __u32 beta(__u64 delay, __u64 most)
 {
-	__u64 least_share = real_fixed(settings.beta_min, SHARE_BITS);
-	__u64 most_share = real_fixed(settings.beta_max, SHARE_BITS);
+	__u64 min_share = real_fixed(settings.beta_min, SHARE_BITS);
+	__u64 max_share = real_fixed(settings.beta_max, SHARE_BITS);
 	real part;
 
 	/* Liu et al., f2: a line from beta_min at a tenth of `most` to beta_max at eight tenths */
 	if (10 * delay <= most)
-		return least_share;
+		return min_share;
 	if (10 * delay >= 8 * most)
-		return most_share;
+		return max_share;
 	part = real_divide(real_of(10 * delay - most), real_of(7 * most));
-	if (most_share >= least_share)
-		return least_share + real_fixed(real_multiply(part, real_make(most_share - least_share, 0)), 0);
-	return least_share - real_fixed(real_multiply(part, real_make(least_share - most_share, 0)), 0);
+	if (max_share >= min_share)
+		return min_share + real_fixed(real_multiply(part, real_make(max_share - min_share, 0)), 0);
+	return min_share - real_fixed(real_multiply(part, real_make(min_share - max_share, 0)), 0);
 }
 
 /* Once per round trip. */

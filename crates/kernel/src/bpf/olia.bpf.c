@@ -54,14 +54,14 @@ static __always_inline real increase(struct tcp_sock *tp, real acked)
 	if (all.flows == 0)
 		return reno_increase(tp, acked);
 	compare(&sets, &own);
-	for (__u32 place = 0; place < MOST_SIBLINGS; place++) {
+	for (__u32 place = 0; place < MAX_SIBLINGS; place++) {
 		struct flow *flow = sibling(tp, place);
 
 		if (flow)
 			compare(&sets, flow);
 	}
 	count(&sets, &own);
-	for (__u32 place = 0; place < MOST_SIBLINGS; place++) {
+	for (__u32 place = 0; place < MAX_SIBLINGS; place++) {
 		struct flow *flow = sibling(tp, place);
 
 		if (flow)

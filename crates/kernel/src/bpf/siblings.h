@@ -4,7 +4,7 @@
  *
  * Sockets of one bond share a number: the group that user space has put into the socket's storage,
  * or else the token of its MPTCP connection. Each socket has a place in the bond, from 0 to
- * MOST_SIBLINGS - 1. Its entry in the map of all flows has bond and place as the key, and only that
+ * MAX_SIBLINGS - 1. Its entry in the map of all flows has bond and place as the key, and only that
  * socket writes it. Inserting a missing entry is atomic, so no two sockets get the same place, and
  * no lock is needed. The kernel calls release when a socket ends or changes its congestion control,
  * which removes its entry. A socket without a place sees the others and is not seen.
@@ -15,9 +15,9 @@
 #include "window.h"
 
 /* MPTCP in Linux has at most nine subflows. */
-#define MOST_SIBLINGS 16
-#define NO_PLACE MOST_SIBLINGS
-#define MOST_FLOWS 65536
+#define MAX_SIBLINGS 16
+#define NO_PLACE MAX_SIBLINGS
+#define MAX_FLOWS 65536
 
 struct member {
 	__u64 bond;
@@ -34,7 +34,7 @@ struct flow {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MOST_FLOWS);
+	__uint(max_entries, MAX_FLOWS);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct member);
 	__type(value, struct flow);
@@ -74,7 +74,7 @@ static __always_inline void leave(struct tcp_sock *tp)
 	struct window *window = state(tp);
 	struct member member = { .bond = window->bond, .place = window->place };
 
-	if (window->bond && window->place < MOST_SIBLINGS)
+	if (window->bond && window->place < MAX_SIBLINGS)
 		bpf_map_delete_elem(&sl_flows, &member);
 	window->bond = 0;
 }
@@ -87,7 +87,7 @@ static __always_inline void join(struct tcp_sock *tp, __u64 bond, struct flow *o
 	__u32 place;
 
 	leave(tp);
-	for (place = 0; place < MOST_SIBLINGS; place++) {
+	for (place = 0; place < MAX_SIBLINGS; place++) {
 		member.place = place;
 		if (!bpf_map_update_elem(&sl_flows, &member, own, BPF_NOEXIST))
 			break;
@@ -123,7 +123,7 @@ static __always_inline void publish(struct sock *sk)
 		return;
 	}
 	member.place = window->place;
-	if (member.place < MOST_SIBLINGS)
+	if (member.place < MAX_SIBLINGS)
 		bpf_map_update_elem(&sl_flows, &member, &own, BPF_EXIST);
 }
 
@@ -172,7 +172,7 @@ static __always_inline struct totals totals(struct tcp_sock *tp)
 	if (own.srtt_us == 0)
 		return totals;
 	count_flow(&totals, &own);
-	for (place = 0; place < MOST_SIBLINGS; place++) {
+	for (place = 0; place < MAX_SIBLINGS; place++) {
 		struct flow *flow = sibling(tp, place);
 
 		if (flow)

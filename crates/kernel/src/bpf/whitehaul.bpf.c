@@ -9,16 +9,16 @@ SETTINGS(__u64 initial_ssthresh; __u64 advertised; __u64 budget; __u64 theta; __
 	 real beta;);
 
 /* Larger samples are clamped to this: U32_MAX / ALPHA_MAX microseconds (line 30). */
-#define MOST_RTT_US 671088
+#define MAX_RTT_US 671088
 /* Samples no larger than this do not become the base (lines 23 and 140). */
-#define LEAST_BASE_US 100
+#define MIN_BASE_US 100
 
 struct whitehaul {
 	struct window window;
 	struct delays delays;
 	struct round round;
 	__u64 acked; /* packets since the window last grew */
-	__u32 base_us; /* smallest sample above LEAST_BASE_US, 0 without one */
+	__u32 base_us; /* smallest sample above MIN_BASE_US, 0 without one */
 	__u32 alpha; /* growth of the window in packets per round trip */
 	__u16 rtt_above; /* the delay has exceeded the budget */
 	__u16 rtt_low; /* rounds below the budget since */
@@ -49,9 +49,9 @@ static __always_inline void measured(struct sock *sk, __u32 acked, __u32 rtt_us)
 	struct whitehaul *whitehaul = state(tcp_sock(sk));
 
 	/* lines 133 to 149 */
-	rtt_us = min(rtt_us, MOST_RTT_US);
+	rtt_us = min(rtt_us, MAX_RTT_US);
 	note(&whitehaul->delays, rtt_us);
-	if (rtt_us > LEAST_BASE_US && (whitehaul->base_us == 0 || rtt_us < whitehaul->base_us))
+	if (rtt_us > MIN_BASE_US && (whitehaul->base_us == 0 || rtt_us < whitehaul->base_us))
 		whitehaul->base_us = rtt_us;
 }
 

@@ -8,16 +8,16 @@
 SETTINGS(__u64 total_alpha; __u64 initial_alpha; __u64 gamma; __u64 drain;);
 
 /* A round with fewer samples than this is not evaluated. */
-#define LEAST_SAMPLES 3
+#define MIN_SAMPLES 3
 /* The smallest window without a loss. */
-#define LEAST_WINDOW (2 * PACKET)
+#define MIN_WINDOW (2 * PACKET)
 #define NO_QUEUEING (~0ull)
 
 struct wvegas {
 	struct window window;
 	struct delays delays;
 	struct round round;
-	__u64 least_queueing; /* ns, the minimum of a round since the queue was last drained */
+	__u64 min_queueing; /* ns, the minimum of a round since the queue was last drained */
 	__u32 alpha; /* the path's share of the packets that the bond may queue */
 };
 
@@ -29,7 +29,7 @@ static __always_inline void discard_measurements(struct wvegas *wvegas)
 	restart_round(&wvegas->round);
 	begin_delays(&wvegas->delays);
 	wvegas->alpha = settings.initial_alpha;
-	wvegas->least_queueing = NO_QUEUEING;
+	wvegas->min_queueing = NO_QUEUEING;
 }
 
 static __always_inline void start(struct sock *sk)
@@ -89,7 +89,7 @@ static __always_inline __u32 part(struct tcp_sock *tp, real rate)
 
 	if (srtt_us(tp) == 0)
 		return settings.initial_alpha;
-	for (__u32 place = 0; place < MOST_SIBLINGS; place++) {
+	for (__u32 place = 0; place < MAX_SIBLINGS; place++) {
 		struct flow *flow = sibling(tp, place);
 
 		if (flow)
@@ -108,13 +108,13 @@ static __always_inline void drain(struct tcp_sock *tp, __u64 queueing, real base
 	struct wvegas *wvegas = state(tp);
 	real left;
 
-	wvegas->least_queueing = min(wvegas->least_queueing, queueing);
-	if (queueing == 0 || queueing < 2 * wvegas->least_queueing)
+	wvegas->min_queueing = min(wvegas->min_queueing, queueing);
+	if (queueing == 0 || queueing < 2 * wvegas->min_queueing)
 		return;
 	/* Cao et al., the queue is drained by reducing the window to base / (2 rtt) of its value */
 	left = real_divide(real_multiply(window_real(tp), base), rtt);
 	set_window(tp, real_fixed(left, FRACTION_BITS) / 2, settings.max_cwnd);
-	wvegas->least_queueing = NO_QUEUEING;
+	wvegas->min_queueing = NO_QUEUEING;
 }
 
 /* Once per round trip, with a mean of `rtt_ns`. */
@@ -151,7 +151,7 @@ static __always_inline void adapt(struct tcp_sock *tp, __u32 acked, __u64 rtt_ns
 		if (settings.drain)
 			drain(tp, queueing, base, rtt);
 	}
-	after = max(window_fixed(tp), min(before, LEAST_WINDOW));
+	after = max(window_fixed(tp), min(before, MIN_WINDOW));
 	set_window(tp, after, settings.max_cwnd);
 	/* As in Linux: three quarters of the window, so that slow start returns there */
 	set_ssthresh(tp, max(ssthresh_fixed(tp), window_fixed(tp) / 4 * 3), settings.min_ssthresh);
@@ -167,7 +167,7 @@ static __always_inline void acknowledged(struct sock *sk, __u32 acked)
 		reno(tp, acked);
 	} else if (is_over(&wvegas->round, tp)) {
 		rtt_ns = mean_ns(&wvegas->delays);
-		if (wvegas->delays.count >= LEAST_SAMPLES && rtt_ns >= wvegas->window.min_rtt_us * 1000ull)
+		if (wvegas->delays.count >= MIN_SAMPLES && rtt_ns >= wvegas->window.min_rtt_us * 1000ull)
 			adapt(tp, acked, rtt_ns);
 		else
 			reno(tp, acked);

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const ROOM: usize = 1 << 20;
 
 /// Maximum number of bytes written to a socket at once.
-const MOST: usize = 100_000;
+const MAX: usize = 100_000;
 
 /// An acknowledgment, as reported to the congestion control.
 #[derive(Clone, Copy, Debug)]
@@ -287,12 +287,8 @@ impl<'b> Kernel<'b> {
             );
             // Room in the window, without the data already in the socket.
             let room = (info.cwnd.saturating_sub(info.unacked) * MSS).saturating_sub(info.waiting);
-            let more = if self.withholding {
-                room as usize
-            } else {
-                MOST
-            };
-            match (&connection.socket).write(&[0; MOST][..more.min(MOST)]) {
+            let more = if self.withholding { room as usize } else { MAX };
+            match (&connection.socket).write(&[0; MAX][..more.min(MAX)]) {
                 Err(error)
                     if !matches!(
                         error.kind(),

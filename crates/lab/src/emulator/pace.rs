@@ -22,7 +22,7 @@ const ROUNDS: u32 = 32;
 /// Number of busy rounds that a calm round cancels. At most twice [`ROUNDS`] are counted: bulk
 /// traffic has calm rounds in between, and a few of them end the longer pause when it is over.
 const CALM: u32 = 4;
-const MOST: u32 = 2 * ROUNDS;
+const MAX: u32 = 2 * ROUNDS;
 
 /// Chooses the pause from the traffic of the previous rounds.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl Pace {
     /// The pause after a round that handed over this number of packets.
     pub(super) fn after(&mut self, packets: u64) -> Duration {
         self.busy = match packets {
-            BUSY.. => (self.busy + 1).min(MOST),
+            BUSY.. => (self.busy + 1).min(MAX),
             _ => self.busy.saturating_sub(CALM),
         };
         match self.offload && self.busy > ROUNDS {

@@ -19,7 +19,7 @@ pub fn of(scenario: &Scenario, runs: &[Run]) -> String {
     let _ = writeln!(
         text,
         "  {:<28} {:>5} {:>12} {:>12} {:>12}",
-        "SYSTEM", "RUNS", "MEDIAN", "LEAST", "MOST"
+        "SYSTEM", "RUNS", "MEDIAN", "MIN", "MAX"
     );
     let mut names: Vec<&str> = Vec::new();
     for run in runs {

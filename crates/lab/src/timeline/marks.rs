@@ -7,7 +7,7 @@ use sumlink_plot::{Axis, Ink, Svg};
 /// Raster positions per pixel.
 pub(super) const RASTER: f64 = 2.0;
 /// The height of the smallest mark, in raster positions.
-const LEAST: i64 = 3;
+const MIN: i64 = 3;
 
 /// Vertical marks by horizontal position, each with its start and end.
 #[derive(Clone, Debug, Default)]
@@ -20,7 +20,7 @@ impl Marks {
         let bottom = (y.at(from as f64) * RASTER).ceil() as i64;
         let place = (at * RASTER).round() as i64;
         let marks = self.0.entry(place).or_default();
-        marks.push((top, bottom.max(top + LEAST)));
+        marks.push((top, bottom.max(top + MIN)));
     }
 
     /// Draws the marks with this width; adjacent ones are merged.

@@ -198,7 +198,7 @@ impl Daemon {
                 streams.end_overdue(&mut self.session, duration(net.now()));
             }
             self.look_for_silence(net);
-            self.tell_traffic(net);
+            self.report_traffic(net);
             if !(more || has_sent || has_events) {
                 // A real driver polls again after any progress. Here no data arrives in between, so
                 // a second poll would find nothing; but the next carrier takes its turn.
@@ -402,7 +402,7 @@ impl Daemon {
     }
 
     /// Reports the carriers' traffic to the manager, which chooses their number.
-    fn tell_traffic(&mut self, net: &Net) {
+    fn report_traffic(&mut self, net: &Net) {
         let now = duration(net.now());
         if let Some(traffic) = &mut self.traffic
             && traffic.is_due(now)

@@ -120,8 +120,8 @@ pub struct FlowStatus {
     pub policy: String,
     /// The reason for it, in one sentence.
     pub reason: String,
-    /// The link of the newest datagram of this side; copies of it take others. Empty before the
-    /// first one.
+    /// The links that carried datagrams of this side within a second before the newest one; the
+    /// link of that one comes first. Empty before the first one.
     pub links: Vec<String>,
     /// Datagrams sent.
     pub datagrams_sent: u64,

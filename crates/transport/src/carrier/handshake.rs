@@ -18,7 +18,7 @@ use crate::carrier::keys::PublicKey;
 use crate::carrier::tls::{self, HandshakeError};
 
 /// Limit on the length of a handshake frame; valid ones are far shorter.
-const MOST: usize = 2 * 1024;
+const MAX: usize = 2 * 1024;
 
 /// Why a connection did not become a carrier.
 #[derive(Debug, thiserror::Error)]
@@ -285,7 +285,7 @@ async fn read_frame<S: AsyncRead + Unpin>(
     loop {
         match Frame::decode(buffer) {
             Ok(Some((_, len))) => return Ok(len),
-            Ok(None) if buffer.len() < MOST => {}
+            Ok(None) if buffer.len() < MAX => {}
             Ok(None) => return Err(CarrierError::Protocol("its first frame is too long")),
             Err(FrameError::UnknownType(_)) => {
                 return Err(CarrierError::Protocol(

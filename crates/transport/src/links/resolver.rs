@@ -44,7 +44,7 @@ const PAUSES: Pauses = Pauses {
 };
 
 /// Maximum number of lookups in progress: each takes a thread.
-const MOST: usize = 4;
+const MAX: usize = 4;
 
 impl Resolver {
     /// For a server given as HOST:PORT.
@@ -106,7 +106,7 @@ impl Resolver {
             false => self.pauses.reached,
         };
         let now = Instant::now();
-        match self.in_progress.len() < MOST {
+        match self.in_progress.len() < MAX {
             true => self.started.map_or(now, |started| started + pause),
             false => now + pause,
         }

@@ -34,14 +34,14 @@ fn limit() -> u64 {
 
 /// The highest number that a session can be configured for, far above the number that programs on
 /// one machine open.
-const MOST: u64 = 1 << 16;
+const MAX: u64 = 1 << 16;
 
 fn streams_of(limit: u64) -> usize {
-    (limit - limit / 4).clamp(1, MOST) as usize
+    (limit - limit / 4).clamp(1, MAX) as usize
 }
 
 fn strangers_of(limit: u64) -> usize {
-    (limit / 8).clamp(2, MOST) as usize
+    (limit / 8).clamp(2, MAX) as usize
 }
 
 #[cfg(test)]

@@ -44,9 +44,9 @@ pub struct FlowConfig {
     pub policy: DatagramPolicy,
 }
 
-/// A flow counts as one of several paths for this long after a change between two. It is shorter
-/// than the time for which the receiver restores the order.
-const REPAIR_MEMORY: Duration = Duration::from_millis(500);
+/// The datagrams of a flow are repaired for this long after it last mentioned another path: the
+/// time for which the receiver restores the order, and the longest delay of a path.
+const REPAIR_MEMORY: Duration = Duration::from_millis(1500);
 
 /// Counters of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,8 +84,8 @@ pub(super) struct Flow {
     /// The path before that one, and how many datagrams still mention it.
     pub(super) other_path: Option<PathId>,
     pub(super) mentions: u8,
-    /// When it last changed between two paths.
-    pub(super) changed_path: Option<Instant>,
+    /// When it last mentioned another path, so that the receiver restores its order.
+    pub(super) mentioned_at: Option<Instant>,
     pub(super) lanes: Vec<Lane>,
     pub(super) inbound: Inbound,
     /// Number of FLOW_FAILED records sent, and the version of the newest one received.
@@ -117,7 +117,7 @@ impl Flow {
             last_path: None,
             other_path: None,
             mentions: 0,
-            changed_path: None,
+            mentioned_at: None,
             lanes: Vec::new(),
             inbound: Inbound::default(),
             failures_sent: 0,
@@ -134,8 +134,8 @@ impl Flow {
     /// Whether lost datagrams are repaired: the flow uses several paths and is no call, so the
     /// receiver restores its order and waits for a repair.
     pub(super) fn is_repaired(&self, now: Instant) -> bool {
-        let changes = self.changed_path;
-        changes.is_some_and(|at| now.saturating_sub(at) < REPAIR_MEMORY)
+        let mentions = self.mentioned_at;
+        mentions.is_some_and(|at| now.saturating_sub(at) < REPAIR_MEMORY)
             && !self.is_conversational()
     }
 

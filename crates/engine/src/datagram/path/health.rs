@@ -117,7 +117,7 @@ impl Health {
     }
 
     /// Whether flows that left the path may return.
-    pub(in crate::datagram) fn is_trusted(&self, now: Instant) -> bool {
+    pub(in crate::datagram) fn may_return(&self, now: Instant) -> bool {
         self.is_good() && (self.trial == TRIAL || now >= self.since + self.trial)
     }
 

@@ -239,6 +239,11 @@ impl DatagramPath {
         measured.or(self.trip.srtt()).unwrap_or(UNKNOWN_TRIP)
     }
 
+    /// Expected delay of a packet that is sent again if it is lost.
+    pub(super) fn delay_with_loss(&self) -> Duration {
+        self.delay + (self.srtt() + self.report_interval()).mul_f64(self.loss.clamp(0.0, 1.0))
+    }
+
     /// Rate at which the path delivers, in bytes per second.
     pub(super) fn rate(&self, now: Instant) -> f64 {
         let sample = self.sample.unwrap_or_default();

@@ -11,16 +11,21 @@ use crate::datagram::flow::table::FlowRef;
 use crate::datagram::wire::{Half, Report};
 
 /// Most packets that are remembered: a gigabit per second of large packets for half a second.
-const MOST: usize = 1 << 16;
+const MAX: usize = 1 << 16;
 
-/// Most bytes of datagrams that are kept for a second attempt: 400 Mbit/s for 80 ms.
-const MAX_YOUNG: usize = 4 << 20;
+/// Most bytes of datagrams that are kept for a second attempt: 1 Gbit/s for 90 ms.
+const MAX_YOUNG: usize = 12 << 20;
 
 /// Bookkeeping of such a datagram, which counts as memory.
 const YOUNG_OVERHEAD: usize = 128;
 
-/// A packet is lost when one with a number this much higher has arrived (RFC 9002, section 6.1.1).
+/// A packet is lost when one with a number this much higher has arrived (RFC 9002, section 6.1.1)
+/// ...
 const REORDER_PACKETS: u64 = 3;
+
+/// ... unless it was sent within this time: links with several queues reorder that much, and each
+/// of these packets would be sent again.
+const REORDER_LEAST: Duration = Duration::from_millis(1);
 
 /// The same as a time between the two; a path does not reorder packets that are so far apart.
 const REORDER_TIME: Duration = Duration::from_millis(5);
@@ -109,8 +114,14 @@ impl Sent {
     }
 
     /// An item of the next packet. Datagrams beyond the limit get no second attempt.
-    pub(crate) fn attach(&mut self, item: Item) {
+    pub(crate) fn attach(&mut self, item: Item, now: Instant) {
         let bytes = item.bytes();
+        while self.young_bytes + bytes > MAX_YOUNG
+            && let Some((_, Item::Datagram(young))) = self.items.front()
+            && young.expires <= now
+        {
+            self.pop_item(u64::MAX);
+        }
         if bytes == 0 || self.young_bytes + bytes <= MAX_YOUNG {
             self.young_bytes += bytes;
             self.items.push_back((self.next(), item));
@@ -125,7 +136,7 @@ impl Sent {
             has_arrived: false,
             elicits,
         });
-        if self.packets.len() > MOST {
+        if self.packets.len() > MAX {
             self.pop();
             while self.pop_item(self.base - 1).is_some() {}
         }
@@ -192,6 +203,7 @@ impl Sent {
         };
         while let Some(packet) = self.packets.front() {
             let is_lost = largest >= self.base + REORDER_PACKETS
+                && sent_at >= packet.at + REORDER_LEAST
                 || largest > self.base && sent_at >= packet.at + REORDER_TIME;
             let has_arrived = packet.has_arrived;
             if packet.elicits && !has_arrived && !is_lost {
@@ -273,7 +285,7 @@ mod tests {
     fn sent(packets: u32) -> Sent {
         let mut sent = Sent::default();
         for ms in 0..packets {
-            sent.attach(item(u64::from(ms)));
+            sent.attach(item(u64::from(ms)), ms * MS);
             sent.push(100, true, ms * MS);
         }
         sent
@@ -332,13 +344,13 @@ mod tests {
             sent.on_report(&report(&[(0, 3)]), &mut news),
             Err(NeverSent)
         );
-        for _ in 0..2 * MOST {
+        for _ in 0..2 * MAX {
             sent.push(1, true, Instant::ZERO);
         }
-        assert_eq!(sent.packets.len(), MOST);
+        assert_eq!(sent.packets.len(), MAX);
         assert!(sent.items.is_empty() && sent.young_bytes == 0);
         for _ in 0..2 * MAX_YOUNG / YOUNG_OVERHEAD {
-            sent.attach(item(0));
+            sent.attach(item(0), Instant::ZERO);
         }
         assert_eq!(sent.items.len(), MAX_YOUNG / YOUNG_OVERHEAD);
     }

@@ -53,10 +53,10 @@ impl Pinned {
             return self.path;
         };
         let margin = MARGIN.max(present.delay / MARGIN_PART);
-        let trusted = paths
+        let may_return = paths
             .main()
-            .filter(|path| path.health.is_trusted(facts.now));
-        let best = trusted.min_by_key(|path| (path.delay, path.id));
+            .filter(|path| path.health.may_return(facts.now));
+        let best = may_return.min_by_key(|path| (path.delay, path.id));
         let Some(better) = best.filter(|path| path.delay + margin < present.delay) else {
             self.better_since = None;
             return self.path;

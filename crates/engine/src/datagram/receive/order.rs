@@ -10,6 +10,9 @@
 //! waits for the repair as long as it takes by experience: the round trip of the slowest path for
 //! the report and the datagram, and as much again for a second attempt.
 //!
+//! After a repair everything behind the gap is in order. It is released in parts, since a program's
+//! socket holds little more than the datagrams of a millisecond.
+//!
 //! The sender mentions the other path when it changes between two. Flows without such mentions, and
 //! calls, are not delayed at all.
 
@@ -28,14 +31,27 @@ const MEMORY: Duration = Duration::from_secs(1);
 /// A path on which nothing has arrived is waited for this long.
 const UNKNOWN_WAIT: Duration = Duration::from_millis(50);
 
-/// A repair takes this long beyond the round trips, for the report and the queue of the sender.
+/// A repair takes this long beyond the round trips, for the detection and the queue of the sender.
 const REPAIR_SLACK: Duration = Duration::from_millis(25);
 
 /// Round trips in which a repair arrives.
 const REPAIR_TRIPS: u32 = 2;
 
+/// Repairs that did not come in a row, after which the sender seems to repair nothing and is not
+/// waited for.
+const MAX_IN_VAIN: u8 = 8;
+
+/// Datagrams behind a gap that are released at once, at least ...
+const RELEASE: usize = 128;
+
+/// ... and this part of them ...
+const RELEASE_PART: usize = 16;
+
+/// ... at this interval.
+const RELEASE_INTERVAL: Duration = Duration::from_millis(1);
+
 /// Most datagrams of one flow that wait.
-const MOST: usize = 8192;
+const MAX: usize = super::window::SPAN as usize;
 
 /// Bookkeeping of a waiting datagram, which counts as memory.
 pub(super) const OVERHEAD: usize = 96;
@@ -83,6 +99,12 @@ pub(super) struct Order {
     mentioned: Instant,
     /// The wait that is registered.
     pub(super) wait: Option<Wait>,
+    /// The flow waits for a repair.
+    awaits_repair: bool,
+    /// Repairs that did not come since the last one that did.
+    in_vain: u8,
+    /// Datagrams that may be released until the end of the interval that began at this time.
+    release: (usize, Instant),
     /// Numbers that were given up.
     pub(super) given_up: u64,
     /// Datagrams that arrived after they were given up.
@@ -99,6 +121,9 @@ impl Order {
             ways: Vec::new(),
             mentioned: now,
             wait: None,
+            awaits_repair: false,
+            in_vain: 0,
+            release: (0, Instant::ZERO),
             given_up: 0,
             late: 0,
         }
@@ -112,31 +137,40 @@ impl Order {
         }
     }
 
-    /// Adds a datagram, which has not arrived before. Delivers those in order.
-    pub(super) fn add(&mut self, arrival: Arrival, out: &mut impl FnMut(Bytes)) {
+    /// Adds a datagram, which has not arrived before. Delivers it if it is the next one.
+    pub(super) fn add(&mut self, mut arrival: Arrival, out: &mut impl FnMut(Bytes)) {
         let way = self.way(arrival.path, arrival.at);
         way.next = way.next.max(arrival.sequence + 1);
         if arrival.sequence < self.next {
             self.late += 1;
+            self.in_vain = 0;
             out(arrival.payload);
         } else if arrival.sequence == self.next {
+            if std::mem::take(&mut self.awaits_repair) {
+                self.in_vain = 0;
+            }
             self.next += 1;
             out(arrival.payload);
-            self.drain(out);
         } else {
             self.bytes += cost(&arrival.payload);
             // Nearly always at the end.
             let sequence = arrival.sequence;
             let later = self.held.iter().rev();
             let later = later.take_while(|held| held.sequence > sequence).count();
-            self.held.insert(self.held.len() - later, arrival);
+            let index = self.held.len() - later;
+            // A repair between others does not begin another wait.
+            if let Some(behind) = self.held.get(index) {
+                arrival.at = arrival.at.min(behind.at);
+            }
+            self.held.insert(index, arrival);
         }
-        while self.held.len() > MOST {
+        while self.held.len() > MAX {
             self.give_up(out);
         }
     }
 
-    /// Gives up the datagrams that cannot come any more. Returns the next wait.
+    /// Delivers the datagrams in order, and gives up those that cannot come any more. Returns the
+    /// next wait.
     pub(super) fn advance(
         &mut self,
         paths: &Paths,
@@ -144,7 +178,17 @@ impl Order {
         now: Instant,
         out: &mut impl FnMut(Bytes),
     ) -> Option<Wait> {
-        while let Some(first) = self.held.front() {
+        loop {
+            self.release(now, out);
+            let first = self.held.front()?;
+            let until_path = |until| Wait {
+                path: first.path,
+                sent_at: i64::MAX,
+                until,
+            };
+            if first.sequence == self.next {
+                return Some(until_path(self.release.1 + RELEASE_INTERVAL));
+            }
             let mut wait: Option<Wait> = None;
             for way in &self.ways {
                 let Some(until) = self.waits_until(way, first, paths, longest, now) else {
@@ -160,25 +204,32 @@ impl Order {
             if wait.is_some() {
                 return wait;
             }
-            let until = self.repaired_by(first, paths, longest);
-            if until > now {
-                return Some(Wait {
-                    path: first.path,
-                    sent_at: i64::MAX,
-                    until,
-                });
+            // The sender repairs only while it mentions other paths.
+            let is_repaired = first.at < self.mentioned + MEMORY && self.in_vain < MAX_IN_VAIN;
+            let until = self.repaired_by(first, paths, longest, now);
+            if is_repaired && until > now {
+                let wait = until_path(until);
+                self.awaits_repair = true;
+                return Some(wait);
             }
-            self.give_up(out);
+            if std::mem::take(&mut self.awaits_repair) {
+                self.in_vain = self.in_vain.saturating_add(1);
+            }
+            self.pass_gap();
         }
-        None
     }
 
-    /// Gives up everything before the first datagram that waits.
+    /// Gives up everything before the first datagram that waits, and delivers those up to the next
+    /// gap at once, to free memory.
     pub(super) fn give_up(&mut self, out: &mut impl FnMut(Bytes)) {
+        self.pass_gap();
+        self.drain(usize::MAX, out);
+    }
+
+    fn pass_gap(&mut self) {
         if let Some(first) = self.held.front() {
             self.given_up += first.sequence - self.next;
             self.next = first.sequence;
-            self.drain(out);
         }
     }
 
@@ -221,29 +272,50 @@ impl Order {
     }
 
     /// When the repair of a datagram before `first` has arrived at the latest.
-    fn repaired_by(&self, first: &Arrival, paths: &Paths, longest: Duration) -> Instant {
-        let paths = self.ways.iter().filter_map(|way| paths.get(way.path));
+    fn repaired_by(
+        &self,
+        first: &Arrival,
+        paths: &Paths,
+        longest: Duration,
+        now: Instant,
+    ) -> Instant {
+        let used = self.ways.iter().filter(|way| now < way.used + MEMORY);
+        let paths = used.filter_map(|way| paths.get(way.path));
         let (mut lost_by, mut trip) = (first.at, Duration::ZERO);
         for path in paths {
             let expected = path.incoming.arrives_by(first.sent_at);
             lost_by = lost_by.max(expected.unwrap_or_default());
-            trip = trip.max(path.srtt());
+            trip = trip.max(path.srtt() + path.report_interval());
         }
         let repair = REPAIR_TRIPS * trip + REPAIR_SLACK;
         (lost_by + repair).min(first.at + longest)
     }
 
-    fn drain(&mut self, out: &mut impl FnMut(Bytes)) {
-        while self
-            .held
-            .front()
-            .is_some_and(|held| held.sequence == self.next)
+    /// Delivers the datagrams in order that this interval permits.
+    fn release(&mut self, now: Instant, out: &mut impl FnMut(Bytes)) {
+        if now >= self.release.1 + RELEASE_INTERVAL {
+            self.release = (RELEASE.max(self.held.len() / RELEASE_PART), now);
+        }
+        let released = self.drain(self.release.0, out);
+        self.release.0 -= released;
+    }
+
+    /// Delivers at most `most` datagrams in order; returns their number.
+    fn drain(&mut self, most: usize, out: &mut impl FnMut(Bytes)) -> usize {
+        let mut count = 0;
+        while count < most
+            && self
+                .held
+                .front()
+                .is_some_and(|held| held.sequence == self.next)
             && let Some(held) = self.held.pop_front()
         {
             self.bytes -= cost(&held.payload);
             self.next += 1;
+            count += 1;
             out(held.payload);
         }
+        count
     }
 
     fn way(&mut self, path: PathId, now: Instant) -> &mut Way {

@@ -4,7 +4,7 @@
 //! order and need no bitmap at all.
 
 /// Words of the bitmap.
-const WORDS: usize = 128;
+const WORDS: usize = 256;
 
 /// Numbers below the highest one by this many are too old to be known.
 pub(super) const SPAN: u64 = (WORDS as u64 - 1) * 64;

@@ -11,7 +11,7 @@ use crate::{Instant, PathId};
 
 impl Datagrams {
     /// A path has just become suspect: its flows move, and datagrams that may be lost on it and are
-    /// still worth it goes over the others.
+    /// still worth it go over the others.
     pub(in crate::datagram) fn suspect(&mut self, id: PathId, now: Instant) {
         let Some(path) = self.paths.get_mut(id) else {
             return;
@@ -102,7 +102,8 @@ impl Datagrams {
         };
         let limit = self.config.queue(flow.treated_as()).bytes;
         let others = self.paths.main().filter(|path| Some(path.id) != left);
-        let best = others.min_by_key(|path| (path.delay, path.id));
+        let best = others.min_by_key(|path| (path.delay_with_loss(), path.id));
+        let best = best.filter(|path| now + path.delay < young.expires);
         if let Some(path) = best.map(|path| path.id) {
             let copy = Copy {
                 kind: CopyKind::Rescue,

@@ -215,6 +215,9 @@ impl Datagrams {
         // Copies may arrive out of order.
         let is_ordered = matches!(next.kind, None | Some(CopyKind::Fragment));
         let after = other_path(flow, id).filter(|_| is_ordered);
+        if after.is_some() {
+            flow.mentioned_at = Some(now);
+        }
         let mut data = Data {
             flow: flow.id,
             sequence: next.sequence,
@@ -245,21 +248,24 @@ impl Datagrams {
             next.half = Some(Half::First);
             next.payload.truncate(next.payload.len() - rest.len());
             flow.lane(id).push_first(Copy {
-                kind: CopyKind::Fragment,
+                kind: next.kind.unwrap_or(CopyKind::Fragment),
                 sequence: next.sequence,
                 half: Some(Half::Second),
                 payload: rest,
                 at: next.at,
-                expires: Instant::MAX,
+                expires: next.expires,
             });
         }
         self.queued_bytes = self.queued_bytes + flow.queued_bytes() - before;
         if is_ordered {
-            note_path(flow, id, now);
+            note_path(flow, id);
         }
         flow.lane(id).used = Some(now);
         let counters = &mut flow.counters;
-        match next.kind {
+        // Both halves of a datagram count as one.
+        let is_second = next.half == Some(Half::Second);
+        match next.kind.filter(|_| !is_second) {
+            None if is_second => {}
             None | Some(CopyKind::Single) => counters.sent += 1,
             Some(CopyKind::Duplicate) => counters.copies_sent += 1,
             Some(CopyKind::Rescue) => counters.rescued += 1,
@@ -294,7 +300,7 @@ impl Datagrams {
         };
         let (other, limit) = (other.id, self.config.queue(flow.treated_as()).bytes);
         let copy = Copy {
-            kind: CopyKind::Single,
+            kind: next.kind.unwrap_or(CopyKind::Single),
             sequence: next.sequence,
             half: next.half,
             payload: next.payload,
@@ -311,7 +317,7 @@ impl Datagrams {
             return;
         };
         if !flow.confirmed {
-            path.sent.attach(Item::Open(at));
+            path.sent.attach(Item::Open(at), now);
         }
         if next.kind.is_none() {
             path.note_wait(now.saturating_sub(next.at), now);
@@ -330,8 +336,8 @@ impl Datagrams {
         };
         let expires = worth_until.max(repairable_until);
         // The other link has a copy of a duplicate already.
-        if several && expires > now && next.kind != Some(CopyKind::Duplicate) {
-            path.sent.attach(Item::Datagram(Young {
+        if (several || is_repaired) && expires > now && next.kind != Some(CopyKind::Duplicate) {
+            let young = Young {
                 flow: at,
                 sequence: next.sequence,
                 half: next.half,
@@ -339,7 +345,8 @@ impl Datagrams {
                 at: next.at,
                 expires,
                 is_repaired,
-            }));
+            };
+            path.sent.attach(Item::Datagram(young), now);
         }
     }
 }
@@ -418,12 +425,11 @@ fn other_path(flow: &Flow, id: PathId) -> Option<PathId> {
 }
 
 /// Records the path of a datagram.
-fn note_path(flow: &mut Flow, id: PathId, now: Instant) {
+fn note_path(flow: &mut Flow, id: PathId) {
     match flow.last_path.replace(id) {
         Some(last) if last != id => {
             flow.other_path = Some(last);
             flow.mentions = MENTIONS - 1;
-            flow.changed_path = Some(now);
         }
         _ => flow.mentions = flow.mentions.saturating_sub(1),
     }

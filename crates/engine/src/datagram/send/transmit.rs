@@ -146,7 +146,7 @@ impl Datagrams {
             }
             self.controls.taken();
             if let Some(path) = self.paths.get_mut(id) {
-                path.sent.attach(Item::Control(pending));
+                path.sent.attach(Item::Control(pending), now);
             }
             has_written = true;
         }

@@ -126,7 +126,7 @@ const INITIAL: u32 = 12;
 const LARGEST: u32 = 1 << 17;
 
 /// Smallest window in packets.
-const LEAST: f64 = 4.0;
+const MIN: f64 = 4.0;
 
 /// Growth of the window per period until the path's capacity has been seen once.
 const GROWTH: f64 = 1.25;
@@ -167,7 +167,7 @@ impl BoundedCubic {
             }) => window,
             _ => f64::INFINITY,
         };
-        let packets = self.cubic.cwnd().min(drained).max(LEAST);
+        let packets = self.cubic.cwnd().min(drained).max(MIN);
         // quinn sends a packet only if the window exceeds what is in flight with it.
         let least = 2 * u64::from(self.mtu) + 1;
         ((packets * PACKET as f64) as u64).max(least)
@@ -388,7 +388,7 @@ impl BoundedCubic {
     fn set_window(&mut self, packets: f64) {
         self.cubic = cubic();
         let window = self.cubic.window_mut();
-        window.set_cwnd(packets.max(LEAST));
+        window.set_cwnd(packets.max(MIN));
         window.set_ssthresh(window.cwnd());
         if self.recovery.is_some() {
             window.enter_recovery(window.cwnd());

@@ -164,7 +164,7 @@ impl DatagramCarrier {
 
     /// Sends a datagram, which may be lost like any datagram. Never waits.
     ///
-    /// [`SendError::Full`] while [`DatagramCarrier::room`] is less than its length;
+    /// [`SendError::Full`] while [`DatagramCarrier::send_space`] is not more than its length;
     /// [`SendError::TooLarge`] if it exceeds [`DatagramCarrier::max_datagram`].
     pub fn send(&mut self, datagram: Bytes) -> Result<(), SendError> {
         let len = datagram.len();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::memory::CHUNK;
 
 /// Smallest piece and size of a stream's first piece, in bytes.
-const LEAST: usize = 32 * 1024;
+const MIN: usize = 32 * 1024;
 
 /// A program that wants the next piece within this time is fast.
 const SOON: Duration = Duration::from_millis(4);
@@ -35,7 +35,7 @@ pub(super) struct Piece {
 impl Default for Piece {
     fn default() -> Self {
         Self {
-            size: LEAST,
+            size: MIN,
             soon: 0,
             given_at: None,
         }
@@ -51,7 +51,7 @@ impl Piece {
             if self.soon == IN_A_ROW {
                 (self.size, self.soon) = ((2 * self.size).min(CHUNK), 0);
             } else if time >= LATE {
-                self.size = (self.size / 2).max(LEAST);
+                self.size = (self.size / 2).max(MIN);
             }
         }
         self.size
@@ -78,9 +78,9 @@ mod tests {
             piece.given(size / part, now);
             size
         };
-        assert_eq!(take(0, 1), LEAST);
+        assert_eq!(take(0, 1), MIN);
         for step in 1..=12 {
-            assert_eq!(take(4, 1), LEAST << (step / 4));
+            assert_eq!(take(4, 1), MIN << (step / 4));
         }
         take(4, 4);
         assert_eq!(take(100, 1), CHUNK, "only little data had arrived");
@@ -88,7 +88,7 @@ mod tests {
         for _ in 0..10 {
             take(100, 1);
         }
-        assert_eq!(take(100, 1), LEAST);
-        assert_eq!(take(1, 1), LEAST, "not enough fast reads yet");
+        assert_eq!(take(100, 1), MIN);
+        assert_eq!(take(1, 1), MIN, "not enough fast reads yet");
     }
 }
