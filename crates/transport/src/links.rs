@@ -530,12 +530,13 @@ mod tests {
             let file = tempfile::NamedTempFile::new().unwrap();
             std::fs::write(file.path(), batch).unwrap();
             ip(&format!("-batch {}", file.path().display()));
-            // Dropping the call loses no event.
-            assert!(timeout(Duration::ZERO, watch.changed()).await.is_err());
-            timeout(Duration::from_secs(5), watch.changed())
-                .await
-                .expect("a change")
-                .unwrap();
+            // Dropping the call loses no event. On a busy machine it may return at once.
+            if timeout(Duration::ZERO, watch.changed()).await.is_err() {
+                timeout(Duration::from_secs(5), watch.changed())
+                    .await
+                    .expect("a change")
+                    .unwrap();
+            }
             ip("link del d0");
             timeout(Duration::from_secs(5), watch.changed())
                 .await
