@@ -9,7 +9,7 @@ use crate::config::Direction;
 use crate::error::LabError;
 use crate::process::Process;
 use crate::programs;
-use crate::scenario::{Scenario, Workload};
+use crate::scenario::{Scenario, VideoProtocol, Workload};
 use crate::systems::{Running, Stage, System, keys};
 use crate::topology::{SERVER_V4, Side};
 use crate::traffic::{Channel, Http3, Load, Route, Spec, datagrams_beside, http3_beside};
@@ -62,7 +62,14 @@ pub(super) fn start_server(
         }
     };
     let mut server = start(stage, Side::Server, "workload-server", command)?;
-    server.wait_for_port(stage.lab, Side::Server, stage.port)?;
+    let is_srt = matches!(
+        &scenario.workload,
+        Workload::Video(video) if video.protocol == VideoProtocol::Srt
+    );
+    // Callers of SRT repeat their requests until the server listens.
+    if !is_srt {
+        server.wait_for_port(stage.lab, Side::Server, stage.port)?;
+    }
     Ok(server)
 }
 
@@ -73,7 +80,7 @@ fn serve_udp(
     workload: &Workload,
     stage: &Stage<'_>,
 ) -> Result<(), LabError> {
-    if workload.needs_udp() {
+    if matches!(workload, Workload::Datagrams(_) | Workload::Http3 { .. }) {
         command.args(["--datagrams", &datagrams_beside(stage.target()).to_string()]);
     }
     if let Workload::Http3 { .. } = workload {

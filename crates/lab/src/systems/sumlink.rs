@@ -126,6 +126,7 @@ impl System for Sumlink {
         if stage.needs_udp {
             let target = stage.target();
             for (entry, target) in [
+                (FORWARD, target),
                 (FORWARD_DATAGRAMS, datagrams_beside(target)),
                 (FORWARD_HTTP3, http3_beside(target)),
             ] {

@@ -30,6 +30,7 @@ use sumlink_transport::{PublicKey, SecretKey};
 
 use crate::error::LabError;
 use crate::prose::print;
+use crate::scenario::VideoProtocol;
 use crate::video::receive;
 
 pub(crate) use live::{Arrival, Live, Pace};
@@ -66,6 +67,9 @@ pub enum TrafficCommand {
         /// Expect RTMP, which ffmpeg takes
         #[arg(long)]
         rtmp: bool,
+        /// Expect SRT, which ffmpeg takes
+        #[arg(long, conflicts_with_all = ["rtmp", "mptcp"])]
+        srt: bool,
     },
     /// Carry out a workload and print what arrived
     Run {
@@ -339,7 +343,15 @@ pub(crate) fn run(command: TrafficCommand) -> Result<(), LabError> {
             listen,
             mptcp,
             rtmp,
-        } => receive::watch(listen, mptcp, rtmp),
+            srt,
+        } => {
+            let protocol = match (rtmp, srt) {
+                (true, _) => VideoProtocol::Rtmp,
+                (_, true) => VideoProtocol::Srt,
+                _ => VideoProtocol::MpegTs,
+            };
+            receive::watch(listen, mptcp, protocol)
+        }
         TrafficCommand::Run { spec } => {
             let spec: Spec = serde_json::from_str(&spec)
                 .map_err(|error| LabError::Usage(format!("--spec: {error}")))?;

@@ -89,7 +89,11 @@ impl Workload {
 
     /// Whether its measured traffic consists of UDP datagrams, which not every system carries.
     pub fn needs_udp(&self) -> bool {
-        matches!(self, Self::Datagrams(_) | Self::Http3 { .. })
+        match self {
+            Self::Datagrams(_) | Self::Http3 { .. } => true,
+            Self::Video(video) => video.protocol == VideoProtocol::Srt,
+            _ => false,
+        }
     }
 
     /// Whether bulk traffic over TCP accompanies the measured traffic.
@@ -133,6 +137,8 @@ pub enum VideoProtocol {
     MpegTs,
     /// RTMP, which is FLV on a TCP connection after a handshake.
     Rtmp,
+    /// An MPEG transport stream over SRT, which repeats lost datagrams within its latency.
+    Srt,
 }
 
 impl VideoProtocol {
@@ -141,19 +147,15 @@ impl VideoProtocol {
         match self {
             Self::MpegTs => "mpegts",
             Self::Rtmp => "rtmp",
+            Self::Srt => "srt",
         }
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        [Self::MpegTs, Self::Rtmp]
+        [Self::MpegTs, Self::Rtmp, Self::Srt]
             .into_iter()
             .find(|protocol| protocol.name() == text)
-            .ok_or_else(|| {
-                format!(
-                    "'{text}' is none of mpegts, rtmp (srt needs datagrams, which sumlink does \
-                         not carry)"
-                )
-            })
+            .ok_or_else(|| format!("'{text}' is none of mpegts, rtmp, srt"))
     }
 }
 
@@ -375,12 +377,9 @@ mod tests {
     }
 
     #[test]
-    fn srt_is_rejected_with_a_reason() {
-        assert_eq!(VideoProtocol::parse("rtmp"), Ok(VideoProtocol::Rtmp));
-        assert!(
-            VideoProtocol::parse("srt")
-                .unwrap_err()
-                .contains("datagrams")
-        );
+    fn protocols_are_read_by_name() {
+        assert_eq!(VideoProtocol::parse("srt"), Ok(VideoProtocol::Srt));
+        let error = VideoProtocol::parse("hls").unwrap_err();
+        assert!(error.contains("none of mpegts, rtmp, srt"), "{error}");
     }
 }
