@@ -11,6 +11,8 @@ use crate::health::Health;
 
 mod assemble;
 mod compute;
+mod datagrams;
+pub mod emodel;
 mod join;
 mod record;
 mod series;
@@ -19,6 +21,7 @@ mod video;
 
 pub use assemble::{assemble, push_note};
 pub use compute::{ALONE, MPTCP, SIMULTANEOUS, ScenarioHeader, figures, link_goodput};
+pub use datagrams::{Arrival, Call, Datagrams, Measured, Playout, SETTLE};
 pub use join::{in_series, join};
 pub use record::{EndsRecord, FlowRecord, ObjectRecord};
 pub use series::{direction_name, rate, series, set_shares, sum_series};
@@ -158,6 +161,9 @@ pub struct Measurement {
     /// Figures of live video; one for each link of `alone`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub videos: Vec<Video>,
+    /// Figures of each flow of datagrams.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub datagrams: Vec<Datagrams>,
     /// Digest of all events of a simulation; absent in measurements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event_log: Option<EventDigest>,

@@ -10,6 +10,7 @@ pub fn join(mut a: Measurement, b: Measurement) -> Measurement {
     a.flows.extend(b.flows);
     a.completions.extend(b.completions);
     a.videos.extend(b.videos);
+    a.datagrams.extend(b.datagrams);
     a.message_delays_ms.extend(b.message_delays_ms);
     a.retransmissions = a.retransmissions.zip(b.retransmissions).map(|(a, b)| a + b);
     a.duplicates_bytes = a
