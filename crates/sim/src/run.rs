@@ -384,6 +384,7 @@ fn bond(variant: &Variant, plain: &TcpConfig, links: usize) -> Result<Bond, Stri
         tcp,
         chooses,
         carriers,
+        datagrams: None,
     };
     Bond::new(configure, dialing, links, early).map_err(|error| error.to_string())
 }

@@ -11,10 +11,11 @@ use sumlink_bond::dial::{
     CONNECT_TIMEOUT, ENDED_PAUSE, HANDSHAKE_TIMEOUT, REFUSED_PAUSE, attempt_pause,
 };
 use sumlink_bond::{Carriers, Link, LinkTraffic, Moved};
-use sumlink_engine::PathId;
+use sumlink_engine::{DatagramPolicy, PathId};
 use sumlink_link::Random;
 
 use super::daemon::{Daemon, Tell};
+use super::lines::Lines;
 use super::wires::Wires;
 use crate::clock::{MILLISECOND, Nanos, duration, nanos};
 use crate::net::{Alarm, Connection, Net};
@@ -33,6 +34,9 @@ pub(crate) struct Dialing {
     pub(crate) chooses: bool,
     /// Number of carriers per link.
     pub(crate) carriers: Carriers,
+    /// How the programs' datagrams use the paths; none if they use no datagrams, and the links have
+    /// no QUIC carriers.
+    pub(crate) datagrams: Option<DatagramPolicy>,
 }
 
 /// A connection before it becomes a carrier.
@@ -92,6 +96,18 @@ impl Manager {
     pub(super) fn wanted(&self) -> usize {
         let carriers = self.dialing.carriers;
         self.links.iter().map(|link| link.wanted(carriers)).sum()
+    }
+
+    /// Keeps a QUIC carrier on every link that has a path; returns the links that have none any
+    /// more.
+    pub(super) fn keep_lines(&mut self, lines: &mut Lines, net: &mut Net) -> Vec<usize> {
+        let links = &self.links;
+        let next = &mut self.next_path;
+        let next_path = || {
+            *next += 1;
+            PathId(*next - 1)
+        };
+        lines.keep(|link| !links[link].paths.is_empty(), next_path, net)
     }
 
     /// Paths to close.
@@ -340,6 +356,7 @@ impl Manager {
                 }
             }
             Tell::Traffic(links) => self.on_traffic(&links, net, wires),
+            Tell::LineEnded(_) => {}
         }
     }
 

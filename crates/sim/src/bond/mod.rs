@@ -3,28 +3,34 @@
 
 mod carrier;
 mod daemon;
+mod datagrams;
 #[cfg(test)]
 mod drill;
+mod flows;
+mod lines;
 mod manager;
 mod pattern;
 mod rests;
 mod streams;
 mod wires;
 
+use bytes::Bytes;
 use sumlink_bond::{Carriers, Early};
-use sumlink_engine::{Class, Config, ConfigError};
+use sumlink_engine::{Class, Config, ConfigError, DatagramPolicy, FlowError};
 use sumlink_link::Random;
 
-use daemon::Daemon;
+use daemon::{Daemon, Tell};
+use flows::Flows;
+use lines::Lines;
 pub(crate) use manager::Dialing;
 use manager::Manager;
 use streams::Streams;
 use wires::Wires;
 
 use crate::clock::{Nanos, duration};
-use crate::net::{Alarm, Connection, Net, News};
+use crate::net::{Alarm, Connection, Line, Net, News};
 use crate::tcp::Side;
-use crate::workload::{Bearer, Channel, Progress};
+use crate::workload::{Bearer, Channel, FlowBearer, Progress};
 
 /// A client and a server of sumlink, with the links between them.
 #[derive(Debug)]
@@ -33,6 +39,11 @@ pub(crate) struct Bond {
     wires: Wires,
     manager: Manager,
     streams: Streams,
+    /// QUIC carriers of the links; none if the programs use no datagrams.
+    lines: Option<Lines>,
+    flows: Flows,
+    /// How the programs' datagrams use the paths.
+    policy: DatagramPolicy,
     /// Daemons that have work to do.
     due: [bool; 2],
     /// The most bytes that both sessions have held at once.
@@ -71,13 +82,16 @@ impl Bond {
             let mut config = Config::new(Daemon::role(side));
             configure(&mut config);
             let measures = side == Side::Client && dialing.carriers == Carriers::Auto;
-            Daemon::new(side, config, measures)
+            Daemon::new(side, config, (measures, dialing.datagrams.is_some()))
         };
         Ok(Self {
             daemons: [daemon(Side::Client)?, daemon(Side::Server)?],
             wires: Wires::default(),
+            lines: dialing.datagrams.is_some().then(|| Lines::new(links)),
+            policy: dialing.datagrams.unwrap_or_default(),
             manager: Manager::new(dialing, links),
             streams: Streams::new(early),
+            flows: Flows::default(),
             due: [false; 2],
             memory_peak: 0,
         })
@@ -91,15 +105,19 @@ impl Bond {
     /// Whether every link that can have paths has them.
     pub(crate) fn is_ready(&self) -> bool {
         let wanted = self.manager.wanted();
-        self.daemons
-            .iter()
-            .all(|daemon| daemon.active_paths().len() >= wanted)
+        let have = |daemon: &Daemon| daemon.active_paths().len() >= wanted;
+        self.daemons.iter().all(have) && self.lines.as_ref().is_none_or(Lines::are_ready)
     }
 
     /// Takes news; returns true if they concern the bond.
     pub(crate) fn on_news(&mut self, net: &mut Net, news: News) -> bool {
         match news {
-            News::Connection(connection, side) => return self.on_connection(net, connection, side),
+            News::Connection(connection, side) => {
+                let is_own = self.on_connection(net, connection, side);
+                self.keep_lines(net);
+                return is_own;
+            }
+            News::Line(line, side) => self.on_line(net, line, side),
             News::Alarm(Alarm::Session(side)) => {
                 self.due[side.index()] |= self.daemons[side.index()].on_alarm(net);
             }
@@ -117,8 +135,9 @@ impl Bond {
                     self.manager.link_up(link, net, &mut self.wires);
                 }
             }
-            News::Alarm(Alarm::Flow(_)) => return false,
+            News::Alarm(Alarm::Flow(_) | Alarm::Talk(_)) => return false,
         }
+        self.keep_lines(net);
         true
     }
 
@@ -129,6 +148,25 @@ impl Bond {
             client.remove(path, net, &mut self.wires);
         }
         self.due[Side::Client.index()] = true;
+    }
+
+    fn on_line(&mut self, net: &mut Net, line: Line, side: Side) {
+        let Some(lines) = &mut self.lines else {
+            return;
+        };
+        let is_new = lines.on_line(line, side, &mut self.daemons, net);
+        self.due[side.index()] |= is_new || self.daemons[side.index()].is_woken_by(line, net);
+    }
+
+    /// Keeps a QUIC carrier on every link that has a path.
+    fn keep_lines(&mut self, net: &mut Net) {
+        let Some(lines) = &mut self.lines else {
+            return;
+        };
+        for link in self.manager.keep_lines(lines, net) {
+            self.daemons[Side::Client.index()].remove_datagrams(link, net);
+            self.due[Side::Client.index()] = true;
+        }
     }
 
     fn on_connection(&mut self, net: &mut Net, connection: Connection, side: Side) -> bool {
@@ -155,14 +193,19 @@ impl Bond {
                 }
                 let others = self.daemons[side.peer().index()].held();
                 let daemon = &mut self.daemons[side.index()];
-                let most = daemon.take_turn(net, &mut self.wires, &mut self.streams);
+                let programs = (&mut self.streams, &mut self.flows);
+                let most = daemon.take_turn(net, &mut self.wires, programs);
                 self.memory_peak = self.memory_peak.max(others + most);
                 for tell in std::mem::take(&mut daemon.told) {
                     if side == Side::Server {
                         continue;
                     }
-                    self.manager.on_tell(tell, net, &mut self.wires);
+                    match (tell, &mut self.lines) {
+                        (Tell::LineEnded(line), Some(lines)) => lines.ended(line, net),
+                        (tell, _) => self.manager.on_tell(tell, net, &mut self.wires),
+                    }
                 }
+                self.keep_lines(net);
                 let leaving = self.manager.take_leaving();
                 if !leaving.is_empty() {
                     for path in leaving {
@@ -173,7 +216,9 @@ impl Bond {
                 }
             }
         }
-        self.streams.take_progress()
+        let mut progress = self.streams.take_progress();
+        progress.extend(self.flows.take_progress());
+        progress
     }
 
     /// The statistics of the bond.
@@ -185,7 +230,7 @@ impl Bond {
             memory_peak: self.memory_peak,
             active: self.daemons[0].active_paths().len(),
             rested: self.rested(net),
-            fault: self.streams.fault.clone(),
+            fault: self.streams.fault.clone().or(self.flows.fault.clone()),
         }
     }
 
@@ -196,6 +241,25 @@ impl Bond {
             sides.max().unwrap_or_default() as f64 / now.max(1) as f64
         };
         (0..net.link_count()).map(of).collect()
+    }
+
+    /// A program opens a flow of datagrams.
+    pub(crate) fn open_flow(&mut self, class: Option<Class>, policy: DatagramPolicy) -> Channel {
+        self.flows.open(class, policy)
+    }
+
+    /// The program at a side sends a datagram, which may be lost. An error says that it was not
+    /// accepted.
+    pub(crate) fn send_datagram(
+        &mut self,
+        net: &mut Net,
+        channel: Channel,
+        side: Side,
+        payload: Bytes,
+    ) -> Result<(), FlowError> {
+        self.due[side.index()] = true;
+        let session = &mut self.daemons[side.index()].session;
+        self.flows.send(channel, side, payload, session, net)
     }
 
     fn now(net: &Net) -> (Nanos, std::time::Duration) {
@@ -225,5 +289,16 @@ impl Bearer for Bond {
             let session = &mut self.daemons[side.index()].session;
             self.streams.leave(channel, session, now);
         }
+    }
+}
+
+impl FlowBearer for Bond {
+    fn open_flow(&mut self, _: &mut Net, _: Option<usize>, class: Option<Class>) -> Channel {
+        Self::open_flow(self, class, self.policy)
+    }
+
+    fn send(&mut self, net: &mut Net, channel: Channel, side: Side, payload: Bytes) {
+        // Like any datagram it may be lost, here, too.
+        let _ = self.send_datagram(net, channel, side, payload);
     }
 }
