@@ -14,6 +14,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("mptcpize", "mptcpize"),
     ("iperf3", "iperf3"),
     ("ping", "iputils-ping"),
+    ("nft", "nftables"),
     ("ffmpeg", "ffmpeg"),
 ];
 

@@ -64,7 +64,7 @@ pub(super) fn run(
     let started = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());
-    let outcome = match system.missing(job.scenario) {
+    let outcome = match systems::missing_system(&*system, job.scenario) {
         Some(reason) => Outcome::Skipped { reason },
         None => match measure_all(job, system.as_ref(), concurrency, tick) {
             Ok(outcome) => outcome,
@@ -175,7 +175,7 @@ fn parts<'a>(scenario: &'a Scenario, system: &dyn System) -> Vec<Part<'a>> {
 /// here.
 pub(crate) fn planned(job: &Job<'_>) -> (f64, usize) {
     match systems::parse(&job.system) {
-        Ok(system) if system.missing(job.scenario).is_none() => {
+        Ok(system) if systems::missing_system(&*system, job.scenario).is_none() => {
             let parts = parts(job.scenario, &*system);
             let traffic = parts
                 .iter()
@@ -224,6 +224,7 @@ fn measure_phase(
         directions: scenario.traffic.directions(),
         link: part.link.as_deref(),
         classes: scenario.classes,
+        needs_udp: scenario.workload.needs_udp(),
         has_own_programs: workload::has_own_programs(&scenario.workload),
         far,
     };

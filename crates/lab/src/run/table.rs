@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::prose::{first_sentence, wrapped};
-use crate::results::{Outcome, Run, Spread};
+use crate::results::{DatagramSummary, Measurement, Outcome, Run, Spread};
 use crate::scenario::Scenario;
 
 use super::progress::describe;
@@ -52,6 +52,7 @@ pub fn of(scenario: &Scenario, runs: &[Run]) -> String {
                 );
             }
         }
+        datagram_rows(&mut text, measured());
         for run in of_system() {
             if !matches!(run.outcome, Outcome::Measured(_)) {
                 let _ = writeln!(text, "    seed {}: {}", run.seed, describe(&run.outcome));
@@ -59,6 +60,32 @@ pub fn of(scenario: &Scenario, runs: &[Run]) -> String {
         }
     }
     text
+}
+
+/// A line for each flow of datagrams: the medians over the seeds.
+fn datagram_rows<'a>(text: &mut String, runs: impl Iterator<Item = &'a Measurement> + Clone) {
+    for flow in DatagramSummary::of_all(runs) {
+        let name = match &flow.link {
+            Some(link) => format!("{link}, {}", flow.direction),
+            None => flow.direction.clone(),
+        };
+        let value = |spread: &Option<Spread>| spread.as_ref().map_or(f64::NAN, |s| s.median);
+        let _ = write!(
+            text,
+            "    {name}: lost {:.2} %, delay {:.1}/{:.1}/{:.1} ms (p50, p95, p99), jitter {:.2} ms, \
+             gap {:.0} ms",
+            value(&flow.loss) * 100.0,
+            value(&flow.delay_p50_ms),
+            value(&flow.delay_p95_ms),
+            value(&flow.delay_p99_ms),
+            value(&flow.jitter_ms),
+            value(&flow.gap_ms),
+        );
+        if let Some(mos) = &flow.mos {
+            let _ = write!(text, ", MOS {:.2}", mos.median);
+        }
+        text.push('\n');
+    }
 }
 
 fn row(text: &mut String, name: &str, goodput: impl Iterator<Item = f64>) {

@@ -6,9 +6,10 @@
 
 mod aggligator;
 mod alone;
+mod datagrams;
 mod edge;
 mod hosts;
-mod keys;
+pub(crate) mod keys;
 mod library;
 mod mptcp;
 mod noq;
@@ -17,6 +18,7 @@ mod simultaneous;
 mod sumlink;
 mod watcher;
 
+pub(crate) use datagrams::missing as missing_system;
 pub(crate) use hosts::set as set_hosts;
 pub(crate) use mptcp::parse_counters as kernel_counters;
 pub(crate) use sumlink::keygen;
@@ -67,6 +69,11 @@ pub(crate) trait System {
         Duration::ZERO
     }
 
+    /// Whether it carries UDP.
+    fn carries_datagrams(&self) -> bool {
+        false
+    }
+
     /// Whether the traffic's own sockets are MPTCP.
     fn is_mptcp(&self) -> bool {
         false
@@ -106,6 +113,8 @@ pub(crate) struct Stage<'a> {
     pub(crate) link: Option<&'a str>,
     /// Traffic classes of the workload's connections.
     pub(crate) classes: Classes,
+    /// Whether the measured traffic consists of datagrams.
+    pub(crate) needs_udp: bool,
     /// Whether the laboratory's own programs carry the workload; they can send the class of each
     /// connection to a proxy.
     pub(crate) has_own_programs: bool,
