@@ -1,5 +1,6 @@
-//! Plain TCP and UDP: each channel is one connection over a link, or through the edge node if the scenario
-//! has one. A channel without a link uses the first one. A flow of datagrams has no connection.
+//! Plain TCP and UDP: each channel is one connection over a link, or through the edge node if the
+//! scenario has one. A channel without a link uses the first one. A flow of datagrams has no
+//! connection.
 
 use bytes::Bytes;
 use sumlink_engine::Class;

@@ -93,7 +93,7 @@ impl Flows {
                     let _ = session.set_flow_policy(*flow, of.policy, duration(net.now()));
                 }
             }
-            Event::FlowClosed { flow, reason, .. } => {
+            Event::FlowClosed { flow, .. } => {
                 if let Some(number) = self.by_id[side.index()].remove(flow) {
                     let id = &mut self.flows[number].ids[side.index()];
                     *id = id.filter(|id| id != flow);

@@ -25,6 +25,16 @@ use crate::tcp::{Group, HEADERS, Side, TcpConfig};
 /// client's second one with HELLO, and the server's answer.
 const FLIGHTS: [u64; 4] = [260, 780, 620, 60];
 
+/// How a bond carries datagrams. Without any it has no datagram paths: idle ones would send little
+/// more than a packet in ten seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Carrying {
+    /// The policy of both sides.
+    pub(crate) policy: DatagramPolicy,
+    /// Links have QUIC carriers; otherwise datagrams take TCP.
+    pub(crate) udp: bool,
+}
+
 /// Settings of a bond's carriers.
 #[derive(Clone, Debug)]
 pub(crate) struct Dialing {
@@ -34,9 +44,8 @@ pub(crate) struct Dialing {
     pub(crate) chooses: bool,
     /// Number of carriers per link.
     pub(crate) carriers: Carriers,
-    /// How the programs' datagrams use the paths; none if they use no datagrams, and the links have
-    /// no QUIC carriers.
-    pub(crate) datagrams: Option<DatagramPolicy>,
+    /// How the programs' datagrams are carried; none if they use no datagrams.
+    pub(crate) datagrams: Option<Carrying>,
 }
 
 /// A connection before it becomes a carrier.

@@ -22,8 +22,8 @@ use sumlink_link::Random;
 use daemon::{Daemon, Tell};
 use flows::Flows;
 use lines::Lines;
-pub(crate) use manager::Dialing;
 use manager::Manager;
+pub(crate) use manager::{Carrying, Dialing};
 use streams::Streams;
 use wires::Wires;
 
@@ -53,7 +53,7 @@ pub(crate) struct Bond {
 /// Statistics of a bond at the end of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Account {
-    /// Bytes sent more than once, by either side.
+    /// Bytes sent more than once, by either side, those of datagrams included.
     pub(crate) duplicates: u64,
     /// The most bytes held because earlier ones were missing, of both sides together.
     pub(crate) reorder_peak: u64,
@@ -84,11 +84,13 @@ impl Bond {
             let measures = side == Side::Client && dialing.carriers == Carriers::Auto;
             Daemon::new(side, config, (measures, dialing.datagrams.is_some()))
         };
+        let has_udp = dialing.datagrams.is_some_and(|carrying| carrying.udp);
+        let policy = dialing.datagrams.map(|carrying| carrying.policy);
         Ok(Self {
             daemons: [daemon(Side::Client)?, daemon(Side::Server)?],
             wires: Wires::default(),
-            lines: dialing.datagrams.is_some().then(|| Lines::new(links)),
-            policy: dialing.datagrams.unwrap_or_default(),
+            lines: has_udp.then(|| Lines::new(links)),
+            policy: policy.unwrap_or_default(),
             manager: Manager::new(dialing, links),
             streams: Streams::new(early),
             flows: Flows::default(),
@@ -225,13 +227,21 @@ impl Bond {
     pub(crate) fn account(&self, net: &Net) -> Account {
         let stats = self.daemons.each_ref().map(|daemon| daemon.session.stats());
         Account {
-            duplicates: stats.iter().map(|stats| stats.duplicates_sent).sum(),
+            duplicates: stats.iter().map(|stats| stats.duplicates_sent).sum::<u64>()
+                + self.repeated(),
             reorder_peak: stats.iter().map(|stats| stats.reorder_peak).sum(),
             memory_peak: self.memory_peak,
             active: self.daemons[0].active_paths().len(),
             rested: self.rested(net),
             fault: self.streams.fault.clone().or(self.flows.fault.clone()),
         }
+    }
+
+    /// Payload bytes of datagrams that both sides have sent more than once.
+    fn repeated(&self) -> u64 {
+        let sessions = self.daemons.iter().map(|daemon| &daemon.session);
+        let flows = sessions.flat_map(|session| session.flow_stats());
+        flows.map(|flow| flow.bytes_repeated).sum()
     }
 
     fn rested(&self, net: &Net) -> Vec<f64> {

@@ -5,6 +5,7 @@ mod node;
 mod quic;
 mod udp;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sumlink_link::{LinkId, Network};
@@ -105,6 +106,8 @@ pub(crate) struct Net {
     links: Vec<usize>,
     lost: Vec<Lost>,
     lines: Vec<quic::Ends>,
+    /// Links on which a firewall drops QUIC.
+    blocked: BTreeSet<usize>,
     /// Datagrams of programs that have arrived.
     udp: Vec<Udp>,
     node: Option<Box<Node>>,
@@ -146,6 +149,7 @@ impl Net {
             links: Vec::new(),
             lost: Vec::new(),
             lines: Vec::new(),
+            blocked: BTreeSet::new(),
             udp: Vec::new(),
             node: None,
             agenda: Agenda::new(),

@@ -34,6 +34,11 @@ impl Net {
         line
     }
 
+    /// A firewall drops the packets of QUIC connections on a link from now on.
+    pub(crate) fn block_udp(&mut self, link: usize) {
+        self.blocked.insert(link);
+    }
+
     /// An end of a QUIC connection. After a change, [`Net::flush_line`] sends what it has to send.
     pub(crate) fn line(&mut self, line: Line, side: Side) -> &mut Quic {
         &mut self.lines[line].ends[side.index()]
@@ -49,8 +54,10 @@ impl Net {
         let id = self.ids[ends.link][direction.index()];
         let quic = &mut ends.ends[side.index()];
         while let Some(packet) = quic.poll_transmit(self.now) {
-            let cargo = Cargo::Quic(Box::new(packet));
-            self.network.enqueue(duration(self.now), id, cargo);
+            if !self.blocked.contains(&ends.link) {
+                let cargo = Cargo::Quic(Box::new(packet));
+                self.network.enqueue(duration(self.now), id, cargo);
+            }
         }
         let planned = &mut ends.planned[side.index()];
         if let Some(at) = quic.deadline().map(|at| at.max(self.now))

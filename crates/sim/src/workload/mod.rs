@@ -18,7 +18,7 @@ use crate::clock::{MILLISECOND, Nanos, SECOND, nanos};
 use crate::net::{Alarm, Net};
 use crate::tcp::Side;
 use load::Load;
-use talk::Talk;
+use talk::{Talk, Traffic};
 
 /// A channel number: the system's name for a flow's connection.
 pub(crate) type Channel = usize;
@@ -66,6 +66,9 @@ const REQUEST: u64 = 130;
 /// Pause before a failed connection is retried.
 const RETRY: Nanos = 100 * MILLISECOND;
 
+/// Number of the first flow of datagrams; those before have connections.
+const MOST_STREAMS: u32 = 1 << 16;
+
 /// One flow.
 #[derive(Debug)]
 struct Flow {
@@ -110,7 +113,7 @@ impl Programs {
         let interval = nanos(scenario.interval());
         let intervals = nanos(scenario.duration).div_ceil(interval);
         let mut flows: Vec<Flow> = Vec::new();
-        let talks = Vec::new();
+        let mut talks: Vec<Talk> = Vec::new();
         let mut add =
             |link: Option<usize>, down: bool, (load, class): (Load, Option<Class>), rival: bool| {
                 let number = 2 * flows.len() as u32 + u32::from(!down);
@@ -138,6 +141,24 @@ impl Programs {
             load: beside,
         } = scenario.classes;
         for way in ways {
+            if let Workload::Datagrams(datagrams) = &scenario.workload {
+                let ways = match datagrams.kind.is_both_ways() {
+                    true => [true; 2],
+                    false => [Direction::Down, Direction::Up].map(|way| directions.contains(&way)),
+                };
+                let traffic = Traffic {
+                    schedule: datagrams.schedule.clone(),
+                    ways,
+                    class: measured,
+                };
+                for direction in directions.iter().filter(|_| datagrams.load) {
+                    add(*way, is_down(direction), (Load::Bulk, beside), false);
+                }
+                let link = way.map(|link| (link, names[link].clone()));
+                let first = 2 * (MOST_STREAMS + talks.len() as u32);
+                talks.push(Talk::new(link, traffic, first, intervals));
+                continue;
+            }
             if let Workload::Requests { load, .. } = &scenario.workload {
                 add(*way, true, (Load::of(&scenario.workload)?, measured), false);
                 for direction in directions.iter().filter(|_| *load) {
@@ -189,7 +210,9 @@ impl Programs {
 
     /// Returns the records of all flows.
     pub(crate) fn into_records(self) -> Vec<FlowRecord> {
-        self.flows.into_iter().map(|flow| flow.record).collect()
+        let streams = self.flows.into_iter().map(|flow| flow.record);
+        let talks = self.talks.into_iter().flat_map(Talk::into_records);
+        streams.chain(talks).collect()
     }
 
     /// Datagrams of a flow are due.
@@ -252,16 +275,17 @@ impl Programs {
     }
 
     /// Handles an event of a channel.
-    pub(crate) fn on_progress(
+    pub(crate) fn on_progress<B: Bearer + FlowBearer>(
         &mut self,
         progress: Progress,
         net: &mut Net,
-        bearer: &mut dyn Bearer,
+        bearer: &mut B,
     ) {
         if let Progress::Datagram(channel, side, payload) = &progress {
             let is_it = |talk: &Talk| talk.channel() == Some(*channel);
             if let Some(number) = self.talks.iter().position(is_it) {
-                self.talks[number].received(number, *side, payload, self.interval, net);
+                let (at, interval) = ((number, *side), self.interval);
+                self.talks[number].received(at, payload, interval, net, bearer);
             }
             return;
         }

@@ -1,9 +1,13 @@
-//! Programs that exchange datagrams at a constant rate.
+//! Programs that exchange datagrams on a schedule, as those of the laboratory: the client asks
+//! until the server has answered, then both send.
+
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use sumlink_engine::Class;
 use sumlink_link::Random;
-use sumlink_scenario::results::{Arrival, Datagrams, FlowRecord, Measured, Playout};
+use sumlink_scenario::results::{Arrival, DatagramsRecord, FlowRecord};
+use sumlink_scenario::scenario::Schedule;
 
 use super::{Channel, FlowBearer};
 use crate::clock::{MILLISECOND, Nanos, SECOND};
@@ -11,76 +15,89 @@ use crate::net::{Alarm, Net};
 use crate::tcp::Side;
 
 /// The traffic of a flow.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Traffic {
-    /// Payload bytes of the datagrams, in turn; at least one.
-    pub(crate) sizes: Vec<u64>,
-    /// Time from one to the next.
-    pub(crate) every: Nanos,
-    /// The sides that receive them.
-    pub(crate) receivers: Vec<Side>,
-    pub(crate) class: Option<Class>,
-    /// How a call is played.
-    pub(crate) playout: Option<Playout>,
+#[derive(Clone, Debug)]
+pub(super) struct Traffic {
+    /// When a datagram is sent, and its size.
+    pub(super) schedule: Schedule,
+    /// Whether datagrams go down, and up.
+    pub(super) ways: [bool; 2],
+    pub(super) class: Option<Class>,
 }
 
-/// Least payload: the number of the datagram.
-const HEAD: usize = 8;
+/// Bytes of a datagram's number, at its start.
+const NUMBER: usize = 8;
 
-/// The number of a datagram that only opens the flow, so that the server can send.
-const OPENER: u64 = u64::MAX;
+/// The number of the client's question and of the server's answer.
+const GREETING: u64 = u64::MAX;
 
-/// Pause before that one is repeated.
-const OPEN_AGAIN: Nanos = 100 * MILLISECOND;
+/// Payload bytes of those.
+const GREETING_BYTES: usize = 100;
+
+/// Pause before the question is repeated.
+const ASK_AGAIN: Nanos = 100 * MILLISECOND;
 
 /// One direction of a flow.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Way {
-    /// When the next datagram is due, once its sender has begun.
-    next: Option<Nanos>,
-    /// When each was due, in seconds since the start of the run.
-    due_s: Vec<f64>,
-    arrivals: Vec<Arrival>,
-    /// First copies in each interval, in bytes.
-    buckets: Vec<u64>,
-    seen: std::collections::BTreeSet<u64>,
+    /// Number of the next datagram, once the sender has begun.
+    next: Option<u64>,
+    /// When the alarm for it is set.
+    alarm: Nanos,
+    seen: BTreeSet<u64>,
+    record: FlowRecord,
 }
 
 /// A flow of datagrams between the programs of both sides.
 #[derive(Debug)]
 pub(super) struct Talk {
-    link: Option<(usize, String)>,
+    link: Option<usize>,
     traffic: Traffic,
     channel: Option<Channel>,
-    /// The server's program has received a datagram.
-    is_known: bool,
-    open_at: Nanos,
+    /// The client has got an answer.
+    is_answered: bool,
+    ask_at: Nanos,
     /// Indexed by the receiver's side.
     ways: [Option<Way>; 2],
 }
 
 impl Talk {
-    pub(super) fn new(link: Option<(usize, String)>, traffic: Traffic, intervals: u64) -> Self {
+    /// A flow over a link, if given with its name; its downloads have the number `first`, its
+    /// uploads the one after it. A run has `intervals`.
+    pub(super) fn new(
+        link: Option<(usize, String)>,
+        traffic: Traffic,
+        first: u32,
+        intervals: u64,
+    ) -> Self {
+        let (number, name) = link.unzip();
         let way = |side: Side| {
-            traffic.receivers.contains(&side).then(|| Way {
-                buckets: vec![0; intervals as usize],
-                ..Way::default()
+            traffic.ways[side.index()].then(|| Way {
+                next: None,
+                alarm: 0,
+                seen: BTreeSet::new(),
+                record: FlowRecord {
+                    flow: first + side.index() as u32,
+                    link: name.clone(),
+                    buckets: vec![0; intervals as usize],
+                    datagrams: Some(DatagramsRecord::default()),
+                    ..FlowRecord::default()
+                },
             })
         };
         Self {
             ways: Side::BOTH.map(way),
-            link,
+            link: number,
             traffic,
             channel: None,
-            is_known: false,
-            open_at: 0,
+            is_answered: false,
+            ask_at: 0,
         }
     }
 
     /// The programs start within a millisecond.
     pub(super) fn begin(&mut self, number: usize, net: &mut Net, random: &mut Random) {
-        self.open_at = net.now() + random.next_u64() % MILLISECOND;
-        net.wake(self.open_at, Alarm::Talk(number));
+        self.ask_at = net.now() + random.next_u64() % MILLISECOND;
+        net.wake(self.ask_at, Alarm::Talk(number));
     }
 
     pub(super) fn channel(&self) -> Option<Channel> {
@@ -89,113 +106,112 @@ impl Talk {
 
     /// Sends what is due.
     pub(super) fn on_alarm(&mut self, number: usize, net: &mut Net, bearer: &mut dyn FlowBearer) {
-        let now = net.now();
-        let link = self.link.as_ref().map(|(link, _)| *link);
-        let class = self.traffic.class;
-        let channel = *self
-            .channel
-            .get_or_insert_with(|| bearer.open_flow(net, link, class));
-        if let Some(up) = &mut self.ways[Side::Server.index()] {
-            up.next.get_or_insert(now);
-        } else if !self.is_known && self.open_at <= now {
-            self.open_at = now + OPEN_AGAIN;
-            bearer.send(net, channel, Side::Client, payload(OPENER, HEAD));
+        let (link, class) = (self.link, self.traffic.class);
+        let open = || bearer.open_flow(net, link, class);
+        let channel = *self.channel.get_or_insert_with(open);
+        if !self.is_answered && self.ask_at <= net.now() {
+            self.ask_at = net.now() + ASK_AGAIN;
+            net.wake(self.ask_at, Alarm::Talk(number));
+            bearer.send(
+                net,
+                channel,
+                Side::Client,
+                payload(GREETING, GREETING_BYTES),
+            );
         }
         for side in Side::BOTH {
-            self.send_due(channel, side, net, bearer);
-        }
-        let next = self.ways.iter().flatten().filter_map(|way| way.next);
-        let opens = Some(self.open_at).filter(|at| !self.is_known && *at > now);
-        if let Some(at) = next.chain(opens).min() {
-            net.wake(at, Alarm::Talk(number));
+            self.send_due(number, side, net, bearer);
         }
     }
 
-    fn send_due(&mut self, channel: Channel, to: Side, net: &mut Net, bearer: &mut dyn FlowBearer) {
-        let (now, traffic) = (net.now(), &self.traffic);
-        let Some(way) = &mut self.ways[to.index()] else {
+    fn send_due(&mut self, number: usize, to: Side, net: &mut Net, bearer: &mut dyn FlowBearer) {
+        let (Some(channel), Some(way)) = (self.channel, &mut self.ways[to.index()]) else {
             return;
         };
-        while let Some(due) = way.next.filter(|due| *due <= now) {
-            let number = way.due_s.len() as u64;
-            let size = traffic.sizes[number as usize % traffic.sizes.len()] as usize;
-            way.due_s.push(net.elapsed() as f64 / SECOND as f64);
-            way.next = Some(due + traffic.every);
-            bearer.send(net, channel, to.peer(), payload(number, size.max(HEAD)));
+        let schedule = &self.traffic.schedule;
+        while let Some(next) = way.next {
+            let due = schedule.due_ns(next);
+            if due > net.elapsed() {
+                let at = net.now() + due - net.elapsed();
+                if way.alarm != at {
+                    way.alarm = at;
+                    net.wake(at, Alarm::Talk(number));
+                }
+                return;
+            }
+            way.next = Some(next + 1);
+            let size = schedule.size(next) as usize;
+            bearer.send(net, channel, to.peer(), payload(next, size));
         }
     }
 
-    /// The program of a side has received a datagram.
+    /// A program has received a datagram.
     pub(super) fn received(
         &mut self,
-        number: usize,
-        side: Side,
+        (number, side): (usize, Side),
         payload: &Bytes,
         interval: Nanos,
         net: &mut Net,
+        bearer: &mut dyn FlowBearer,
     ) {
-        if side == Side::Server && !std::mem::replace(&mut self.is_known, true) {
-            if let Some(down) = &mut self.ways[Side::Client.index()] {
-                down.next = Some(net.now());
-            }
-            net.wake(net.now(), Alarm::Talk(number));
-        }
-        let Some(head) = payload.first_chunk::<HEAD>() else {
-            return;
-        };
-        let Some(way) = &mut self.ways[side.index()] else {
+        let Some(head) = payload.first_chunk::<NUMBER>() else {
             return;
         };
         let datagram = u64::from_le_bytes(*head);
-        let Some(sent_s) = usize::try_from(datagram)
-            .ok()
-            .and_then(|at| way.due_s.get(at))
-        else {
-            return;
-        };
-        let elapsed = net.elapsed();
-        way.arrivals.push(Arrival {
-            number: datagram,
-            sent_s: *sent_s,
-            arrived_s: elapsed as f64 / SECOND as f64,
-            bytes: payload.len() as u32,
-        });
-        if way.seen.insert(datagram)
-            && let Some(bucket) = way.buckets.get_mut((elapsed / interval) as usize)
+        if side == Side::Client {
+            self.is_answered = true;
+        } else if datagram == GREETING
+            && let Some(channel) = self.channel
         {
-            *bucket += payload.len() as u64;
+            bearer.send(net, channel, side, payload.clone());
+        }
+        // The other direction begins, with the first datagram that is due from now on.
+        if let Some(way) = &mut self.ways[side.peer().index()]
+            && way.next.is_none()
+        {
+            let elapsed = net.elapsed();
+            let schedule = &self.traffic.schedule;
+            way.next = (0..).find(|next| schedule.due_ns(*next) >= elapsed);
+            self.send_due(number, side.peer(), net, bearer);
+        }
+        if datagram != GREETING
+            && let Some(way) = &mut self.ways[side.index()]
+        {
+            let sent = self.traffic.schedule.due_ns(datagram);
+            way.count(datagram, sent, payload.len(), interval, net.elapsed());
         }
     }
 
-    /// The figures of each direction, and their records; flows are numbered from `first`.
-    pub(super) fn finish(self, first: u32, measured: Measured) -> Vec<(Datagrams, FlowRecord)> {
-        let link = self.link.map(|(_, name)| name);
-        let playout = self.traffic.playout;
-        let ways = Side::BOTH.into_iter().zip(self.ways);
-        let ways = ways.filter_map(|(to, way)| Some((to, way?)));
-        ways.map(|(to, way)| {
-            let of = Datagrams::of(&way.due_s, &way.arrivals, measured, playout);
-            let is_up = to == Side::Server;
-            let figures = Datagrams {
-                link: link.clone(),
-                direction: if is_up { "up" } else { "down" }.to_owned(),
-                ..of
-            };
-            let record = FlowRecord {
-                flow: first + u32::from(is_up),
-                link: link.clone(),
-                connected: !way.arrivals.is_empty(),
-                buckets: way.buckets,
-                ..FlowRecord::default()
-            };
-            (figures, record)
-        })
-        .collect()
+    /// The records of both directions.
+    pub(super) fn into_records(self) -> impl Iterator<Item = FlowRecord> {
+        let ways = self.ways.into_iter().flatten();
+        ways.map(|way| way.record)
+    }
+}
+
+impl Way {
+    fn count(&mut self, number: u64, sent: Nanos, len: usize, interval: Nanos, elapsed: Nanos) {
+        let seconds = |at: Nanos| at as f64 / SECOND as f64;
+        self.record.connected = true;
+        if let Some(datagrams) = &mut self.record.datagrams {
+            datagrams.arrivals.push(Arrival {
+                number,
+                sent_s: seconds(sent),
+                arrived_s: seconds(elapsed),
+                bytes: u32::try_from(len).unwrap_or(u32::MAX),
+            });
+        }
+        let bucket = (elapsed / interval) as usize;
+        if self.seen.insert(number)
+            && let Some(bucket) = self.record.buckets.get_mut(bucket)
+        {
+            *bucket += len as u64;
+        }
     }
 }
 
 fn payload(number: u64, size: usize) -> Bytes {
-    let mut payload = vec![0; size];
-    payload[..HEAD].copy_from_slice(&number.to_le_bytes());
+    let mut payload = vec![0; size.max(NUMBER)];
+    payload[..NUMBER].copy_from_slice(&number.to_le_bytes());
     payload.into()
 }
