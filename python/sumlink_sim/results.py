@@ -43,6 +43,21 @@ _PATH = {
 }
 _OBJECT = {"object": "int64", "link": "string", "size_bytes": "int64", "start_s": "float64", "duration_s": "float64"}
 _MESSAGE = {"link": "string", "delay_ms": "float64"}
+_DATAGRAMS = {
+    "link": "string",
+    "direction": "string",
+    "sent": "int64",
+    "lost": "int64",
+    "duplicates": "int64",
+    "reordered": "int64",
+    "goodput_bps": "float64",
+    "delay_p50_ms": "float64",
+    "delay_p95_ms": "float64",
+    "delay_p99_ms": "float64",
+    "jitter_ms": "float64",
+    "gap_ms": "float64",
+    "mos": "float64",
+}
 _SERIES = {"of": "string", "name": "string", "direction": "string", "time_s": "float64", "bps": "float64"}
 
 COLUMNS: dict[str, dict[str, str]] = {
@@ -51,6 +66,7 @@ COLUMNS: dict[str, dict[str, str]] = {
     "paths": _PATH,
     "objects": _OBJECT,
     "messages": _MESSAGE,
+    "datagrams": _DATAGRAMS,
     "series": _SERIES,
 }
 """Columns of each frame after the key, with their types."""
@@ -116,6 +132,16 @@ class Frames:
         """A row for each message (`cbr`) or answer (`requests`): `delay_ms`, and its `link` if
         bound."""
         return self.frame("messages")
+
+    @property
+    def datagrams(self) -> pd.DataFrame:
+        """A row for each flow of datagrams and direction (`datagrams`, `call`, `game`).
+
+        `lost` of the `sent` datagrams never arrived. Delays are one-way, from program to program;
+        `jitter_ms` is that of RFC 3550, `gap_ms` the longest time without an arrival, and `mos` the
+        mean opinion score of a call.
+        """
+        return self.frame("datagrams")
 
     @property
     def series(self) -> pd.DataFrame:
@@ -189,6 +215,11 @@ def rows_of(run: Run) -> dict[str, list[Row]]:
         _series(tables, "path", link["link"], link["direction"], link["rate"])
     for number, done in enumerate(outcome["completions"]):
         tables["objects"].append({"object": number, **{column: done[column] for column in list(_OBJECT)[1:]}})
+    for flow in outcome.get("datagrams", []):
+        delay, call = flow["delay_ms"] or {}, flow.get("call") or {}
+        row = {column: flow[column] for column in _DATAGRAMS if column in flow}
+        row.update({f"delay_{part}_ms": delay.get(part) for part in ("p50", "p95", "p99")})
+        tables["datagrams"].append({**row, "mos": call.get("mos")})
     bound = outcome.get("link_delays_ms", {})
     for delay in outcome["message_delays_ms"] if not bound else []:
         tables["messages"].append({"link": None, "delay_ms": delay})

@@ -112,7 +112,8 @@ class Sweep(Frames):
             raise ScenarioError(f"{self.directory}: not the directory of a sweep; it has no runs.parquet")
 
     def frame(self, name: str) -> pd.DataFrame:
-        """The frame with this name: `runs`, `flows`, `paths`, `objects`, `messages` or `series`."""
+        """The frame with this name: `runs`, `flows`, `paths`, `objects`, `messages`, `datagrams` or
+        `series`."""
         return pd.read_parquet(self.directory / f"{name}.parquet")
 
     def __len__(self) -> int:

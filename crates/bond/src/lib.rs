@@ -12,6 +12,7 @@
 //! | When has a path been silent for so long that its link is dialed again? | [`Health`] |
 //! | When is a link dialed, after which pause, with which timeouts? | [`Link`], [`dial`] |
 //! | How many carriers does a link get, and how large are their packets? | [`Width`], [`Packets`] |
+//! | How much may a datagram carrier hold, in flight and before, and what stands in for it? | [`datagram`] |
 //! | Which path makes room when a carrier joins a full session? | [`join`] |
 //! | How long does a stream wait to be opened, and when not at all? | [`opens`], [`Known`] |
 //!
@@ -25,6 +26,7 @@ mod acknowledgments;
 mod budget;
 mod carrier;
 pub mod congestion;
+pub mod datagram;
 pub mod dial;
 mod early;
 mod health;

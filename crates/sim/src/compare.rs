@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-use sumlink_scenario::results::{Measurement, Outcome};
+use sumlink_scenario::results::{DatagramSummary, Measurement, Outcome, Spread};
 use sumlink_scenario::scenario::Scenario;
 use sumlink_scenario::system::System;
 
@@ -16,6 +16,12 @@ pub const HEAD: &str =
     "system                 Mbit/s   least     done ms   twice  gaps kB memory kB\n";
 
 const USAGE: &str = "usage: FILE... [--systems NAME,NAME] [--seeds N]";
+
+/// The head of [`datagram_rows`].
+pub const DATAGRAM_HEAD: &str = concat!(
+    "system                                   way    lost %    p50    p95    p99 ",
+    "jitter   gap repeat %   MOS\n"
+);
 
 /// Formats one table row from the runs of a system; `runs` must not be empty.
 ///
@@ -59,6 +65,47 @@ pub fn row(system: &str, runs: &[Measurement]) -> String {
         kilobytes(|run| run.reorder_peak_bytes),
         kilobytes(|run| run.memory_peak_bytes),
     )
+}
+
+/// Formats the flows of datagrams of a system, one row for each link and direction; none without
+/// such flows.
+///
+/// The columns of [`DATAGRAM_HEAD`] are the lost part, the delays within which half, 95 % and 99 %
+/// of the datagrams arrive, the jitter, the longest gap, the bytes sent again as a part of the
+/// delivered ones in both directions, and the mean opinion score of a call. Each is the median over
+/// the runs.
+pub fn datagram_rows(system: &str, runs: &[Measurement]) -> String {
+    let repeated = runs.iter().filter_map(|run| {
+        let bytes: f64 = run.flows.iter().map(|flow| flow.goodput_bps).sum::<f64>() / 8.0;
+        let bytes = bytes * run.duration_s;
+        Some(100.0 * run.duplicates_bytes? as f64 / bytes.max(1.0))
+    });
+    let repeated = or_dash(repeated, 1);
+    let mut text = String::new();
+    for flow in DatagramSummary::of_all(runs) {
+        let name = match &flow.link {
+            Some(link) => format!("{system} {link}"),
+            None => system.to_owned(),
+        };
+        let value = |spread: &Option<Spread>, scale: f64, decimals| {
+            or_dash(
+                spread.as_ref().map(|spread| scale * spread.median),
+                decimals,
+            )
+        };
+        text.push_str(&format!(
+            "{name:<40} {:<5} {:>7} {:>6} {:>6} {:>6} {:>6} {:>5} {repeated:>8} {:>5}\n",
+            flow.direction,
+            value(&flow.loss, 100.0, 3),
+            value(&flow.delay_p50_ms, 1.0, 1),
+            value(&flow.delay_p95_ms, 1.0, 1),
+            value(&flow.delay_p99_ms, 1.0, 1),
+            value(&flow.jitter_ms, 1.0, 2),
+            value(&flow.gap_ms, 1.0, 0),
+            value(&flow.mos, 1.0, 2),
+        ));
+    }
+    text
 }
 
 /// Runs scenarios with the caller's schedulers (`sumlink:NAME`), all schedulers of the simulator
@@ -156,7 +203,7 @@ fn of_system(scenario: &Scenario, system: &str, seeds: u64, own: &Own) -> Result
             | Outcome::Failed { reason } => return Ok(format!("{system:<20} {reason}\n")),
         }
     }
-    Ok(row(system, &runs))
+    Ok(row(system, &runs) + &datagram_rows(system, &runs))
 }
 
 fn say(out: &mut dyn Write, text: &str) -> Result<(), String> {

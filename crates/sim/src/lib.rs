@@ -48,6 +48,7 @@ mod mptcp;
 mod net;
 mod own;
 mod plain;
+mod quic;
 mod run;
 pub mod tcp;
 mod trace;

@@ -14,6 +14,12 @@ pub(crate) enum Kind {
     Delivered,
     /// A link changed: link number.
     Link,
+    /// A packet reached an end of a QUIC connection: connection and side, numbers.
+    Quic,
+    /// A timer of a QUIC connection fired: connection and side.
+    QuicTimer,
+    /// A program received a datagram: flow, number of bytes.
+    Datagram,
 }
 
 /// All events of a run in order, folded into 64 bits.

@@ -1,15 +1,20 @@
-//! Plain TCP: each channel is one connection over a link, or through the edge node if the scenario
-//! has one. A channel without a link uses the first one.
+//! Plain TCP and UDP: each channel is one connection over a link, or through the edge node if the
+//! scenario has one. A channel without a link uses the first one. A flow of datagrams has no
+//! connection.
 
+use bytes::Bytes;
 use sumlink_engine::Class;
 
-use crate::net::{Connection, Net};
+use crate::net::{Connection, Net, Udp};
 use crate::tcp::{Side, TcpConfig};
-use crate::workload::{Bearer, Channel, Progress};
+use crate::workload::{Bearer, Channel, FlowBearer, Progress};
 
 /// Most bytes that a program may write to its socket ahead of transmission: a part of its send
 /// buffer.
 const AHEAD: u64 = 1 << 20;
+
+/// Number of the first flow of datagrams, after those of the connections.
+const FLOWS: Channel = 1 << 32;
 
 #[derive(Debug)]
 struct Plain {
@@ -29,6 +34,8 @@ pub(crate) struct PlainTcp {
     /// Number of the first channel.
     base: Channel,
     progress: Vec<Progress>,
+    /// The links of the flows of datagrams.
+    flows: Vec<usize>,
 }
 
 impl PlainTcp {
@@ -39,6 +46,7 @@ impl PlainTcp {
             channels: Vec::new(),
             base,
             progress: Vec::new(),
+            flows: Vec::new(),
         }
     }
 
@@ -83,8 +91,14 @@ impl PlainTcp {
         true
     }
 
-    pub(crate) fn take_progress(&mut self) -> Vec<Progress> {
-        std::mem::take(&mut self.progress)
+    pub(crate) fn take_progress(&mut self, net: &mut Net) -> Vec<Progress> {
+        let mut progress = std::mem::take(&mut self.progress);
+        let arrived = net.take_udp().into_iter();
+        progress.extend(arrived.map(|udp| {
+            let channel = self.base + FLOWS + udp.flow as usize;
+            Progress::Datagram(channel, udp.to, udp.payload)
+        }));
+        progress
     }
 
     /// Keeps the socket filled.
@@ -129,5 +143,22 @@ impl Bearer for PlainTcp {
         let index = channel - self.base;
         self.channels[index].is_over = true;
         net.abort(self.channels[index].connection, Side::Client);
+    }
+}
+
+impl FlowBearer for PlainTcp {
+    fn open_flow(&mut self, _net: &mut Net, link: Option<usize>, _: Option<Class>) -> Channel {
+        self.flows.push(link.unwrap_or(0));
+        self.base + FLOWS + self.flows.len() - 1
+    }
+
+    fn send(&mut self, net: &mut Net, channel: Channel, side: Side, payload: Bytes) {
+        let flow = channel - self.base - FLOWS;
+        let udp = Udp {
+            flow: flow as u64,
+            to: side.peer(),
+            payload,
+        };
+        net.send_udp(self.flows[flow], udp);
     }
 }

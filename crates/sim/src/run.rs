@@ -7,14 +7,15 @@ use sumlink_bond::congestion::{AUTO, LOSS_BASED};
 use sumlink_bond::{Carriers, Early, socket};
 use sumlink_engine::Config;
 use sumlink_scenario::edge::Hosts;
+use sumlink_scenario::plan::LabConfig;
 use sumlink_scenario::results::{
     Environment, EventDigest, Measurement, Outcome, Run, SCHEMA, SIMULATED, assemble, in_series,
     join, push_note,
 };
 use sumlink_scenario::scenario::{Scenario, Traffic};
-use sumlink_scenario::system::{System, Variant};
+use sumlink_scenario::system::{Blocked, System, Variant};
 
-use crate::bond::{Bond, Dialing};
+use crate::bond::{Bond, Carrying, Dialing};
 use crate::clock::nanos;
 use crate::edge::Node;
 use crate::log::EventLog;
@@ -197,6 +198,13 @@ fn missing(system: &System, scenario: &Scenario, own: &Own) -> Option<String> {
             return Some("the simulator does not have this system".to_owned());
         }
     }
+    let carries_datagrams = match system {
+        System::Mptcp { .. } | System::Edge(_) => false,
+        _ => true,
+    };
+    if scenario.workload.needs_udp() && !carries_datagrams {
+        return Some("this system does not carry datagrams".to_owned());
+    }
     if scenario.unshaped {
         return Some("links without a rate are not simulated".to_owned());
     }
@@ -281,7 +289,8 @@ fn measure_part(
     let (ways, carried): (Vec<Option<usize>>, _) = match (system, phase) {
         (System::Alone, Some(link)) => (vec![Some(link)], Carried::Plain),
         (System::Sumlink(variant), _) => {
-            let bond = bond(variant, &plain, links)?;
+            block_udp(variant, &config, &mut net)?;
+            let bond = bond(variant, &plain, (links, scenario.workload.needs_udp()))?;
             (vec![None], Carried::Bond(Box::new(bond)))
         }
         (System::Edge(variant), _) => (vec![None; variant.flows], Carried::Plain),
@@ -348,7 +357,26 @@ pub(crate) fn carrier_tcp() -> TcpConfig {
     }
 }
 
-fn bond(variant: &Variant, plain: &TcpConfig, links: usize) -> Result<Bond, String> {
+/// Lets a firewall drop UDP on the links that the system names.
+fn block_udp(variant: &Variant, config: &LabConfig, net: &mut Net) -> Result<(), String> {
+    let links = 0..config.links.len();
+    match &variant.datagrams.blocked {
+        None => {}
+        Some(Blocked::All) => links.for_each(|link| net.block_udp(link)),
+        Some(Blocked::Link(name)) => {
+            let mut links = config.links.iter();
+            let link = links.position(|link| link.name == *name);
+            net.block_udp(link.ok_or_else(|| format!("blocked: no link is called '{name}'"))?);
+        }
+    }
+    Ok(())
+}
+
+fn bond(
+    variant: &Variant,
+    plain: &TcpConfig,
+    (links, has_datagrams): (usize, bool),
+) -> Result<Bond, String> {
     let congestion = variant.congestion.as_ref().unwrap_or(&plain.congestion);
     let chooses = congestion == AUTO;
     let first = if chooses { LOSS_BASED } else { congestion };
@@ -384,6 +412,10 @@ fn bond(variant: &Variant, plain: &TcpConfig, links: usize) -> Result<Bond, Stri
         tcp,
         chooses,
         carriers,
+        datagrams: has_datagrams.then(|| Carrying {
+            policy: variant.datagrams.policy.unwrap_or_default(),
+            udp: !variant.datagrams.without_udp,
+        }),
     };
     Bond::new(configure, dialing, links, early).map_err(|error| error.to_string())
 }

@@ -1,5 +1,6 @@
 //! Runs a system and its programs on a network, from the first packet to the results.
 
+use bytes::Bytes;
 use sumlink_engine::Class;
 use sumlink_link::Random;
 use sumlink_scenario::config::Direction;
@@ -17,7 +18,7 @@ use crate::own::Stop;
 use crate::plain::PlainTcp;
 use crate::tcp::Side;
 use crate::trace::Trace;
-use crate::workload::{Bearer, Channel, Programs, Progress};
+use crate::workload::{Bearer, Channel, FlowBearer, Programs, Progress};
 
 /// Longest wait for paths before a run starts; a link that carries nothing never has one.
 const PATHS_LIMIT: Nanos = 5 * SECOND;
@@ -80,7 +81,7 @@ impl Bearers {
     }
 
     fn work(&mut self, net: &mut Net) -> Vec<Progress> {
-        let mut progress = self.plain.take_progress();
+        let mut progress = self.plain.take_progress(net);
         match &mut self.system {
             Carried::Bond(bond) => progress.extend(bond.work(net)),
             Carried::Mptcp(mptcp) => progress.extend(mptcp.take_progress()),
@@ -113,6 +114,24 @@ impl Bearer for Bearers {
 
     fn close(&mut self, net: &mut Net, channel: Channel) {
         self.of(channel).close(net, channel);
+    }
+}
+
+impl FlowBearer for Bearers {
+    fn open_flow(&mut self, net: &mut Net, link: Option<usize>, class: Option<Class>) -> Channel {
+        match &mut self.system {
+            Carried::Bond(bond) if link.is_none() => {
+                FlowBearer::open_flow(bond.as_mut(), net, link, class)
+            }
+            _ => self.plain.open_flow(net, link, class),
+        }
+    }
+
+    fn send(&mut self, net: &mut Net, channel: Channel, side: Side, payload: Bytes) {
+        match &mut self.system {
+            Carried::Bond(bond) if channel < PLAIN => bond.send(net, channel, side, payload),
+            _ => self.plain.send(net, channel, side, payload),
+        }
     }
 }
 
@@ -237,6 +256,10 @@ impl World {
                     News::Alarm(Alarm::Flow(flow)) => {
                         let bearers = &mut self.bearers;
                         self.programs.on_alarm(*flow, &mut self.net, bearers);
+                    }
+                    News::Alarm(Alarm::Talk(talk)) => {
+                        let bearers = &mut self.bearers;
+                        self.programs.on_talk(*talk, &mut self.net, bearers);
                     }
                     item => self.bearers.on_news(&mut self.net, *item),
                 }

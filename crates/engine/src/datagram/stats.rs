@@ -52,7 +52,8 @@ pub struct DatagramStats {
 pub struct FlowDrops {
     /// The flow's queue was full.
     pub full: u64,
-    /// They waited for longer than their class permits.
+    /// They waited for longer than their class permits, or their path ended and no other one took
+    /// them.
     pub late: u64,
     /// CoDel's signal to a sender that sends too fast.
     pub codel: u64,
@@ -87,7 +88,7 @@ pub struct FlowStats {
     /// Paths that carried this side's datagrams within a second before the newest one; the path of
     /// that one comes first.
     pub paths: Vec<PathId>,
-    /// Datagrams sent, each counted once.
+    /// Datagrams sent, each counted once, with its first copy.
     pub sent: u64,
     /// Payload bytes sent, copies included.
     pub bytes_sent: u64,
@@ -95,11 +96,14 @@ pub struct FlowStats {
     pub copies_sent: u64,
     /// Datagrams sent again because their path did not deliver.
     pub rescued: u64,
+    /// Payload bytes of these repetitions, and of all copies after the first one that left.
+    pub bytes_repeated: u64,
     /// Datagrams delivered to the program.
     pub received: u64,
     /// Their payload bytes.
     pub bytes_received: u64,
-    /// Datagrams dropped before they were sent.
+    /// Datagrams dropped before they were sent. With [`FlowStats::sent`] and the waiting ones, they
+    /// are all that [`Session::send_datagram`](crate::Session::send_datagram) was given.
     pub drops: FlowDrops,
     /// Bytes that wait to be sent.
     pub queued_bytes: u64,
@@ -190,6 +194,7 @@ impl Datagrams {
             bytes_sent: counters.bytes_sent,
             copies_sent: counters.copies_sent,
             rescued: counters.rescued,
+            bytes_repeated: counters.bytes_repeated,
             received: counters.received,
             bytes_received: counters.bytes_received,
             drops: FlowDrops {

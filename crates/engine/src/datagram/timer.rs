@@ -26,6 +26,7 @@ impl Datagrams {
             }
         };
         consider(self.deliveries.next_end());
+        consider(self.fragments.next_end(&self.config));
         consider(self.recheck_at);
         let has_paths = !self.paths.is_empty();
         consider(self.controls.deadline().filter(|_| has_paths));
@@ -50,6 +51,7 @@ impl Datagrams {
         self.handled = self.handled.max(now);
         self.recheck_at = self.recheck_at.filter(|at| *at > now);
         self.end_due_waits(now);
+        self.fragments.expire(&self.config, now);
         let mut index = 0;
         while let Some(path) = self.paths.nth_mut(index) {
             index += 1;

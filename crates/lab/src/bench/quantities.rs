@@ -201,7 +201,7 @@ impl Seed<'_> {
                 let mut probes = self.own.datagrams.iter().filter(|flow| is_probe(flow));
                 let idle = self
                     .scenario
-                    .least_delays(self.seed)
+                    .min_delays(self.seed)
                     .into_iter()
                     .map(|[up, down]| up + down);
                 Some(delay(probes.next()?, part)? - idle.min()?.as_secs_f64() * 1e3)
@@ -229,11 +229,7 @@ impl Seed<'_> {
                     "up" => up,
                     _ => down,
                 };
-                let links = self
-                    .scenario
-                    .least_delays(self.seed)
-                    .into_iter()
-                    .map(of_way);
+                let links = self.scenario.min_delays(self.seed).into_iter().map(of_way);
                 Some(links.min()?.as_secs_f64() * 1e3)
             }
         }

@@ -80,7 +80,7 @@ fn serve_udp(
     workload: &Workload,
     stage: &Stage<'_>,
 ) -> Result<(), LabError> {
-    if matches!(workload, Workload::Datagrams(_) | Workload::Http3 { .. }) {
+    if workload.needs_udp() {
         command.args(["--datagrams", &datagrams_beside(stage.target()).to_string()]);
     }
     if let Workload::Http3 { .. } = workload {

@@ -61,7 +61,7 @@ impl Scenario {
     }
 
     /// The shortest one-way delays of each link over the run, up and down, without queues.
-    pub fn least_delays(&self, seed: u64) -> Vec<[Duration; 2]> {
+    pub fn min_delays(&self, seed: u64) -> Vec<[Duration; 2]> {
         let least = |way| {
             let links = self.shapes_over_time(way, seed).into_iter();
             let delays = links.map(|steps| steps.iter().map(|(_, shape)| shape.delay).min());
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn round_trips_count_the_queue_of_the_data() {
         assert_eq!(scenario("").largest_rtt(1), Duration::from_millis(90));
-        let least = scenario("").least_delays(1);
+        let least = scenario("").min_delays(1);
         assert_eq!(least.len(), 1);
         assert!(least[0][0] + least[0][1] < Duration::from_millis(90));
         let more =

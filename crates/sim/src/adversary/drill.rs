@@ -60,6 +60,7 @@ impl Drill {
             tcp,
             chooses,
             carriers: case.carriers,
+            datagrams: None,
         };
         let early = case.early;
         let bond = Bond::new(configure, dialing, case.links.len(), early).expect("it is valid");

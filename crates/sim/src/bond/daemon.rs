@@ -10,11 +10,13 @@ use sumlink_bond::{Health, LinkTraffic, Traffic, is_stalled};
 use sumlink_engine::{Config, ConfigError, Event, PathId, PathState, Role, Session};
 
 use super::carrier::Carrier;
+use super::datagrams::Datagrams;
+use super::flows::Flows;
 use super::rests::Rests;
 use super::streams::Streams;
 use super::wires::Wires;
 use crate::clock::{Nanos, duration, nanos};
-use crate::net::{Alarm, Connection, Net};
+use crate::net::{Alarm, Connection, Line, Net};
 use crate::tcp::Side;
 
 /// A report of a daemon to the manager of its links.
@@ -36,6 +38,8 @@ pub(super) enum Report {
     Recovered(PathId),
     /// Bytes moved by each link.
     Traffic(Vec<LinkTraffic<usize>>),
+    /// A QUIC carrier has ended.
+    LineEnded(Line),
 }
 
 /// Result of receiving from the carriers.
@@ -49,9 +53,10 @@ struct Received {
 /// A session and its carriers.
 #[derive(Debug)]
 pub(super) struct Daemon {
-    side: Side,
+    pub(super) side: Side,
     pub(super) session: Session,
     pub(super) carriers: Vec<Carrier>,
+    pub(super) datagrams: Datagrams,
     /// The carrier that is served first; rotates.
     turn: usize,
     health: Health,
@@ -66,12 +71,18 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
-    /// Creates a daemon; `measures` if the number of carriers is chosen by measurement.
-    pub(super) fn new(side: Side, config: Config, measures: bool) -> Result<Self, ConfigError> {
+    /// Creates a daemon; `measures` if the number of carriers is chosen by measurement, and
+    /// `has_datagrams` if the programs use datagrams.
+    pub(super) fn new(
+        side: Side,
+        config: Config,
+        (measures, has_datagrams): (bool, bool),
+    ) -> Result<Self, ConfigError> {
         Ok(Self {
             side,
             session: Session::new(config, Duration::ZERO)?,
             carriers: Vec::new(),
+            datagrams: Datagrams::new(has_datagrams),
             turn: 0,
             health: Health::new(Duration::ZERO),
             traffic: measures.then(|| Traffic::new(Duration::ZERO)),
@@ -89,6 +100,14 @@ impl Daemon {
         }
     }
 
+    /// Most paths of the session.
+    pub(super) fn max_paths(&self) -> usize {
+        match self.side {
+            Side::Client => CLIENT_PATHS,
+            Side::Server => SERVER_PATHS,
+        }
+    }
+
     /// A carrier has completed its handshake.
     pub(super) fn add(
         &mut self,
@@ -98,10 +117,7 @@ impl Daemon {
         net: &mut Net,
         wires: &mut Wires,
     ) {
-        let most = match self.side {
-            Side::Client => CLIENT_PATHS,
-            Side::Server => SERVER_PATHS,
-        };
+        let most = self.max_paths();
         let (count, now) = (self.carriers.len(), duration(net.now()));
         if let Some(replaced) = path_to_replace(&self.session, false, count, most, now) {
             self.remove(replaced, net, wires);
@@ -121,6 +137,7 @@ impl Daemon {
         let now = duration(net.now());
         self.session.path_stats(id, carrier.sample(net), now);
         self.carriers.push(carrier);
+        self.choose_stand_ins(net);
     }
 
     fn log_path(&self, net: &mut Net, path: PathId, event: &'static str) {
@@ -140,6 +157,7 @@ impl Daemon {
             self.log_path(net, id, "down");
             wires.clear(carrier.connection, self.side);
             net.abort(carrier.connection, self.side);
+            self.choose_stand_ins(net);
         }
     }
 
@@ -182,24 +200,27 @@ impl Daemon {
         &mut self,
         net: &mut Net,
         wires: &mut Wires,
-        streams: &mut Streams,
+        (streams, flows): (&mut Streams, &mut Flows),
     ) -> u64 {
         let mut most = self.held();
         for _ in 0..ROUNDS {
             let Received { any, more } = self.receive(net, wires);
+            let has_datagrams = self.receive_datagrams(flows, net);
             // Measured before the programs read.
             most = most.max(self.held());
             self.sample(net, wires);
+            self.sample_datagrams(net);
             self.session.handle_timeout(duration(net.now()));
-            let had_events = self.events(net, streams, wires);
-            let has_sent = self.transmit(net, wires);
-            let has_events = self.events(net, streams, wires);
+            let had_events = self.events(net, (streams, flows), wires);
+            let has_delivered = self.deliver_datagrams(flows, net);
+            let has_sent = self.transmit_datagrams(net) | self.transmit(net, wires);
+            let has_events = self.events(net, (streams, flows), wires);
             if self.side == Side::Client {
                 streams.end_overdue(&mut self.session, duration(net.now()));
             }
             self.look_for_silence(net);
             self.report_traffic(net);
-            if !(more || has_sent || has_events) {
+            if !(more || has_datagrams || has_delivered || has_sent || has_events) {
                 // A real driver polls again after any progress. Here no data arrives in between, so
                 // a second poll would find nothing; but the next carrier takes its turn.
                 self.turn = self.turn.wrapping_add(usize::from(any || had_events));
@@ -276,6 +297,7 @@ impl Daemon {
                 self.rests.end(id, net.now());
                 self.log_path(net, id, "down");
                 self.reports.push(Report::Ended(id));
+                self.choose_stand_ins(net);
                 continue;
             }
             index += 1;
@@ -283,7 +305,12 @@ impl Daemon {
         all
     }
 
-    fn events(&mut self, net: &mut Net, streams: &mut Streams, wires: &mut Wires) -> bool {
+    fn events(
+        &mut self,
+        net: &mut Net,
+        (streams, flows): (&mut Streams, &mut Flows),
+        wires: &mut Wires,
+    ) -> bool {
         let mut moved = false;
         let now = net.now();
         while let Some(event) = self.session.poll_event() {
@@ -325,6 +352,7 @@ impl Daemon {
                 _ => {}
             }
             streams.on_event(&event, self.side, &mut self.session, net);
+            flows.on_event(&event, self.side, &mut self.session, net);
         }
         moved
     }

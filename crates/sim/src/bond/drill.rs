@@ -35,7 +35,8 @@ impl Bond {
 
     /// The first received bytes that differ from the sent ones.
     pub(crate) fn fault(&self) -> Option<&str> {
-        self.streams.fault.as_deref()
+        let fault = self.streams.fault.as_deref();
+        fault.or(self.flows.fault.as_deref())
     }
 
     /// The stream of a channel, once it exists and the program at that side knows it.

@@ -11,10 +11,11 @@ use sumlink_bond::dial::{
     CONNECT_TIMEOUT, ENDED_PAUSE, HANDSHAKE_TIMEOUT, REFUSED_PAUSE, attempt_pause,
 };
 use sumlink_bond::{Carriers, Link, LinkTraffic, Moved};
-use sumlink_engine::PathId;
+use sumlink_engine::{DatagramPolicy, PathId};
 use sumlink_link::Random;
 
 use super::daemon::{Daemon, Report};
+use super::lines::Lines;
 use super::wires::Wires;
 use crate::clock::{MILLISECOND, Nanos, duration, nanos};
 use crate::net::{Alarm, Connection, Net};
@@ -23,6 +24,16 @@ use crate::tcp::{Group, HEADERS, Side, TcpConfig};
 /// Wire bytes of the handshake's flights: the client's first flight of TLS, the server's, the
 /// client's second one with HELLO, and the server's answer.
 const FLIGHTS: [u64; 4] = [260, 780, 620, 60];
+
+/// How a bond carries datagrams. Without any it has no datagram paths: idle ones would send little
+/// more than a packet in ten seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Carrying {
+    /// The policy of both sides.
+    pub(crate) policy: DatagramPolicy,
+    /// Links have QUIC carriers; otherwise datagrams take TCP.
+    pub(crate) udp: bool,
+}
 
 /// Settings of a bond's carriers.
 #[derive(Clone, Debug)]
@@ -33,6 +44,8 @@ pub(crate) struct Dialing {
     pub(crate) chooses: bool,
     /// Number of carriers per link.
     pub(crate) carriers: Carriers,
+    /// How the programs' datagrams are carried; none if they use no datagrams.
+    pub(crate) datagrams: Option<Carrying>,
 }
 
 /// A connection before it becomes a carrier.
@@ -92,6 +105,18 @@ impl Manager {
     pub(super) fn wanted(&self) -> usize {
         let carriers = self.dialing.carriers;
         self.links.iter().map(|link| link.wanted(carriers)).sum()
+    }
+
+    /// Keeps a QUIC carrier on every link that has a path; returns the links that have none any
+    /// more.
+    pub(super) fn keep_lines(&mut self, lines: &mut Lines, net: &mut Net) -> Vec<usize> {
+        let links = &self.links;
+        let next = &mut self.next_path;
+        let next_path = || {
+            *next += 1;
+            PathId(*next - 1)
+        };
+        lines.keep(|link| !links[link].paths.is_empty(), next_path, net)
     }
 
     /// Paths to close.
@@ -340,6 +365,7 @@ impl Manager {
                 }
             }
             Report::Traffic(links) => self.on_traffic(&links, net, wires),
+            Report::LineEnded(_) => {}
         }
     }
 

@@ -3,28 +3,34 @@
 
 mod carrier;
 mod daemon;
+mod datagrams;
 #[cfg(test)]
 mod drill;
+mod flows;
+mod lines;
 mod manager;
 mod pattern;
 mod rests;
 mod streams;
 mod wires;
 
+use bytes::Bytes;
 use sumlink_bond::{Carriers, Early};
-use sumlink_engine::{Class, Config, ConfigError};
+use sumlink_engine::{Class, Config, ConfigError, DatagramPolicy, FlowError};
 use sumlink_link::Random;
 
-use daemon::Daemon;
-pub(crate) use manager::Dialing;
+use daemon::{Daemon, Report};
+use flows::Flows;
+use lines::Lines;
 use manager::Manager;
+pub(crate) use manager::{Carrying, Dialing};
 use streams::Streams;
 use wires::Wires;
 
 use crate::clock::{Nanos, duration};
-use crate::net::{Alarm, Connection, Net, News};
+use crate::net::{Alarm, Connection, Line, Net, News};
 use crate::tcp::Side;
-use crate::workload::{Bearer, Channel, Progress};
+use crate::workload::{Bearer, Channel, FlowBearer, Progress};
 
 /// A client and a server of sumlink, with the links between them.
 #[derive(Debug)]
@@ -33,6 +39,11 @@ pub(crate) struct Bond {
     wires: Wires,
     manager: Manager,
     streams: Streams,
+    /// QUIC carriers of the links; none if the programs use no datagrams.
+    lines: Option<Lines>,
+    flows: Flows,
+    /// How the programs' datagrams use the paths.
+    policy: DatagramPolicy,
     /// Daemons that have work to do.
     due: [bool; 2],
     /// The most bytes that both sessions have held at once.
@@ -42,7 +53,7 @@ pub(crate) struct Bond {
 /// Statistics of a bond at the end of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Account {
-    /// Bytes sent more than once, by either side.
+    /// Bytes sent more than once, by either side, those of datagrams included.
     pub(crate) duplicates: u64,
     /// The most bytes held because earlier ones were missing, of both sides together.
     pub(crate) reorder_peak: u64,
@@ -71,13 +82,18 @@ impl Bond {
             let mut config = Config::new(Daemon::role(side));
             configure(&mut config);
             let measures = side == Side::Client && dialing.carriers == Carriers::Auto;
-            Daemon::new(side, config, measures)
+            Daemon::new(side, config, (measures, dialing.datagrams.is_some()))
         };
+        let has_udp = dialing.datagrams.is_some_and(|carrying| carrying.udp);
+        let policy = dialing.datagrams.map(|carrying| carrying.policy);
         Ok(Self {
             daemons: [daemon(Side::Client)?, daemon(Side::Server)?],
             wires: Wires::default(),
+            lines: has_udp.then(|| Lines::new(links)),
+            policy: policy.unwrap_or_default(),
             manager: Manager::new(dialing, links),
             streams: Streams::new(early),
+            flows: Flows::default(),
             due: [false; 2],
             memory_peak: 0,
         })
@@ -91,15 +107,19 @@ impl Bond {
     /// Whether every link that can have paths has them.
     pub(crate) fn is_ready(&self) -> bool {
         let wanted = self.manager.wanted();
-        self.daemons
-            .iter()
-            .all(|daemon| daemon.active_paths().len() >= wanted)
+        let have = |daemon: &Daemon| daemon.active_paths().len() >= wanted;
+        self.daemons.iter().all(have) && self.lines.as_ref().is_none_or(Lines::are_ready)
     }
 
     /// Takes news; returns true if they concern the bond.
     pub(crate) fn on_news(&mut self, net: &mut Net, news: News) -> bool {
         match news {
-            News::Connection(connection, side) => return self.on_connection(net, connection, side),
+            News::Connection(connection, side) => {
+                let is_own = self.on_connection(net, connection, side);
+                self.keep_lines(net);
+                return is_own;
+            }
+            News::Line(line, side) => self.on_line(net, line, side),
             News::Alarm(Alarm::Session(side)) => {
                 self.due[side.index()] |= self.daemons[side.index()].on_alarm(net);
             }
@@ -117,8 +137,9 @@ impl Bond {
                     self.manager.link_up(link, net, &mut self.wires);
                 }
             }
-            News::Alarm(Alarm::Flow(_)) => return false,
+            News::Alarm(Alarm::Flow(_) | Alarm::Talk(_)) => return false,
         }
+        self.keep_lines(net);
         true
     }
 
@@ -129,6 +150,25 @@ impl Bond {
             client.remove(path, net, &mut self.wires);
         }
         self.due[Side::Client.index()] = true;
+    }
+
+    fn on_line(&mut self, net: &mut Net, line: Line, side: Side) {
+        let Some(lines) = &mut self.lines else {
+            return;
+        };
+        let is_new = lines.on_line(line, side, &mut self.daemons, net);
+        self.due[side.index()] |= is_new || self.daemons[side.index()].is_woken_by(line, net);
+    }
+
+    /// Keeps a QUIC carrier on every link that has a path.
+    fn keep_lines(&mut self, net: &mut Net) {
+        let Some(lines) = &mut self.lines else {
+            return;
+        };
+        for link in self.manager.keep_lines(lines, net) {
+            self.daemons[Side::Client.index()].remove_datagrams(link, net);
+            self.due[Side::Client.index()] = true;
+        }
     }
 
     fn on_connection(&mut self, net: &mut Net, connection: Connection, side: Side) -> bool {
@@ -155,14 +195,19 @@ impl Bond {
                 }
                 let others = self.daemons[side.peer().index()].held();
                 let daemon = &mut self.daemons[side.index()];
-                let most = daemon.take_turn(net, &mut self.wires, &mut self.streams);
+                let programs = (&mut self.streams, &mut self.flows);
+                let most = daemon.take_turn(net, &mut self.wires, programs);
                 self.memory_peak = self.memory_peak.max(others + most);
                 for report in std::mem::take(&mut daemon.reports) {
                     if side == Side::Server {
                         continue;
                     }
-                    self.manager.on_report(report, net, &mut self.wires);
+                    match (report, &mut self.lines) {
+                        (Report::LineEnded(line), Some(lines)) => lines.ended(line, net),
+                        (report, _) => self.manager.on_report(report, net, &mut self.wires),
+                    }
                 }
+                self.keep_lines(net);
                 let leaving = self.manager.take_leaving();
                 if !leaving.is_empty() {
                     for path in leaving {
@@ -173,20 +218,30 @@ impl Bond {
                 }
             }
         }
-        self.streams.take_progress()
+        let mut progress = self.streams.take_progress();
+        progress.extend(self.flows.take_progress());
+        progress
     }
 
     /// The statistics of the bond.
     pub(crate) fn account(&self, net: &Net) -> Account {
         let stats = self.daemons.each_ref().map(|daemon| daemon.session.stats());
         Account {
-            duplicates: stats.iter().map(|stats| stats.duplicates_sent).sum(),
+            duplicates: stats.iter().map(|stats| stats.duplicates_sent).sum::<u64>()
+                + self.repeated(),
             reorder_peak: stats.iter().map(|stats| stats.reorder_peak).sum(),
             memory_peak: self.memory_peak,
             active: self.daemons[0].active_paths().len(),
             rested: self.rested(net),
-            fault: self.streams.fault.clone(),
+            fault: self.streams.fault.clone().or(self.flows.fault.clone()),
         }
+    }
+
+    /// Payload bytes of datagrams that both sides have sent more than once.
+    fn repeated(&self) -> u64 {
+        let sessions = self.daemons.iter().map(|daemon| &daemon.session);
+        let flows = sessions.flat_map(|session| session.flow_stats());
+        flows.map(|flow| flow.bytes_repeated).sum()
     }
 
     fn rested(&self, net: &Net) -> Vec<f64> {
@@ -196,6 +251,25 @@ impl Bond {
             sides.max().unwrap_or_default() as f64 / now.max(1) as f64
         };
         (0..net.link_count()).map(of).collect()
+    }
+
+    /// A program opens a flow of datagrams.
+    pub(crate) fn open_flow(&mut self, class: Option<Class>, policy: DatagramPolicy) -> Channel {
+        self.flows.open(class, policy)
+    }
+
+    /// The program at a side sends a datagram, which may be lost. An error says that it was not
+    /// accepted.
+    pub(crate) fn send_datagram(
+        &mut self,
+        net: &mut Net,
+        channel: Channel,
+        side: Side,
+        payload: Bytes,
+    ) -> Result<(), FlowError> {
+        self.due[side.index()] = true;
+        let session = &mut self.daemons[side.index()].session;
+        self.flows.send(channel, side, payload, session, net)
     }
 
     fn now(net: &Net) -> (Nanos, std::time::Duration) {
@@ -225,5 +299,16 @@ impl Bearer for Bond {
             let session = &mut self.daemons[side.index()].session;
             self.streams.leave(channel, session, now);
         }
+    }
+}
+
+impl FlowBearer for Bond {
+    fn open_flow(&mut self, _: &mut Net, _: Option<usize>, class: Option<Class>) -> Channel {
+        Self::open_flow(self, class, self.policy)
+    }
+
+    fn send(&mut self, net: &mut Net, channel: Channel, side: Side, payload: Bytes) {
+        // Like any datagram it may be lost, here, too.
+        let _ = self.send_datagram(net, channel, side, payload);
     }
 }

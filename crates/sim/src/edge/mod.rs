@@ -24,14 +24,19 @@ use sumlink_edge::{ConfigError, Counters, Edge, FlowReport, LinkId, Mode};
 use sumlink_scenario::edge::EdgeVariant;
 
 use crate::clock::{Nanos, duration, nanos};
+use crate::net::Udp;
+use crate::quic;
 use crate::tcp::{Packet, Side};
 
 pub(crate) use wire::Wire;
 
-/// The payload of a link: a segment of the TCP model, or a packet in wire format.
+/// The payload of a link: a segment of the TCP model, a packet of the QUIC model, a datagram, or a
+/// packet in wire format.
 #[derive(Clone, Debug)]
 pub(crate) enum Cargo {
     Segment(Packet),
+    Quic(Box<quic::Packet>),
+    Udp(Box<Udp>),
     Raw(Arc<[u8]>),
 }
 
@@ -39,6 +44,8 @@ impl sumlink_link::Packet for Cargo {
     fn wire_len(&self) -> usize {
         match self {
             Self::Segment(packet) => packet.wire_len(),
+            Self::Quic(packet) => packet.wire_len(),
+            Self::Udp(udp) => udp.wire_len(),
             Self::Raw(bytes) => bytes.len(),
         }
     }

@@ -40,6 +40,7 @@ impl Net {
                 *lost = Some(fate);
             }
         }
+        self.lose_lines(link);
     }
 
     /// The middlebox receives a packet of a connection that it has forgotten.

@@ -2,7 +2,10 @@
 
 mod connections;
 mod node;
+mod quic;
+mod udp;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sumlink_link::{LinkId, Network};
@@ -19,8 +22,13 @@ use crate::log::{EventLog, Kind};
 use crate::tcp::{Side, Tcp};
 use crate::trace::Trace;
 
+pub(crate) use udp::Udp;
+
 /// A connection number.
 pub(crate) type Connection = usize;
+
+/// The number of a QUIC connection.
+pub(crate) type Line = usize;
 
 /// The owner of an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +39,8 @@ pub(crate) enum Alarm {
     Manager,
     /// A flow of the workload.
     Flow(usize),
+    /// A flow of datagrams of the workload.
+    Talk(usize),
 }
 
 /// An event that the system or the programs must handle.
@@ -38,6 +48,8 @@ pub(crate) enum Alarm {
 pub(crate) enum News {
     /// The state of this end of a connection changed.
     Connection(Connection, Side),
+    /// The state of this end of a QUIC connection changed.
+    Line(Line, Side),
     /// An alarm expired.
     Alarm(Alarm),
     /// A link went up or down, and the client noticed.
@@ -49,6 +61,7 @@ pub(crate) enum News {
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Tcp(Connection, Side),
+    Quic(Line, Side),
     Alarm(Alarm),
     /// The node has work that is due.
     Node,
@@ -92,6 +105,11 @@ pub(crate) struct Net {
     /// The link of each connection; [`node::STEERED`] if the node chooses.
     links: Vec<usize>,
     lost: Vec<Lost>,
+    lines: Vec<quic::Ends>,
+    /// Links on which a firewall drops QUIC.
+    blocked: BTreeSet<usize>,
+    /// Datagrams of programs that have arrived.
+    udp: Vec<Udp>,
     node: Option<Box<Node>>,
     agenda: Agenda<Event>,
     news: Vec<News>,
@@ -130,6 +148,9 @@ impl Net {
             connections: Vec::new(),
             links: Vec::new(),
             lost: Vec::new(),
+            lines: Vec::new(),
+            blocked: BTreeSet::new(),
+            udp: Vec::new(),
             node: None,
             agenda: Agenda::new(),
             news: Vec::new(),
@@ -234,6 +255,7 @@ impl Net {
         while let Some(event) = self.agenda.pop(self.now) {
             match event {
                 Event::Tcp(connection, side) => self.fire(connection, side),
+                Event::Quic(line, side) => self.fire_line(line, side),
                 Event::Alarm(alarm) => self.news.push(News::Alarm(alarm)),
                 Event::Node => self.wake_node(),
             }
@@ -264,6 +286,8 @@ impl Net {
         }
         let packet = match cargo {
             Cargo::Segment(packet) => packet,
+            Cargo::Quic(packet) => return self.arrive_on_line(packet),
+            Cargo::Udp(udp) => return self.arrive_udp(udp),
             Cargo::Raw(bytes) => {
                 let direction = Direction::BOTH[id.index() % 2];
                 return self.arrive_raw(direction, bytes);

@@ -5,7 +5,9 @@
 
 mod arrival;
 mod load;
+mod talk;
 
+use bytes::Bytes;
 use sumlink_engine::Class;
 use sumlink_link::Random;
 use sumlink_scenario::config::Direction;
@@ -16,6 +18,7 @@ use crate::clock::{MILLISECOND, Nanos, SECOND, nanos};
 use crate::net::{Alarm, Net};
 use crate::tcp::Side;
 use load::Load;
+use talk::{Talk, Traffic};
 
 /// A channel number: the system's name for a flow's connection.
 pub(crate) type Channel = usize;
@@ -33,8 +36,18 @@ pub(crate) trait Bearer {
     fn close(&mut self, net: &mut Net, channel: Channel);
 }
 
+/// Flows of datagrams from a program's point of view, independent of the system that carries them.
+pub(crate) trait FlowBearer {
+    /// Opens a flow, over `link` if given; systems with traffic classes use `class`. The client
+    /// sends first.
+    fn open_flow(&mut self, net: &mut Net, link: Option<usize>, class: Option<Class>) -> Channel;
+
+    /// The program of that side sends a datagram in a flow; it may be lost.
+    fn send(&mut self, net: &mut Net, channel: Channel, side: Side, payload: Bytes);
+}
+
 /// An event of a channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// The client's program may write.
     Opened(Channel),
@@ -42,6 +55,8 @@ pub(crate) enum Progress {
     Received(Channel, Side, u64),
     /// The connection broke.
     Broken(Channel),
+    /// The program of that side received a datagram.
+    Datagram(Channel, Side, Bytes),
 }
 
 /// Length of an endless transfer: more than any run carries.
@@ -50,6 +65,9 @@ const ENDLESS: u64 = u64::MAX / 4;
 const REQUEST: u64 = 130;
 /// Pause before a failed connection is retried.
 const RETRY: Nanos = 100 * MILLISECOND;
+
+/// Number of the first flow of datagrams; those before have connections.
+const MAX_STREAMS: u32 = 1 << 16;
 
 /// One flow.
 #[derive(Debug)]
@@ -75,6 +93,7 @@ struct Flow {
 #[derive(Debug)]
 pub(crate) struct Programs {
     flows: Vec<Flow>,
+    talks: Vec<Talk>,
     /// The flow of each channel.
     owners: Vec<(Channel, usize)>,
     duration: Nanos,
@@ -94,6 +113,7 @@ impl Programs {
         let interval = nanos(scenario.interval());
         let intervals = nanos(scenario.duration).div_ceil(interval);
         let mut flows: Vec<Flow> = Vec::new();
+        let mut talks: Vec<Talk> = Vec::new();
         let mut add =
             |link: Option<usize>, down: bool, (load, class): (Load, Option<Class>), rival: bool| {
                 let number = 2 * flows.len() as u32 + u32::from(!down);
@@ -121,6 +141,24 @@ impl Programs {
             load: beside,
         } = scenario.classes;
         for way in ways {
+            if let Workload::Datagrams(datagrams) = &scenario.workload {
+                let ways = match datagrams.kind.is_both_ways() {
+                    true => [true; 2],
+                    false => [Direction::Down, Direction::Up].map(|way| directions.contains(&way)),
+                };
+                let traffic = Traffic {
+                    schedule: datagrams.schedule.clone(),
+                    ways,
+                    class: measured,
+                };
+                for direction in directions.iter().filter(|_| datagrams.load) {
+                    add(*way, is_down(direction), (Load::Bulk, beside), false);
+                }
+                let link = way.map(|link| (link, names[link].clone()));
+                let first = 2 * (MAX_STREAMS + talks.len() as u32);
+                talks.push(Talk::new(link, traffic, first, intervals));
+                continue;
+            }
             if let Workload::Requests { load, .. } = &scenario.workload {
                 add(*way, true, (Load::of(&scenario.workload)?, measured), false);
                 for direction in directions.iter().filter(|_| *load) {
@@ -144,6 +182,7 @@ impl Programs {
         }
         Ok(Self {
             flows,
+            talks,
             owners: Vec::new(),
             duration: nanos(scenario.duration),
             interval,
@@ -157,6 +196,9 @@ impl Programs {
             let late = random.next_u64() % MILLISECOND;
             net.wake(net.now() + late, Alarm::Flow(flow));
         }
+        for (number, talk) in self.talks.iter_mut().enumerate() {
+            talk.begin(number, net, random);
+        }
     }
 
     /// Whether every flow has finished.
@@ -168,7 +210,16 @@ impl Programs {
 
     /// Returns the records of all flows.
     pub(crate) fn into_records(self) -> Vec<FlowRecord> {
-        self.flows.into_iter().map(|flow| flow.record).collect()
+        let streams = self.flows.into_iter().map(|flow| flow.record);
+        let talks = self.talks.into_iter().flat_map(Talk::into_records);
+        streams.chain(talks).collect()
+    }
+
+    /// Datagrams of a flow are due.
+    pub(crate) fn on_talk(&mut self, number: usize, net: &mut Net, bearer: &mut dyn FlowBearer) {
+        if net.elapsed() < self.duration {
+            self.talks[number].on_alarm(number, net, bearer);
+        }
     }
 
     /// A flow's timer expired: it starts, requests the next object, asks a question or sends a
@@ -224,16 +275,25 @@ impl Programs {
     }
 
     /// Handles an event of a channel.
-    pub(crate) fn on_progress(
+    pub(crate) fn on_progress<B: Bearer + FlowBearer>(
         &mut self,
         progress: Progress,
         net: &mut Net,
-        bearer: &mut dyn Bearer,
+        bearer: &mut B,
     ) {
+        if let Progress::Datagram(channel, side, payload) = &progress {
+            let is_it = |talk: &Talk| talk.channel() == Some(*channel);
+            if let Some(number) = self.talks.iter().position(is_it) {
+                let (at, interval) = ((number, *side), self.interval);
+                self.talks[number].received(at, payload, interval, net, bearer);
+            }
+            return;
+        }
         let channel = match progress {
             Progress::Opened(channel)
             | Progress::Received(channel, ..)
-            | Progress::Broken(channel) => channel,
+            | Progress::Broken(channel)
+            | Progress::Datagram(channel, ..) => channel,
         };
         let Some((_, number)) = self.owners.iter().rev().find(|(own, _)| *own == channel) else {
             return;
@@ -244,6 +304,8 @@ impl Programs {
         }
         match progress {
             Progress::Opened(_) => self.opened(number, channel, net, bearer),
+            // Streams have no datagrams.
+            Progress::Datagram(..) => {}
             Progress::Received(_, side, bytes) => {
                 self.flows[number].received[side.index()] += bytes;
                 self.received(number, channel, side, bytes, net, bearer);

@@ -11,8 +11,7 @@
 //! | [`QuicListener`] | the server: address validation, TLS, HELLO |
 //! | [`DatagramCarrier`] | an established carrier at either side |
 //! | `config` | parameters of QUIC, and the reasons for them |
-//! | `bounded_cubic` | the congestion control |
-//! | `controller` | its connection with quinn, and its measurements |
+//! | `controller` | the connection of the congestion control ([`BoundedCubic`]) with quinn |
 //! | `runtime` | quinn's tasks, with a limit on what waits between them |
 //! | `socket` | UDP sockets, with their errors |
 //!
@@ -28,8 +27,9 @@
 //! (RFC 9002, section 7.1). Received marks are not visible per datagram, and a single datagram
 //! cannot be sent with its own mark. Marks of inner packets therefore end at the entry and at the
 //! exit of the bond. [`QuicSample::ecn_marks`] counts the marks that the path has set.
+//!
+//! [`BoundedCubic`]: sumlink_bond::datagram::BoundedCubic
 
-mod bounded_cubic;
 mod carrier;
 mod client;
 mod config;
@@ -47,6 +47,6 @@ mod tests;
 
 pub use carrier::{DatagramCarrier, QuicSample, SendError};
 pub use client::{Opened, QuicDialer};
-pub use config::HANDSHAKE_PATIENCE;
 pub use error::{Ended, QuicError};
 pub use server::{Attempt, QuicListener, ServerDatagrams};
+pub use sumlink_bond::datagram::quic::HANDSHAKE_PATIENCE;

@@ -80,14 +80,13 @@ impl Lane {
         self.copies.front()
     }
 
-    /// Appends a copy and drops older ones that exceed `limit` bytes; returns their number.
-    pub(crate) fn push(&mut self, copy: Copy, limit: usize) -> u64 {
+    /// Appends a copy and returns older ones that exceed `limit` bytes, which are dropped.
+    pub(crate) fn push(&mut self, copy: Copy, limit: usize) -> Vec<Copy> {
         self.bytes += queue::cost(&copy.payload);
         self.copies.push_back(copy);
-        let mut dropped = 0;
+        let mut dropped = Vec::new();
         while self.bytes > limit && self.copies.len() > 1 {
-            self.pop();
-            dropped += 1;
+            dropped.extend(self.pop());
         }
         dropped
     }

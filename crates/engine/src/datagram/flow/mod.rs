@@ -1,13 +1,15 @@
 //! A flow: its queue and its policy as a sender, its window and its order as a receiver.
 
 mod codel;
+mod fates;
 pub(super) mod lane;
 pub(super) mod queue;
 pub(super) mod table;
 
 use std::time::Duration;
 
-use lane::Lane;
+use fates::Fates;
+use lane::{Copy, CopyKind, Lane};
 use queue::{Drops, Queue, Rules};
 use table::Link;
 
@@ -55,6 +57,7 @@ pub(super) struct FlowCounters {
     pub(super) bytes_sent: u64,
     pub(super) copies_sent: u64,
     pub(super) rescued: u64,
+    pub(super) bytes_repeated: u64,
     pub(super) received: u64,
     pub(super) bytes_received: u64,
     pub(super) drops: Drops,
@@ -87,6 +90,7 @@ pub(super) struct Flow {
     /// When it last mentioned another path, so that the receiver restores its order.
     pub(super) mentioned_at: Option<Instant>,
     pub(super) lanes: Vec<Lane>,
+    pub(super) fates: Fates,
     pub(super) inbound: Inbound,
     /// Number of FLOW_FAILED records sent, and the version of the newest one received.
     pub(super) failures_sent: u64,
@@ -119,6 +123,7 @@ impl Flow {
             mentions: 0,
             mentioned_at: None,
             lanes: Vec::new(),
+            fates: Fates::default(),
             inbound: Inbound::default(),
             failures_sent: 0,
             failure_received: 0,
@@ -166,6 +171,25 @@ impl Flow {
             interval: (class != Class::Conversational).then_some(interval),
             target: interval / TARGET_PART,
         }
+    }
+
+    /// Whether a copy that is dropped was the last chance of a datagram that has not been sent.
+    pub(super) fn loses_with(&mut self, copy: &Copy) -> bool {
+        match copy.kind {
+            CopyKind::Single => true,
+            CopyKind::Duplicate => self.fates.drop(copy.sequence),
+            // It has been sent before, in part or as a whole.
+            CopyKind::Rescue | CopyKind::Fragment => false,
+        }
+    }
+
+    /// The number of datagrams that are lost with these copies.
+    pub(super) fn lost_with(&mut self, copies: impl IntoIterator<Item = Copy>) -> u64 {
+        let mut lost = 0;
+        for copy in copies {
+            lost += u64::from(self.loses_with(&copy));
+        }
+        lost
     }
 
     /// Its part of a path.

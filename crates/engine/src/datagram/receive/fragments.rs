@@ -83,8 +83,14 @@ impl Fragments {
         self.bytes
     }
 
+    /// When [`Fragments::expire`] is due; it may find nothing then.
+    pub(in crate::datagram) fn next_end(&self, limits: &DatagramConfig) -> Option<Instant> {
+        let (since, ..) = self.order.front()?;
+        Some(*since + limits.fragment_wait)
+    }
+
     /// Drops halves that have waited for too long.
-    fn expire(&mut self, limits: &DatagramConfig, now: Instant) {
+    pub(in crate::datagram) fn expire(&mut self, limits: &DatagramConfig, now: Instant) {
         while let Some(&(since, flow, sequence)) = self.order.front() {
             let is_over = since + limits.fragment_wait <= now;
             if !is_over && self.waiting.contains_key(&(flow, sequence)) {

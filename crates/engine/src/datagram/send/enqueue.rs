@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::datagram::flow::Flow;
-use crate::datagram::flow::lane::{Copy, CopyKind, Listed};
+use crate::datagram::flow::lane::{Copy, CopyKind, Lane, Listed};
 use crate::datagram::flow::table::FlowRef;
 use crate::datagram::path::Usage;
 use crate::datagram::policy::{Facts, Links, Placement};
@@ -90,6 +90,9 @@ impl Datagrams {
             1 => CopyKind::Single,
             _ => CopyKind::Duplicate,
         };
+        if kind == CopyKind::Duplicate {
+            flow.fates.expect(sequence, links.len());
+        }
         for path in links.iter() {
             let copy = Copy {
                 kind,
@@ -133,7 +136,8 @@ impl Datagrams {
         let before = lane.bytes();
         let dropped = lane.push(copy, limit);
         self.queued_bytes = self.queued_bytes + lane.bytes() - before;
-        flow.counters.drops.full += dropped;
+        let lost = flow.lost_with(dropped);
+        flow.counters.drops.full += lost;
         self.list_on(at, path);
     }
 
@@ -184,14 +188,19 @@ impl Datagrams {
         if let Some(flow) = self.flows.get_mut(at)
             && flow.find_lane(id).is_none()
         {
+            let before = flow.queued_bytes();
+            let mut dropped = Vec::new();
             let paths = &self.paths;
-            let mut lost = 0;
-            flow.lanes.retain(|lane| {
+            flow.lanes.retain_mut(|lane| {
                 let is_kept = paths.get(lane.path).is_some();
-                lost += if is_kept { 0 } else { lane.bytes() };
+                if !is_kept {
+                    dropped.extend(lane.take());
+                }
                 is_kept
             });
-            self.queued_bytes -= lost;
+            self.queued_bytes -= before - flow.queued_bytes();
+            let lost = flow.lost_with(dropped);
+            flow.counters.drops.late += lost;
         }
     }
 
@@ -219,9 +228,9 @@ impl Datagrams {
             let drops = &mut flow.counters.drops;
             if flow.queue.shed(SHED_AT_ONCE, drops) == 0 {
                 // Only copies are left.
-                for lane in &mut flow.lanes {
-                    drops.full += lane.take().len() as u64;
-                }
+                let copies: Vec<Copy> = flow.lanes.iter_mut().flat_map(Lane::take).collect();
+                let lost = flow.lost_with(copies);
+                flow.counters.drops.full += lost;
             }
             let freed = before - flow.queued_bytes();
             self.queued_bytes -= freed;

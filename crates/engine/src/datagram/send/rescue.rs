@@ -143,6 +143,9 @@ impl Datagrams {
             };
             if let Some(path) = path {
                 self.push_copy(at, path, copy, limit);
+            } else if let Some(flow) = self.flows.get_mut(at) {
+                let lost = flow.loses_with(&copy);
+                flow.counters.drops.late += u64::from(lost);
             }
         }
         if has_queue {

@@ -267,8 +267,17 @@ impl Datagrams {
         match next.kind.filter(|_| !is_second) {
             None if is_second => {}
             None | Some(CopyKind::Single) => counters.sent += 1,
-            Some(CopyKind::Duplicate) => counters.copies_sent += 1,
-            Some(CopyKind::Rescue) => counters.rescued += 1,
+            Some(CopyKind::Duplicate) => {
+                counters.copies_sent += 1;
+                match flow.fates.leave(next.sequence) {
+                    true => counters.sent += 1,
+                    false => counters.bytes_repeated += next.payload.len() as u64,
+                }
+            }
+            Some(CopyKind::Rescue) => {
+                counters.rescued += 1;
+                counters.bytes_repeated += next.payload.len() as u64;
+            }
             Some(CopyKind::Fragment) => {}
         }
         counters.bytes_sent += next.payload.len() as u64;
@@ -284,7 +293,8 @@ impl Datagrams {
         };
         if next.kind == Some(CopyKind::Duplicate) {
             // The other link has a copy.
-            flow.counters.too_big += 1;
+            let lost = flow.fates.drop(next.sequence);
+            flow.counters.too_big += u64::from(lost);
             return;
         }
         let here = self.paths.get(id).map(DatagramPath::max_packet);
@@ -293,7 +303,9 @@ impl Datagrams {
             .usable()
             .filter(|path| Some(path.max_packet()) > here);
         let Some(other) = larger.max_by_key(|path| path.max_packet()) else {
-            flow.counters.too_big += 1;
+            // A part or a copy of it may have been sent.
+            let is_unsent = matches!(next.kind, None | Some(CopyKind::Single));
+            flow.counters.too_big += u64::from(is_unsent);
             let (flow, code) = (flow.id, FlowErrorCode::TooBig);
             self.events.push_back(Event::FlowFailed { flow, code });
             return;
@@ -353,15 +365,15 @@ impl Datagrams {
 
 /// Whether the flow has copies for a path, after those that are worthless by now.
 fn has_copies(flow: &mut Flow, id: PathId, now: Instant) -> bool {
-    let mut dropped = 0;
+    let mut dropped = Vec::new();
     let has_copies = flow.find_lane(id).is_some_and(|lane| {
         while lane.first().is_some_and(|copy| copy.expires <= now) {
-            lane.pop();
-            dropped += 1;
+            dropped.extend(lane.pop());
         }
         lane.first().is_some()
     });
-    flow.counters.drops.late += dropped;
+    let lost = flow.lost_with(dropped);
+    flow.counters.drops.late += lost;
     has_copies
 }
 

@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quinn::{Connection, ConnectionError, RecvStream, SendDatagramError, SendStream};
+use sumlink_bond::datagram::Room;
+use sumlink_bond::datagram::quic::SEND_BUFFER;
 use sumlink_engine::PathId;
 
-use super::config::{CLOSE, SEND_BUFFER};
+use super::config::CLOSE;
 use super::controller::Meter;
 use super::error::Ended;
 
@@ -101,19 +103,6 @@ pub struct QuicSample {
     /// UDP datagrams received.
     pub received_udp: u64,
 }
-
-/// Time that datagrams may wait in quinn for the path's rate. Longer, and the engine's choice of
-/// the next datagram comes too late; shorter, and the path idles until this task runs again.
-const QUEUE: Duration = Duration::from_millis(4);
-
-/// Part of the queue that leaves before the task is woken to refill it, for batches.
-const REFILL: usize = 4;
-
-/// Datagrams of any size that quinn may hold at any rate: one that waits, and one that replaces it.
-const MIN_QUEUE: usize = 2;
-
-/// Datagrams that leave in one system call (quinn's `MAX_TRANSMIT_SEGMENTS`).
-const BURST: usize = 10;
 
 /// quinn's overhead for a datagram in its send buffer in bytes.
 const BUFFERED_OVERHEAD: usize = size_of::<Bytes>();
@@ -212,9 +201,7 @@ impl DatagramCarrier {
         if self.room > self.largest || self.look_for_room() {
             return Poll::Ready(());
         }
-        let limit = self.queue_limit();
-        let most = limit.saturating_sub((self.largest + BUFFERED_OVERHEAD).max(limit / REFILL));
-        let excess = self.buffered().saturating_sub(most);
+        let excess = self.buffered().saturating_sub(self.limit().refill_at());
         self.meter.wake_after(excess.max(1) as u64, cx.waker());
         let ended = self.connection.close_reason().is_some();
         if self.look_for_room() || ended {
@@ -334,17 +321,16 @@ impl DatagramCarrier {
     /// Renews the room; whether a datagram of the largest size fits.
     fn look_for_room(&mut self) -> bool {
         self.largest = self.max_datagram();
-        let limit = self.queue_limit();
-        self.room = limit.saturating_sub(self.buffered() + BUFFERED_OVERHEAD);
+        self.room = self.limit().left(self.buffered());
         self.room > self.largest
     }
 
-    /// Bytes that quinn may hold.
-    fn queue_limit(&self) -> usize {
-        let one = self.largest + BUFFERED_OVERHEAD;
+    /// The limit on what quinn holds.
+    fn limit(&self) -> Room {
         let window = self.meter.window();
         let open = window.saturating_sub(self.meter.in_flight());
-        queue_limit(window, open, self.meter.srtt(), one)
+        let sizes = (self.largest, BUFFERED_OVERHEAD);
+        Room::new(window, open, self.meter.srtt(), sizes)
     }
 
     /// Bytes of datagrams that quinn holds.
@@ -353,21 +339,6 @@ impl DatagramCarrier {
         let space = self.connection.datagram_send_buffer_space();
         (SEND_BUFFER - BUFFERED_OVERHEAD).saturating_sub(space)
     }
-}
-
-/// Bytes that quinn may hold for a path with this congestion window, of which `open` bytes are not
-/// in flight, when the largest datagram takes `one` bytes.
-fn queue_limit(window: u64, open: u64, srtt: Option<Duration>, one: usize) -> usize {
-    // Before the first measurement, the window alone is the limit.
-    let paced = match srtt {
-        Some(srtt) => window as f64 * QUEUE.as_secs_f64() / srtt.as_secs_f64(),
-        None => 0.0,
-    };
-    let open = usize::try_from(open).unwrap_or(usize::MAX);
-    (paced as usize)
-        .max(open.min(BURST * one))
-        .max(MIN_QUEUE * one + BUFFERED_OVERHEAD)
-        .min(SEND_BUFFER)
 }
 
 impl Drop for DatagramCarrier {
@@ -384,33 +355,5 @@ impl fmt::Debug for DatagramCarrier {
             .field("link", &self.link)
             .field("remote", &self.remote)
             .finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ONE: usize = 1434 + BUFFERED_OVERHEAD;
-
-    fn limit(window: u64, open: u64, srtt: u64) -> usize {
-        queue_limit(window, open, Some(Duration::from_micros(srtt)), ONE)
-    }
-
-    #[test]
-    fn the_queue_is_what_leaves_within_milliseconds() {
-        // 100 Mbit/s: 250 kB in 20 ms, and 50 kB in 4 ms.
-        assert_eq!(limit(250_000, 0, 20_000), 50_000);
-        // Even faster paths have a bounded queue.
-        assert_eq!(limit(100_000_000, 0, 1_000), SEND_BUFFER);
-    }
-
-    #[test]
-    fn a_slow_path_has_room_for_two_datagrams_and_for_its_window() {
-        let two = 2 * ONE + BUFFERED_OVERHEAD;
-        assert_eq!(limit(12_000, 0, 100_000), two);
-        assert_eq!(limit(12_000, 12_000, 100_000), 12_000);
-        assert_eq!(limit(1_000_000, 1_000_000, 1_000_000), BURST * ONE);
-        assert_eq!(queue_limit(12_000, 0, None, ONE), two);
     }
 }

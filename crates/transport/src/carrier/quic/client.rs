@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, Connection, Endpoint, NoneTokenStore};
+use sumlink_bond::datagram::quic::MIN_PAYLOAD;
 use sumlink_engine::PathId;
 use tokio::time::timeout;
 
 use super::carrier::DatagramCarrier;
-use super::config::{self, LARGEST_PACKET, MIN_PAYLOAD, Side, USUAL_PACKET};
+use super::config::{self, LARGEST_PACKET, Side, USUAL_PACKET};
 use super::error::QuicError;
 use super::runtime::GatedRuntime;
 use super::socket::{self, Bound, QuicSocket};

@@ -9,49 +9,16 @@ use quinn::{
 };
 use quinn_proto::HashedConnectionIdGenerator;
 use ring::hmac;
+use sumlink_bond::datagram::quic::{
+    ACK_DELAY, ACK_EVERY, ACK_REORDERING, IDLE_TIMEOUT, INITIAL_RTT, KEEP_ALIVE, MIN_PAYLOAD,
+    RECEIVE_BUFFER, SEND_BUFFER,
+};
 
 use super::controller::ControllerConfig;
 use crate::carrier::keys::SecretKey;
 
-/// Time limit for the QUIC handshake at the client, after which UDP counts as blocked.
-///
-/// On a path that passes UDP it takes two round trips, one of them for address validation. Lost
-/// packets are repeated after 0.3 s and 0.9 s.
-pub const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(3);
-
-/// Bytes of datagrams that quinn may hold before it sends them: 1 ms at 2 Gbit/s. The room that a
-/// carrier reports is smaller on slower paths.
-pub(super) const SEND_BUFFER: usize = 256 * 1024;
-
-/// Bytes of received datagrams that wait for the session: 8 ms at 2 Gbit/s. When more arrive, the
-/// oldest are dropped.
-pub(super) const RECEIVE_BUFFER: usize = 2 * 1024 * 1024;
-
 /// Flow control window of the stream of the handshake; its frames have at most 2 KiB.
 const STREAM_WINDOW: u32 = 4 * 1024;
-
-/// A carrier ends when nothing arrives for this time (RFC 9308, section 3.2). The session moves its
-/// datagrams to another path long before.
-pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// The client sends at least one packet in this time. Most NATs forget an idle UDP mapping after
-/// 30 s or more; a lost packet must not be enough.
-const KEEP_ALIVE: Duration = Duration::from_secs(10);
-
-/// Assumed before the first measurement; determines when the first packet is repeated: after three
-/// times this value (RFC 9002, section 6.2.2, whose default of 333 ms means a second).
-pub(super) const INITIAL_RTT: Duration = Duration::from_millis(100);
-
-/// Packets that the peer may receive before it acknowledges: each acknowledgment costs both sides
-/// as much as a datagram. Losses are still reported at once.
-const ACK_EVERY: u32 = 10;
-
-/// Time that the peer may wait before it acknowledges fewer packets than that.
-const ACK_DELAY: Duration = Duration::from_millis(5);
-
-/// Reordering after which the peer reports a gap at once: the packet threshold of RFC 9002, section
-/// 6.1.1, less one.
-const ACK_REORDERING: u32 = 2;
 
 /// Pause before larger packets are tried again after they disappeared. quinn then sends the
 /// smallest packets meanwhile, so the search for the new limit should not wait long.
@@ -59,9 +26,6 @@ const BLACK_HOLE_PAUSE: Duration = Duration::from_secs(5);
 
 /// Precision in bytes of the search for the largest packet; costs two probes more than quinn's 20.
 const MTU_PRECISION: u16 = 8;
-
-/// Smallest UDP payload of a QUIC path in bytes (RFC 9000, section 14).
-pub(super) const MIN_PAYLOAD: u16 = 1200;
 
 /// Largest IP packet in bytes that a server accepts: jumbo frames. A client accepts those of its
 /// link, so that the search for the path's limit ends there.

@@ -9,9 +9,8 @@ use std::time::{Duration, Instant};
 use futures_util::task::AtomicWaker;
 use quinn::congestion::{Controller, ControllerFactory, ControllerMetrics};
 use quinn_proto::RttEstimator;
-
-use super::bounded_cubic::{Acked, BoundedCubic};
-use super::config::INITIAL_RTT;
+use sumlink_bond::datagram::quic::{INITIAL_RTT, PACKET_OVERHEAD};
+use sumlink_bond::datagram::{Acked, BoundedCubic};
 
 /// Makes the congestion control of each connection.
 #[derive(Debug)]
@@ -34,10 +33,6 @@ pub(super) struct Meter {
     wake_at: AtomicU64,
     waiting: AtomicWaker,
 }
-
-/// Bytes around a datagram in its packet: first byte, connection identifier, packet number, tag
-/// (RFC 9000, section 17.3.1; RFC 9001, section 5.3), type and length of the frame.
-const PACKET_OVERHEAD: u64 = 1 + 8 + 2 + 16 + 3;
 
 impl ControllerFactory for ControllerConfig {
     fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {

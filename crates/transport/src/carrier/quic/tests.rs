@@ -258,7 +258,7 @@ async fn a_full_carrier_says_so_and_loses_nothing() {
     // The congestion control sees measurements only, not the assumed first round trip.
     let base = client.base().unwrap();
     assert!(
-        (sample.min_rtt..super::config::INITIAL_RTT).contains(&base),
+        (sample.min_rtt..sumlink_bond::datagram::quic::INITIAL_RTT).contains(&base),
         "{base:?}"
     );
 }
@@ -482,7 +482,7 @@ async fn a_receiver_that_does_not_read_holds_little() {
     while server.receive(&mut kept, 64).await.is_ok() {}
     let bytes: usize = kept.iter().map(Bytes::len).sum();
     assert!(
-        bytes > 1_000_000 && bytes <= super::config::RECEIVE_BUFFER,
+        bytes > 1_000_000 && bytes <= sumlink_bond::datagram::quic::RECEIVE_BUFFER,
         "{bytes}"
     );
 }

@@ -9,6 +9,8 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use sumlink_bond::datagram::stand_ins;
+use sumlink_bond::datagram::turns::{BATCH, PACKETS, SAMPLE_EVERY};
 use sumlink_engine::{
     Class, CloseReason, DatagramCarrier as Kind, DatagramPathStats, DatagramPolicy, DatagramSample,
     FlowConfig, FlowError, FlowErrorCode, FlowId, PathId, Role,
@@ -25,17 +27,8 @@ use crate::api::status::{DatagramPathStatus, FlowStatus};
 use crate::carrier::quic::{DatagramCarrier, Ended, SendError};
 use crate::session::sources::{Inbox, Outgoing, SourceHandle, Sources};
 
-/// Datagrams taken from the programs, and from each carrier, before other work gets its turn.
-const BATCH: usize = 256;
-
-/// Packets given to a carrier before the next one gets its turn.
-const PACKETS: usize = 64;
-
 /// Bytes of QUIC, UDP and IPv6 around a packet.
 const OVERHEAD: usize = 80;
-
-/// How often a carrier is sampled at least while packets leave on it.
-const SAMPLE_EVERY: Duration = Duration::from_millis(2);
 
 /// Datagrams leave streams at least this part of a link's limit.
 const MIN_REST: u64 = 20;
@@ -203,16 +196,8 @@ impl Driver {
     /// Lets one TCP carrier of each link take datagrams, and no other. While the link's QUIC
     /// carrier delivers, the engine uses that one.
     pub(super) fn choose_stand_ins(&mut self) {
-        let mut wanted: Vec<(PathId, Option<u64>)> = Vec::new();
-        for carrier in &self.carriers {
-            let link = link_number(&carrier.link);
-            let has_stand_in = wanted
-                .iter()
-                .any(|(_, other)| *other == link && link.is_some());
-            if !has_stand_in {
-                wanted.push((carrier.id, link));
-            }
-        }
+        let carriers = self.carriers.iter();
+        let wanted = stand_ins(carriers.map(|carrier| (carrier.id, link_number(&carrier.link))));
         let now = self.now();
         let former = std::mem::take(&mut self.datagrams.streams);
         for id in &former {

@@ -33,9 +33,11 @@ use sumlink_congestion::{
 
 use delay::Delay;
 
-/// See the module.
+/// The congestion control of one datagram carrier.
+///
+/// CUBIC (RFC 9438) whose window is also reduced when the delay shows a standing queue of its own.
 #[derive(Clone, Debug)]
-pub(super) struct BoundedCubic {
+pub struct BoundedCubic {
     cubic: Cubic,
     /// Largest UDP payload in bytes.
     mtu: u16,
@@ -54,20 +56,22 @@ pub(super) struct BoundedCubic {
 
 /// An acknowledgment of data.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Acked {
-    pub(super) now: Instant,
+pub struct Acked {
+    /// When it arrived.
+    pub now: Instant,
     /// When the newest of the acknowledged packets was sent.
-    pub(super) sent: Instant,
-    pub(super) bytes: u64,
+    pub sent: Instant,
+    /// UDP payload bytes of the packets that it acknowledges.
+    pub bytes: u64,
     /// A new sample of the round trip.
-    pub(super) rtt: Option<Duration>,
+    pub rtt: Option<Duration>,
     /// The smoothed round trip; zero before the first sample.
-    pub(super) srtt: Duration,
+    pub srtt: Duration,
     /// Most bytes that were in flight since the previous acknowledgment.
-    pub(super) used: u64,
+    pub used: u64,
     /// Datagrams wait for the window or its pacing. A small window is rarely full: the carrier is
     /// refilled after a part of it has left.
-    pub(super) waits: bool,
+    pub waits: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -117,7 +121,7 @@ impl Alone {
 }
 
 /// Bytes of a packet of CUBIC: the least that QUIC requires a path to take.
-pub(super) const PACKET: u64 = 1200;
+pub const PACKET: u64 = 1200;
 
 /// Initial window in packets (RFC 9002, section 7.2: 14,720 bytes).
 const INITIAL: u32 = 12;
@@ -143,7 +147,7 @@ const COMPANY_TIME: (Duration, Duration) = (Duration::from_secs(5), Duration::fr
 
 impl BoundedCubic {
     /// The control of a new connection over a path that takes UDP payloads of `mtu` bytes.
-    pub(super) fn new(mtu: u16) -> Self {
+    pub fn new(mtu: u16) -> Self {
         Self {
             cubic: cubic(),
             mtu,
@@ -159,7 +163,7 @@ impl BoundedCubic {
     }
 
     /// Bytes that may be in flight.
-    pub(super) fn window(&self) -> u64 {
+    pub fn window(&self) -> u64 {
         let drained = match self.mode {
             Mode::Alone(Alone {
                 drain: Some(window),
@@ -174,12 +178,12 @@ impl BoundedCubic {
     }
 
     /// The window at the start of a connection in bytes.
-    pub(super) fn initial_window(&self) -> u64 {
+    pub fn initial_window(&self) -> u64 {
         u64::from(INITIAL) * PACKET
     }
 
     /// The threshold of slow start in bytes, once known.
-    pub(super) fn ssthresh(&self) -> Option<u64> {
+    pub fn ssthresh(&self) -> Option<u64> {
         let packets = self.cubic.ssthresh();
         packets
             .is_finite()
@@ -187,18 +191,17 @@ impl BoundedCubic {
     }
 
     /// The least round trip; zero before the first sample.
-    #[cfg(test)]
-    pub(super) fn base(&self) -> Duration {
+    pub fn base(&self) -> Duration {
         self.delay.base()
     }
 
     /// The path takes UDP payloads of `mtu` bytes from now on.
-    pub(super) fn set_mtu(&mut self, mtu: u16) {
+    pub fn set_mtu(&mut self, mtu: u16) {
         self.mtu = mtu;
     }
 
     /// Data was acknowledged.
-    pub(super) fn on_ack(&mut self, acked: &Acked) {
+    pub fn on_ack(&mut self, acked: &Acked) {
         if self.recovery.is_some_and(|since| acked.sent > since) {
             self.recovery = None;
             self.cubic.on_recovery_exit(acked.now);
@@ -222,7 +225,7 @@ impl BoundedCubic {
 
     /// A packet sent at `sent` was lost, or marked by the path. Losses of one window have one
     /// effect.
-    pub(super) fn on_loss(&mut self, now: Instant, sent: Instant, is_persistent: bool) {
+    pub fn on_loss(&mut self, now: Instant, sent: Instant, is_persistent: bool) {
         if self.recovery.is_some_and(|since| sent <= since) {
             return;
         }
