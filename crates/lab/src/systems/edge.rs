@@ -276,8 +276,8 @@ fn for_visible(config: &Config) -> String {
     };
     format!(
         "boost = \"{}\"\nsack = \"{sack}\"\n\
-         [visible]\nleast_free = {:?}\nboost_fraction = {:?}\nrise = {:?}\nfall = {:?}\n\
-         held_at_first = {:?}\nmost_retransmissions = {}\n",
+         [visible]\nmin_free = {:?}\nboost_fraction = {:?}\nrise = {:?}\nfall = {:?}\n\
+         held_at_first = {:?}\nmax_retransmissions = {}\n",
         switch(visible.boost),
         visible.min_free,
         visible.boost_fraction,
