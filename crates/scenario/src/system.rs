@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sumlink_engine::{Class, Role, SelectorConfig};
+use sumlink_engine::{Class, DatagramPolicy, Role, SelectorConfig};
 use sumlink_schedulers::{NAMES, all};
 
 use crate::edge::EdgeVariant;
@@ -15,7 +15,7 @@ pub const DEFAULT: [&str; 4] = ["alone", "simultaneous", "mptcp", "sumlink:fbdt"
 /// All forms of a name, for messages.
 const FORMS: &str = "alone, simultaneous, mptcp, mptcp+tls, \
     sumlink:SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]...[@SELECTOR][+CONGESTION[+CARRIERS]][+early], \
-    library:SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]..., aggligator, noq, \
+    library:SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]..., aggligator, noq, wireguard, \
     lwip|lwa|lwip+visible[:STEERING][@PARAMETER=VALUE[:PARAMETER=VALUE]...]";
 
 /// A way to carry traffic over several links.
@@ -34,6 +34,8 @@ pub enum System {
     Aggligator,
     /// The library of that name.
     Noq,
+    /// A WireGuard tunnel over the fastest link.
+    WireGuard,
     /// sumlink's library in the traffic programs: a [`Variant`]'s name up to its settings.
     Library(String),
     /// sumlink's daemon.
@@ -59,6 +61,60 @@ pub struct Variant {
     pub carriers: Option<String>,
     /// The proxy answers before the server has connected to the target, as with `--early always`.
     pub early: bool,
+    /// What happens to datagrams.
+    pub datagrams: DatagramVariant,
+}
+
+/// How sumlink carries datagrams.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DatagramVariant {
+    /// The policy at both ends; the default if `None`.
+    pub policy: Option<DatagramPolicy>,
+    /// Both ends use no UDP among themselves, as with `--udp off`.
+    pub without_udp: bool,
+    /// A firewall at the client drops UDP.
+    pub blocked: Option<Blocked>,
+}
+
+/// The links on which a firewall drops UDP in both directions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Blocked {
+    /// Every link.
+    All,
+    /// The link of that name.
+    Link(String),
+}
+
+impl DatagramVariant {
+    /// Sets a value; `None` if the key is not about datagrams.
+    fn set(&mut self, key: &str, value: &str) -> Option<Result<(), String>> {
+        match key {
+            "datagrams" => Some(parse_policy(value).map(|policy| self.policy = Some(policy))),
+            "udp" => Some(match value {
+                "on" | "off" => {
+                    self.without_udp = value == "off";
+                    Ok(())
+                }
+                _ => Err("expected on or off".to_owned()),
+            }),
+            "blocked" => {
+                self.blocked = Some(match value {
+                    "all" => Blocked::All,
+                    link => Blocked::Link(link.to_owned()),
+                });
+                Some(match value {
+                    "" => Err("expected all, or the name of a link".to_owned()),
+                    _ => Ok(()),
+                })
+            }
+            _ => None,
+        }
+    }
+}
+
+fn parse_policy(name: &str) -> Result<DatagramPolicy, String> {
+    DatagramPolicy::by_name(name)
+        .ok_or_else(|| format!("'{name}' is none of auto, pinned, spread, duplicate"))
 }
 
 impl System {
@@ -77,6 +133,7 @@ impl System {
             "mptcp+tls" => return Ok(Self::Mptcp { tls: true }),
             "aggligator" => return Ok(Self::Aggligator),
             "noq" => return Ok(Self::Noq),
+            "wireguard" => return Ok(Self::WireGuard),
             _ => {}
         }
         if let Some(node) = EdgeVariant::parse(name) {
@@ -140,8 +197,13 @@ impl Variant {
         let scheduler = known(parts.next().unwrap_or_default(), own)?;
         let mut class_schedulers = BTreeMap::new();
         let mut options = SessionOptions::default();
+        let mut datagrams = DatagramVariant::default();
         for part in parts {
             let (key, name) = part.split_once('=').unwrap_or((part, ""));
+            if let Some(set) = datagrams.set(key, name) {
+                set.map_err(|reason| format!("{key}: {reason}"))?;
+                continue;
+            }
             let Some(class) = Class::from_name(key) else {
                 let set = options.set(key, name);
                 set.map_err(|reason| format!("{key}: {reason}"))?;
@@ -177,6 +239,7 @@ impl Variant {
             congestion,
             carriers,
             early: late.is_some(),
+            datagrams,
         })
     }
 
@@ -329,6 +392,16 @@ mod tests {
             small.starts_with("windows.streaming: a window is from 1 KiB"),
             "{small}"
         );
+        let blocked = "sumlink:fbdt:datagrams=spread:udp=off:blocked=wifi+bbr";
+        let System::Sumlink(variant) = System::parse(blocked).unwrap() else {
+            panic!("{blocked}");
+        };
+        let datagrams = variant.datagrams;
+        assert_eq!(datagrams.policy, Some(DatagramPolicy::Spread));
+        assert!(datagrams.without_udp);
+        assert_eq!(datagrams.blocked, Some(Blocked::Link("wifi".to_owned())));
+        assert!(error("sumlink:fbdt:datagrams=all").contains("none of auto"));
+        assert!(error("sumlink:fbdt:udp=no").contains("on or off"));
         assert!(System::parse("library:fbdt:redundancy.share=0%").is_ok());
         assert!(error("library:fbdt+bbr").contains("'+bbr' is for the daemon"));
         assert!(error("sumlink:fbdt:streaming").contains("no scheduler ''"));

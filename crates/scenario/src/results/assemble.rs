@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::record::{FlowRecord, ObjectRecord};
+use super::record::{DatagramsRecord, FlowRecord, ObjectRecord};
 use super::series::{rate, series, sum_series};
-use super::{Completion, Flow, Measurement};
-use crate::scenario::{Scenario, Workload};
+use super::{Completion, Datagrams, Flow, Measured, Measurement};
+use crate::scenario::{Scenario, Workload, probe_schedule};
 
 /// The figures from the records of a run's receivers, with intervals of that length; figures of the
 /// links and the system are added elsewhere. The error is the system's failure.
@@ -36,6 +36,22 @@ pub fn assemble(
         if record.rival {
             let bps = measurement.rival_bps.get_or_insert(0.0);
             *bps += rate(bytes, seconds);
+            continue;
+        }
+        if let Some(datagrams) = &record.datagrams {
+            let of_flow = datagram_figures(scenario, datagrams);
+            measurement.datagrams.push(Datagrams {
+                link: link.clone(),
+                direction: if datagrams.echo { "echo" } else { direction }.to_owned(),
+                ..of_flow
+            });
+        }
+        // Probes are not the traffic that is measured.
+        if record
+            .datagrams
+            .as_ref()
+            .is_some_and(|datagrams| datagrams.echo)
+        {
             continue;
         }
         measurement.duration_s = measurement.duration_s.max(seconds);
@@ -75,6 +91,22 @@ pub fn assemble(
     measurement.flows = flows;
     note_objects(&mut measurement, scenario, records);
     Ok(measurement)
+}
+
+/// The figures of a flow of datagrams, without its link and direction.
+fn datagram_figures(scenario: &Scenario, record: &DatagramsRecord) -> Datagrams {
+    let (schedule, playout) = match &scenario.workload {
+        Workload::Datagrams(datagrams) if !record.echo => {
+            (datagrams.schedule.clone(), datagrams.playout)
+        }
+        _ => (probe_schedule(), None),
+    };
+    let measured = Measured {
+        from_s: scenario.warmup.as_secs_f64(),
+        until_s: scenario.duration.as_secs_f64(),
+    };
+    let due = schedule.due_s(scenario.duration);
+    Datagrams::of(&due, &record.arrivals, measured, playout)
 }
 
 /// Adds a note on how many objects arrived, and how many in time.

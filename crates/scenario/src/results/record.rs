@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::datagrams::Arrival;
+
 /// A flow as recorded by its receiver.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FlowRecord {
@@ -22,6 +24,9 @@ pub struct FlowRecord {
     /// For each message its due time in seconds since the start, and its lateness in milliseconds;
     /// for a question and its answer, the time of the question and the duration of the answer.
     pub messages: Vec<(f64, f64)>,
+    /// Its datagrams, if it consists of such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub datagrams: Option<DatagramsRecord>,
     /// Counters of both ends of its session, if its programs use the library and both answered.
     #[serde(default)]
     pub ends: Option<EndsRecord>,
@@ -47,6 +52,15 @@ impl EndsRecord {
             reorder_peak_bytes: self.reorder_peak_bytes + other.reorder_peak_bytes,
         }
     }
+}
+
+/// The datagrams of a flow that arrived.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DatagramsRecord {
+    /// Whether the far end returned them: the arrivals are those of the round trip.
+    pub echo: bool,
+    /// Every copy, in order of arrival.
+    pub arrivals: Vec<Arrival>,
 }
 
 /// An object that arrived.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Environment, SCHEMA};
+use super::{DatagramSummary, Environment, SCHEMA};
 
 /// The summary of one scenario; see [`Summary::from_runs`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -92,6 +92,9 @@ pub struct SystemSummary {
     pub over_limit: Option<Spread>,
     /// Delay of messages in milliseconds, over all messages of all seeds.
     pub message_delay_ms: Option<Quantiles>,
+    /// Flows of datagrams, in the order of links and directions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub datagrams: Vec<DatagramSummary>,
     /// Goodput divided by the sum of the links alone, for each seed (eq. 3.1 of the WhiteHaul
     /// dissertation); absent for the links alone themselves.
     pub aggregation_ratio: Option<Spread>,

@@ -60,6 +60,20 @@ impl Scenario {
             .unwrap_or_default()
     }
 
+    /// The shortest one-way delays of each link over the run, up and down, without queues.
+    pub fn least_delays(&self, seed: u64) -> Vec<[Duration; 2]> {
+        let least = |way| {
+            let links = self.shapes_over_time(way, seed).into_iter();
+            let delays = links.map(|steps| steps.iter().map(|(_, shape)| shape.delay).min());
+            delays.map(Option::unwrap_or_default).collect::<Vec<_>>()
+        };
+        let [up, down] = [Direction::Up, Direction::Down].map(least);
+        up.into_iter()
+            .zip(down)
+            .map(|(up, down)| [up, down])
+            .collect()
+    }
+
     /// For each link its shapes over time.
     fn shapes_over_time(&self, way: Direction, seed: u64) -> Vec<Vec<(Duration, Shape)>> {
         let config = self.lab_config(seed);
@@ -141,6 +155,9 @@ mod tests {
     #[test]
     fn round_trips_count_the_queue_of_the_data() {
         assert_eq!(scenario("").largest_rtt(1), Duration::from_millis(90));
+        let least = scenario("").least_delays(1);
+        assert_eq!(least.len(), 1);
+        assert!(least[0][0] + least[0][1] < Duration::from_millis(90));
         let more =
             "[[link]]\nname = \"y\"\nrate = \"12mbit\"\ndelay = \"45ms\"\nqueue = \"10packets\"\n";
         assert_eq!(scenario(more).largest_rtt(1), Duration::from_millis(100));

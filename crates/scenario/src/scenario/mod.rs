@@ -16,6 +16,7 @@
 //! docs/laboratory.md is the manual of the format.
 
 mod bounds;
+mod datagrams;
 mod document;
 mod emulation;
 mod event;
@@ -44,6 +45,7 @@ use crate::error::LoadError;
 use link::Link;
 use shared::{Group, SharedInterferer, SharedRadio};
 
+pub use datagrams::{DatagramKind, Datagrams, Schedule, probe_schedule};
 pub use document::{Document, Problem};
 pub use load::{load, parse};
 pub use workload::{Classes, Video, VideoProtocol, Workload};

@@ -7,6 +7,7 @@ use sumlink_engine::Class;
 use sumlink_settings::session::parse_class;
 use sumlink_settings::units::{parse_duration, parse_rate, parse_size};
 
+use super::datagrams::{self, Datagrams};
 use super::document::Document;
 use super::section::{Section, keep};
 
@@ -51,6 +52,13 @@ pub enum Workload {
         /// Bytes of each message.
         message: u64,
     },
+    /// Datagrams at a fixed schedule.
+    Datagrams(Datagrams),
+    /// A bulk transfer over HTTP/3.
+    Http3 {
+        /// Whether small datagrams make round trips at the same time.
+        probe: bool,
+    },
     /// Live video that ffmpeg generates, encodes and pushes from the client to the server.
     Video(Video),
     /// Two programs of the user's choice.
@@ -72,8 +80,28 @@ impl Workload {
             Self::Files { .. } => "files",
             Self::Requests { .. } => "requests",
             Self::Cbr { .. } => "cbr",
+            Self::Datagrams(datagrams) => datagrams.kind.name(),
+            Self::Http3 { .. } => "http3",
             Self::Video(_) => "video",
             Self::Command { .. } => "command",
+        }
+    }
+
+    /// Whether its measured traffic consists of UDP datagrams, which not every system carries.
+    pub fn needs_udp(&self) -> bool {
+        match self {
+            Self::Datagrams(_) | Self::Http3 { .. } => true,
+            Self::Video(video) => video.protocol == VideoProtocol::Srt,
+            _ => false,
+        }
+    }
+
+    /// Whether bulk traffic over TCP accompanies the measured traffic.
+    pub fn has_load(&self) -> bool {
+        match self {
+            Self::Requests { load, .. } => *load,
+            Self::Datagrams(datagrams) => datagrams.load,
+            _ => false,
         }
     }
 }
@@ -83,7 +111,7 @@ impl Workload {
 pub struct Classes {
     /// Class of the measured connections.
     pub measured: Option<Class>,
-    /// Class of the bulk traffic that accompanies questions and answers.
+    /// Class of the bulk traffic that accompanies the measured connections.
     pub load: Option<Class>,
 }
 
@@ -109,6 +137,8 @@ pub enum VideoProtocol {
     MpegTs,
     /// RTMP, which is FLV on a TCP connection after a handshake.
     Rtmp,
+    /// An MPEG transport stream over SRT, which repeats lost datagrams within its latency.
+    Srt,
 }
 
 impl VideoProtocol {
@@ -117,19 +147,15 @@ impl VideoProtocol {
         match self {
             Self::MpegTs => "mpegts",
             Self::Rtmp => "rtmp",
+            Self::Srt => "srt",
         }
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        [Self::MpegTs, Self::Rtmp]
+        [Self::MpegTs, Self::Rtmp, Self::Srt]
             .into_iter()
             .find(|protocol| protocol.name() == text)
-            .ok_or_else(|| {
-                format!(
-                    "'{text}' is none of mpegts, rtmp (srt needs datagrams, which sumlink does \
-                         not carry)"
-                )
-            })
+            .ok_or_else(|| format!("'{text}' is none of mpegts, rtmp, srt"))
     }
 }
 
@@ -146,7 +172,7 @@ pub(crate) fn read(
         section.missing(
             document,
             "kind",
-            "kind = \"bulk\" (or files, requests, cbr, video, command)",
+            "kind = \"bulk\" (or files, requests, cbr, datagrams, call, game, http3, video, command)",
         );
     }
     let kind = kind?;
@@ -155,24 +181,31 @@ pub(crate) fn read(
         "files" => read_files(document, &mut section),
         "requests" => read_requests(document, &mut section),
         "cbr" => read_cbr(document, &mut section),
+        "datagrams" => datagrams::read_constant(document, &mut section),
+        "call" => datagrams::read_call(document, &mut section),
+        "game" => datagrams::read_game(document, &mut section),
+        "http3" => Some(Workload::Http3 {
+            probe: section.boolean(document, "probe").unwrap_or(false),
+        }),
         "video" => read_video(document, &mut section),
         "command" => read_command(document, &mut section),
         other => {
-            let reason =
-                format!("kind: '{other}' is none of bulk, files, requests, cbr, video, command");
+            let reason = format!(
+                "kind: '{other}' is none of bulk, files, requests, cbr, datagrams, call, game, \
+                     http3, video, command"
+            );
             document.problem(&kind.span, reason);
             return None;
         }
     };
     let class = section.parsed(document, "class", parse_class);
     let load_class = section.parsed(document, "load_class", parse_class);
-    let has_load = matches!(workload, Some(Workload::Requests { load: true, .. }));
+    let has_load = workload.as_ref().is_some_and(Workload::has_load);
     if let Some(at) = load_class
         .as_ref()
         .filter(|_| !has_load && workload.is_some())
     {
-        let reason =
-            "load_class: the workload has no load: this key needs requests with `load = true`";
+        let reason = "load_class: the workload has no load: this key needs `load = true`";
         document.problem(&at.span, reason);
     }
     section.finish(document);
@@ -344,12 +377,9 @@ mod tests {
     }
 
     #[test]
-    fn srt_is_rejected_with_a_reason() {
-        assert_eq!(VideoProtocol::parse("rtmp"), Ok(VideoProtocol::Rtmp));
-        assert!(
-            VideoProtocol::parse("srt")
-                .unwrap_err()
-                .contains("datagrams")
-        );
+    fn protocols_are_read_by_name() {
+        assert_eq!(VideoProtocol::parse("srt"), Ok(VideoProtocol::Srt));
+        let error = VideoProtocol::parse("hls").unwrap_err();
+        assert!(error.contains("none of mpegts, rtmp, srt"), "{error}");
     }
 }

@@ -75,6 +75,12 @@ impl Load {
                 sent: 0,
                 first: 0,
             },
+            Workload::Datagrams(_) => {
+                return Err("the simulator does not run workloads of datagrams".to_owned());
+            }
+            Workload::Http3 { .. } => {
+                return Err("the simulator does not run http3 workloads".to_owned());
+            }
             Workload::Video(_) => {
                 return Err("the simulator does not run video workloads".to_owned());
             }

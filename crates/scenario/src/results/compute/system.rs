@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::super::summary::{LinkPart, Missing, Quantiles, Spread, SystemSummary};
-use super::super::{Measurement, Run};
+use super::super::{DatagramSummary, Measurement, Run};
 use super::{ALONE, figures, link_goodput};
 
 /// The capacities C_i of one seed.
@@ -77,6 +77,7 @@ pub(super) fn of_system(
         message_delay_ms: Quantiles::of(
             all().flat_map(|run| run.message_delays_ms.iter().copied()),
         ),
+        datagrams: DatagramSummary::of_all(all()),
         aggregation_ratio: Spread::of(compared.iter().map(|(x, c)| x / c.sum)),
         aggregation_benefit: Spread::of(compared.iter().filter_map(|(x, c)| benefit(*x, c))),
         below_best: compared.iter().filter(|(x, c)| *x < c.max).count(),
