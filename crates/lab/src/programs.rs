@@ -14,6 +14,9 @@ const PACKAGES: &[(&str, &str)] = &[
     ("mptcpize", "mptcpize"),
     ("iperf3", "iperf3"),
     ("ping", "iputils-ping"),
+    ("nft", "nftables"),
+    ("wg", "wireguard-tools"),
+    ("wireguard-go", "wireguard-go"),
     ("ffmpeg", "ffmpeg"),
 ];
 

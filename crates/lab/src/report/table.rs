@@ -79,6 +79,15 @@ pub(super) fn html(view: &View<'_>) -> String {
                 heads.len() - 2
             );
         }
+        for flow in &system.datagrams {
+            let _ = writeln!(
+                html,
+                "<tr class=\"part\"><th scope=\"row\">{}</th><td colspan=\"{}\">{}</td></tr>",
+                escape(&words::flow(flow)),
+                heads.len() - 1,
+                escape(&words::datagrams(flow))
+            );
+        }
         for missing in &system.missing {
             let _ = writeln!(
                 html,
@@ -277,6 +286,27 @@ pub(super) fn csv(view: &View<'_>) -> String {
             if let Some(v) = values {
                 let values = [v.p50, v.min, v.max, v.p95, v.p99].map(Some);
                 line(system, quantity, unit, values, v.count);
+            }
+        }
+        for flow in &system.datagrams {
+            let name = words::flow(flow);
+            let spreads = [
+                ("loss", "", &flow.loss),
+                ("surplus copies", "datagrams", &flow.duplicates),
+                ("out of order", "datagrams", &flow.reordered),
+                ("delay p50", "ms", &flow.delay_p50_ms),
+                ("delay p95", "ms", &flow.delay_p95_ms),
+                ("delay p99", "ms", &flow.delay_p99_ms),
+                ("jitter", "ms", &flow.jitter_ms),
+                ("longest gap", "ms", &flow.gap_ms),
+                ("mean opinion score", "", &flow.mos),
+            ];
+            for (quantity, unit, values) in spreads {
+                if let Some(v) = values {
+                    let values = [Some(v.median), Some(v.min), Some(v.max), None, None];
+                    let quantity = field(&format!("{name}: {quantity}"));
+                    line(system, &quantity, unit, values, v.count);
+                }
             }
         }
     }

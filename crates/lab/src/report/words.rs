@@ -1,7 +1,8 @@
 //! Sentences about the figures.
 
 use crate::results::{
-    ALONE, Environment, Quantiles, Run, SIMULTANEOUS, Spread, Summary, SystemSummary,
+    ALONE, DatagramSummary, Environment, Quantiles, Run, SIMULTANEOUS, Spread, Summary,
+    SystemSummary,
 };
 use sumlink_plot::{Shown, short};
 
@@ -147,6 +148,42 @@ fn by_goodput(summary: &Summary) -> Vec<String> {
         None => format!("{} delivered {}.", system.system, rate(goodput.median)),
     };
     ranked.iter().map(sentence).collect()
+}
+
+/// The name of a flow of datagrams.
+pub(crate) fn flow(flow: &DatagramSummary) -> String {
+    match &flow.link {
+        Some(link) => format!("{link}, {}", flow.direction),
+        None => flow.direction.clone(),
+    }
+}
+
+/// The figures of a flow of datagrams: medians over the seeds.
+pub(crate) fn datagrams(flow: &DatagramSummary) -> String {
+    let value = |spread: &Option<Spread>| match spread {
+        Some(spread) => format!("{:.1}", spread.median),
+        None => "–".to_owned(),
+    };
+    let count = |spread: &Option<Spread>, what: &str| {
+        let some = spread.as_ref().filter(|spread| spread.median > 0.0);
+        some.map_or_else(String::new, |spread| {
+            format!(", {:.0} {what}", spread.median)
+        })
+    };
+    let loss = flow.loss.as_ref().map_or(0.0, |loss| loss.median * 100.0);
+    let score = flow.mos.as_ref();
+    format!(
+        "lost {loss:.2} %, delay {} / {} / {} ms (50 %, 95 %, 99 %), jitter {} ms, longest gap {} \
+         ms{}{}{}",
+        value(&flow.delay_p50_ms),
+        value(&flow.delay_p95_ms),
+        value(&flow.delay_p99_ms),
+        value(&flow.jitter_ms),
+        value(&flow.gap_ms),
+        count(&flow.reordered, "out of order"),
+        count(&flow.duplicates, "surplus copies"),
+        score.map_or_else(String::new, |score| format!(", MOS {:.2}", score.median)),
+    )
 }
 
 fn delay_s(system: &SystemSummary) -> Option<Quantiles> {

@@ -9,12 +9,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tempfile::TempDir;
 
+use crate::config::Direction;
 use crate::edge_timeline::edge_timeline;
 use crate::error::LabError;
 use crate::laboratory::Lab;
 use crate::process::Process;
 use crate::results::{Measurement, Outcome, Run, SCHEMA};
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, Workload};
 use crate::signals;
 use crate::systems::{self, Stage, System, set_hosts};
 use crate::topology::Side;
@@ -64,7 +65,7 @@ pub(super) fn run(
     let started = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());
-    let outcome = match system.missing(job.scenario) {
+    let outcome = match systems::missing_system(&*system, job.scenario) {
         Some(reason) => Outcome::Skipped { reason },
         None => match measure_all(job, system.as_ref(), concurrency, tick) {
             Ok(outcome) => outcome,
@@ -175,7 +176,7 @@ fn parts<'a>(scenario: &'a Scenario, system: &dyn System) -> Vec<Part<'a>> {
 /// here.
 pub(crate) fn planned(job: &Job<'_>) -> (f64, usize) {
     match systems::parse(&job.system) {
-        Ok(system) if system.missing(job.scenario).is_none() => {
+        Ok(system) if systems::missing_system(&*system, job.scenario).is_none() => {
             let parts = parts(job.scenario, &*system);
             let traffic = parts
                 .iter()
@@ -221,9 +222,10 @@ fn measure_phase(
         congestion: &scenario.congestion,
         port: workload::port(&scenario.workload).unwrap_or(PORT),
         trace: job.trace.map(|directory| trace_file(job, directory)),
-        directions: scenario.traffic.directions(),
+        directions: directions(scenario),
         link: part.link.as_deref(),
         classes: scenario.classes,
+        needs_udp: scenario.workload.needs_udp(),
         has_own_programs: workload::has_own_programs(&scenario.workload),
         far,
     };
@@ -242,6 +244,14 @@ fn measure_phase(
         draw(job, trace)?;
     }
     Ok(measured)
+}
+
+/// The directions of the workload's data: both for calls and games.
+fn directions(scenario: &Scenario) -> &[Direction] {
+    match &scenario.workload {
+        Workload::Datagrams(datagrams) if datagrams.kind.is_both_ways() => &Direction::BOTH,
+        _ => scenario.traffic.directions(),
+    }
 }
 
 /// Path of a run's trace, named like those of `sumlink-lab sim run --trace`.

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use crate::prose::{first_sentence, wrapped};
-use crate::results::{Outcome, Run, Spread};
+use crate::report::words;
+use crate::results::{DatagramSummary, Measurement, Outcome, Run, Spread};
 use crate::scenario::Scenario;
 
 use super::progress::describe;
@@ -52,6 +53,7 @@ pub fn of(scenario: &Scenario, runs: &[Run]) -> String {
                 );
             }
         }
+        datagram_rows(&mut text, measured().map(|figures| &**figures));
         for run in of_system() {
             if !matches!(run.outcome, Outcome::Measured(_)) {
                 let _ = writeln!(text, "    seed {}: {}", run.seed, describe(&run.outcome));
@@ -59,6 +61,18 @@ pub fn of(scenario: &Scenario, runs: &[Run]) -> String {
         }
     }
     text
+}
+
+/// A line for each flow of datagrams: the medians over the seeds.
+fn datagram_rows<'a>(text: &mut String, runs: impl Iterator<Item = &'a Measurement>) {
+    for flow in DatagramSummary::of_all(runs) {
+        let _ = writeln!(
+            text,
+            "    {}: {}",
+            words::flow(&flow),
+            words::datagrams(&flow)
+        );
+    }
 }
 
 fn row(text: &mut String, name: &str, goodput: impl Iterator<Item = f64>) {

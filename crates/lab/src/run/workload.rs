@@ -9,10 +9,10 @@ use crate::config::Direction;
 use crate::error::LabError;
 use crate::process::Process;
 use crate::programs;
-use crate::scenario::{Scenario, Workload};
-use crate::systems::{Running, Stage, System};
+use crate::scenario::{Scenario, VideoProtocol, Workload};
+use crate::systems::{Running, Stage, System, keys};
 use crate::topology::{SERVER_V4, Side};
-use crate::traffic::{Channel, Load, Route, Spec};
+use crate::traffic::{Channel, Http3, Load, Route, Spec, datagrams_beside, http3_beside};
 use crate::video::{receive, send};
 
 use super::once::start;
@@ -57,12 +57,42 @@ pub(super) fn start_server(
                     .map_err(|error| LabError::system("writing JSON", error))?;
                 command.args(["--channel", &text]);
             }
+            serve_udp(&mut command, &scenario.workload, stage)?;
             command
         }
     };
     let mut server = start(stage, Side::Server, "workload-server", command)?;
-    server.wait_for_port(stage.lab, Side::Server, stage.port)?;
+    let is_srt = matches!(
+        &scenario.workload,
+        Workload::Video(video) if video.protocol == VideoProtocol::Srt
+    );
+    // Callers of SRT repeat their requests until the server listens.
+    if !is_srt {
+        server.wait_for_port(stage.lab, Side::Server, stage.port)?;
+    }
     Ok(server)
+}
+
+/// Adds the servers of UDP that the workload needs. Their addresses are given, because replies must
+/// come from the address to which clients send.
+fn serve_udp(
+    command: &mut Command,
+    workload: &Workload,
+    stage: &Stage<'_>,
+) -> Result<(), LabError> {
+    if matches!(workload, Workload::Datagrams(_) | Workload::Http3 { .. }) {
+        command.args(["--datagrams", &datagrams_beside(stage.target()).to_string()]);
+    }
+    if let Workload::Http3 { .. } = workload {
+        let http3 = Http3 {
+            listen: http3_beside(stage.target()),
+            keys: keys::of(stage, Side::Server)?,
+        };
+        let text = serde_json::to_string(&http3)
+            .map_err(|error| LabError::system("writing JSON", error))?;
+        command.args(["--http3", &text]);
+    }
+    Ok(())
 }
 
 /// Starts the client's side: the traffic program, or a copy of the user's command for each route.
@@ -81,7 +111,7 @@ pub(super) fn start_clients(
         return started.collect();
     }
     let Workload::Command { client, .. } = &scenario.workload else {
-        let spec = spec(scenario, stage, running, epoch_ns, interval);
+        let spec = spec(scenario, stage, running, epoch_ns, interval)?;
         let text = serde_json::to_string(&spec)
             .map_err(|error| LabError::system("writing JSON", error))?;
         let mut command = Command::new(programs::own()?);
@@ -121,10 +151,14 @@ fn spec(
     running: &Running,
     epoch_ns: u64,
     interval: Duration,
-) -> Spec {
+) -> Result<Spec, LabError> {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let directions = scenario.traffic.directions();
-    Spec {
+    let http3 = match &scenario.workload {
+        Workload::Http3 { .. } => Some(keys::of(stage, Side::Client)?),
+        _ => None,
+    };
+    Ok(Spec {
         epoch_ns,
         duration_ms: millis(scenario.duration),
         interval_ms: millis(interval),
@@ -159,12 +193,20 @@ fn spec(
                 gap_ms: millis(*gap),
                 bulk: *load,
             },
+            Workload::Datagrams(datagrams) => Load::Datagrams {
+                sizes: datagrams.schedule.sizes().to_vec(),
+                cycle_ns: datagrams.schedule.cycle_ns(),
+                both_ways: datagrams.kind.is_both_ways(),
+                bulk: datagrams.load,
+            },
+            Workload::Http3 { probe } => Load::Http3 { probe: *probe },
             Workload::Bulk | Workload::Video(_) | Workload::Command { .. } => Load::Bulk,
         },
         class: class_name(scenario.classes.measured),
         load_class: class_name(scenario.classes.load),
         rival: rival(scenario, stage),
-    }
+        http3,
+    })
 }
 
 fn class_name(class: Option<Class>) -> Option<String> {

@@ -12,6 +12,10 @@ impl System for Alone {
         links.iter().cloned().map(Some).collect()
     }
 
+    fn carries_datagrams(&self) -> bool {
+        true
+    }
+
     fn start(&self, stage: &Stage<'_>) -> Result<Running, LabError> {
         let mut route = Route::direct(stage.target());
         route.link = stage.link.map(str::to_owned);

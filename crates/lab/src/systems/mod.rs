@@ -6,9 +6,10 @@
 
 mod aggligator;
 mod alone;
+mod datagrams;
 mod edge;
 mod hosts;
-mod keys;
+pub(crate) mod keys;
 mod library;
 mod mptcp;
 mod noq;
@@ -16,7 +17,9 @@ pub(crate) mod peers;
 mod simultaneous;
 mod sumlink;
 mod watcher;
+mod wireguard;
 
+pub(crate) use datagrams::missing as missing_system;
 pub(crate) use hosts::set as set_hosts;
 pub(crate) use mptcp::parse_counters as kernel_counters;
 pub(crate) use sumlink::keygen;
@@ -67,6 +70,11 @@ pub(crate) trait System {
         Duration::ZERO
     }
 
+    /// Whether it carries UDP.
+    fn carries_datagrams(&self) -> bool {
+        false
+    }
+
     /// Whether the traffic's own sockets are MPTCP.
     fn is_mptcp(&self) -> bool {
         false
@@ -106,6 +114,8 @@ pub(crate) struct Stage<'a> {
     pub(crate) link: Option<&'a str>,
     /// Traffic classes of the workload's connections.
     pub(crate) classes: Classes,
+    /// Whether the measured traffic consists of datagrams.
+    pub(crate) needs_udp: bool,
     /// Whether the laboratory's own programs carry the workload; they can send the class of each
     /// connection to a proxy.
     pub(crate) has_own_programs: bool,
@@ -185,6 +195,7 @@ fn made(named: Named) -> Box<dyn System> {
         Named::Mptcp { tls } => Box::new(mptcp::Mptcp { tls }),
         Named::Aggligator => Box::new(aggligator::Aggligator),
         Named::Noq => Box::new(noq::Noq),
+        Named::WireGuard => Box::new(wireguard::WireGuard),
         Named::Edge(variant) => Box::new(edge::Edge { variant }),
         Named::Library(variant) => Box::new(library::Library { variant }),
         Named::Sumlink(variant) => Box::new(sumlink::Sumlink { variant: *variant }),

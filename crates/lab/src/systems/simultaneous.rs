@@ -14,6 +14,9 @@ impl System for Simultaneous {
         if let Workload::Video(_) = &scenario.workload {
             return Some("a video uses a single connection".to_owned());
         }
+        if let Workload::Datagrams(_) = &scenario.workload {
+            return Some("a flow of datagrams uses a single link".to_owned());
+        }
         let Workload::Command { client, .. } = &scenario.workload else {
             return None;
         };
@@ -22,6 +25,10 @@ impl System for Simultaneous {
             "the client's command has no {link}, so its copies cannot be bound to the links"
                 .to_owned()
         })
+    }
+
+    fn carries_datagrams(&self) -> bool {
+        true
     }
 
     fn start(&self, stage: &Stage<'_>) -> Result<Running, LabError> {

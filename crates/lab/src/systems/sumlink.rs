@@ -20,9 +20,9 @@ use crate::process::{Process, TICK};
 use crate::scenario::{Classes, Scenario};
 use crate::signals;
 use crate::topology::{SERVER_V4, Side, egress_flags};
-use crate::traffic::Route;
+use crate::traffic::{Route, datagrams_beside, http3_beside};
 
-use super::{Evidence, Running, Stage, System};
+use super::{Evidence, Running, Stage, System, datagrams};
 
 /// Port of the sumlink server.
 const SERVER_PORT: u16 = 7000;
@@ -30,6 +30,11 @@ const SERVER_PORT: u16 = 7000;
 const SOCKS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1080);
 /// Address that the client forwards to the workload's server, for programs without SOCKS support.
 const FORWARD: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1081);
+/// Address from which the client forwards datagrams to the workload's server.
+const FORWARD_DATAGRAMS: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1082);
+/// The same for HTTP/3.
+const FORWARD_HTTP3: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1083);
 /// Longest wait for the paths; a link without traffic has none.
 const PATHS_LIMIT: Duration = Duration::from_secs(5);
 
@@ -51,6 +56,13 @@ impl Sumlink {
         if let Some(selector) = &self.variant.selector {
             flags.extend(["--selector".to_owned(), selector.to_string()]);
         }
+        let datagrams = &self.variant.datagrams;
+        if let Some(policy) = datagrams.policy {
+            flags.extend(["--datagrams".to_owned(), policy.name().to_owned()]);
+        }
+        if datagrams.without_udp {
+            flags.extend(["--udp".to_owned(), "off".to_owned()]);
+        }
         flags
     }
 }
@@ -63,7 +75,14 @@ impl System for Sumlink {
         missing.or_else(|| controls::missing(congestion))
     }
 
+    fn carries_datagrams(&self) -> bool {
+        true
+    }
+
     fn start(&self, stage: &Stage<'_>) -> Result<Running, LabError> {
+        if let Some(blocked) = &self.variant.datagrams.blocked {
+            datagrams::block(stage, blocked)?;
+        }
         let (server_key, server_public) = make_key(stage, "server")?;
         let (client_key, client_public) = make_key(stage, "client")?;
         let address = SocketAddr::from((SERVER_V4, SERVER_PORT)).to_string();
@@ -104,6 +123,16 @@ impl System for Sumlink {
         }
         command.args(["--socks", &SOCKS.to_string()]);
         command.args(["--forward", &format!("{FORWARD}={}", stage.target())]);
+        if stage.needs_udp {
+            let target = stage.target();
+            for (entry, target) in [
+                (FORWARD, target),
+                (FORWARD_DATAGRAMS, datagrams_beside(target)),
+                (FORWARD_HTTP3, http3_beside(target)),
+            ] {
+                command.args(["--forward", &format!("udp:{entry}={target}")]);
+            }
+        }
         if let Some(carriers) = &self.variant.carriers {
             command.args(["--carriers", carriers]);
         }
@@ -119,11 +148,13 @@ impl System for Sumlink {
         Ok(Running {
             routes: vec![Route {
                 socks: Some(SOCKS),
+                datagrams: Some(FORWARD_DATAGRAMS),
+                http3: Some(FORWARD_HTTP3),
                 ..Route::direct(stage.target())
             }],
             entry: FORWARD,
             processes: vec![server, client],
-            is_tcp: true,
+            is_tcp: !stage.needs_udp,
             _beside: Vec::new(),
         })
     }
@@ -156,6 +187,11 @@ impl System for Sumlink {
                 stage.congestion
             ));
         }
+        if stage.needs_udp
+            && let Some(status) = &client
+        {
+            note.push_str(&format!("; {}", datagrams_in_words(status)));
+        }
         Ok(Evidence {
             duplicates_bytes: total("duplicates_sent_bytes"),
             reorder_peak_bytes: total("reorder_peak_bytes"),
@@ -185,12 +221,21 @@ fn class_rules(stage: &Stage<'_>) -> String {
         };
         return measured.map(rule).unwrap_or_default();
     }
+    // Datagrams have no user name; the rule is for the ports of their servers.
+    let (port, http3) = (
+        datagrams_beside(stage.target()).port(),
+        http3_beside(stage.target()).port(),
+    );
+    let of_port = measured.filter(|_| stage.needs_udp).map(|class| {
+        let class = class.name();
+        format!("[[class]]\nport = \"{port},{http3}\"\nclass = \"{class}\"\n")
+    });
     let named: BTreeSet<Class> = measured.into_iter().chain(load).collect();
     let rule = |class: &Class| {
         let class = class.name();
         format!("[[class]]\nuser = \"{class}\"\nclass = \"{class}\"\n")
     };
-    named.iter().map(rule).collect()
+    of_port.into_iter().chain(named.iter().map(rule)).collect()
 }
 
 /// Writes a configuration file of one side.
@@ -233,8 +278,9 @@ fn wait_for_paths(stage: &Stage<'_>, client: &mut Process) -> Result<(), LabErro
     while start.elapsed() < PATHS_LIMIT {
         signals::check()?;
         client.check_alive()?;
-        let active = ask(&control(stage, "client")).map_or(0, |status| active_paths(&status));
-        if active >= links {
+        let status = ask(&control(stage, "client")).unwrap_or_default();
+        let has_datagrams = !stage.needs_udp || datagram_paths(&status).count() >= links;
+        if active_paths(&status) >= links && has_datagrams {
             return Ok(());
         }
         thread::sleep(TICK);
@@ -268,6 +314,22 @@ fn active_paths(status: &serde_json::Value) -> usize {
         .flat_map(|session| session["paths"].as_array().into_iter().flatten())
         .filter(|path| path["state"] == "active")
         .count()
+}
+
+/// The paths of datagrams.
+fn datagram_paths(status: &serde_json::Value) -> impl Iterator<Item = &serde_json::Value> {
+    sessions(status).flat_map(|session| session["datagram_paths"].as_array().into_iter().flatten())
+}
+
+/// How each link carries datagrams, and how each flow is carried.
+fn datagrams_in_words(status: &serde_json::Value) -> String {
+    let word = |value: &serde_json::Value| value.as_str().unwrap_or("?").to_owned();
+    let paths = datagram_paths(status)
+        .map(|path| format!("{} over {}", word(&path["link"]), word(&path["carrier"])));
+    let flows = sessions(status)
+        .flat_map(|session| session["flows"].as_array().into_iter().flatten())
+        .map(|flow| format!("{}: {}", word(&flow["policy"]), word(&flow["reason"])));
+    paths.chain(flows).collect::<Vec<_>>().join("; ")
 }
 
 /// The version that a program prints with `--version`: its last word.

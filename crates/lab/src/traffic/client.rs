@@ -5,13 +5,16 @@ use std::time::Duration;
 
 use sumlink_transport::Class;
 
-use crate::results::{FlowRecord, ObjectRecord};
+use crate::results::{DatagramsRecord, FlowRecord, ObjectRecord};
 
 use super::connection::{self, End, Wire};
 use super::record::Recorder;
 use super::requests;
 use super::server::early;
-use super::{Channel, Job, Keys, Load, Request, Route, Spec, Window, library, sleep_until_ns, tls};
+use super::{
+    Channel, Job, Keys, Load, Request, Route, Spec, Window, datagrams, http3, library,
+    sleep_until_ns, tls,
+};
 
 /// Runs the workload; returns when the run is over.
 pub(crate) fn run(spec: &Spec) -> Vec<FlowRecord> {
@@ -21,10 +24,12 @@ pub(crate) fn run(spec: &Spec) -> Vec<FlowRecord> {
         .collect();
     threads
         .into_iter()
-        .map(|thread| {
-            thread.join().unwrap_or_else(|_| FlowRecord {
-                error: Some("the traffic program failed".to_owned()),
-                ..FlowRecord::default()
+        .flat_map(|thread| {
+            thread.join().unwrap_or_else(|_| {
+                vec![FlowRecord {
+                    error: Some("the traffic program failed".to_owned()),
+                    ..FlowRecord::default()
+                }]
             })
         })
         .collect()
@@ -56,6 +61,25 @@ fn flows(spec: &Spec) -> Vec<Flow> {
                 add(route, true, &spec.load, false);
                 for down in ways().filter(|_| *bulk) {
                     add(&beside, down, &Load::Bulk, false);
+                }
+            }
+            Load::Datagrams {
+                bulk, both_ways, ..
+            } => {
+                match both_ways {
+                    true => add(route, true, &spec.load, false),
+                    false => ways().for_each(|down| add(route, down, &spec.load, false)),
+                }
+                for down in ways().filter(|_| *bulk) {
+                    add(&beside, down, &Load::Bulk, false);
+                }
+            }
+            Load::Http3 { probe } => {
+                for down in ways() {
+                    add(route, down, &spec.load, false);
+                }
+                if *probe {
+                    add(route, true, &Load::Echo, false);
                 }
             }
             load => {
@@ -103,9 +127,45 @@ impl Flow {
         }
     }
 
-    fn run(mut self) -> FlowRecord {
+    /// One record, or one for each direction of a flow of datagrams with both.
+    fn run(mut self) -> Vec<FlowRecord> {
         sleep_until_ns(self.spec.epoch_ns);
+        let mut other_way = None;
         let result = match self.load.clone() {
+            Load::Datagrams {
+                sizes,
+                cycle_ns,
+                both_ways,
+                ..
+            } => {
+                let (down, up) = (self.down || both_ways, !self.down || both_ways);
+                let request = self.request(&Job::Datagrams {
+                    sizes,
+                    cycle_ns,
+                    down,
+                    up,
+                });
+                let ended = datagrams::run(&self.route, &request, &mut self.recorder);
+                // The server counts what goes up.
+                other_way = both_ways.then(|| FlowRecord {
+                    flow: self.number | 1,
+                    datagrams: Some(DatagramsRecord::default()),
+                    buckets: vec![0; self.recorder.record.buckets.len()],
+                    ..self.recorder.record.clone()
+                });
+                ended
+            }
+            Load::Echo => {
+                let request = self.request(&Job::Echo);
+                datagrams::run(&self.route, &request, &mut self.recorder)
+            }
+            Load::Http3 { .. } => {
+                let request = self.request(&Job::Bulk);
+                match &self.spec.http3 {
+                    Some(keys) => http3::run(&self.route, keys, &request, &mut self.recorder),
+                    None => Err("there are no keys for HTTP/3".to_owned()),
+                }
+            }
             Load::Bulk => match self.route.channel.clone() {
                 Channel::Library { keys, variant } => self.through_library(&keys, &variant),
                 _ => self.stream(Job::Bulk),
@@ -127,7 +187,10 @@ impl Flow {
         if let Err(error) = result {
             self.recorder.record.error = Some(error);
         }
-        self.recorder.record
+        [Some(self.recorder.record), other_way]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 
     /// Opens a connection and sends its request; `None` when the run is over.
@@ -313,6 +376,7 @@ mod tests {
             class: Some("interactive".to_owned()),
             load_class: Some("background".to_owned()),
             rival: Some(route),
+            http3: None,
         };
         let flows = flows(&spec);
         let numbers: Vec<_> = flows.iter().map(|flow| flow.number).collect();

@@ -10,6 +10,8 @@
 
 mod client;
 pub(crate) mod connection;
+mod datagrams;
+mod http3;
 mod library;
 mod live;
 mod pattern;
@@ -28,6 +30,7 @@ use sumlink_transport::{PublicKey, SecretKey};
 
 use crate::error::LabError;
 use crate::prose::print;
+use crate::scenario::VideoProtocol;
 use crate::video::receive;
 
 pub(crate) use live::{Arrival, Live, Pace};
@@ -46,6 +49,12 @@ pub enum TrafficCommand {
         /// What carries the bytes, as a JSON object; the socket itself without it
         #[arg(long)]
         channel: Option<String>,
+        /// Serve flows of datagrams on this address as well
+        #[arg(long)]
+        datagrams: Option<SocketAddr>,
+        /// Serve HTTP/3 as well, with an address and keys in a JSON object
+        #[arg(long)]
+        http3: Option<String>,
     },
     /// Receive one pushed video until killed; prints a line for each picture
     Watch {
@@ -58,6 +67,9 @@ pub enum TrafficCommand {
         /// Expect RTMP, which ffmpeg takes
         #[arg(long)]
         rtmp: bool,
+        /// Expect SRT, which ffmpeg takes
+        #[arg(long, conflicts_with_all = ["rtmp", "mptcp"])]
+        srt: bool,
     },
     /// Carry out a workload and print what arrived
     Run {
@@ -90,6 +102,16 @@ pub(crate) struct Spec {
     pub(crate) load_class: Option<String>,
     /// A route for a competing bulk flow.
     pub(crate) rival: Option<Route>,
+    /// The keys of the client for HTTP/3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) http3: Option<Keys>,
+}
+
+/// The parameters of `traffic serve --http3`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Http3 {
+    pub(crate) listen: SocketAddr,
+    pub(crate) keys: Keys,
 }
 
 /// A route to the server.
@@ -101,6 +123,12 @@ pub(crate) struct Route {
     pub(crate) target: SocketAddr,
     /// A SOCKS5 proxy to use.
     pub(crate) socks: Option<SocketAddr>,
+    /// Address to which datagrams are sent.
+    #[serde(default)]
+    pub(crate) datagrams: Option<SocketAddr>,
+    /// Address of the server for HTTP/3.
+    #[serde(default)]
+    pub(crate) http3: Option<SocketAddr>,
     /// The class of a connection: sent as the proxy's user name, or set on the library's stream.
     #[serde(default)]
     pub(crate) class: Option<String>,
@@ -151,11 +179,23 @@ impl Route {
             link: None,
             target,
             socks: None,
+            datagrams: Some(datagrams_beside(target)),
+            http3: Some(http3_beside(target)),
             class: None,
             mptcp: false,
             channel: Channel::Socket,
         }
     }
+}
+
+/// The address for datagrams of a server with this address for connections.
+pub(crate) fn datagrams_beside(target: SocketAddr) -> SocketAddr {
+    SocketAddr::new(target.ip(), target.port().saturating_add(1))
+}
+
+/// The address for HTTP/3 of a server with this address for connections.
+pub(crate) fn http3_beside(target: SocketAddr) -> SocketAddr {
+    SocketAddr::new(target.ip(), target.port().saturating_add(2))
 }
 
 /// The traffic of a flow.
@@ -181,6 +221,22 @@ pub(crate) enum Load {
         /// Accompanied by a `Bulk` flow in each direction.
         bulk: bool,
     },
+    Datagrams {
+        /// As in a `Schedule`.
+        sizes: Vec<u32>,
+        cycle_ns: u64,
+        /// Both ends send over the same socket, whatever the run's direction.
+        both_ways: bool,
+        /// Accompanied by a `Bulk` flow in each direction.
+        bulk: bool,
+    },
+    /// Bulk traffic over HTTP/3.
+    Http3 {
+        /// Accompanied by an `Echo` flow.
+        probe: bool,
+    },
+    /// Small datagrams that return.
+    Echo,
 }
 
 /// A connection's request to the server, sent as its first bytes.
@@ -196,7 +252,7 @@ pub(crate) struct Request {
     job: Job,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Job {
     /// Until the run is over.
@@ -207,6 +263,15 @@ enum Job {
     Cbr { rate: u64, message: u64 },
     /// Answers to questions, with these sizes, until the run is over.
     Answers { request: u64, answer: u64 },
+    /// Datagrams until the run is over, from the server in `down`, to it in `up`.
+    Datagrams {
+        sizes: Vec<u32>,
+        cycle_ns: u64,
+        down: bool,
+        up: bool,
+    },
+    /// Datagrams are returned until the run is over.
+    Echo,
 }
 
 /// The monotonic clock in nanoseconds.
@@ -255,7 +320,17 @@ pub(crate) fn run(command: TrafficCommand) -> Result<(), LabError> {
             listen,
             mptcp,
             channel,
+            datagrams,
+            http3,
         } => {
+            if let Some(address) = datagrams {
+                datagrams::serve(address)?;
+            }
+            if let Some(text) = http3 {
+                let parsed: Http3 = serde_json::from_str(&text)
+                    .map_err(|error| LabError::Usage(format!("--http3: {error}")))?;
+                http3::serve(parsed)?;
+            }
             let channel = channel.map(|text| serde_json::from_str(&text)).transpose();
             let channel: Option<Channel> =
                 channel.map_err(|error| LabError::Usage(format!("--channel: {error}")))?;
@@ -268,7 +343,15 @@ pub(crate) fn run(command: TrafficCommand) -> Result<(), LabError> {
             listen,
             mptcp,
             rtmp,
-        } => receive::watch(listen, mptcp, rtmp),
+            srt,
+        } => {
+            let protocol = match (rtmp, srt) {
+                (true, _) => VideoProtocol::Rtmp,
+                (_, true) => VideoProtocol::Srt,
+                _ => VideoProtocol::MpegTs,
+            };
+            receive::watch(listen, mptcp, protocol)
+        }
         TrafficCommand::Run { spec } => {
             let spec: Spec = serde_json::from_str(&spec)
                 .map_err(|error| LabError::Usage(format!("--spec: {error}")))?;

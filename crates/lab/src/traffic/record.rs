@@ -1,6 +1,6 @@
 //! Counts arrivals.
 
-use crate::results::FlowRecord;
+use crate::results::{Arrival, DatagramsRecord, FlowRecord};
 
 use super::{Window, now_ns};
 
@@ -32,6 +32,28 @@ impl Recorder {
         if let Some(bucket) = self.record.buckets.get_mut(index) {
             *bucket += bytes as u64;
         }
+    }
+
+    /// Records a datagram that arrives now, with the time at which it was sent; after the end of
+    /// the run it is ignored.
+    pub(crate) fn datagram(&mut self, number: u64, sent_ns: u64, bytes: usize) {
+        let now = now_ns();
+        if now >= self.window.end_ns() {
+            return;
+        }
+        let since = |ns: u64| ns.saturating_sub(self.window.epoch_ns) as f64 / 1e9;
+        let arrival = Arrival {
+            number,
+            sent_s: since(sent_ns),
+            arrived_s: since(now),
+            bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
+        };
+        let record = &mut self.record.datagrams;
+        record
+            .get_or_insert_with(DatagramsRecord::default)
+            .arrivals
+            .push(arrival);
+        self.count(bytes);
     }
 
     /// Records a message that was due at that time, or the answer to a question asked then.

@@ -62,6 +62,7 @@ fn answer(stream: &mut dyn Wire) -> io::Result<()> {
         Job::Object { size } => connection::receive(stream, Some(size), window, &mut recorder),
         // The answering side sends, so this is never an upload.
         Job::Answers { .. } => Err("a question is not an upload".to_owned()),
+        Job::Datagrams { .. } | Job::Echo => Err(OVER_UDP.to_owned()),
         Job::Cbr { message, .. } => {
             let size = usize::try_from(message).unwrap_or(connection::STAMP);
             connection::receive_messages(stream, size, window, &mut recorder)
@@ -99,9 +100,13 @@ fn send(stream: &mut dyn Wire, request: &Request, window: Window) -> io::Result<
             let size = usize::try_from(message).unwrap_or(connection::STAMP);
             connection::send_messages(stream, rate, size.max(connection::STAMP), window)
         }
+        Job::Datagrams { .. } | Job::Echo => Err(io::Error::other(OVER_UDP)),
     }
     .map(drop)
 }
+
+/// Error text of a request for datagrams on a connection.
+const OVER_UDP: &str = "datagrams do not travel on a connection";
 
 /// Prints one line of JSON; lines of several threads do not mix.
 pub(super) fn report(recorder: &Recorder) -> io::Result<()> {

@@ -12,16 +12,22 @@ use crate::systems::Stage;
 use crate::traffic::{connection, now_ns};
 
 use super::mpegts::{Parser, Picture};
-use super::send::{LEAD_S, TICKS};
+use super::send::{LEAD_S, TICKS, srt_options};
 
 /// The command that receives it on the server's side.
 pub(crate) fn command(stage: &Stage<'_>, video: &Video, mptcp: bool) -> Result<Command, LabError> {
     let mut command = Command::new(programs::own()?);
-    // On every address: tunnels come from the server's own loopback.
-    let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, stage.port));
+    let address = match video.protocol {
+        // Answers must come from the address to which the datagrams went.
+        VideoProtocol::Srt => stage.target(),
+        // On every address: tunnels come from the server's own loopback.
+        _ => SocketAddr::from((Ipv4Addr::UNSPECIFIED, stage.port)),
+    };
     command.args(["traffic", "watch", "--listen", &address.to_string()]);
-    if video.protocol == VideoProtocol::Rtmp {
-        command.arg("--rtmp");
+    match video.protocol {
+        VideoProtocol::MpegTs => {}
+        VideoProtocol::Rtmp => drop(command.arg("--rtmp")),
+        VideoProtocol::Srt => drop(command.arg("--srt")),
     }
     if mptcp {
         command.arg("--mptcp");
@@ -31,9 +37,21 @@ pub(crate) fn command(stage: &Stage<'_>, video: &Video, mptcp: bool) -> Result<C
 
 /// Receives one stream, and prints a line for each picture, until the stream ends or the process is
 /// killed.
-pub(crate) fn watch(address: SocketAddr, mptcp: bool, rtmp: bool) -> Result<(), LabError> {
+pub(crate) fn watch(
+    address: SocketAddr,
+    mptcp: bool,
+    protocol: VideoProtocol,
+) -> Result<(), LabError> {
     let failed = |error: io::Error| LabError::system(format!("receiving on {address}"), error);
-    if rtmp {
+    let input = match protocol {
+        VideoProtocol::MpegTs => None,
+        VideoProtocol::Rtmp => Some((Some("-listen"), format!("rtmp://{address}/live/video"))),
+        VideoProtocol::Srt => {
+            let options = srt_options();
+            Some((None, format!("srt://{address}?mode=listener&{options}")))
+        }
+    };
+    if let Some((listen, input)) = input {
         // ffmpeg accepts the connection and extracts the pictures; the same parser reads its
         // output.
         let mut ffmpeg = Command::new(programs::find("ffmpeg")?);
@@ -46,12 +64,10 @@ pub(crate) fn watch(address: SocketAddr, mptcp: bool, rtmp: bool) -> Result<(), 
             "-analyzeduration",
             "0",
         ]);
-        ffmpeg.args([
-            "-listen",
-            "1",
-            "-i",
-            &format!("rtmp://{address}/live/video"),
-        ]);
+        if let Some(listen) = listen {
+            ffmpeg.args([listen, "1"]);
+        }
+        ffmpeg.args(["-i", &input]);
         ffmpeg.args([
             "-c",
             "copy",

@@ -7,7 +7,7 @@
 
 use std::net::SocketAddr;
 use std::process::Command;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::error::LabError;
 use crate::process::Process;
@@ -25,6 +25,18 @@ pub(super) const LEAD_S: f64 = 10.0;
 const ENCODER_BUFFER: u64 = 4;
 /// Seconds between key frames.
 const KEY_FRAMES: u32 = 2;
+
+/// Time for the caller to find the listener, which starts at the same time.
+const SRT_CONNECT: Duration = Duration::from_secs(10);
+/// Time in which SRT repeats lost datagrams; both ends have it.
+const SRT_LATENCY: Duration = Duration::from_millis(200);
+
+/// The options that both ends of SRT have in common.
+pub(super) fn srt_options() -> String {
+    /// Seven packets of a transport stream.
+    const PAYLOAD: u32 = 1316;
+    format!("latency={}&pkt_size={PAYLOAD}", SRT_LATENCY.as_micros())
+}
 
 /// Starts it on the client's side.
 pub(crate) fn start(
@@ -126,19 +138,28 @@ fn arguments(video: &Video, entry: SocketAddr, zero_us: i64) -> Vec<String> {
     arguments.extend(["-x264-params", "nal-hrd=cbr", "-g", &interval]);
     arguments.extend(["-enc_time_base", "1:90000", "-fps_mode", "passthrough"]);
     arguments.extend(["-flush_packets", "1"]);
+    let transport_stream = [
+        "-mpegts_copyts",
+        "1",
+        "-muxdelay",
+        "0",
+        "-muxpreload",
+        "0",
+        "-f",
+        "mpegts",
+    ];
     let target = match video.protocol {
         VideoProtocol::MpegTs => {
-            arguments.extend([
-                "-mpegts_copyts",
-                "1",
-                "-muxdelay",
-                "0",
-                "-muxpreload",
-                "0",
-                "-f",
-                "mpegts",
-            ]);
+            arguments.extend(transport_stream);
             format!("tcp://{entry}?tcp_nodelay=1")
+        }
+        VideoProtocol::Srt => {
+            arguments.extend(transport_stream);
+            let connect = SRT_CONNECT.as_millis();
+            format!(
+                "srt://{entry}?mode=caller&connect_timeout={connect}&{}",
+                srt_options()
+            )
         }
         VideoProtocol::Rtmp => {
             arguments.extend(["-flvflags", "no_duration_filesize", "-f", "flv"]);

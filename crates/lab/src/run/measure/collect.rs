@@ -92,6 +92,9 @@ fn merge_upload(record: &mut FlowRecord, counted: &[FlowRecord]) {
             *bucket += bytes;
         }
         record.messages.extend(&server.messages);
+        if server.datagrams.is_some() {
+            record.datagrams.clone_from(&server.datagrams);
+        }
         record.error = record.error.take().or_else(|| server.error.clone());
     }
     if !seen {
