@@ -96,6 +96,9 @@ fn the_matrix_of_the_project_is_valid() {
         ("fading/", 2),
         ("headroom/", 2),
         ("policed/", 4),
+        ("datagrams-quic/", 13),
+        ("datagrams-live/", 8),
+        ("datagrams-load/", 2),
     ] {
         let found = all.lines().filter(|line| line.starts_with(group)).count();
         assert_eq!(found, rows, "{group}: {all}");

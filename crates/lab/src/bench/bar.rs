@@ -6,6 +6,8 @@ use sumlink_settings::units::{
     format_duration, format_rate, parse_duration, parse_percentage, parse_rate, parse_size,
 };
 
+use crate::results::Quantiles;
+
 /// A criterion: a figure of a system and its bound.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Bar {
@@ -46,9 +48,64 @@ pub(crate) enum Quantity {
     /// CPU time per delivered byte of all programs at both ends, the traffic programs included,
     /// divided by that of [`REFERENCE`].
     Cpu,
+    /// Datagrams that never arrived, in all flows but probes.
+    LostDatagrams,
+    /// The part of the datagrams that never arrived, in the worse direction.
+    Loss,
+    /// The longest time without a datagram in milliseconds, in the worse direction.
+    Gap,
+    /// A percentile of the delay of datagrams in excess of a reference, in milliseconds, in the
+    /// worse direction.
+    Delay { part: Part, over: Over },
+    /// A percentile of the round trip of probes, in excess of the shortest round trip of a link
+    /// without traffic, in milliseconds.
+    RoundTrip { part: Part },
     /// The competing connection's goodput divided by half the link's goodput alone: 1 is an equal
     /// share.
     Rival,
+}
+
+/// A percentile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    P50,
+    P95,
+    P99,
+}
+
+impl Part {
+    const ALL: [Self; 3] = [Self::P50, Self::P95, Self::P99];
+
+    /// Its name in a bar.
+    fn name(self) -> &'static str {
+        match self {
+            Self::P50 => "p50",
+            Self::P95 => "p95",
+            Self::P99 => "p99",
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|part| part.name() == text)
+    }
+
+    /// The percentile of a distribution.
+    pub(super) fn of(self, all: &Quantiles) -> f64 {
+        match self {
+            Self::P50 => all.p50,
+            Self::P95 => all.p95,
+            Self::P99 => all.p99,
+        }
+    }
+}
+
+/// The reference of a delay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// The same percentile on the best link alone.
+    Best,
+    /// The shortest delay of a link, as the scenario sets it.
+    Idle,
 }
 
 /// The system that CPU cost is compared with: as secure as sumlink, without bonding in user space.
@@ -58,7 +115,9 @@ pub(crate) const REFERENCE: &str = "mptcp+tls";
 const FORMS: &str = "goodput >= 8gbit, sum >= 0.95, best >= 1, left >= 0.9, seconds below best \
                      <= 0, within limit, completion <= 1 of best up to 100kB, completion >= 0.95 \
                      of sum above 100kB, added latency <= 500us, duplicates <= 2%, reorder <= 2, \
-                     cpu <= 1.5 of mptcp+tls, rival >= 0";
+                     cpu <= 1.5 of mptcp+tls, lost datagrams <= 0, loss <= 0.1%, gap <= 150ms, \
+                     delay p99 <= best + 5ms, delay p99 <= idle + 15ms, round trip p95 <= idle + \
+                     30ms, rival >= 0";
 
 impl Bar {
     /// Reads one of the forms in docs/measuring.md.
@@ -95,6 +154,20 @@ impl Bar {
             ["added", "latency", "<=", bound] => bar(Quantity::Added, milliseconds(bound)),
             ["duplicates", "<=", bound] => bar(Quantity::Duplicates, parse_percentage(bound).ok()),
             ["reorder", "<=", bound] => bar(Quantity::Reorder, number(bound)),
+            ["lost", "datagrams", "<=", bound] => bar(Quantity::LostDatagrams, number(bound)),
+            ["loss", "<=", bound] => bar(Quantity::Loss, parse_percentage(bound).ok()),
+            ["gap", "<=", bound] => bar(Quantity::Gap, milliseconds(bound)),
+            ["delay", part, "<=", over @ ("best" | "idle"), "+", bound] => {
+                let over = if over == "best" {
+                    Over::Best
+                } else {
+                    Over::Idle
+                };
+                let part = Part::parse(part);
+                part.and_then(|part| bar(Quantity::Delay { part, over }, milliseconds(bound)))
+            }
+            ["round", "trip", part, "<=", "idle", "+", bound] => Part::parse(part)
+                .and_then(|part| bar(Quantity::RoundTrip { part }, milliseconds(bound))),
             ["rival", ">=", bound] => bar(Quantity::Rival, number(bound)),
             _ => None,
         };
@@ -137,6 +210,14 @@ impl Quantity {
                 | Self::Duplicates
                 | Self::Reorder
                 | Self::Cpu
+                | Self::LostDatagrams
+                | Self::Loss
+                | Self::Gap
+                | Self::Delay {
+                    over: Over::Idle,
+                    ..
+                }
+                | Self::RoundTrip { .. }
         )
     }
 
@@ -148,6 +229,11 @@ impl Quantity {
             | Self::Completion { .. }
             | Self::ObjectSum { .. }
             | Self::Added
+            | Self::LostDatagrams
+            | Self::Loss
+            | Self::Gap
+            | Self::Delay { .. }
+            | Self::RoundTrip { .. }
             | Self::Cpu => true,
             Self::Sum
             | Self::Best
@@ -165,7 +251,7 @@ impl Quantity {
     }
 
     /// Words for quantities in the keys of `causes`.
-    pub(crate) const WORDS: [&str; 12] = [
+    pub(crate) const WORDS: [&str; 17] = [
         "goodput",
         "sum",
         "best",
@@ -178,6 +264,11 @@ impl Quantity {
         "reorder",
         "cpu",
         "rival",
+        "lost",
+        "loss",
+        "gap",
+        "delay",
+        "trip",
     ];
 
     /// The word of [`Self::WORDS`] for this quantity.
@@ -195,6 +286,11 @@ impl Quantity {
             Self::Reorder => "reorder",
             Self::Cpu => "cpu",
             Self::Rival => "rival",
+            Self::LostDatagrams => "lost",
+            Self::Loss => "loss",
+            Self::Gap => "gap",
+            Self::Delay { .. } => "delay",
+            Self::RoundTrip { .. } => "trip",
         }
     }
 
@@ -214,6 +310,22 @@ impl Quantity {
             Self::Reorder => "reorder memory",
             Self::Cpu => "CPU per byte, of mptcp+tls's",
             Self::Rival => "rival's share",
+            Self::LostDatagrams => "lost datagrams",
+            Self::Loss => "loss",
+            Self::Gap => "longest gap",
+            Self::Delay { part, over } => match (part, over) {
+                (Part::P50, Over::Best) => "median delay above the best link's",
+                (Part::P95, Over::Best) => "95 % delay above the best link's",
+                (Part::P99, Over::Best) => "99 % delay above the best link's",
+                (Part::P50, Over::Idle) => "median delay above an idle link's",
+                (Part::P95, Over::Idle) => "95 % delay above an idle link's",
+                (Part::P99, Over::Idle) => "99 % delay above an idle link's",
+            },
+            Self::RoundTrip { part } => match part {
+                Part::P50 => "median round trip above an idle link's",
+                Part::P95 => "95 % round trip above an idle link's",
+                Part::P99 => "99 % round trip above an idle link's",
+            },
         }
     }
 
@@ -223,7 +335,9 @@ impl Quantity {
         match self {
             Self::Goodput => (1e-9, Some("Gbit/s")),
             Self::SecondsBelow => (1.0, Some("s")),
-            Self::Added => (1.0, Some("ms")),
+            Self::Added | Self::Gap | Self::Delay { .. } | Self::RoundTrip { .. } => {
+                (1.0, Some("ms"))
+            }
             _ => (1.0, None),
         }
     }
@@ -233,9 +347,11 @@ impl Quantity {
         match self {
             Self::Goodput => format!("{:.2} Gbit/s", value / 1e9),
             Self::SecondsBelow => format!("{value:.0} s"),
-            Self::OverLimit => format!("{value:.0}"),
-            Self::Added => format!("{value:.2} ms"),
-            Self::Duplicates => format!("{:.2} %", value * 100.0),
+            Self::OverLimit | Self::LostDatagrams => format!("{value:.0}"),
+            Self::Added | Self::Gap | Self::Delay { .. } | Self::RoundTrip { .. } => {
+                format!("{value:.2} ms")
+            }
+            Self::Duplicates | Self::Loss => format!("{:.2} %", value * 100.0),
             Self::Reorder | Self::Cpu => format!("{value:.2}"),
             _ => format!("{value:.3}"),
         }
@@ -250,9 +366,12 @@ impl fmt::Display for Bar {
             "≤"
         };
         let bound = match self.quantity {
-            Quantity::Duplicates => format!("{} %", self.bound * 100.0),
+            Quantity::Duplicates | Quantity::Loss => format!("{} %", self.bound * 100.0),
             Quantity::Goodput => format_rate(self.bound as u64),
-            Quantity::Added => {
+            Quantity::Added
+            | Quantity::Gap
+            | Quantity::Delay { .. }
+            | Quantity::RoundTrip { .. } => {
                 format_duration(std::time::Duration::from_secs_f64(self.bound / 1e3))
             }
             _ => format!("{}", self.bound),
@@ -287,6 +406,8 @@ mod tests {
             "best <= 1",
             "goodput >= 8",
             "cpu <= 1.5",
+            "delay p98 <= best + 5ms",
+            "delay p99 <= 5ms",
             "",
         ] {
             let error = Bar::parse(wrong).unwrap_err();
@@ -310,6 +431,12 @@ mod tests {
             ("rival >= 0.8", 0.8, 0.799_9),
             ("goodput >= 8gbit", 8e9, 7.999e9),
             ("cpu <= 1.5 of mptcp+tls", 1.5, 1.500_1),
+            ("lost datagrams <= 0", 0.0, 1.0),
+            ("loss <= 0.1%", 0.001, 0.001_01),
+            ("gap <= 150ms", 150.0, 150.1),
+            ("delay p99 <= best + 5ms", 5.0, 5.1),
+            ("delay p50 <= idle + 1ms", -0.1, 1.1),
+            ("round trip p95 <= idle + 30ms", 30.0, 30.1),
         ];
         for (text, reached, missed) in cases {
             assert!(bar(text).is_reached(reached), "{text}");
