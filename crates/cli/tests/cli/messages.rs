@@ -2,7 +2,6 @@
 
 use std::process::Command;
 
-
 use crate::common::{Bench, Daemon, Ran};
 
 #[test]

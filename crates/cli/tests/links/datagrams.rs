@@ -16,7 +16,7 @@ use crate::quic;
 use sumlink_test_support::emulated::traffic::Pattern;
 use sumlink_test_support::emulated::{Bench, finish, is_root};
 
-const LINKS: [&str; 2] = ["a:rate=40mbit,delay=5ms", "b:rate=20mbit,delay=15ms"];
+pub(crate) const LINKS: [&str; 2] = ["a:rate=40mbit,delay=5ms", "b:rate=20mbit,delay=15ms"];
 
 /// The echo server.
 const ECHO: &str = "10.99.0.1:4000";
@@ -72,7 +72,7 @@ impl Drop for Echo {
     }
 }
 
-fn udp(bench: &Bench, side: Side, address: &str) -> UdpSocket {
+pub(crate) fn udp(bench: &Bench, side: Side, address: &str) -> UdpSocket {
     let address: SocketAddr = address.parse().unwrap();
     let bind = move || UdpSocket::bind(address).unwrap();
     let socket = bench.lab.run(side, bind).unwrap();
@@ -144,7 +144,7 @@ impl Association {
 }
 
 /// Waits until each link has a datagram path over this carrier.
-fn until_over(bond: &Bond, carrier: &str) -> SessionStatus {
+pub(crate) fn until_over(bond: &Bond, carrier: &str) -> SessionStatus {
     bond.until(
         &format!("every link carries datagrams over {carrier}"),
         |status| {

@@ -14,6 +14,7 @@ mod datagrams;
 mod faults;
 mod flood;
 mod hostile;
+mod http3;
 mod memory;
 mod networks;
 mod peer;
@@ -27,6 +28,7 @@ mod slow_readers;
 mod socks;
 mod split;
 mod waste;
+mod wireguard;
 
 use sumlink_test_support::emulated::Bench;
 

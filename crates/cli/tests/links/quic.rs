@@ -63,7 +63,7 @@ pub(crate) fn download(
         .expect("the download takes too long")
 }
 
-fn endpoint(socket: UdpSocket, server: Option<ServerConfig>) -> Endpoint {
+pub(crate) fn endpoint(socket: UdpSocket, server: Option<ServerConfig>) -> Endpoint {
     socket.set_read_timeout(None).unwrap();
     let runtime = Arc::new(TokioRuntime);
     Endpoint::new(EndpointConfig::default(), server, socket, runtime).unwrap()
