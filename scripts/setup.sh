@@ -86,8 +86,8 @@ if [ "$tests" ]; then
     need openssh-client "logs in through the proxy in the end-to-end tests" have ssh
     need openssh-server "login server for the end-to-end tests" have sshd
     need netcat-openbsd "ssh ProxyCommand in the end-to-end tests" have_proxy_netcat
-    need wireguard-tools "sets up a tunnel inside the bond in the end-to-end tests" have wg
-    need wireguard-go "the tunnel, in user space" have wireguard-go
+    need wireguard-tools "sets up tunnels, as yardstick and inside the bond" have wg
+    need wireguard-go "the tunnels, in user space" have wireguard-go
     need bind9-dnsutils "asks name servers through the bond in the end-to-end tests" have dig
 fi
 if [ "$purpose" = lint ] || [ "$tests" ]; then

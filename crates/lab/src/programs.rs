@@ -15,6 +15,8 @@ const PACKAGES: &[(&str, &str)] = &[
     ("iperf3", "iperf3"),
     ("ping", "iputils-ping"),
     ("nft", "nftables"),
+    ("wg", "wireguard-tools"),
+    ("wireguard-go", "wireguard-go"),
     ("ffmpeg", "ffmpeg"),
 ];
 

@@ -15,7 +15,7 @@ pub const DEFAULT: [&str; 4] = ["alone", "simultaneous", "mptcp", "sumlink:fbdt"
 /// All forms of a name, for messages.
 const FORMS: &str = "alone, simultaneous, mptcp, mptcp+tls, \
     sumlink:SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]...[@SELECTOR][+CONGESTION[+CARRIERS]][+early], \
-    library:SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]..., aggligator, noq, \
+    library:SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]..., aggligator, noq, wireguard, \
     lwip|lwa|lwip+visible[:STEERING][@PARAMETER=VALUE[:PARAMETER=VALUE]...]";
 
 /// A way to carry traffic over several links.
@@ -34,6 +34,8 @@ pub enum System {
     Aggligator,
     /// The library of that name.
     Noq,
+    /// A WireGuard tunnel over the fastest link.
+    WireGuard,
     /// sumlink's library in the traffic programs: a [`Variant`]'s name up to its settings.
     Library(String),
     /// sumlink's daemon.
@@ -131,6 +133,7 @@ impl System {
             "mptcp+tls" => return Ok(Self::Mptcp { tls: true }),
             "aggligator" => return Ok(Self::Aggligator),
             "noq" => return Ok(Self::Noq),
+            "wireguard" => return Ok(Self::WireGuard),
             _ => {}
         }
         if let Some(node) = EdgeVariant::parse(name) {

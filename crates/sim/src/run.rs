@@ -194,7 +194,11 @@ fn missing(system: &System, scenario: &Scenario, own: &Own) -> Option<String> {
                 );
             }
         }
-        System::Mptcp { tls: true } | System::Aggligator | System::Noq | System::Library(_) => {
+        System::Mptcp { tls: true }
+        | System::Aggligator
+        | System::Noq
+        | System::WireGuard
+        | System::Library(_) => {
             return Some("the simulator does not have this system".to_owned());
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use sumlink_engine::DatagramPolicy;
 use sumlink_schedulers::NAMES;
 use sumlink_transport::links::name_matches;
 
@@ -65,6 +66,13 @@ pub(super) fn alternatives(row: &Row, options: &BenchOptions) -> Vec<String> {
         options.systems.clone()
     } else if options.quick {
         Vec::new()
+    } else if needs_udp(row) {
+        // Schedulers do not concern datagrams, and other systems do not carry them.
+        let policies = DatagramPolicy::ALL.into_iter();
+        let policies = policies.filter(|policy| *policy != DatagramPolicy::default());
+        let own = policies.map(|policy| format!("sumlink:fbdt:datagrams={}", policy.name()));
+        let peers = [SIMULTANEOUS, WIREGUARD].map(str::to_owned);
+        peers.into_iter().chain(own).collect()
     } else {
         let peers = [SIMULTANEOUS, MPTCP, "aggligator", "noq"].map(str::to_owned);
         let own = NAMES.iter().map(|name| format!("sumlink:{name}"));
@@ -76,6 +84,15 @@ pub(super) fn alternatives(row: &Row, options: &BenchOptions) -> Vec<String> {
         .filter(|name| name != ALONE && *name != row.judged && !references.contains(&&**name));
     let first = references.iter().map(|name| (*name).to_owned());
     first.chain(others).collect()
+}
+
+/// The yardstick of a tunnel's overhead.
+const WIREGUARD: &str = "wireguard";
+
+/// Whether the measured traffic of the row consists of datagrams.
+fn needs_udp(row: &Row) -> bool {
+    let mut scenarios = row.variants.iter().map(|variant| &variant.scenario);
+    scenarios.any(|scenario| scenario.workload.needs_udp())
 }
 
 /// The systems that a row's bars are relative to, besides the links alone; they run with every
@@ -98,7 +115,7 @@ fn alternatives_of(
     first: bool,
     options: &BenchOptions,
 ) -> Vec<String> {
-    let bulk = matches!(scenario.workload, Workload::Bulk);
+    let bulk = matches!(scenario.workload, Workload::Bulk | Workload::Http3 { .. });
     let references = references(row);
     let all = alternatives(row, options).into_iter();
     all.filter(|name| !references.contains(&&**name))

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::quantities::cpu_per_byte;
 use super::sources::Part;
 use super::vary::Variant;
-use crate::results::{Measurement, Outcome, Quantiles, Run, Series};
+use crate::results::{Datagrams, Measurement, Outcome, Quantiles, Run, Series};
 
 /// The runs of the lines, each once, and where they are used.
 #[derive(Default)]
@@ -98,6 +98,25 @@ fn record(run: &Run) -> Value {
     Value::Object(fields)
 }
 
+/// The figures of a flow of datagrams.
+fn datagrams(flow: &Datagrams) -> Value {
+    let delay = |part: fn(&Quantiles) -> f64| flow.delay_ms.as_ref().map(|all| rounded(part(all)));
+    json!({
+        "link": flow.link,
+        "direction": flow.direction,
+        "sent": flow.sent,
+        "lost": flow.lost,
+        "surplus": flow.duplicates,
+        "reordered": flow.reordered,
+        "delay_p50_ms": delay(|all| all.p50),
+        "delay_p95_ms": delay(|all| all.p95),
+        "delay_p99_ms": delay(|all| all.p99),
+        "jitter_ms": rounded(flow.jitter_ms),
+        "gap_ms": rounded(flow.gap_ms),
+        "mos": flow.call.map(|call| rounded(call.mos)),
+    })
+}
+
 fn measured(figures: &Measurement, put: &mut dyn FnMut(&str, Value)) {
     put("goodput_bps", json!(figures.goodput_bps.round()));
     let mut links: BTreeMap<&str, f64> = BTreeMap::new();
@@ -133,6 +152,10 @@ fn measured(figures: &Measurement, put: &mut dyn FnMut(&str, Value)) {
         if let Some(delays) = Quantiles::of(delays.iter().copied()) {
             put(&format!("delay_p50_ms_{link}"), json!(rounded(delays.p50)));
         }
+    }
+    let flows: Vec<Value> = figures.datagrams.iter().map(datagrams).collect();
+    if !flows.is_empty() {
+        put("datagrams", json!(flows));
     }
     put("over_limit", json!(figures.over_limit));
     put("retransmissions", json!(figures.retransmissions));

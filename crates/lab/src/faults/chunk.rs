@@ -123,6 +123,7 @@ fn in_laboratory<T>(
         directions: slice::from_ref(&task.direction),
         link,
         classes: Classes::default(),
+        needs_udp: false,
         has_own_programs: true,
         far: Duration::ZERO,
     };

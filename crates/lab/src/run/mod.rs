@@ -38,7 +38,7 @@ pub(crate) use together::Capacity;
 /// Options of `sumlink-lab run`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Systems: alone, simultaneous, mptcp, \n         \
-                  sumlink:SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]...\n             [@SELECTOR][+CONGESTION[+CARRIERS]][+early],\n         library:SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]..., mptcp+tls,\n         lwip, lwa and lwip+visible, with [:STEERING][@PARAMETER=VALUE]...,\n         aggligator and noq (after make peers);\n         a SETTING is a key of [session] in a configuration file, such as coupling\n\n\
+                  sumlink:SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]...\n             [@SELECTOR][+CONGESTION[+CARRIERS]][+early],\n         library:SCHEDULER[:CLASS=SCHEDULER]...[:SETTING=VALUE]..., mptcp+tls,\n         lwip, lwa and lwip+visible, with [:STEERING][@PARAMETER=VALUE]...,\n         wireguard, aggligator and noq (after make peers);\n         a SETTING is a key of [session] in a configuration file, such as coupling,\n         or datagrams=POLICY, udp=off, blocked=all or blocked=LINK\n\n\
                   Example:\n  sumlink-lab run scenarios/unequal-*.toml --seeds 1 \
                   --systems alone,sumlink:fbdt\n  sumlink-lab report lab-out")]
 pub struct RunOptions {

@@ -9,12 +9,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tempfile::TempDir;
 
+use crate::config::Direction;
 use crate::edge_timeline::edge_timeline;
 use crate::error::LabError;
 use crate::laboratory::Lab;
 use crate::process::Process;
 use crate::results::{Measurement, Outcome, Run, SCHEMA};
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, Workload};
 use crate::signals;
 use crate::systems::{self, Stage, System, set_hosts};
 use crate::topology::Side;
@@ -221,7 +222,7 @@ fn measure_phase(
         congestion: &scenario.congestion,
         port: workload::port(&scenario.workload).unwrap_or(PORT),
         trace: job.trace.map(|directory| trace_file(job, directory)),
-        directions: scenario.traffic.directions(),
+        directions: directions(scenario),
         link: part.link.as_deref(),
         classes: scenario.classes,
         needs_udp: scenario.workload.needs_udp(),
@@ -243,6 +244,14 @@ fn measure_phase(
         draw(job, trace)?;
     }
     Ok(measured)
+}
+
+/// The directions of the workload's data: both for calls and games.
+fn directions(scenario: &Scenario) -> &[Direction] {
+    match &scenario.workload {
+        Workload::Datagrams(datagrams) if datagrams.kind.is_both_ways() => &Direction::BOTH,
+        _ => scenario.traffic.directions(),
+    }
 }
 
 /// Path of a run's trace, named like those of `sumlink-lab sim run --trace`.

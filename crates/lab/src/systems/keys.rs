@@ -12,7 +12,7 @@ use crate::traffic::Keys;
 use super::Stage;
 
 /// The keys of one side; the first call creates those of both sides.
-pub(super) fn of(stage: &Stage<'_>, side: Side) -> Result<Keys, LabError> {
+pub(crate) fn of(stage: &Stage<'_>, side: Side) -> Result<Keys, LabError> {
     let (client, server) = (key(stage, Side::Client)?, key(stage, Side::Server)?);
     let (own, peer) = match side {
         Side::Client => (client.0, server.1),

@@ -17,6 +17,7 @@ pub(crate) mod peers;
 mod simultaneous;
 mod sumlink;
 mod watcher;
+mod wireguard;
 
 pub(crate) use datagrams::missing as missing_system;
 pub(crate) use hosts::set as set_hosts;
@@ -194,6 +195,7 @@ fn made(named: Named) -> Box<dyn System> {
         Named::Mptcp { tls } => Box::new(mptcp::Mptcp { tls }),
         Named::Aggligator => Box::new(aggligator::Aggligator),
         Named::Noq => Box::new(noq::Noq),
+        Named::WireGuard => Box::new(wireguard::WireGuard),
         Named::Edge(variant) => Box::new(edge::Edge { variant }),
         Named::Library(variant) => Box::new(library::Library { variant }),
         Named::Sumlink(variant) => Box::new(sumlink::Sumlink { variant: *variant }),

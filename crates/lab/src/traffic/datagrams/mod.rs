@@ -132,7 +132,7 @@ fn send_on_schedule(
 }
 
 /// Prepares a socket for bursts.
-fn prepare(socket: &UdpSocket) -> io::Result<()> {
+pub(super) fn prepare(socket: &UdpSocket) -> io::Result<()> {
     let options = SockRef::from(socket);
     // Beyond the limit for ordinary sockets; the laboratory runs as root.
     nix::sys::socket::setsockopt(
