@@ -102,6 +102,13 @@ pub(super) enum Op {
     Wait {
         ms: u64,
     },
+    /// The program of a side sends datagrams at once; of cases with flows only.
+    Burst {
+        side: Side,
+        flow: usize,
+        size: usize,
+        count: u32,
+    },
     /// This side ends the session; always the last operation.
     End {
         side: Side,
@@ -119,6 +126,8 @@ pub(super) struct Case {
     pub(super) early: Early,
     /// Memory is scarce.
     pub(super) is_tight: bool,
+    /// The programs use datagrams.
+    pub(super) has_datagrams: bool,
     pub(super) seed: u64,
     pub(super) links: Vec<Shape>,
     pub(super) ops: Vec<Op>,
@@ -225,9 +234,25 @@ pub(super) fn chaos(seed: u64, lasts_ms: u64) -> Case {
         carriers: Carriers::ONE,
         early: Early::Known,
         is_tight: false,
+        has_datagrams: false,
         seed,
         links,
         ops,
+    }
+}
+
+/// Flows of datagrams over links without faults.
+pub(super) fn quiet(seed: u64, links: Vec<Shape>) -> Case {
+    Case {
+        scheduler: "fbdt",
+        congestion: "cubic",
+        carriers: Carriers::ONE,
+        early: Early::Known,
+        is_tight: false,
+        has_datagrams: true,
+        seed,
+        links,
+        ops: Vec::new(),
     }
 }
 
@@ -239,7 +264,7 @@ fn fate() -> impl Strategy<Value = Fate> {
     prop_oneof![Just(Fate::Forgotten), Just(Fate::Reset)]
 }
 
-fn shape() -> impl Strategy<Value = Shape> {
+pub(super) fn shape() -> impl Strategy<Value = Shape> {
     let mbit = prop_oneof![1 => 0.1..1.0f64, 4 => 1.0..20.0f64, 1 => 20.0..100.0f64];
     let ms = prop_oneof![4 => 0..30u64, 1 => 30..400u64];
     let queue = prop_oneof![1 => 1..20u64, 3 => 20..200u64, 1 => 200..2_000u64];
@@ -250,6 +275,21 @@ fn shape() -> impl Strategy<Value = Shape> {
         queue,
         loss,
     })
+}
+
+/// A fault of a link, or its end.
+pub(super) fn fault() -> impl Strategy<Value = Op> {
+    let link = || 0..4usize;
+    prop_oneof![
+        2 => (link(), shape()).prop_map(|(link, shape)| Op::Reshape { link, shape }),
+        2 => (link(), proptest::option::of(side())).prop_map(|(link, to)| Op::Silence { link, to }),
+        1 => link().prop_map(|link| Op::Freeze { link }),
+        2 => link().prop_map(|link| Op::Down { link }),
+        1 => link().prop_map(|link| Op::Unaddress { link }),
+        1 => link().prop_map(|link| Op::Readdress { link }),
+        1 => (link(), fate()).prop_map(|(link, fate)| Op::Lose { link, fate }),
+        4 => link().prop_map(|link| Op::Restore { link }),
+    ]
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -265,14 +305,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (side(), stream(), any::<bool>()).prop_map(|(side, stream, on)| Op::Read { side, stream, on }),
         1 => (side(), stream()).prop_map(|(side, stream)| Op::Reset { side, stream }),
         1 => (side(), stream()).prop_map(|(side, stream)| Op::Abandon { side, stream }),
-        2 => (link(), shape()).prop_map(|(link, shape)| Op::Reshape { link, shape }),
-        2 => (link(), proptest::option::of(side())).prop_map(|(link, to)| Op::Silence { link, to }),
-        1 => link().prop_map(|link| Op::Freeze { link }),
-        2 => link().prop_map(|link| Op::Down { link }),
-        1 => link().prop_map(|link| Op::Unaddress { link }),
-        1 => link().prop_map(|link| Op::Readdress { link }),
-        1 => (link(), fate()).prop_map(|(link, fate)| Op::Lose { link, fate }),
-        4 => link().prop_map(|link| Op::Restore { link }),
+        14 => fault(),
         2 => (link(), factor).prop_map(|(link, factor)| Op::Lie { link, factor }),
         14 => ms.prop_map(|ms| Op::Wait { ms }),
     ]
@@ -324,6 +357,7 @@ pub(super) fn case() -> impl Strategy<Value = Case> {
                     carriers,
                     early,
                     is_tight,
+                    has_datagrams: false,
                     seed,
                     links,
                     ops,

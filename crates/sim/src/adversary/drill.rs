@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sumlink_bond::congestion::{AUTO, LOSS_BASED};
-use sumlink_engine::Config;
+use sumlink_engine::{Config, DatagramConfig, DatagramPolicy, DatagramStats};
 use sumlink_link::{Loss, QueueLimit, Random};
 use sumlink_scenario::config::{
     Direction, InterfaceState, LinkChange, LinkSpec, PlannedChange, Setting, Shape as LinkShape,
@@ -11,11 +11,11 @@ use sumlink_scenario::config::{
 use sumlink_scenario::plan::LabConfig;
 
 use super::case::{Case, Op, Shape};
-use crate::bond::{Bond, Dialing};
+use crate::bond::{Bond, Carrying, Dialing};
 use crate::clock::{MILLISECOND, Nanos, SECOND};
 use crate::net::{Net, News};
 use crate::tcp::{Side, TcpConfig};
-use crate::workload::Bearer;
+use crate::workload::{Bearer, Progress};
 
 /// Most rounds at one virtual time; more are a livelock. A turn of a daemon alone has sixteen.
 const MAX_ROUNDS: u32 = 1_000;
@@ -60,7 +60,10 @@ impl Drill {
             tcp,
             chooses,
             carriers: case.carriers,
-            datagrams: None,
+            datagrams: case.has_datagrams.then_some(Carrying {
+                policy: DatagramPolicy::Auto,
+                udp: true,
+            }),
         };
         let early = case.early;
         let bond = Bond::new(configure, dialing, case.links.len(), early).expect("it is valid");
@@ -86,6 +89,26 @@ impl Drill {
         self.until(time, |_| false);
     }
 
+    /// The same, and passes on what happens to the programs, with its time.
+    pub(super) fn run_with(&mut self, time: Nanos, mut pass: impl FnMut(&Progress, Nanos)) {
+        let end = self.net.now() + time;
+        loop {
+            self.settle_with(&mut pass);
+            if !self.net.step(end) {
+                return self.settle_with(&mut pass);
+            }
+            self.wakes += 1;
+        }
+    }
+
+    /// Whether a link has lost or dropped a packet.
+    pub(super) fn has_lost_packets(&self) -> bool {
+        let links = 0..self.net.link_count();
+        let mut all =
+            links.flat_map(|link| Direction::BOTH.map(|way| self.net.counters(link, way)));
+        all.any(|of| of.lost_packets + of.dropped_queue_packets + of.discarded_packets > 0)
+    }
+
     /// Advances until `done` holds, by at most `time`; returns whether it holds.
     pub(super) fn until(&mut self, time: Nanos, done: impl Fn(&Self) -> bool) -> bool {
         let end = self.net.now() + time;
@@ -103,12 +126,18 @@ impl Drill {
     }
 
     fn settle(&mut self) {
+        self.settle_with(&mut |_, _| {});
+    }
+
+    fn settle_with(&mut self, pass: &mut impl FnMut(&Progress, Nanos)) {
         for _ in 0..MAX_ROUNDS {
             self.net.take_news(&mut self.news);
             for item in &self.news {
                 self.bond.on_news(&mut self.net, *item);
             }
             let progress = self.bond.work(&mut self.net);
+            let now = self.net.now();
+            progress.iter().for_each(|item| pass(item, now));
             if self.news.is_empty() && progress.is_empty() {
                 return self.check();
             }
@@ -129,6 +158,7 @@ impl Drill {
                 stats.send_buffered <= most,
                 "send buffer above its limit: {stats:?}"
             );
+            check_memory(&session.datagram_stats());
         }
         let since = self.net.now() - self.checked;
         if since >= SECOND {
@@ -187,6 +217,19 @@ impl Drill {
         (0..self.net.link_count())
             .map(|link| self.net.counters(link, direction).delivered_bytes)
             .collect()
+    }
+}
+
+/// Checks the memory of a session's datagrams.
+fn check_memory(stats: &DatagramStats) {
+    let config = DatagramConfig::default();
+    let held = [
+        (stats.queued_bytes, config.queue_memory),
+        (stats.reorder_bytes, config.reorder_memory),
+        (stats.fragment_bytes, config.fragment_memory),
+    ];
+    for (bytes, most) in held {
+        assert!(bytes <= most as u64, "more memory than {most}: {stats:?}");
     }
 }
 

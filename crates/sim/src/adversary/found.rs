@@ -25,6 +25,7 @@ fn a_silent_link_causes_no_wakes() {
         carriers: fixed(2),
         early: Early::Known,
         is_tight: false,
+        has_datagrams: false,
         seed: 4_712_263_658_539_101_343,
         links: vec![
             clean(0.839_828_271_709_252_6, 22),
@@ -53,6 +54,7 @@ fn paused_links_cause_no_wakes() {
         carriers: fixed(1),
         early: Early::Known,
         is_tight: false,
+        has_datagrams: false,
         seed: 4_929_798,
         links: vec![
             clean(0.768_552_826_903_236_7, 4),
@@ -89,6 +91,7 @@ fn queued_streams_end_as_well() {
         carriers: fixed(1),
         early: Early::Known,
         is_tight: true,
+        has_datagrams: false,
         seed: 0,
         links: vec![clean(0.1, 0)],
         ops: vec![Op::Open, Op::Open, Op::Open],
@@ -106,6 +109,7 @@ fn a_refused_path_is_retried() {
         carriers: fixed(1),
         early: Early::Known,
         is_tight: false,
+        has_datagrams: false,
         seed: 0,
         links: vec![clean(0.1, 0), clean(0.1, 0)],
         ops: vec![Op::Down { link: 0 }, Op::Wait { ms: 75 }],
@@ -122,6 +126,7 @@ fn a_slow_link_that_paused_starves_no_stream() {
         carriers: fixed(1),
         early: Early::Known,
         is_tight: true,
+        has_datagrams: false,
         seed: 2005250413726480673,
         links: vec![
             Shape {
@@ -171,6 +176,7 @@ fn a_connection_forgotten_while_idle_is_replaced() {
         carriers: fixed(1),
         early: Early::Known,
         is_tight: false,
+        has_datagrams: false,
         seed: 10097664111587673559,
         links: vec![link(0.87, 252, 0.282), link(0.1, 0, 0.0), link(0.1, 0, 0.0)],
         ops: vec![forget(3), forget(0), forget(0)],
@@ -192,6 +198,7 @@ fn a_silent_link_gets_one_new_path() {
         carriers: fixed(1),
         early: Early::Known,
         is_tight: false,
+        has_datagrams: false,
         seed: 0,
         links: vec![link(11), link(0)],
         ops: vec![
@@ -221,6 +228,7 @@ fn a_link_that_paused_carries_data_again() {
         carriers: fixed(1),
         early: Early::Known,
         is_tight: true,
+        has_datagrams: false,
         seed: 0,
         links: vec![
             link(1.0, 22, 26),
@@ -260,6 +268,7 @@ fn a_peer_that_refuses_paths_is_dialed_with_pauses() {
         carriers: fixed(2),
         early: Early::Known,
         is_tight: false,
+        has_datagrams: false,
         seed: 0,
         links: vec![Shape {
             mbit: 12.23739465357185,
@@ -292,6 +301,7 @@ fn two_carriers_of_a_lossy_link_recover() {
         carriers: fixed(2),
         early: Early::Known,
         is_tight: false,
+        has_datagrams: false,
         seed: 15112928608225878546,
         links: vec![
             link(5.083023128533242, 219, 0.0),

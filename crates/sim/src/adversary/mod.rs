@@ -12,6 +12,7 @@
 
 mod case;
 mod drill;
+mod flows;
 mod found;
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -95,6 +96,8 @@ fn run(case: &Case) {
                 }
             }
             Op::Lie { link, factor } => net.lies[link % links] = factor,
+            // This case has no flows.
+            Op::Burst { .. } => {}
             Op::Wait { ms: time } => drill.run(ms(time)),
             Op::End { side } => return end(&mut drill, side, case.is_quiet()),
             // These are scheduled when the network is built.
