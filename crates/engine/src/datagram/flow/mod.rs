@@ -16,6 +16,7 @@ use table::Link;
 use super::config::DatagramConfig;
 use super::policy::{FlowPolicy, Learner};
 use super::receive::Inbound;
+use super::wire::Half;
 use super::{DatagramPolicy, FlowId};
 use crate::{Class, Instant, PathId};
 
@@ -176,6 +177,8 @@ impl Flow {
     /// Whether a copy that is dropped was the last chance of a datagram that has not been sent.
     pub(super) fn loses_with(&mut self, copy: &Copy) -> bool {
         match copy.kind {
+            // The datagram has been sent in part.
+            _ if copy.half == Some(Half::Second) => false,
             CopyKind::Single => true,
             CopyKind::Duplicate => self.fates.drop(copy.sequence),
             // It has been sent before, in part or as a whole.
