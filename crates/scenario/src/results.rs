@@ -21,12 +21,13 @@ mod video;
 
 pub use assemble::{assemble, push_note};
 pub use compute::{ALONE, MPTCP, SIMULTANEOUS, ScenarioHeader, figures, link_goodput};
-pub use datagrams::{Arrival, Call, DatagramSummary, Datagrams, Measured, Playout, SETTLE};
+pub use datagrams::{Arrival, Call, Datagrams, Measured, Playout, SETTLE};
 pub use join::{in_series, join};
 pub use record::{DatagramsRecord, EndsRecord, FlowRecord, ObjectRecord};
 pub use series::{direction_name, rate, series, set_shares, sum_series};
 pub use summary::{
-    Bounds, LinkPart, Missing, Quantiles, Spread, Summary, SystemSummary, quantile, sorted,
+    Bounds, DatagramSummary, LinkPart, Missing, Quantiles, Spread, Summary, SystemSummary,
+    quantile, sorted,
 };
 pub use video::{Frame, Video, watch};
 

@@ -6,7 +6,7 @@ use sumlink_settings::units::{
     format_duration, format_rate, parse_duration, parse_percentage, parse_rate, parse_size,
 };
 
-use crate::results::Quantiles;
+use super::datagrams::{Over, Part};
 
 /// A criterion: a figure of a system and its bound.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,49 +63,6 @@ pub(crate) enum Quantity {
     /// The competing connection's goodput divided by half the link's goodput alone: 1 is an equal
     /// share.
     Rival,
-}
-
-/// A percentile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    P50,
-    P95,
-    P99,
-}
-
-impl Part {
-    const ALL: [Self; 3] = [Self::P50, Self::P95, Self::P99];
-
-    /// Its name in a bar.
-    fn name(self) -> &'static str {
-        match self {
-            Self::P50 => "p50",
-            Self::P95 => "p95",
-            Self::P99 => "p99",
-        }
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|part| part.name() == text)
-    }
-
-    /// The percentile of a distribution.
-    pub(super) fn of(self, all: &Quantiles) -> f64 {
-        match self {
-            Self::P50 => all.p50,
-            Self::P95 => all.p95,
-            Self::P99 => all.p99,
-        }
-    }
-}
-
-/// The reference of a delay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Over {
-    /// The same percentile on the best link alone.
-    Best,
-    /// The shortest delay of a link, as the scenario sets it.
-    Idle,
 }
 
 /// The system that CPU cost is compared with: as secure as sumlink, without bonding in user space.

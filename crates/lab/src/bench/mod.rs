@@ -9,6 +9,7 @@ mod bar;
 mod cause;
 mod chart;
 mod cost;
+mod datagrams;
 mod document;
 mod growth;
 mod judge;

@@ -1,15 +1,13 @@
 //! The figures that bars are compared with, for each seed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use crate::config::Direction;
-use crate::results::{
-    ALONE, Completion, Datagrams, Measurement, Run, Series, figures, quantile, sorted,
-};
+use crate::results::{ALONE, Completion, Measurement, Run, Series, figures, quantile, sorted};
 use crate::scenario::{Scenario, Workload};
 
-use super::bar::{Over, Part, Quantity};
+use super::bar::Quantity;
+use super::datagrams;
 
 /// The measurements of one variant of a row.
 #[derive(Clone, Copy)]
@@ -186,51 +184,18 @@ impl Seed<'_> {
                 let in_flight = self.over_ways(Scenario::rates_bps) / 8.0 * rtt;
                 Some(self.own.reorder_peak_bytes? as f64 / in_flight)
             }
-            Quantity::LostDatagrams => {
-                worst(self.own, |flow| Some(flow.lost as f64))?;
-                Some(flows(self.own).map(|flow| flow.lost as f64).sum())
-            }
-            Quantity::Loss => worst(self.own, |flow| Some(flow.loss())),
-            Quantity::Gap => worst(self.own, |flow| Some(flow.gap_ms)),
-            Quantity::Delay { part, over } => {
-                let above =
-                    |flow: &Datagrams| Some(delay(flow, part)? - self.least(flow, part, over)?);
-                worst(self.own, above)
-            }
-            Quantity::RoundTrip { part } => {
-                let mut probes = self.own.datagrams.iter().filter(|flow| is_probe(flow));
-                let idle = self
-                    .scenario
-                    .min_delays(self.seed)
-                    .into_iter()
-                    .map(|[up, down]| up + down);
-                Some(delay(probes.next()?, part)? - idle.min()?.as_secs_f64() * 1e3)
+            Quantity::LostDatagrams
+            | Quantity::Loss
+            | Quantity::Gap
+            | Quantity::Delay { .. }
+            | Quantity::RoundTrip { .. } => {
+                datagrams::value(quantity, self.own, self.alone, self.scenario, self.seed)
             }
             Quantity::Rival => {
                 let link = self.scenario.rival.as_ref()?;
                 let alone = self.links_alone().get(link.as_str()).copied()?;
                 let whole = alone + self.alone?.rival_bps?;
                 Some(self.own.rival_bps? / (whole / 2.0))
-            }
-        }
-    }
-
-    /// The reference for the delay of a flow, in milliseconds.
-    fn least(&self, flow: &Datagrams, part: Part, over: Over) -> Option<f64> {
-        match over {
-            Over::Best => {
-                let alone = flows(self.alone?).filter(|alone| alone.direction == flow.direction);
-                alone
-                    .filter_map(|alone| delay(alone, part))
-                    .reduce(f64::min)
-            }
-            Over::Idle => {
-                let of_way = |[up, down]: [Duration; 2]| match flow.direction.as_str() {
-                    "up" => up,
-                    _ => down,
-                };
-                let links = self.scenario.min_delays(self.seed).into_iter().map(of_way);
-                Some(links.min()?.as_secs_f64() * 1e3)
             }
         }
     }
@@ -310,25 +275,6 @@ impl Seed<'_> {
     }
 }
 
-/// The flows of datagrams that are not probes.
-fn flows(of: &Measurement) -> impl Iterator<Item = &Datagrams> {
-    of.datagrams.iter().filter(|flow| !is_probe(flow))
-}
-
-fn is_probe(flow: &Datagrams) -> bool {
-    flow.direction == "echo"
-}
-
-fn delay(flow: &Datagrams, part: Part) -> Option<f64> {
-    flow.delay_ms.as_ref().map(|delay| part.of(delay))
-}
-
-/// The largest value of a flow; `None` if one has no value.
-fn worst(of: &Measurement, value: impl Fn(&Datagrams) -> Option<f64>) -> Option<f64> {
-    let values = flows(of).map(value).collect::<Option<Vec<_>>>()?;
-    values.into_iter().reduce(f64::max)
-}
-
 /// CPU seconds per delivered byte of all programs, the traffic programs included.
 pub(super) fn cpu_per_byte(of: &Measurement) -> Option<f64> {
     let system: f64 = of.processes.iter().map(|process| process.cpu_s).sum();
@@ -375,7 +321,7 @@ pub(super) mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::results::{Flow, Outcome, Process, Quantiles, Run};
+    use crate::results::{Flow, Outcome, Process, Run};
 
     /// Two links of 80 and 20 Mbit/s with 10 ms and 25 ms one way, queues of 50 ms, 2 % loss on the second.
     pub(in crate::bench) fn scenario(more: &str) -> Scenario {
@@ -484,59 +430,6 @@ pub(super) mod tests {
         assert_eq!(value("", Quantity::Duplicates, None), 0.022_642);
         // 100 Mbit/s in 2 x 25 + 50 ms are 1.25 MB.
         assert_eq!(value("", Quantity::Reorder, None), 1.0);
-    }
-
-    #[test]
-    fn datagrams_are_judged_in_the_worse_direction() {
-        let flow = |link: Option<&str>, direction: &str, p99: f64, lost| Datagrams {
-            link: link.map(str::to_owned),
-            direction: direction.to_owned(),
-            sent: 1000,
-            lost,
-            gap_ms: p99 * 2.0,
-            delay_ms: Quantiles::of([p99]),
-            ..Datagrams::default()
-        };
-        let with = |datagrams| Measurement {
-            datagrams,
-            ..Measurement::default()
-        };
-        let alone = with(vec![
-            flow(Some("a"), "down", 11.0, 0),
-            flow(Some("a"), "up", 12.0, 0),
-            flow(Some("b"), "down", 26.0, 0),
-        ]);
-        let own = with(vec![
-            flow(None, "down", 15.0, 1),
-            flow(None, "up", 14.0, 2),
-            flow(None, "echo", 50.0, 7),
-        ]);
-        let scenario = scenario("workload = { kind = \"call\" }");
-        let runs = [run(ALONE, 1, alone), run("x", 1, own)];
-        let measured = Measured {
-            scenario: &scenario,
-            runs: &runs,
-        };
-        let value = |quantity| measured.values(quantity, None, "x");
-        assert_eq!(value(Quantity::LostDatagrams), [3.0]);
-        assert_eq!(value(Quantity::Loss), [0.002]);
-        assert_eq!(value(Quantity::Gap), [30.0]);
-        let part = Part::P99;
-        assert_eq!(
-            value(Quantity::Delay {
-                part,
-                over: Over::Best
-            }),
-            [4.0]
-        );
-        assert_eq!(
-            value(Quantity::Delay {
-                part,
-                over: Over::Idle
-            }),
-            [5.0]
-        );
-        assert_eq!(value(Quantity::RoundTrip { part }), [30.0]);
     }
 
     #[test]

@@ -187,10 +187,14 @@ impl System for Sumlink {
                 stage.congestion
             ));
         }
-        if stage.needs_udp
-            && let Some(status) = &client
-        {
-            note.push_str(&format!("; {}", datagrams_in_words(status)));
+        if stage.needs_udp {
+            for (side, status) in [("client", &client), ("server", &server)] {
+                let Some(status) = status else { continue };
+                if side == "client" {
+                    note.push_str(&format!("; {}", carriers_in_words(status)));
+                }
+                note.push_str(&format!("; {side}: {}", policies_in_words(status)));
+            }
         }
         Ok(Evidence {
             duplicates_bytes: total("duplicates_sent_bytes"),
@@ -321,15 +325,21 @@ fn datagram_paths(status: &serde_json::Value) -> impl Iterator<Item = &serde_jso
     sessions(status).flat_map(|session| session["datagram_paths"].as_array().into_iter().flatten())
 }
 
-/// How each link carries datagrams, and how each flow is carried.
-fn datagrams_in_words(status: &serde_json::Value) -> String {
+/// How each link carries datagrams.
+fn carriers_in_words(status: &serde_json::Value) -> String {
     let word = |value: &serde_json::Value| value.as_str().unwrap_or("?").to_owned();
     let paths = datagram_paths(status)
         .map(|path| format!("{} over {}", word(&path["link"]), word(&path["carrier"])));
+    paths.collect::<Vec<_>>().join(", ")
+}
+
+/// How a side's datagrams use the links at the end, with the reasons.
+fn policies_in_words(status: &serde_json::Value) -> String {
+    let word = |value: &serde_json::Value| value.as_str().unwrap_or("?").to_owned();
     let flows = sessions(status)
         .flat_map(|session| session["flows"].as_array().into_iter().flatten())
-        .map(|flow| format!("{}: {}", word(&flow["policy"]), word(&flow["reason"])));
-    paths.chain(flows).collect::<Vec<_>>().join("; ")
+        .map(|flow| format!("{} ({})", word(&flow["policy"]), word(&flow["reason"])));
+    flows.collect::<Vec<_>>().join(", ")
 }
 
 /// The version that a program prints with `--version`: its last word.

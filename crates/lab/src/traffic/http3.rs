@@ -42,8 +42,8 @@ const RETRY: Duration = Duration::from_millis(100);
 /// Tolerance for the end of the other side.
 const CLOSING: Duration = Duration::from_millis(500);
 
-/// Serves transfers in the background until the process ends.
-pub(super) fn serve(parameters: Http3) -> Result<(), LabError> {
+/// Serves transfers in the background until the process ends; returns the address.
+pub(super) fn serve(parameters: Http3) -> Result<SocketAddr, LabError> {
     let Http3 { listen, keys } = parameters;
     let failed = |error: String| LabError::system(format!("HTTP/3 on {listen}"), error);
     let config = server_config(&keys).map_err(failed)?;
@@ -53,6 +53,8 @@ pub(super) fn serve(parameters: Http3) -> Result<(), LabError> {
         let _inside = runtime.enter();
         endpoint(socket, Some(config)).map_err(failed)?
     };
+    let local = endpoint.local_addr();
+    let local = local.map_err(|error| failed(error.to_string()))?;
     thread::spawn(move || {
         runtime.block_on(async {
             while let Some(incoming) = endpoint.accept().await {
@@ -64,7 +66,7 @@ pub(super) fn serve(parameters: Http3) -> Result<(), LabError> {
             }
         });
     });
-    Ok(())
+    Ok(local)
 }
 
 /// The client's side of one transfer; returns when the run is over.
@@ -321,4 +323,61 @@ fn client_config(keys: &Keys) -> Result<ClientConfig, String> {
     let mut config = ClientConfig::new(Arc::new(crypto));
     config.transport_config(transport());
     Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use sumlink_transport::SecretKey;
+
+    use super::super::{Job, now_ns};
+    use super::*;
+
+    #[test]
+    fn a_download_and_an_upload_are_compared_and_counted() {
+        let directory = tempfile::tempdir().unwrap();
+        let key = |name: &str| {
+            let (path, key) = (directory.path().join(name), SecretKey::generate().unwrap());
+            key.save(&path).unwrap();
+            (path, key.public())
+        };
+        let (client, server) = (key("client"), key("server"));
+        let of_client = Keys {
+            own: client.0.clone(),
+            peer: server.1,
+        };
+        let of_server = Keys {
+            own: server.0.clone(),
+            peer: client.1,
+        };
+        let listen = ([127, 0, 0, 1], 0).into();
+        let address = serve(Http3 {
+            listen,
+            keys: of_server,
+        })
+        .unwrap();
+        let route = Route {
+            http3: Some(address),
+            ..Route::direct(address)
+        };
+        for down in [true, false] {
+            let window = Window {
+                epoch_ns: now_ns(),
+                duration_ms: 700,
+            };
+            let request = Request {
+                flow: u32::from(!down),
+                epoch_ns: window.epoch_ns,
+                duration_ms: window.duration_ms,
+                interval_ms: 100,
+                down,
+                job: Job::Bulk,
+            };
+            let mut recorder = Recorder::new(request.flow, window, 100);
+            run(&route, &of_client, &request, &mut recorder).unwrap();
+            assert!(recorder.record.connected, "{down}");
+            // The server counts uploads.
+            let bytes: u64 = recorder.record.buckets.iter().sum();
+            assert_eq!(bytes > 0, down, "{bytes} bytes");
+        }
+    }
 }

@@ -3,13 +3,13 @@
 //! Pure arithmetic on the records of both ends. All times are seconds on one clock, since the start
 //! of the run.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::Quantiles;
 use super::emodel::{mean_opinion_score, rating};
-use super::{Measurement, Quantiles, Spread};
 
 /// A datagram that the receiving program got; every copy is an arrival of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -200,67 +200,6 @@ impl Call {
             rating,
             mos: mean_opinion_score(rating),
         }
-    }
-}
-
-/// A flow of datagrams over the seeds of a scenario.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct DatagramSummary {
-    /// See [`Datagrams`].
-    pub link: Option<String>,
-    /// See [`Datagrams`].
-    pub direction: String,
-    /// The part of the datagrams that never arrived, 0..=1.
-    pub loss: Option<Spread>,
-    /// Surplus copies.
-    pub duplicates: Option<Spread>,
-    /// Datagrams out of order.
-    pub reordered: Option<Spread>,
-    /// Half of a run's datagrams had a shorter delay, in milliseconds.
-    pub delay_p50_ms: Option<Spread>,
-    /// The same for 95 % of them.
-    pub delay_p95_ms: Option<Spread>,
-    /// The same for 99 % of them.
-    pub delay_p99_ms: Option<Spread>,
-    /// See [`Datagrams`].
-    pub jitter_ms: Option<Spread>,
-    /// See [`Datagrams`].
-    pub gap_ms: Option<Spread>,
-    /// Mean opinion scores of a call.
-    pub mos: Option<Spread>,
-}
-
-impl DatagramSummary {
-    /// A summary for each combination of a link and a direction.
-    pub fn of_all<'a>(runs: impl IntoIterator<Item = &'a Measurement>) -> Vec<Self> {
-        let mut flows: BTreeMap<(Option<&str>, &str), Vec<&Datagrams>> = BTreeMap::new();
-        for flow in runs.into_iter().flat_map(|run| &run.datagrams) {
-            let key = (flow.link.as_deref(), flow.direction.as_str());
-            flows.entry(key).or_default().push(flow);
-        }
-        let summarized = flows.into_iter().map(|((link, direction), flows)| {
-            let each = |value: &dyn Fn(&Datagrams) -> Option<f64>| {
-                Spread::of(flows.iter().filter_map(|flow| value(flow)))
-            };
-            let delay = |part: fn(&Quantiles) -> f64| {
-                each(&|flow: &Datagrams| flow.delay_ms.as_ref().map(part))
-            };
-            Self {
-                link: link.map(str::to_owned),
-                direction: direction.to_owned(),
-                loss: each(&|flow| Some(flow.loss())),
-                duplicates: each(&|flow| Some(flow.duplicates as f64)),
-                reordered: each(&|flow| Some(flow.reordered as f64)),
-                delay_p50_ms: delay(|delay| delay.p50),
-                delay_p95_ms: delay(|delay| delay.p95),
-                delay_p99_ms: delay(|delay| delay.p99),
-                jitter_ms: each(&|flow| Some(flow.jitter_ms)),
-                gap_ms: each(&|flow| Some(flow.gap_ms)),
-                mos: each(&|flow| flow.call.map(|call| call.mos)),
-            }
-        });
-        summarized.collect()
     }
 }
 

@@ -1,8 +1,10 @@
 //! Types for medians and spread over the seeds of a scenario, and for the bounds set by the links.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use super::{DatagramSummary, Environment, SCHEMA};
+use super::{Datagrams, Environment, Measurement, SCHEMA};
 
 /// The summary of one scenario; see [`Summary::from_runs`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -139,6 +141,67 @@ pub struct LinkPart {
     /// Goodput in bit/s: that of the flows bound to the link. Without such flows, the system's
     /// goodput divided in proportion to the wire bytes of the links.
     pub goodput_bps: Spread,
+}
+
+/// A flow of datagrams over the seeds of a scenario.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DatagramSummary {
+    /// See [`Datagrams`].
+    pub link: Option<String>,
+    /// See [`Datagrams`].
+    pub direction: String,
+    /// The part of the datagrams that never arrived, 0..=1.
+    pub loss: Option<Spread>,
+    /// Surplus copies.
+    pub duplicates: Option<Spread>,
+    /// Datagrams out of order.
+    pub reordered: Option<Spread>,
+    /// Half of a run's datagrams had a shorter delay, in milliseconds.
+    pub delay_p50_ms: Option<Spread>,
+    /// The same for 95 % of them.
+    pub delay_p95_ms: Option<Spread>,
+    /// The same for 99 % of them.
+    pub delay_p99_ms: Option<Spread>,
+    /// See [`Datagrams`].
+    pub jitter_ms: Option<Spread>,
+    /// See [`Datagrams`].
+    pub gap_ms: Option<Spread>,
+    /// Mean opinion scores of a call.
+    pub mos: Option<Spread>,
+}
+
+impl DatagramSummary {
+    /// A summary for each combination of a link and a direction.
+    pub fn of_all<'a>(runs: impl IntoIterator<Item = &'a Measurement>) -> Vec<Self> {
+        let mut flows: BTreeMap<(Option<&str>, &str), Vec<&Datagrams>> = BTreeMap::new();
+        for flow in runs.into_iter().flat_map(|run| &run.datagrams) {
+            let key = (flow.link.as_deref(), flow.direction.as_str());
+            flows.entry(key).or_default().push(flow);
+        }
+        let summarized = flows.into_iter().map(|((link, direction), flows)| {
+            let each = |value: &dyn Fn(&Datagrams) -> Option<f64>| {
+                Spread::of(flows.iter().filter_map(|flow| value(flow)))
+            };
+            let delay = |part: fn(&Quantiles) -> f64| {
+                each(&|flow: &Datagrams| flow.delay_ms.as_ref().map(part))
+            };
+            Self {
+                link: link.map(str::to_owned),
+                direction: direction.to_owned(),
+                loss: each(&|flow| Some(flow.loss())),
+                duplicates: each(&|flow| Some(flow.duplicates as f64)),
+                reordered: each(&|flow| Some(flow.reordered as f64)),
+                delay_p50_ms: delay(|delay| delay.p50),
+                delay_p95_ms: delay(|delay| delay.p95),
+                delay_p99_ms: delay(|delay| delay.p99),
+                jitter_ms: each(&|flow| Some(flow.jitter_ms)),
+                gap_ms: each(&|flow| Some(flow.gap_ms)),
+                mos: each(&|flow| flow.call.map(|call| call.mos)),
+            }
+        });
+        summarized.collect()
+    }
 }
 
 /// The distribution of a value over several seeds.

@@ -172,7 +172,8 @@ pub(crate) fn read(
         section.missing(
             document,
             "kind",
-            "kind = \"bulk\" (or files, requests, cbr, datagrams, call, game, http3, video, command)",
+            "kind = \"bulk\" (or files, requests, cbr, datagrams, call, game, http3, video, \
+             command)",
         );
     }
     let kind = kind?;
