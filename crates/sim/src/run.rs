@@ -202,10 +202,7 @@ fn missing(system: &System, scenario: &Scenario, own: &Own) -> Option<String> {
             return Some("the simulator does not have this system".to_owned());
         }
     }
-    let carries_datagrams = match system {
-        System::Mptcp { .. } | System::Edge(_) => false,
-        _ => true,
-    };
+    let carries_datagrams = !matches!(system, System::Mptcp { .. } | System::Edge(_));
     if scenario.workload.needs_udp() && !carries_datagrams {
         return Some("this system does not carry datagrams".to_owned());
     }

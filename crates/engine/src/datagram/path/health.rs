@@ -150,6 +150,14 @@ impl Health {
         Review::Recovered
     }
 
+    /// Something else says that the path may not deliver: it is probed.
+    pub(in crate::datagram) fn doubt(&mut self, now: Instant) {
+        if self.is_good() {
+            (self.state, self.since) = (PathHealth::Suspect, now);
+            (self.probes, self.probed) = (0, None);
+        }
+    }
+
     /// Applies the passage of time. `carrier` is the carrier's round trip with the delay of
     /// reports.
     pub(in crate::datagram) fn review(

@@ -1,6 +1,7 @@
 //! Flows, datagrams and records on a path that does not carry them any more.
 
 use super::enqueue::facts;
+use crate::datagram::DatagramCarrier;
 use crate::datagram::flow::lane::{Copy, CopyKind, Lane, Listed};
 use crate::datagram::flow::table::FlowRef;
 use crate::datagram::path::sent::{Item, Young};
@@ -17,9 +18,25 @@ impl Datagrams {
             return;
         };
         path.counters.times_suspect += 1;
+        let (link, carrier) = (path.link, path.carrier);
         let items = path.sent.take_items(|item| !matches!(item, Item::Open(_)));
+        if carrier == DatagramCarrier::Quic {
+            self.doubt_stand_ins(link, now);
+        }
         self.review_paths(now);
         self.settle_lost(items, Some(id), now);
+    }
+
+    /// A link that has fallen silent carries no TCP either: the stream paths that stand in for its
+    /// QUIC path must first deliver a probe.
+    fn doubt_stand_ins(&mut self, link: u64, now: Instant) {
+        let mut index = 0;
+        while let Some(path) = self.paths.nth_mut(index) {
+            index += 1;
+            if path.link == link && path.carrier == DatagramCarrier::Stream {
+                path.health.doubt(now);
+            }
+        }
     }
 
     /// A path has ended.
