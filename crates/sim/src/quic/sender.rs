@@ -286,9 +286,9 @@ mod tests {
 
     const RTT: Nanos = 20 * MILLISECOND;
 
-    fn ack(ranges: &[std::ops::Range<u64>]) -> Ack {
+    fn ack(range: std::ops::Range<u64>) -> Ack {
         Ack {
-            ranges: ranges.to_vec(),
+            ranges: std::iter::once(range).collect(),
             delay: 0,
         }
     }
@@ -307,9 +307,9 @@ mod tests {
     fn three_later_packets_make_one_lost() {
         let mut sender = sender();
         let window = sender.window();
-        sender.acknowledge(&ack(&[1..3]), true, RTT + 2 * MILLISECOND);
+        sender.acknowledge(&ack(1..3), true, RTT + 2 * MILLISECOND);
         assert_eq!(sender.counters.lost, 0);
-        sender.acknowledge(&ack(&[1..4]), true, RTT + 3 * MILLISECOND);
+        sender.acknowledge(&ack(1..4), true, RTT + 3 * MILLISECOND);
         assert_eq!(sender.counters.lost, 1);
         assert_eq!(sender.in_flight(), 6000);
         assert!(sender.window() < window);
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn nine_eighths_of_a_round_trip_make_one_lost() {
         let mut sender = sender();
-        sender.acknowledge(&ack(&[1..2]), true, RTT + MILLISECOND);
+        sender.acknowledge(&ack(1..2), true, RTT + MILLISECOND);
         let due = sender.deadline().unwrap();
         assert_eq!(due, RTT * 9 / 8);
         sender.on_time(due - 1);
@@ -341,7 +341,7 @@ mod tests {
         // 20 ms, four variations of 10 ms, and the delay of acknowledgments.
         assert_eq!(waits, [65, 130, 260, 520]);
         assert_eq!(sender.counters.lost, 0);
-        sender.acknowledge(&ack(&[0..10]), true, now);
+        sender.acknowledge(&ack(0..10), true, now);
         assert_eq!((sender.in_flight(), sender.deadline()), (0, None));
     }
 
@@ -352,7 +352,7 @@ mod tests {
         let number = sender.send(1000, true, 901 * MILLISECOND);
         sender.send(1000, true, 902 * MILLISECOND);
         let last = sender.send(1000, true, 903 * MILLISECOND);
-        sender.acknowledge(&ack(&[last..last + 1]), true, 903 * MILLISECOND + RTT);
+        sender.acknowledge(&ack(last..last + 1), true, 903 * MILLISECOND + RTT);
         assert_eq!(sender.counters.lost, number);
         assert!(sender.window() <= 4 * 1200, "{}", sender.window());
     }
