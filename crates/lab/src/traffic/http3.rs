@@ -359,25 +359,29 @@ mod tests {
             http3: Some(address),
             ..Route::direct(address)
         };
-        for down in [true, false] {
+        let count = |down: bool, duration_ms| {
             let window = Window {
                 epoch_ns: now_ns(),
-                duration_ms: 700,
+                duration_ms,
             };
             let request = Request {
                 flow: u32::from(!down),
                 epoch_ns: window.epoch_ns,
-                duration_ms: window.duration_ms,
+                duration_ms,
                 interval_ms: 100,
                 down,
                 job: Job::Bulk,
             };
             let mut recorder = Recorder::new(request.flow, window, 100);
             run(&route, &of_client, &request, &mut recorder).unwrap();
-            assert!(recorder.record.connected, "{down}");
-            // The server counts uploads.
             let bytes: u64 = recorder.record.buckets.iter().sum();
-            assert_eq!(bytes > 0, down, "{bytes} bytes");
-        }
+            recorder.record.connected.then_some(bytes)
+        };
+        // On a busy machine the handshake may take longer than the shortest one.
+        let mut durations = [700, 3_000, 12_000].into_iter();
+        assert!(durations.any(|duration_ms| count(true, duration_ms) > Some(0)));
+        // The server counts uploads.
+        let mut durations = [700, 3_000, 12_000].into_iter();
+        assert!(durations.any(|duration_ms| count(false, duration_ms) == Some(0)));
     }
 }
