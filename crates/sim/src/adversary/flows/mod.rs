@@ -18,7 +18,7 @@ use talk::{Talks, Way};
 pub(super) use talk::Spec;
 
 /// Cases of an ordinary test run.
-const CASES: u32 = 40;
+const CASES: u32 = 16;
 
 /// Cases of calls over a link that falls silent.
 const CALL_CASES: u32 = 25;
