@@ -150,8 +150,8 @@ impl Health {
         Review::Recovered
     }
 
-    /// Something else says that the path may not deliver: it is probed.
-    pub(in crate::datagram) fn doubt(&mut self, now: Instant) {
+    /// Makes a path suspect because its link seems to be silent; probes show whether it delivers.
+    pub(in crate::datagram) fn suspect(&mut self, now: Instant) {
         if self.is_good() {
             (self.state, self.since) = (PathHealth::Suspect, now);
             (self.probes, self.probed) = (0, None);
@@ -179,8 +179,7 @@ impl Health {
                 self.trial = (self.trial / 2).max(TRIAL);
             }
             self.trial = (2 * self.trial).min(LONGEST_TRIAL);
-            (self.state, self.since) = (PathHealth::Suspect, now);
-            (self.probes, self.probed) = (0, None);
+            self.suspect(now);
             return Review::Suspected;
         }
         self.state = PathHealth::Failed;

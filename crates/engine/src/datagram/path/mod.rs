@@ -25,8 +25,8 @@ pub(super) use rounds::Rounds;
 pub(super) use sent::Sent;
 pub(super) use set::Paths;
 
-/// Largest packet of a QUIC path before its first measurement, in bytes: that of the smallest path
-/// of QUIC carries (RFC 9000, section 14), without the heads of QUIC.
+/// Largest packet of a QUIC path before its first measurement, in bytes: that of the smallest
+/// path that QUIC supports (RFC 9000, section 14), without the heads of QUIC.
 const UNKNOWN_PACKET: usize = 1150;
 
 /// Assumed round trip of a path without any measurement.

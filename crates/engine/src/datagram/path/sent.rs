@@ -19,13 +19,8 @@ const MAX_YOUNG: usize = 12 << 20;
 /// Bookkeeping of such a datagram, which counts as memory.
 const YOUNG_OVERHEAD: usize = 128;
 
-/// A packet is lost when one with a number this much higher has arrived (RFC 9002, section 6.1.1)
-/// ...
+/// A packet is lost when one with a number this much higher has arrived (RFC 9002, section 6.1.1).
 const REORDER_PACKETS: u64 = 3;
-
-/// ... unless it was sent within this time: links with several queues reorder that much, and each
-/// of these packets would be sent again.
-const REORDER_LEAST: Duration = Duration::from_millis(1);
 
 /// The same as a time between the two; a path does not reorder packets that are so far apart.
 const REORDER_TIME: Duration = Duration::from_millis(5);
@@ -203,7 +198,6 @@ impl Sent {
         };
         while let Some(packet) = self.packets.front() {
             let is_lost = largest >= self.base + REORDER_PACKETS
-                && sent_at >= packet.at + REORDER_LEAST
                 || largest > self.base && sent_at >= packet.at + REORDER_TIME;
             let has_arrived = packet.has_arrived;
             if packet.elicits && !has_arrived && !is_lost {
@@ -323,6 +317,16 @@ mod tests {
         sent.push(100, true, 20 * MS);
         assert_eq!(on_report(&mut sent, &[(1, 1)]), (1, 1, vec![]));
         assert_eq!(sent.oldest(), None);
+    }
+
+    #[test]
+    fn a_loss_in_a_burst_is_settled_without_later_packets() {
+        let mut sent = Sent::default();
+        for _ in 0..4 {
+            sent.push(100, true, Duration::ZERO);
+        }
+        assert_eq!(on_report(&mut sent, &[(1, 3)]), (3, 1, vec![]));
+        assert_eq!(sent.oldest(), None, "nothing becomes overdue");
     }
 
     #[test]

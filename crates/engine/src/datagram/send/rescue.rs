@@ -21,7 +21,7 @@ impl Datagrams {
         let (link, carrier) = (path.link, path.carrier);
         let items = path.sent.take_items(|item| !matches!(item, Item::Open(_)));
         if carrier == DatagramCarrier::Quic {
-            self.doubt_stand_ins(link, now);
+            self.suspect_stand_ins(link, now);
         }
         self.review_paths(now);
         self.settle_lost(items, Some(id), now);
@@ -29,12 +29,12 @@ impl Datagrams {
 
     /// A link that has fallen silent carries no TCP either: the stream paths that stand in for its
     /// QUIC path must first deliver a probe.
-    fn doubt_stand_ins(&mut self, link: u64, now: Instant) {
+    fn suspect_stand_ins(&mut self, link: u64, now: Instant) {
         let mut index = 0;
         while let Some(path) = self.paths.nth_mut(index) {
             index += 1;
             if path.link == link && path.carrier == DatagramCarrier::Stream {
-                path.health.doubt(now);
+                path.health.suspect(now);
             }
         }
     }
