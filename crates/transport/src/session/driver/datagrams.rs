@@ -3,7 +3,10 @@
 //! A link has up to two datagram paths: its QUIC carrier, and its first TCP carrier, which takes
 //! datagrams in frames ahead of stream data while the QUIC carrier is missing or does not deliver.
 
-use std::collections::{BTreeMap, HashMap};
+mod flows;
+mod status;
+
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -11,19 +14,16 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use sumlink_bond::datagram::stand_ins;
 use sumlink_bond::datagram::turns::{BATCH, PACKETS, SAMPLE_EVERY};
-use sumlink_engine::{
-    Class, CloseReason, DatagramCarrier as Kind, DatagramPathStats, DatagramPolicy, DatagramSample,
-    FlowConfig, FlowError, FlowErrorCode, FlowId, PathId, Role,
-};
-use sumlink_exit::datagram::{FlowFailure, Received};
+use sumlink_engine::{DatagramCarrier as Kind, DatagramSample, FlowId, PathId, Role};
+use sumlink_exit::datagram::Received;
 use sumlink_exit::target::Target;
 use tokio::sync::mpsc::UnboundedSender;
+
+pub(super) use flows::Policies;
 
 use super::Driver;
 use super::bucket::Bucket;
 use super::carriers::link_number;
-use crate::api::config::SessionConfig;
-use crate::api::status::{DatagramPathStatus, FlowStatus};
 use crate::carrier::quic::{DatagramCarrier, Ended, SendError};
 use crate::session::sources::{Inbox, Outgoing, SourceHandle, Sources};
 
@@ -32,31 +32,6 @@ const OVERHEAD: usize = 80;
 
 /// Datagrams leave streams at least this part of a link's limit.
 const MIN_REST: u64 = 20;
-
-/// Most flows in a status.
-const MAX_FLOWS: usize = 1000;
-
-/// How this side's datagrams use the paths.
-#[derive(Debug)]
-pub(super) struct Policies {
-    usual: DatagramPolicy,
-    of_classes: BTreeMap<Class, DatagramPolicy>,
-}
-
-impl Policies {
-    pub(super) fn new(config: &SessionConfig) -> Self {
-        Self {
-            usual: config.datagram_policy,
-            of_classes: config.class_datagram_policies.clone(),
-        }
-    }
-
-    /// The policy of a flow for which the program has none.
-    fn of(&self, class: Option<Class>) -> DatagramPolicy {
-        let own = class.and_then(|class| self.of_classes.get(&class));
-        own.copied().unwrap_or(self.usual)
-    }
-}
 
 /// The datagrams of a session's task.
 #[derive(Debug)]
@@ -216,174 +191,6 @@ impl Driver {
                 }
             }
             self.datagrams.streams.push(id);
-        }
-    }
-
-    /// Takes the datagrams of programs; returns whether any were waiting.
-    pub(super) fn take_datagrams(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut requests = std::mem::take(&mut self.datagrams.requests);
-        self.datagrams.sources.take(cx, BATCH, &mut requests);
-        let any = !requests.is_empty();
-        let now = self.now();
-        for request in requests.drain(..) {
-            match request {
-                Outgoing::Datagram {
-                    source,
-                    remote,
-                    payload,
-                    class,
-                    policy,
-                } => self.send_datagram(source, remote, payload, class, policy, now),
-                Outgoing::Failed {
-                    source,
-                    remote,
-                    failure,
-                } => {
-                    let flow = self.datagrams.by_remote.get(&(source, remote));
-                    if let Some(flow) = flow {
-                        self.engine.flow_failed(*flow, code_of(failure), now);
-                    }
-                }
-                Outgoing::Closed { source } => self.close_source(source),
-            }
-        }
-        self.datagrams.requests = requests;
-        any
-    }
-
-    fn send_datagram(
-        &mut self,
-        source: u64,
-        remote: Target,
-        payload: Bytes,
-        class: Option<Class>,
-        policy: Option<DatagramPolicy>,
-        now: sumlink_engine::Instant,
-    ) {
-        let key = (source, remote);
-        let known = self.datagrams.by_remote.get(&key).copied();
-        let flow = match known {
-            Some(flow) => Ok(flow),
-            None => self.open_flow(&key, class, policy, now),
-        };
-        let sent = flow.and_then(|flow| self.engine.send_datagram(flow, payload, now));
-        let failure = match sent {
-            Ok(()) => return self.datagrams.sources.set_unsupported(false),
-            Err(FlowError::PeerWithoutDatagrams) => {
-                return self.datagrams.sources.set_unsupported(true);
-            }
-            Err(FlowError::TooBig { most }) => FlowFailure::TooBig {
-                mtu: u32::try_from(most).unwrap_or(u32::MAX),
-            },
-            Err(FlowError::NoMoreFlows) => FlowFailure::LimitReached,
-            Err(_) => FlowFailure::Other,
-        };
-        if let Some(inbox) = self.datagrams.sources.inbox(source) {
-            inbox.push(key.1, Received::Failed(failure));
-        }
-    }
-
-    fn open_flow(
-        &mut self,
-        key: &(u64, Target),
-        class: Option<Class>,
-        policy: Option<DatagramPolicy>,
-        now: sumlink_engine::Instant,
-    ) -> Result<FlowId, FlowError> {
-        let (source, remote) = key.clone();
-        let policies = &self.datagram_policies;
-        let policy = policy.unwrap_or_else(|| policies.of(class));
-        let config = FlowConfig {
-            source,
-            target: remote.encode(),
-            class,
-            policy,
-        };
-        let flow = self.engine.open_flow(config, now)?;
-        self.add_flow(flow, source, remote);
-        Ok(flow)
-    }
-
-    fn add_flow(&mut self, id: FlowId, source: u64, remote: Target) {
-        let inbox = self.datagrams.sources.inbox(source);
-        let key = (source, remote.clone());
-        self.datagrams.by_remote.insert(key, id);
-        let flow = Flow {
-            source,
-            remote,
-            inbox,
-        };
-        self.datagrams.flows.insert(id, flow);
-    }
-
-    fn close_source(&mut self, source: u64) {
-        let flows = self.datagrams.flows.iter();
-        let own = flows.filter(|(_, flow)| flow.source == source);
-        let own: Vec<FlowId> = own.map(|(id, _)| *id).collect();
-        let now = self.now();
-        for id in own {
-            self.engine.close_flow(id, now);
-            self.forget_flow(id);
-        }
-    }
-
-    fn forget_flow(&mut self, id: FlowId) -> Option<Flow> {
-        let flow = self.datagrams.flows.remove(&id)?;
-        let key = (flow.source, flow.remote.clone());
-        if self.datagrams.by_remote.get(&key) == Some(&id) {
-            self.datagrams.by_remote.remove(&key);
-        }
-        Some(flow)
-    }
-
-    /// The peer has opened a flow.
-    pub(super) fn flow_opened(
-        &mut self,
-        id: FlowId,
-        source: u64,
-        target: &[u8],
-        class: Option<Class>,
-    ) {
-        let now = self.now();
-        let Ok(remote) = Target::decode(target) else {
-            self.engine.flow_failed(id, FlowErrorCode::BadTarget, now);
-            return self.engine.close_flow(id, now);
-        };
-        // The side that sends decides; the flow has just been opened.
-        let _ = self
-            .engine
-            .set_flow_policy(id, self.datagram_policies.of(class), now);
-        if self.datagrams.sources.inbox(source).is_none() {
-            // A client's sources are its own: the server cannot open one.
-            let exit = self.datagrams.exit.as_ref();
-            let Some(exit) = exit.filter(|_| self.role == Role::Server) else {
-                self.engine.flow_failed(id, FlowErrorCode::Forbidden, now);
-                return self.engine.close_flow(id, now);
-            };
-            let handle = self.datagrams.sources.attach(source, class, None);
-            let _ = exit.send(handle);
-        }
-        self.add_flow(id, source, remote);
-    }
-
-    /// The peer or the engine has ended a flow.
-    pub(super) fn flow_closed(&mut self, id: FlowId, reason: CloseReason) {
-        let Some(flow) = self.forget_flow(id) else {
-            return;
-        };
-        tracing::trace!(flow = id, remote = %flow.remote, ?reason, "flow closed");
-        let mut others = self.datagrams.flows.values();
-        if self.role == Role::Server && !others.any(|other| other.source == flow.source) {
-            self.datagrams.sources.end(flow.source);
-        }
-    }
-
-    /// The peer reports that datagrams of a flow do not arrive.
-    pub(super) fn flow_failed(&self, id: FlowId, code: FlowErrorCode) {
-        if let Some(flow) = self.datagrams.flows.get(&id)
-            && let Some(inbox) = &flow.inbox
-        {
-            inbox.push(flow.remote.clone(), Received::Failed(failure_of(code)));
         }
     }
 
@@ -580,100 +387,6 @@ impl Driver {
             self.datagrams.sources.close();
         }
     }
-
-    /// The datagram paths, for the status.
-    pub(super) fn datagram_paths(&self) -> Vec<DatagramPathStatus> {
-        let stats = self.engine.datagram_path_stats_all(self.now());
-        // A TCP carrier that stands by is not worth a line.
-        let is_shown = |path: &DatagramPathStats| {
-            let is_quic = path.carrier == Kind::Quic;
-            is_quic || path.in_use || self.quic_of(&self.link_of(path.id)).is_none()
-        };
-        let status = stats.into_iter().filter(is_shown).map(|path| {
-            let quic = self.datagrams.carriers.iter();
-            let quic = quic.map(|quic| &quic.carrier);
-            let quic = quic.into_iter().find(|carrier| carrier.path() == path.id);
-            let link = quic.map_or_else(|| self.link_of(path.id), |quic| quic.link().to_owned());
-            let reason = match quic {
-                Some(_) => String::new(),
-                None if !self.listeners.udp => "UDP is switched off at this side".to_owned(),
-                None => self
-                    .datagrams
-                    .reasons
-                    .get(&link)
-                    .cloned()
-                    .unwrap_or_default(),
-            };
-            let sample = quic.map(DatagramCarrier::sample);
-            DatagramPathStatus {
-                id: path.id.0,
-                carrier: if quic.is_some() { "udp" } else { "tcp" }.to_owned(),
-                reason,
-                link,
-                state: path.health.name().to_owned(),
-                srtt_ms: path.srtt.as_secs_f64() * 1e3,
-                cwnd_bytes: sample.map_or(0, |sample| sample.cwnd),
-                delay_ms: path.delay.as_secs_f64() * 1e3,
-                rate_bps: path.rate * 8.0,
-                max_datagram_bytes: path.max_packet as u64,
-                packets_sent: path.packets_sent,
-                packets_received: path.packets_received,
-                bytes_sent: path.bytes_sent,
-                bytes_received: path.bytes_received,
-                packets_lost: path.packets_lost,
-                queued_bytes: sample.map_or(0, |sample| sample.buffered as u64),
-            }
-        });
-        status.collect()
-    }
-
-    /// Datagrams that waited too long for the session or for their program.
-    pub(super) fn datagrams_dropped(&self) -> u64 {
-        self.datagrams.sources.dropped()
-    }
-
-    /// The flows, for the status.
-    pub(super) fn flow_statuses(&self) -> Vec<FlowStatus> {
-        let flows = self.engine.flow_stats().take(MAX_FLOWS);
-        let link_of = |id: PathId| {
-            let mut quic = self.datagrams.carriers.iter();
-            let quic = quic.find(|quic| quic.carrier.path() == id);
-            quic.map_or_else(|| self.link_of(id), |quic| quic.carrier.link().to_owned())
-        };
-        flows
-            .map(|flow| FlowStatus {
-                id: flow.id,
-                source: flow.source,
-                target: Target::decode(&flow.target)
-                    .map_or_else(|error| error.to_string(), |target| target.to_string()),
-                class: flow.class.name().to_owned(),
-                policy: flow.policy.name().to_owned(),
-                reason: flow.reason.clone(),
-                links: distinct(flow.paths.iter().map(|path| link_of(*path))),
-                datagrams_sent: flow.sent,
-                datagrams_received: flow.received,
-                bytes_sent: flow.bytes_sent,
-                bytes_received: flow.bytes_received,
-                copies_sent: flow.copies_sent + flow.rescued,
-                dropped: flow.drops.total(),
-                dropped_full: flow.drops.full,
-                dropped_late: flow.drops.late,
-                dropped_codel: flow.drops.codel,
-                dropped_too_big: flow.drops.too_big,
-            })
-            .collect()
-    }
-}
-
-/// The names without repetitions, in the same order: a link has up to two paths for datagrams.
-fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
-    let mut distinct: Vec<String> = Vec::new();
-    for name in names {
-        if !distinct.contains(&name) {
-            distinct.push(name);
-        }
-    }
-    distinct
 }
 
 impl Quic {
@@ -701,31 +414,5 @@ impl Quic {
         };
         let bytes = sample.sent_bytes + sample.received_bytes + headers * packets;
         bytes.saturating_sub(self.counted)
-    }
-}
-
-fn code_of(failure: FlowFailure) -> FlowErrorCode {
-    match failure {
-        FlowFailure::Refused => FlowErrorCode::Refused,
-        FlowFailure::HostUnreachable | FlowFailure::Filtered => FlowErrorCode::HostUnreachable,
-        FlowFailure::NetworkUnreachable => FlowErrorCode::NetworkUnreachable,
-        FlowFailure::TooBig { .. } => FlowErrorCode::TooBig,
-        FlowFailure::NotAllowed => FlowErrorCode::Forbidden,
-        FlowFailure::NameNotResolved => FlowErrorCode::NameNotFound,
-        FlowFailure::LimitReached => FlowErrorCode::Limit,
-        _ => FlowErrorCode::Other,
-    }
-}
-
-fn failure_of(code: FlowErrorCode) -> FlowFailure {
-    match code {
-        FlowErrorCode::Refused => FlowFailure::Refused,
-        FlowErrorCode::HostUnreachable | FlowErrorCode::TimedOut => FlowFailure::HostUnreachable,
-        FlowErrorCode::NetworkUnreachable => FlowFailure::NetworkUnreachable,
-        FlowErrorCode::TooBig => FlowFailure::TooBig { mtu: 0 },
-        FlowErrorCode::Forbidden => FlowFailure::NotAllowed,
-        FlowErrorCode::NameNotFound => FlowFailure::NameNotResolved,
-        FlowErrorCode::Limit => FlowFailure::LimitReached,
-        _ => FlowFailure::Other,
     }
 }
