@@ -523,21 +523,30 @@ fn ffmpeg_pushes_live_video_over_srt() {
     bond.stop();
 }
 
+/// Where the client forwards datagrams in [`with_forward`].
+pub(crate) const FORWARD: &str = "127.0.0.1:4433";
+
+/// A bond with a forward to the first of two sockets, and the second one at the client.
+pub(crate) fn with_forward() -> Option<(Bond, UdpSocket, UdpSocket)> {
+    let forwards = "links = \"auto\"\nforward = [\"udp:4433=10.99.0.1:4433\"]\n";
+    let bond = Plan::new(&LINKS).client(forwards).start()?;
+    until_over(&bond, "udp");
+    let server = udp(&bond.bench, Side::Server, "10.99.0.1:4433");
+    let client = udp(&bond.bench, Side::Client, "127.0.0.1:0");
+    Some((bond, server, client))
+}
+
 /// A QUIC download: the protocol of HTTP/3, with its own loss recovery and congestion control.
 ///
 /// Its slow start overfills the links once, so some losses are its own; a bond that reordered or
 /// dropped datagrams would cause many more.
 #[test]
 fn a_quic_download_passes_without_damage() {
-    let forwards = "links = \"auto\"\nforward = [\"udp:4433=10.99.0.1:4433\"]\n";
-    let Some(bond) = Plan::new(&LINKS).client(forwards).start() else {
+    let Some((bond, server, client)) = with_forward() else {
         return;
     };
-    until_over(&bond, "udp");
-    let server = udp(&bond.bench, Side::Server, "10.99.0.1:4433");
-    let client = udp(&bond.bench, Side::Client, "127.0.0.1:0");
     let expected = Pattern::bytes(11, 4_000_000);
-    let download = quic::download(server, client, "127.0.0.1:4433", expected.clone());
+    let download = quic::download(server, client, FORWARD, expected.clone());
     assert!(download.bytes == expected, "the download is damaged");
     assert!(
         download.lost_packets * 20 < download.sent_packets,

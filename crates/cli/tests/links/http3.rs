@@ -8,12 +8,10 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{ClientConfig, Endpoint, ServerConfig};
-use sumlink_lab::Side;
 use sumlink_test_support::emulated::traffic::Pattern;
 use sumlink_transport::{SecretKey, tls};
 
-use crate::bond::Plan;
-use crate::datagrams::{LINKS, udp, until_over};
+use crate::datagrams::{FORWARD, with_forward};
 use crate::quic::endpoint;
 
 /// Longest time for a request and its answer.
@@ -64,7 +62,7 @@ async fn fetch(server: UdpSocket, client: UdpSocket) -> (String, Vec<u8>) {
     let (server_config, client_config) = configs();
     let serving = tokio::spawn(serve(endpoint(server, Some(server_config))));
     let endpoint = endpoint(client, None);
-    let to = "127.0.0.1:4433".parse().unwrap();
+    let to = FORWARD.parse().unwrap();
     let connecting = endpoint.connect_with(client_config, to, &tls::server_name().to_str());
     let connection = connecting.unwrap().await.unwrap();
     let opened = h3::client::new(h3_quinn::Connection::new(connection)).await;
@@ -89,13 +87,9 @@ async fn fetch(server: UdpSocket, client: UdpSocket) -> (String, Vec<u8>) {
 
 #[test]
 fn a_file_is_fetched_over_http3() {
-    let forwards = "links = \"auto\"\nforward = [\"udp:4433=10.99.0.1:4433\"]\n";
-    let Some(bond) = Plan::new(&LINKS).client(forwards).start() else {
+    let Some((bond, server, client)) = with_forward() else {
         return;
     };
-    until_over(&bond, "udp");
-    let server = udp(&bond.bench, Side::Server, "10.99.0.1:4433");
-    let client = udp(&bond.bench, Side::Client, "127.0.0.1:0");
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let fetched =
         runtime.block_on(async { tokio::time::timeout(PATIENCE, fetch(server, client)).await });

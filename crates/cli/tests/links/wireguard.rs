@@ -90,12 +90,12 @@ fn a_wireguard_tunnel_runs_inside_the_bond() {
     ];
     start(&mut bond, Side::Client, CLIENT, &peer);
 
-    // The first packet starts the handshake; a lost one is repeated after 5 s.
-    let ping = bond.bench.run(
+    // The first packet starts the handshake, which is repeated after 5 s if it is lost. ping fails
+    // without five answers.
+    bond.bench.run(
         Side::Client,
         &["ping", "-c", "5", "-i", "0.2", "-w", "20", SERVER],
     );
-    assert!(ping.contains(" 0% packet loss"), "{ping}");
 
     let address: SocketAddr = format!("{SERVER}:8000").parse().unwrap();
     let bind = move || TcpListener::bind(address).unwrap();

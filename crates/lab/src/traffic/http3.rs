@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use h3::client::SendRequest;
+use h3::error::StreamError;
 use h3::server::RequestStream;
 use h3_quinn::{BidiStream, OpenStreams};
 use http::{Request as HttpRequest, Response};
@@ -18,6 +19,7 @@ use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{ClientConfig, Endpoint, EndpointConfig, ServerConfig, TokioRuntime, TransportConfig};
 use socket2::SockRef;
 use sumlink_transport::tls;
+use tokio::task::{LocalSet, spawn_local};
 use tokio::time::timeout;
 
 use crate::error::LabError;
@@ -56,9 +58,9 @@ pub(super) fn serve(parameters: Http3) -> Result<SocketAddr, LabError> {
     let local = endpoint.local_addr();
     let local = local.map_err(|error| failed(error.to_string()))?;
     thread::spawn(move || {
-        runtime.block_on(async {
+        LocalSet::new().block_on(&runtime, async {
             while let Some(incoming) = endpoint.accept().await {
-                tokio::spawn(async {
+                spawn_local(async {
                     if let Err(error) = serve_connection(incoming).await {
                         note!("HTTP/3: {error}");
                     }
@@ -138,17 +140,8 @@ async fn transfer(
         .send_request(head)
         .await
         .map_err(|e| e.to_string())?;
-    let pattern = Pattern::new();
     if !request.down {
-        let mut offset = 0;
-        while let Some(left) = window.left() {
-            match timeout(left, stream.send_data(chunk(&pattern, &mut offset))).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => return unless_over(window, &error.to_string()),
-                Err(_) => break,
-            }
-        }
-        return Ok(());
+        return send_until_over(window, async |part| stream.send_data(part).await).await;
     }
     stream.finish().await.map_err(|error| error.to_string())?;
     if let Some(left) = window.left() {
@@ -158,16 +151,11 @@ async fn transfer(
             Err(_) => return Ok(()),
         }
     }
-    let mut offset = 0;
-    while let Some(left) = window.left() {
-        match timeout(left, stream.recv_data()).await {
-            Ok(Ok(Some(data))) => count(data, &pattern, &mut offset, recorder)?,
-            Ok(Ok(None)) => return unless_over(window, &early(window)),
-            Ok(Err(error)) => return unless_over(window, &error.to_string()),
-            Err(_) => break,
-        }
-    }
-    Ok(())
+    receive_until_over(window, recorder, async || {
+        let data = stream.recv_data().await?;
+        Ok::<_, StreamError>(data.map(|mut data| data.copy_to_bytes(data.remaining())))
+    })
+    .await
 }
 
 async fn serve_connection(incoming: quinn::Incoming) -> Result<(), String> {
@@ -177,7 +165,7 @@ async fn serve_connection(incoming: quinn::Incoming) -> Result<(), String> {
         .await;
     let mut served: h3::server::Connection<_, Bytes> = served.map_err(|error| error.to_string())?;
     while let Ok(Some(resolver)) = served.accept().await {
-        tokio::spawn(async move {
+        spawn_local(async move {
             let answered = match resolver.resolve_request().await {
                 Ok((head, stream)) => answer(&head, stream).await,
                 Err(error) => Err(error.to_string()),
@@ -201,8 +189,6 @@ async fn answer(
     let request: Request = serde_json::from_slice(text.unwrap_or_default())
         .map_err(|error| format!("{PARAMETERS}: {error}"))?;
     let window = window(&request);
-    let pattern = Pattern::new();
-    let mut offset = 0;
     if request.down {
         let response = Response::builder()
             .body(())
@@ -211,32 +197,59 @@ async fn answer(
             .send_response(response)
             .await
             .map_err(|error| error.to_string())?;
-        while let Some(left) = window.left() {
-            match timeout(left, stream.send_data(chunk(&pattern, &mut offset))).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => return unless_over(window, &error.to_string()),
-                Err(_) => break,
-            }
-        }
-        return Ok(());
+        return send_until_over(window, async |part| stream.send_data(part).await).await;
     }
     let mut recorder = Recorder::new(request.flow, window, request.interval_ms);
     recorder.record.connected = true;
-    let mut result = Ok(());
-    while let Some(left) = window.left() {
-        result = match timeout(left, stream.recv_data()).await {
-            Ok(Ok(Some(data))) => match count(data, &pattern, &mut offset, &mut recorder) {
-                Ok(()) => continue,
-                Err(error) => Err(error),
-            },
-            Ok(Ok(None)) => unless_over(window, &early(window)),
-            Ok(Err(error)) => unless_over(window, &error.to_string()),
-            Err(_) => Ok(()),
-        };
-        break;
-    }
-    recorder.record.error = result.err();
+    let received = receive_until_over(window, &mut recorder, async || {
+        let data = stream.recv_data().await?;
+        Ok::<_, StreamError>(data.map(|mut data| data.copy_to_bytes(data.remaining())))
+    })
+    .await;
+    recorder.record.error = received.err();
     report(&recorder).map_err(|error| error.to_string())
+}
+
+/// Sends the content with `send` until the run is over.
+async fn send_until_over(
+    window: Window,
+    mut send: impl AsyncFnMut(Bytes) -> Result<(), StreamError>,
+) -> Result<(), String> {
+    let pattern = Pattern::new();
+    let mut offset = 0;
+    while let Some(left) = window.left() {
+        match timeout(left, send(chunk(&pattern, &mut offset))).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return unless_over(window, &error.to_string()),
+            Err(_) => break,
+        }
+    }
+    Ok(())
+}
+
+/// Counts and compares the parts that `next` returns until the run is over.
+async fn receive_until_over(
+    window: Window,
+    recorder: &mut Recorder,
+    mut next: impl AsyncFnMut() -> Result<Option<Bytes>, StreamError>,
+) -> Result<(), String> {
+    let pattern = Pattern::new();
+    let mut offset = 0;
+    while let Some(left) = window.left() {
+        match timeout(left, next()).await {
+            Ok(Ok(Some(data))) => {
+                recorder.count(data.len());
+                if let Some(at) = pattern.difference(offset, &data) {
+                    return Err(format!("byte {at} differs from the sent one"));
+                }
+                offset += data.len() as u64;
+            }
+            Ok(Ok(None)) => return unless_over(window, &early(window)),
+            Ok(Err(error)) => return unless_over(window, &error.to_string()),
+            Err(_) => break,
+        }
+    }
+    Ok(())
 }
 
 /// The next part of the content.
@@ -245,26 +258,6 @@ fn chunk(pattern: &Pattern, offset: &mut u64) -> Bytes {
     pattern.fill(*offset, &mut bytes);
     *offset += CHUNK as u64;
     bytes.into()
-}
-
-/// Counts and compares received bytes.
-fn count(
-    mut data: impl Buf,
-    pattern: &Pattern,
-    offset: &mut u64,
-    recorder: &mut Recorder,
-) -> Result<(), String> {
-    recorder.count(data.remaining());
-    while data.has_remaining() {
-        let part = data.chunk();
-        if let Some(at) = pattern.difference(*offset, part) {
-            return Err(format!("byte {at} differs from the sent one"));
-        }
-        let length = part.len();
-        *offset += length as u64;
-        data.advance(length);
-    }
-    Ok(())
 }
 
 /// An error, unless the run is nearly over: the other end stops by the same clock.

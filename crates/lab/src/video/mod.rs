@@ -59,6 +59,18 @@ pub struct VideoOptions {
     pub program: Option<PathBuf>,
 }
 
+/// Options of ffmpeg for an MPEG transport stream that keeps its time stamps and waits for nothing.
+const TRANSPORT_STREAM: [&str; 8] = [
+    "-mpegts_copyts",
+    "1",
+    "-muxdelay",
+    "0",
+    "-muxpreload",
+    "0",
+    "-f",
+    "mpegts",
+];
+
 /// Default directory of the scenarios.
 const SCENARIOS: &str = "scenarios/video";
 /// The reference for all other systems.

@@ -11,6 +11,7 @@ use crate::scenario::{Video, VideoProtocol};
 use crate::systems::Stage;
 use crate::traffic::{connection, now_ns};
 
+use super::TRANSPORT_STREAM;
 use super::mpegts::{Parser, Picture};
 use super::send::{LEAD_S, TICKS, srt_options};
 
@@ -68,17 +69,8 @@ pub(crate) fn watch(
             ffmpeg.args([listen, "1"]);
         }
         ffmpeg.args(["-i", &input]);
-        ffmpeg.args([
-            "-c",
-            "copy",
-            "-mpegts_copyts",
-            "1",
-            "-muxdelay",
-            "0",
-            "-muxpreload",
-            "0",
-        ]);
-        ffmpeg.args(["-flush_packets", "1", "-f", "mpegts", "pipe:1"]);
+        ffmpeg.args(["-c", "copy", "-flush_packets", "1"]);
+        ffmpeg.args(TRANSPORT_STREAM).arg("pipe:1");
         let mut child = ffmpeg.stdout(Stdio::piped()).spawn().map_err(failed)?;
         let seen = child
             .stdout

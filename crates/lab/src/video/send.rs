@@ -17,6 +17,8 @@ use crate::systems::Stage;
 use crate::topology::{SERVER_V4, Side, client_v4};
 use crate::traffic::{Route, now_ns};
 
+use super::TRANSPORT_STREAM;
+
 /// Presentation times are in ticks of 90 kHz.
 pub(super) const TICKS: f64 = 90_000.0;
 /// They start this number of seconds before the run, so that none is negative.
@@ -138,23 +140,13 @@ fn arguments(video: &Video, entry: SocketAddr, zero_us: i64) -> Vec<String> {
     arguments.extend(["-x264-params", "nal-hrd=cbr", "-g", &interval]);
     arguments.extend(["-enc_time_base", "1:90000", "-fps_mode", "passthrough"]);
     arguments.extend(["-flush_packets", "1"]);
-    let transport_stream = [
-        "-mpegts_copyts",
-        "1",
-        "-muxdelay",
-        "0",
-        "-muxpreload",
-        "0",
-        "-f",
-        "mpegts",
-    ];
     let target = match video.protocol {
         VideoProtocol::MpegTs => {
-            arguments.extend(transport_stream);
+            arguments.extend(TRANSPORT_STREAM);
             format!("tcp://{entry}?tcp_nodelay=1")
         }
         VideoProtocol::Srt => {
-            arguments.extend(transport_stream);
+            arguments.extend(TRANSPORT_STREAM);
             let connect = SRT_CONNECT.as_millis();
             format!(
                 "srt://{entry}?mode=caller&connect_timeout={connect}&{}",

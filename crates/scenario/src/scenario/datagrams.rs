@@ -119,6 +119,15 @@ impl Schedule {
             .saturating_add(self.offsets_ns[place])
     }
 
+    /// The first datagram that is sent at `at_ns` or later, in nanoseconds since the start.
+    pub fn first_from(&self, at_ns: u64) -> u64 {
+        let sizes = self.sizes.len() as u64;
+        let cycle = at_ns / self.cycle_ns;
+        let offset = at_ns % self.cycle_ns;
+        let before = self.offsets_ns.partition_point(|other| *other < offset);
+        cycle.saturating_mul(sizes).saturating_add(before as u64)
+    }
+
     /// Bytes of a datagram's payload.
     pub fn size(&self, number: u64) -> u32 {
         self.sizes[self.place(number).1]
@@ -294,5 +303,19 @@ mod tests {
         assert!(read("kind = \"datagrams\"\nsizes = [\"100B\"]").is_err());
         assert!(read("kind = \"call\"\nrate = \"1mbit\"").is_err());
         assert!(read("kind = \"http3\"\nprobe = true").is_ok());
+    }
+
+    #[test]
+    fn the_first_datagram_from_a_moment_is_the_first_that_is_due() {
+        for (sizes, rate) in [(vec![100], 8_000), (vec![24, 1200, 500], 1_000_000)] {
+            let schedule = Schedule::at_rate(sizes, rate);
+            for at_ns in (0..3).flat_map(|n| {
+                let due = schedule.due_ns(n * 4);
+                [due.saturating_sub(1), due, due + 1]
+            }) {
+                let searched = (0..).find(|number| schedule.due_ns(*number) >= at_ns);
+                assert_eq!(Some(schedule.first_from(at_ns)), searched, "{at_ns}");
+            }
+        }
     }
 }

@@ -229,27 +229,28 @@ pub(super) fn chaos(seed: u64, lasts_ms: u64) -> Case {
         }
     }
     Case {
-        scheduler: "fbdt",
-        congestion: "cubic",
-        carriers: Carriers::ONE,
-        early: Early::Known,
-        is_tight: false,
-        has_datagrams: false,
-        seed,
-        links,
         ops,
+        ..plain(seed, links)
     }
 }
 
 /// Flows of datagrams over links without faults.
 pub(super) fn quiet(seed: u64, links: Vec<Shape>) -> Case {
     Case {
+        has_datagrams: true,
+        ..plain(seed, links)
+    }
+}
+
+/// The usual settings, and nothing that happens.
+fn plain(seed: u64, links: Vec<Shape>) -> Case {
+    Case {
         scheduler: "fbdt",
         congestion: "cubic",
         carriers: Carriers::ONE,
         early: Early::Known,
         is_tight: false,
-        has_datagrams: true,
+        has_datagrams: false,
         seed,
         links,
         ops: Vec::new(),

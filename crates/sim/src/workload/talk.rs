@@ -104,7 +104,7 @@ impl Talk {
         self.channel
     }
 
-    /// Sends what is due.
+    /// Sends the datagrams that are due.
     pub(super) fn on_alarm(&mut self, number: usize, net: &mut Net, bearer: &mut dyn FlowBearer) {
         let (link, class) = (self.link, self.traffic.class);
         let open = || bearer.open_flow(net, link, class);
@@ -169,9 +169,7 @@ impl Talk {
         if let Some(way) = &mut self.ways[side.peer().index()]
             && way.next.is_none()
         {
-            let elapsed = net.elapsed();
-            let schedule = &self.traffic.schedule;
-            way.next = (0..).find(|next| schedule.due_ns(*next) >= elapsed);
+            way.next = Some(self.traffic.schedule.first_from(net.elapsed()));
             self.send_due(number, side.peer(), net, bearer);
         }
         if datagram != GREETING

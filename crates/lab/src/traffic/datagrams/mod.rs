@@ -115,9 +115,8 @@ fn send_on_schedule(
     let pattern = Pattern::new();
     let mut buffer = Vec::new();
     let due = |number: u64| window.epoch_ns.saturating_add(schedule.due_ns(number));
-    let begin = now_ns();
-    let numbers = (0u64..).skip_while(|number| due(*number) < begin);
-    for number in numbers.take_while(|number| due(*number) < window.end_ns()) {
+    let first = schedule.first_from(now_ns().saturating_sub(window.epoch_ns));
+    for number in (first..).take_while(|number| due(*number) < window.end_ns()) {
         sleep_until_ns(due(number));
         let sent_ns = now_ns();
         let header = Header {
