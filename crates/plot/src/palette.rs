@@ -60,6 +60,11 @@ impl Palette {
             .rev()
             .filter(|color| !taken.contains(color))
             .collect();
+        // Further systems repeat the colors that no well-known system has, if there are any.
+        let again: Vec<usize> = match free.is_empty() {
+            true => (2..COLORS.len()).collect(),
+            false => free.iter().rev().copied().collect(),
+        };
         let rest = systems.iter().filter(|system| known(system).is_none());
         let fixed = systems.iter().filter_map(|system| {
             let style = Style {
@@ -76,10 +81,10 @@ impl Palette {
                     variant: 0,
                 },
                 None => {
-                    let again = index - free.len();
+                    let index = index - free.len();
                     Style {
-                        color: 2 + again % (COLORS.len() - 2),
-                        variant: 1 + again / (COLORS.len() - 2),
+                        color: again[index % again.len()],
+                        variant: 1 + index / again.len(),
                     }
                 }
             };
@@ -111,6 +116,9 @@ mod tests {
         for (index, style) in styles.iter().enumerate() {
             assert!(!styles[..index].contains(style), "{}", all[index]);
         }
+        let own = palette.style("sumlink:fbdt").color;
+        let of_own = styles.iter().filter(|style| style.color == own);
+        assert_eq!(of_own.count(), 1, "a well-known system has its color alone");
         assert_eq!(
             palette.style("mptcp"),
             Palette::new(["mptcp"]).style("mptcp")

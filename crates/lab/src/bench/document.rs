@@ -29,6 +29,15 @@ pub(super) struct Page<'a> {
 }
 
 impl Page<'_> {
+    /// Whether a line has a figure of the system.
+    fn has_figure(&self, system: &str) -> bool {
+        self.lines.iter().flatten().any(|(line, _)| {
+            let mut others = line.judged.iter().flat_map(|judged| &judged.others);
+            line.system == system && line.seeds > 0
+                || others.any(|(name, value)| name == system && value.is_some())
+        })
+    }
+
     /// Writes tables, charts and JSON.
     pub(super) fn write(&self, directory: &Path) -> Result<(), LabError> {
         let systems = self.groups.iter().flat_map(|group| {
@@ -38,7 +47,8 @@ impl Page<'_> {
             };
             group.rows.iter().flat_map(of_row).collect::<Vec<_>>()
         });
-        let systems: Vec<String> = systems.collect();
+        // Rows that have not been run would change the colors of the others.
+        let systems: Vec<String> = systems.filter(|system| self.has_figure(system)).collect();
         let palette = Palette::new(systems.iter().map(String::as_str));
         let mut text = self.head();
         let all = SideBySide::new(self.lines);
