@@ -35,7 +35,7 @@ use delay::Delay;
 
 /// The congestion control of one datagram carrier.
 ///
-/// CUBIC (RFC 9438) whose window is also reduced when the delay shows a standing queue of its own.
+/// CUBIC (RFC 9438). It also reduces its window when the delay shows that it keeps a queue.
 #[derive(Clone, Debug)]
 pub struct BoundedCubic {
     cubic: Cubic,

@@ -1,4 +1,4 @@
-//! How much a QUIC connection may hold of what it has not sent.
+//! How many unsent bytes a QUIC connection may hold.
 //!
 //! The queue of a path should be where its order can be changed: above the connection, in the
 //! engine.
@@ -21,7 +21,7 @@ const MIN_QUEUE: usize = 2;
 /// Datagrams that leave in one system call (quinn's `MAX_TRANSMIT_SEGMENTS`).
 const BURST: usize = 10;
 
-/// The limit on what a connection holds, in bytes. Every datagram counts with its overhead in the
+/// The limit on unsent bytes in a connection. Every datagram counts with its overhead in the
 /// connection's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
@@ -42,7 +42,7 @@ impl Room {
         (largest, overhead): (usize, usize),
     ) -> Self {
         let one = largest + overhead;
-        // Before the first measurement, only what the window takes.
+        // Before the first measurement, the window alone is the limit.
         let paced = match srtt {
             Some(srtt) => window as f64 * QUEUE.as_secs_f64() / srtt.as_secs_f64(),
             None => 0.0,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::Quantiles;
 use super::emodel::{mean_opinion_score, rating};
 
-/// A datagram that the receiving program got; every copy is an arrival of its own.
+/// A datagram that the receiving program got; every copy is a separate arrival.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Written", into = "Written")]
 pub struct Arrival {

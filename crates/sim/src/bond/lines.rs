@@ -50,7 +50,7 @@ impl Lines {
         links.all(|of| !of.has_path || is_ready(of) || is_blocked(of))
     }
 
-    /// Connects links that have a path and no connection; `has_path` tells for each link. Returns
+    /// Connects links that have a path and no connection; `has_path` answers for each link. Returns
     /// the links that have lost their last path: the client ends their carriers.
     pub(super) fn keep(
         &mut self,

@@ -39,7 +39,7 @@ impl Net {
         self.blocked.insert(link);
     }
 
-    /// An end of a QUIC connection. After a change, [`Net::flush_line`] sends what it has to send.
+    /// An end of a QUIC connection. After a change, [`Net::flush_line`] sends its packets.
     pub(crate) fn line(&mut self, line: Line, side: Side) -> &mut Quic {
         &mut self.lines[line].ends[side.index()]
     }

@@ -1,6 +1,6 @@
 //! A model of a QUIC connection that carries datagrams (RFC 9221), packet by packet: one end.
 //!
-//! The model has what decides about datagrams: a handshake with address validation (RFC 9000,
+//! The model has all parts that affect datagrams: a handshake with address validation (RFC 9000,
 //! section 8.1.2), acknowledgments and loss detection (RFC 9002), pacing, probes, keep-alives and
 //! the idle timeout, with the parameters of [`sumlink_bond::datagram::quic`] and with
 //! [`BoundedCubic`](sumlink_bond::datagram::BoundedCubic) as the congestion control. Lost datagrams
@@ -124,7 +124,7 @@ impl Quic {
         is_writable
     }
 
-    /// Whether a part of what waited has left since [`Quic::poll_writable`].
+    /// Whether a part of the waiting datagrams has left since [`Quic::poll_writable`].
     pub(crate) fn is_refilled(&mut self) -> bool {
         let is_refilled = self.refill_at.is_some_and(|most| self.buffered <= most);
         if is_refilled {

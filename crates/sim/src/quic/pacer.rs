@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Rate in windows per round trip.
 const RATE: f64 = 1.25;
 
-/// Time whose packets leave at once.
+/// Packets of this time leave at once.
 const BURST: Nanos = 2 * MILLISECOND;
 
 /// Least and most packets that leave at once.

@@ -105,7 +105,7 @@ impl Packet {
         matches!(&self.content, Content::Data { datagrams, ping, .. } if *ping || !datagrams.is_empty())
     }
 
-    /// A number that tells the packets of a connection apart, for the log.
+    /// A number that is unique among the packets of a connection, for the log.
     pub(crate) fn mark(&self) -> u64 {
         match &self.content {
             Content::Handshake(flight) => u64::MAX - *flight as u64,

@@ -55,7 +55,7 @@ impl Receiver {
         true
     }
 
-    /// Whether a packet is missing that is so much lower than the highest that it seems lost, and
+    /// Whether a missing packet is lower than the highest by enough to seem lost, and
     /// that has not been reported as missing.
     fn misses_another(&mut self) -> bool {
         let Some((highest, _)) = self.highest else {

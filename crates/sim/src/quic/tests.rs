@@ -118,7 +118,7 @@ fn a_full_connection_uses_the_link_with_a_short_queue() {
         );
         pair.delays.sort_unstable();
         let p95 = pair.delays[pair.delays.len() * 95 / 100];
-        // Its share of the queue, and what waits in the connection.
+        // Its share of the queue, and the unsent datagrams in the connection.
         let most = (ms + 40) * MILLISECOND;
         assert!(p95 < most, "{mbit} Mbit/s, {ms} ms: {p95}");
     }

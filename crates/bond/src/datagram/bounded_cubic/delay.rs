@@ -1,4 +1,4 @@
-//! What the round trips say about the queue: its length, the rate at which it is served, and the
+//! Derives from the round trips the state of the queue: its length, the rate at which it is served, and the
 //! bound.
 
 use std::time::Duration;

@@ -69,7 +69,7 @@ fn ranges_of_all_flows_are_bounded_and_each_keeps_a_few() {
 
 /// The figures of docs/notes/edge.md.
 #[test]
-#[ignore = "a measurement of a minute; its output is in docs/notes/edge.md"]
+#[ignore = "a measurement of a minute for docs/notes/edge.md; make nightly runs it"]
 fn memory_of_100_000_flows_with_holes() {
     let resident = || {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();

@@ -106,7 +106,7 @@ fn late_packets_do_not_count_as_lost() {
 
 /// The figures of docs/notes/edge.md.
 #[test]
-#[ignore = "a measurement of some minutes; its output is in docs/notes/edge.md"]
+#[ignore = "a measurement of some minutes for docs/notes/edge.md; make nightly runs it"]
 fn goodput_of_the_modes() {
     for pair in [[20, 5], [20, 20], [26, 26]] {
         let lines = pair.map(|rate| line(rate, 10, 0.0));

@@ -1,5 +1,5 @@
-//! What becomes of datagrams that have copies on several links: such a datagram is sent with its
-//! first copy, and dropped with its last one if none was sent.
+//! Counts datagrams with copies on several links: such a datagram is sent with its first copy, and
+//! dropped with its last one if none was sent.
 
 use std::collections::BTreeMap;
 

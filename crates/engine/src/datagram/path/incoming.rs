@@ -15,10 +15,11 @@ const VARIATION_GAIN: i64 = 4;
 /// A packet may be later than usual by this time ...
 const SLACK: Duration = Duration::from_millis(3);
 
-/// ... and by this time until so many have arrived that something is usual. The first packets are
-/// probes, which are smaller than those that carry data.
+/// ... and by this time before [`EXPERIENCE`] packets have arrived. The first packets are probes,
+/// which are smaller than those that carry data.
 const YOUNG_SLACK: Duration = Duration::from_millis(25);
 
+/// Packets after which the usual delay is known.
 const EXPERIENCE: u32 = 32;
 
 /// The sender's clock, extended beyond the range of its stamps.

@@ -38,7 +38,7 @@ const CALL_GAP: u64 = 150 * MILLISECOND;
 /// overdue, and the delay of the other link.
 const PINNED_GAP: u64 = 200 * MILLISECOND;
 
-/// Flows, and what they and their links undergo.
+/// Flows, with the faults of their links.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct FlowCase {
     pub(super) base: Case,

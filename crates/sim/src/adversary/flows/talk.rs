@@ -48,7 +48,7 @@ pub(super) struct Way {
     pub(super) too_big: u64,
     received: BTreeSet<u64>,
     highest: Option<u64>,
-    /// Datagrams too short to be told apart, sent and received.
+    /// Datagrams too short for a number, sent and received.
     short: [u64; 2],
     /// Datagrams that arrived after one with a higher number.
     pub(super) reordered: u64,

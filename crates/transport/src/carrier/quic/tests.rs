@@ -575,7 +575,7 @@ fn a_carrier_leaves_by_its_link_and_fits_its_packets() {
 
 /// The congestion control with quinn and in real time; its rules are tested with a model.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "measures: needs a machine with time"]
+#[ignore = "compares delays, which takes 40 s; make nightly runs it"]
 async fn the_queue_of_a_real_path_is_short() {
     for (rate, delay, loss) in [(50, 20, 0.0), (200, 5, 0.0), (20, 40, 0.0), (50, 20, 0.005)] {
         let ends = Ends::new();
