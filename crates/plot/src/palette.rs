@@ -16,6 +16,9 @@ pub const COLORS: [(&str, &str); 9] = [
     ("#857500", "#d8ca4a"), // yellow
 ];
 
+/// The color of the system under test, which no other has.
+const OWN: usize = 3;
+
 /// Dashes of the second and further systems with the same color.
 const DASHES: [&str; 3] = ["", "6 3", "2 2"];
 
@@ -48,7 +51,7 @@ impl Palette {
             "alone" => Some(0),
             "simultaneous" => Some(1),
             "mptcp" => Some(2),
-            "sumlink:fbdt" => Some(3),
+            "sumlink:fbdt" => Some(OWN),
             "aggligator" => Some(4),
             "noq" => Some(5),
             _ => None,
@@ -60,11 +63,8 @@ impl Palette {
             .rev()
             .filter(|color| !taken.contains(color))
             .collect();
-        // Further systems repeat the colors that no well-known system has, if there are any.
-        let again: Vec<usize> = match free.is_empty() {
-            true => (2..COLORS.len()).collect(),
-            false => free.iter().rev().copied().collect(),
-        };
+        // Further systems repeat the colors, except that of the system under test.
+        let again: Vec<usize> = (2..COLORS.len()).filter(|color| *color != OWN).collect();
         let rest = systems.iter().filter(|system| known(system).is_none());
         let fixed = systems.iter().filter_map(|system| {
             let style = Style {
@@ -113,12 +113,18 @@ mod tests {
             .collect();
         let palette = Palette::new(all.iter().copied());
         let styles: Vec<Style> = all.iter().map(|name| palette.style(name)).collect();
+        // There are three shapes of markers.
+        assert!(styles.iter().all(|style| style.variant < 3));
         for (index, style) in styles.iter().enumerate() {
             assert!(!styles[..index].contains(style), "{}", all[index]);
         }
         let own = palette.style("sumlink:fbdt").color;
         let of_own = styles.iter().filter(|style| style.color == own);
-        assert_eq!(of_own.count(), 1, "a well-known system has its color alone");
+        assert_eq!(
+            of_own.count(),
+            1,
+            "the system under test has its color alone"
+        );
         assert_eq!(
             palette.style("mptcp"),
             Palette::new(["mptcp"]).style("mptcp")
