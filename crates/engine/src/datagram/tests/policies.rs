@@ -329,3 +329,35 @@ fn a_flow_that_is_not_spread_any_more_waits_for_no_repair() {
     let stats = pair.sides[SERVER].datagram_stats();
     assert_eq!(stats.reorder_bytes, 0, "nothing waits");
 }
+
+#[test]
+fn flows_work_again_after_thirty_seconds_without_links() {
+    let mut pair = Pair::new(&two_links());
+    let call = open(&mut pair, DatagramPolicy::Auto, Some(Class::Conversational));
+    let bulk = open(&mut pair, DatagramPolicy::Auto, Some(Class::Background));
+    let mut traffic = [
+        Traffic::new(CLIENT, call, 200, 20 * MS),
+        Traffic::new(SERVER, call, 200, 20 * MS),
+        Traffic::new(CLIENT, bulk, 1250, MS),
+    ];
+    pair.drive(&mut traffic, 1000 * MS);
+    for path in [A, B] {
+        pair.blackhole(path, 30_000 * MS);
+    }
+    pair.drive(&mut traffic, 30_000 * MS);
+    for side in [CLIENT, SERVER] {
+        let stats = pair.sides[side].datagram_stats();
+        assert!(stats.queued_bytes <= 4 << 20, "{stats:?}");
+    }
+    // Probes of a silent path come every two seconds.
+    pair.drive(&mut traffic, 3000 * MS);
+    let before = [CLIENT, SERVER].map(|side| pair.count(side));
+    pair.drive(&mut traffic, 1000 * MS);
+    let after = [CLIENT, SERVER].map(|side| pair.count(side));
+    assert!(after[CLIENT] - before[CLIENT] >= 49, "{before:?} {after:?}");
+    assert!(
+        after[SERVER] - before[SERVER] >= 1_040,
+        "{before:?} {after:?}"
+    );
+    assert!(traffic.iter().all(|one| one.is_exactly_once(&pair)));
+}
