@@ -37,6 +37,13 @@ const RESCUE_INTERACTIVE: Duration = Duration::from_millis(500);
 /// this value by default.
 const REPAIR: Duration = Duration::from_millis(400);
 
+/// Share of lost packets above which bulk flows on one path are repaired, too: a program that takes
+/// random loss for congestion would use a fraction of the path's rate.
+const REPAIR_LOSS: f64 = 0.001;
+
+/// Such a flow mentions its path at this interval.
+const MENTION_INTERVAL: Duration = Duration::from_millis(100);
+
 /// What became of a flow's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
@@ -212,9 +219,13 @@ impl Datagrams {
         let Some(mut next) = take(flow, id) else {
             return Turn::Empty;
         };
+        let is_lossy = self
+            .paths
+            .get(id)
+            .is_some_and(|path| path.loss > REPAIR_LOSS);
         // Copies may arrive out of order.
         let is_ordered = matches!(next.kind, None | Some(CopyKind::Fragment));
-        let after = other_path(flow, id).filter(|_| is_ordered);
+        let after = mention(flow, id, is_lossy, now).filter(|_| is_ordered);
         if after.is_some() {
             flow.mentioned_at = Some(now);
         }
@@ -423,6 +434,15 @@ fn put_back(flow: &mut Flow, id: PathId, next: Next) {
 fn head_len(data: &Data<'_>) -> usize {
     let open = data.open.as_ref();
     data_head_len(data.flow, data.sequence, open, data.after, data.half)
+}
+
+/// The path that a datagram mentions, so that the receiver keeps the order and waits for repairs:
+/// another one that the flow has just used, or its only one if that loses packets.
+fn mention(flow: &Flow, id: PathId, is_lossy: bool, now: Instant) -> Option<PathId> {
+    let is_bulk = flow.treated_as() == Class::Background;
+    let last = flow.mentioned_at;
+    let is_due = last.is_none_or(|at| now.saturating_sub(at) >= MENTION_INTERVAL);
+    other_path(flow, id).or((is_lossy && is_bulk && is_due).then_some(id))
 }
 
 /// The other path that the flow has just used, if the receiver is to wait for it.

@@ -313,7 +313,7 @@ fn a_game_has_the_delay_of_the_best_link() {
 #[test]
 fn a_flow_that_is_not_spread_any_more_waits_for_no_repair() {
     let mut pair = Pair::new(&[Link::new(80.0, 10), Link::new(20.0, 30)]);
-    let flow = open(&mut pair, DatagramPolicy::Spread, Some(Class::Background));
+    let flow = open(&mut pair, DatagramPolicy::Spread, Some(Class::Streaming));
     // 40 Mbit/s in 20,000 datagrams a second: with 1 % loss, some repair is always awaited.
     let every = Duration::from_micros(50);
     let mut traffic = [Traffic::new(CLIENT, flow, 250, every)];
@@ -360,4 +360,27 @@ fn flows_work_again_after_thirty_seconds_without_links() {
         "{before:?} {after:?}"
     );
     assert!(traffic.iter().all(|one| one.is_exactly_once(&pair)));
+}
+
+#[test]
+fn bulk_on_one_lossy_path_is_repaired() {
+    let mut link = Link::new(40.0, 10);
+    link.loss = 0.01;
+    let mut pair = Pair::new(&[link]);
+    let flow = open(&mut pair, DatagramPolicy::Auto, Some(Class::Background));
+    let every = Duration::from_micros(500);
+    let mut first = [Traffic::new(CLIENT, flow, 1250, every)];
+    pair.drive(&mut first, 1000 * MS);
+    pair.run(500 * MS);
+    let before = first[0].lost(&pair);
+    assert!(
+        (1..=10).contains(&before),
+        "{before} until the loss is known"
+    );
+    let stats = |pair: &Pair| pair.sides[SERVER].flow_stats().next().unwrap().received;
+    let (received, mut second) = (stats(&pair), [Traffic::new(CLIENT, flow, 1250, every)]);
+    pair.drive(&mut second, 4000 * MS);
+    pair.run(500 * MS);
+    let lost = second[0].sent.len() as u64 - (stats(&pair) - received);
+    assert!(lost <= 2, "{lost} of {}", second[0].sent.len());
 }
