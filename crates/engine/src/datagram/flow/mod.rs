@@ -23,8 +23,11 @@ use crate::{Class, Instant, PathId};
 /// CoDel's interval (RFC 8289, section 4.3) on paths with shorter round trips.
 const CODEL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// CoDel's target as a part of its interval (RFC 8289, section 4.4).
-const TARGET_PART: u32 = 20;
+/// CoDel's target as a part of its interval. RFC 8289, section 4.4, recommends 5 to 10 % for queues
+/// that flows share. A flow that has its own queue delays only itself, and one over several paths
+/// needs a standing queue: the slower path takes part only when the wait for the faster ones is as
+/// long as the difference of their delays.
+const TARGET_PART: u32 = 5;
 
 /// Time for which a path counts as one of the flow.
 const PATH_MEMORY: Duration = Duration::from_secs(1);
@@ -143,6 +146,11 @@ impl Flow {
         let mentions = self.mentioned_at;
         mentions.is_some_and(|at| now.saturating_sub(at) < REPAIR_MEMORY)
             && !self.is_conversational()
+    }
+
+    /// Whether a transfer may have begun whose class is not known yet.
+    pub(super) fn begins_bulk(&self, now: Instant) -> bool {
+        self.class.is_none() && self.learner.begins_bulk(now)
     }
 
     pub(super) fn is_conversational(&self) -> bool {

@@ -53,6 +53,17 @@ const WAIT_MEMORY: Duration = Duration::from_millis(500);
 /// Parts of a round trip between two reports.
 const REPORTS_PER_TRIP: u32 = 8;
 
+/// Weight of one packet in the loss of a path.
+const LOSS_GAIN: f64 = 1.0 / 128.0;
+
+/// A path that loses more than this share of its packets is lossy: a program that takes random loss
+/// for congestion would use a fraction of the path's rate.
+const LOSSY: f64 = 0.001;
+
+/// A path counts as lossy for this long, since few packets lie between two random losses only on
+/// average.
+const LOSSY_MEMORY: Duration = Duration::from_secs(10);
+
 /// The kind of carrier of a datagram path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DatagramCarrier {
@@ -119,6 +130,8 @@ pub(crate) struct DatagramPath {
     pub(super) rate: Rate,
     /// Share of lost packets, decaying.
     pub(super) loss: f64,
+    /// When it last exceeded [`LOSSY`].
+    pub(super) lossy_at: Option<Instant>,
     /// Delay to the peer relative to an unknown constant that all paths share, in microseconds, and
     /// when it was measured.
     pub(super) relative: Option<(i64, Instant)>,
@@ -179,6 +192,7 @@ impl DatagramPath {
             trip: RoundTrip::default(),
             rate: Rate::default(),
             loss: 0.0,
+            lossy_at: None,
             relative: None,
             rounds: Rounds::default(),
             copies: Budget::default(),
@@ -237,6 +251,24 @@ impl DatagramPath {
         let measured = self.sample.map(|sample| sample.srtt);
         let measured = measured.filter(|srtt| !srtt.is_zero());
         measured.or(self.trip.srtt()).unwrap_or(UNKNOWN_TRIP)
+    }
+
+    /// A report shows this many packets as delivered and as lost.
+    pub(super) fn note_losses(&mut self, delivered: u64, lost: u64, now: Instant) {
+        for (count, share) in [(delivered, 0.0), (lost, 1.0)] {
+            for _ in 0..count.min(64) {
+                self.loss += (share - self.loss) * LOSS_GAIN;
+            }
+        }
+        if self.loss > LOSSY {
+            self.lossy_at = Some(now);
+        }
+    }
+
+    /// Whether it has recently lost more than a few packets.
+    pub(super) fn is_lossy(&self, now: Instant) -> bool {
+        self.lossy_at
+            .is_some_and(|at| now.saturating_sub(at) < LOSSY_MEMORY)
     }
 
     /// Expected delay of a packet that is sent again if it is lost.

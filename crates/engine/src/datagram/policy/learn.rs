@@ -1,7 +1,8 @@
 //! Learns the class of a flow from the datagrams that this side sends.
 //!
-//! A flow begins as interactive, because most are short. It is evaluated in intervals of one second
-//! in which it sent something:
+//! A flow begins as interactive, because most are short. A first burst of large datagrams is the
+//! sign of a transfer: its losses are repaired before the class is known. The flow is evaluated in
+//! intervals of one second in which it sent something:
 //!
 //! | class | observation in an interval |
 //! | --- | --- |
@@ -38,6 +39,19 @@ const CALL_PAUSE: Duration = Duration::from_millis(200);
 /// Bytes of bulk in an interval.
 const BULK: usize = 128 << 10;
 
+/// A datagram of at least this many bytes may belong to a transfer.
+const LARGE: usize = 1000;
+
+/// Large datagrams within a window that make a burst: fewer than the first window of QUIC (RFC
+/// 9002, section 7.2).
+const BURST: u32 = 8;
+
+/// Length of the window.
+const BURST_WINDOW: Duration = Duration::from_millis(100);
+
+/// A burst counts as the beginning of a transfer for this long, in which the class is learned.
+const BURST_MEMORY: Duration = Duration::from_secs(3);
+
 /// Learns the class of the datagrams that this side sends in a flow.
 #[derive(Debug)]
 pub(in crate::datagram) struct Learner {
@@ -51,6 +65,10 @@ pub(in crate::datagram) struct Learner {
     bytes: usize,
     largest: usize,
     longest_pause: Duration,
+    /// Large datagrams in the present window, and its start.
+    large: (u32, Instant),
+    /// When the latest burst was complete.
+    burst_at: Option<Instant>,
 }
 
 impl Learner {
@@ -64,12 +82,20 @@ impl Learner {
             bytes: 0,
             largest: 0,
             longest_pause: Duration::ZERO,
+            large: (0, now),
+            burst_at: None,
         }
     }
 
     /// The class that the flow has now.
     pub(in crate::datagram) fn class(&self) -> Class {
         self.class
+    }
+
+    /// Whether a transfer may have begun whose class is not known yet.
+    pub(in crate::datagram) fn begins_bulk(&self, now: Instant) -> bool {
+        let is_recent = |at| now.saturating_sub(at) < BURST_MEMORY;
+        self.class == Class::Interactive && self.burst_at.is_some_and(is_recent)
     }
 
     /// This side sends a datagram.
@@ -89,6 +115,19 @@ impl Learner {
         self.count += 1;
         self.bytes += len;
         self.largest = self.largest.max(len);
+        if len >= LARGE {
+            self.note_large(now);
+        }
+    }
+
+    fn note_large(&mut self, now: Instant) {
+        if now.saturating_sub(self.large.1) > BURST_WINDOW {
+            self.large = (0, now);
+        }
+        self.large.0 += 1;
+        if self.large.0 >= BURST {
+            self.burst_at = Some(now);
+        }
     }
 
     fn conclude(&mut self) {
@@ -153,5 +192,28 @@ mod tests {
         assert_eq!(learner.class(), Class::Conversational);
         steady(&mut learner, &mut now, 1200, ms(1), 4);
         assert_eq!(learner.class(), Class::Background);
+    }
+
+    #[test]
+    fn a_transfer_is_recognized_by_its_first_burst() {
+        let mut learner = Learner::new(Instant::ZERO);
+        let now = Instant::from_millis(1);
+        for _ in 1..BURST {
+            learner.sent(1200, now);
+        }
+        assert!(!learner.begins_bulk(now));
+        learner.sent(1200, now);
+        assert!(learner.begins_bulk(now));
+        assert!(!learner.begins_bulk(now + BURST_MEMORY));
+    }
+
+    #[test]
+    fn calls_games_and_slow_video_are_no_transfers() {
+        let ms = Duration::from_millis;
+        for (len, every) in [(200, ms(20)), (900, ms(5)), (1200, ms(20))] {
+            let (mut learner, mut now) = (Learner::new(Instant::ZERO), Instant::ZERO);
+            steady(&mut learner, &mut now, len, every, 1);
+            assert!(!learner.begins_bulk(now), "{len} bytes every {every:?}");
+        }
     }
 }

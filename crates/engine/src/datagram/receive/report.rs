@@ -7,9 +7,6 @@ use crate::datagram::state::Datagrams;
 use crate::datagram::wire::Report;
 use crate::{Instant, PathId, ProtocolError};
 
-/// Weight of one packet in the share of lost packets.
-const LOSS_GAIN: f64 = 1.0 / 128.0;
-
 impl Datagrams {
     /// Evaluates a report. An error is the peer's fault.
     pub(super) fn on_report(&mut self, report: &Report, now: Instant) -> Result<(), ProtocolError> {
@@ -34,11 +31,7 @@ impl Datagrams {
                 path.trip.note(now.saturating_sub(sent_at));
             }
         }
-        for (count, lost) in [(news.packets, 0.0), (news.lost, 1.0)] {
-            for _ in 0..count.min(64) {
-                path.loss += (lost - path.loss) * LOSS_GAIN;
-            }
-        }
+        path.note_losses(news.packets, news.lost, now);
         if news.packets > 0 {
             let carrier = path.carrier_trip();
             let review = path

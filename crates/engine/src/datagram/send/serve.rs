@@ -37,11 +37,7 @@ const RESCUE_INTERACTIVE: Duration = Duration::from_millis(500);
 /// this value by default.
 const REPAIR: Duration = Duration::from_millis(400);
 
-/// Share of lost packets above which bulk flows on one path are repaired, too: a program that takes
-/// random loss for congestion would use a fraction of the path's rate.
-const REPAIR_LOSS: f64 = 0.001;
-
-/// Such a flow mentions its path at this interval.
+/// A bulk flow on one lossy path, which is repaired as well, mentions its path at this interval.
 const MENTION_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What became of a flow's turn.
@@ -222,7 +218,7 @@ impl Datagrams {
         let is_lossy = self
             .paths
             .get(id)
-            .is_some_and(|path| path.loss > REPAIR_LOSS);
+            .is_some_and(|path| path.is_lossy(now));
         // Copies may arrive out of order.
         let is_ordered = matches!(next.kind, None | Some(CopyKind::Fragment));
         let after = mention(flow, id, is_lossy, now).filter(|_| is_ordered);
@@ -440,9 +436,10 @@ fn head_len(data: &Data<'_>) -> usize {
 /// another one that the flow has just used, or its only one if that loses packets.
 fn mention(flow: &Flow, id: PathId, is_lossy: bool, now: Instant) -> Option<PathId> {
     let is_bulk = flow.treated_as() == Class::Background;
+    let is_worth_it = is_bulk && is_lossy || flow.begins_bulk(now);
     let last = flow.mentioned_at;
     let is_due = last.is_none_or(|at| now.saturating_sub(at) >= MENTION_INTERVAL);
-    other_path(flow, id).or((is_lossy && is_bulk && is_due).then_some(id))
+    other_path(flow, id).or((is_worth_it && is_due).then_some(id))
 }
 
 /// The other path that the flow has just used, if the receiver is to wait for it.

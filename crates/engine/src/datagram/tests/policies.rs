@@ -363,6 +363,33 @@ fn flows_work_again_after_thirty_seconds_without_links() {
 }
 
 #[test]
+fn a_transfer_on_one_lossy_path_is_repaired_from_its_first_burst_on() {
+    let mut link = Link::new(40.0, 10);
+    link.loss = 0.01;
+    let mut pair = Pair::new(&[link]);
+    let flow = open(&mut pair, DatagramPolicy::Auto, None);
+    let every = Duration::from_micros(500);
+    let mut transfer = [Traffic::new(CLIENT, flow, 1250, every)];
+    pair.drive(&mut transfer, 4000 * MS);
+    pair.run(500 * MS);
+    let lost = transfer[0].lost(&pair);
+    assert!(lost <= 3, "{lost} of {}", transfer[0].sent.len());
+}
+
+#[test]
+fn a_path_stays_lossy_between_rare_losses() {
+    let mut link = Link::new(40.0, 10);
+    link.loss = 0.002;
+    let mut pair = Pair::new(&[link]);
+    let flow = open(&mut pair, DatagramPolicy::Auto, Some(Class::Background));
+    let mut transfer = [Traffic::new(CLIENT, flow, 1250, MS)];
+    pair.drive(&mut transfer, 20_000 * MS);
+    pair.run(500 * MS);
+    let lost = transfer[0].lost(&pair);
+    assert!(lost <= 8, "{lost} of {}", transfer[0].sent.len());
+}
+
+#[test]
 fn bulk_on_one_lossy_path_is_repaired() {
     let mut link = Link::new(40.0, 10);
     link.loss = 0.01;
