@@ -7,7 +7,6 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::ops::RangeInclusive;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -26,9 +25,12 @@ const AVERAGE: Duration = Duration::from_millis(200);
 /// Bytes written between two checks of the socket.
 const LOOK: u64 = 64 * 1024;
 
-/// Pause before the next check while the limit is exceeded; it grows each time that the program has
-/// read nothing.
-const PAUSES: RangeInclusive<Duration> = Duration::from_millis(2)..=Duration::from_millis(64);
+/// Pause before the next check while the limit is exceeded: a part of the time in which the program
+/// has read nothing, within limits. A program that did not run for some milliseconds then empties
+/// its socket, and must not wait for data as long again.
+const PAUSE_PART: u32 = 4;
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(64);
 
 /// The program at the other end of a connection, if it can be watched.
 #[derive(Debug)]
@@ -42,20 +44,24 @@ pub(crate) struct Unread {
     before: (u64, Instant),
     /// The program's reading rate, in bytes per second.
     rate: f64,
-    /// Pause before the next check.
-    pause: Duration,
+    /// When the program was last seen reading, or without anything to read.
+    read_at: Instant,
 }
 
 impl Unread {
     /// Watches the other end of `socket`.
     pub(crate) fn of(socket: &TcpStream) -> Self {
         let ends = socket.peer_addr().ok().zip(socket.local_addr().ok());
+        Self::new(ends, Instant::now())
+    }
+
+    fn new(ends: Option<(SocketAddr, SocketAddr)>, now: Instant) -> Self {
         Self {
             ends,
             written: 0,
-            before: (0, Instant::now()),
+            before: (0, now),
             rate: 0.0,
-            pause: *PAUSES.start(),
+            read_at: now,
         }
     }
 
@@ -67,7 +73,7 @@ impl Unread {
     /// How long to wait before more data may be written; `None` if it may be written now.
     pub(crate) fn wait(&mut self) -> Option<Duration> {
         let (program, own) = self.ends?;
-        let (before, at) = self.before;
+        let (before, _) = self.before;
         if self.written < LOOK && before <= self.most() {
             return None;
         }
@@ -76,20 +82,32 @@ impl Unread {
             self.ends = None;
             return None;
         };
-        let now = Instant::now();
+        self.note(unread, Instant::now())
+    }
+
+    /// The program's socket holds `unread` bytes. Returns the pause before the next check.
+    fn note(&mut self, unread: u64, now: Instant) -> Option<Duration> {
+        let (before, at) = self.before;
         let read = (before + self.written).saturating_sub(unread);
         let seconds = now.saturating_duration_since(at).as_secs_f64();
         if seconds > 0.0 {
-            // An average that weights each check by its time.
-            let weight = 1.0 - (-seconds / AVERAGE.as_secs_f64()).exp();
-            self.rate += weight * (read as f64 / seconds - self.rate);
+            let rate = read as f64 / seconds;
+            if unread == 0 {
+                // It may have waited for data, so it reads at least at this rate.
+                self.rate = self.rate.max(rate);
+            } else {
+                // An average that weights each check by its time.
+                let weight = 1.0 - (-seconds / AVERAGE.as_secs_f64()).exp();
+                self.rate += weight * (rate - self.rate);
+            }
         }
         (self.before, self.written) = ((unread, now), 0);
-        self.pause = match read {
-            0 => (2 * self.pause).min(*PAUSES.end()),
-            _ => *PAUSES.start(),
-        };
-        (unread > self.most()).then_some(self.pause)
+        if read > 0 || unread == 0 {
+            self.read_at = now;
+        }
+        let idle = now.saturating_duration_since(self.read_at);
+        let pause = (idle / PAUSE_PART).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+        (unread > self.most()).then_some(pause)
     }
 
     /// The limit on unread data, in bytes.
@@ -243,6 +261,44 @@ mod tests {
         let program = program.connect(listener.local_addr().unwrap());
         let (program, accepted) = tokio::join!(program, listener.accept());
         (program.unwrap(), accepted.unwrap().0)
+    }
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn a_program_waits_a_quarter_of_its_own_pause_at_most() {
+        let now = Instant::now();
+        let mut unread = Unread::new(None, now);
+        unread.wrote(1 << 20);
+        assert_eq!(unread.note(1 << 20, now + MS), Some(SHORTEST_PAUSE));
+        for idle in [8, 40, 200] {
+            let pause = unread.note(1 << 20, now + idle * MS);
+            assert_eq!(pause, Some(idle * MS / PAUSE_PART));
+        }
+        assert_eq!(unread.note(1 << 20, now + 1000 * MS), Some(LONGEST_PAUSE));
+        let pause = unread.note((1 << 20) - 1, now + 1064 * MS);
+        assert_eq!(pause, Some(SHORTEST_PAUSE));
+        assert_eq!(unread.note(0, now + 1065 * MS), None);
+    }
+
+    #[test]
+    fn a_program_without_data_keeps_its_rate_and_a_slow_one_does_not() {
+        let mut now = Instant::now();
+        let mut unread = Unread::new(None, now);
+        unread.wrote(1 << 20);
+        now += MS;
+        assert_eq!(unread.note(0, now), None);
+        let fast = unread.rate;
+        unread.wrote(1);
+        now += 100 * MS;
+        assert_eq!(unread.note(0, now), None);
+        assert_eq!(unread.rate, fast);
+        unread.wrote(1 << 20);
+        for _ in 0..10 {
+            now += 100 * MS;
+            unread.note(1 << 20, now);
+        }
+        assert!(unread.rate < fast / 100.0, "{}", unread.rate);
     }
 
     #[tokio::test]
