@@ -1,4 +1,4 @@
-//! The health of paths: when a link is dialed again because its path is silent.
+//! The health of paths: when a link is dialed again because its path does not deliver.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use sumlink_engine::{PathId, PathState, PathStats};
 use crate::Instant;
 
 /// Time without an acknowledgment after which a path's link is dialed again.
-const SILENCE: Duration = Duration::from_secs(3);
+const UNACKNOWLEDGED: Duration = Duration::from_secs(3);
 
 /// The same for a path that has been stalled for this long, at this side or by the peer's report.
 /// Within a shorter time TCP often recovers.
@@ -19,7 +19,7 @@ const STALL_CHECK: Duration = Duration::from_millis(100);
 /// Time without an acknowledgment after which a path counts as not delivering.
 pub const NOT_DELIVERING: Duration = Duration::from_millis(500);
 
-/// Finds the paths that are silent.
+/// Finds the paths with old unacknowledged data.
 #[derive(Clone, Debug)]
 pub struct Health {
     /// When the paths are next checked.
@@ -29,7 +29,9 @@ pub struct Health {
 impl Health {
     /// For a session that starts now.
     pub fn new(now: Instant) -> Self {
-        Self { due: now + SILENCE }
+        Self {
+            due: now + UNACKNOWLEDGED,
+        }
     }
 
     /// The time of the next useful call of [`Health::look`].
@@ -48,11 +50,11 @@ impl Health {
         if now < self.due {
             return Vec::new();
         }
-        self.due = now + SILENCE;
+        self.due = now + UNACKNOWLEDGED;
         let mut silent = Vec::new();
         for path in paths() {
             if path.unacknowledged_for.is_some() {
-                self.due = self.due.min(now + SILENCE / 6);
+                self.due = self.due.min(now + UNACKNOWLEDGED / 6);
             }
             if path.stalled_for.is_some() {
                 self.due = self.due.min(now + STALL_CHECK);
@@ -66,7 +68,9 @@ impl Health {
 }
 
 fn is_silent(path: &PathStats) -> bool {
-    let is_unacknowledged = path.unacknowledged_for.is_some_and(|time| time >= SILENCE);
+    let is_unacknowledged = path
+        .unacknowledged_for
+        .is_some_and(|time| time >= UNACKNOWLEDGED);
     let is_long = |time| time >= STALL_PATIENCE;
     // If TCP still gets a little data through, a new connection would get no more.
     let makes_no_progress = path.no_progress_for.is_none_or(is_long);
@@ -91,25 +95,25 @@ pub fn is_delivering(paths: &[PathStats]) -> bool {
     })
 }
 
-/// An ill state of a path.
+/// A state of a path of which the log reports the beginning and the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ill {
+pub enum LoggedState {
     /// The peer does not acknowledge this side's data on the path.
     Stalled,
     /// The peer reports the same for its data.
     StalledAtPeer,
 }
 
-/// The ill states of a path as shown in the log. Each line about an ill state is followed by one
+/// The states of a path that the log reports. Each line about a state is followed by one
 /// about its recovery or about the path's end, and none is repeated: a line is written when
-/// [`IllStates::set`] reports a change.
+/// [`LoggedStates::set`] reports a change.
 #[derive(Clone, Debug, Default)]
-pub struct IllStates([bool; 2]);
+pub struct LoggedStates([bool; 2]);
 
-impl IllStates {
-    /// Records whether the path is in the state `ill`; returns whether that is a change.
+impl LoggedStates {
+    /// Records whether the path is in this state; returns whether that is a change.
     #[must_use]
-    pub fn set(&mut self, ill: Ill, is_ill: bool) -> bool {
-        std::mem::replace(&mut self.0[ill as usize], is_ill) != is_ill
+    pub fn set(&mut self, state: LoggedState, is_present: bool) -> bool {
+        std::mem::replace(&mut self.0[state as usize], is_present) != is_present
     }
 }

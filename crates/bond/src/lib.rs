@@ -48,7 +48,7 @@ mod width;
 pub use budget::{RECORD, RECORD_OVERHEAD};
 pub use carrier::Carrier;
 pub use early::Early;
-pub use health::{Health, Ill, IllStates, NOT_DELIVERING, is_delivering, is_stalled};
+pub use health::{Health, LoggedState, LoggedStates, NOT_DELIVERING, is_delivering, is_stalled};
 pub use known::Known;
 pub use link::{Link, Silence};
 pub use packets::Packets;

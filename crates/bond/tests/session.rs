@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sumlink_bond::opens::{OPEN_TIMEOUT, Unconfirmed, WAITING_PATIENCE, Waiting};
-use sumlink_bond::{Health, Ill, IllStates, Instant, is_delivering, is_stalled, join};
+use sumlink_bond::{Health, Instant, LoggedState, LoggedStates, is_delivering, is_stalled, join};
 use sumlink_engine::{Config, PathId, PathStats, Role, Session};
 
 const START: Instant = Duration::from_secs(1000);
@@ -77,22 +77,22 @@ fn a_path_delivers_unless_it_is_stalled_or_unacknowledged() {
 
 #[test]
 fn only_changes_of_an_ill_state_are_reported() {
-    let mut ill_states = IllStates::default();
+    let mut logged_states = LoggedStates::default();
     assert!(
-        !ill_states.set(Ill::Stalled, false),
+        !logged_states.set(LoggedState::Stalled, false),
         "the path was not stalled"
     );
-    assert!(ill_states.set(Ill::Stalled, true));
+    assert!(logged_states.set(LoggedState::Stalled, true));
     assert!(
-        ill_states.set(Ill::StalledAtPeer, true),
-        "another ill state"
+        logged_states.set(LoggedState::StalledAtPeer, true),
+        "another state"
     );
     assert!(
-        !ill_states.set(Ill::StalledAtPeer, true),
+        !logged_states.set(LoggedState::StalledAtPeer, true),
         "already reported"
     );
-    assert!(ill_states.set(Ill::StalledAtPeer, false));
-    assert!(ill_states.set(Ill::Stalled, false));
+    assert!(logged_states.set(LoggedState::StalledAtPeer, false));
+    assert!(logged_states.set(LoggedState::Stalled, false));
 }
 
 #[test]

@@ -144,7 +144,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn touching_ranges_merge_and_holes_split() {
+    fn touching_ranges_merge_and_gaps_split() {
         let mut set = RangeSet::new();
         assert_eq!(set.insert(0..10), 10);
         assert_eq!(set.insert(20..30), 10);

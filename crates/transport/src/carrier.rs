@@ -36,7 +36,7 @@ use std::time::{Duration, Instant};
 
 use rustls::Connection;
 use socket2::SockRef;
-use sumlink_bond::{Carrier as Policy, IllStates};
+use sumlink_bond::{Carrier as Policy, LoggedStates};
 use sumlink_engine::PathId;
 use sumlink_qdisc::LocalQueue;
 use tokio::io::Interest;
@@ -56,8 +56,8 @@ pub(crate) struct Carrier {
     /// Maximum size of its IP packets in bytes, if larger ones were lost on its link; `None`
     /// otherwise.
     pub(crate) packet_limit: Option<u16>,
-    /// The ill states of the path that the log has reported.
-    pub(crate) ill_states: IllStates,
+    /// The states of the path that the log has reported.
+    pub(crate) logged_states: LoggedStates,
     /// Decides how many bytes the carrier gets and how TCP is configured.
     policy: Policy,
     /// Time zero of the policy.
@@ -104,7 +104,7 @@ impl Carrier {
             remote: canonical(tcp.peer_addr()?),
             link,
             packet_limit: None,
-            ill_states: IllStates::default(),
+            logged_states: LoggedStates::default(),
             policy,
             began: now,
             accounted: 0,

@@ -44,13 +44,13 @@ fn path(bond: &Bond, side: Side, name: &str) -> PathStatus {
 #[track_caller]
 fn are_healthy(bond: &Bond) {
     let pairs = |_: &_| {
-        let [ill, well] = [STALLS, RECOVERIES].map(|words| lines(bond, &words));
-        (ill == well).then_some(ill)
+        let [stalls, recoveries] = [STALLS, RECOVERIES].map(|words| lines(bond, &words));
+        (stalls == recoveries).then_some(stalls)
     };
-    let ill = bond.until("each illness has an end", pairs);
+    let stalls = bond.until("each stall has a recovery", pairs);
     assert!(
-        ill <= MAX_STALLS,
-        "healthy links are said to be ill {ill} times"
+        stalls <= MAX_STALLS,
+        "healthy links are reported as stalled {stalls} times"
     );
 }
 

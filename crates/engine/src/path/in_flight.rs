@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::late::RECORD;
+use super::overdue::RECORD;
 use super::{Flight, Path, Sent};
 use crate::Instant;
 

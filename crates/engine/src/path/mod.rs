@@ -3,10 +3,10 @@
 mod delay;
 mod drained;
 mod flight;
-mod hole;
+mod gap;
 mod in_flight;
-mod late;
 mod one_way;
+mod overdue;
 mod parts;
 mod sample;
 mod sustained;
@@ -20,7 +20,7 @@ use crate::{Instant, PathId, StreamId};
 
 pub use flight::Flight;
 pub(crate) use flight::{Control, Sent};
-pub(crate) use late::{RECORD, REPORT_SLACK};
+pub(crate) use overdue::{RECORD, REPORT_SLACK};
 use parts::{Delays, Inbound, Outbound, PeerView, Progress, Reports, Stall, Standing, Totals};
 pub use sample::{LossState, PathSample};
 pub use sustained::SustainedRate;

@@ -9,9 +9,9 @@ use crate::policy::{PathPolicy, PeerPolicy};
 use crate::selector::Selection;
 
 use super::drained::OwnQueue;
-use super::hole::Hole;
-use super::late::DeliveryProof;
+use super::gap::Gap;
 use super::one_way::OneWay;
+use super::overdue::DeliveryProof;
 use super::{Flight, Sent};
 
 /// When the path may carry data: policies, priority and the selector's decision.
@@ -104,8 +104,8 @@ pub(crate) struct Progress {
     pub(crate) acknowledged_at: Instant,
     /// Last known time at which TCP got a segment through in either direction.
     pub(crate) last_moved: Option<Instant>,
-    /// The hole that TCP is repairing.
-    pub(super) hole: Option<Hole>,
+    /// The gap that TCP is repairing.
+    pub(super) gap: Option<Gap>,
     /// The last proof that the path delivers; none if TCP does not report deliveries.
     pub(super) proof: Option<DeliveryProof>,
     /// Time at which TCP last began to pause to measure.
@@ -180,7 +180,7 @@ impl Progress {
         Self {
             acknowledged_at: now,
             last_moved: None,
-            hole: None,
+            gap: None,
             proof: None,
             paused_at: None,
             stalls: 0.0,

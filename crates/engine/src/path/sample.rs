@@ -44,7 +44,7 @@ pub struct PathSample {
     /// Segments retransmitted since the carrier began.
     pub retransmitted: u64,
     /// Segments that have reached the peer's TCP since the carrier began, including those behind a
-    /// hole; 0 if unknown.
+    /// gap; 0 if unknown.
     pub delivered: u64,
     /// Bytes that TCP has received since the carrier began; 0 if unknown.
     pub received: u64,

@@ -7,7 +7,7 @@ use super::outcome::IntervalOutcome;
 use super::{Access, Cell, Jpoc};
 use crate::error::MmwaveError;
 use crate::jpoc::control::Controller;
-use crate::jpoc::power::{Announcement, signalling_bits};
+use crate::jpoc::power::{Announcement, signaling_bits};
 use crate::mac::mini;
 use crate::mac::slotted::{self, Slotted, Sweep};
 
@@ -119,7 +119,7 @@ impl Ap {
     pub(super) fn bits(&self) -> u32 {
         match self {
             Self::Slotted(_) => 0,
-            Self::Jpoc(jpoc, _) => signalling_bits(jpoc.target.maximum),
+            Self::Jpoc(jpoc, _) => signaling_bits(jpoc.target.maximum),
         }
     }
 }

@@ -65,7 +65,7 @@ impl Announcement {
 /// Bits of signaling that JPOC adds to a beacon (section 3.2.3): the target power and the access
 /// point's side in steps of 1 dB, 8 and 6 bits as in the thesis, and the number of mini-slots. The
 /// thesis' 6 bits for up to 128 mini-slots are an error: 7 are needed, and more for larger numbers.
-pub fn signalling_bits(max_mini_slots: u32) -> u32 {
+pub fn signaling_bits(max_mini_slots: u32) -> u32 {
     8 + 6 + (u32::BITS - max_mini_slots.saturating_sub(1).leading_zeros())
 }
 
@@ -97,9 +97,9 @@ mod tests {
 
     #[test]
     fn one_hundred_and_twenty_eight_numbers_need_seven_bits() {
-        assert_eq!(signalling_bits(128), 8 + 6 + 7);
-        assert_eq!(signalling_bits(129), 8 + 6 + 8);
-        assert_eq!(signalling_bits(64), 8 + 6 + 6);
+        assert_eq!(signaling_bits(128), 8 + 6 + 7);
+        assert_eq!(signaling_bits(129), 8 + 6 + 8);
+        assert_eq!(signaling_bits(64), 8 + 6 + 6);
     }
 
     proptest! {

@@ -26,7 +26,7 @@ impl Interval {
     };
 
     /// Durations in a beacon interval with an A-BFT of `abft_us` microseconds, in which `clients`
-    /// clients get data time. `signalling_bits` are added to each beacon (JPOC's).
+    /// clients get data time. `signaling_bits` are added to each beacon (JPOC's).
     ///
     /// # Errors
     ///
@@ -35,9 +35,9 @@ impl Interval {
         &self,
         abft_us: f64,
         clients: usize,
-        signalling_bits: u32,
+        signaling_bits: u32,
     ) -> Result<Parts, MmwaveError> {
-        let octets = self.beacon_octets + signalling_bits.div_ceil(8) as usize;
+        let octets = self.beacon_octets + signaling_bits.div_ceil(8) as usize;
         let bti_us = self.ap_sectors as f64 * (phy::control_us(octets)? + phy::SBIFS_US);
         let announce = phy::control_us(self.announce_octets)? + phy::SIFS_US;
         // A request and an answer for each client.

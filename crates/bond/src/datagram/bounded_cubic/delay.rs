@@ -1,5 +1,5 @@
-//! Derives from the round trips the state of the queue: its length, the rate at which it is served, and the
-//! bound.
+//! Derives the state of the queue from the round trips: its length, the rate at which it is served,
+//! and the bound.
 
 use std::time::Duration;
 

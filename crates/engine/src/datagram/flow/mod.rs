@@ -148,7 +148,7 @@ impl Flow {
             && !self.is_conversational()
     }
 
-    /// Whether a transfer may have begun whose class is not known yet.
+    /// Whether a transfer may have begun, although the class is not learned yet.
     pub(super) fn begins_bulk(&self, now: Instant) -> bool {
         self.class.is_none() && self.learner.begins_bulk(now)
     }

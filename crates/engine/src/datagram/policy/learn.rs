@@ -92,7 +92,7 @@ impl Learner {
         self.class
     }
 
-    /// Whether a transfer may have begun whose class is not known yet.
+    /// Whether a transfer may have begun, although the class is not learned yet.
     pub(in crate::datagram) fn begins_bulk(&self, now: Instant) -> bool {
         let is_recent = |at| now.saturating_sub(at) < BURST_MEMORY;
         self.class == Class::Interactive && self.burst_at.is_some_and(is_recent)

@@ -215,10 +215,7 @@ impl Datagrams {
         let Some(mut next) = take(flow, id) else {
             return Turn::Empty;
         };
-        let is_lossy = self
-            .paths
-            .get(id)
-            .is_some_and(|path| path.is_lossy(now));
+        let is_lossy = self.paths.get(id).is_some_and(|path| path.is_lossy(now));
         // Copies may arrive out of order.
         let is_ordered = matches!(next.kind, None | Some(CopyKind::Fragment));
         let after = mention(flow, id, is_lossy, now).filter(|_| is_ordered);

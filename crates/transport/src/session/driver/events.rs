@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use sumlink_bond::Ill;
+use sumlink_bond::LoggedState;
 use sumlink_engine::{Event, PathId, Selection};
 
 use super::Driver;
@@ -28,7 +28,7 @@ impl Driver {
                 }
                 Event::StreamsAvailable => self.open_waiting(),
                 Event::PathStalled { path, silent_for }
-                    if self.note_ill(path, Ill::Stalled, true) =>
+                    if self.note_state(path, LoggedState::Stalled, true) =>
                 {
                     let reason = format!("nothing delivered for {} ms", silent_for.as_millis());
                     let link = self.link_of(path);
@@ -42,7 +42,7 @@ impl Driver {
                     self.look_for_silence_soon();
                 }
                 Event::PathStalledAtPeer { path }
-                    if self.note_ill(path, Ill::StalledAtPeer, true) =>
+                    if self.note_state(path, LoggedState::StalledAtPeer, true) =>
                 {
                     let link = self.link_of(path);
                     tracing::info!(
@@ -53,7 +53,7 @@ impl Driver {
                     self.look_for_silence_soon();
                 }
                 Event::PathRecoveredAtPeer { path }
-                    if self.note_ill(path, Ill::StalledAtPeer, false) =>
+                    if self.note_state(path, LoggedState::StalledAtPeer, false) =>
                 {
                     let link = self.link_of(path);
                     tracing::info!(
@@ -68,7 +68,9 @@ impl Driver {
                         self.end_carrier(index, "the peer has removed the path");
                     }
                 }
-                Event::PathRecovered { path } if self.note_ill(path, Ill::Stalled, false) => {
+                Event::PathRecovered { path }
+                    if self.note_state(path, LoggedState::Stalled, false) =>
+                {
                     let link = self.link_of(path);
                     self.notify_recovered(path);
                     tracing::info!(path = path.0, %link, "path recovered");
@@ -95,11 +97,11 @@ impl Driver {
         moved
     }
 
-    /// Records whether the path is in the ill state `ill`; returns whether that is a change. Ended
+    /// Records whether the path is in this state; returns whether that is a change. Ended
     /// paths never change.
-    fn note_ill(&mut self, path: PathId, ill: Ill, is_ill: bool) -> bool {
+    fn note_state(&mut self, path: PathId, state: LoggedState, is_present: bool) -> bool {
         let carrier = self.carriers.iter_mut().find(|carrier| carrier.id == path);
-        carrier.is_some_and(|carrier| carrier.ill_states.set(ill, is_ill))
+        carrier.is_some_and(|carrier| carrier.logged_states.set(state, is_present))
     }
 
     /// Reports a selection. Lasting ones are logged at a higher level than trials.

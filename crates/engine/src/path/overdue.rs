@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::hole::Hole;
+use super::gap::Gap;
 use super::{Flight, Path, PathSample, srtt_of};
 use crate::Instant;
 
@@ -187,7 +187,7 @@ impl Path {
     ///
     /// The second condition is for a path that hardly delivers anything: it makes some progress,
     /// but too little to help. While TCP repairs losses and makes progress, the data behind the
-    /// hole has already arrived. Moving all of it to other paths would cost more than waiting as
+    /// gap has already arrived. Moving all of it to other paths would cost more than waiting as
     /// long again.
     ///
     /// Much sooner if TCP has received no acknowledgment either. Then no repair is under way,
@@ -201,13 +201,13 @@ impl Path {
     fn late_stalls_at(&self) -> Option<Instant> {
         let oldest = self.oldest_unacknowledged()?;
         let patience = self.stall_patience();
-        let hole = self.progress.hole.zip(self.progress.proof);
-        let proof = hole.map(|(_, proof)| proof.at).unwrap_or_default();
+        let gap = self.progress.gap.zip(self.progress.proof);
+        let proof = gap.map(|(_, proof)| proof.at).unwrap_or_default();
         let silent = oldest.max(self.progress.acknowledged_at.max(proof)) + patience;
-        // Also if a part of the hole has just been closed: then the next piece is as late as the
+        // Also if a part of the gap has just been closed: then the next piece is as late as the
         // one before.
-        let more = match hole {
-            Some((hole, _)) => hole.patience(patience, STALL_MAX),
+        let more = match gap {
+            Some((gap, _)) => gap.patience(patience, STALL_MAX),
             None => Duration::ZERO,
         };
         let late = self.oldest_flights().map(|flight| {
@@ -248,7 +248,7 @@ impl Path {
         if is_proof {
             self.progress.proof = Some(DeliveryProof::new(sample, self.outbound.confirmed, now));
         }
-        self.progress.hole = Hole::of(self.progress.hole, &self.sample, sample, now);
+        self.progress.gap = Gap::of(self.progress.gap, &self.sample, sample, now);
     }
 
     /// The peer has acknowledged `confirmed` bytes of the path.
@@ -256,7 +256,7 @@ impl Path {
         self.outbound.confirmed = confirmed;
         self.progress.acknowledged_at = now;
         // Until then the peer may have all of it without having reported it.
-        self.progress.hole = self.progress.hole.filter(|hole| !hole.is_repaired());
+        self.progress.gap = self.progress.gap.filter(|gap| !gap.is_repaired());
         if let Some(proof) = self.progress.proof
             && confirmed - proof.confirmed >= proof.useful_bytes(self.sample.in_flight) + RECORD
         {
