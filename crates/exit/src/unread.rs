@@ -25,9 +25,12 @@ const AVERAGE: Duration = Duration::from_millis(200);
 /// Bytes written between two checks of the socket.
 const LOOK: u64 = 64 * 1024;
 
-/// Pause before the next check while the limit is exceeded: a part of the time in which the program
-/// has read nothing, within limits. A program that did not run for some milliseconds then empties
-/// its socket, and must not wait for data as long again.
+/// Decay of the rate of a program that reads everything: it may have had less to read.
+const DECAY: Duration = Duration::from_secs(2);
+
+/// Pause before the next check while the limit is exceeded: the time in which the program reads the
+/// excess, or a part of the time in which it has read nothing. A program that did not run for some
+/// milliseconds then empties its socket, and must not wait for data as long again.
 const PAUSE_PART: u32 = 4;
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(64);
@@ -40,8 +43,12 @@ pub(crate) struct Unread {
     ends: Option<(SocketAddr, SocketAddr)>,
     /// Bytes written since the last check.
     written: u64,
-    /// Unread bytes at the last check, and its time.
-    before: (u64, Instant),
+    /// Unread bytes at the last check.
+    before: u64,
+    /// Time of the last check, or of the first write after it if nothing was unread.
+    since: Instant,
+    /// Bytes read since the last measurement of the rate, and the time in which there were some.
+    sample: (u64, Duration),
     /// The program's reading rate, in bytes per second.
     rate: f64,
     /// When the program was last seen reading, or without anything to read.
@@ -59,7 +66,9 @@ impl Unread {
         Self {
             ends,
             written: 0,
-            before: (0, now),
+            before: 0,
+            since: now,
+            sample: (0, Duration::ZERO),
             rate: 0.0,
             read_at: now,
         }
@@ -67,14 +76,21 @@ impl Unread {
 
     /// Records that `bytes` were written to the socket.
     pub(crate) fn wrote(&mut self, bytes: u64) {
+        self.wrote_at(bytes, Instant::now());
+    }
+
+    fn wrote_at(&mut self, bytes: u64, now: Instant) {
+        if self.before == 0 && self.written == 0 {
+            // Until now the program had nothing to read.
+            (self.since, self.read_at) = (now, now);
+        }
         self.written += bytes;
     }
 
     /// How long to wait before more data may be written; `None` if it may be written now.
     pub(crate) fn wait(&mut self) -> Option<Duration> {
         let (program, own) = self.ends?;
-        let (before, _) = self.before;
-        if self.written < LOOK && before <= self.most() {
+        if self.written < LOOK && self.before <= self.most() {
             return None;
         }
         let Ok(unread) = ask(program, own) else {
@@ -87,27 +103,41 @@ impl Unread {
 
     /// The program's socket holds `unread` bytes. Returns the pause before the next check.
     fn note(&mut self, unread: u64, now: Instant) -> Option<Duration> {
-        let (before, at) = self.before;
-        let read = (before + self.written).saturating_sub(unread);
-        let seconds = now.saturating_duration_since(at).as_secs_f64();
-        if seconds > 0.0 {
-            let rate = read as f64 / seconds;
-            if unread == 0 {
-                // It may have waited for data, so it reads at least at this rate.
-                self.rate = self.rate.max(rate);
-            } else {
-                // An average that weights each check by its time.
-                let weight = 1.0 - (-seconds / AVERAGE.as_secs_f64()).exp();
-                self.rate += weight * (rate - self.rate);
-            }
-        }
-        (self.before, self.written) = ((unread, now), 0);
+        let read = (self.before + self.written).saturating_sub(unread);
+        self.measure(read, unread == 0, now.saturating_duration_since(self.since));
+        (self.before, self.written, self.since) = (unread, 0, now);
         if read > 0 || unread == 0 {
             self.read_at = now;
         }
-        let idle = now.saturating_duration_since(self.read_at);
-        let pause = (idle / PAUSE_PART).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
-        (unread > self.most()).then_some(pause)
+        let excess = unread
+            .checked_sub(self.most())
+            .filter(|excess| *excess > 0)?;
+        let pause = match read {
+            0 => now.saturating_duration_since(self.read_at) / PAUSE_PART,
+            // Without a rate, infinite.
+            _ => Duration::try_from_secs_f64(excess as f64 / self.rate).unwrap_or_default(),
+        };
+        Some(pause.clamp(SHORTEST_PAUSE, LONGEST_PAUSE))
+    }
+
+    /// The program has read `read` bytes in a time in which it had some; `is_all` if none is left.
+    fn measure(&mut self, read: u64, is_all: bool, took: Duration) {
+        let (bytes, time) = (self.sample.0 + read, self.sample.1 + took);
+        if time < TIME {
+            self.sample = (bytes, time);
+            return;
+        }
+        self.sample = (0, Duration::ZERO);
+        let seconds = time.as_secs_f64();
+        let average = |over: Duration, rate: f64| {
+            // Weights each measurement by its time.
+            let weight = 1.0 - (-seconds / over.as_secs_f64()).exp();
+            rate + weight * (bytes as f64 / seconds - rate)
+        };
+        self.rate = match is_all {
+            true => average(DECAY, self.rate).max(bytes as f64 / seconds),
+            false => average(AVERAGE, self.rate),
+        };
     }
 
     /// The limit on unread data, in bytes.
@@ -269,36 +299,52 @@ mod tests {
     fn a_program_waits_a_quarter_of_its_own_pause_at_most() {
         let now = Instant::now();
         let mut unread = Unread::new(None, now);
-        unread.wrote(1 << 20);
+        unread.wrote_at(1 << 20, now);
         assert_eq!(unread.note(1 << 20, now + MS), Some(SHORTEST_PAUSE));
         for idle in [8, 40, 200] {
             let pause = unread.note(1 << 20, now + idle * MS);
             assert_eq!(pause, Some(idle * MS / PAUSE_PART));
         }
         assert_eq!(unread.note(1 << 20, now + 1000 * MS), Some(LONGEST_PAUSE));
-        let pause = unread.note((1 << 20) - 1, now + 1064 * MS);
-        assert_eq!(pause, Some(SHORTEST_PAUSE));
         assert_eq!(unread.note(0, now + 1065 * MS), None);
     }
 
     #[test]
-    fn a_program_without_data_keeps_its_rate_and_a_slow_one_does_not() {
+    fn a_time_without_data_is_no_pause_of_the_program() {
         let mut now = Instant::now();
         let mut unread = Unread::new(None, now);
-        unread.wrote(1 << 20);
-        now += MS;
-        assert_eq!(unread.note(0, now), None);
-        let fast = unread.rate;
-        unread.wrote(1);
-        now += 100 * MS;
-        assert_eq!(unread.note(0, now), None);
-        assert_eq!(unread.rate, fast);
-        unread.wrote(1 << 20);
-        for _ in 0..10 {
-            now += 100 * MS;
-            unread.note(1 << 20, now);
+        for _ in 0..100 {
+            unread.wrote_at(1 << 20, now);
+            now += MS;
+            unread.note(0, now);
         }
-        assert!(unread.rate < fast / 100.0, "{}", unread.rate);
+        let rate = unread.rate;
+        assert!(rate > 1e9, "{rate}");
+        now += 5000 * MS;
+        unread.wrote_at(16 << 20, now);
+        let pause = unread.note(16 << 20, now + MS / 4);
+        assert_eq!(pause, Some(SHORTEST_PAUSE));
+        assert_eq!(unread.rate, rate);
+    }
+
+    #[test]
+    fn the_rate_follows_a_program_that_becomes_slow() {
+        let mut now = Instant::now();
+        let mut unread = Unread::new(None, now);
+        for _ in 0..100 {
+            unread.wrote_at(100_000, now);
+            now += MS;
+            unread.note(0, now);
+        }
+        let rate = unread.rate;
+        assert!((0.9e8..=1.1e8).contains(&rate), "{rate}");
+        unread.wrote_at(10 << 20, now);
+        for ms in 1..=1000 {
+            let pause = unread.note((10 << 20) - 1000 * ms, now + ms as u32 * MS);
+            assert!(pause.is_some(), "after {ms} ms");
+        }
+        assert!((0.9e6..=2e6).contains(&unread.rate), "{}", unread.rate);
+        assert_eq!(unread.note(9 << 20, now + 1001 * MS), Some(LONGEST_PAUSE));
     }
 
     #[tokio::test]
@@ -311,7 +357,7 @@ mod tests {
         }
         let mut unread = Unread::of(&own);
         // Long ago, so that data buffered at once does not count as a rate.
-        unread.before.1 -= Duration::from_secs(60);
+        unread.sample.1 = Duration::from_secs(60);
         own.writable().await.unwrap();
         let mut written = 0;
         while unread.wait().is_none() {

@@ -97,7 +97,8 @@ impl Default for DatagramConfig {
             reorder_memory: 16 << 20,
             reorder_wait: Duration::from_millis(400),
             fragment_memory: 1 << 20,
-            fragment_wait: Duration::from_millis(500),
+            // Two halves may be a round trip apart.
+            fragment_wait: Duration::from_secs(2),
             receive_memory: 16 << 20,
             duplicates: DuplicateLimits::default(),
             peer_timeout: Duration::from_secs(5),

@@ -24,9 +24,9 @@ use crate::{Class, Instant, PathId};
 const CODEL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// CoDel's target as a part of its interval. RFC 8289, section 4.4, recommends 5 to 10 % for queues
-/// that flows share. A flow that has its own queue delays only itself, and one over several paths
-/// needs a standing queue: the slower path takes part only when the wait for the faster ones is as
-/// long as the difference of their delays.
+/// that flows share. Here a queue delays only its own flow, and a flow over several paths needs a
+/// standing queue: the slower path takes part only when the wait for the faster ones is as long as
+/// the difference of their delays.
 const TARGET_PART: u32 = 5;
 
 /// Time for which a path counts as one of the flow.
@@ -50,7 +50,7 @@ pub struct FlowConfig {
     pub policy: DatagramPolicy,
 }
 
-/// The datagrams of a flow are repaired for this long after it last mentioned another path: the
+/// The datagrams of a flow are repaired for this long after it last mentioned a path: the
 /// time for which the receiver restores the order, and the longest delay of a path.
 const REPAIR_MEMORY: Duration = Duration::from_millis(1500);
 
@@ -85,13 +85,14 @@ pub(super) struct Flow {
     pub(super) queue: Queue,
     pub(super) learner: Learner,
     pub(super) policy: Box<dyn FlowPolicy>,
+    pub(super) configured: DatagramPolicy,
     pub(super) next_sequence: u64,
     /// The path of the newest datagram that is not a copy.
     pub(super) last_path: Option<PathId>,
     /// The path before that one, and how many datagrams still mention it.
     pub(super) other_path: Option<PathId>,
     pub(super) mentions: u8,
-    /// When it last mentioned another path, so that the receiver restores its order.
+    /// When it last mentioned a path, so that the receiver restores its order.
     pub(super) mentioned_at: Option<Instant>,
     pub(super) lanes: Vec<Lane>,
     pub(super) fates: Fates,
@@ -121,6 +122,7 @@ impl Flow {
             queue: Queue::default(),
             learner: Learner::new(now),
             policy: config.policy.start(limits),
+            configured: config.policy,
             next_sequence: 0,
             last_path: None,
             other_path: None,

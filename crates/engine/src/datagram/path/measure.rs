@@ -94,6 +94,59 @@ impl Rate {
     }
 }
 
+/// Time after which older losses are forgotten. The last and the current one count.
+const LOSS_WINDOW: Duration = Duration::from_secs(10);
+
+/// A path is lossy if it has lost this many packets in the windows that count, and more than this
+/// share of them: a program that takes random loss for congestion would use a fraction of the
+/// path's rate.
+const LOSSY_COUNT: u64 = 3;
+const LOSSY_SHARE: f64 = 0.001;
+
+/// Packets that were delivered and lost.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    delivered: u64,
+    lost: u64,
+}
+
+/// The recent losses of a path.
+#[derive(Debug, Default)]
+pub(in crate::datagram) struct Losses {
+    current: Tally,
+    last: Tally,
+    window: Instant,
+}
+
+impl Losses {
+    /// A report shows this many packets as delivered and as lost.
+    pub(in crate::datagram) fn note(&mut self, delivered: u64, lost: u64, now: Instant) {
+        let age = now.saturating_sub(self.window);
+        if age >= LOSS_WINDOW {
+            self.last = match age < 2 * LOSS_WINDOW {
+                true => self.current,
+                false => Tally::default(),
+            };
+            (self.current, self.window) = (Tally::default(), now);
+        }
+        self.current.delivered += delivered;
+        self.current.lost += lost;
+    }
+
+    /// Whether the path has recently lost more than a few packets.
+    pub(in crate::datagram) fn is_lossy(&self, now: Instant) -> bool {
+        let age = now.saturating_sub(self.window);
+        let last = if age < LOSS_WINDOW {
+            self.last
+        } else {
+            Tally::default()
+        };
+        let lost = self.current.lost + last.lost;
+        let all = lost + self.current.delivered + last.delivered;
+        age < 2 * LOSS_WINDOW && lost >= LOSSY_COUNT && lost as f64 > LOSSY_SHARE * all as f64
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,6 +160,26 @@ mod tests {
         let now = Instant::from_secs(3);
         assert!((1.1e6..1.4e6).contains(&rate.get(now)), "{}", rate.get(now));
         assert_eq!(rate.get(now + 3 * WINDOW), 0.0);
+    }
+
+    #[test]
+    fn a_path_is_lossy_between_rare_losses_and_not_after_single_ones() {
+        let at = |seconds| Instant::from_secs(seconds);
+        let mut losses = Losses::default();
+        for second in 0..8 {
+            losses.note(200, u64::from(second % 4 == 0), at(second));
+        }
+        assert!(!losses.is_lossy(at(8)), "two losses");
+        losses.note(200, 1, at(8));
+        assert!(losses.is_lossy(at(8)));
+        losses.note(200, 0, at(16));
+        assert!(losses.is_lossy(at(19)), "a long gap");
+        losses.note(200, 0, at(27));
+        assert!(!losses.is_lossy(at(27)), "for 19 s nothing was lost");
+        for second in 30..60 {
+            losses.note(10_000, u64::from(second % 2 == 0), at(second));
+        }
+        assert!(!losses.is_lossy(at(60)), "1 of 20,000");
     }
 
     #[test]

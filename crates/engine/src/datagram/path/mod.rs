@@ -19,7 +19,7 @@ pub(super) use arrivals::Arrivals;
 pub use health::PathHealth;
 pub(super) use health::{Health, Review};
 pub(super) use incoming::{Incoming, SenderClock};
-pub(super) use measure::{Rate, RoundTrip};
+pub(super) use measure::{Losses, Rate, RoundTrip};
 pub(super) use reporting::{Reporting, Role};
 pub(super) use rounds::Rounds;
 pub(super) use sent::Sent;
@@ -55,14 +55,6 @@ const REPORTS_PER_TRIP: u32 = 8;
 
 /// Weight of one packet in the loss of a path.
 const LOSS_GAIN: f64 = 1.0 / 128.0;
-
-/// A path that loses more than this share of its packets is lossy: a program that takes random loss
-/// for congestion would use a fraction of the path's rate.
-const LOSSY: f64 = 0.001;
-
-/// A path counts as lossy for this long, since few packets lie between two random losses only on
-/// average.
-const LOSSY_MEMORY: Duration = Duration::from_secs(10);
 
 /// The kind of carrier of a datagram path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -130,8 +122,7 @@ pub(crate) struct DatagramPath {
     pub(super) rate: Rate,
     /// Share of lost packets, decaying.
     pub(super) loss: f64,
-    /// When it last exceeded [`LOSSY`].
-    pub(super) lossy_at: Option<Instant>,
+    losses: Losses,
     /// Delay to the peer relative to an unknown constant that all paths share, in microseconds, and
     /// when it was measured.
     pub(super) relative: Option<(i64, Instant)>,
@@ -192,7 +183,7 @@ impl DatagramPath {
             trip: RoundTrip::default(),
             rate: Rate::default(),
             loss: 0.0,
-            lossy_at: None,
+            losses: Losses::default(),
             relative: None,
             rounds: Rounds::default(),
             copies: Budget::default(),
@@ -260,15 +251,17 @@ impl DatagramPath {
                 self.loss += (share - self.loss) * LOSS_GAIN;
             }
         }
-        if self.loss > LOSSY {
-            self.lossy_at = Some(now);
-        }
+        self.losses.note(delivered, lost, now);
     }
 
-    /// Whether it has recently lost more than a few packets.
+    /// Whether programs on it would suffer from random loss.
     pub(super) fn is_lossy(&self, now: Instant) -> bool {
-        self.lossy_at
-            .is_some_and(|at| now.saturating_sub(at) < LOSSY_MEMORY)
+        self.losses.is_lossy(now)
+    }
+
+    /// Whether a datagram that is lost on it can be repaired over it while `REPAIR` lasts.
+    pub(super) fn repairs_within(&self, time: Duration) -> bool {
+        self.srtt() + self.report_interval() + self.delay < time
     }
 
     /// Expected delay of a packet that is sent again if it is lost.

@@ -49,7 +49,8 @@ const BURST: u32 = 8;
 /// Length of the window.
 const BURST_WINDOW: Duration = Duration::from_millis(100);
 
-/// A burst counts as the beginning of a transfer for this long, in which the class is learned.
+/// The first burst after a pause counts as the beginning of a transfer for this long, in which the
+/// class is learned.
 const BURST_MEMORY: Duration = Duration::from_secs(3);
 
 /// Learns the class of the datagrams that this side sends in a flow.
@@ -67,7 +68,7 @@ pub(in crate::datagram) struct Learner {
     longest_pause: Duration,
     /// Large datagrams in the present window, and its start.
     large: (u32, Instant),
-    /// When the latest burst was complete.
+    /// When the first burst after a pause was complete.
     burst_at: Option<Instant>,
 }
 
@@ -110,6 +111,9 @@ impl Learner {
             self.longest_pause = Duration::ZERO;
         }
         let pause = now.saturating_sub(self.last);
+        if pause > LONGEST {
+            self.burst_at = None;
+        }
         self.longest_pause = self.longest_pause.max(pause);
         self.last = now;
         self.count += 1;
@@ -126,7 +130,7 @@ impl Learner {
         }
         self.large.0 += 1;
         if self.large.0 >= BURST {
-            self.burst_at = Some(now);
+            self.burst_at.get_or_insert(now);
         }
     }
 
@@ -205,6 +209,25 @@ mod tests {
         learner.sent(1200, now);
         assert!(learner.begins_bulk(now));
         assert!(!learner.begins_bulk(now + BURST_MEMORY));
+    }
+
+    #[test]
+    fn video_with_large_frames_is_no_transfer_for_long() {
+        let (mut learner, mut now) = (Learner::new(Instant::ZERO), Instant::ZERO);
+        for second in 0..6 {
+            for frame in 0..30 {
+                // 0.9 Mbit/s with a key frame in each second.
+                let packets = if frame == 0 { 12 } else { 3 };
+                for _ in 0..packets {
+                    learner.sent(1100, now);
+                }
+                now += Duration::from_millis(33);
+            }
+            assert_eq!(learner.begins_bulk(now), second < 3, "{second} s");
+        }
+        now += 2 * LONGEST;
+        learner.sent(1100, now);
+        assert!(!learner.begins_bulk(now));
     }
 
     #[test]

@@ -49,25 +49,28 @@ impl Deliveries {
 }
 
 impl Datagrams {
-    /// A whole datagram that has not arrived before.
-    pub(super) fn on_arrival(&mut self, at: FlowRef, arrival: Arrival, after: Option<PathId>) {
-        let now = arrival.at;
+    /// The sender of a flow wants its order restored, and has shortly before used the path `after`.
+    pub(super) fn on_mention(&mut self, at: FlowRef, after: PathId, now: Instant) {
         let Some(flow) = self.flows.get_mut(at) else {
             return;
         };
         let next = flow.inbound.window.next();
+        let order = &mut flow.inbound.order;
+        let order = order.get_or_insert_with(|| Box::new(Order::new(next, now)));
+        // Paths that do not exist here bring nothing, and would only take memory.
+        let after = Some(after).filter(|path| self.paths.get(*path).is_some());
+        order.mention(after, now);
+    }
+
+    /// A whole datagram that has not arrived before.
+    pub(super) fn on_arrival(&mut self, at: FlowRef, arrival: Arrival) {
+        let now = arrival.at;
+        let Some(flow) = self.flows.get_mut(at) else {
+            return;
+        };
         flow.inbound.window.insert(arrival.sequence);
         flow.counters.received += 1;
         flow.counters.bytes_received += arrival.payload.len() as u64;
-        if let Some(after) = after {
-            let order = &mut flow.inbound.order;
-            let order = order.get_or_insert_with(|| Box::new(Order::new(next, now)));
-            // Paths that do not exist here bring nothing, and would only take memory.
-            order.mention(
-                Some(after).filter(|path| self.paths.get(*path).is_some()),
-                now,
-            );
-        }
         let Some(order) = &mut flow.inbound.order else {
             let limit = self.config.receive_memory;
             self.deliveries.outbox.push(flow.id, arrival.payload, limit);

@@ -1,4 +1,4 @@
-//! Restores the order of a flow that uses several paths.
+//! Restores the order of a flow that uses several paths, or one path that loses packets.
 //!
 //! A sender numbers datagrams in the order in which they leave, and each path delivers its packets
 //! in order. So a missing datagram cannot come any more once every path of the flow has delivered
@@ -24,7 +24,7 @@ use bytes::Bytes;
 use crate::datagram::path::Paths;
 use crate::{Instant, PathId};
 
-/// The order is restored for this long after the sender last mentioned another path, and a path
+/// The order is restored for this long after the sender last mentioned a path, and a path
 /// counts as one of the flow for this long after it last carried a datagram.
 const MEMORY: Duration = Duration::from_secs(1);
 
@@ -95,7 +95,7 @@ pub(super) struct Order {
     held: VecDeque<Arrival>,
     bytes: usize,
     ways: Vec<Way>,
-    /// When the sender last mentioned another path.
+    /// When the sender last mentioned a path.
     mentioned: Instant,
     /// The wait that is registered.
     pub(super) wait: Option<Wait>,

@@ -94,6 +94,14 @@ impl Datagrams {
             }
             return;
         }
+        // No path has a larger number. Only one half of a datagram mentions a path.
+        let after = data.after.and_then(|after| u32::try_from(after).ok());
+        if let Some(after) = after {
+            self.on_mention(at, PathId(after), now);
+        }
+        let Some(flow) = self.flows.get_mut(at) else {
+            return;
+        };
         let payload = match data.half {
             None => payload_of(data, packet),
             Some(half) => {
@@ -113,9 +121,7 @@ impl Datagrams {
             sent_at,
             at: now,
         };
-        // No path has a larger number.
-        let after = data.after.and_then(|after| u32::try_from(after).ok());
-        self.on_arrival(at, arrival, after.map(PathId));
+        self.on_arrival(at, arrival);
     }
 
     /// The flow of a datagram; a new one if the datagram opens it.

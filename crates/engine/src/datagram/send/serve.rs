@@ -11,7 +11,7 @@ use crate::datagram::flow::lane::{Copy, CopyKind, Lane, Listed};
 use crate::datagram::flow::table::FlowRef;
 use crate::datagram::path::DatagramPath;
 use crate::datagram::path::sent::{Item, Young};
-use crate::datagram::policy::Offer;
+use crate::datagram::policy::{DatagramPolicy, Offer};
 use crate::datagram::state::Datagrams;
 use crate::datagram::wire::{Data, Half, PacketWriter, data_head_len};
 use crate::{Class, Event, Instant, PathId};
@@ -215,13 +215,12 @@ impl Datagrams {
         let Some(mut next) = take(flow, id) else {
             return Turn::Empty;
         };
-        let is_lossy = self.paths.get(id).is_some_and(|path| path.is_lossy(now));
+        let path = self.paths.get(id);
+        let repairs = path.is_some_and(|path| path.repairs_within(REPAIR));
+        let is_lossy = path.is_some_and(|path| path.is_lossy(now));
         // Copies may arrive out of order.
         let is_ordered = matches!(next.kind, None | Some(CopyKind::Fragment));
-        let after = mention(flow, id, is_lossy, now).filter(|_| is_ordered);
-        if after.is_some() {
-            flow.mentioned_at = Some(now);
-        }
+        let after = mention(flow, id, repairs, is_lossy, now).filter(|_| is_ordered);
         let mut data = Data {
             flow: flow.id,
             sequence: next.sequence,
@@ -248,6 +247,9 @@ impl Datagrams {
         }
         writer.data(&data);
         let len = head_len(&data) + data.payload.len();
+        if after.is_some() {
+            flow.mentioned_at = Some(now);
+        }
         if let Some(rest) = rest {
             next.half = Some(Half::First);
             next.payload.truncate(next.payload.len() - rest.len());
@@ -431,9 +433,14 @@ fn head_len(data: &Data<'_>) -> usize {
 
 /// The path that a datagram mentions, so that the receiver keeps the order and waits for repairs:
 /// another one that the flow has just used, or its only one if that loses packets.
-fn mention(flow: &Flow, id: PathId, is_lossy: bool, now: Instant) -> Option<PathId> {
+fn mention(flow: &Flow, id: PathId, repairs: bool, is_lossy: bool, now: Instant) -> Option<PathId> {
     let is_bulk = flow.treated_as() == Class::Background;
-    let is_worth_it = is_bulk && is_lossy || flow.begins_bulk(now);
+    // `pinned` and `duplicate` add no waiting.
+    let waits = matches!(
+        flow.configured,
+        DatagramPolicy::Auto | DatagramPolicy::Spread
+    );
+    let is_worth_it = waits && repairs && (is_bulk && is_lossy || flow.begins_bulk(now));
     let last = flow.mentioned_at;
     let is_due = last.is_none_or(|at| now.saturating_sub(at) >= MENTION_INTERVAL);
     other_path(flow, id).or((is_worth_it && is_due).then_some(id))

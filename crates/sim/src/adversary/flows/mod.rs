@@ -8,6 +8,7 @@ mod talk;
 
 use proptest::prelude::*;
 use sumlink_engine::{Class, DatagramPolicy, FlowStats, Session};
+use sumlink_scenario::config::Fate;
 
 use super::case::{Case, Op, Shape, chaos, fault, quiet, shape};
 use super::drill::{Drill, ms};
@@ -128,6 +129,9 @@ fn check_counters(drill: &Drill, talks: &Talks, has_lost: bool) {
     }
 }
 
+/// A link with a connection that was forgotten during a silence is dialed again within this time.
+const DIALED: u64 = 5 * SECOND;
+
 /// The links are equal and free of faults: each flow delivers everything again.
 fn deliver_again(drill: &mut Drill, talks: &mut Talks) {
     talks.run(drill, REST);
@@ -143,7 +147,7 @@ fn deliver_again(drill: &mut Drill, talks: &mut Talks) {
     }
     // Flows that were idle find their paths, and the server gets to know them.
     talks.catch_up(drill);
-    talks.run(drill, SECOND);
+    talks.run(drill, DIALED);
     let before: Vec<[(u64, u64); 2]> = talks.totals();
     talks.run(drill, 2 * SECOND);
     talks.is_silent = true;
@@ -313,6 +317,40 @@ fn a_fast_flow_is_spread_in_order_over_unequal_links() {
     let share = (way.arrived() - arrived) as f64 / (way.accepted() - accepted) as f64;
     assert!(share > 0.99, "{share}");
     assert_eq!(way.reordered, 0);
+}
+
+#[test]
+fn a_call_works_again_when_its_only_link_was_forgotten() {
+    let link = Shape {
+        mbit: 5.7,
+        ms: 17,
+        queue: 1,
+        loss: 0.0,
+    };
+    run(&FlowCase {
+        base: Case {
+            ops: vec![
+                Op::Lose {
+                    link: 0,
+                    fate: Fate::Forgotten,
+                },
+                Op::Burst {
+                    side: Side::Client,
+                    flow: 0,
+                    size: 0,
+                    count: 1,
+                },
+            ],
+            ..quiet(0, vec![link])
+        },
+        flows: vec![Spec {
+            policy: DatagramPolicy::Pinned,
+            class: Some(Class::Conversational),
+            size: 0,
+            every_us: 20_000,
+            is_mutual: false,
+        }],
+    });
 }
 
 #[test]
