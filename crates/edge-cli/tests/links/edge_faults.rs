@@ -8,7 +8,7 @@ use sumlink_lab::Side;
 
 use crate::edge::{Edge, MODES, NODE, USER, count};
 use sumlink_test_support::emulated::segments::{SYN, Segment, send_below_ip, send_raw};
-use sumlink_test_support::emulated::until;
+use sumlink_test_support::emulated::{PATIENCE, until, until_within};
 
 /// An address without a host in the users' network.
 const UNUSED: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 9);
@@ -219,10 +219,15 @@ fn flows_beyond_the_limit_replace_the_oldest() {
     let words = [&words[..], &["http://10.99.0.1/file"]].concat();
     let mut curl = edge.bench.spawn(Side::Client, &words);
     edge.until_copied(100_000);
-    until("as many others have taken their place", || {
-        fill([3, 4]);
-        (count(&edge.status("node"), "/core/forgotten") > forgotten + MAX_FLOWS).then_some(())
-    });
+    // Each look sends 129,000 packets.
+    until_within(
+        4 * PATIENCE,
+        "as many others have taken their place",
+        || {
+            fill([3, 4]);
+            (count(&edge.status("node"), "/core/forgotten") > forgotten + MAX_FLOWS).then_some(())
+        },
+    );
     assert_eq!(count(&edge.status("node"), "/core/flows"), MAX_FLOWS);
     let lines = edge
         .node

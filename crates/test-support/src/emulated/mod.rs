@@ -286,13 +286,19 @@ fn again_as_root() {
 
 /// Looks again and again until there is something.
 #[track_caller]
-pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    until_within(PATIENCE, what, look)
+}
+
+/// The same for what takes a busy machine longer.
+#[track_caller]
+pub fn until_within<T>(patience: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(seen) = look() {
             return seen;
         }
-        assert!(start.elapsed() < PATIENCE, "timed out waiting until {what}");
+        assert!(start.elapsed() < patience, "timed out waiting until {what}");
         thread::sleep(TICK);
     }
 }
