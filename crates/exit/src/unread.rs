@@ -25,7 +25,7 @@ const AVERAGE: Duration = Duration::from_millis(200);
 /// Bytes written between two checks of the socket.
 const LOOK: u64 = 64 * 1024;
 
-/// Decay of the rate of a program that reads everything: it may have had less to read.
+/// Averaging time for a program that has read everything: it may just have had less to read.
 const DECAY: Duration = Duration::from_secs(2);
 
 /// Pause before the next check while the limit is exceeded: the time in which the program reads the
@@ -114,7 +114,7 @@ impl Unread {
             .filter(|excess| *excess > 0)?;
         let pause = match read {
             0 => now.saturating_duration_since(self.read_at) / PAUSE_PART,
-            // Without a rate, infinite.
+            // Without a rate the quotient is no duration: the shortest pause.
             _ => Duration::try_from_secs_f64(excess as f64 / self.rate).unwrap_or_default(),
         };
         Some(pause.clamp(SHORTEST_PAUSE, LONGEST_PAUSE))

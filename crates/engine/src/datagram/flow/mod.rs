@@ -85,6 +85,7 @@ pub(super) struct Flow {
     pub(super) queue: Queue,
     pub(super) learner: Learner,
     pub(super) policy: Box<dyn FlowPolicy>,
+    /// The policy that was asked for; [`FlowPolicy::in_use`] is the present one.
     pub(super) configured: DatagramPolicy,
     pub(super) next_sequence: u64,
     /// The path of the newest datagram that is not a copy.

@@ -259,7 +259,7 @@ impl DatagramPath {
         self.losses.is_lossy(now)
     }
 
-    /// Whether a datagram that is lost on it can be repaired over it while `REPAIR` lasts.
+    /// Whether a datagram that is lost on it can arrive over it again within `time` of its sending.
     pub(super) fn repairs_within(&self, time: Duration) -> bool {
         self.srtt() + self.report_interval() + self.delay < time
     }

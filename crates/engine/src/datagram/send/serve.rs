@@ -215,12 +215,10 @@ impl Datagrams {
         let Some(mut next) = take(flow, id) else {
             return Turn::Empty;
         };
-        let path = self.paths.get(id);
-        let repairs = path.is_some_and(|path| path.repairs_within(REPAIR));
-        let is_lossy = path.is_some_and(|path| path.is_lossy(now));
         // Copies may arrive out of order.
         let is_ordered = matches!(next.kind, None | Some(CopyKind::Fragment));
-        let after = mention(flow, id, repairs, is_lossy, now).filter(|_| is_ordered);
+        let path = self.paths.get(id).filter(|_| is_ordered);
+        let after = path.and_then(|path| mention(flow, path, now));
         let mut data = Data {
             flow: flow.id,
             sequence: next.sequence,
@@ -433,17 +431,25 @@ fn head_len(data: &Data<'_>) -> usize {
 
 /// The path that a datagram mentions, so that the receiver keeps the order and waits for repairs:
 /// another one that the flow has just used, or its only one if that loses packets.
-fn mention(flow: &Flow, id: PathId, repairs: bool, is_lossy: bool, now: Instant) -> Option<PathId> {
-    let is_bulk = flow.treated_as() == Class::Background;
+fn mention(flow: &Flow, path: &DatagramPath, now: Instant) -> Option<PathId> {
+    other_path(flow, path.id).or(is_repaired_alone(flow, path, now).then_some(path.id))
+}
+
+/// Whether a flow on one path mentions this path now, because losses on it are to be repaired.
+fn is_repaired_alone(flow: &Flow, path: &DatagramPath, now: Instant) -> bool {
+    let is_due = flow
+        .mentioned_at
+        .is_none_or(|at| now.saturating_sub(at) >= MENTION_INTERVAL);
     // `pinned` and `duplicate` add no waiting.
-    let waits = matches!(
+    let may_wait = matches!(
         flow.configured,
         DatagramPolicy::Auto | DatagramPolicy::Spread
     );
-    let is_worth_it = waits && repairs && (is_bulk && is_lossy || flow.begins_bulk(now));
-    let last = flow.mentioned_at;
-    let is_due = last.is_none_or(|at| now.saturating_sub(at) >= MENTION_INTERVAL);
-    other_path(flow, id).or((is_worth_it && is_due).then_some(id))
+    let is_bulk = || flow.treated_as() == Class::Background;
+    is_due
+        && may_wait
+        && path.repairs_within(REPAIR)
+        && (flow.begins_bulk(now) || is_bulk() && path.is_lossy(now))
 }
 
 /// The other path that the flow has just used, if the receiver is to wait for it.

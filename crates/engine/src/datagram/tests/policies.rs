@@ -362,13 +362,19 @@ fn flows_work_again_after_thirty_seconds_without_links() {
     assert!(traffic.iter().all(|one| one.is_exactly_once(&pair)));
 }
 
-/// The datagrams that a transfer of 4 s loses on a path with 1 % loss, and those that arrive before
-/// an earlier one.
-fn lost_by_a_transfer(len: usize, every: Duration) -> (usize, usize) {
+/// A flow of the client on one path, which loses 1 % of the packets.
+fn on_lossy_path(policy: DatagramPolicy, class: Option<Class>) -> (Pair, FlowId) {
     let mut link = Link::new(40.0, 10);
     link.loss = 0.01;
     let mut pair = Pair::new(&[link]);
-    let flow = open(&mut pair, DatagramPolicy::Auto, None);
+    let flow = open(&mut pair, policy, class);
+    (pair, flow)
+}
+
+/// The datagrams that a transfer of 4 s loses on a path with 1 % loss, and those that arrive before
+/// an earlier one.
+fn lost_by_a_transfer(len: usize, every: Duration) -> (usize, usize) {
+    let (mut pair, flow) = on_lossy_path(DatagramPolicy::Auto, None);
     let mut transfer = [Traffic::new(CLIENT, flow, len, every)];
     pair.drive(&mut transfer, 4000 * MS);
     pair.run(500 * MS);
@@ -391,10 +397,7 @@ fn datagrams_in_two_parts_are_repaired_in_order() {
 
 #[test]
 fn pinned_flows_do_not_wait_on_a_lossy_path() {
-    let mut link = Link::new(40.0, 10);
-    link.loss = 0.01;
-    let mut pair = Pair::new(&[link]);
-    let flow = open(&mut pair, DatagramPolicy::Pinned, Some(Class::Background));
+    let (mut pair, flow) = on_lossy_path(DatagramPolicy::Pinned, Some(Class::Background));
     let mut video = [Traffic::new(CLIENT, flow, 1250, MS)];
     for _ in 0..200 {
         pair.drive(&mut video, 20 * MS);
@@ -406,10 +409,7 @@ fn pinned_flows_do_not_wait_on_a_lossy_path() {
 
 #[test]
 fn bulk_on_one_lossy_path_is_repaired() {
-    let mut link = Link::new(40.0, 10);
-    link.loss = 0.01;
-    let mut pair = Pair::new(&[link]);
-    let flow = open(&mut pair, DatagramPolicy::Auto, Some(Class::Background));
+    let (mut pair, flow) = on_lossy_path(DatagramPolicy::Auto, Some(Class::Background));
     let every = Duration::from_micros(500);
     let mut first = [Traffic::new(CLIENT, flow, 1250, every)];
     pair.drive(&mut first, 1000 * MS);
