@@ -6,21 +6,13 @@
 //! modules see packets as on a wire. If the kernel has no offload, each call passes one packet.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::Path;
 
-use ipnet::IpNet;
-use nix::errno::Errno;
-use nix::net::if_::if_nametoindex;
-use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
-use tun_rs::{DeviceBuilder, GROTable, SyncDevice, VIRTIO_NET_HDR_LEN};
+use sumlink_tun_device::{Setup, create, set_up};
+use tun_rs::{GROTable, SyncDevice, VIRTIO_NET_HDR_LEN};
 
 use crate::config::TunConfig;
 use crate::error::NodeError;
-
-/// Queue length of the device in packets: more than TCP sends in a burst.
-const QUEUE: u32 = 1000;
 
 /// The largest packet or super-packet.
 const PACKET: usize = 65_535;
@@ -78,20 +70,14 @@ impl Device {
     /// Creates the device in the network namespace of the calling thread. Must be called inside a
     /// tokio runtime with I/O.
     pub(crate) async fn open(config: &TunConfig) -> Result<Self, NodeError> {
-        let device = create(config)?;
-        let failed = |step: &str, reason: io::Error| NodeError::Device {
-            name: config.name.clone(),
-            step: step.to_owned(),
-            reason,
+        let created = create(&config.name, config.offload)?;
+        let setup = Setup {
+            mtu: config.mtu as u32,
+            addresses: config.addresses.clone(),
+            routes: config.routes.clone(),
         };
-        let index = if_nametoindex(config.name.as_str())
-            .map_err(|error| failed("look up its index", error.into()))?;
-        let (connection, handle, _) =
-            rtnetlink::new_connection().map_err(|error| failed("open a netlink socket", error))?;
-        let serving = tokio::spawn(connection);
-        let done = set_up(&handle, index, config).await;
-        serving.abort();
-        done.map_err(|(step, error)| failed(&step, error))?;
+        set_up(&created, &setup).await?;
+        let device = created.device;
         // Joined packets grow in place.
         let empty = || Vec::with_capacity(2 * VIRTIO_NET_HDR_LEN + PACKET);
         Ok(Self {
@@ -156,91 +142,5 @@ impl Device {
 impl AsFd for Device {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.device.as_fd()
-    }
-}
-
-/// Creates the device, with offload if it is enabled and available.
-fn create(config: &TunConfig) -> Result<SyncDevice, NodeError> {
-    let name = &config.name;
-    let failed = |step: &str, reason| NodeError::Device {
-        name: name.clone(),
-        step: step.to_owned(),
-        reason,
-    };
-    if !Path::new("/dev/net/tun").exists() {
-        return Err(NodeError::NoTun);
-    }
-    // Opening a persistent device of the same name would take it over.
-    if if_nametoindex(name.as_str()).is_ok() {
-        return Err(failed("create it", Errno::EBUSY.into()));
-    }
-    let build = |offload| {
-        DeviceBuilder::new()
-            .name(name)
-            .offload(offload)
-            .build_sync()
-    };
-    let mut made = build(config.offload);
-    if config.offload
-        && let Err(error) = &made
-        && error.raw_os_error() == Some(Errno::EINVAL as i32)
-    {
-        tracing::info!(device = %name, "TUN offload unavailable; each call carries one packet");
-        made = build(false);
-    }
-    let device = made.map_err(|error| match error.raw_os_error().map(Errno::from_raw) {
-        Some(Errno::EPERM | Errno::EACCES) => NodeError::NotPermitted { name: name.clone() },
-        // The device file exists but the driver does not.
-        Some(Errno::ENODEV | Errno::ENXIO | Errno::ENOENT) => NodeError::NoTun,
-        _ => failed("create it", error),
-    })?;
-    let set = device.set_nonblocking(true);
-    set.map_err(|error| failed("create it", error))?;
-    Ok(device)
-}
-
-/// Sets MTU, addresses and routes; the error names the step that failed.
-async fn set_up(
-    handle: &Handle,
-    index: u32,
-    config: &TunConfig,
-) -> Result<(), (String, io::Error)> {
-    let link = LinkUnspec::new_with_index(index)
-        .mtu(config.mtu as u32)
-        .txqueuelen(QUEUE)
-        .up()
-        .build();
-    let set = handle.link().set(link).execute().await;
-    set.map_err(|error| ("bring it up".to_owned(), of_netlink(error)))?;
-    for net in &config.addresses {
-        let added = handle.address().add(index, net.addr(), net.prefix_len());
-        let added = added.execute().await;
-        added.map_err(|error| (format!("address {net}"), of_netlink(error)))?;
-    }
-    for net in &config.routes {
-        let route = route(*net, index);
-        let added = handle.route().add(route).execute().await;
-        added.map_err(|error| (format!("route to {net}"), of_netlink(error)))?;
-    }
-    Ok(())
-}
-
-fn route(net: IpNet, index: u32) -> rtnetlink::packet_route::route::RouteMessage {
-    match net.network() {
-        IpAddr::V4(address) => RouteMessageBuilder::<Ipv4Addr>::new()
-            .destination_prefix(address, net.prefix_len())
-            .output_interface(index)
-            .build(),
-        IpAddr::V6(address) => RouteMessageBuilder::<Ipv6Addr>::new()
-            .destination_prefix(address, net.prefix_len())
-            .output_interface(index)
-            .build(),
-    }
-}
-
-fn of_netlink(error: rtnetlink::Error) -> io::Error {
-    match error {
-        rtnetlink::Error::NetlinkError(error) => error.to_io(),
-        error => io::Error::other(error),
     }
 }

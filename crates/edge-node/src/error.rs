@@ -12,28 +12,9 @@ pub enum NodeError {
     /// The user's fault: the core rejects its configuration.
     #[error("{0}")]
     Config(#[from] sumlink_edge::ConfigError),
-    /// The user's fault: the process lacks permission to create a TUN device.
-    #[error(
-        "no permission to create the TUN device {name}; run as root, or grant CAP_NET_ADMIN and \
-         access to /dev/net/tun"
-    )]
-    NotPermitted {
-        /// Name of the device.
-        name: String,
-    },
-    /// The system's fault: there is no TUN driver.
-    #[error("/dev/net/tun does not exist; load the driver with: modprobe tun")]
-    NoTun,
-    /// The user's or the system's fault: the device cannot be created or set up.
-    #[error("cannot set up the TUN device {name}: {step}: {reason}", reason = plain(.reason))]
-    Device {
-        /// Name of the device.
-        name: String,
-        /// The step that failed.
-        step: String,
-        /// The system's error.
-        reason: io::Error,
-    },
+    /// The TUN device cannot be created or set up.
+    #[error(transparent)]
+    Device(#[from] sumlink_tun_device::DeviceError),
     /// The user's or the system's fault: a link's socket cannot be opened.
     #[error(
         "link {link}: cannot open a tunnel from {local} to {remote}: {reason}",

@@ -1,0 +1,1 @@
+//! A TUN device as an entry.
