@@ -3,12 +3,14 @@
 use bytes::Bytes;
 use sumlink_exit::datagram::{DatagramSocket, FlowFailure, Received, SendError};
 
-use crate::{Class, DatagramOpener, OpenError, SourceLimit, Target};
+use crate::{Class, DatagramOpener, OpenError, Origin, SourceLimit, Target};
 
 /// What SOCKS5 associations need.
 pub(crate) struct Associations<D> {
     /// `None` if there are none.
     pub(crate) opener: Option<D>,
+    /// The program at the other end of the connection.
+    pub(crate) origin: Origin,
     pub(crate) limit: SourceLimit,
 }
 

@@ -65,8 +65,22 @@ pub const CONVERSATIONAL_DSCP: u8 = 32;
 pub struct Ports(Vec<RangeInclusive<u16>>);
 
 impl Ports {
-    fn contain(&self, port: u16) -> bool {
+    /// Whether the port is one of them.
+    pub fn contain(&self, port: u16) -> bool {
         self.0.iter().any(|range| range.contains(&port))
+    }
+}
+
+impl fmt::Display for Ports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, range) in self.0.iter().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            match (range.start(), range.end()) {
+                (first, last) if first == last => write!(f, "{comma}{first}")?,
+                (first, last) => write!(f, "{comma}{first}-{last}")?,
+            }
+        }
+        Ok(())
     }
 }
 
@@ -225,6 +239,14 @@ mod tests {
         for text in ["", "64", "-1", "cs8", "af14", "af50", "af1", "voice"] {
             assert_eq!(value(text), Err(ClassRuleError::Dscp(text.to_owned())));
         }
+    }
+
+    #[test]
+    fn ports_display_as_they_are_written() {
+        for text in ["22", "5004-5005,3478", "1-65535"] {
+            assert_eq!(text.parse::<Ports>().unwrap().to_string(), text);
+        }
+        assert_eq!("80-80, 443".parse::<Ports>().unwrap().to_string(), "80,443");
     }
 
     #[test]

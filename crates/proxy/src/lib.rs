@@ -1,8 +1,10 @@
 //! The local side of sumlink: unmodified programs reach a session through a SOCKS5 port, an HTTP
-//! proxy port, or a port forwarded to a fixed target.
+//! proxy port, a port forwarded to a fixed target, or without knowing of it: a packet filter passes
+//! their connections and datagrams on.
 //!
 //! - [`Listener`] owns a port and serves one [`Service`] on it.
 //! - [`UdpForwarder`] owns a UDP port and forwards its datagrams.
+//! - [`TransparentUdp`] owns a UDP port that receives datagrams to other machines.
 //! - [`Opener`] provides the streams: a session, or any other type that opens streams.
 //! - [`DatagramOpener`] provides the sources of datagrams in the same way.
 //! - [`socks5::message`] and [`http_proxy::request`] are the wire formats, as pure functions over
@@ -19,21 +21,33 @@ use sumlink_exit::datagram::DatagramSocket;
 use sumlink_exit::relay::Relayed;
 
 pub use class::{ClassRule, ClassRuleError, Dscp, Flow, Ports};
+pub use connection_limit::ConnectionLimit;
 pub use forward::{AnyForward, Forward, ForwardError, UdpForward};
-pub use listener::{ConnectionLimit, ListenError, Listener, Service};
-pub use source::SourceLimit;
+pub use listen_error::ListenError;
+pub use listener::{Listener, Service};
+pub use origin::{Origin, Side};
+pub use source::{Source, SourceLimit};
 pub use sumlink_transport::Class;
 pub use sumlink_transport::target::{OpenError, Target};
-pub use udp_forward::{UdpBindError, UdpForwarder};
+pub use udp_bind_error::UdpBindError;
+pub use udp_forward::UdpForwarder;
+pub use udp_transparent::TransparentUdp;
 
 mod associations;
 pub mod class;
+mod connection_limit;
 pub mod forward;
 pub mod http_proxy;
+mod listen_error;
 mod listener;
+mod origin;
+mod peers;
 pub mod socks5;
 mod source;
+mod transparent;
+mod udp_bind_error;
 mod udp_forward;
+mod udp_transparent;
 
 /// Provides the streams: a session, or any other type that opens streams.
 pub trait Opener: Clone + Send + Sync + 'static {
@@ -52,6 +66,17 @@ pub trait Opener: Clone + Send + Sync + 'static {
         target: Target,
         class: Option<Class>,
     ) -> impl Future<Output = Result<Self::Stream, OpenError>> + Send;
+
+    /// [`Opener::open`] for a program whose address is known. All entries call this.
+    fn open_from(
+        &self,
+        origin: Origin,
+        target: Target,
+        class: Option<Class>,
+    ) -> impl Future<Output = Result<Self::Stream, OpenError>> + Send {
+        let _ = origin;
+        self.open(target, class)
+    }
 }
 
 /// Provides the sources of datagrams: a session, or any other type that has them.
@@ -70,4 +95,14 @@ pub trait DatagramOpener: Clone + Send + Sync + 'static {
         &self,
         class: Option<Class>,
     ) -> impl Future<Output = Result<Self::Socket, OpenError>> + Send;
+
+    /// [`DatagramOpener::bind`] for a program whose address is known. All entries call this.
+    fn bind_from(
+        &self,
+        origin: Origin,
+        class: Option<Class>,
+    ) -> impl Future<Output = Result<Self::Socket, OpenError>> + Send {
+        let _ = origin;
+        self.bind(class)
+    }
 }

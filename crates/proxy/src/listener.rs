@@ -1,33 +1,27 @@
 //! A local port and its incoming connections.
 
 use std::future::Future;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sumlink_transport::target::Target;
-use sumlink_util::plain;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet};
 use tracing::{debug, error, info, warn};
 
 use crate::associations::{Associations, NoDatagrams};
 use crate::class::{Flow, class_of, class_of_datagrams};
+use crate::connection_limit::Place;
 use crate::{
-    Class, ClassRule, DatagramOpener, Forward, OpenError, Opener, SourceLimit, http_proxy, socks5,
+    Class, ClassRule, ConnectionLimit, DatagramOpener, Forward, ListenError, OpenError, Opener,
+    Origin, SourceLimit, http_proxy, socks5, transparent,
 };
 use sumlink_exit::local_hop;
 use sumlink_exit::relay::{Upload, relay, tune};
 use sumlink_transport::accept::Accepting;
-use sumlink_transport::descriptors;
 use sumlink_transport::saved_syn;
 use sumlink_transport::tasks::spawn_begun;
-
-/// Most connections beyond the limit that are answered at once; further ones are reset. An answer
-/// takes as long as the program needs to send its request.
-const REFUSALS: usize = 32;
 
 /// Minimum time between two log lines about the connection limit.
 const FULL_PAUSE: Duration = Duration::from_secs(60);
@@ -42,33 +36,12 @@ pub enum Service {
     HttpProxy,
     /// Every connection goes to this target, in order of arrival.
     Forward(Target),
-}
-
-/// Why listening on a port failed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ListenError {
-    /// Another program uses the port.
-    #[error(
-        "cannot listen on {0} for {1}: the port is taken; choose another one, or stop the program \
-         that has it (`ss -ltnp` shows which)"
-    )]
-    Taken(SocketAddr, Service),
-    /// Ports below 1024 require a privilege.
-    #[error(
-        "cannot listen on {0} for {1}: not permitted; choose a port above 1023, or grant \
-         CAP_NET_BIND_SERVICE"
-    )]
-    NotPermitted(SocketAddr, Service),
-    /// The address does not belong to this machine.
-    #[error(
-        "cannot listen on {0} for {1}: this machine does not have that address (`ip address` lists \
-         its addresses)"
-    )]
-    NoSuchAddress(SocketAddr, Service),
-    /// Another reason.
-    #[error("cannot listen on {0} for {1}: {reason}", reason = plain(.2))]
-    Other(SocketAddr, Service, io::Error),
+    /// Connections of this machine's programs to other machines, which a packet filter redirects to
+    /// the port (REDIRECT). Others are reset.
+    Redirect,
+    /// Connections of other machines' programs to further ones, which a packet filter passes to the
+    /// port as they are (TPROXY). Others are reset. Binding needs CAP_NET_ADMIN.
+    Transparent,
 }
 
 /// A bound port that does not accept connections until [`Listener::serve`].
@@ -82,61 +55,11 @@ pub struct Listener {
     classes: Arc<[ClassRule]>,
 }
 
-/// Limit on connections served at once. Clones share one limit, as the entries of a client do. The
-/// default is the share of the open-files limit that remains for streams
-/// ([`descriptors::for_streams`]).
-///
-/// A connection beyond it is refused at once, in its own protocol.
-#[derive(Clone, Debug)]
-pub struct ConnectionLimit {
-    most: usize,
-    places: Arc<Semaphore>,
-    refusals: Arc<Semaphore>,
-}
-
-/// How a connection is handled.
-#[derive(Debug)]
-enum Place {
-    /// It is served with a stream.
-    Served(#[expect(dead_code, reason = "held")] OwnedSemaphorePermit),
-    /// It is refused with an answer.
-    Refused(#[expect(dead_code, reason = "held")] OwnedSemaphorePermit),
-}
-
-impl ConnectionLimit {
-    /// A limit of `most` connections, at least one.
-    pub fn new(most: usize) -> Self {
-        let most = most.clamp(1, Semaphore::MAX_PERMITS);
-        Self {
-            most,
-            places: Arc::new(Semaphore::new(most)),
-            refusals: Arc::new(Semaphore::new(REFUSALS)),
-        }
-    }
-
-    /// A place for a new connection; `None` if even the places for refusals are taken.
-    fn place(&self) -> Option<Place> {
-        let served = Arc::clone(&self.places).try_acquire_owned();
-        match served {
-            Ok(place) => Some(Place::Served(place)),
-            Err(_) => {
-                let refused = Arc::clone(&self.refusals).try_acquire_owned();
-                refused.ok().map(Place::Refused)
-            }
-        }
-    }
-}
-
-impl Default for ConnectionLimit {
-    fn default() -> Self {
-        Self::new(descriptors::for_streams())
-    }
-}
-
-/// An opener, or a stand-in that refuses every stream.
+/// The opener of one connection's streams, or a stand-in that refuses every stream.
 #[derive(Clone)]
 struct Gate<O> {
     opener: O,
+    origin: Origin,
     is_open: bool,
 }
 
@@ -145,7 +68,7 @@ impl<O: Opener> Opener for Gate<O> {
 
     async fn open(&self, target: Target, class: Option<Class>) -> Result<O::Stream, OpenError> {
         match self.is_open {
-            true => self.opener.open(target, class).await,
+            true => self.opener.open_from(self.origin, target, class).await,
             false => Err(OpenError::LimitReached),
         }
     }
@@ -156,7 +79,10 @@ impl Listener {
     /// accepts IPv4 as well. Must be called within a tokio runtime.
     pub async fn bind(address: SocketAddr, service: Service) -> Result<Self, ListenError> {
         let bound = async {
-            let socket = TcpListener::bind(address).await?;
+            let socket = match service {
+                Service::Transparent => transparent::bind(address)?,
+                _ => TcpListener::bind(address).await?,
+            };
             local_hop::tune_listener(&socket);
             let address = socket.local_addr()?;
             Ok((socket, address))
@@ -268,13 +194,16 @@ impl Listener {
                         reset(&local);
                         continue;
                     };
+                    let origin = service.origin(peer, &local, address);
                     let gate = Gate {
                         opener: opener.clone(),
+                        origin,
                         is_open,
                     };
                     let (service, classes) = (service.clone(), Arc::clone(&classes));
                     let associations = Associations {
                         opener: datagrams.clone(),
+                        origin,
                         limit: match is_open {
                             true => sources.clone(),
                             false => SourceLimit::none(),
@@ -282,7 +211,7 @@ impl Listener {
                     };
                     let task = async move {
                         let _place = place;
-                        connection(local, service, gate, associations, classes).await;
+                        connection(local, address, service, gate, associations, classes).await;
                     };
                     spawn_begun(&mut connections, task).await;
                 }
@@ -299,6 +228,7 @@ impl Listener {
 
 async fn connection<O: Opener, D: DatagramOpener>(
     local: TcpStream,
+    address: SocketAddr,
     service: Service,
     opener: O,
     associations: Associations<D>,
@@ -319,20 +249,45 @@ async fn connection<O: Opener, D: DatagramOpener>(
         Service::Socks5 => socks5::serve(local, opener, associations, classes).await,
         Service::HttpProxy => http_proxy::serve(local, opener, classes).await,
         Service::Forward(target) => {
-            match opener.open(target.clone(), classes.of(&target, None)).await {
-                Ok(stream) => relay(local, stream, &[], Upload::Unlimited).await,
-                Err(error) => {
-                    match error {
-                        // Every further connection would repeat the warning.
-                        OpenError::LimitReached => {
-                            debug!(%target, %error, "cannot open the forward's target")
-                        }
-                        error => warn!(%target, %error, "cannot open the forward's target"),
+            if let Err(error) = pass(local, &target, opener, classes).await {
+                match error {
+                    // Every further connection would repeat the warning.
+                    OpenError::LimitReached => {
+                        debug!(%target, %error, "cannot open the forward's target")
                     }
-                    // An unknown protocol offers no other way to refuse a program.
-                    reset(&local);
+                    error => warn!(%target, %error, "cannot open the forward's target"),
                 }
             }
+        }
+        Service::Redirect | Service::Transparent => {
+            let Some(target) = transparent::target(&local, &service, address) else {
+                debug!(%address, "a connection to the port itself is reset");
+                reset(&local);
+                return;
+            };
+            if let Err(error) = pass(local, &target, opener, classes).await {
+                debug!(%target, %error, "cannot open the target of a connection");
+            }
+        }
+    }
+}
+
+/// Relays a connection whose protocol is unknown. It is reset if the target cannot be opened: there
+/// is no other way to refuse a program.
+async fn pass<O: Opener>(
+    local: TcpStream,
+    target: &Target,
+    opener: O,
+    classes: Classes,
+) -> Result<(), OpenError> {
+    match opener.open(target.clone(), classes.of(target, None)).await {
+        Ok(stream) => {
+            relay(local, stream, &[], Upload::Unlimited).await;
+            Ok(())
+        }
+        Err(error) => {
+            reset(&local);
+            Err(error)
         }
     }
 }
@@ -381,13 +336,14 @@ fn log_panic(ended: Result<(), JoinError>) {
     }
 }
 
-impl ListenError {
-    fn new(address: SocketAddr, service: Service, error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::AddrInUse => Self::Taken(address, service),
-            io::ErrorKind::PermissionDenied => Self::NotPermitted(address, service),
-            io::ErrorKind::AddrNotAvailable => Self::NoSuchAddress(address, service),
-            _ => Self::Other(address, service, error),
+impl Service {
+    /// The program of an accepted connection. `own` is the address of the port.
+    fn origin(&self, peer: SocketAddr, accepted: &TcpStream, own: SocketAddr) -> Origin {
+        match self {
+            Self::Redirect => Origin::host(peer),
+            Self::Transparent => Origin::lan(peer),
+            // The connection may have been reset already.
+            _ => Origin::at_entry(peer, accepted.local_addr().unwrap_or(own)),
         }
     }
 }
@@ -398,6 +354,8 @@ impl std::fmt::Display for Service {
             Self::Socks5 => f.write_str("SOCKS5"),
             Self::HttpProxy => f.write_str("the HTTP proxy"),
             Self::Forward(target) => write!(f, "the forward to {target}"),
+            Self::Redirect => f.write_str("redirected connections"),
+            Self::Transparent => f.write_str("connections of other machines"),
         }
     }
 }

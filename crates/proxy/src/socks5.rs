@@ -46,8 +46,8 @@ pub(crate) async fn serve<O: Opener, D: DatagramOpener>(
     let refusal = match negotiated.await {
         Ok(Ok((Asked::Datagrams(request), user))) => match associations.opener {
             Some(datagrams) => {
-                let limit = &associations.limit;
-                associate::serve(local, &request, user, datagrams, classes, limit).await;
+                let (origin, limit) = (associations.origin, &associations.limit);
+                associate::serve(local, &request, user, datagrams, origin, classes, limit).await;
                 return;
             }
             None => {

@@ -1,4 +1,4 @@
-//! The source of a local program's datagrams, which is opened when it is needed.
+//! The source of a program's datagrams, which is opened when it is needed.
 
 use std::future::{Future, pending};
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::{debug, warn};
 
-use crate::{Class, DatagramOpener, OpenError, Target};
+use crate::{Class, DatagramOpener, OpenError, Origin, Target};
 
 /// Pause after a source could not be opened, in which datagrams are dropped.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
@@ -27,8 +27,9 @@ const MAX: usize = 1024;
 /// Least time between two log lines about one thing.
 const LOG_PAUSE: Duration = Duration::from_secs(60);
 
-/// Limit on the sources that local programs have at once: SOCKS5 associations, and the local
-/// addresses that send to a [`UdpForwarder`](crate::UdpForwarder). Clones share one limit.
+/// Limit on the sources that programs have at once: SOCKS5 associations, and the addresses that
+/// send to a [`UdpForwarder`](crate::UdpForwarder) or through a
+/// [`TransparentUdp`](crate::TransparentUdp). Clones share one limit.
 ///
 /// The default is 1024, or an eighth of the process's descriptors if that is less: an association
 /// takes two.
@@ -70,8 +71,8 @@ impl SourceLimit {
         }
     }
 
-    /// A place for a source, if one is free.
-    pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
+    /// A place for a source, if one is free. It is taken while the place is held.
+    pub fn place(&self) -> Option<OwnedSemaphorePermit> {
         let place = Arc::clone(&self.places).try_acquire_owned().ok();
         if place.is_none() {
             let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
@@ -85,7 +86,8 @@ impl SourceLimit {
         place
     }
 
-    pub(crate) fn idle(&self) -> Duration {
+    /// The time without datagrams after which a source is closed.
+    pub fn idle(&self) -> Duration {
         self.idle
     }
 }
@@ -118,8 +120,9 @@ impl Throttle {
 
 /// A source that is opened by the first datagram, and again by the first one after it has ended:
 /// when it was idle, when the session was lost, when the server was restarted.
-pub(crate) struct Source<D: DatagramOpener> {
+pub struct Source<D: DatagramOpener> {
     opener: D,
+    origin: Option<Origin>,
     class: Option<Class>,
     idle: Duration,
     state: State<D::Socket>,
@@ -145,10 +148,12 @@ struct Datagram {
 }
 
 impl<D: DatagramOpener> Source<D> {
-    /// A source that is not open yet, with the class of flows that have none of their own.
-    pub(crate) fn new(opener: D, class: Option<Class>, idle: Duration) -> Self {
+    /// A source that is not open yet, with the program behind it, the class of flows that have none
+    /// of their own, and the time without datagrams after which it is closed.
+    pub fn new(opener: D, origin: Option<Origin>, class: Option<Class>, idle: Duration) -> Self {
         Self {
             opener,
+            origin,
             class,
             idle,
             state: State::Closed,
@@ -158,7 +163,17 @@ impl<D: DatagramOpener> Source<D> {
     }
 
     /// Sends a datagram, or keeps it while the source is being opened. Never waits.
-    pub(crate) fn send(&mut self, remote: &Target, payload: Bytes, class: Option<Class>) {
+    ///
+    /// # Errors
+    ///
+    /// The datagram was dropped. The source can still be used: [`SendError::Closed`] means that it
+    /// is opened again for the next datagram, or some time after it could not be opened.
+    pub fn send(
+        &mut self,
+        remote: &Target,
+        payload: Bytes,
+        class: Option<Class>,
+    ) -> Result<(), SendError> {
         let now = Instant::now();
         self.last = now;
         match &mut self.state {
@@ -169,36 +184,39 @@ impl<D: DatagramOpener> Source<D> {
                     if error == SendError::Closed {
                         self.state = State::Closed;
                     }
+                    return Err(error);
                 }
-                return;
+                return Ok(());
             }
             State::Opening(_, waiting) => {
                 let length = payload.len();
                 waiting.push(Datagram::new(remote, payload, class), length, now);
-                return;
+                return Ok(());
             }
             State::Failed(until) if now < *until => {
                 self.dropped += 1;
-                return;
+                return Err(SendError::Closed);
             }
             State::Closed | State::Failed(_) => {}
         }
-        let (opener, own_class) = (self.opener.clone(), self.class);
-        let opening = Box::pin(async move { opener.bind(own_class).await });
+        let (opener, origin, own_class) = (self.opener.clone(), self.origin, self.class);
+        let opening = Box::pin(async move {
+            match origin {
+                Some(origin) => opener.bind_from(origin, own_class).await,
+                None => opener.bind(own_class).await,
+            }
+        });
         let mut waiting = Backlog::default();
         let length = payload.len();
         waiting.push(Datagram::new(remote, payload, class), length, now);
         self.state = State::Opening(opening, waiting);
+        Ok(())
     }
 
     /// Opens the source if it is due, waits for events, appends at most `limit` and returns their
     /// number. 0 means that the source has ended, or could not be opened some time ago; the next
     /// datagram opens another one. Without a source, it waits forever. Cancel safe.
-    pub(crate) async fn receive(
-        &mut self,
-        out: &mut Vec<(Target, Received)>,
-        limit: usize,
-    ) -> usize {
+    pub async fn receive(&mut self, out: &mut Vec<(Target, Received)>, limit: usize) -> usize {
         if let State::Opening(opening, _) = &mut self.state {
             let opened = opening.as_mut().await;
             self.opened(opened);
@@ -220,7 +238,7 @@ impl<D: DatagramOpener> Source<D> {
     }
 
     /// Datagrams dropped on the way to the session so far.
-    pub(crate) fn dropped(&self) -> u64 {
+    pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
@@ -318,17 +336,23 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_first_datagram_opens_and_the_next_one_after_the_end_again() {
         let pairs = Pairs::default();
-        let mut source = Source::new(pairs.clone(), None, IDLE);
+        let mut source = Source::new(pairs.clone(), None, None, IDLE);
         let mut events = Vec::new();
         let nothing = tokio::time::timeout(2 * IDLE, source.receive(&mut events, 9));
         assert!(nothing.await.is_err());
         assert_eq!(pairs.opened.load(Ordering::Relaxed), 0);
         for opened in 1..3 {
-            source.send(&remote(), Bytes::from_static(b"1"), None);
-            source.send(&remote(), Bytes::from_static(b"2"), None);
+            source
+                .send(&remote(), Bytes::from_static(b"1"), None)
+                .unwrap();
+            source
+                .send(&remote(), Bytes::from_static(b"2"), None)
+                .unwrap();
             let nothing = tokio::time::timeout(BRIEF, source.receive(&mut events, 9));
             assert!(nothing.await.is_err());
-            source.send(&remote(), Bytes::from_static(b"3"), None);
+            source
+                .send(&remote(), Bytes::from_static(b"3"), None)
+                .unwrap();
             assert_eq!(pairs.sent().await, ["1", "2", "3"]);
             assert_eq!(pairs.opened.load(Ordering::Relaxed), opened);
             pairs.far.lock().unwrap().clear();
@@ -339,9 +363,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_idle_source_is_closed_and_traffic_in_either_direction_keeps_it() {
         let pairs = Pairs::default();
-        let mut source = Source::new(pairs.clone(), None, IDLE);
+        let mut source = Source::new(pairs.clone(), None, None, IDLE);
         let mut events = Vec::new();
-        source.send(&remote(), Bytes::new(), None);
+        source.send(&remote(), Bytes::new(), None).unwrap();
         let nothing = tokio::time::timeout(BRIEF, source.receive(&mut events, 9));
         assert!(nothing.await.is_err());
         tokio::time::advance(IDLE - 2 * BRIEF).await;
@@ -351,7 +375,7 @@ mod tests {
             .unwrap();
         assert_eq!(source.receive(&mut events, 9).await, 1);
         tokio::time::advance(IDLE - BRIEF).await;
-        source.send(&remote(), Bytes::new(), None);
+        source.send(&remote(), Bytes::new(), None).unwrap();
         let last = Instant::now();
         assert_eq!(source.receive(&mut events, 9).await, 0);
         assert!(last.elapsed() >= IDLE);
@@ -361,10 +385,11 @@ mod tests {
     async fn a_session_that_is_down_is_not_asked_for_every_datagram() {
         let pairs = Pairs::default();
         *pairs.is_down.lock().unwrap() = true;
-        let mut source = Source::new(pairs.clone(), None, IDLE);
+        let mut source = Source::new(pairs.clone(), None, None, IDLE);
         let mut events = Vec::new();
-        for _ in 0..100 {
-            source.send(&remote(), Bytes::new(), None);
+        for number in 0..100 {
+            let sent = source.send(&remote(), Bytes::new(), None);
+            assert_eq!(sent.is_ok(), number == 0);
             let ended = tokio::time::timeout(BRIEF, source.receive(&mut events, 9));
             assert!(ended.await.is_err());
         }
@@ -372,7 +397,7 @@ mod tests {
         assert_eq!(source.dropped(), 100);
         assert_eq!(source.receive(&mut events, 9).await, 0);
         *pairs.is_down.lock().unwrap() = false;
-        source.send(&remote(), Bytes::new(), None);
+        source.send(&remote(), Bytes::new(), None).unwrap();
         let nothing = tokio::time::timeout(BRIEF, source.receive(&mut events, 9));
         assert!(nothing.await.is_err());
         assert_eq!(pairs.opened.load(Ordering::Relaxed), 2);

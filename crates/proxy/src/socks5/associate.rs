@@ -25,8 +25,9 @@ use tracing::{debug, warn};
 
 use super::message::{Address, DatagramHeader, Reply, Request};
 use crate::listener::Classes;
+use crate::origin::canonical;
 use crate::source::{Source, Throttle};
-use crate::{DatagramOpener, SourceLimit, Target};
+use crate::{DatagramOpener, Origin, SourceLimit, Target};
 
 /// Events taken from the session at once.
 const BATCH: usize = 64;
@@ -43,6 +44,7 @@ pub(super) async fn serve<D: DatagramOpener>(
     request: &Request,
     user: Option<Vec<u8>>,
     opener: D,
+    origin: Origin,
     classes: Classes,
     limit: &SourceLimit,
 ) {
@@ -75,7 +77,7 @@ pub(super) async fn serve<D: DatagramOpener>(
             drops: Drops::default(),
             strangers: Throttle::default(),
         },
-        source: Source::new(opener, None, limit.idle()),
+        source: Source::new(opener, Some(origin), None, limit.idle()),
         io,
     };
     association.run(&mut connection).await;
@@ -116,14 +118,6 @@ fn named_port(request: &Request, host: IpAddr) -> Option<u16> {
         Address::Name(_) => false,
     };
     (is_own && request.port != 0).then_some(request.port)
-}
-
-/// The address with IPv4 as IPv4, and with the scope of IPv6.
-fn canonical(address: SocketAddr) -> SocketAddr {
-    match address.ip().to_canonical() {
-        IpAddr::V4(ip) => SocketAddr::from((ip, address.port())),
-        IpAddr::V6(_) => address,
-    }
 }
 
 struct Association<D: DatagramOpener> {
@@ -183,7 +177,8 @@ impl<D: DatagramOpener> Association<D> {
         let before = (program.client, program.drops.strangers);
         let received = self.io.try_receive(|arrival| {
             if let Some((target, payload, class)) = program.accept(arrival) {
-                source.send(&target, payload, class);
+                // The protocol has no place for an error; the source counts it.
+                let _ = source.send(&target, payload, class);
             }
         });
         if let Err(error) = received
