@@ -16,6 +16,7 @@ pub(crate) mod manager;
 pub(crate) mod netns;
 mod own;
 pub mod policy;
+mod portal;
 mod resolver;
 mod watch;
 
@@ -33,6 +34,7 @@ use sumlink_util::plain;
 pub(crate) use carrier::CarrierCheck;
 pub use glob::{Overlap, is_pattern, name_matches, overlap};
 pub(crate) use own::own_addresses;
+pub use resolver::Lookup;
 pub use watch::Watch;
 
 /// The current state of a network interface.
@@ -129,7 +131,17 @@ pub async fn find(name: &str) -> Result<Link, LinkError> {
 /// The answer comes from the routing tables and rules alone. A connected socket would not do: bound
 /// to a device, IPv4 assumes that a destination without a route is a neighbor, and "connects".
 pub async fn can_reach(link: &Link, remote: SocketAddr) -> Result<IpAddr, LinkError> {
-    Netlink::open()?.can_reach(link, remote).await
+    can_reach_marked(link, remote, None).await
+}
+
+/// [`can_reach`] for packets with this firewall mark (`SO_MARK`, socket(7)), on which routing rules
+/// may depend.
+pub async fn can_reach_marked(
+    link: &Link,
+    remote: SocketAddr,
+    mark: Option<u32>,
+) -> Result<IpAddr, LinkError> {
+    Netlink::open()?.can_reach(link, remote, mark).await
 }
 
 /// Every link except loopback that can reach `remote`: the links of a client that has none
@@ -141,7 +153,7 @@ pub async fn reaching(remote: SocketAddr) -> Result<Vec<Link>, LinkError> {
         if link.loopback {
             continue;
         }
-        match netlink.can_reach(&link, remote).await {
+        match netlink.can_reach(&link, remote, None).await {
             Ok(_) => usable.push(link),
             Err(LinkError::System(error)) => return Err(LinkError::System(error)),
             Err(_) => {}
@@ -205,7 +217,12 @@ impl Netlink {
         Ok(links)
     }
 
-    async fn can_reach(&self, link: &Link, remote: SocketAddr) -> Result<IpAddr, LinkError> {
+    async fn can_reach(
+        &self,
+        link: &Link,
+        remote: SocketAddr,
+        mark: Option<u32>,
+    ) -> Result<IpAddr, LinkError> {
         let remote = remote.ip().to_canonical();
         let name = || link.name.clone();
         if !link.up {
@@ -226,9 +243,9 @@ impl Netlink {
         }
         // The first query finds out whether a route over this link exists. Only the second query
         // returns the source address, but it invents a route where none exists.
-        let entry = self.route(link, remote, RouteFlags::FibMatch).await?;
+        let entry = self.route(link, remote, mark, RouteFlags::FibMatch).await?;
         let route = match entry {
-            Some(_) => self.route(link, remote, RouteFlags::empty()).await?,
+            Some(_) => self.route(link, remote, mark, RouteFlags::empty()).await?,
             None => None,
         };
         let route = route.ok_or_else(|| LinkError::NoRoute {
@@ -257,6 +274,7 @@ impl Netlink {
         &self,
         link: &Link,
         remote: IpAddr,
+        mark: Option<u32>,
         flags: RouteFlags,
     ) -> Result<Option<RouteMessage>, LinkError> {
         let (family, length, destination) = match remote {
@@ -271,6 +289,7 @@ impl Netlink {
             RouteAttribute::Destination(destination),
             RouteAttribute::Oif(link.index),
         ];
+        question.attributes.extend(mark.map(RouteAttribute::Mark));
         match first(self.handle.route().get(question).execute()).await {
             Ok(route) => Ok(route),
             Err(rtnetlink::Error::NetlinkError(error)) => {

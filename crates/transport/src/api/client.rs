@@ -1,7 +1,6 @@
 //! The client: a session to one server over all links, created anew when the server has lost it.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
 use ring::rand::{SecureRandom, SystemRandom};
 use sumlink_bond::Early;
@@ -22,9 +21,10 @@ use crate::carrier::socket::SocketError;
 use crate::links::LinkError;
 use crate::links::manager::{Manager, Outcome, until_true};
 use crate::links::policy::{LinkPolicy, LinkReport, Policies, PolicyError, StateError};
-use crate::session::driver::{Command, Driver, LinkStates, Listeners, Opening, session_span};
+use crate::publishing::{Publisher, session_of};
+use crate::session::driver::{Command, Driver, LinkStates, Listeners, open_in, session_span};
 use crate::session::sources::Sources;
-use sumlink_exit::target::{OpenError, Target};
+use sumlink_exit::target::{OpenError, OwnService, Target};
 
 /// A bond to a server. Clones share one bond; it ends with [`Client::close`] or when the last clone
 /// is dropped.
@@ -79,6 +79,14 @@ pub enum ConnectError {
         /// The error on that link.
         error: SocketError,
     },
+    /// A network answers in the server's place until somebody signs in.
+    #[error("{link}: behind a captive portal: sign in at {page}")]
+    Portal {
+        /// The link.
+        link: String,
+        /// The portal's page.
+        page: String,
+    },
     /// A connection was made but did not become a carrier; the error of the most promising link.
     #[error("{link}: {error}")]
     Carrier {
@@ -120,6 +128,8 @@ struct Shared {
     policies: Policies,
     /// Sources of datagrams, which outlive sessions.
     sources: Arc<Sources>,
+    /// The published ports.
+    publisher: Arc<Publisher>,
     /// Set once by `close`, or when the last clone is dropped.
     closing: watch::Sender<bool>,
     closed: watch::Sender<Option<String>>,
@@ -132,6 +142,7 @@ impl Client {
         config.check()?;
         let policies = Policies::new(&config.links, config.state.clone())?;
         let (events, first_events) = broadcast::channel(256);
+        let publisher = Arc::new(Publisher::new(&config));
         let shared = Arc::new(Shared {
             session: watch::channel(None).0,
             events,
@@ -139,6 +150,7 @@ impl Client {
             links: LinkStates::default(),
             policies,
             sources: Arc::default(),
+            publisher,
             closing: watch::channel(false).0,
             closed: watch::channel(None).0,
         });
@@ -150,6 +162,7 @@ impl Client {
             links: shared.links.clone(),
             policies: shared.policies.clone(),
             sources: Arc::clone(&shared.sources),
+            publisher: Arc::clone(&shared.publisher),
             closing: shared.closing.subscribe(),
             closed: shared.closed.clone(),
         };
@@ -188,6 +201,10 @@ impl Client {
         early: Early,
     ) -> Result<Stream, OpenError> {
         let class = class.into();
+        // Published ports are those of the configuration, and not of every program with an entry.
+        if target.own_service() == Some(OwnService::Publish) {
+            return Err(OpenError::NotAllowed);
+        }
         let open = async {
             let mut session = self.shared.session.subscribe();
             let commands = session
@@ -196,22 +213,7 @@ impl Client {
                 .ok()
                 .and_then(|s| s.clone());
             let commands = commands.ok_or(OpenError::SessionClosed)?;
-            let (reply, answer) = oneshot::channel();
-            let command = Command::Open(Opening {
-                target: target.encode(),
-                class,
-                early,
-                reply,
-                since: Instant::now(),
-            });
-            commands
-                .send(command)
-                .map_err(|_| OpenError::SessionClosed)?;
-            // Dropped with this future when its caller gives up, which notifies the session.
-            let mut waiter = Waiter { answer, commands };
-            (&mut waiter.answer)
-                .await
-                .unwrap_or(Err(OpenError::SessionClosed))
+            open_in(commands, &target, class, early).await
         };
         tokio::time::timeout(OPEN_TIMEOUT, open)
             .await
@@ -226,11 +228,13 @@ impl Client {
             && commands.send(Command::Status(reply)).is_ok()
             && let Ok(status) = answer.await
         {
-            return status;
+            let published = self.shared.publisher.status();
+            return SessionStatus { published, ..status };
         }
         SessionStatus {
             role: "client".to_owned(),
             paths: self.shared.links.paths(),
+            published: self.shared.publisher.status(),
             ..SessionStatus::default()
         }
     }
@@ -304,22 +308,6 @@ impl Client {
     }
 }
 
-/// Waits for a stream to be opened; dropping it cancels the request.
-struct Waiter {
-    answer: oneshot::Receiver<Result<Stream, OpenError>>,
-    commands: UnboundedSender<Command>,
-}
-
-impl Drop for Waiter {
-    fn drop(&mut self) {
-        let answered = self.answer.is_terminated();
-        self.answer.close();
-        if !answered {
-            let _ = self.commands.send(Command::Cancelled);
-        }
-    }
-}
-
 impl Drop for Shared {
     fn drop(&mut self) {
         self.closing.send_replace(true);
@@ -334,6 +322,7 @@ struct Task {
     links: LinkStates,
     policies: Policies,
     sources: Arc<Sources>,
+    publisher: Arc<Publisher>,
     closing: watch::Receiver<bool>,
     closed: watch::Sender<Option<String>>,
 }
@@ -343,6 +332,10 @@ impl Task {
         let mut ready = Some(ready);
         let mut pause = RENEW_PAUSE.0;
         let mut last_reason = String::new();
+        // Ends with this task.
+        let _leases = self
+            .publisher
+            .spawn(&self.session.subscribe(), &self.sources);
         loop {
             let outcome = self.one_session(&mut ready).await;
             self.session.send_replace(None);
@@ -392,8 +385,9 @@ impl Task {
             ));
         }
         let (news_sender, news) = unbounded_channel();
+        let (incoming_sender, incoming) = unbounded_channel();
         let listeners = Listeners {
-            incoming: None,
+            incoming: self.publisher.takes_streams().then_some(incoming_sender),
             carriers: Some(news_sender),
             wants_traffic: self.config.measures_carriers(),
             events: self.events.clone(),
@@ -428,6 +422,13 @@ impl Task {
             }
         };
         let session = manager.run(driver, &mut self.closing, connected);
+        let published = session_of(Arc::clone(&self.publisher), incoming, commands.clone());
+        let session = async {
+            tokio::select! {
+                outcome = session => outcome,
+                never = published => match never {},
+            }
+        };
         session.instrument(session_span(&id, None)).await
     }
 }

@@ -16,14 +16,18 @@ use sumlink_engine::{
 };
 
 use crate::api::client::ConnectError;
+#[cfg(doc)]
+use crate::api::publish::MAX_PUBLISHED;
+use crate::api::publish::{Publish, PublishRule};
 use crate::carrier::groups::CarrierGroups;
 use crate::carrier::keys::{PublicKey, SecretKey};
-use crate::links;
+use crate::links::{self, Lookup};
 use crate::links::policy::{LinkPolicy, check_state};
 use crate::server::ServerError;
 use crate::session::driver::engine_config;
 use crate::session::pipe;
 use sumlink_exit::egress::EgressPolicy;
+use sumlink_exit::resolver::ResolverSource;
 use sumlink_exit::udp::UdpSettings;
 
 /// Memory, scheduling and timeouts of a session; with the same meaning on both sides.
@@ -211,6 +215,14 @@ pub struct ClientConfig {
     pub udp: bool,
     /// The file in which usage and run-time policies of links are saved; `None` saves nothing.
     pub state: Option<PathBuf>,
+    /// Looks up the server's name; `None` uses the system's resolver.
+    pub lookup: Option<Arc<dyn Lookup>>,
+    /// Firewall mark of the packets to the server (`SO_MARK`, socket(7)), with which routing rules
+    /// can tell them from those of other programs. Needs CAP_NET_ADMIN.
+    pub mark: Option<u32>,
+    /// Ports of the server that lead to hosts behind this client, at most
+    /// [`MAX_PUBLISHED`]. The server must permit them.
+    pub publish: Vec<Publish>,
     /// Memory, scheduler, timeouts.
     pub session: SessionConfig,
 }
@@ -231,6 +243,9 @@ impl ClientConfig {
             carriers: Carriers::ONE,
             udp: true,
             state: None,
+            lookup: None,
+            mark: None,
+            publish: Vec::new(),
             session: SessionConfig::default(),
         }
     }
@@ -274,6 +289,27 @@ impl ClientConfig {
     #[must_use]
     pub fn state(mut self, state: impl Into<Option<PathBuf>>) -> Self {
         self.state = state.into();
+        self
+    }
+
+    /// Sets [`ClientConfig::lookup`].
+    #[must_use]
+    pub fn lookup(mut self, lookup: impl Into<Option<Arc<dyn Lookup>>>) -> Self {
+        self.lookup = lookup.into();
+        self
+    }
+
+    /// Sets [`ClientConfig::mark`].
+    #[must_use]
+    pub fn mark(mut self, mark: impl Into<Option<u32>>) -> Self {
+        self.mark = mark.into();
+        self
+    }
+
+    /// Sets [`ClientConfig::publish`].
+    #[must_use]
+    pub fn publish(mut self, publish: Vec<Publish>) -> Self {
+        self.publish = publish;
         self
     }
 
@@ -334,6 +370,8 @@ pub struct AuthorizedClient {
     pub key: PublicKey,
     /// A label for logs and status; may be empty.
     pub name: String,
+    /// The ports of the server that it may publish; none by default.
+    pub publish: Vec<PublishRule>,
 }
 
 /// Limits for one client key.
@@ -346,6 +384,8 @@ pub struct ClientLimits {
     pub memory: u64,
     /// Maximum number of paths of one session.
     pub paths: usize,
+    /// Maximum number of connections to all published TCP ports of the client together.
+    pub published: usize,
 }
 
 /// Limits on connections that have not proved a key. A connection beyond them evicts the oldest one
@@ -399,6 +439,7 @@ impl Default for ClientLimits {
             sessions: 16,
             memory: 1 << 30,
             paths: SERVER_PATHS,
+            published: 1024,
         }
     }
 }
@@ -419,6 +460,7 @@ impl ServerConfig {
             groups: None,
             udp: true,
             exit: UdpSettings::default(),
+            resolvers: ResolverSource::default(),
             session: SessionConfig::default(),
         }
     }
@@ -434,6 +476,13 @@ impl ServerConfig {
     #[must_use]
     pub fn exit(mut self, exit: UdpSettings) -> Self {
         self.exit = exit;
+        self
+    }
+
+    /// Sets [`ServerConfig::resolvers`].
+    #[must_use]
+    pub fn resolvers(mut self, resolvers: ResolverSource) -> Self {
+        self.resolvers = resolvers;
         self
     }
 
@@ -521,6 +570,8 @@ pub struct ServerConfig {
     pub udp: bool,
     /// Limits and timeouts of each client's UDP sockets.
     pub exit: UdpSettings,
+    /// The resolvers for name lookups of the clients.
+    pub resolvers: ResolverSource,
     /// Memory, scheduler, timeouts.
     pub session: SessionConfig,
 }

@@ -40,6 +40,15 @@ pub enum Binding {
     SourceAddress(IpAddr),
 }
 
+/// The way of a socket's packets.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Way<'a> {
+    /// The link, or `None` for the routing table's choice.
+    pub(crate) link: Option<&'a str>,
+    /// Firewall mark of the packets (`SO_MARK`, socket(7)), on which routing rules may depend.
+    pub(crate) mark: Option<u32>,
+}
+
 /// Why a connection or a listening socket could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -135,32 +144,22 @@ pub async fn connect_on_link(
     congestion: Option<&str>,
     timeout: Duration,
 ) -> Result<Connected, SocketError> {
-    connect_with_packets(link, remote, congestion, None, timeout).await
+    let way = Way { link, mark: None };
+    connect_with_packets(way, remote, congestion, None, timeout).await
 }
 
 /// [`connect_on_link`] with IP packets of at most `packet_limit` bytes in both directions:
 /// `TCP_MAXSEG` (tcp(7)) limits the peer's segments, too.
 pub(crate) async fn connect_with_packets(
-    link: Option<&str>,
+    way: Way<'_>,
     remote: SocketAddr,
     congestion: Option<&str>,
     packet_limit: Option<u16>,
     timeout: Duration,
 ) -> Result<Connected, SocketError> {
     let remote = unmapped(remote);
-    let route = match link {
-        Some(name) => {
-            let link = links::find(name).await?;
-            let source = links::can_reach(&link, remote).await?;
-            Some((link, source))
-        }
-        None => None,
-    };
     let socket = new_socket(remote)?;
-    let binding = match &route {
-        Some((link, source)) => bind_to_link(&socket, link, *source)?,
-        None => Binding::None,
-    };
+    let (binding, _) = send_by(&socket, way, remote).await?;
     tune(&socket, congestion)?;
     if let Some(limit) = packet_limit {
         let headers = if remote.is_ipv6() { 60 } else { 40 };
@@ -278,12 +277,37 @@ fn new_socket(address: SocketAddr) -> Result<Socket, SocketError> {
     })
 }
 
-/// Makes the packets of a socket leave by a link that has the address `source`.
-pub(crate) fn bind_to_link(
+/// Makes the packets of a socket to `remote` take this way. Also returns the link, if it has one.
+pub(crate) async fn send_by(
     socket: &Socket,
-    link: &Link,
-    source: IpAddr,
-) -> Result<Binding, SocketError> {
+    way: Way<'_>,
+    remote: SocketAddr,
+) -> Result<(Binding, Option<Link>), SocketError> {
+    if let Some(mark) = way.mark {
+        socket.set_mark(mark).map_err(mark_error)?;
+    }
+    let Some(name) = way.link else {
+        return Ok((Binding::None, None));
+    };
+    let link = links::find(name).await?;
+    let source = links::can_reach_marked(&link, remote, way.mark).await?;
+    let binding = bind_to_link(socket, &link, source)?;
+    Ok((binding, Some(link)))
+}
+
+fn mark_error(source: io::Error) -> SocketError {
+    let action = "mark the packets of a connection".to_owned();
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => SocketError::NotPermitted {
+            action,
+            hint: "a gateway needs CAP_NET_ADMIN",
+        },
+        _ => SocketError::System { action, source },
+    }
+}
+
+/// Makes the packets of a socket leave by a link that has the address `source`.
+fn bind_to_link(socket: &Socket, link: &Link, source: IpAddr) -> Result<Binding, SocketError> {
     // Since Linux 5.7 any user may bind a socket that is not yet bound; before, CAP_NET_RAW is
     // needed.
     match socket.bind_device(Some(link.name.as_bytes())) {

@@ -19,8 +19,9 @@ use crate::carrier::congestion;
 use crate::carrier::handshake::{CarrierError, ClientCarrier};
 use crate::carrier::keys::PublicKey;
 use crate::carrier::quic::QuicDialer;
-use crate::carrier::socket::{self, Binding};
+use crate::carrier::socket::{self, Binding, SocketError, Way};
 use crate::carrier::tls;
+use crate::links::portal;
 use sumlink_exit::happy_eyeballs::Race;
 
 /// Context shared by all dials.
@@ -45,7 +46,7 @@ impl Dialer {
     pub(super) fn new(config: Arc<ClientConfig>, session: [u8; 16]) -> Self {
         let tls = tls::client_config(&config.key, &config.server_key);
         let key = config.key.public();
-        let quic = QuicDialer::new(config.key.clone(), &config.server_key);
+        let quic = QuicDialer::new(config.key.clone(), &config.server_key).with_mark(config.mark);
         Self {
             config,
             quic,
@@ -91,9 +92,41 @@ impl Dialer {
                 }
             }
         }
-        Err(failure.unwrap_or_else(|| {
-            ConnectError::NoLink(format!("{link} reaches no address of the server"))
-        }))
+        let Some(error) = failure else {
+            let reason = format!("{link} reaches no address of the server");
+            return Err(ConnectError::NoLink(reason));
+        };
+        Err(self.explain(link, servers, error).await)
+    }
+
+    /// The portal that intercepts the link, if that is why a dial failed; otherwise the error.
+    async fn explain(
+        &self,
+        link: &str,
+        servers: &[SocketAddr],
+        error: ConnectError,
+    ) -> ConnectError {
+        let Some(server) = servers.first().filter(|_| may_be_portal(&error)) else {
+            return error;
+        };
+        let name = &self.config.server;
+        let host = name
+            .rsplit_once(':')
+            .map_or(name.as_str(), |(host, _)| host);
+        match portal::find(self.way(link), *server, host).await {
+            Some(page) => ConnectError::Portal {
+                link: link.to_owned(),
+                page,
+            },
+            None => error,
+        }
+    }
+
+    fn way<'a>(&self, link: &'a str) -> Way<'a> {
+        Way {
+            link: Some(link),
+            mark: self.config.mark,
+        }
     }
 
     /// Makes a carrier over a silent link: starts a connection every 0.25 s, less often later, and
@@ -128,7 +161,8 @@ impl Dialer {
                                 "connection attempt failed; trying again"
                             );
                         }
-                        result => return result,
+                        Err(error) => return Err(self.explain(link, servers, error).await),
+                        Ok(joined) => return Ok(joined),
                     }
                 }
                 () = sleep_until(next) => {
@@ -151,13 +185,9 @@ impl Dialer {
         packet_limit: Option<u16>,
     ) -> Result<Opened, ConnectError> {
         let congestion = self.congestion(link);
-        let connected = socket::connect_with_packets(
-            Some(link),
-            server,
-            congestion,
-            packet_limit,
-            CONNECT_TIMEOUT,
-        );
+        let way = self.way(link);
+        let connected =
+            socket::connect_with_packets(way, server, congestion, packet_limit, CONNECT_TIMEOUT);
         let connected = connected.await.map_err(|error| ConnectError::Socket {
             link: link.to_owned(),
             error,
@@ -248,6 +278,21 @@ fn is_existing(error: &CarrierError) -> bool {
     matches!(error, CarrierError::Refused { code: refused, .. } if *refused == code)
 }
 
+/// Whether a captive portal can be the cause of a failure: it drops or refuses connections, or
+/// answers them in the server's place.
+fn may_be_portal(error: &ConnectError) -> bool {
+    match error {
+        ConnectError::Socket { error, .. } => matches!(
+            error,
+            SocketError::Refused { .. }
+                | SocketError::TimedOut { .. }
+                | SocketError::Unreachable { .. }
+        ),
+        ConnectError::Carrier { error, .. } => !matches!(error, CarrierError::Refused { .. }),
+        _ => false,
+    }
+}
+
 /// Ranks failures by how much they say about the cause.
 pub(super) fn rank(error: &ConnectError) -> u8 {
     match error {
@@ -255,7 +300,7 @@ pub(super) fn rank(error: &ConnectError) -> u8 {
             error: CarrierError::Tls(_) | CarrierError::Refused { .. },
             ..
         } => 3,
-        ConnectError::Carrier { .. } => 2,
+        ConnectError::Carrier { .. } | ConnectError::Portal { .. } => 2,
         ConnectError::Socket { .. } => 1,
         _ => 0,
     }

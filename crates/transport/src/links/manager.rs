@@ -79,7 +79,7 @@ impl Manager {
         states: LinkStates,
         policies: Policies,
     ) -> Self {
-        let resolver = Resolver::new(&config.server);
+        let resolver = Resolver::new(&config.server, config.lookup.clone());
         let dialer = Arc::new(Dialer::new(config, session));
         let (links, dials) = (BTreeMap::new(), JoinSet::new());
         Self {
@@ -548,7 +548,7 @@ mod tests {
         let (driver, mut manager) = session(&server, config);
         let now_at = Arc::new(Mutex::new(way.address));
         let asked = Arc::clone(&now_at);
-        manager.resolver = Resolver::new("moves.invalid:1").answering(move || {
+        manager.resolver = Resolver::new("moves.invalid:1", None).answering(move || {
             let address = *asked.lock().unwrap();
             async move { Ok(vec![address]) }.boxed()
         });

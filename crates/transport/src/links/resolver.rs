@@ -1,7 +1,9 @@
 //! Resolves the server's name, at the start and again when a link has lost the server.
 
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
@@ -13,7 +15,14 @@ use crate::api::client::ConnectError;
 /// The resolver's answer.
 pub(super) type Answer = Result<Vec<SocketAddr>, ConnectError>;
 
-/// Looks up the server's addresses with the system's resolver.
+/// Looks up the addresses of a server's name in place of the system's resolver. A gateway needs it:
+/// the system's resolver would use the very connection that is to be made.
+pub trait Lookup: fmt::Debug + Send + Sync {
+    /// The addresses of `host`.
+    fn look_up(&self, host: String, port: u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>>;
+}
+
+/// Looks up the server's addresses, at first and when it may have moved.
 pub(super) struct Resolver {
     /// Starts a lookup.
     look_up: Box<dyn Fn() -> BoxFuture<'static, Answer> + Send + Sync>,
@@ -47,12 +56,12 @@ const PAUSES: Pauses = Pauses {
 const MAX: usize = 4;
 
 impl Resolver {
-    /// For a server given as HOST:PORT.
-    pub(super) fn new(server: &str) -> Self {
+    /// For a server given as HOST:PORT. Uses the system's resolver unless there is a `lookup`.
+    pub(super) fn new(server: &str, lookup: Option<Arc<dyn Lookup>>) -> Self {
         let server = server.to_owned();
         Self::with(PAUSES, move || {
-            let server = server.clone();
-            async move { resolve(&server).await }.boxed()
+            let (server, lookup) = (server.clone(), lookup.clone());
+            async move { resolve(&server, lookup).await }.boxed()
         })
     }
 
@@ -139,20 +148,25 @@ impl fmt::Debug for Resolver {
 }
 
 /// The server's addresses, in the resolver's order of preference.
-async fn resolve(server: &str) -> Result<Vec<SocketAddr>, ConnectError> {
-    if server
-        .rsplit_once(':')
-        .is_none_or(|(host, port)| host.is_empty() || port.parse::<u16>().is_err())
-    {
+async fn resolve(
+    server: &str,
+    lookup: Option<Arc<dyn Lookup>>,
+) -> Result<Vec<SocketAddr>, ConnectError> {
+    let parts = server.rsplit_once(':');
+    let parts = parts.and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
+    let Some((host, port)) = parts.filter(|(host, _)| !host.is_empty()) else {
         return Err(ConnectError::ServerAddress(server.to_owned()));
-    }
-    let found = tokio::net::lookup_host(server)
-        .await
-        .map_err(|error| ConnectError::Resolve {
-            name: server.to_owned(),
-            reason: error.to_string(),
-        })?;
-    let mut addresses: Vec<SocketAddr> = found.collect();
+    };
+    let found = match lookup {
+        Some(lookup) if server.parse::<SocketAddr>().is_err() => {
+            lookup.look_up(host.to_owned(), port).await
+        }
+        _ => tokio::net::lookup_host(server).await.map(Iterator::collect),
+    };
+    let mut addresses: Vec<SocketAddr> = found.map_err(|error| ConnectError::Resolve {
+        name: server.to_owned(),
+        reason: error.to_string(),
+    })?;
     addresses.dedup();
     Ok(addresses)
 }

@@ -19,7 +19,7 @@ use crate::carrier::handshake::{
     CarrierError, HANDSHAKE_TIMEOUT, encode_hello, read_answer, within,
 };
 use crate::carrier::keys::{PublicKey, SecretKey};
-use crate::carrier::socket::{Binding, SocketError, connect_error, unmapped};
+use crate::carrier::socket::{Binding, SocketError, Way, connect_error, unmapped};
 use crate::carrier::tls::{self, DATAGRAM_ALPN, Identity, Refusal};
 
 /// Makes QUIC connections to one server.
@@ -28,6 +28,7 @@ pub struct QuicDialer {
     key: SecretKey,
     server: PublicKey,
     identity: Identity,
+    mark: Option<u32>,
 }
 
 /// A QUIC connection to the server that has not joined a session.
@@ -48,7 +49,14 @@ impl QuicDialer {
             identity: Identity::new(&key),
             key,
             server: *server,
+            mark: None,
         }
+    }
+
+    /// Gives the packets this firewall mark (`SO_MARK`, socket(7)), which needs CAP_NET_ADMIN.
+    pub(crate) fn with_mark(mut self, mark: Option<u32>) -> Self {
+        self.mark = mark;
+        self
     }
 
     /// Makes a QUIC connection over `link`, or over the link chosen by the routing table for
@@ -65,11 +73,13 @@ impl QuicDialer {
         patience: Duration,
     ) -> Result<Opened, QuicError> {
         let server = unmapped(server);
+        let mark = self.mark;
+        let way = Way { link, mark };
         let Bound {
             socket,
             binding,
             mtu,
-        } = socket::connect(link, server).await?;
+        } = socket::connect(way, server).await?;
         let limit = mtu
             .unwrap_or(USUAL_PACKET)
             .min(packet_limit.map_or(u32::MAX, u32::from))

@@ -17,8 +17,7 @@ use tokio::net::UdpSocket;
 use tokio::sync::Notify;
 
 use super::runtime::{Gate, is_time_old};
-use crate::carrier::socket::{Binding, SocketError, bind_to_link, listen_error, unmapped};
-use crate::links;
+use crate::carrier::socket::{Binding, SocketError, Way, listen_error, send_by, unmapped};
 
 /// A UDP socket for one endpoint of QUIC.
 #[derive(Debug)]
@@ -52,23 +51,12 @@ const MAX_OFFLOADED: u16 = 65_507;
 /// Errors of a socket that are read at once; the rest wait for the task's next turn.
 const MAX_ERRORS: usize = 16;
 
-/// A socket for packets to `remote` that leave by `link`, or by the routing table's choice for
-/// `None`. It is connected, so that the kernel reports ICMP errors and drops packets of others.
-pub(super) async fn connect(link: Option<&str>, remote: SocketAddr) -> Result<Bound, SocketError> {
+/// A socket for packets to `remote` that take this way. It is connected, so that the kernel reports
+/// ICMP errors and drops packets of others.
+pub(super) async fn connect(way: Way<'_>, remote: SocketAddr) -> Result<Bound, SocketError> {
     let remote = unmapped(remote);
-    let route = match link {
-        Some(name) => {
-            let link = links::find(name).await?;
-            let source = links::can_reach(&link, remote).await?;
-            Some((link, source))
-        }
-        None => None,
-    };
     let socket = new_socket(remote)?;
-    let binding = match &route {
-        Some((link, source)) => bind_to_link(&socket, link, *source)?,
-        None => Binding::None,
-    };
+    let (binding, link) = send_by(&socket, way, remote).await?;
     socket
         .connect(&remote.into())
         .map_err(|source| match source.raw_os_error() {
@@ -83,7 +71,7 @@ pub(super) async fn connect(link: Option<&str>, remote: SocketAddr) -> Result<Bo
     Ok(Bound {
         socket,
         binding,
-        mtu: route.map(|(link, _)| link.mtu),
+        mtu: link.map(|link| link.mtu),
     })
 }
 

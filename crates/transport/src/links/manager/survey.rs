@@ -29,7 +29,7 @@ impl Manager {
                 unusable.push((link.name.clone(), format!("{}: {reason}", link.name)));
                 continue;
             }
-            match ways(link, &servers).await {
+            match ways(link, &servers, self.dialer.config.mark).await {
                 Ok(ways) => self.use_link(link, ways),
                 Err(reason) => {
                     self.leave(&link.name, &reason);
@@ -149,11 +149,11 @@ impl Manager {
 }
 
 /// The link's routes to the server, or the reason why there are none.
-async fn ways(link: &Link, servers: &[SocketAddr]) -> Result<Ways, String> {
+async fn ways(link: &Link, servers: &[SocketAddr], mark: Option<u32>) -> Result<Ways, String> {
     let mut ways = Vec::new();
     let mut reason = "the server's name has no address".to_owned();
     for &server in servers {
-        match links::can_reach(link, server).await {
+        match links::can_reach_marked(link, server, mark).await {
             Ok(source) => ways.push((server, source)),
             Err(error) => reason = error.to_string(),
         }

@@ -1,0 +1,153 @@
+//! Captive portals: networks that answer for every web server until somebody signs in.
+//!
+//! A link behind one fails every dial, with a timeout or a wrong key. A request over plain HTTP to
+//! the server's own address finds the cause without involving a third party: a portal answers it
+//! with a redirection to its own page (or status 511, RFC 6585, section 6).
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+use crate::carrier::socket::{Way, connect_with_packets};
+
+/// Port of plain HTTP, the one that portals intercept.
+const HTTP: u16 = 80;
+
+/// Time for the connection, and for the answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Most bytes read of an answer: status line and headers.
+const HEAD: usize = 8 << 10;
+
+/// Most headers of an answer.
+const HEADERS: usize = 64;
+
+/// Longest address of a portal that is shown, in bytes.
+const LONGEST: usize = 200;
+
+/// The sign-in page of the portal that intercepts `way`, or `None` if there is none. `server` is
+/// the address that could not be reached, `host` its name.
+pub(super) async fn find(way: Way<'_>, server: SocketAddr, host: &str) -> Option<String> {
+    let http = SocketAddr::new(server.ip(), HTTP);
+    let head = timeout(2 * PATIENCE, head(way, http, host)).await.ok()??;
+    page(&head, host)
+}
+
+/// The beginning of the answer to a request for the server's front page.
+async fn head(way: Way<'_>, server: SocketAddr, host: &str) -> Option<Vec<u8>> {
+    let connected = connect_with_packets(way, server, None, None, PATIENCE).await;
+    let mut stream = connected.ok()?.stream;
+    let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.ok()?;
+    let mut head = Vec::new();
+    while head.len() < HEAD && !has_end(&head) {
+        let read = stream.read_buf(&mut head).await;
+        if !matches!(read, Ok(1..)) {
+            break;
+        }
+    }
+    Some(head)
+}
+
+fn has_end(head: &[u8]) -> bool {
+    head.windows(4).any(|bytes| bytes == b"\r\n\r\n")
+}
+
+/// The page to which an answer sends its reader, if it comes from a portal.
+fn page(head: &[u8], host: &str) -> Option<String> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS];
+    let mut answer = httparse::Response::new(&mut headers);
+    answer.parse(head).ok()?;
+    let code = answer.code?;
+    let location = answer
+        .headers
+        .iter()
+        .find(|header| header.name.eq_ignore_ascii_case("location"))
+        .and_then(|header| std::str::from_utf8(header.value).ok())
+        .map(printable)
+        .filter(|location| !location.is_empty());
+    match (code, location) {
+        // The server's own web server redirects within its own name.
+        (300..400, Some(location)) if !is_at(&location, host) => Some(location),
+        (511, location) => Some(location.unwrap_or_else(|| format!("http://{host}/"))),
+        _ => None,
+    }
+}
+
+/// Whether a location is relative, or at this host.
+fn is_at(location: &str, host: &str) -> bool {
+    let Some((_, rest)) = location.split_once("://") else {
+        return !location.starts_with("//");
+    };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let authority = authority.rsplit('@').next().unwrap_or_default();
+    let without_port = match authority.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => authority,
+    };
+    without_port.eq_ignore_ascii_case(host)
+}
+
+/// The text of an untrusted header for a log line.
+fn printable(text: &str) -> String {
+    let visible = text.chars().filter(|c| c.is_ascii_graphic());
+    visible.take(LONGEST).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(status: &str, headers: &str) -> Option<String> {
+        let head = format!("HTTP/1.1 {status}\r\n{headers}\r\n");
+        page(head.as_bytes(), "bond.example.org")
+    }
+
+    #[test]
+    fn a_redirection_to_another_host_is_a_portal() {
+        for (location, expected) in [
+            (
+                "http://login.hotel.example/?mac=1",
+                Some("http://login.hotel.example/?mac=1"),
+            ),
+            ("//portal.example/", Some("//portal.example/")),
+            (
+                "http://bond.example.org@portal.example/",
+                Some("http://bond.example.org@portal.example/"),
+            ),
+            ("https://bond.example.org/", None),
+            ("https://BOND.example.org:443/a", None),
+            ("/index.html", None),
+            ("", None),
+        ] {
+            let found = answer("302 Found", &format!("Location: {location}\r\n"));
+            assert_eq!(found.as_deref(), expected, "{location}");
+        }
+    }
+
+    #[test]
+    fn status_511_is_a_portal_and_other_answers_are_not() {
+        assert_eq!(
+            answer("511 Network Authentication Required", "").as_deref(),
+            Some("http://bond.example.org/")
+        );
+        for status in ["200 OK", "404 Not Found", "301 Moved", "999 ?"] {
+            assert_eq!(answer(status, ""), None, "{status}");
+        }
+        assert_eq!(page(b"SSH-2.0-OpenSSH_9.2\r\n", "h"), None);
+        assert_eq!(page(b"", "h"), None);
+    }
+
+    #[test]
+    fn a_portal_cannot_write_control_characters_into_the_log() {
+        let found = answer("302 Found", "Location: http://x/\x1b[2J\u{7f}\r\n");
+        assert!(found.is_none_or(|page| page.chars().all(|c| c.is_ascii_graphic())));
+        let long = format!("Location: http://x/{}\r\n", "a".repeat(1000));
+        assert_eq!(
+            answer("302 Found", &long).map(|page| page.len()),
+            Some(LONGEST)
+        );
+    }
+}
