@@ -13,12 +13,10 @@ use crate::target::Target;
 
 mod backlog;
 mod failure;
-#[cfg(any(test, feature = "test-util"))]
 mod pair;
 
 pub use backlog::Backlog;
 pub use failure::FlowFailure;
-#[cfg(any(test, feature = "test-util"))]
 pub use pair::{PairSocket, pair};
 
 /// Longest payload of a UDP datagram over IPv4, in bytes: 65,535 less an IP header of 20 and a UDP

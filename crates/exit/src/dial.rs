@@ -19,6 +19,7 @@ use tracing::debug;
 use crate::egress::EgressPolicy;
 use crate::happy_eyeballs::Race;
 use crate::local_hop;
+use crate::outgoing::Outgoing;
 use crate::relay;
 use crate::target::{Host, OpenError, Target};
 
@@ -53,6 +54,37 @@ pub async fn dial(
     timeout: Duration,
 ) -> Result<TcpStream, OpenError> {
     dial_in_turn(target, policy, timeout, Turns::default().next(&[])).await
+}
+
+/// Connects to a target on this side of the bond, without a policy: its owner has named it.
+/// Otherwise as [`dial_in_turn`].
+pub async fn dial_freely(
+    target: &Target,
+    timeout: Duration,
+    turn: Turn,
+    outgoing: &Outgoing,
+) -> Result<TcpStream, OpenError> {
+    let deadline = Instant::now() + timeout;
+    let Turn {
+        look_ups,
+        before,
+        begun,
+    } = turn;
+    let mut addresses = resolve(target, deadline, look_ups).await?;
+    addresses.truncate(MAX_ADDRESSES);
+    connect_in_turn(target, addresses, deadline, (before, begun), outgoing).await
+}
+
+/// [`dial`] with packets that leave as `outgoing` says. If the interface does not exist, the error
+/// is [`OpenError::Unreachable`].
+pub async fn dial_over(
+    target: &Target,
+    policy: &EgressPolicy,
+    timeout: Duration,
+    outgoing: &Outgoing,
+) -> Result<TcpStream, OpenError> {
+    let turn = Turns::default().next(&[]);
+    dial_with(target, policy, timeout, turn, outgoing).await
 }
 
 /// The order in which a session requests connections. Connections to one target start in this
@@ -108,6 +140,16 @@ pub async fn dial_in_turn(
     timeout: Duration,
     turn: Turn,
 ) -> Result<TcpStream, OpenError> {
+    dial_with(target, policy, timeout, turn, &Outgoing::default()).await
+}
+
+async fn dial_with(
+    target: &Target,
+    policy: &EgressPolicy,
+    timeout: Duration,
+    turn: Turn,
+    outgoing: &Outgoing,
+) -> Result<TcpStream, OpenError> {
     let deadline = Instant::now() + timeout;
     let addresses = resolve(target, deadline, turn.look_ups).await?;
     let allowed: Vec<SocketAddr> = addresses
@@ -124,14 +166,29 @@ pub async fn dial_in_turn(
     if allowed.is_empty() {
         return Err(OpenError::NotAllowed);
     }
-    if let Some(before) = turn.before {
+    let order = (turn.before, turn.begun);
+    connect_in_turn(target, allowed, deadline, order, outgoing).await
+}
+
+/// Connects to one of the addresses, after the previous connection in the order.
+async fn connect_in_turn(
+    target: &Target,
+    addresses: Vec<SocketAddr>,
+    deadline: Instant,
+    (before, begun): (
+        Option<oneshot::Receiver<Infallible>>,
+        oneshot::Sender<Infallible>,
+    ),
+    outgoing: &Outgoing,
+) -> Result<TcpStream, OpenError> {
+    if let Some(before) = before {
         // The channel carries no value; the sender is dropped.
         let _ = time_limit(TURN_WAIT, before).await;
     }
-    let mut connecting = pin!(connect_first(allowed, deadline));
-    let begun = poll_fn(|cx| Poll::Ready(connecting.as_mut().poll(cx))).await;
-    drop(turn.begun);
-    let stream = match begun {
+    let mut connecting = pin!(connect_first(addresses, deadline, outgoing));
+    let first = poll_fn(|cx| Poll::Ready(connecting.as_mut().poll(cx))).await;
+    drop(begun);
+    let stream = match first {
         Poll::Ready(result) => result?,
         Poll::Pending => connecting.await?,
     };
@@ -189,8 +246,9 @@ pub(crate) async fn resolve(
 async fn connect_first(
     addresses: Vec<SocketAddr>,
     deadline: Instant,
+    outgoing: &Outgoing,
 ) -> Result<TcpStream, OpenError> {
-    let mut race = Race::new(addresses, local_hop::connect);
+    let mut race = Race::new(addresses, |address| local_hop::connect(address, outgoing));
     let mut failure = None;
     loop {
         let error = match timeout_at(deadline, race.next()).await {
@@ -205,6 +263,15 @@ async fn connect_first(
         failure = failure.max(Some(Informative(error)));
     }
     Err(failure.map_or(OpenError::Unreachable, |Informative(error)| error))
+}
+
+/// Connects to the first of these addresses that answers, without a policy. They are tried as by
+/// [`dial`].
+pub(crate) async fn connect_in_order(
+    addresses: Vec<SocketAddr>,
+    deadline: Instant,
+) -> Result<TcpStream, OpenError> {
+    connect_first(addresses, deadline, &Outgoing::default()).await
 }
 
 /// Maps a failed `connect` to the error for the requesting program.
@@ -330,7 +397,8 @@ mod tests {
 
         // An answer from one address outweighs the silence of another.
         let order = vec![closed_port().await, silent.address];
-        let error = connect_first(order, Instant::now() + 2 * ATTEMPT_DELAY).await;
+        let by_default = &Outgoing::default();
+        let error = connect_first(order, Instant::now() + 2 * ATTEMPT_DELAY, by_default).await;
         assert_eq!(error.unwrap_err(), OpenError::Refused);
     }
 
@@ -362,16 +430,17 @@ mod tests {
         let live = listener.local_addr().unwrap();
         let silent = Silent::new().await;
         let deadline = Instant::now() + LONG;
+        let by_default = &Outgoing::default();
 
         let start = Instant::now();
         let order = vec![silent.address, live];
-        let stream = connect_first(order, deadline).await.unwrap();
+        let stream = connect_first(order, deadline, by_default).await.unwrap();
         assert_eq!(stream.peer_addr().unwrap(), live);
         assert!(start.elapsed() >= ATTEMPT_DELAY);
 
         let order = vec![closed_port().await, live];
         let start = Instant::now();
-        connect_first(order, deadline).await.unwrap();
+        connect_first(order, deadline, by_default).await.unwrap();
         assert!(start.elapsed() < ATTEMPT_DELAY);
     }
 
@@ -412,7 +481,9 @@ mod tests {
             [broadcast, closed_port().await],
             [closed_port().await, broadcast],
         ] {
-            let error = connect_first(order.into(), deadline).await.unwrap_err();
+            let error = connect_first(order.into(), deadline, &Outgoing::default())
+                .await
+                .unwrap_err();
             assert_eq!(error, OpenError::Refused);
         }
     }

@@ -8,10 +8,13 @@
 //! | [`dial`](mod@dial) | name lookup, check of every address, the order of connections |
 //! | [`happy_eyeballs`] | the race of connections to the addresses of one name |
 //! | [`relay`] | copies both directions of a connection and passes its end on |
+//! | [`resolver`] | the server's own resolvers, for lookups of its clients |
+//! | [`outgoing`] | the interface and the mark of the exit's packets |
 //! | [`local_hop`] | connections that stay on this machine, without pacing |
 //! | [`datagram`] | the interface between a session's datagrams and their sockets |
 //! | [`udp`] | a client's sources of datagrams as UDP sockets, with limits |
 //! | [`udp_io`] | many datagrams with one system call, and ICMP errors |
+//! | [`sock_diag`] | what the kernel reports about a program's socket |
 //! | [`recent`] | a map in order of use |
 //!
 //! This crate lies below `sumlink-transport` and does not depend on it: it sees a stream only
@@ -30,13 +33,16 @@ pub mod egress;
 mod fixture;
 pub mod happy_eyeballs;
 pub mod local_hop;
+pub mod outgoing;
 pub mod recent;
 pub mod relay;
-pub mod target;
-pub mod udp;
-pub mod udp_io;
+pub mod resolver;
 #[expect(
     unsafe_code,
     reason = "sock_diag(7) has no wrapper among the dependencies"
 )]
+pub mod sock_diag;
+pub mod target;
+pub mod udp;
+pub mod udp_io;
 mod unread;

@@ -17,6 +17,8 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use socket2::SockRef;
 use sumlink_bond::congestion::MODEL_BASED;
 
+use crate::outgoing::Outgoing;
+
 /// The congestion control of local connections, if the system's is BBR.
 const UNPACED: &str = "reno";
 
@@ -24,15 +26,19 @@ const UNPACED: &str = "reno";
 const DISCARD: u16 = 9;
 
 /// Connects to `address`; a connection that stays on this machine is not paced.
-pub(crate) async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
-    if !is_this_machine(address.ip()) {
+pub(crate) async fn connect(address: SocketAddr, outgoing: &Outgoing) -> io::Result<TcpStream> {
+    let is_local = outgoing.device.is_none() && is_this_machine(address.ip());
+    if !is_local && outgoing.is_default() {
         return TcpStream::connect(address).await;
     }
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4(),
         SocketAddr::V6(_) => TcpSocket::new_v6(),
     }?;
-    unpace(&socket);
+    outgoing.apply(&socket)?;
+    if is_local {
+        unpace(&socket);
+    }
     socket.connect(address).await
 }
 
@@ -102,7 +108,8 @@ mod tests {
     async fn no_connection_to_this_machine_is_paced() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let listener = listener(address).await;
-            let stream = connect(listener.local_addr().unwrap()).await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let stream = connect(address, &Outgoing::default()).await.unwrap();
             let name = congestion_name(&stream).unwrap();
             assert!(!name.starts_with(MODEL_BASED), "{name}");
         }

@@ -10,7 +10,24 @@ use sumlink_engine::peer_text::is_plain;
 /// Longest domain name that a target may carry, in bytes (RFC 1035, section 2.3.4).
 pub const MAX_NAME: usize = 255;
 
-/// A host and a TCP port, as requested by a program.
+/// The name of the server's resolvers. No DNS server is asked for it: ICANN has reserved `.internal`
+/// for private use.
+pub const RESOLVER: &str = "resolver.sumlink.internal";
+
+/// The name for requests to publish a port (docs/protocol-publish.md).
+pub const PUBLISH: &str = "publish.sumlink.internal";
+
+/// The end of all names with a meaning of their own.
+const OWN_NAMES: &str = ".sumlink.internal";
+
+/// The port of DNS servers.
+pub const DNS_PORT: u16 = 53;
+
+/// The port of a [`Target`] for ICMP echo requests.
+pub const ECHO_PORT: u16 = 0;
+
+/// A host and a TCP or UDP port, as requested by a program; for datagrams also a host and
+/// [`ECHO_PORT`].
 ///
 /// Domain names stay names: the server resolves them, so that nothing leaks to the resolvers of the
 /// client's links and the answer suits the location from which the connection is made.
@@ -18,8 +35,19 @@ pub const MAX_NAME: usize = 255;
 pub struct Target {
     /// The host, by name or by address.
     pub host: Host,
-    /// The TCP port, 1..=65535.
+    /// The port, 1..=65535; [`ECHO_PORT`] is valid for datagrams only.
     pub port: u16,
+}
+
+/// What the server itself does for a target, in place of connecting it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnService {
+    /// Name lookup by the server's resolvers.
+    Resolver,
+    /// A request to publish a port.
+    Publish,
+    /// Only a newer server knows it.
+    Unknown,
 }
 
 /// The host part of a [`Target`].
@@ -62,6 +90,35 @@ impl Target {
         })
     }
 
+    /// The host for ICMP echo requests. A datagram to it is the request's sequence number in two
+    /// bytes, network order, and its data; an answer has the same form.
+    pub fn echo(host: Host) -> Self {
+        let port = ECHO_PORT;
+        Self { host, port }
+    }
+
+    /// Whether datagrams to this target are ICMP echo requests.
+    pub fn is_echo(&self) -> bool {
+        self.port == ECHO_PORT
+    }
+
+    /// What the server itself does for this target; `None` for an ordinary one.
+    pub fn own_service(&self) -> Option<OwnService> {
+        let Host::Name(name) = &self.host else {
+            return None;
+        };
+        let name = name.strip_suffix('.').unwrap_or(name);
+        let is = |own: &str| name.eq_ignore_ascii_case(own);
+        let start = name.len().checked_sub(OWN_NAMES.len())?;
+        let ending = name.get(start..)?;
+        match ending.eq_ignore_ascii_case(OWN_NAMES) {
+            false => None,
+            true if is(RESOLVER) && self.port == DNS_PORT => Some(OwnService::Resolver),
+            true if is(PUBLISH) => Some(OwnService::Publish),
+            true => Some(OwnService::Unknown),
+        }
+    }
+
     /// The form that an OPEN frame carries (docs/protocol.md, "Targets"): one type byte as in
     /// RFC 1928, section 5 (1 IPv4, 3 name, 4 IPv6), the address, the port in network order.
     pub fn encode(&self) -> Vec<u8> {
@@ -85,8 +142,17 @@ impl Target {
         out
     }
 
-    /// The reverse of [`Target::encode`]; any input from a peer yields a target or an error.
+    /// The reverse of [`Target::encode`] for a stream; any input from a peer yields a target or an
+    /// error.
     pub fn decode(bytes: &[u8]) -> Result<Self, TargetError> {
+        match Self::decode_datagram(bytes)? {
+            target if target.is_echo() => Err(TargetError::BadPort),
+            target => Ok(target),
+        }
+    }
+
+    /// [`Target::decode`] for datagrams, which may have [`ECHO_PORT`].
+    pub fn decode_datagram(bytes: &[u8]) -> Result<Self, TargetError> {
         let (host, rest) = match bytes.split_first().ok_or(TargetError::BadEncoding)? {
             (1, rest) => {
                 let (ip, rest) = rest
@@ -111,9 +177,6 @@ impl Target {
             _ => return Err(TargetError::BadEncoding),
         };
         let port = u16::from_be_bytes(rest.try_into().map_err(|_| TargetError::BadEncoding)?);
-        if port == 0 {
-            return Err(TargetError::BadPort);
-        }
         Ok(Self { host, port })
     }
 }
@@ -245,6 +308,44 @@ mod tests {
             let target: Target = text.parse().unwrap();
             assert_eq!(target.to_string(), text);
             assert_eq!(Target::decode(&target.encode()).unwrap(), target);
+        }
+    }
+
+    #[test]
+    fn only_datagrams_may_have_the_port_of_echoes() {
+        let echo = Target::echo(Host::Ip([192, 0, 2, 7].into()));
+        assert_eq!(Target::decode(&echo.encode()), Err(TargetError::BadPort));
+        assert_eq!(Target::decode_datagram(&echo.encode()), Ok(echo));
+        assert!("192.0.2.7:0".parse::<Target>().is_err());
+    }
+
+    #[test]
+    fn names_with_a_meaning_of_their_own_are_known_in_every_form() {
+        let service = |text: &str| text.parse::<Target>().unwrap().own_service();
+        assert_eq!(
+            service(&format!("{RESOLVER}:53")),
+            Some(OwnService::Resolver)
+        );
+        assert_eq!(
+            service("Resolver.SumLink.internal.:53"),
+            Some(OwnService::Resolver)
+        );
+        assert_eq!(
+            service(&format!("{RESOLVER}:853")),
+            Some(OwnService::Unknown)
+        );
+        assert_eq!(
+            service(&format!("{PUBLISH}:443")),
+            Some(OwnService::Publish)
+        );
+        assert_eq!(service("x.sumlink.internal:1"), Some(OwnService::Unknown));
+        for other in [
+            "sumlink.internal:53",
+            "internal:53",
+            "éé.example:53",
+            "192.0.2.1:53",
+        ] {
+            assert_eq!(service(other), None, "{other}");
         }
     }
 

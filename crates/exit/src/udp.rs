@@ -14,6 +14,9 @@
 //! - **Expiry**: a source without traffic ends after [`UdpSettings::idle`]; one that only asked DNS
 //!   servers ends [`UdpSettings::dns_idle`] after the answer. Datagrams from remotes to which the
 //!   client did not send do not count as traffic (REQ-6).
+//! - **Echo**: a datagram to port 0 is an ICMP echo request to that host, and its answer comes back in
+//!   the same form ([`Target::echo`](crate::target::Target::echo)). Policy, names and limits are
+//!   the same. A source with nothing else ends after 30 s without traffic.
 //! - **Fragments**: datagrams of up to 65,507 bytes pass, fragmented by IP (REQ-13, REQ-14).
 //! - **Errors** of the network (ICMP) about a remote to which the client has sent are reported to
 //!   the client (REQ-12: they do not end the source).
@@ -28,13 +31,18 @@ use tracing::debug;
 
 use crate::datagram::DatagramSocket;
 use crate::egress::EgressPolicy;
+use crate::outgoing::Outgoing;
+use crate::resolver::Resolvers;
 
 mod client;
+mod echo;
 mod expiry;
 mod family;
 mod inside;
 mod limits;
 mod names;
+mod published;
+mod queries;
 mod remotes;
 mod source;
 #[cfg(test)]
@@ -42,6 +50,7 @@ mod tests;
 
 use client::Client;
 pub use client::UdpStats;
+pub use published::PublishedPort;
 
 /// Shortest idle timeout of a source (RFC 4787, REQ-5).
 pub const MIN_IDLE: Duration = Duration::from_secs(120);
@@ -75,6 +84,8 @@ pub struct UdpSettings {
     pub dns_idle: Duration,
     /// Receive buffer of each socket in bytes; the system's `net.core.rmem_max` applies.
     pub receive_buffer: usize,
+    /// The interface and the mark of the sockets.
+    pub outgoing: Outgoing,
 }
 
 impl Default for UdpSettings {
@@ -91,6 +102,7 @@ impl Default for UdpSettings {
             idle: Duration::from_secs(300),
             dns_idle: Duration::from_secs(10),
             receive_buffer: 1 << 20,
+            outgoing: Outgoing::default(),
         }
     }
 }
@@ -99,6 +111,7 @@ impl Default for UdpSettings {
 #[derive(Clone, Debug)]
 pub struct UdpExit {
     client: Arc<Client>,
+    resolvers: Option<Resolvers>,
 }
 
 /// Why [`UdpExit::serve`] returned.
@@ -128,7 +141,15 @@ impl UdpExit {
     ) -> Self {
         Self {
             client: Arc::new(Client::new(policy, settings, sockets)),
+            resolvers: None,
         }
+    }
+
+    /// The same exit, whose clients may ask these resolvers
+    /// ([`RESOLVER`](crate::target::RESOLVER)).
+    pub fn with_resolvers(self, resolvers: Resolvers) -> Self {
+        let resolvers = Some(resolvers);
+        Self { resolvers, ..self }
     }
 
     /// Serves one source until it ends. Dropping the future ends it, too.
@@ -136,9 +157,22 @@ impl UdpExit {
     /// A source beyond the limit waits for its first datagrams, reports
     /// [`LimitReached`](crate::datagram::FlowFailure::LimitReached) for them, and ends.
     pub async fn serve(&self, socket: impl DatagramSocket) -> Ended {
-        let ended = source::serve(&self.client, socket).await;
+        let ended = source::serve(&self.client, self.resolvers.as_ref(), socket).await;
         debug!(?ended, "a source of datagrams has ended");
         ended
+    }
+
+    /// Serves a source with the sockets of a published port, until the client's end has gone.
+    ///
+    /// Any remote may send to it, up to [`UdpSettings::unsolicited`] at a time; the egress policy
+    /// does not apply. The client can send to remotes that have sent before, and to no others. The
+    /// source has no idle timeout and takes none of the places of [`UdpSettings::sources`].
+    pub async fn serve_published(
+        &self,
+        port: &PublishedPort,
+        socket: impl DatagramSocket,
+    ) -> Ended {
+        published::serve(&self.client, port, socket).await
     }
 
     /// Counters of the client's sources.

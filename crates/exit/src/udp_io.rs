@@ -19,6 +19,7 @@ use tokio::net::UdpSocket;
 use tracing::debug;
 
 use crate::datagram::FlowFailure;
+use crate::outgoing::Outgoing;
 
 mod fragments;
 mod receive;
@@ -50,6 +51,12 @@ pub struct UdpOptions {
     /// Report the local address to which datagrams were sent. Only for sockets that are bound to an
     /// unspecified address.
     pub local_address: bool,
+    /// Report the address and port to which datagrams were sent, which a packet filter with TPROXY
+    /// leaves as they were (`IP_RECVORIGDSTADDR`, ip(7)).
+    pub original_destination: bool,
+    /// Permit any address to be bound, and accept datagrams to any address (`IP_TRANSPARENT`,
+    /// ip(7)). Needs CAP_NET_ADMIN or CAP_NET_RAW.
+    pub transparent: bool,
     /// Size of the kernel's receive buffer in bytes, which the system may limit
     /// (`net.core.rmem_max`); 0 is the system's default.
     pub receive_buffer: usize,
@@ -62,6 +69,8 @@ pub struct Arrival<'a> {
     pub remote: SocketAddr,
     /// The address to which it was sent, with [`UdpOptions::local_address`].
     pub local: Option<IpAddr>,
+    /// The address and port to which it was sent, with [`UdpOptions::original_destination`].
+    pub original: Option<SocketAddr>,
     /// Its DSCP (RFC 2474), 0 to 63, with [`UdpOptions::traffic_class`].
     pub dscp: Option<u8>,
     /// Its payload.
@@ -98,23 +107,48 @@ impl UdpIo {
     ///
     /// # Errors
     ///
-    /// Those of socket(2) and bind(2). An option that the system refuses is logged and left out.
+    /// Those of socket(2) and bind(2), and a refused [`UdpOptions::transparent`]. Another option
+    /// that the system refuses is logged and left out.
     pub fn bind(address: SocketAddr, options: UdpOptions) -> io::Result<Self> {
-        Self::new(address, options, address.ip().is_unspecified())
+        let both = address.ip().is_unspecified();
+        Self::new(address, options, both, &Outgoing::default())
     }
 
     /// [`UdpIo::bind`] for one family only: `[::]` does not accept IPv4.
     pub fn bind_family(address: SocketAddr, options: UdpOptions) -> io::Result<Self> {
-        Self::new(address, options, false)
+        Self::bind_over(address, options, &Outgoing::default())
     }
 
-    fn new(address: SocketAddr, options: UdpOptions, both: bool) -> io::Result<Self> {
+    /// [`UdpIo::bind_family`] with packets that leave as `outgoing` says.
+    pub fn bind_over(
+        address: SocketAddr,
+        options: UdpOptions,
+        outgoing: &Outgoing,
+    ) -> io::Result<Self> {
+        Self::new(address, options, false, outgoing)
+    }
+
+    fn new(
+        address: SocketAddr,
+        options: UdpOptions,
+        both: bool,
+        outgoing: &Outgoing,
+    ) -> io::Result<Self> {
         let domain = Domain::for_address(address);
         let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
         if address.is_ipv6() {
             socket.set_only_v6(!both)?;
         }
         socket.set_nonblocking(true)?;
+        outgoing.apply(&socket)?;
+        if options.transparent {
+            // Another transparent socket may have the address of the same remote.
+            socket.set_reuse_address(true)?;
+            match address {
+                SocketAddr::V4(_) => socket.set_ip_transparent_v4(true)?,
+                SocketAddr::V6(_) => socket.set_ip_transparent_v6(true)?,
+            }
+        }
         socket.bind(&address.into())?;
         let takes_v4 = address.is_ipv4() || both;
         set_options(&socket, options, takes_v4, address.is_ipv6());
@@ -127,6 +161,27 @@ impl UdpIo {
                 false => Interest::READABLE,
             },
             longest_segment: AtomicUsize::new(usize::MAX),
+        })
+    }
+
+    /// Wraps a bound, non-blocking socket for ICMP messages. It reports ICMP errors. Must be called
+    /// within a tokio runtime.
+    pub(crate) fn of_icmp(socket: Socket, is_v6: bool) -> io::Result<Self> {
+        let options = match is_v6 {
+            true => setsockopt(&socket, sockopt::Ipv6RecvErr, &true),
+            false => setsockopt(&socket, sockopt::Ipv4RecvErr, &true)
+                .and_then(|()| fragments::allow(&socket)),
+        };
+        if let Err(error) = options {
+            debug!(%error, "cannot set an option of an ICMP socket");
+        }
+        Ok(Self {
+            // The type of the system calls, which are the same for both kinds of sockets.
+            socket: UdpSocket::from_std(socket.into())?,
+            is_v6,
+            interest: Interest::READABLE | Interest::ERROR,
+            // `UDP_SEGMENT` means nothing here.
+            longest_segment: AtomicUsize::new(0),
         })
     }
 
@@ -189,6 +244,20 @@ fn set_options(socket: &Socket, options: UdpOptions, v4: bool, v6: bool) {
             false => setsockopt(socket, sockopt::Ipv4PacketInfo, &true),
         };
         log("IP_PKTINFO", result);
+    }
+    if options.original_destination {
+        if v4 {
+            log(
+                "IP_RECVORIGDSTADDR",
+                setsockopt(socket, sockopt::Ipv4OrigDstAddr, &true),
+            );
+        }
+        if v6 {
+            log(
+                "IPV6_RECVORIGDSTADDR",
+                setsockopt(socket, sockopt::Ipv6OrigDstAddr, &true),
+            );
+        }
     }
     if options.receive_buffer > 0
         && let Err(error) = socket.set_recv_buffer_size(options.receive_buffer)

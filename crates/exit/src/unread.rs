@@ -3,15 +3,15 @@
 //! TCP acknowledges data that the program's kernel has accepted. Over loopback this buffer grows to
 //! many megabytes if the program reads in bursts or was once fast. So the writer checks the
 //! program's socket: if both ends of a connection are on this machine, the kernel reports the state
-//! of each (`sock_diag(7)`).
+//! of each ([`sock_diag`]).
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use tokio::net::TcpStream;
+
+use crate::sock_diag::{self, Protocol};
 
 /// Fixed part of the limit on unread data in a program's socket, in bytes.
 const UNREAD: u64 = 128 * 1024;
@@ -146,106 +146,10 @@ impl Unread {
     }
 }
 
-/// `SOCK_DIAG_BY_FAMILY`, linux/sock_diag.h.
-const BY_FAMILY: u16 = 20;
-
-/// Sizes of `struct nlmsghdr` and of the `struct inet_diag_req_v2` (linux/inet_diag.h) after it.
-const HEADER: usize = 16;
-const REQUEST: usize = HEADER + 56;
-
-/// Offset of `idiag_rqueue` in `struct inet_diag_msg`, after family, state, timer, retrans (4), the
-/// socket's id (48) and expires (4).
-const RQUEUE: usize = HEADER + 56;
-
-/// Offset of the socket's id.
-const ID: usize = HEADER + 4;
-
 /// Unread bytes in the connected local socket with the address `own` and the peer `peer`.
 fn ask(own: SocketAddr, peer: SocketAddr) -> io::Result<u64> {
-    let mut request = [0; REQUEST];
-    let len = REQUEST as u32;
-    request[..4].copy_from_slice(&len.to_ne_bytes());
-    request[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
-    request[6..8].copy_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
-    let body = &mut request[HEADER..];
-    let (own_ip, peer_ip) = (own.ip().to_canonical(), peer.ip().to_canonical());
-    body[0] = match own_ip {
-        IpAddr::V4(_) => libc::AF_INET,
-        IpAddr::V6(_) => libc::AF_INET6,
-    } as u8;
-    body[1] = libc::IPPROTO_TCP as u8;
-    // Sockets in any state.
-    body[4..8].copy_from_slice(&u32::MAX.to_ne_bytes());
-    let id = &mut body[8..56];
-    id[..2].copy_from_slice(&own.port().to_be_bytes());
-    id[2..4].copy_from_slice(&peer.port().to_be_bytes());
-    put(&mut id[4..20], own_ip);
-    put(&mut id[20..36], peer_ip);
-    // With any cookie.
-    id[40..48].fill(0xff);
-    let expected = id[..4].to_vec();
-    let mut answer = [0; 1024];
-    let len = exchange(&request, &mut answer)?;
-    let answer = &answer[..len];
-    let kind = answer.get(4..6);
-    if kind != Some(&BY_FAMILY.to_ne_bytes()) || answer.get(ID..ID + 4) != Some(&expected) {
-        return Err(io::ErrorKind::NotFound.into());
-    }
-    let field = answer.get(RQUEUE..RQUEUE + 4);
-    let field: [u8; 4] = field
-        .and_then(|bytes| bytes.try_into().ok())
-        .ok_or(io::ErrorKind::InvalidData)?;
-    Ok(u64::from(u32::from_ne_bytes(field)))
-}
-
-fn put(field: &mut [u8], ip: IpAddr) {
-    match ip {
-        IpAddr::V4(ip) => field[..4].copy_from_slice(&ip.octets()),
-        IpAddr::V6(ip) => field.copy_from_slice(&ip.octets()),
-    }
-}
-
-/// Sends a request to the kernel and receives its answer, which is available at once.
-fn exchange(request: &[u8], answer: &mut [u8]) -> io::Result<usize> {
-    static KERNEL: OnceLock<Option<Mutex<OwnedFd>>> = OnceLock::new();
-    let kernel = KERNEL.get_or_init(|| open().ok().map(Mutex::new));
-    let kernel = kernel.as_ref().ok_or(io::ErrorKind::Unsupported)?;
-    let kernel = kernel.lock().unwrap_or_else(PoisonError::into_inner);
-    let fd = kernel.as_raw_fd();
-    // SAFETY: the kernel reads `request` up to the given length, and the lock's owner keeps the
-    // descriptor open.
-    let sent = unsafe {
-        libc::send(
-            fd,
-            request.as_ptr().cast(),
-            request.len(),
-            libc::MSG_DONTWAIT,
-        )
-    };
-    if sent < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel writes at most the length of `answer` into it.
-    let received = unsafe {
-        libc::recv(
-            fd,
-            answer.as_mut_ptr().cast(),
-            answer.len(),
-            libc::MSG_DONTWAIT,
-        )
-    };
-    usize::try_from(received).map_err(|_| io::Error::last_os_error())
-}
-
-fn open() -> io::Result<OwnedFd> {
-    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-    // SAFETY: the call takes three numbers.
-    let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_SOCK_DIAG) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor is new and has no other owner.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    let report = sock_diag::find(Protocol::Tcp, own, peer)?;
+    Ok(u64::from(report.unread))
 }
 
 #[cfg(test)]

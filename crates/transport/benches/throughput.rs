@@ -48,6 +48,7 @@ fn run(namespaces: &Namespaces, seconds: f64) -> f64 {
     let authorized = vec![AuthorizedClient {
         key: client_key.public(),
         name: String::new(),
+        publish: Vec::new(),
     }];
     let address: SocketAddr = "10.98.0.1:7000".parse().unwrap();
     let config = ServerConfig::new(address, server_key, authorized);

@@ -163,6 +163,7 @@ async fn bond(turn: u32, duration: Duration, bytes: usize) -> Outcome<()> {
     let authorized = vec![AuthorizedClient {
         key: client.public(),
         name: String::new(),
+        publish: Vec::new(),
     }];
     let config = ServerConfig::new("127.0.0.1:0".parse()?, key, authorized)
         .egress(EgressPolicy::new(["allow 127.0.0.0/8".parse()?]));

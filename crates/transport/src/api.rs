@@ -3,5 +3,6 @@
 pub(crate) mod client;
 pub mod config;
 pub mod datagrams;
+pub mod publish;
 pub mod status;
 pub(crate) mod stream;

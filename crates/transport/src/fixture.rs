@@ -16,6 +16,7 @@ pub(crate) fn server_config(key: &SecretKey, client: &SecretKey) -> ServerConfig
     let authorized = vec![AuthorizedClient {
         key: client.public(),
         name: String::new(),
+        publish: Vec::new(),
     }];
     ServerConfig::new("127.0.0.1:0".parse().unwrap(), key.clone(), authorized)
         .egress(EgressPolicy::new(["allow 127.0.0.0/8".parse().unwrap()]))

@@ -36,6 +36,7 @@
 //! | `session` | the session's task (commands, carriers, stream ends, totals), the streams' pipes |
 //! | `carrier` | one TCP connection with TLS: handshake, keys, options, TCP_INFO, pacing; [`quic`] |
 //! | [`links`] | the machine's links from rtnetlink, their policies, the dialing of carriers |
+//! | `publishing` | published ports: messages, and the client's side |
 //! | `server` | the port for all clients, half-open connections, each client's sessions |
 //! | `local` | accept loop, listen addresses, file descriptors, the order in which tasks start |
 //!
@@ -53,13 +54,14 @@ mod carrier;
 mod fixture;
 pub mod links;
 mod local;
+mod publishing;
 mod server;
 mod session;
 
 pub use api::client::{Client, ConnectError, SetPolicyError};
 pub use api::status::{PathEvent, SessionEvent, SessionStatus};
 pub use api::stream::{Lent, Stream};
-pub use api::{config, datagrams, status};
+pub use api::{config, datagrams, publish, status};
 pub use carrier::groups::CarrierGroups;
 pub use carrier::handshake::CarrierError;
 #[cfg(feature = "fuzz")]
@@ -75,4 +77,4 @@ pub use sumlink_engine::frame::RefuseCode;
 pub use sumlink_engine::scheduler::fbdt::{Coupling, FbdtConfig, WindowRule};
 pub use sumlink_engine::{Class, ConfigError, Hints, Priority, Redundancy};
 pub use sumlink_exit::target::{OpenError, Target};
-pub use sumlink_exit::{egress, target, udp};
+pub use sumlink_exit::{egress, resolver, target, udp};

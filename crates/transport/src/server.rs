@@ -4,6 +4,7 @@
 mod datagrams;
 mod half_open;
 mod own;
+mod publish;
 mod sessions;
 #[cfg(test)]
 mod tests;
@@ -15,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use sumlink_engine::frame::RefuseCode;
-use sumlink_engine::{ConfigError, Role};
+use sumlink_engine::{ConfigError, Role, StreamId};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Semaphore, broadcast, watch};
@@ -23,6 +24,7 @@ use tokio::task::JoinSet;
 use tracing::Instrument;
 
 use crate::api::config::{AuthorizedClient, ServerConfig};
+use crate::api::publish::PublishRule;
 use crate::api::status::{SessionEvent, SessionStatus};
 use crate::api::stream::Stream;
 use crate::carrier::Carrier;
@@ -36,14 +38,17 @@ use crate::local::accept::Accepting;
 use crate::local::descriptors;
 use crate::local::tasks::spawn_begun;
 use crate::session::driver::{Command, Driver, Incoming, LinkStates, Listeners, session_span};
+use crate::session::sources::Sources;
 use sumlink_exit::dial::{Turn, Turns, dial_in_turn};
 use sumlink_exit::egress::EgressPolicy;
 use sumlink_exit::relay::{Upload, relay};
-use sumlink_exit::target::{OpenError, Target};
+use sumlink_exit::resolver::Resolvers;
+use sumlink_exit::target::{OpenError, OwnService, Target};
 use sumlink_exit::udp::UdpExit;
 
 use half_open::{HalfOpen, HalfOpenLimit};
-use sessions::{Entry, Sessions};
+use publish::Leases;
+use sessions::{Entry, SessionId, Sessions};
 
 /// A server that listens, and accepts clients once it [runs](Server::run).
 #[derive(Debug)]
@@ -95,6 +100,10 @@ struct Shared {
     /// The exits for datagrams of the clients that have sessions.
     exits: Mutex<HashMap<PublicKey, UdpExit>>,
     names: RwLock<HashMap<PublicKey, String>>,
+    /// The ports that each client may publish.
+    publish: RwLock<HashMap<PublicKey, Vec<PublishRule>>>,
+    leases: Leases,
+    resolvers: Resolvers,
     sessions: Mutex<Sessions>,
     half_open: Arc<HalfOpenLimit>,
     /// Limit on streams of all clients connected to targets, so that descriptors remain for
@@ -158,6 +167,9 @@ impl Server {
             egress: watch::channel(Arc::new(config.egress.clone())).0,
             exits: Mutex::default(),
             names: RwLock::default(),
+            publish: RwLock::default(),
+            leases: Leases::default(),
+            resolvers: Resolvers::new(config.resolvers.clone()),
             sessions: Mutex::default(),
             half_open: HalfOpenLimit::new(&config.half_open.within(descriptors::for_strangers())),
             targets: Arc::new(Semaphore::new(descriptors::for_streams())),
@@ -232,15 +244,17 @@ impl Server {
 impl ServerHandle {
     /// The status of every session.
     pub async fn status(&self) -> Vec<SessionStatus> {
-        let entries: Vec<(PublicKey, Entry)> = self
+        let entries: Vec<(SessionId, Entry)> = self
             .shared
             .sessions()
             .iter()
-            .map(|((key, _), entry)| (*key, entry.clone()))
+            .map(|(id, entry)| (*id, entry.clone()))
             .collect();
         let mut all = Vec::new();
-        for (key, entry) in entries {
+        for (id, entry) in entries {
+            let (key, _) = id;
             if let Some(mut status) = entry.status().await {
+                status.published = self.shared.leases.status(&id);
                 if let Some(name) = self.shared.name(&key) {
                     status.peer = format!("{} ({name})", status.peer);
                     status.client = name;
@@ -251,7 +265,8 @@ impl ServerHandle {
         all
     }
 
-    /// Replaces the set of authorized clients. Sessions of removed keys end.
+    /// Replaces the set of authorized clients. Sessions of removed keys end, and so do published
+    /// ports that are no longer permitted.
     pub fn set_authorized(&self, clients: &[AuthorizedClient]) {
         self.shared
             .authorized
@@ -264,6 +279,15 @@ impl ServerHandle {
             .unwrap_or_else(PoisonError::into_inner) = named
             .map(|client| (client.key, client.name.clone()))
             .collect();
+        let publish = clients.iter();
+        let publish = publish.map(|client| (client.key, client.publish.clone()));
+        *self
+            .shared
+            .publish
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = publish.collect();
+        let leases = &self.shared.leases;
+        leases.recheck(|client, port| self.shared.may_publish(client, port));
         for ((key, _), entry) in self.shared.sessions().iter() {
             if !self.shared.authorized.contains(key) {
                 entry.close("the client's key is no longer authorized");
@@ -407,7 +431,8 @@ impl Shared {
         from: &str,
     ) {
         let (incoming_sender, incoming) = unbounded_channel();
-        let (source_sender, sources) = unbounded_channel();
+        let (source_sender, opened_sources) = unbounded_channel();
+        let sources = Arc::<Sources>::default();
         let listeners = Listeners {
             incoming: Some(incoming_sender),
             carriers: None,
@@ -416,7 +441,7 @@ impl Shared {
             links: LinkStates::default(),
             policies: None,
             max_paths: self.config.limits.paths,
-            sources: Arc::default(),
+            sources: Arc::clone(&sources),
             udp: self.config.udp,
             // A program that is the target of all streams has no sockets for datagrams.
             datagram_exit: self.handler.0.is_none().then_some(source_sender),
@@ -481,9 +506,14 @@ impl Shared {
                 // In a separate task, because the session's task must run for the lock to become
                 // free.
                 tokio::spawn(async move { entry.fill(Some(carrier)).await });
-                let streams = Arc::clone(self).serve_streams(key.0, incoming, commands);
+                let serving = Arc::new(Serving {
+                    session: key,
+                    sources,
+                    commands,
+                });
+                let streams = Arc::clone(self).serve_streams(serving, incoming);
                 let streams = tokio::spawn(streams.in_current_span());
-                let sources = Arc::clone(self).serve_sources(key.0, sources);
+                let sources = Arc::clone(self).serve_sources(key.0, opened_sources);
                 let sources = tokio::spawn(sources.in_current_span());
                 driver.await;
                 streams.abort();
@@ -498,9 +528,8 @@ impl Shared {
     /// Connects the client's streams, in the order of its requests.
     async fn serve_streams(
         self: Arc<Self>,
-        client: PublicKey,
+        serving: Arc<Serving>,
         mut incoming: UnboundedReceiver<Incoming>,
-        commands: UnboundedSender<Command>,
     ) {
         let mut tasks = JoinSet::new();
         let mut turns = Turns::default();
@@ -511,13 +540,13 @@ impl Shared {
                     // A stream's task may briefly outlive the stream; the limit applies to the
                     // tasks.
                     Some(next) if tasks.len() >= most => {
-                        let _ = commands.send(Command::Refuse(next.id, OpenError::LimitReached));
+                        serving.refuse(next.id, OpenError::LimitReached);
                     }
                     Some(next) => {
-                        let (shared, commands) = (Arc::clone(&self), commands.clone());
+                        let (shared, serving) = (Arc::clone(&self), Arc::clone(&serving));
                         let turn = turns.next(&next.target);
                         let task = async move {
-                            shared.serve_stream(client, next, turn, &commands).await;
+                            shared.serve_stream(&serving, next, turn).await;
                         };
                         spawn_begun(&mut tasks, task.in_current_span()).await;
                     }
@@ -528,43 +557,40 @@ impl Shared {
         }
     }
 
-    async fn serve_stream(
-        &self,
-        client: PublicKey,
-        incoming: Incoming,
-        turn: Turn,
-        commands: &UnboundedSender<Command>,
-    ) {
+    async fn serve_stream(&self, serving: &Serving, incoming: Incoming, turn: Turn) {
         let Incoming { id, target, stream } = incoming;
+        let Ok(target) = Target::decode(&target) else {
+            return serving.refuse(id, OpenError::BadTarget);
+        };
         if let Some(handler) = &self.handler.0 {
-            match Target::decode(&target) {
-                Ok(target) => {
-                    let _ = commands.send(Command::Accept(id));
-                    handler(client, target, stream);
-                }
-                Err(_) => {
-                    let _ = commands.send(Command::Refuse(id, OpenError::BadTarget));
-                }
-            }
+            serving.accept(id);
+            handler(serving.session.0, target, stream);
             return;
         }
+        let service = target.own_service();
+        if service == Some(OwnService::Publish) {
+            serving.accept(id);
+            return self.serve_lease(serving, stream).await;
+        }
         let policy = Arc::clone(&self.egress.borrow());
-        let Ok(target) = Target::decode(&target) else {
-            let _ = commands.send(Command::Refuse(id, OpenError::BadTarget));
-            return;
-        };
         let Ok(_place) = self.targets.try_acquire() else {
-            let _ = commands.send(Command::Refuse(id, OpenError::LimitReached));
-            return;
+            return serving.refuse(id, OpenError::LimitReached);
+        };
+        let connect = async {
+            match service {
+                None => dial_in_turn(&target, &policy, DIAL_TIMEOUT, turn).await,
+                Some(OwnService::Resolver) => self.resolvers.connect(DIAL_TIMEOUT).await,
+                Some(_) => Err(OpenError::NameNotResolved),
+            }
         };
         let connected = tokio::select! {
-            connected = dial_in_turn(&target, &policy, DIAL_TIMEOUT, turn) => connected,
+            connected = connect => connected,
             // The client has given up, and the dial ends with the stream; otherwise a client could
             // start any number of dials.
             _ = stream.failed() => return,
         };
         match &connected {
-            Err(OpenError::NotAllowed) => {
+            Err(OpenError::NotAllowed) if service.is_none() => {
                 tracing::info!(%target, "refused by the egress policy");
             }
             Err(error) => tracing::debug!(%target, %error, "cannot connect a stream to its target"),
@@ -572,12 +598,10 @@ impl Shared {
         }
         match connected {
             Ok(tcp) => {
-                let _ = commands.send(Command::Accept(id));
+                serving.accept(id);
                 relay(tcp, stream, &[], Upload::Unlimited).await;
             }
-            Err(error) => {
-                let _ = commands.send(Command::Refuse(id, error));
-            }
+            Err(error) => serving.refuse(id, error),
         }
     }
 
@@ -600,10 +624,30 @@ impl Shared {
     }
 }
 
+/// A session whose streams are served.
+#[derive(Debug)]
+struct Serving {
+    session: SessionId,
+    sources: Arc<Sources>,
+    commands: UnboundedSender<Command>,
+}
+
+impl Serving {
+    /// The target of a stream is connected.
+    fn accept(&self, stream: StreamId) {
+        let _ = self.commands.send(Command::Accept(stream));
+    }
+
+    /// The target of a stream cannot be connected.
+    fn refuse(&self, stream: StreamId, error: OpenError) {
+        let _ = self.commands.send(Command::Refuse(stream, error));
+    }
+}
+
 /// Removes a session from the list when its task ends, on any way out.
 struct Forget<'a> {
     shared: &'a Shared,
-    key: (PublicKey, [u8; 16]),
+    key: SessionId,
     entry: Entry,
 }
 

@@ -17,6 +17,7 @@ async fn a_client_cannot_join_the_session_of_another() {
     let authorized = keys.iter().map(|key| AuthorizedClient {
         key: key.public(),
         name: String::new(),
+        publish: Vec::new(),
     });
     let key = SecretKey::generate().unwrap();
     let server_key = key.public();

@@ -37,6 +37,7 @@ impl Running {
         let authorized = clients.iter().map(|key| AuthorizedClient {
             key: key.public(),
             name: String::new(),
+            publish: Vec::new(),
         });
         let listen = "127.0.0.1:0".parse().unwrap();
         let mut config = ServerConfig::new(listen, key, authorized.collect())
@@ -585,6 +586,7 @@ async fn a_revoked_key_ends_its_session() {
     server.handle.set_authorized(&[AuthorizedClient {
         key: other.public(),
         name: String::new(),
+        publish: Vec::new(),
     }]);
     loop {
         if let PathEvent::Closed { reason } = events.recv().await.unwrap().event {

@@ -1,7 +1,8 @@
 //! A session as text.
 
 use sumlink_transport::status::{
-    DatagramPathStatus, FlowStatus, LinkTotals, PathStatus, SessionStatus, StreamStatus,
+    DatagramPathStatus, FlowStatus, LinkTotals, PathStatus, PublishStatus, SessionStatus,
+    StreamStatus,
 };
 
 use crate::grid::{Column, Grid, View};
@@ -50,9 +51,10 @@ const DATAGRAM_PATHS: [Column; 8] = [
 
 /// Renders the totals, then paths, links, streams and datagrams.
 pub(super) fn render(session: &SessionStatus, view: View) -> String {
-    // A client that reconnects has only links to show.
+    // A client that reconnects has only links and its published ports to show.
     if session.session.is_empty() {
-        return render_paths(&session.paths, view);
+        let paths = render_paths(&session.paths, view);
+        return format!("{paths}{}", render_published(&session.published, view));
     }
     let mut head = Table::new(&["session", &printable(&session.session)]);
     let mut line = |name: &str, value: String| head.row([name.to_owned(), value]);
@@ -137,6 +139,7 @@ pub(super) fn render(session: &SessionStatus, view: View) -> String {
         out.push('\n');
         out.push_str(&render_flows(&session.flows, view));
     }
+    out.push_str(&render_published(&session.published, view));
     if session.datagrams_dropped > 0 {
         out.push_str(&format!(
             "{} datagrams dropped: a program or this process did not keep up\n",
@@ -228,6 +231,37 @@ fn render_streams(streams: &[StreamStatus], view: View) -> String {
         0 => table.render(),
         n => format!("{}and {n} older streams\n", table.render()),
     }
+}
+
+/// The published ports, after an empty line.
+fn render_published(published: &[PublishStatus], view: View) -> String {
+    if published.is_empty() {
+        return String::new();
+    }
+    let head = [
+        "PUBLISHED",
+        "TARGET",
+        "STATE",
+        ">OPEN",
+        ">SINCE START",
+        "WHY",
+    ];
+    let mut table = Table::new(&head);
+    for port in published {
+        table.row([
+            port.listen.clone(),
+            dash(&printable(&port.target)),
+            port.state.clone(),
+            port.connections.to_string(),
+            port.connections_total.to_string(),
+            printable(&port.reason),
+        ]);
+    }
+    if let View::Fit(width) = view {
+        table.cut(width, "WHY");
+        table.cut(width, "TARGET");
+    }
+    format!("\n{}", table.render())
 }
 
 fn render_paths(paths: &[PathStatus], view: View) -> String {
@@ -357,6 +391,33 @@ mod tests {
             "9 datagrams dropped",
         ] {
             assert!(shown.contains(part), "{part} is missing:\n{shown}");
+        }
+    }
+
+    #[test]
+    fn published_ports_are_shown_with_and_without_a_session() {
+        let port = |listen: &str, state: &str, reason: &str| PublishStatus {
+            listen: listen.to_owned(),
+            target: "192.168.7.10:443".to_owned(),
+            state: state.to_owned(),
+            reason: reason.to_owned(),
+            connections: 3,
+            connections_total: 71,
+        };
+        let mut status = SessionStatus {
+            published: vec![
+                port("tcp:8443", "published", ""),
+                port("udp:5000", "refused", "the port is taken\u{7}"),
+            ],
+            ..SessionStatus::default()
+        };
+        for session in ["", "00112233445566778899aabbccddeeff"] {
+            status.session = session.to_owned();
+            let text = render(&status, View::Fit(120));
+            for part in ["tcp:8443", "192.168.7.10:443", "71", "refused", "the port is taken"] {
+                assert!(text.contains(part), "{part} is missing:\n{text}");
+            }
+            assert!(!text.contains('\u{7}'));
         }
     }
 

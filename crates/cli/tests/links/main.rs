@@ -20,6 +20,7 @@ mod networks;
 mod peer;
 mod policies;
 mod programs;
+mod publish;
 mod quic;
 mod schedulers;
 mod selection;

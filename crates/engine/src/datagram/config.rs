@@ -85,7 +85,8 @@ impl Default for DatagramConfig {
             max_flows: 4096,
             idle_timeout: Duration::from_secs(300),
             short_idle_timeout: Duration::from_secs(30),
-            short_ports: vec![53],
+            // ICMP echoes, and DNS.
+            short_ports: vec![0, 53],
             queues: [
                 // ITU-T G.114 allows 150 ms from mouth to ear.
                 queue(64, 100),
@@ -158,11 +159,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flows_to_dns_expire_early() {
+    fn flows_of_echoes_and_to_dns_expire_early() {
         let config = DatagramConfig::default();
         assert!(config.check().is_ok());
         let dns = [1, 192, 0, 2, 7, 0, 53];
         assert_eq!(config.idle_timeout_of(&dns), Duration::from_secs(30));
+        let echo = [1, 192, 0, 2, 7, 0, 0];
+        assert_eq!(config.idle_timeout_of(&echo), Duration::from_secs(30));
         let other = [1, 192, 0, 2, 7, 0, 54];
         assert_eq!(config.idle_timeout_of(&other), Duration::from_secs(300));
         assert_eq!(config.idle_timeout_of(b""), Duration::from_secs(300));

@@ -1,4 +1,4 @@
-//! Two connected ends of a source in memory, for tests of entries and exits.
+//! Two connected ends of a source in memory: between an entry and an exit of one process.
 
 use bytes::Bytes;
 use sumlink_engine::Class;

@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The port of DNS servers.
-const DNS: u16 = 53;
+use crate::target::{DNS_PORT, ECHO_PORT};
 
 /// How long a source that only asked DNS servers waits for an answer. Resolvers give up earlier: 2
 /// attempts of 5 s with each of up to 3 servers (resolv.conf(5)).
 const DNS_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a source that only sent ICMP echo requests waits for another one. Programs send one
+/// every second, and most wait less than this for an answer.
+const ECHO_IDLE: Duration = Duration::from_secs(30);
 
 /// The traffic of a source, as far as its end depends on it.
 #[derive(Debug)]
@@ -25,11 +28,13 @@ pub(super) struct Expiry {
 enum Queried {
     /// Nothing was sent at all.
     Silent,
+    /// ICMP echo requests only.
+    Echo,
     /// Queries only, the last of which has no answer yet.
     Asking,
     /// Queries only, and an answer since.
     Answered,
-    /// Something was sent to another port.
+    /// Something was sent to another port, or both of these.
     Other,
 }
 
@@ -48,7 +53,8 @@ impl Expiry {
         self.last = now;
         self.queried = match (port, &self.queried) {
             (_, Queried::Other) => Queried::Other,
-            (DNS, _) => Queried::Asking,
+            (ECHO_PORT, Queried::Silent | Queried::Echo) => Queried::Echo,
+            (DNS_PORT, state) if *state != Queried::Echo => Queried::Asking,
             _ => Queried::Other,
         };
     }
@@ -65,6 +71,7 @@ impl Expiry {
     pub(super) fn deadline(&self) -> Instant {
         let wait = match self.queried {
             Queried::Silent | Queried::Other => self.idle,
+            Queried::Echo => ECHO_IDLE.min(self.idle),
             Queried::Asking => DNS_PATIENCE.min(self.idle),
             Queried::Answered => self.dns_idle.min(self.idle),
         };
@@ -91,6 +98,18 @@ mod tests {
         assert_eq!(expiry.deadline(), start + STEP + DNS_IDLE);
         expiry.sent(53, start + 2 * STEP);
         assert_eq!(expiry.deadline(), start + 2 * STEP + DNS_PATIENCE);
+    }
+
+    #[test]
+    fn echoes_end_early_and_a_call_beside_them_does_not() {
+        let start = Instant::now();
+        let mut expiry = Expiry::new(IDLE, DNS_IDLE, start);
+        expiry.sent(0, start);
+        expiry.received(start);
+        assert_eq!(expiry.deadline(), start + ECHO_IDLE);
+        expiry.sent(3478, start + STEP);
+        expiry.sent(0, start + STEP);
+        assert_eq!(expiry.deadline(), start + STEP + IDLE);
     }
 
     #[test]

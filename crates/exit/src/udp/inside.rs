@@ -15,11 +15,11 @@ use super::names::Names;
 use super::remotes::{Inbound, Remotes};
 use crate::datagram::{DatagramSocket, FlowFailure, SendError};
 use crate::egress::EgressPolicy;
-use crate::target::Target;
+use crate::target::{ECHO_PORT, Target};
 use crate::udp_io::{Arrival, SocketError};
 
 /// Reports to the client, at once and per second.
-const REPORTS: f64 = 64.0;
+pub(super) const REPORTS: f64 = 64.0;
 
 /// Bytes of payload from unsolicited remotes to one source: at once, and per second. Enough for
 /// connectivity checks and a call; the client's links must not be flooded by anyone who finds the
@@ -76,8 +76,8 @@ impl<'a, S: DatagramSocket> Inside<'a, S> {
     /// A datagram has arrived from a remote.
     pub(super) fn arrived(&mut self, arrival: Arrival<'_>, now: Instant) {
         let (client, remote) = (self.client, arrival.remote);
-        // No target has the port 0, and nothing could be sent back to it.
-        if remote.port() == 0 {
+        // An answer without a request, or one so late that its remote was forgotten.
+        if remote.port() == ECHO_PORT && self.remotes.target(&remote).is_none() {
             return;
         }
         let inbound = self
@@ -103,12 +103,27 @@ impl<'a, S: DatagramSocket> Inside<'a, S> {
         }
         // A copy of its own size, so that the memory in use is the memory that queues count.
         let payload = Bytes::copy_from_slice(arrival.payload);
-        match self.socket.send(target, payload, None) {
-            Ok(()) => count(&client.counters.received),
-            Err(error) => {
-                self.is_closed |= error == SendError::Closed;
-                count(&client.counters.not_taken);
-            }
+        self.is_closed |= !deliver(client, &self.socket, target, payload);
+    }
+
+    /// The server's resolvers have answered a query, or have not.
+    pub(super) fn answered(
+        &mut self,
+        target: &Target,
+        result: Result<Bytes, FlowFailure>,
+        now: Instant,
+    ) {
+        let answer = match result {
+            Ok(answer) => answer,
+            Err(failure) => return self.report(target, failure, now),
+        };
+        self.expiry.received(now);
+        self.place.touch(now);
+        if self
+            .client
+            .within_rate(Direction::ToClient, answer.len(), now)
+        {
+            self.is_closed |= !deliver(self.client, &self.socket, target, answer);
         }
     }
 
@@ -136,12 +151,31 @@ impl<'a, S: DatagramSocket> Inside<'a, S> {
     pub(super) fn report(&mut self, target: &Target, failure: FlowFailure, now: Instant) {
         if self.reports.take(1, now) {
             match failure {
-                FlowFailure::NotAllowed => {
+                FlowFailure::NotAllowed if target.own_service().is_none() => {
                     info!(%target, "datagrams refused by the egress policy");
                 }
                 _ => debug!(%target, %failure, "a datagram does not reach its target"),
             }
             self.socket.report(target, failure);
+        }
+    }
+}
+
+/// Passes a datagram to the client; returns whether the client's end is still there.
+pub(super) fn deliver(
+    client: &Client,
+    socket: &impl DatagramSocket,
+    target: &Target,
+    payload: Bytes,
+) -> bool {
+    match socket.send(target, payload, None) {
+        Ok(()) => {
+            count(&client.counters.received);
+            true
+        }
+        Err(error) => {
+            count(&client.counters.not_taken);
+            error != SendError::Closed
         }
     }
 }

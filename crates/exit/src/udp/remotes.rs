@@ -15,7 +15,7 @@ pub(super) const REMOTE_COST: usize = 256;
 
 /// Silence after which an unsolicited remote makes room for another one. Without it, a flood from
 /// many forged addresses would open a flow at the client for each of them.
-const UNSOLICITED_LIFETIME: Duration = Duration::from_secs(30);
+pub(super) const UNSOLICITED_LIFETIME: Duration = Duration::from_secs(30);
 
 /// Refused remotes that are remembered. The policy checks others each time.
 const MAX_REFUSED: usize = 64;

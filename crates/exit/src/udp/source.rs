@@ -15,14 +15,17 @@ use tracing::debug;
 
 use super::Ended;
 use super::client::{Client, Direction, Place, count};
-use super::family::{Family, arrived};
+use super::echo::MIN_PAYLOAD;
+use super::family::{Families, Kind};
 use super::inside::Inside;
 use super::names::{Named, choose};
+use super::queries::Queries;
 use super::remotes::Outbound;
 use crate::datagram::{DatagramSocket, FlowFailure, MAX_PAYLOAD, Received};
 use crate::dial::resolve;
-use crate::target::{Host, Target};
-use crate::udp_io::{Packet, SEND_PAUSE};
+use crate::resolver::Resolvers;
+use crate::target::{Host, OwnService, Target};
+use crate::udp_io::SEND_PAUSE;
 
 /// Datagrams taken from the client's side at once.
 const BATCH: usize = 128;
@@ -34,7 +37,11 @@ const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(10);
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Serves a source until it ends.
-pub(super) async fn serve(client: &Client, mut socket: impl DatagramSocket) -> Ended {
+pub(super) async fn serve(
+    client: &Client,
+    resolvers: Option<&Resolvers>,
+    mut socket: impl DatagramSocket,
+) -> Ended {
     let Some(place) = client.place(Instant::now()) else {
         let mut first = Vec::new();
         let received = socket.receive(&mut first, BATCH);
@@ -45,13 +52,12 @@ pub(super) async fn serve(client: &Client, mut socket: impl DatagramSocket) -> E
         }
         return Ended::Refused;
     };
-    Source::new(client, place, socket).run().await
+    Source::new(client, resolvers, place, socket).run().await
 }
 
 /// A source with its sockets.
 struct Source<'a, S> {
-    v4: Family,
-    v6: Family,
+    families: Families,
     /// Datagrams for the sockets.
     outgoing: VecDeque<(SocketAddr, Bytes)>,
     /// Bytes of memory charged for them while a send buffer is full.
@@ -59,28 +65,36 @@ struct Source<'a, S> {
     /// When a full send buffer is tried again.
     retry: Option<Instant>,
     look_ups: JoinSet<(Target, Result<SocketAddr, FlowFailure>)>,
+    queries: Queries<'a>,
     inside: Inside<'a, S>,
 }
 
 /// Why a source wakes up.
 enum Event {
     FromClient(usize),
-    FromNetwork(bool, Ready),
+    FromNetwork(Kind, Ready),
     Resolved(Target, Result<SocketAddr, FlowFailure>),
+    /// The result of a query to the server's resolvers.
+    Answered(Target, Result<Bytes, FlowFailure>),
     SendAgain,
     Timer,
     Replaced,
 }
 
 impl<'a, S: DatagramSocket> Source<'a, S> {
-    fn new(client: &'a Client, place: Place<'a>, socket: S) -> Self {
+    fn new(
+        client: &'a Client,
+        resolvers: Option<&'a Resolvers>,
+        place: Place<'a>,
+        socket: S,
+    ) -> Self {
         Self {
-            v4: Family::default(),
-            v6: Family::default(),
+            families: Families::default(),
             outgoing: VecDeque::new(),
             held: 0,
             retry: None,
             look_ups: JoinSet::new(),
+            queries: Queries::new(resolvers),
             inside: Inside::new(client, place, socket),
         }
     }
@@ -96,10 +110,11 @@ impl<'a, S: DatagramSocket> Source<'a, S> {
                 received = self.inside.socket.receive(&mut inbox, BATCH), if retry.is_none() => {
                     Event::FromClient(received)
                 }
-                (is_v6, ready) = arrived(&self.v4, &self.v6) => Event::FromNetwork(is_v6, ready),
+                (kind, ready) = self.families.arrived() => Event::FromNetwork(kind, ready),
                 Some(Ok((target, result))) = self.look_ups.join_next() => {
                     Event::Resolved(target, result)
                 }
+                (target, result) = self.queries.next() => Event::Answered(target, result),
                 () = retried(retry), if retry.is_some() => Event::SendAgain,
                 () = &mut timer => Event::Timer,
                 () = self.inside.place.lost() => Event::Replaced,
@@ -117,11 +132,12 @@ impl<'a, S: DatagramSocket> Source<'a, S> {
                     }
                     self.flush(now);
                 }
-                Event::FromNetwork(is_v6, ready) => self.inbound(is_v6, ready, now),
+                Event::FromNetwork(kind, ready) => self.inbound(kind, ready, now),
                 Event::Resolved(target, result) => {
                     self.resolved(&target, result, now);
                     self.flush(now);
                 }
+                Event::Answered(target, result) => self.inside.answered(&target, result, now),
                 Event::SendAgain => self.flush(now),
                 Event::Timer if now >= self.inside.expiry.deadline() => return Ended::Idle,
                 Event::Timer => timer.as_mut().reset(self.inside.expiry.deadline()),
@@ -144,11 +160,19 @@ impl<'a, S: DatagramSocket> Source<'a, S> {
             inside.report(target, FlowFailure::TooBig { mtu: 0 }, now);
             return;
         }
+        if target.is_echo() && payload.len() < MIN_PAYLOAD {
+            return count(&inside.client.counters.unsent);
+        }
         if !inside
             .client
             .within_rate(Direction::ToNetwork, payload.len(), now)
         {
             return;
+        }
+        match target.own_service() {
+            None => {}
+            Some(OwnService::Resolver) => return self.ask(target, &payload, now),
+            Some(_) => return inside.report(target, FlowFailure::NameNotResolved, now),
         }
         match &target.host {
             Host::Ip(ip) => {
@@ -166,6 +190,18 @@ impl<'a, S: DatagramSocket> Source<'a, S> {
                     Named::Full => inside.over_limit(target, now),
                 }
             }
+        }
+    }
+
+    /// Passes a query to the server's resolvers.
+    fn ask(&mut self, target: &Target, query: &[u8], now: Instant) {
+        let inside = &mut self.inside;
+        inside.expiry.sent(target.port, now);
+        inside.place.touch(now);
+        match self.queries.ask(target, query, inside.client) {
+            Ok(()) => count(&inside.client.counters.sent),
+            Err(FlowFailure::LimitReached) => inside.over_limit(target, now),
+            Err(failure) => inside.report(target, failure, now),
         }
     }
 
@@ -248,34 +284,22 @@ impl<'a, S: DatagramSocket> Source<'a, S> {
     /// Sends the queued datagrams, up to a full send buffer.
     fn send_queued(&mut self, now: Instant) {
         while let Some((first, _)) = self.outgoing.front() {
-            let is_v6 = first.is_ipv6();
-            let family = match is_v6 {
-                true => &mut self.v6,
-                false => &mut self.v4,
-            };
-            let same = self
-                .outgoing
-                .iter()
-                .take_while(|(to, _)| to.is_ipv6() == is_v6);
-            let packets: Vec<Packet<'_>> = same
-                .map(|(remote, payload)| Packet {
-                    remote: Some(*remote),
-                    local: None,
-                    head: &[],
-                    body: payload,
-                })
-                .collect();
+            let kind = Kind::of(first);
+            let (queued, _) = self.outgoing.as_slices();
+            let same = queued.iter().take_while(|(to, _)| Kind::of(to) == kind);
+            let count_same = same.count();
+            let queued = &queued[..count_same];
             let mut failures = Vec::new();
-            let handled = match family.open(is_v6, self.inside.client, now) {
-                Ok(io) => io.send(&packets, |index, error| failures.push((index, error))),
+            let handled = match self.families.open(kind, self.inside.client, now) {
+                Ok(io) => io.send(queued, |index, error| failures.push((index, error))),
                 Err(failure) => {
-                    for (remote, _) in self.outgoing.drain(..packets.len()) {
+                    for (remote, _) in self.outgoing.drain(..count_same) {
                         self.inside.unsent(remote, failure, now);
                     }
                     continue;
                 }
             };
-            let is_full = handled < packets.len();
+            let is_full = handled < count_same;
             let mut failures = failures.into_iter().peekable();
             for (index, (remote, _)) in self.outgoing.drain(..handled).enumerate() {
                 match failures.next_if(|(failed, _)| *failed == index) {
@@ -300,12 +324,8 @@ impl<'a, S: DatagramSocket> Source<'a, S> {
     }
 
     /// Takes datagrams and errors from a socket.
-    fn inbound(&mut self, is_v6: bool, ready: Ready, now: Instant) {
-        let family = match is_v6 {
-            true => &self.v6,
-            false => &self.v4,
-        };
-        let Some(io) = family.io() else {
+    fn inbound(&mut self, kind: Kind, ready: Ready, now: Instant) {
+        let Some(io) = self.families.io(kind) else {
             return;
         };
         if ready.is_error() {

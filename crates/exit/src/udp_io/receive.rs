@@ -76,7 +76,7 @@ fn receive(
         .chunks_exact_mut(BUFFER)
         .map(|buffer| [IoSliceMut::new(buffer)])
         .collect();
-    let control = cmsg_space!(i32, i32, u8, libc::in6_pktinfo);
+    let control = cmsg_space!(i32, i32, u8, libc::in6_pktinfo, libc::sockaddr_in6);
     // Not kept for the next call: the kernel shortens the lengths in it.
     let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(slices.len(), Some(control));
     let messages = recvmmsg(
@@ -95,6 +95,7 @@ fn receive(
         let mut arrival = Arrival {
             remote,
             local: None,
+            original: None,
             dscp: None,
             payload: bytes,
         };
@@ -115,6 +116,16 @@ fn receive(
                 ControlMessageOwned::Ipv6PacketInfo(info) => {
                     let local = Ipv6Addr::from(info.ipi6_addr.s6_addr);
                     arrival.local = Some(IpAddr::from(local).to_canonical());
+                }
+                ControlMessageOwned::Ipv4OrigDstAddr(to) => {
+                    let ip = Ipv4Addr::from(to.sin_addr.s_addr.to_ne_bytes());
+                    let port = u16::from_be(to.sin_port);
+                    arrival.original = Some(SocketAddr::from((ip, port)));
+                }
+                ControlMessageOwned::Ipv6OrigDstAddr(to) => {
+                    let ip = IpAddr::from(to.sin6_addr.s6_addr).to_canonical();
+                    let port = u16::from_be(to.sin6_port);
+                    arrival.original = Some(SocketAddr::from((ip, port)));
                 }
                 _ => {}
             }

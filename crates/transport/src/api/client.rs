@@ -229,7 +229,10 @@ impl Client {
             && let Ok(status) = answer.await
         {
             let published = self.shared.publisher.status();
-            return SessionStatus { published, ..status };
+            return SessionStatus {
+                published,
+                ..status
+            };
         }
         SessionStatus {
             role: "client".to_owned(),

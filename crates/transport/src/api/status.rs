@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::api::publish::PublishStatus;
 use crate::carrier::keys::PublicKey;
 
 /// One side's view of a session.
@@ -66,6 +67,9 @@ pub struct SessionStatus {
     /// Datagrams dropped because the session or a local program did not take them in time.
     #[serde(default)]
     pub datagrams_dropped: u64,
+    /// The published ports.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<PublishStatus>,
 }
 
 /// The path of datagrams over one link.

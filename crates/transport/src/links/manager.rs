@@ -516,7 +516,7 @@ mod tests {
         let _ = manager.commands.send(Command::Open(Opening {
             target: Target::from(address).encode(),
             class: None,
-            early: Early::Never,
+            early: Some(Early::Never),
             reply,
             since: Instant::now(),
         }));

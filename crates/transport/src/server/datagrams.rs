@@ -102,15 +102,13 @@ impl Shared {
     }
 
     /// The exit of a client, which all its sessions share.
-    fn exit_of(&self, client: &PublicKey) -> UdpExit {
+    pub(super) fn exit_of(&self, client: &PublicKey) -> UdpExit {
         let mut exits = self.exits();
         let exit = exits.entry(*client).or_insert_with(|| {
             let descriptors = Some(Arc::clone(&self.targets));
-            UdpExit::new(
-                self.egress.subscribe(),
-                self.config.exit.clone(),
-                descriptors,
-            )
+            let settings = self.config.exit.clone();
+            UdpExit::new(self.egress.subscribe(), settings, descriptors)
+                .with_resolvers(self.resolvers.clone())
         });
         exit.clone()
     }
@@ -118,6 +116,7 @@ impl Shared {
     /// The client has no session any more.
     pub(super) fn forget_exit(&self, client: &PublicKey) {
         self.exits().remove(client);
+        self.leases.forget_client(client);
     }
 
     fn exits(&self) -> MutexGuard<'_, HashMap<PublicKey, UdpExit>> {

@@ -135,7 +135,7 @@ impl Entry {
     }
 
     /// Whether the session has no path, and none is joining.
-    async fn is_without_path(&self) -> bool {
+    pub(super) async fn is_without_path(&self) -> bool {
         let joining = self.joining.lock().await;
         *joining == 0
             && self

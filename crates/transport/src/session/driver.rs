@@ -40,7 +40,7 @@ use crate::session::pipe::Pools;
 use crate::session::sources::{SourceHandle, Sources};
 
 pub(crate) use carriers::CarrierNews;
-pub(crate) use commands::{Command, OpenReply, Opening};
+pub(crate) use commands::{Command, OpenReply, Opening, open_in};
 use datagrams::Datagrams;
 use moving::Moving;
 pub(crate) use report::session_span;

@@ -79,6 +79,8 @@ pub(crate) struct Inbox(Mutex<InboxState>);
 
 #[derive(Debug, Default)]
 struct InboxState {
+    /// The source stays when its last flow has ended.
+    is_lasting: bool,
     queue: VecDeque<(Target, Received)>,
     bytes: usize,
     dropped: u64,
@@ -111,6 +113,13 @@ impl Sources {
         self.attach(id, class, policy)
     }
 
+    /// [`Sources::attach`] for a source that does not end with its last flow: a published port.
+    pub(crate) fn attach_lasting(self: &Arc<Self>, id: u64) -> SourceHandle {
+        let handle = self.attach(id, None, None);
+        lock(&handle.inbox.0).is_lasting = true;
+        handle
+    }
+
     /// The handle of a source with this number, which the peer has opened.
     pub(crate) fn attach(
         self: &Arc<Self>,
@@ -138,9 +147,16 @@ impl Sources {
         lock(&self.inboxes).get(&source).cloned()
     }
 
-    /// Removes a source after the peer has ended its flows; its program reads the end.
+    /// Removes a source after the peer has ended its flows, unless it is a lasting one; its program
+    /// reads the end.
     pub(crate) fn end(&self, source: u64) {
-        let inbox = lock(&self.inboxes).remove(&source);
+        let inbox = {
+            let mut inboxes = lock(&self.inboxes);
+            let ends = inboxes
+                .get(&source)
+                .is_some_and(|inbox| !lock(&inbox.0).is_lasting);
+            ends.then(|| inboxes.remove(&source)).flatten()
+        };
         if let Some(inbox) = inbox {
             inbox.end();
             lock(&self.outbox).dropped += lock(&inbox.0).dropped;
@@ -423,6 +439,17 @@ mod tests {
         sources.set_unsupported(true);
         let error = source.send(&remote(), Bytes::new(), None);
         assert_eq!(error, Err(SendError::Unsupported));
+    }
+
+    #[test]
+    fn a_lasting_source_stays_without_flows() {
+        let sources = Arc::<Sources>::default();
+        let (lasting, other) = (sources.attach_lasting(7), sources.attach(8, None, None));
+        sources.end(7);
+        sources.end(8);
+        assert!(sources.inbox(7).is_some() && sources.inbox(8).is_none());
+        drop((lasting, other));
+        assert!(sources.inbox(7).is_none());
     }
 
     #[test]

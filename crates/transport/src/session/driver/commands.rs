@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use sumlink_bond::Early;
 use sumlink_engine::{Class, Hints, PathId, StreamId};
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use super::Driver;
@@ -12,7 +13,7 @@ use crate::api::stream::Stream;
 use crate::carrier::Carrier;
 use crate::carrier::quic::DatagramCarrier;
 use crate::links::policy::Terms;
-use sumlink_exit::target::OpenError;
+use sumlink_exit::target::{OpenError, Target};
 
 /// Receives the result of opening a stream.
 pub(crate) type OpenReply = oneshot::Sender<Result<Stream, OpenError>>;
@@ -23,10 +24,54 @@ pub(crate) struct Opening {
     /// The target, encoded as in an OPEN frame.
     pub(crate) target: Vec<u8>,
     pub(crate) class: Option<Class>,
-    pub(crate) early: Early,
+    /// When the stream is given out before the peer confirms it; `None` is always, for a stream of
+    /// which the peer waits for the first bytes.
+    pub(crate) early: Option<Early>,
     pub(crate) reply: OpenReply,
     /// When it was requested.
     pub(crate) since: Instant,
+}
+
+/// Opens a stream in the session with this command channel; `early` as in [`Opening`]. Dropping the
+/// future cancels the request.
+pub(crate) async fn open_in(
+    commands: UnboundedSender<Command>,
+    target: &Target,
+    class: Option<Class>,
+    early: impl Into<Option<Early>>,
+) -> Result<Stream, OpenError> {
+    let (reply, answer) = oneshot::channel();
+    let command = Command::Open(Opening {
+        target: target.encode(),
+        class,
+        early: early.into(),
+        reply,
+        since: Instant::now(),
+    });
+    commands
+        .send(command)
+        .map_err(|_| OpenError::SessionClosed)?;
+    // Dropped with this future when its caller gives up, which notifies the session.
+    let mut waiter = Waiter { answer, commands };
+    (&mut waiter.answer)
+        .await
+        .unwrap_or(Err(OpenError::SessionClosed))
+}
+
+/// Waits for a stream to be opened; dropping it cancels the request.
+struct Waiter {
+    answer: oneshot::Receiver<Result<Stream, OpenError>>,
+    commands: UnboundedSender<Command>,
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        let answered = self.answer.is_terminated();
+        self.answer.close();
+        if !answered {
+            let _ = self.commands.send(Command::Cancelled);
+        }
+    }
 }
 
 /// A command for a session's task.

@@ -176,6 +176,7 @@ impl Driver {
             datagram_paths: self.datagram_paths(),
             flows: self.flow_statuses(),
             datagrams_dropped: self.datagrams_dropped(),
+            published: Vec::new(),
         }
     }
 

@@ -89,7 +89,9 @@ impl Driver {
         let (mut local, stream) = stream_pair(id, &target, &self.sender, &self.pools);
         local.unconfirmed = true;
         let now = self.now();
-        if self.known.is_early(&target, early, now) && self.is_delivering() {
+        let is_early = early
+            .is_none_or(|early| self.known.is_early(&target, early, now) && self.is_delivering());
+        if is_early {
             // If the request was abandoned, the stream is dropped here, and thereby reset.
             self.locals.insert(id, local);
             self.early_opens.push(now, id);

@@ -165,7 +165,7 @@ impl Driver {
         class: Option<Class>,
     ) {
         let now = self.now();
-        let Ok(remote) = Target::decode(target) else {
+        let Ok(remote) = Target::decode_datagram(target) else {
             self.engine.flow_failed(id, FlowErrorCode::BadTarget, now);
             return self.engine.close_flow(id, now);
         };

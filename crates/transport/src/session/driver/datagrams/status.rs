@@ -74,7 +74,7 @@ impl Driver {
             .map(|flow| FlowStatus {
                 id: flow.id,
                 source: flow.source,
-                target: Target::decode(&flow.target)
+                target: Target::decode_datagram(&flow.target)
                     .map_or_else(|error| error.to_string(), |target| target.to_string()),
                 class: flow.class.name().to_owned(),
                 policy: flow.policy.name().to_owned(),

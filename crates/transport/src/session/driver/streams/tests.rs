@@ -64,7 +64,7 @@ fn opening(early: Early, reply: OpenReply) -> Opening {
     Opening {
         target: Target::new("example.org", 80).unwrap().encode(),
         class: None,
-        early,
+        early: early.into(),
         reply,
         since: Instant::now(),
     }
@@ -218,7 +218,7 @@ async fn a_stream_beyond_the_limit_is_refused_when_none_has_ended_in_time() {
         driver.open(Opening {
             target: Target::new("example.org", 80).unwrap().encode(),
             class: None,
-            early: Early::Always,
+            early: Some(Early::Always),
             reply,
             since,
         });
