@@ -123,3 +123,39 @@ impl Shared {
         self.exits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use sumlink_exit::target::{Host, Target};
+
+    use crate::api::client::Client;
+    use crate::api::datagrams::{FlowFailure, Received};
+    use crate::carrier::keys::SecretKey;
+    use crate::fixture::{client_config, serve, server_config};
+    use crate::links::netns::Netns;
+
+    /// The kernel reports it with an ICMP error when nothing answers its ARP requests.
+    #[test]
+    fn an_echo_to_a_host_that_is_not_there_fails() {
+        let Some(ns) = Netns::new() else { return };
+        ns.ip("link add up1 type veth peer name up2");
+        ns.ip("link set up1 up");
+        ns.ip("link set up2 up");
+        ns.ip("addr add 192.0.2.7/24 dev up1");
+        ns.run(async || {
+            let [server, key] = [(); 2].map(|()| SecretKey::generate().unwrap());
+            let address = serve(server_config(&server, &key)).await;
+            let config = client_config(&server, &key, &address.to_string());
+            let client = Client::connect(config).await.unwrap();
+            let absent = Target::echo(Host::Ip([192, 0, 2, 9].into()));
+            let mut flow = client.open_flow(absent, None, None);
+            flow.send(Bytes::from_static(b"\0\x01data")).unwrap();
+            let event = tokio::time::timeout(Duration::from_secs(30), flow.receive()).await;
+            let failed = Received::Failed(FlowFailure::HostUnreachable);
+            assert_eq!(event.unwrap(), Some(failed));
+        });
+    }
+}

@@ -61,13 +61,13 @@ impl Reader<'_> {
         };
         match listed.is_empty() {
             true => ResolverSource::Off,
-            false => ResolverSource::Listed(self.parse_all(listed, parse_resolver)),
+            false => ResolverSource::Listed(self.parse_all(listed, |s| parse_resolver(s))),
         }
     }
 }
 
 /// Parses the address of a resolver, with or without a port.
-fn parse_resolver(text: &String) -> Result<SocketAddr, String> {
+fn parse_resolver(text: &str) -> Result<SocketAddr, String> {
     let ip = text.parse::<IpAddr>().ok();
     let address = ip.map(|ip| SocketAddr::new(ip, DNS_PORT));
     let address = address.or_else(|| text.parse().ok());
