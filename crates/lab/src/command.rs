@@ -20,6 +20,7 @@ use crate::topology::Side;
 use crate::traffic::TrafficCommand;
 use crate::video::{self, VideoOptions};
 use crate::{control, demo, list, netns, report, rundir, shell, signals, traffic};
+use sumlink_scenario::lan::LanConfig;
 use sumlink_settings::units::format_rate;
 
 /// What `sumlink-lab` can do.
@@ -46,6 +47,10 @@ pub enum LabCommand {
         /// Where the command runs
         #[arg(long, value_enum, default_value = "client")]
         side: Side,
+        /// Put a LAN host behind the client and an internet host behind the server, also without
+        /// --side lan or --side internet; a scenario says so itself
+        #[arg(long, conflicts_with = "scenario")]
+        lan: bool,
         /// TCP congestion control of every connection in the laboratory
         #[arg(long, value_name = "NAME", default_value = "cubic")]
         congestion: String,
@@ -169,11 +174,13 @@ pub fn run(command: LabCommand) -> Result<(), LabError> {
             scenario,
             links,
             side,
+            lan,
             congestion,
             seed,
             gso,
             command,
         } => {
+            let lan = (lan || side.needs_lan()).then(LanConfig::default);
             let config = match scenario {
                 Some(file) => LabConfig {
                     gso,
@@ -183,6 +190,7 @@ pub fn run(command: LabCommand) -> Result<(), LabError> {
                     congestion,
                     seed,
                     gso,
+                    lan,
                     ..LabConfig::new(links)
                 },
             };

@@ -1,4 +1,4 @@
-//! A running laboratory: two namespaces, the links between them, the emulator and its control
+//! A running laboratory: the namespaces, the links between them, the emulator and its control
 //! socket.
 
 use std::collections::BTreeMap;
@@ -16,6 +16,7 @@ use crate::controls;
 use crate::emulator::Emulator;
 use crate::error::LabError;
 use crate::health::Health;
+use crate::lan::{self, Question, Resolver};
 use crate::netns::Namespace;
 use crate::rundir::{self, RunDir};
 use crate::topology::{self, Kernel, Side};
@@ -38,6 +39,8 @@ pub(crate) use sumlink_scenario::plan::LabConfig;
 pub struct Lab {
     /// Accepts commands; ends first.
     control: Option<ControlServer>,
+    /// The name server on the internet host, if there is one.
+    resolver: Option<Resolver>,
     inner: Arc<Inner>,
     /// Temporary changes outside the namespaces.
     notes: Vec<String>,
@@ -62,12 +65,22 @@ impl Lab {
         let run_dir = RunDir::create()?;
         let namespace =
             |side: Side| Namespace::create(&rundir::namespace_name(run_dir.id(), side.name()));
-        let namespaces = [namespace(Side::Client)?, namespace(Side::Server)?];
+        let sides = lan::sides(config.lan);
+        let namespaces = sides.iter().map(|side| namespace(*side));
+        let namespaces: Vec<Namespace> = namespaces.collect::<Result<_, _>>()?;
         let kernel = Kernel::probe();
-        for side in [Side::Client, Side::Server] {
-            let namespace = &namespaces[side.index()];
+        for (side, namespace) in sides.iter().zip(&namespaces) {
             topology::set_sysctls(namespace, kernel)?;
-            namespace.ip_batch(topology::base_batch(side, config.links.len(), kernel))?;
+            namespace.ip_batch(topology::base_batch(*side, config.links.len(), kernel))?;
+        }
+        let mut resolver = None;
+        if let Some(around) = config.lan {
+            lan::prepare(&namespaces, around, kernel)?;
+            lan::connect(&namespaces, kernel, &run_dir)?;
+            resolver = Some(Resolver::start(
+                &namespaces[Side::Internet.index()],
+                kernel,
+            )?);
         }
         let lock = run_dir.lock();
         let (congestion, kept) = controls::prepare(&config.congestion)?;
@@ -100,6 +113,7 @@ impl Lab {
         let control = ControlServer::start(inner.run_dir.control(), Arc::clone(&inner))?;
         Ok(Self {
             control: Some(control),
+            resolver,
             inner,
             notes: notes.into_iter().collect(),
             _kept: kept,
@@ -111,7 +125,7 @@ impl Lab {
     /// The kernel ties this to the thread that started the program, here the namespace's own.
     pub fn spawn(&self, side: Side, mut command: Command) -> Result<Child, LabError> {
         command.envs(self.environment(side));
-        self.inner.namespaces[side.index()].spawn(command)
+        self.inner.namespace(side)?.spawn(command)
     }
 
     /// Runs a closure on one side, for example to open a socket there. Closures of one side run in
@@ -121,12 +135,45 @@ impl Lab {
         side: Side,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, LabError> {
-        self.inner.namespaces[side.index()].run(job)
+        self.inner.namespace(side)?.run(job)
     }
 
     /// Runs a batch of `ip` commands on one side.
     pub(crate) fn ip_batch(&self, side: Side, batch: String) -> Result<(), LabError> {
-        self.inner.namespaces[side.index()].ip_batch(batch)
+        self.inner.namespace(side)?.ip_batch(batch)
+    }
+
+    /// Its sides.
+    pub fn sides(&self) -> &'static [Side] {
+        lan::sides(self.inner.config.lan)
+    }
+
+    /// Whether there are a LAN host and an internet host.
+    pub fn has_lan(&self) -> bool {
+        self.inner.config.lan.is_some()
+    }
+
+    /// The sides of a measurement's programs: those that begin, and those that serve.
+    pub(crate) fn ends(&self) -> [Side; 2] {
+        match self.has_lan() {
+            true => [Side::Lan, Side::Internet],
+            false => [Side::Client, Side::Server],
+        }
+    }
+
+    /// Makes the client a plain router for the LAN, without sumlink: packets leave over the default
+    /// route of the lowest metric, with the address of its link. Needs nft.
+    pub fn forward(&self) -> Result<(), LabError> {
+        let client = self.inner.namespace(Side::Client)?;
+        self.inner.namespace(Side::Lan)?;
+        let links = self.links().iter().map(|link| link.name.clone());
+        lan::forward(client, links, self.inner.kernel)
+    }
+
+    /// The questions that the name server of the internet host has received.
+    pub fn questions(&self) -> Vec<Question> {
+        let resolver = self.resolver.as_ref();
+        resolver.map(Resolver::questions).unwrap_or_default()
     }
 
     /// Emulates an additional link between two interfaces that do not belong to the laboratory.
@@ -216,9 +263,10 @@ impl Lab {
         self.inner.run_dir.control()
     }
 
-    /// The name of a side's namespace, for `ip netns exec`.
-    pub fn namespace(&self, side: Side) -> &str {
-        self.inner.namespaces[side.index()].name()
+    /// The name of a side's namespace, for `ip netns exec`; `None` if there is no such side.
+    pub fn namespace(&self, side: Side) -> Option<&str> {
+        let namespace = self.inner.namespaces.get(side.index());
+        namespace.map(Namespace::name)
     }
 
     /// A description of the laboratory and the kernel settings of its namespaces, as lines.
@@ -233,6 +281,17 @@ impl Lab {
             topology::SERVER_V4,
             topology::SERVER_V6
         ));
+        if self.has_lan() {
+            lines.push(format!(
+                "LAN host {} and {} behind {} and {}; internet host {} and {}, with a name server",
+                lan::LAN_V4,
+                lan::LAN_V6,
+                lan::GATEWAY_V4,
+                lan::GATEWAY_V6,
+                lan::INTERNET_V4,
+                lan::INTERNET_V6
+            ));
+        }
         let settings = self.run(Side::Client, socket_limits)?;
         lines.extend(
             settings
@@ -270,7 +329,7 @@ impl LabHandle {
         side: Side,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, LabError> {
-        self.0.namespaces[side.index()].run(job)
+        self.0.namespace(side)?.run(job)
     }
 
     /// The links' current rates in bits per second, up and down.

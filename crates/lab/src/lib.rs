@@ -6,6 +6,9 @@
 //!                         └── sumlink_link ────┘
 //! ```
 //!
+//! With [`LabConfig::lan`] two more namespaces are around them: a LAN host behind the client and an
+//! internet host behind the server.
+//!
 //! Every link is a pair of TUN devices. One thread carries the packets between them, one by one,
 //! through the model of the crate `sumlink-link`: a queue, a rate, a delay and losses for each
 //! direction. Bottlenecks are located there and never on an end host's own interface, where they
@@ -29,6 +32,7 @@
 
 mod addresses;
 mod bench;
+mod capture;
 mod command;
 mod control;
 mod controls;
@@ -38,6 +42,7 @@ mod emulator;
 mod error;
 mod faults;
 mod laboratory;
+mod lan;
 mod list;
 mod netns;
 mod process;
@@ -59,12 +64,17 @@ mod video;
 mod windows;
 
 pub use bench::BenchOptions;
+pub use capture::{Capture, Packet};
 pub use command::{LabCommand, run};
 pub use demo::DemoOptions;
 pub use edge_timeline::edge_timeline;
 pub use error::LabError;
 pub use faults::FaultsOptions;
 pub use laboratory::{DirectionReport, Lab, LinkStatus, WireSeries};
+pub use lan::{
+    GATEWAY_V4, GATEWAY_V6, INTERNET_V4, INTERNET_V6, LAN_INTERFACE, LAN_V4, LAN_V6, Question,
+    internet_v4, internet_v6,
+};
 pub use netns::become_able;
 pub use prose::print;
 pub use run::{RunOptions, Store, load_all, run_json, table};
@@ -76,6 +86,7 @@ pub use sumlink_scenario::config::{
 };
 pub use sumlink_scenario::error::LinkError;
 pub use sumlink_scenario::health::Health;
+pub use sumlink_scenario::lan::{LanConfig, ReversePath};
 pub use sumlink_scenario::plan::LabConfig;
 pub use sumlink_scenario::{MTU, scenario, system};
 pub(crate) use sumlink_scenario::{config, health};
@@ -89,5 +100,6 @@ pub use windows::{MAX_FLOWS, WindowFlow, WindowPoint, draw_windows};
 pub const ENV_LAB: &str = "SUMLINK_LAB";
 /// Environment variable of programs in a laboratory: the path of its control socket.
 pub const ENV_CONTROL: &str = "SUMLINK_LAB_CONTROL";
-/// Environment variable of programs in a laboratory: the side they run on, `client` or `server`.
+/// Environment variable of programs in a laboratory: the side they run on: `client`, `server`, `lan` or
+/// `internet`.
 pub const ENV_SIDE: &str = "SUMLINK_LAB_SIDE";

@@ -282,7 +282,7 @@ fn run_ip(arguments: &[&str]) -> Result<(), LabError> {
     check_output(&format!("ip {}", arguments.join(" ")), &output)
 }
 
-fn check_output(action: &str, output: &Output) -> Result<(), LabError> {
+pub(crate) fn check_output(action: &str, output: &Output) -> Result<(), LabError> {
     if output.status.success() {
         return Ok(());
     }

@@ -21,7 +21,7 @@ use crate::netns;
 pub(crate) const PREFIX: &str = "sumlink-";
 
 /// The namespaces of a laboratory: its sides, and the router of the self-test's shaper.
-const PLACES: [&str; 3] = ["client", "server", "router"];
+const PLACES: [&str; 5] = ["client", "server", "lan", "internet", "router"];
 
 /// Time for processes to exit before they are killed.
 const GRACE: Duration = Duration::from_secs(1);
@@ -84,6 +84,11 @@ impl RunDir {
 
     pub(crate) fn control(&self) -> PathBuf {
         self.path.join("control")
+    }
+
+    /// The file that is /etc/resolv.conf on a side.
+    pub(crate) fn resolv_conf(&self, side: &str) -> PathBuf {
+        self.path.join(resolv_conf_name(side))
     }
 
     /// A lock file for changes of state that all laboratories share.
@@ -153,6 +158,15 @@ pub(crate) fn choose(asked: Option<&str>) -> Result<String, LabError> {
 /// The control socket of a running laboratory.
 pub(crate) fn control_of(id: &str) -> PathBuf {
     base().join(id).join("control")
+}
+
+/// The file that is /etc/resolv.conf on a side of a running laboratory; it exists only with a LAN.
+pub(crate) fn resolv_conf_of(id: &str, side: &str) -> PathBuf {
+    base().join(id).join(resolv_conf_name(side))
+}
+
+fn resolv_conf_name(side: &str) -> String {
+    format!("resolv-{side}.conf")
 }
 
 /// Removes leftovers of laboratories with a dead owner: processes, namespaces, directories.
@@ -296,6 +310,7 @@ mod tests {
             owner_of(&namespace_name("0123abcd", "client")),
             Some("0123abcd")
         );
+        assert_eq!(owner_of("sumlink-0123abcd-lan"), Some("0123abcd"));
         assert_eq!(owner_of("sumlink-0123abcd-server"), Some("0123abcd"));
         for other in [
             "sumlink-test-1-0",

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::error::LabError;
 use crate::laboratory::{Lab, LabConfig};
+use crate::lan;
 use crate::netns;
 use crate::prose::note;
 use crate::rundir;
@@ -34,6 +35,11 @@ pub(crate) fn shell(config: LabConfig, side: Side, command: &[OsString]) -> Resu
         note!("  start a program on the other side: sumlink-lab exec --side server -- COMMAND");
         note!("  change a link:                     sumlink-lab set LINK loss=5%");
     }
+    if lab.has_lan() {
+        // Any program on the LAN host reaches the internet host, with or without a gateway's
+        // program.
+        lab.forward()?;
+    }
     lab.begin()?;
     let child = lab.spawn(side, to_command(command))?;
     let status = wait(child, interactive)?;
@@ -48,6 +54,10 @@ pub(crate) fn shell(config: LabConfig, side: Side, command: &[OsString]) -> Resu
 pub(crate) fn exec(lab: Option<&str>, side: Side, command: &[OsString]) -> Result<(), LabError> {
     let id = rundir::choose(lab)?;
     netns::enter(&netns::path(&rundir::namespace_name(&id, side.name())))?;
+    let resolv_conf = rundir::resolv_conf_of(&id, side.name());
+    if resolv_conf.exists() {
+        lan::use_resolv_conf(&resolv_conf);
+    }
     let mut command = to_command(command);
     let program = command.get_program().to_string_lossy().into_owned();
     let error = command

@@ -1,4 +1,5 @@
-//! Addresses, routes and kernel settings of the two namespaces.
+//! Addresses, routes and kernel settings of the namespaces at the ends of the links. With a LAN there
+//! are two more: [`crate::lan`].
 //!
 //! ```text
 //! client namespace                                        server namespace
@@ -53,18 +54,29 @@ const MPTCP_ENDPOINTS: usize = 8;
 /// A side of the laboratory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Side {
-    /// The side that selects links.
+    /// The side that selects links; with a LAN its gateway.
     Client,
     /// The side with the single address.
     Server,
+    /// The host in the LAN behind the client, if there is one.
+    Lan,
+    /// The host behind the server, if there is a LAN.
+    Internet,
 }
 
 impl Side {
+    /// Whether it exists only with a LAN.
+    pub fn needs_lan(self) -> bool {
+        matches!(self, Self::Lan | Self::Internet)
+    }
+
     /// The side's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Client => "client",
             Self::Server => "server",
+            Self::Lan => "lan",
+            Self::Internet => "internet",
         }
     }
 
@@ -163,6 +175,8 @@ pub(crate) fn link_batch(side: Side, link: usize, name: &str, kernel: Kernel) ->
                 let _ = writeln!(batch, "addr add fd77:{number:x}::1/64 dev {name} nodad");
             }
         }
+        // No link leads to them.
+        Side::Lan | Side::Internet => {}
     }
     batch
 }
@@ -291,7 +305,7 @@ fn set_congestion_in(namespace: &Namespace, name: &str) -> Result<(), LabError> 
     })?
 }
 
-fn write_sysctl(key: &str, value: &str) -> Result<(), LabError> {
+pub(crate) fn write_sysctl(key: &str, value: &str) -> Result<(), LabError> {
     let path = Path::new("/proc/sys/net").join(key);
     fs::write(&path, value).map_err(LabError::file(path))
 }

@@ -36,6 +36,7 @@ fn start() -> Running {
         "shell",
         "--link",
         "wifi:rate=10mbit",
+        "--lan",
         "--side",
         "server",
         "--",
@@ -65,7 +66,7 @@ fn start() -> Running {
 }
 
 fn namespaces_of(id: &str) -> Vec<PathBuf> {
-    ["client", "server"]
+    ["client", "server", "lan", "internet"]
         .map(|side| Path::new("/run/netns").join(format!("sumlink-{id}-{side}")))
         .to_vec()
 }

@@ -2,6 +2,7 @@
 //!
 //! - [`scenario`] reads the files under `scenarios/`, [`config`] what stands in them.
 //! - [`experiment`] reads those of experiments with 60 GHz Wi-Fi.
+//! - [`lan`] is the topology with a gateway.
 //! - [`plan`] is what a scenario becomes with a seed, [`model`] its links in the model of `sumlink-link`, [`timeline`] what
 //!   happens to them.
 //! - [`system`] names what is compared, [`edge`] the parameters of the edge node among it.
@@ -14,6 +15,7 @@ pub mod edge;
 pub mod error;
 pub mod experiment;
 pub mod health;
+pub mod lan;
 pub mod model;
 pub mod plan;
 pub mod results;

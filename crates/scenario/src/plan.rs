@@ -7,6 +7,7 @@ use crate::config::{
     check_links, check_rate, check_rates, load_warning,
 };
 use crate::error::LinkError;
+use crate::lan::{INTERFACES, LanConfig};
 use crate::model;
 use sumlink_settings::units::format_duration;
 
@@ -26,6 +27,9 @@ pub struct LabConfig {
     /// No emulator: each link is a pair of veth interfaces, as fast as the machine, and cannot be
     /// changed. The links' shapes are ignored.
     pub unshaped: bool,
+    /// A LAN host behind the client, which is its gateway, and an internet host behind the server.
+    /// Without it the programs run on the client and on the server.
+    pub lan: Option<LanConfig>,
     /// Scheduled changes since the beginning of the run, in any order.
     pub timeline: Vec<PlannedChange>,
     /// Links that share the air.
@@ -39,7 +43,7 @@ pub struct LabConfig {
 }
 
 impl LabConfig {
-    /// CUBIC, seed 1, packet by packet, no scheduled changes, samples of 100 ms.
+    /// CUBIC, seed 1, packet by packet, no LAN, no scheduled changes, samples of 100 ms.
     pub fn new(links: Vec<LinkSpec>) -> Self {
         Self {
             links,
@@ -47,6 +51,7 @@ impl LabConfig {
             seed: 1,
             gso: false,
             unshaped: false,
+            lan: None,
             timeline: Vec::new(),
             groups: Vec::new(),
             interferers: Vec::new(),
@@ -84,6 +89,14 @@ impl LabConfig {
     pub fn check(&self) -> Result<(), LinkError> {
         check_links(&self.links)?;
         check_rates(&self.links, self.gso)?;
+        if self.lan.is_some()
+            && let Some(link) = self
+                .links
+                .iter()
+                .find(|link| INTERFACES.contains(&&*link.name))
+        {
+            return Err(LinkError::BadName(link.name.clone()));
+        }
         if self.sample_interval < Duration::from_millis(1) {
             return Err(LinkError::Samples(format_duration(self.sample_interval)));
         }
@@ -101,6 +114,7 @@ impl LabConfig {
         if self.unshaped {
             Self {
                 sample_interval: self.sample_interval,
+                lan: self.lan,
                 ..Self::new(Vec::new())
             }
         } else {

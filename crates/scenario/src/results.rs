@@ -23,7 +23,7 @@ pub use assemble::{assemble, push_note};
 pub use compute::{ALONE, MPTCP, SIMULTANEOUS, ScenarioHeader, figures, link_goodput};
 pub use datagrams::{Arrival, Call, Datagrams, Measured, Playout, SETTLE};
 pub use join::{in_series, join};
-pub use record::{DatagramsRecord, EndsRecord, FlowRecord, ObjectRecord};
+pub use record::{Connections, DatagramsRecord, EndsRecord, FlowRecord, ObjectRecord};
 pub use series::{direction_name, rate, series, set_shares, sum_series};
 pub use summary::{
     Bounds, DatagramSummary, LinkPart, Missing, Quantiles, Spread, Summary, SystemSummary,
@@ -165,6 +165,13 @@ pub struct Measurement {
     /// Figures of each flow of datagrams.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub datagrams: Vec<Datagrams>,
+    /// Short or open connections, if the workload consists of such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections: Option<Connections>,
+    /// Time from the start of the gateway's program to the first byte that the LAN host received
+    /// through it, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_byte_s: Option<f64>,
     /// Digest of all events of a simulation; absent in measurements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event_log: Option<EventDigest>,

@@ -1,5 +1,7 @@
 //! The systems under comparison, by name.
 
+mod gateway;
+
 use std::collections::BTreeMap;
 
 use sumlink_engine::{Class, DatagramPolicy, Role, SelectorConfig};
@@ -8,6 +10,8 @@ use sumlink_schedulers::{NAMES, all};
 use crate::edge::EdgeVariant;
 use crate::scenario::{Scenario, parse_congestion};
 use sumlink_settings::session::SessionOptions;
+
+pub use gateway::{Capture, GatewayVariant, with_socks};
 
 /// The systems of a scenario that names none.
 pub const DEFAULT: [&str; 4] = ["alone", "simultaneous", "mptcp", "sumlink:fbdt"];
@@ -63,6 +67,8 @@ pub struct Variant {
     pub early: bool,
     /// What happens to datagrams.
     pub datagrams: DatagramVariant,
+    /// How the traffic of a LAN reaches sumlink.
+    pub gateway: GatewayVariant,
 }
 
 /// How sumlink carries datagrams.
@@ -198,9 +204,14 @@ impl Variant {
         let mut class_schedulers = BTreeMap::new();
         let mut options = SessionOptions::default();
         let mut datagrams = DatagramVariant::default();
+        let mut gateway = GatewayVariant::default();
         for part in parts {
             let (key, name) = part.split_once('=').unwrap_or((part, ""));
             if let Some(set) = datagrams.set(key, name) {
+                set.map_err(|reason| format!("{key}: {reason}"))?;
+                continue;
+            }
+            if let Some(set) = gateway.set(key, name) {
                 set.map_err(|reason| format!("{key}: {reason}"))?;
                 continue;
             }
@@ -240,6 +251,7 @@ impl Variant {
             carriers,
             early: late.is_some(),
             datagrams,
+            gateway,
         })
     }
 

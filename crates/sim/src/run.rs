@@ -180,6 +180,7 @@ fn missing(system: &System, scenario: &Scenario, own: &Own) -> Option<String> {
                 congestion = &loss_based;
             }
             let missing = variant.missing(scenario.links().count());
+            let missing = missing.or_else(|| variant.gateway.missing(scenario.lan.is_some()));
             if missing.is_some() {
                 return missing;
             }
@@ -205,6 +206,9 @@ fn missing(system: &System, scenario: &Scenario, own: &Own) -> Option<String> {
     let carries_datagrams = !matches!(system, System::Mptcp { .. } | System::Edge(_));
     if scenario.workload.needs_udp() && !carries_datagrams {
         return Some("this system does not carry datagrams".to_owned());
+    }
+    if scenario.lan.is_some() {
+        return Some("a LAN behind a gateway is not simulated".to_owned());
     }
     if scenario.unshaped {
         return Some("links without a rate are not simulated".to_owned());

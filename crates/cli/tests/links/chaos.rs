@@ -116,7 +116,7 @@ fn two_minutes_of_chaos_lose_no_data_and_leave_nothing() {
             .then_some(())
     });
     let namespaces =
-        [Side::Client, Side::Server].map(|side| bond.bench.lab.namespace(side).to_owned());
+        [Side::Client, Side::Server].map(|side| bond.bench.lab.namespace(side).unwrap().to_owned());
     bond.stop();
     for namespace in namespaces {
         let file = Path::new("/run/netns").join(&namespace);

@@ -5,6 +5,8 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a test")]
 
+mod lan;
+
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;

@@ -120,6 +120,30 @@ fn the_matrix_of_a_third_of_the_rates_is_valid() {
 }
 
 #[test]
+fn the_matrix_of_the_gateway_is_valid() {
+    let directory = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../scenarios/matrix-gateway"
+    );
+    let mut command = Command::new(program());
+    command.args(["bench", "--list", "--matrix", directory]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let listed = text(&output.stdout);
+    for (group, rows) in [
+        ("gateway-thesis/", 12),
+        ("gateway-unequal/", 12),
+        ("gateway-upwards/", 3),
+        ("gateway-capture/", 4),
+        ("gateway-connections/", 4),
+        ("gateway-answers/", 4),
+    ] {
+        let found = listed.lines().filter(|line| line.starts_with(group));
+        assert_eq!(found.count(), rows, "{group}: {listed}");
+    }
+}
+
+#[test]
 fn the_front_page_quotes_the_results() {
     let read = |name: &str| {
         let path = format!("{}/../../{name}", env!("CARGO_MANIFEST_DIR"));

@@ -61,6 +61,7 @@ fn every_scenario_of_the_project_is_valid() {
         let head = text.split("\n[").next().unwrap();
         folder.ends_with("matrix")
             || folder.ends_with("matrix-third")
+            || folder.ends_with("matrix-gateway")
             || (folder.ends_with("mmwave") && head.contains("\nkind = "))
     };
     let mut files: Vec<_> = of(directory.into())

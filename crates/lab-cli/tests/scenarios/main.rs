@@ -8,6 +8,7 @@
 mod bench;
 mod files;
 mod interruptions;
+mod lan;
 mod measurements;
 
 use std::fs;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use sumlink_scenario::system::with_socks;
 use sumlink_settings::units::{
     format_duration, format_rate, parse_duration, parse_percentage, parse_rate, parse_size,
 };
@@ -60,6 +61,16 @@ pub(crate) enum Quantity {
     /// A percentile of the round trip of probes, in excess of the shortest round trip of a link
     /// without traffic, in milliseconds.
     RoundTrip { part: Part },
+    /// Goodput divided by that of the same system through its SOCKS5 entry, with the same seed.
+    OfSocks,
+    /// Peak resident memory of the system's largest program, in bytes.
+    Memory,
+    /// Connections that were open at the end.
+    Open,
+    /// Median time of an answer, in milliseconds.
+    Latency,
+    /// Time from the start of a gateway's program to the first byte through it, in seconds.
+    FirstByte,
     /// The competing connection's goodput divided by half the link's goodput alone: 1 is an equal
     /// share.
     Rival,
@@ -74,7 +85,8 @@ const FORMS: &str = "goodput >= 8gbit, sum >= 0.95, best >= 1, left >= 0.9, seco
                      of sum above 100kB, added latency <= 500us, duplicates <= 2%, reorder <= 2, \
                      cpu <= 1.5 of mptcp+tls, lost datagrams <= 0, loss <= 0.1%, gap <= 150ms, \
                      delay p99 <= best + 5ms, delay p99 <= idle + 15ms, round trip p95 <= idle + \
-                     30ms, rival >= 0";
+                     30ms, socks >= 0.8, memory <= 400MB, open >= 20000, latency <= 1ms, first \
+                     byte <= 1s, rival >= 0";
 
 impl Bar {
     /// Reads one of the forms in docs/measuring.md.
@@ -125,6 +137,17 @@ impl Bar {
             }
             ["round", "trip", part, "<=", "idle", "+", bound] => Part::parse(part)
                 .and_then(|part| bar(Quantity::RoundTrip { part }, milliseconds(bound))),
+            ["socks", ">=", bound] => bar(Quantity::OfSocks, number(bound)),
+            ["memory", "<=", bound] => {
+                let size = parse_size(bound).ok();
+                bar(Quantity::Memory, size.map(|size| size as f64))
+            }
+            ["open", ">=", bound] => bar(Quantity::Open, number(bound)),
+            ["latency", "<=", bound] => bar(Quantity::Latency, milliseconds(bound)),
+            ["first", "byte", "<=", bound] => {
+                let seconds = milliseconds(bound).map(|milliseconds| milliseconds / 1e3);
+                bar(Quantity::FirstByte, seconds)
+            }
             ["rival", ">=", bound] => bar(Quantity::Rival, number(bound)),
             _ => None,
         };
@@ -153,6 +176,8 @@ impl Quantity {
                 | Self::Best
                 | Self::Left
                 | Self::ObjectSum { .. }
+                | Self::OfSocks
+                | Self::Open
                 | Self::Rival
         )
     }
@@ -175,6 +200,11 @@ impl Quantity {
                     ..
                 }
                 | Self::RoundTrip { .. }
+                | Self::OfSocks
+                | Self::Memory
+                | Self::Open
+                | Self::Latency
+                | Self::FirstByte
         )
     }
 
@@ -191,6 +221,11 @@ impl Quantity {
             | Self::Gap
             | Self::Delay { .. }
             | Self::RoundTrip { .. }
+            | Self::OfSocks
+            | Self::Memory
+            | Self::Open
+            | Self::Latency
+            | Self::FirstByte
             | Self::Cpu => true,
             Self::Sum
             | Self::Best
@@ -202,13 +237,17 @@ impl Quantity {
         }
     }
 
-    /// The system, in addition to the links alone, that the figure is relative to.
-    pub(crate) fn reference(self) -> Option<&'static str> {
-        matches!(self, Self::Cpu).then_some(REFERENCE)
+    /// The system, in addition to the links alone, that the figure of a system is relative to.
+    pub(crate) fn reference(self, system: &str) -> Option<String> {
+        match self {
+            Self::Cpu => Some(REFERENCE.to_owned()),
+            Self::OfSocks => with_socks(system),
+            _ => None,
+        }
     }
 
     /// Words for quantities in the keys of `causes`.
-    pub(crate) const WORDS: [&str; 17] = [
+    pub(crate) const WORDS: [&str; 22] = [
         "goodput",
         "sum",
         "best",
@@ -226,6 +265,11 @@ impl Quantity {
         "gap",
         "delay",
         "trip",
+        "socks",
+        "memory",
+        "open",
+        "latency",
+        "first",
     ];
 
     /// The word of [`Self::WORDS`] for this quantity.
@@ -248,6 +292,11 @@ impl Quantity {
             Self::Gap => "gap",
             Self::Delay { .. } => "delay",
             Self::RoundTrip { .. } => "trip",
+            Self::OfSocks => "socks",
+            Self::Memory => "memory",
+            Self::Open => "open",
+            Self::Latency => "latency",
+            Self::FirstByte => "first",
         }
     }
 
@@ -267,6 +316,11 @@ impl Quantity {
             Self::Reorder => "reorder memory",
             Self::Cpu => "CPU per byte, of mptcp+tls's",
             Self::Rival => "rival's share",
+            Self::OfSocks => "of SOCKS5",
+            Self::Memory => "memory",
+            Self::Open => "open connections",
+            Self::Latency => "latency",
+            Self::FirstByte => "first byte",
             Self::LostDatagrams => "lost datagrams",
             Self::Loss => "loss",
             Self::Gap => "longest gap",
@@ -291,10 +345,13 @@ impl Quantity {
     pub(crate) fn axis(self) -> (f64, Option<&'static str>) {
         match self {
             Self::Goodput => (1e-9, Some("Gbit/s")),
-            Self::SecondsBelow => (1.0, Some("s")),
-            Self::Added | Self::Gap | Self::Delay { .. } | Self::RoundTrip { .. } => {
-                (1.0, Some("ms"))
-            }
+            Self::Memory => (1e-6, Some("MB")),
+            Self::SecondsBelow | Self::FirstByte => (1.0, Some("s")),
+            Self::Latency
+            | Self::Added
+            | Self::Gap
+            | Self::Delay { .. }
+            | Self::RoundTrip { .. } => (1.0, Some("ms")),
             _ => (1.0, None),
         }
     }
@@ -304,8 +361,14 @@ impl Quantity {
         match self {
             Self::Goodput => format!("{:.2} Gbit/s", value / 1e9),
             Self::SecondsBelow => format!("{value:.0} s"),
-            Self::OverLimit | Self::LostDatagrams => format!("{value:.0}"),
-            Self::Added | Self::Gap | Self::Delay { .. } | Self::RoundTrip { .. } => {
+            Self::OverLimit | Self::LostDatagrams | Self::Open => format!("{value:.0}"),
+            Self::Memory => format!("{:.0} MB", value / 1e6),
+            Self::FirstByte => format!("{value:.2} s"),
+            Self::Latency
+            | Self::Added
+            | Self::Gap
+            | Self::Delay { .. }
+            | Self::RoundTrip { .. } => {
                 format!("{value:.2} ms")
             }
             Self::Duplicates | Self::Loss => format!("{:.2} %", value * 100.0),
@@ -325,7 +388,10 @@ impl fmt::Display for Bar {
         let bound = match self.quantity {
             Quantity::Duplicates | Quantity::Loss => format!("{} %", self.bound * 100.0),
             Quantity::Goodput => format_rate(self.bound as u64),
-            Quantity::Added
+            Quantity::Memory => format!("{} MB", self.bound / 1e6),
+            Quantity::FirstByte => format!("{} s", self.bound),
+            Quantity::Latency
+            | Quantity::Added
             | Quantity::Gap
             | Quantity::Delay { .. }
             | Quantity::RoundTrip { .. } => {
@@ -394,6 +460,11 @@ mod tests {
             ("delay p99 <= best + 5ms", 5.0, 5.1),
             ("delay p50 <= idle + 1ms", -0.1, 1.1),
             ("round trip p95 <= idle + 30ms", 30.0, 30.1),
+            ("socks >= 0.8", 0.8, 0.799_9),
+            ("memory <= 400MB", 4e8, 4.000_1e8),
+            ("open >= 20000", 20_000.0, 19_999.0),
+            ("latency <= 1ms", 1.0, 1.000_1),
+            ("first byte <= 1s", 1.0, 1.000_1),
         ];
         for (text, reached, missed) in cases {
             assert!(bar(text).is_reached(reached), "{text}");
@@ -410,5 +481,8 @@ mod tests {
         assert_eq!(bar("added latency <= 0.5ms").to_string(), "≤ 500us");
         assert_eq!(bar("goodput >= 8gbit").to_string(), "≥ 8gbit");
         assert_eq!(Quantity::Duplicates.format(0.0123), "1.23 %");
+        assert_eq!(bar("memory <= 400MB").to_string(), "≤ 400 MB");
+        assert_eq!(bar("first byte <= 1s").to_string(), "≤ 1 s");
+        assert_eq!(Quantity::Memory.format(3.2e8), "320 MB");
     }
 }

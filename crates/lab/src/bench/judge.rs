@@ -209,7 +209,10 @@ fn judge_one(
                 let message = measured.stalled(bar.quantity, system)?;
                 Some((Verdict::Refused, message))
             })
-            .or_else(|| without_figures(measured, bar.quantity.reference().unwrap_or(ALONE)))
+            .or_else(|| {
+                let reference = bar.quantity.reference(system);
+                without_figures(measured, reference.as_deref().unwrap_or(ALONE))
+            })
             .unwrap_or((Verdict::NotRun, String::new())),
     };
     let common = measured.common_seeds(others);

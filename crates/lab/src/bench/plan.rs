@@ -81,9 +81,8 @@ pub(super) fn alternatives(row: &Row, options: &BenchOptions) -> Vec<String> {
     let references = references(row);
     let others = named
         .into_iter()
-        .filter(|name| name != ALONE && *name != row.judged && !references.contains(&&**name));
-    let first = references.iter().map(|name| (*name).to_owned());
-    first.chain(others).collect()
+        .filter(|name| name != ALONE && *name != row.judged && !references.contains(name));
+    references.iter().cloned().chain(others).collect()
 }
 
 /// The yardstick of a tunnel's overhead.
@@ -97,11 +96,11 @@ fn needs_udp(row: &Row) -> bool {
 
 /// The systems that a row's bars are relative to, besides the links alone; they run with every
 /// seed.
-fn references(row: &Row) -> Vec<&'static str> {
+fn references(row: &Row) -> Vec<String> {
     let mut names: Vec<_> = row
         .bars
         .iter()
-        .filter_map(|bar| bar.quantity.reference())
+        .filter_map(|bar| bar.quantity.reference(&row.judged))
         .collect();
     names.dedup();
     names
@@ -115,10 +114,13 @@ fn alternatives_of(
     first: bool,
     options: &BenchOptions,
 ) -> Vec<String> {
-    let bulk = matches!(scenario.workload, Workload::Bulk | Workload::Http3 { .. });
+    let bulk = matches!(
+        scenario.workload,
+        Workload::Bulk | Workload::Curl | Workload::Http3 { .. }
+    );
     let references = references(row);
     let all = alternatives(row, options).into_iter();
-    all.filter(|name| !references.contains(&&**name))
+    all.filter(|name| !references.contains(name))
         .filter(|name| first || !options.systems.is_empty() || !name.starts_with("sumlink:"))
         .filter(|name| bulk || name != SIMULTANEOUS)
         .collect()
@@ -168,7 +170,7 @@ fn wanted(row: &Row, variant: &Variant, options: &BenchOptions) -> Vec<Wanted> {
         }
         if seed <= seeds {
             for reference in references(row) {
-                want(reference, true);
+                want(&reference, true);
             }
             want(&row.judged, true);
         }
@@ -195,7 +197,7 @@ pub(super) fn shown(row: &Row, variant: &Variant, options: &BenchOptions) -> Vec
         }
         shown.push((seed, ALONE.to_owned()));
         let others = alternatives(row, options).into_iter();
-        let others = others.filter(|name| seed <= fewer || references.contains(&&**name));
+        let others = others.filter(|name| seed <= fewer || references.contains(name));
         shown.extend(others.map(|system| (seed, system)));
     }
     shown

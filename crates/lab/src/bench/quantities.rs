@@ -25,7 +25,7 @@ struct Seed<'a> {
     seed: u64,
     own: &'a Measurement,
     alone: Option<&'a Measurement>,
-    /// CPU seconds per byte of the reference system, if it did not stall.
+    /// CPU seconds per byte of the reference system, if it did not stall, or its goodput.
     reference: Option<f64>,
 }
 
@@ -50,19 +50,29 @@ impl<'a> Measured<'a> {
                     seed: run.seed,
                     own,
                     alone: alone.get(&run.seed).copied(),
-                    reference: self.reference(quantity, own),
+                    reference: self.reference(quantity, system, run.seed, own),
                 })
             })
             .filter(|seed| seed.alone.is_some() || !quantity.needs_links())
-            .filter(|seed| seed.reference.is_some() || quantity.reference().is_none())
+            .filter(|seed| seed.reference.is_some() || quantity.reference(system).is_none())
             .collect()
     }
 
-    /// The reference for a run's CPU time: the cheapest of all seeds, since a stalling connection
-    /// costs more per byte. A connection that reached less than [`STALLED`] of the run's goodput is
-    /// no reference.
-    fn reference(&self, quantity: Quantity, own: &Measurement) -> Option<f64> {
-        let runs = self.of(quantity.reference()?);
+    /// The reference of a run. For its CPU time the cheapest of all seeds, since a stalling
+    /// connection costs more per byte. A connection that reached less than [`STALLED`] of the run's
+    /// goodput is no reference. For its goodput that of the run that was done beside it.
+    fn reference(
+        &self,
+        quantity: Quantity,
+        system: &str,
+        seed: u64,
+        own: &Measurement,
+    ) -> Option<f64> {
+        let mut runs = self.of(&quantity.reference(system)?);
+        if quantity == Quantity::OfSocks {
+            let beside = runs.find(|run| run.seed == seed)?;
+            return figures(beside).ok().map(|figures| figures.goodput_bps);
+        }
         let runs = runs.filter_map(|run| figures(run).ok());
         let runs = runs.filter(|figures| figures.goodput_bps >= own.goodput_bps * STALLED);
         runs.filter_map(cpu_per_byte).reduce(f64::min)
@@ -70,11 +80,15 @@ impl<'a> Measured<'a> {
 
     /// The reason why a quantity has no figure, if every run of its reference stalled.
     pub(super) fn stalled(&self, quantity: Quantity, system: &str) -> Option<String> {
-        let reference = quantity.reference()?;
+        if quantity == Quantity::OfSocks {
+            return None;
+        }
+        let reference = &*quantity.reference(system)?;
         let measured = |system: &str| self.of(system).filter_map(|run| figures(run).ok());
         let goodput = |system: &str| measured(system).map(|figures| figures.goodput_bps);
         let best = goodput(reference).reduce(f64::max)?;
-        let all_stalled = measured(system).all(|own| self.reference(quantity, own).is_none());
+        let all_stalled =
+            measured(system).all(|own| self.reference(quantity, system, 0, own).is_none());
         let own = goodput(system).reduce(f64::min).filter(|_| all_stalled)?;
         Some(format!(
             "{reference} stalled: {:.1} Mbit/s at best, less than a tenth of the {:.0} Mbit/s of \
@@ -155,6 +169,15 @@ impl Seed<'_> {
         match quantity {
             Quantity::Goodput => Some(goodput),
             Quantity::Cpu => Some(cpu_per_byte(self.own)? / self.reference?),
+            Quantity::OfSocks => Some(goodput / self.reference?),
+            Quantity::Memory => {
+                let all = self.own.processes.iter();
+                let peaks = all.map(|process| process.peak_memory_bytes as f64);
+                peaks.reduce(f64::max)
+            }
+            Quantity::Open => Some(self.own.connections?.open as f64),
+            Quantity::Latency => median(self.own.message_delays_ms.iter().copied()),
+            Quantity::FirstByte => self.own.first_byte_s,
             Quantity::Sum => Some(goodput / self.links_alone().values().sum::<f64>()),
             Quantity::Best => Some(goodput / self.best_alone()?),
             Quantity::Left => Some(goodput / self.over_ways(Scenario::left_bps)),
@@ -542,6 +565,35 @@ pub(super) mod tests {
         };
         assert!(without.values(Quantity::Cpu, None, "x").is_empty());
         assert_eq!(measured.values(Quantity::Goodput, None, "x"), [1e9, 1e9]);
+    }
+
+    #[test]
+    fn a_capture_is_compared_with_the_run_beside_it() {
+        let run = |system: &str, seed, goodput_bps: f64| {
+            let figures = Measurement {
+                goodput_bps,
+                first_byte_s: Some(0.5),
+                ..Measurement::default()
+            };
+            Run::bare(system, seed, Outcome::Measured(Box::new(figures)))
+        };
+        let (tun, socks) = ("sumlink:fbdt:capture=tun", "sumlink:fbdt:capture=socks");
+        let runs = [
+            run(tun, 1, 8.0),
+            run(tun, 2, 9.0),
+            run(tun, 3, 1.0),
+            run(socks, 1, 10.0),
+            run(socks, 2, 10.0),
+        ];
+        let scenario = scenario("");
+        let measured = Measured {
+            scenario: &scenario,
+            runs: &runs,
+        };
+        assert_eq!(measured.values(Quantity::OfSocks, None, tun), [0.8, 0.9]);
+        assert_eq!(measured.stalled(Quantity::OfSocks, tun), None);
+        assert_eq!(measured.values(Quantity::FirstByte, None, tun), [0.5; 3]);
+        assert!(measured.values(Quantity::Memory, None, tun).is_empty());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use sumlink_link::Random;
+use sumlink_scenario::lan::LanConfig;
 use tempfile::TempDir;
 
 use super::kind::{Kind, LINKS, Load, NAMES, RATE, way};
@@ -60,6 +61,8 @@ pub(super) struct Task<'a> {
     pub(super) faults: u64,
     /// The sumlink program.
     pub(super) program: &'a Path,
+    /// The flow begins on a LAN host.
+    pub(super) lan: bool,
 }
 
 /// The recorded observations.
@@ -110,11 +113,14 @@ fn in_laboratory<T>(
     config.seed = task.number + 1;
     config.congestion = CONGESTION.to_owned();
     config.sample_interval = INTERVAL;
+    config.lan = task.lan.then(LanConfig::default);
     let lab = Lab::start(config)?;
     let directory = TempDir::with_prefix("sumlink-lab-faults-")
         .map_err(|error| LabError::system("making a temporary directory", error))?;
     let stage = Stage {
         lab: &lab,
+        near: lab.ends()[0],
+        serving: lab.ends()[1],
         directory: directory.path(),
         program: task.program,
         congestion: CONGESTION,
@@ -124,7 +130,9 @@ fn in_laboratory<T>(
         link,
         classes: Classes::default(),
         needs_udp: false,
-        has_own_programs: true,
+        connections: 0,
+        // A gateway waits for a server of these programs, and here none listens yet.
+        has_own_programs: !task.lan,
         far: Duration::ZERO,
     };
     let running = system.start(&stage)?;

@@ -49,9 +49,12 @@ pub struct FaultsOptions {
     /// Laboratories at once
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub jobs: u16,
-    /// Where the page is written
-    #[arg(long, value_name = "DIR", default_value = "docs/results/failover")]
-    pub out: PathBuf,
+    /// The flow begins on a LAN host, and the client is `sumlink up`; its measurements are kept apart from the others
+    #[arg(long)]
+    pub lan: bool,
+    /// Where the page is written [default: docs/results/failover, with --lan lab-out/faults-lan]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
     /// Where faults and arrivals are kept; what is there already is not measured again
     #[arg(long, value_name = "DIR", default_value = "lab-out/faults")]
     pub runs: PathBuf,
@@ -68,6 +71,25 @@ pub struct FaultsOptions {
     /// Judge what is there, and write the page; measure nothing
     #[arg(long)]
     pub judge_only: bool,
+}
+
+impl FaultsOptions {
+    /// Where the page is written.
+    fn out(&self) -> PathBuf {
+        let without = match self.lan {
+            true => "lab-out/faults-lan",
+            false => "docs/results/failover",
+        };
+        self.out.clone().unwrap_or_else(|| PathBuf::from(without))
+    }
+
+    /// Where the measurements are kept.
+    fn runs(&self) -> PathBuf {
+        match self.lan {
+            true => self.runs.join("lan"),
+            false => self.runs.clone(),
+        }
+    }
 }
 
 /// A line of the table: a kind of fault in a direction.
@@ -106,7 +128,7 @@ pub(crate) fn run(options: &FaultsOptions, lines: &[Chosen]) -> Result<(), LabEr
         Some(program) => program.clone(),
         None => programs::own()?,
     };
-    let records = Records::new(&options.runs);
+    let records = Records::new(&options.runs());
     let measured = match options.judge_only {
         true => Ok(()),
         false => carry_out(options, lines, &program, &records),
@@ -125,7 +147,7 @@ pub(crate) fn run(options: &FaultsOptions, lines: &[Chosen]) -> Result<(), LabEr
         })
         .filter(|m| !m.chunks.is_empty() || is_among(lines, &m.line))
         .collect();
-    page::write(&options.out, &all)?;
+    page::write(&options.out(), &all)?;
     let chosen: Vec<Line> = all
         .iter()
         .map(|measured| measured.line.clone())
@@ -134,7 +156,7 @@ pub(crate) fn run(options: &FaultsOptions, lines: &[Chosen]) -> Result<(), LabEr
     if options.json {
         print(&format!("{}\n", page::json(&all)))?;
     } else {
-        let page = options.out.join("README.md");
+        let page = options.out().join("README.md");
         print(&format!(
             "{}tables: {}\n",
             page::terminal(&chosen),
@@ -175,6 +197,7 @@ fn tasks<'a>(options: &FaultsOptions, lines: &[Chosen], program: &'a Path) -> Ve
                 number,
                 faults: most.min(options.faults - number * most),
                 program,
+                lan: options.lan,
             });
         }
     }
@@ -198,7 +221,7 @@ fn carry_out(
     if done > 0 {
         note!(
             "{done} of {total} laboratories are already in {}",
-            options.runs.display()
+            options.runs().display()
         );
     }
     let queue = Mutex::new(missing);

@@ -149,6 +149,7 @@ mod tests {
             number: 3,
             faults: 1,
             program: Path::new("x"),
+            lan: false,
         };
         assert_eq!(records.read(&task), None);
         let fault = Fault {

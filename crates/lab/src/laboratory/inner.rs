@@ -27,12 +27,22 @@ pub(crate) struct Inner {
     /// The emulated interfaces by link, for switching their carriers. Also serializes changes of
     /// state.
     pub(super) ends: Mutex<Vec<Option<[Tun; 2]>>>,
-    /// Client, server.
-    pub(super) namespaces: [Namespace; 2],
+    /// By [`Side::index`].
+    pub(super) namespaces: Vec<Namespace>,
     pub(super) run_dir: RunDir,
 }
 
 impl Inner {
+    /// The namespace of a side.
+    pub(super) fn namespace(&self, side: Side) -> Result<&Namespace, LabError> {
+        self.namespaces.get(side.index()).ok_or_else(|| {
+            LabError::Usage(format!(
+                "this laboratory has no side {}: it needs topology = \"lan\", or --lan",
+                side.name()
+            ))
+        })
+    }
+
     pub(crate) fn set(&self, link: &str, changes: &[LinkChange]) -> Result<(), LabError> {
         let index = find_link(&self.config.links, link)?;
         if self.config.unshaped {
@@ -146,7 +156,7 @@ impl Inner {
 
 /// Creates both ends of a link and assigns their addresses.
 pub(super) fn plug_in(
-    namespaces: &[Namespace; 2],
+    namespaces: &[Namespace],
     index: usize,
     name: &str,
     kernel: Kernel,
@@ -167,12 +177,12 @@ pub(super) fn plug_in(
 /// Connects the namespaces directly by a link without emulation, with the addresses of an emulated
 /// one.
 pub(super) fn lay_cable(
-    namespaces: &[Namespace; 2],
+    namespaces: &[Namespace],
     index: usize,
     name: &str,
     kernel: Kernel,
 ) -> Result<(), LabError> {
-    let [client, server] = namespaces;
+    let [client, server] = [Side::Client, Side::Server].map(|side| &namespaces[side.index()]);
     client.join(server, name)?;
     for side in [Side::Client, Side::Server] {
         let batch = topology::link_batch(side, index, name, kernel);

@@ -1,6 +1,7 @@
 //! `sumlink-lab run`: runs every system of every scenario with every seed; interrupted series can be
 //! resumed.
 
+mod descriptors;
 mod environment;
 mod machine;
 mod measure;

@@ -21,7 +21,7 @@ use crate::systems::{self, Stage, System, set_hosts};
 use crate::topology::Side;
 
 use super::measure::{self, Phase};
-use super::{environment, workload};
+use super::{descriptors, environment, workload};
 
 /// Attempts for a run that the emulator was too slow for.
 const ATTEMPTS: usize = 3;
@@ -208,6 +208,9 @@ fn measure_phase(
         // Events of the other links would bring them up again.
         config.timeline.retain(|planned| planned.link == *link);
     }
+    if let Workload::Open { count } = scenario.workload {
+        descriptors::allow(count)?;
+    }
     let lab = Lab::start(config)?;
     if let Some(link) = &part.link {
         lab.leave_only(link)?;
@@ -215,8 +218,12 @@ fn measure_phase(
     set_hosts(&lab, system.hosts().unwrap_or(scenario.hosts))?;
     let directory = TempDir::with_prefix("sumlink-lab-run-")
         .map_err(|error| LabError::system("making a temporary directory", error))?;
+    let [near, serving] = lab.ends();
+    let on_gateway = lab.has_lan() && system.starts_on_gateway();
     let stage = Stage {
         lab: &lab,
+        near: if on_gateway { Side::Client } else { near },
+        serving,
         directory: directory.path(),
         program: job.program,
         congestion: &scenario.congestion,
@@ -226,6 +233,10 @@ fn measure_phase(
         link: part.link.as_deref(),
         classes: scenario.classes,
         needs_udp: scenario.workload.needs_udp(),
+        connections: match scenario.workload {
+            Workload::Open { count } => count,
+            _ => 0,
+        },
         has_own_programs: workload::has_own_programs(&scenario.workload),
         far,
     };

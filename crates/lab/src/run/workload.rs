@@ -11,8 +11,10 @@ use crate::process::Process;
 use crate::programs;
 use crate::scenario::{Scenario, VideoProtocol, Workload};
 use crate::systems::{Running, Stage, System, keys};
-use crate::topology::{SERVER_V4, Side};
-use crate::traffic::{Channel, Http3, Load, Route, Spec, datagrams_beside, http3_beside};
+use crate::topology::Side;
+use crate::traffic::{
+    Channel, Http3, Load, Route, Spec, curl_beside, datagrams_beside, http3_beside, many_beside,
+};
 use crate::video::{receive, send};
 
 use super::once::start;
@@ -39,7 +41,7 @@ pub(super) fn start_server(
     let mptcp = system.is_mptcp();
     let command = match &scenario.workload {
         Workload::Command { server, .. } => {
-            let line = fill_in(server, &SERVER_V4.to_string(), stage.port, None);
+            let line = fill_in(server, &stage.target().ip().to_string(), stage.port, None);
             user_command(&line, mptcp)?
         }
         Workload::Video(video) => receive::command(stage, video, mptcp)?,
@@ -58,17 +60,23 @@ pub(super) fn start_server(
                 command.args(["--channel", &text]);
             }
             serve_udp(&mut command, &scenario.workload, stage)?;
+            if let Workload::Curl = scenario.workload {
+                command.args(["--curl", &curl_beside(stage.target()).to_string()]);
+            }
+            if let Workload::Connections { .. } | Workload::Open { .. } = scenario.workload {
+                command.args(["--many", &many_beside(stage.target()).to_string()]);
+            }
             command
         }
     };
-    let mut server = start(stage, Side::Server, "workload-server", command)?;
+    let mut server = start(stage, stage.serving, "workload-server", command)?;
     let is_srt = matches!(
         &scenario.workload,
         Workload::Video(video) if video.protocol == VideoProtocol::Srt
     );
     // Callers of SRT repeat their requests until the server listens.
     if !is_srt {
-        server.wait_for_port(stage.lab, Side::Server, stage.port)?;
+        server.wait_for_port(stage.lab, stage.serving, stage.port)?;
     }
     Ok(server)
 }
@@ -80,7 +88,7 @@ fn serve_udp(
     workload: &Workload,
     stage: &Stage<'_>,
 ) -> Result<(), LabError> {
-    if workload.needs_udp() {
+    if let Workload::Datagrams(_) | Workload::Http3 { .. } = workload {
         command.args(["--datagrams", &datagrams_beside(stage.target()).to_string()]);
     }
     if let Workload::Http3 { .. } = workload {
@@ -116,12 +124,7 @@ pub(super) fn start_clients(
             .map_err(|error| LabError::system("writing JSON", error))?;
         let mut command = Command::new(programs::own()?);
         command.args(["traffic", "run", "--spec", &text]);
-        return Ok(vec![start(
-            stage,
-            Side::Client,
-            "workload-client",
-            command,
-        )?]);
+        return Ok(vec![start(stage, stage.near, "workload-client", command)?]);
     };
     running
         .routes
@@ -129,7 +132,7 @@ pub(super) fn start_clients(
         .enumerate()
         .map(|(number, route)| {
             let host = running.entry.ip().to_string();
-            let link = route.link.as_deref();
+            let link = route.device();
             let line = fill_in(client, &host, running.entry.port(), link);
             let mut command = user_command(&line, mptcp)?;
             if let Some(socks) = route.socks {
@@ -137,7 +140,7 @@ pub(super) fn start_clients(
             }
             start(
                 stage,
-                Side::Client,
+                stage.near,
                 &format!("workload-client-{number}"),
                 command,
             )
@@ -192,6 +195,16 @@ fn spec(
                 answer: *answer,
                 gap_ms: millis(*gap),
                 bulk: *load,
+            },
+            Workload::Curl => Load::Curl,
+            Workload::Connections { parallel, answer } => Load::Connections {
+                parallel: *parallel,
+                answer: *answer,
+            },
+            Workload::Open { count } => Load::Open { count: *count },
+            Workload::Dns { cached, gap } => Load::Names {
+                cached: *cached,
+                gap_ms: millis(*gap),
             },
             Workload::Datagrams(datagrams) => Load::Datagrams {
                 sizes: datagrams.schedule.sizes().to_vec(),

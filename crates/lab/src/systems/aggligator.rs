@@ -68,6 +68,7 @@ impl System for Aggligator {
             entry,
             processes: vec![server, client],
             is_tcp: true,
+            first_byte_s: None,
             _beside: Vec::new(),
         })
     }

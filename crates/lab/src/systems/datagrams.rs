@@ -1,4 +1,4 @@
-//! UDP through the systems: which of them carry it, and the firewall that drops it.
+//! What systems carry: which of them are gateways, which carry UDP, and the firewall that drops it.
 
 use std::fs;
 use std::process::Command;
@@ -14,6 +14,11 @@ use super::{Stage, System};
 
 /// Why the system cannot be measured under the scenario; `None` if it can.
 pub(crate) fn missing(system: &dyn System, scenario: &Scenario) -> Option<String> {
+    if scenario.lan.is_some()
+        && let Some(reason) = system.missing_as_gateway()
+    {
+        return Some(reason);
+    }
     if scenario.workload.needs_udp() && !system.carries_datagrams() {
         return Some("it carries no datagrams".to_owned());
     }

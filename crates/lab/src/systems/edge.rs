@@ -61,7 +61,7 @@ impl Edge {
             // VISIBLE applies to the node only; pure acknowledgments use one link and need no
             // reordering.
             Side::Client if stage.sends_up() && config.mode == Mode::Lwa => Mode::Lwa,
-            Side::Client => Mode::Lwip,
+            _ => Mode::Lwip,
         };
         let mode = Mode::NAMES.iter().find(|(_, named)| *named == mode);
         let mut text = format!(
@@ -83,7 +83,7 @@ impl Edge {
                     String::new()
                 },
             ),
-            Side::Client => write!(
+            _ => write!(
                 text,
                 "role = \"user\"\n{}[lwa]\ntimer = \"{}us\"\n\
                  [tun]\naddresses = [\"10.88.0.2/24\"]\nroutes = [\"{SERVER_V4}/32\"]\n",
@@ -96,7 +96,7 @@ impl Edge {
             let there = format!("10.77.{}.1", number + 1);
             let (local, remote, way) = match side {
                 Side::Server => (there, here.to_string(), Direction::Down),
-                Side::Client => (here.to_string(), there, Direction::Up),
+                _ => (here.to_string(), there, Direction::Up),
             };
             // A link that starts without a rate gets it from the updates that follow.
             let rate = (link.shapes[way.index()].rate * SHARE / 100).max(1);
@@ -187,6 +187,7 @@ impl System for Edge {
             entry: stage.target(),
             processes: vec![node, user],
             is_tcp: true,
+            first_byte_s: None,
             _beside: beside,
         })
     }

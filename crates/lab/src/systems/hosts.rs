@@ -6,7 +6,6 @@ use sumlink_scenario::edge::Hosts;
 
 use crate::error::LabError;
 use crate::laboratory::Lab;
-use crate::topology::Side;
 
 /// Directory of the settings.
 const FOLDER: &str = "/proc/sys/net/ipv4";
@@ -41,8 +40,8 @@ fn settings(hosts: Hosts) -> Vec<(&'static str, &'static str)> {
 
 /// Sets the hosts' TCP behavior for all connections that begin later.
 pub(crate) fn set(lab: &Lab, hosts: Hosts) -> Result<(), LabError> {
-    for side in [Side::Client, Side::Server] {
-        lab.run(side, move || {
+    for side in lab.sides() {
+        lab.run(*side, move || {
             settings(hosts).into_iter().try_for_each(|(key, value)| {
                 let path = format!("{FOLDER}/{key}");
                 fs::write(&path, value).map_err(LabError::file(path))

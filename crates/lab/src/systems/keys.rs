@@ -15,8 +15,8 @@ use super::Stage;
 pub(crate) fn of(stage: &Stage<'_>, side: Side) -> Result<Keys, LabError> {
     let (client, server) = (key(stage, Side::Client)?, key(stage, Side::Server)?);
     let (own, peer) = match side {
-        Side::Client => (client.0, server.1),
-        Side::Server => (server.0, client.1),
+        Side::Client | Side::Lan => (client.0, server.1),
+        Side::Server | Side::Internet => (server.0, client.1),
     };
     Ok(Keys { own, peer })
 }

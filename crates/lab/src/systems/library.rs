@@ -35,6 +35,10 @@ impl System for Library {
         variant.missing(scenario.links().count())
     }
 
+    fn missing_as_gateway(&self) -> Option<String> {
+        Some("the library is in the traffic programs, and a gateway has none of them".to_owned())
+    }
+
     fn channel_of_server(&self, stage: &Stage<'_>) -> Result<Channel, LabError> {
         self.channel(stage, Side::Server)
     }

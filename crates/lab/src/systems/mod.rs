@@ -36,9 +36,10 @@ use sumlink_scenario::system::System as Named;
 use crate::config::Direction;
 use crate::error::LabError;
 use crate::laboratory::{Lab, LabConfig};
+use crate::lan::INTERNET_V4;
 use crate::process::Process;
 use crate::scenario::{Classes, Scenario};
-use crate::topology::SERVER_V4;
+use crate::topology::{SERVER_V4, Side};
 use crate::traffic::{Channel, Route};
 
 /// A way to carry traffic over several links.
@@ -70,6 +71,16 @@ pub(crate) trait System {
         Duration::ZERO
     }
 
+    /// Why it cannot be the gateway of a LAN; `None` if it can.
+    fn missing_as_gateway(&self) -> Option<String> {
+        Some("it is no gateway for a LAN".to_owned())
+    }
+
+    /// Whether the traffic starts on the gateway itself, where there is a LAN.
+    fn starts_on_gateway(&self) -> bool {
+        false
+    }
+
     /// Whether it carries UDP.
     fn carries_datagrams(&self) -> bool {
         false
@@ -98,6 +109,10 @@ pub(crate) trait System {
 /// The environment in which a system runs.
 pub(crate) struct Stage<'a> {
     pub(crate) lab: &'a Lab,
+    /// Where the traffic's programs begin: on the client, or on the LAN host.
+    pub(crate) near: Side,
+    /// Where they serve: on the server, or on the internet host.
+    pub(crate) serving: Side,
     /// For keys and logs; removed at the end.
     pub(crate) directory: &'a Path,
     /// The sumlink program.
@@ -116,6 +131,8 @@ pub(crate) struct Stage<'a> {
     pub(crate) classes: Classes,
     /// Whether the measured traffic consists of datagrams.
     pub(crate) needs_udp: bool,
+    /// Connections that are open at the same time; 0 if they are few.
+    pub(crate) connections: u64,
     /// Whether the laboratory's own programs carry the workload; they can send the class of each
     /// connection to a proxy.
     pub(crate) has_own_programs: bool,
@@ -126,7 +143,10 @@ pub(crate) struct Stage<'a> {
 impl Stage<'_> {
     /// Address of the workload's server.
     pub(crate) fn target(&self) -> SocketAddr {
-        SocketAddr::from((SERVER_V4, self.port))
+        match self.serving {
+            Side::Internet => SocketAddr::from((INTERNET_V4, self.port)),
+            _ => SocketAddr::from((SERVER_V4, self.port)),
+        }
     }
 
     /// Whether data, and not only acknowledgments, goes from the client to the server.
@@ -140,6 +160,14 @@ impl Stage<'_> {
     }
 }
 
+/// The name server on the internet host.
+fn name_server() -> SocketAddr {
+    SocketAddr::from((INTERNET_V4, NAMES_PORT))
+}
+
+/// The port of name servers.
+const NAMES_PORT: u16 = 53;
+
 /// A system that is ready for traffic. Dropping it ends its processes.
 pub(crate) struct Running {
     /// Routes to the server, each with a separate flow.
@@ -150,6 +178,8 @@ pub(crate) struct Running {
     pub(crate) processes: Vec<Process>,
     /// Whether it sends only TCP over the links, so that the kernel counts all retransmissions.
     pub(crate) is_tcp: bool,
+    /// For a gateway: time from its start to the first byte that went through it, in seconds.
+    pub(crate) first_byte_s: Option<f64>,
     /// Helpers that stop when dropped.
     pub(crate) _beside: Vec<Box<dyn Any>>,
 }
@@ -162,6 +192,7 @@ impl Running {
             routes: vec![route],
             processes: Vec::new(),
             is_tcp: true,
+            first_byte_s: None,
             _beside: Vec::new(),
         }
     }

@@ -53,6 +53,10 @@ impl System for Mptcp {
             .map(|error| error.to_string())
     }
 
+    fn missing_as_gateway(&self) -> Option<String> {
+        Some("MPTCP is between hosts: a gateway only forwards its packets".to_owned())
+    }
+
     fn is_mptcp(&self) -> bool {
         true
     }

@@ -77,6 +77,7 @@ impl System for Noq {
             entry: ENTRY,
             processes: vec![server, client],
             is_tcp: false,
+            first_byte_s: None,
             _beside: Vec::new(),
         })
     }

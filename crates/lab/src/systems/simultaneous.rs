@@ -27,6 +27,10 @@ impl System for Simultaneous {
         })
     }
 
+    fn missing_as_gateway(&self) -> Option<String> {
+        Some("a LAN host does not choose links".to_owned())
+    }
+
     fn carries_datagrams(&self) -> bool {
         true
     }
@@ -44,6 +48,7 @@ impl System for Simultaneous {
             entry: stage.target(),
             processes: Vec::new(),
             is_tcp: true,
+            first_byte_s: None,
             _beside: Vec::new(),
         })
     }

@@ -1,6 +1,8 @@
 //! sumlink with a scheduler, optionally others for some classes, and an optional congestion
 //! control.
 
+mod gateway;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -11,7 +13,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sumlink_scenario::system::Variant;
+use sumlink_scenario::system::{Capture, Variant};
 use sumlink_transport::Class;
 
 use crate::controls;
@@ -72,7 +74,16 @@ impl System for Sumlink {
         let congestion = self.variant.congestion.as_deref();
         let congestion = congestion.unwrap_or(&scenario.congestion);
         let missing = self.variant.missing(scenario.links().count());
+        let missing = missing.or_else(|| gateway::missing(self.variant.gateway, scenario));
         missing.or_else(|| controls::missing(congestion))
+    }
+
+    fn missing_as_gateway(&self) -> Option<String> {
+        None
+    }
+
+    fn starts_on_gateway(&self) -> bool {
+        self.variant.gateway.from_gateway
     }
 
     fn carries_datagrams(&self) -> bool {
@@ -92,7 +103,7 @@ impl System for Sumlink {
             .as_deref()
             .unwrap_or(stage.congestion);
         let common = self.flags(congestion);
-        let settings = self.variant.options.to_toml();
+        let settings = self.variant.options.to_toml() + &gateway::settings_of_both(stage);
 
         let mut command = Command::new(stage.program);
         command.args(["server", "--listen", &address, "--key"]);
@@ -109,6 +120,12 @@ impl System for Sumlink {
         let mut server = start(stage, Side::Server, "sumlink-server", command)?;
         server.wait_for_port(stage.lab, Side::Server, SERVER_PORT)?;
 
+        if stage.lab.has_lan() && self.variant.gateway.capture != Some(Capture::Socks) {
+            let keys = (&*client_key, &*server_public);
+            return self.start_gateway(stage, server, &address, keys, congestion);
+        }
+        // Where there is a LAN, this entry is what the ways of capture are compared with.
+        let socks = gateway::socks(stage);
         let mut command = Command::new(stage.program);
         command.args(["client", "--server", &address, "--server-key"]);
         command.arg(&server_public).args(&common).arg("--key");
@@ -121,7 +138,7 @@ impl System for Sumlink {
                 .arg("--config")
                 .arg(write_config(stage, "client", &text)?);
         }
-        command.args(["--socks", &SOCKS.to_string()]);
+        command.args(["--socks", &socks.to_string()]);
         command.args(["--forward", &format!("{FORWARD}={}", stage.target())]);
         if stage.needs_udp {
             let target = stage.target();
@@ -143,11 +160,11 @@ impl System for Sumlink {
             command.args(["--link", link]);
         }
         let mut client = start(stage, Side::Client, "sumlink-client", command)?;
-        client.wait_for_port(stage.lab, Side::Client, SOCKS.port())?;
+        client.wait_for_port(stage.lab, Side::Client, socks.port())?;
         wait_for_paths(stage, &mut client)?;
         Ok(Running {
             routes: vec![Route {
-                socks: Some(SOCKS),
+                socks: Some(socks),
                 datagrams: Some(FORWARD_DATAGRAMS),
                 http3: Some(FORWARD_HTTP3),
                 ..Route::direct(stage.target())
@@ -155,6 +172,7 @@ impl System for Sumlink {
             entry: FORWARD,
             processes: vec![server, client],
             is_tcp: !stage.needs_udp,
+            first_byte_s: None,
             _beside: Vec::new(),
         })
     }
@@ -217,7 +235,8 @@ fn control(stage: &Stage<'_>, side: &str) -> PathBuf {
 /// to the proxy, or by the port of other programs.
 fn class_rules(stage: &Stage<'_>) -> String {
     let Classes { measured, load } = stage.classes;
-    if !stage.has_own_programs {
+    // Captured connections have no user name either.
+    if !stage.has_own_programs || (stage.lab.has_lan() && !stage.needs_udp) {
         let port = stage.port;
         let rule = |class: Class| {
             let class = class.name();

@@ -91,6 +91,7 @@ impl System for WireGuard {
             entry: stage.target(),
             processes: vec![server, client],
             is_tcp: false,
+            first_byte_s: None,
             _beside: Vec::new(),
         })
     }

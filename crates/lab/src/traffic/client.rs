@@ -12,8 +12,8 @@ use super::record::Recorder;
 use super::requests;
 use super::server::early;
 use super::{
-    Channel, Job, Keys, Load, Request, Route, Spec, Window, datagrams, http3, library,
-    sleep_until_ns, tls,
+    Channel, Job, Keys, Load, Request, Route, Spec, Window, curl, datagrams, http3, library, many,
+    names, sleep_until_ns, tls,
 };
 
 /// Runs the workload; returns when the run is over.
@@ -56,6 +56,10 @@ fn flows(spec: &Spec) -> Vec<Flow> {
         let beside = of_class(route, &spec.load_class);
         let route = &of_class(route, &spec.class);
         match &spec.load {
+            // The client counts, whatever the direction.
+            Load::Curl | Load::Connections { .. } | Load::Open { .. } | Load::Names { .. } => {
+                add(route, true, &spec.load, false);
+            }
             Load::Requests { bulk, .. } => {
                 // Questions are counted by the asking side, whichever direction the load has.
                 add(route, true, &spec.load, false);
@@ -170,6 +174,15 @@ impl Flow {
                 Channel::Library { keys, variant } => self.through_library(&keys, &variant),
                 _ => self.stream(Job::Bulk),
             },
+            Load::Curl => curl::run(&self.route, self.window, &mut self.recorder),
+            Load::Connections { parallel, answer } => {
+                self.many(many::Kind::Short { parallel, answer })
+            }
+            Load::Open { count } => self.many(many::Kind::Open { count }),
+            Load::Names { cached, gap_ms } => {
+                let gap = Duration::from_millis(gap_ms);
+                names::run(&self.route, cached, gap, self.window, &mut self.recorder)
+            }
             Load::Cbr { rate, message } => self.stream(Job::Cbr { rate, message }),
             Load::Files {
                 sizes,
@@ -233,6 +246,11 @@ impl Flow {
             window,
             &mut self.recorder,
         )
+    }
+
+    /// Many connections.
+    fn many(&mut self, kind: many::Kind) -> Result<(), String> {
+        many::run(&self.route, kind, self.window, &mut self.recorder)
     }
 
     /// One connection for the whole run.

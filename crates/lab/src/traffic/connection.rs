@@ -62,10 +62,10 @@ fn fatal(error: &io::Error) -> bool {
     )
 }
 
-fn try_connect(route: &Route, left: Duration) -> io::Result<TcpStream> {
+pub(super) fn try_connect(route: &Route, left: Duration) -> io::Result<TcpStream> {
     let peer = route.socks.unwrap_or(route.target);
     let socket = socket(peer, route.mptcp)?;
-    if let Some(link) = &route.link {
+    if let Some(link) = route.device() {
         socket.bind_device(Some(link.as_bytes()))?;
     }
     socket.connect_timeout(&SockAddr::from(peer), left)?;

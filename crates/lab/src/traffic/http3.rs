@@ -83,7 +83,7 @@ pub(super) fn run(
     let config = client_config(keys)?;
     runtime()?.block_on(async {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).map_err(|e| e.to_string())?;
-        if let Some(link) = &route.link {
+        if let Some(link) = route.device() {
             let bound = SockRef::from(&socket).bind_device(Some(link.as_bytes()));
             bound.map_err(|error| error.to_string())?;
         }

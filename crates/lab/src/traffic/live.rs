@@ -13,7 +13,6 @@ use super::{Route, Window, now_ns, sleep_until_ns};
 use crate::config::Direction;
 use crate::error::LabError;
 use crate::laboratory::Lab;
-use crate::topology::Side;
 
 /// Interval at which blocking calls check whether the flow is over.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -64,7 +63,8 @@ impl Live {
             log: error,
         };
         let port = route.target.port();
-        let listener = lab.run(Side::Server, move || {
+        let [near, serving] = lab.ends();
+        let listener = lab.run(serving, move || {
             TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))
         })?;
         let listener = listener.map_err(|error| failed("listening", error.to_string()))?;
@@ -73,7 +73,7 @@ impl Live {
             epoch_ns: now_ns(),
             duration_ms: CONNECT_LIMIT.as_millis() as u64,
         };
-        let client = lab.run(Side::Client, move || connect(&route, window))?;
+        let client = lab.run(near, move || connect(&route, window))?;
         let client = client.map_err(|error| failed("connecting", error))?;
         let client = client.ok_or_else(|| failed("connecting", "no answer".to_owned()))?;
         let server = accept(&listener).map_err(|error| failed("accepting", error.to_string()))?;

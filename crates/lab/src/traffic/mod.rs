@@ -10,10 +10,14 @@
 
 mod client;
 pub(crate) mod connection;
+mod curl;
 mod datagrams;
+mod first_byte;
 mod http3;
 mod library;
 mod live;
+mod many;
+mod names;
 mod pattern;
 mod record;
 mod requests;
@@ -33,6 +37,7 @@ use crate::prose::print;
 use crate::scenario::VideoProtocol;
 use crate::video::receive;
 
+pub(crate) use first_byte::first_byte;
 pub(crate) use live::{Arrival, Live, Pace};
 
 /// `sumlink-lab traffic`
@@ -52,6 +57,12 @@ pub enum TrafficCommand {
         /// Serve flows of datagrams on this address as well
         #[arg(long)]
         datagrams: Option<SocketAddr>,
+        /// Serve many connections at a time on this address as well
+        #[arg(long)]
+        many: Option<SocketAddr>,
+        /// Serve downloads with curl on this address as well
+        #[arg(long)]
+        curl: Option<SocketAddr>,
         /// Serve HTTP/3 as well, with an address and keys in a JSON object
         #[arg(long)]
         http3: Option<String>,
@@ -129,6 +140,12 @@ pub(crate) struct Route {
     /// Address of the server for HTTP/3.
     #[serde(default)]
     pub(crate) http3: Option<SocketAddr>,
+    /// Address of the name server.
+    #[serde(default)]
+    pub(crate) resolver: Option<SocketAddr>,
+    /// The link is that of a gateway: it names the flows, but no socket can be bound to it.
+    #[serde(default)]
+    pub(crate) behind_gateway: bool,
     /// The class of a connection: sent as the proxy's user name, or set on the library's stream.
     #[serde(default)]
     pub(crate) class: Option<String>,
@@ -181,10 +198,17 @@ impl Route {
             socks: None,
             datagrams: Some(datagrams_beside(target)),
             http3: Some(http3_beside(target)),
+            resolver: None,
+            behind_gateway: false,
             class: None,
             mptcp: false,
             channel: Channel::Socket,
         }
+    }
+
+    /// The link that sockets are bound to.
+    pub(crate) fn device(&self) -> Option<&str> {
+        self.link.as_deref().filter(|_| !self.behind_gateway)
     }
 }
 
@@ -196,6 +220,16 @@ pub(crate) fn datagrams_beside(target: SocketAddr) -> SocketAddr {
 /// The address for HTTP/3 of a server with this address for connections.
 pub(crate) fn http3_beside(target: SocketAddr) -> SocketAddr {
     SocketAddr::new(target.ip(), target.port().saturating_add(2))
+}
+
+/// The address for many connections at a time of a server with this address for connections.
+pub(crate) fn many_beside(target: SocketAddr) -> SocketAddr {
+    SocketAddr::new(target.ip(), target.port().saturating_add(3))
+}
+
+/// The address for curl of a server with this address for connections.
+pub(crate) fn curl_beside(target: SocketAddr) -> SocketAddr {
+    SocketAddr::new(target.ip(), target.port().saturating_add(4))
 }
 
 /// The traffic of a flow.
@@ -220,6 +254,22 @@ pub(crate) enum Load {
         gap_ms: u64,
         /// Accompanied by a `Bulk` flow in each direction.
         bulk: bool,
+    },
+    /// A bulk download with curl.
+    Curl,
+    /// Short connections, all with the same answer.
+    Connections {
+        parallel: u64,
+        answer: u64,
+    },
+    /// Connections that stay open.
+    Open {
+        count: u64,
+    },
+    /// Questions to a name server.
+    Names {
+        cached: bool,
+        gap_ms: u64,
     },
     Datagrams {
         /// As in a `Schedule`.
@@ -321,8 +371,18 @@ pub(crate) fn run(command: TrafficCommand) -> Result<(), LabError> {
             mptcp,
             channel,
             datagrams,
+            many,
+            curl,
             http3,
         } => {
+            if let Some(address) = many {
+                let failed = |error| LabError::system(format!("listening on {address}"), error);
+                many::serve(address).map_err(failed)?;
+            }
+            if let Some(address) = curl {
+                let failed = |error| LabError::system(format!("listening on {address}"), error);
+                curl::serve(address).map_err(failed)?;
+            }
             if let Some(address) = datagrams {
                 datagrams::serve(address)?;
             }

@@ -49,7 +49,7 @@ pub(crate) fn start(
     mptcp: bool,
     epoch_ns: u64,
 ) -> Result<Process, LabError> {
-    if let Some(link) = &route.link {
+    if let Some(link) = route.device() {
         pin(stage, link)?;
     }
     let ffmpeg = programs::find("ffmpeg")?;
@@ -65,7 +65,7 @@ pub(crate) fn start(
     Process::start(
         stage.lab,
         stage.directory,
-        Side::Client,
+        stage.near,
         "workload-client",
         command,
     )

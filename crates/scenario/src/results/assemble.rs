@@ -54,6 +54,10 @@ pub fn assemble(
         {
             continue;
         }
+        if let Some(of_flow) = record.connections {
+            let all = measurement.connections.get_or_insert_default();
+            *all = all.and(of_flow);
+        }
         measurement.duration_s = measurement.duration_s.max(seconds);
         measurement.bytes += bytes;
         flows.push(Flow {
@@ -90,6 +94,7 @@ pub fn assemble(
     measurement.goodput_bps = rate(measurement.bytes, measurement.duration_s);
     measurement.flows = flows;
     note_objects(&mut measurement, scenario, records);
+    note_connections(&mut measurement, &scenario.workload);
     Ok(measurement)
 }
 
@@ -135,6 +140,28 @@ fn note_objects(measurement: &mut Measurement, scenario: &Scenario, records: &[F
             push_note(&mut measurement.note, &note);
         }
     }
+}
+
+/// Adds a note on the numbers of connections or questions.
+fn note_connections(measurement: &mut Measurement, workload: &Workload) {
+    let Some(all) = measurement.connections else {
+        return;
+    };
+    let note = match workload {
+        Workload::Connections { answer, .. } => {
+            // Every connection brings one answer.
+            let rate = measurement.goodput_bps / 8.0 / *answer as f64;
+            format!("{rate:.0} new connections a second, {} failed", all.failed)
+        }
+        Workload::Open { .. } => {
+            format!(
+                "{} connections open at the end, {} failed",
+                all.open, all.failed
+            )
+        }
+        _ => format!("{} questions answered, {} lost", all.answered, all.failed),
+    };
+    push_note(&mut measurement.note, &note);
 }
 
 /// Fails for a flow with an error, which is the system's failure; a single link that does not

@@ -11,6 +11,15 @@ pub fn join(mut a: Measurement, b: Measurement) -> Measurement {
     a.completions.extend(b.completions);
     a.videos.extend(b.videos);
     a.datagrams.extend(b.datagrams);
+    a.connections = match (a.connections, b.connections) {
+        (Some(a), Some(b)) => Some(a.and(b)),
+        (a, b) => a.or(b),
+    };
+    // The slower start, as both count.
+    a.first_byte_s = match (a.first_byte_s, b.first_byte_s) {
+        (Some(a), Some(b)) => Some(a.max(b)),
+        (a, b) => a.or(b),
+    };
     a.message_delays_ms.extend(b.message_delays_ms);
     a.retransmissions = a.retransmissions.zip(b.retransmissions).map(|(a, b)| a + b);
     a.duplicates_bytes = a

@@ -27,6 +27,9 @@ pub struct FlowRecord {
     /// Its datagrams, if it consists of such.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<DatagramsRecord>,
+    /// Its connections, if it consists of several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections: Option<Connections>,
     /// Counters of both ends of its session, if its programs use the library and both answered.
     #[serde(default)]
     pub ends: Option<EndsRecord>,
@@ -61,6 +64,29 @@ pub struct DatagramsRecord {
     pub echo: bool,
     /// Every copy, in order of arrival.
     pub arrivals: Vec<Arrival>,
+}
+
+/// Numbers of connections, or of questions to a name server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Connections {
+    /// Those that were answered, in the warm-up as well.
+    pub answered: u64,
+    /// Those that failed: refused, reset, ended early or without an answer in time.
+    pub failed: u64,
+    /// Those that were open at the end.
+    pub open: u64,
+}
+
+impl Connections {
+    /// The sums of two flows.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            answered: self.answered + other.answered,
+            failed: self.failed + other.failed,
+            open: self.open + other.open,
+        }
+    }
 }
 
 /// An object that arrived.

@@ -79,6 +79,7 @@ impl Scenario {
             seed,
             gso: self.gso,
             unshaped: self.unshaped,
+            lan: self.lan,
             sample_interval: self.interval(),
             groups: self.groups.iter().flat_map(Group::specs).collect(),
             interferers: self

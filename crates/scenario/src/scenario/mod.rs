@@ -41,6 +41,7 @@ use sumlink_mmwave::cell::Access;
 use crate::config::{Direction, PlannedChange};
 use crate::edge::Hosts;
 use crate::error::LoadError;
+use crate::lan::LanConfig;
 
 use link::Link;
 use shared::{Group, SharedInterferer, SharedRadio};
@@ -137,6 +138,8 @@ pub struct Scenario {
     pub gso: bool,
     /// Whether nothing is emulated: the links are as fast as the machine, and have names only.
     pub unshaped: bool,
+    /// The hosts behind the links, if the client is a gateway: the traffic is between them.
+    pub lan: Option<LanConfig>,
     /// Scheduled changes of the links.
     pub events: Vec<PlannedChange>,
     links: Vec<Link>,

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::edge::Hosts;
+use crate::lan::{LanConfig, ReversePath, parse_topology};
 use crate::system::{self, System, parse_selector};
 use sumlink_settings::units::parse_duration;
 
@@ -60,6 +61,7 @@ fn read_root(
     let seeds = root.integer(document, "seeds", 1..MAX_SEEDS + 1);
     let gso = root.boolean(document, "gso").unwrap_or(false);
     let unshaped = root.boolean(document, "unshaped").unwrap_or(false);
+    let lan = read_lan(document, root);
     let congestion = root.parsed(document, "congestion", parse_congestion);
     let systems = read_systems(document, root);
     let selector = root.parsed(document, "selector", parse_selector);
@@ -96,6 +98,26 @@ fn read_root(
         document.problem(&root.span(), reason);
     }
 
+    if lan.is_some() && root.has("rival") {
+        let reason = "rival: the hosts of a LAN do not choose links: remove it, or the topology";
+        document.problem(&root.span(), reason);
+    }
+    if let Some((workload, _)) = &workload
+        && workload.needs_lan()
+        && lan.is_none()
+    {
+        let kind = workload.kind();
+        let reason = format!("a workload of kind {kind} needs topology = \"lan\"");
+        document.problem(&root.span(), reason);
+    }
+
+    if matches!(workload, Some((workload::Workload::Curl, _))) && traffic != Traffic::Down {
+        document.problem(
+            &root.span(),
+            "a workload of kind curl has direction = \"down\" only",
+        );
+    }
+
     let mut parts = vec![text.as_bytes().to_vec()];
     for link in &links {
         parts.extend(link.traces.iter().map(|text| text.clone().into_bytes()));
@@ -113,6 +135,7 @@ fn read_root(
         clean: clean.map(|at| at.value),
         gso,
         unshaped,
+        lan,
         seeds: seeds.map_or(5, |at| at.value),
         congestion: congestion.map_or_else(|| "cubic".to_owned(), |at| at.value),
         systems,
@@ -129,6 +152,19 @@ fn read_root(
     };
     scenario.check_emulated(document);
     Some(scenario)
+}
+
+/// `topology = "lan"` with the settings of its gateway.
+fn read_lan(document: &mut Document<'_>, root: &mut Section<'_, '_>) -> Option<LanConfig> {
+    let topology = root.parsed(document, "topology", parse_topology);
+    let rp_filter = root.parsed(document, "rp_filter", ReversePath::parse);
+    let has_lan = topology.is_some_and(|at| at.value);
+    if let Some(at) = rp_filter.as_ref().filter(|_| !has_lan) {
+        document.problem(&at.span, "rp_filter: is a setting of topology = \"lan\"");
+    }
+    has_lan.then(|| LanConfig {
+        rp_filter: rp_filter.map_or(ReversePath::Off, |at| at.value),
+    })
 }
 
 fn read_systems(document: &mut Document<'_>, root: &mut Section<'_, '_>) -> Vec<String> {
@@ -285,6 +321,37 @@ mod tests {
             "[[event]]\nat = \"1s\"\nlink = \"one\"\nrate = \"0\"\n",
         ));
         assert!(found[0].contains("nothing is emulated"), "{found:?}");
+    }
+
+    #[test]
+    fn a_lan_is_a_topology_with_a_gateway() {
+        let of = |keys: &str| format!("{keys}{GOOD}");
+        let scenario = |keys: &str| read(Path::new("s.toml"), &of(keys)).unwrap();
+        assert_eq!(scenario("").lan, None);
+        assert_eq!(scenario("topology = \"pair\"\n").lan, None);
+        let strict = scenario("topology = \"lan\"\nrp_filter = \"strict\"\n");
+        let expected = LanConfig {
+            rp_filter: ReversePath::Strict,
+        };
+        assert_eq!(strict.lan, Some(expected));
+        assert_eq!(strict.lab_config(1).lan, Some(expected));
+        for (keys, reason) in [
+            (
+                "topology = \"ring\"\n",
+                "s.toml:1: topology: 'ring' is none of pair, lan",
+            ),
+            (
+                "rp_filter = \"loose\"\n",
+                "s.toml:1: rp_filter: is a setting of topology",
+            ),
+            (
+                "topology = \"lan\"\nrival = \"wifi\"\n",
+                "s.toml:1: rival: the hosts of a LAN",
+            ),
+        ] {
+            let found = problems(&of(keys));
+            assert!(found[0].starts_with(reason), "{found:?}");
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! `[workload]`: the traffic over the links.
 
+mod lan;
+
 use std::time::Duration;
 
 use sumlink_engine::Class;
@@ -52,6 +54,28 @@ pub enum Workload {
         /// Bytes of each message.
         message: u64,
     },
+    /// A bulk download with curl.
+    Curl,
+    /// Short connections, each with a small question and its answer, as fast as possible.
+    Connections {
+        /// Connections at a time.
+        parallel: u64,
+        /// Bytes of an answer.
+        answer: u64,
+    },
+    /// Connections that stay open until the end.
+    Open {
+        /// Their number.
+        count: u64,
+    },
+    /// Questions to a name server, one after another.
+    Dns {
+        /// Whether the same few names are asked for again and again, which a forwarder caches;
+        /// otherwise every name is new.
+        cached: bool,
+        /// Time from an answer to the next question.
+        gap: Duration,
+    },
     /// Datagrams at a fixed schedule.
     Datagrams(Datagrams),
     /// A bulk transfer over HTTP/3.
@@ -80,6 +104,10 @@ impl Workload {
             Self::Files { .. } => "files",
             Self::Requests { .. } => "requests",
             Self::Cbr { .. } => "cbr",
+            Self::Curl => "curl",
+            Self::Connections { .. } => "connections",
+            Self::Open { .. } => "open",
+            Self::Dns { .. } => "dns",
             Self::Datagrams(datagrams) => datagrams.kind.name(),
             Self::Http3 { .. } => "http3",
             Self::Video(_) => "video",
@@ -90,10 +118,18 @@ impl Workload {
     /// Whether its measured traffic consists of UDP datagrams, which not every system carries.
     pub fn needs_udp(&self) -> bool {
         match self {
-            Self::Datagrams(_) | Self::Http3 { .. } => true,
+            Self::Datagrams(_) | Self::Http3 { .. } | Self::Dns { .. } => true,
             Self::Video(video) => video.protocol == VideoProtocol::Srt,
             _ => false,
         }
+    }
+
+    /// Whether it is only between the hosts behind a gateway.
+    pub fn needs_lan(&self) -> bool {
+        matches!(
+            self,
+            Self::Curl | Self::Connections { .. } | Self::Open { .. } | Self::Dns { .. }
+        )
     }
 
     /// Whether bulk traffic over TCP accompanies the measured traffic.
@@ -172,8 +208,8 @@ pub(crate) fn read(
         section.missing(
             document,
             "kind",
-            "kind = \"bulk\" (or files, requests, cbr, datagrams, call, game, http3, video, \
-             command)",
+            "kind = \"bulk\" (or files, requests, cbr, curl, connections, open, dns, datagrams, call, \
+             game, http3, video, command)",
         );
     }
     let kind = kind?;
@@ -182,6 +218,10 @@ pub(crate) fn read(
         "files" => read_files(document, &mut section),
         "requests" => read_requests(document, &mut section),
         "cbr" => read_cbr(document, &mut section),
+        "curl" => Some(Workload::Curl),
+        "connections" => Some(lan::read_connections(document, &mut section)),
+        "open" => lan::read_open(document, &mut section),
+        "dns" => Some(lan::read_dns(document, &mut section)),
         "datagrams" => datagrams::read_constant(document, &mut section),
         "call" => datagrams::read_call(document, &mut section),
         "game" => datagrams::read_game(document, &mut section),
@@ -192,8 +232,8 @@ pub(crate) fn read(
         "command" => read_command(document, &mut section),
         other => {
             let reason = format!(
-                "kind: '{other}' is none of bulk, files, requests, cbr, datagrams, call, game, \
-                     http3, video, command"
+                "kind: '{other}' is none of bulk, files, requests, cbr, curl, connections, open, dns, \
+                 datagrams, call, game, http3, video, command"
             );
             document.problem(&kind.span, reason);
             return None;

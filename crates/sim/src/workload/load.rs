@@ -76,6 +76,10 @@ impl Load {
                 first: 0,
             },
             Workload::Datagrams(_)
+            | Workload::Curl
+            | Workload::Connections { .. }
+            | Workload::Open { .. }
+            | Workload::Dns { .. }
             | Workload::Http3 { .. }
             | Workload::Video(_)
             | Workload::Command { .. } => {

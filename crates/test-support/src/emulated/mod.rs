@@ -1,6 +1,7 @@
 //! A laboratory and the programs in it.
 
 mod daemon;
+pub mod lan;
 pub mod segments;
 pub mod traffic;
 
@@ -41,6 +42,12 @@ impl Bench {
     /// Makes a laboratory with these links, for this program; `None` if such tests are disabled.
     /// Without root the calling test is run in a user namespace, and `None` is returned afterwards.
     pub fn of(program: impl Into<PathBuf>, links: &[String]) -> Option<Self> {
+        let links = links.iter().map(|link| link.parse().unwrap()).collect();
+        Self::with(program, LabConfig::new(links))
+    }
+
+    /// The same for any laboratory.
+    pub fn with(program: impl Into<PathBuf>, config: LabConfig) -> Option<Self> {
         if std::env::var_os("SUMLINK_SKIP_NETNS").is_some_and(|value| value == "1") {
             eprintln!("skipped because SUMLINK_SKIP_NETNS=1");
             return None;
@@ -49,8 +56,7 @@ impl Bench {
             again_as_root();
             return None;
         }
-        let links = links.iter().map(|link| link.parse().unwrap()).collect();
-        let lab = Lab::start(LabConfig::new(links)).unwrap_or_else(|error| {
+        let lab = Lab::start(config).unwrap_or_else(|error| {
             panic!("{error}; set SUMLINK_SKIP_NETNS=1 to skip these tests")
         });
         Some(Self {
@@ -116,10 +122,9 @@ impl Bench {
 
     /// Starts a client or a server; its log is `NAME.log`.
     pub fn sumlink(&self, name: &str, args: &[&str]) -> Daemon {
-        let side = if args[0] == "client" {
-            Side::Client
-        } else {
-            Side::Server
+        let side = match args[0] {
+            "client" | "up" => Side::Client,
+            _ => Side::Server,
         };
         self.sumlink_on(side, name, args)
     }
@@ -184,14 +189,13 @@ impl Bench {
     /// Starts nginx on the server's side, on its addresses and on loopback: it serves the files of
     /// `www` and accepts uploads to `www/in`.
     pub fn serve_files(&self) -> Child {
-        let child = self
-            .lab
-            .spawn(
-                Side::Server,
-                self.nginx(&["10.99.0.1", "127.0.0.1", "[fd99::1]"]),
-            )
-            .unwrap();
-        self.until_listening(Side::Server, 80);
+        self.serve_files_on(Side::Server, &["10.99.0.1", "127.0.0.1", "[fd99::1]"])
+    }
+
+    /// The same on any side, on these addresses.
+    pub fn serve_files_on(&self, side: Side, addresses: &[&str]) -> Child {
+        let child = self.lab.spawn(side, self.nginx(addresses)).unwrap();
+        self.until_listening(side, 80);
         child
     }
 

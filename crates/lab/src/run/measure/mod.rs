@@ -18,7 +18,6 @@ use crate::results::{self, EndsRecord, Measurement, push_note};
 use crate::scenario::{Scenario, Workload};
 use crate::signals;
 use crate::systems::{Running, Stage, System, kernel_counters};
-use crate::topology::Side;
 use crate::traffic::{Window, now_ns};
 
 use super::machine::Machine;
@@ -95,6 +94,7 @@ impl Phase<'_> {
         self.check_links(&measurement, &watched)?;
         measurement.retransmissions = retransmissions.transpose()?;
         let duplicates = evidence.duplicates_bytes;
+        measurement.first_byte_s = self.running.first_byte_s;
         measurement.duplicates_bytes = duplicates.or(ends.map(|ends| ends.duplicates_bytes));
         let reorder_peak = evidence.reorder_peak_bytes;
         measurement.reorder_peak_bytes = reorder_peak.or(ends.map(|ends| ends.reorder_peak_bytes));
@@ -219,11 +219,11 @@ impl Phase<'_> {
     }
 }
 
-/// Segments retransmitted by TCP in both namespaces, which are as old as the run.
+/// Segments retransmitted by TCP in all namespaces, which are as old as the run.
 fn retransmissions(stage: &Stage<'_>) -> Result<u64, LabError> {
     let mut sum = 0;
-    for side in [Side::Client, Side::Server] {
-        sum += stage.lab.run(side, || {
+    for side in stage.lab.sides() {
+        sum += stage.lab.run(*side, || {
             let text = fs::read_to_string("/proc/thread-self/net/snmp").unwrap_or_default();
             let counters = kernel_counters(&text, "Tcp:");
             counters.get("RetransSegs").copied().unwrap_or(0)

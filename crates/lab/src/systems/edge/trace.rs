@@ -91,7 +91,7 @@ impl Looker {
                 let next = self.numbers.len();
                 let user = match side {
                     Side::Server => &tcp.peer,
-                    Side::Client => &tcp.local,
+                    _ => &tcp.local,
                 };
                 let known = node["flows"].as_array().into_iter().flatten();
                 let known = known.into_iter().find(|flow| flow["user"] == user.as_str());

@@ -46,7 +46,7 @@ pub(in crate::traffic) fn run(
     });
     let server = route.datagrams.ok_or("the route carries no datagrams")?;
     let failed = |error: io::Error| format!("datagrams: {error}");
-    let Some(socket) = connect(server, route.link.as_deref(), window).map_err(failed)? else {
+    let Some(socket) = connect(server, route.device(), window).map_err(failed)? else {
         return Ok(());
     };
     let text = serde_json::to_vec(request).map_err(|error| error.to_string())?;
