@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use ipnet::IpNet;
 use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
+use rtnetlink::packet_route::address::AddressHeaderFlags;
 use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
 use sumlink_util::plain;
 use tun_rs::{DeviceBuilder, SyncDevice};
@@ -152,7 +153,11 @@ async fn steps(handle: &Handle, index: u32, setup: &Setup) -> Result<(), (String
     let set = handle.link().set(link).execute().await;
     set.map_err(|error| ("bring it up".to_owned(), of_netlink(error)))?;
     for net in &setup.addresses {
-        let added = handle.address().add(index, net.addr(), net.prefix_len());
+        let mut added = handle.address().add(index, net.addr(), net.prefix_len());
+        if net.addr().is_ipv6() {
+            // Nobody else is on the device, and the address can be used at once.
+            added.message_mut().header.flags |= AddressHeaderFlags::Nodad;
+        }
         let added = added.execute().await;
         added.map_err(|error| (format!("address {net}"), of_netlink(error)))?;
     }

@@ -1,0 +1,11 @@
+//! Real programs through the device and the echo capture, in network namespaces of their own.
+//!
+//! Needs root or unprivileged user namespaces; fails without both, unless `SUMLINK_SKIP_NETNS=1` is
+//! set.
+
+mod datagrams;
+mod echo;
+mod lan_echo;
+mod programs;
+mod tcp;
+mod world;
