@@ -1,0 +1,115 @@
+//! Removes the changes of a gateway, also those of one that was killed.
+
+use std::fmt::Display;
+use std::io;
+use std::path::Path;
+
+use rtnetlink::packet_route::route::RouteMessage;
+use rtnetlink::packet_route::rule::RuleMessage;
+use sumlink_util::plain;
+
+use super::error::KernelError;
+use super::netlink::Netlink;
+use super::nft;
+use super::routing::{Family, Route, Rule};
+use super::state::{Lock, State};
+use super::{TABLE_BOND, TABLE_LAN, TABLE_LOCAL};
+
+/// Removes everything that a gateway has left in this network namespace, after any end of it.
+///
+/// Finds rules and routes by our protocol number and the firewall table by its name, also without
+/// the state file. Values of kernel parameters are only in the file.
+///
+/// # Errors
+///
+/// [`KernelError::AlreadyRunning`] while a gateway runs, and [`KernelError::Left`].
+pub async fn clean(state: &Path) -> Result<Cleaned, KernelError> {
+    let lock = Lock::acquire(state)?;
+    let netlink = Netlink::open().map_err(KernelError::system("ask the kernel"))?;
+    remove(&netlink, &lock).await
+}
+
+/// What was removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cleaned {
+    /// Rules of policy routing.
+    pub rules: usize,
+    /// Routes.
+    pub routes: usize,
+    /// Whether there was a firewall table.
+    pub table: bool,
+    /// Kernel parameters that have their old values again.
+    pub sysctls: usize,
+}
+
+impl Cleaned {
+    /// Whether there was nothing to remove.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The rules of a gateway, and their messages.
+pub(super) async fn our_rules(netlink: &Netlink) -> io::Result<Vec<(Rule, RuleMessage)>> {
+    let mut rules = netlink.our_rules(Family::V4).await?;
+    rules.extend(netlink.our_rules(Family::V6).await?);
+    Ok(rules)
+}
+
+/// Only routes in our tables: the protocol number alone could be another program's, too.
+pub(super) async fn our_routes(netlink: &Netlink) -> io::Result<Vec<(Route, RouteMessage)>> {
+    let mut routes = netlink.our_routes(Family::V4).await?;
+    routes.extend(netlink.our_routes(Family::V6).await?);
+    routes.retain(|(route, _)| [TABLE_LAN, TABLE_LOCAL, TABLE_BOND].contains(&route.table));
+    Ok(routes)
+}
+
+/// Removes everything; goes on after a failure. The rules come first, since without them nothing
+/// else takes effect, and the last one captures.
+pub(super) async fn remove(netlink: &Netlink, lock: &Lock) -> Result<Cleaned, KernelError> {
+    let mut cleaned = Cleaned::default();
+    let mut left: Vec<String> = Vec::new();
+    let mut failed = |what: &dyn Display, error: &dyn Display| {
+        left.push(format!("{what} ({})", plain(error)));
+    };
+    match our_rules(netlink).await {
+        Ok(mut rules) => {
+            rules.sort_by_key(|(rule, _)| std::cmp::Reverse(rule.preference));
+            for (rule, message) in rules {
+                match netlink.delete_rule(message).await {
+                    Ok(()) => cleaned.rules += 1,
+                    Err(error) => failed(&rule, &error),
+                }
+            }
+        }
+        Err(error) => failed(&"rules", &error),
+    }
+    match nft::delete().await {
+        Ok(existed) => cleaned.table = existed,
+        Err(error) => failed(&"the firewall table", &error),
+    }
+    match our_routes(netlink).await {
+        Ok(routes) => {
+            for (route, message) in routes {
+                match netlink.delete_route(message).await {
+                    Ok(()) => cleaned.routes += 1,
+                    Err(error) => failed(&route, &error),
+                }
+            }
+        }
+        Err(error) => failed(&"routes", &error),
+    }
+    if let Some(state) = State::read(lock.state()) {
+        let (restored, failures) = state.restore();
+        cleaned.sysctls = restored;
+        left.extend(failures);
+    }
+    if left.is_empty() {
+        lock.forget().map_err(|source| KernelError::File {
+            path: lock.state().to_owned(),
+            source,
+        })?;
+        return Ok(cleaned);
+    }
+    Err(KernelError::Left(left.join("; ")))
+}
