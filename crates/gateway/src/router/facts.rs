@@ -53,12 +53,11 @@ pub(super) fn owner(
     let source = origin.source;
     match origin.entry {
         Some(entry) => {
-            let other = match protocol {
-                Protocol::Tcp => Protocol::Udp,
-                _ => Protocol::Tcp,
-            };
-            let owner = inspector.owner(protocol, source, entry);
-            owner.or_else(|| inspector.owner(other, source, entry))
+            let connected = inspector.owner(Protocol::Tcp, source, entry);
+            connected.or_else(|| match protocol {
+                Protocol::Udp => inspector.owner(Protocol::Udp, source, entry),
+                Protocol::Tcp | Protocol::Icmp => None,
+            })
         }
         None => inspector.owner(protocol, source, remote?),
     }

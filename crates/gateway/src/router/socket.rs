@@ -34,6 +34,9 @@ const RETURN_AFTER: Duration = Duration::from_secs(10);
 /// How often the link of a flow over the best link is looked at.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// Silence after which an exit over a link that reports failures is opened again.
+const SILENT_AFTER: Duration = Duration::from_secs(5);
+
 /// One source of a [`Router`](super::Router). Each remote has its way, decided by its first
 /// datagram; the source has one socket for each way, so that a remote sees the same address of it
 /// as the others on that way (RFC 4787, REQ-1).
@@ -51,10 +54,18 @@ pub struct RouterSocket<O: DatagramOpener> {
 struct Exits<O: DatagramOpener> {
     routes: Recent<Target, Route>,
     bond: Option<Source<O>>,
-    links: Vec<(String, Source<LinkOpener>)>,
+    links: Vec<LinkExit>,
     failures: VecDeque<(Target, Received)>,
     /// The exit that is looked at first next time.
     turn: usize,
+}
+
+/// The source's exit over one link.
+struct LinkExit {
+    name: String,
+    source: Source<LinkOpener>,
+    /// When something was last received over it, or it was opened.
+    heard: Instant,
 }
 
 /// The way of a remote.
@@ -173,15 +184,18 @@ impl<O: DatagramOpener> DatagramSocket for RouterSocket<O> {
                 Ok(())
             }
             (_, Some(link)) => {
-                let known = exits.links.iter().position(|(name, _)| name == link);
+                let known = exits.links.iter().position(|exit| exit.name == *link);
                 let index = known.unwrap_or_else(|| {
                     let opener = self.shared.parts.local.over(link);
-                    let source = Source::new(opener, self.origin, self.class, IDLE);
-                    exits.links.push((link.clone(), source));
+                    exits.links.push(LinkExit {
+                        name: link.clone(),
+                        source: Source::new(opener, self.origin, self.class, IDLE),
+                        heard: now,
+                    });
                     exits.links.len() - 1
                 });
                 match exits.links.get_mut(index) {
-                    Some((_, source)) => source.send(remote, payload, class),
+                    Some(exit) => exit.source.send(remote, payload, class),
                     None => Ok(()),
                 }
             }
@@ -228,14 +242,14 @@ impl<O: DatagramOpener> Exits<O> {
         match (&mut self.bond, self.links.as_mut_slice()) {
             (None, []) => pending().await,
             (Some(bond), []) => bond.receive(out, limit).await,
-            (None, [(_, link)]) => link.receive(out, limit).await,
+            (None, [link]) => link.source.receive(out, limit).await,
             (bond, links) => {
                 let mut waiting: Vec<_> = Vec::with_capacity(links.len() + 1);
                 if let Some(bond) = bond {
                     waiting.push(boxed(bond, limit));
                 }
-                for (_, link) in links {
-                    waiting.push(boxed(link, limit));
+                for link in links {
+                    waiting.push(boxed(&mut link.source, limit));
                 }
                 // A busy exit does not keep the others waiting.
                 self.turn = self.turn.wrapping_add(1);
@@ -252,25 +266,44 @@ impl<O: DatagramOpener> Exits<O> {
     /// Updates the remotes of received events.
     fn note(&mut self, events: &[(Target, Received)], now: Instant) {
         for (remote, event) in events {
+            let Some(route) = self.routes.touch(remote) else {
+                continue;
+            };
+            let mut links = self.links.iter();
+            let link = links.position(|exit| Some(&exit.name) == route.link.as_ref());
             match event {
                 Received::Datagram(_) => {
-                    if let Some(route) = self.routes.touch(remote) {
-                        route.last = now;
+                    route.last = now;
+                    if let Some(exit) = link.and_then(|index| self.links.get_mut(index)) {
+                        exit.heard = now;
                     }
                 }
-                // The best link may be another one now.
                 Received::Failed(
                     FlowFailure::HostUnreachable
                     | FlowFailure::NetworkUnreachable
                     | FlowFailure::Other,
                 ) => {
-                    let route = self.routes.get(remote);
-                    if route.is_some_and(|route| matches!(route.way, Way::Direct { .. })) {
+                    // The best link may be another one now.
+                    if matches!(route.way, Way::Direct { .. }) {
                         self.routes.remove(remote);
+                    }
+                    if let Some(index) = link {
+                        self.reopen(index, now);
                     }
                 }
                 Received::Failed(_) => {}
             }
+        }
+    }
+
+    /// Closes a silent exit over a link, so that the next datagram opens another one: a socket is
+    /// bound to an interface, and not to another one that later has the same name.
+    fn reopen(&mut self, index: usize, now: Instant) {
+        let exit = self.links.get(index);
+        let is_silent =
+            |exit: &LinkExit| now.saturating_duration_since(exit.heard) >= SILENT_AFTER;
+        if exit.is_some_and(is_silent) {
+            self.links.swap_remove(index);
         }
     }
 }
