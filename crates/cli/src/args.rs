@@ -13,6 +13,7 @@ use sumlink_transport::egress::EgressRule;
 use sumlink_transport::{Class, Early, PublicKey};
 
 use crate::cc::CcCommand;
+use crate::gateway::{DownArgs, RouteArgs, UpArgs};
 use crate::link::LinkArgs;
 
 /// Bond all links of a machine into one connection.
@@ -55,6 +56,13 @@ pub(crate) enum Verb {
     Server(ServerArgs),
     /// Run the client: open one session over all links and serve SOCKS5, HTTP CONNECT and forwards.
     Client(ClientArgs),
+    /// Run the client as a gateway: all programs of this machine, and of the LAN behind it, use the
+    /// bond.
+    Up(UpArgs),
+    /// End the running gateway and remove everything that it has changed.
+    Down(DownArgs),
+    /// List, add, remove and test the routing rules of a running gateway.
+    Route(RouteArgs),
     /// Check a configuration file; report each problem with its line and reason.
     Check(CheckArgs),
     /// List the interfaces of this machine and show which can be used as links.
@@ -86,6 +94,9 @@ impl Verb {
             Self::Pubkey(args) => args.json,
             Self::Server(args) => args.json,
             Self::Client(args) => args.json,
+            Self::Up(args) => args.client.json,
+            Self::Down(args) => args.json,
+            Self::Route(args) => args.json,
             Self::Check(args) => args.json,
             Self::Links(args) => args.json,
             Self::Status(args) => args.json,

@@ -6,13 +6,16 @@ use std::sync::Arc;
 
 use serde_json::json;
 use sumlink_engine::scheduler::OwnSchedulers;
-use sumlink_proxy::{ClassRule, ConnectionLimit, Listener, SourceLimit, UdpForward, UdpForwarder};
-use sumlink_transport::Client;
+use sumlink_proxy::{
+    ClassRule, ConnectionLimit, DatagramOpener, Listener, Opener, SourceLimit, UdpForward,
+    UdpForwarder,
+};
+use sumlink_transport::{Client, LinkReport};
 use tokio::sync::watch;
 
 use crate::args::ClientArgs;
 use crate::config::{ClientPlan, Entrance};
-use crate::control::{ControlSocket, LinkChange, Refusal, RefusalKind, Report, no_rates};
+use crate::control::{ControlSocket, Controlled, LinkChange, Refusal, RefusalKind, Report};
 use crate::exit::CliError;
 use crate::opener::Bond;
 use crate::output::Events;
@@ -34,7 +37,10 @@ async fn carry(args: ClientArgs, own: &OwnSchedulers, events: &Events) -> Result
         .as_deref()
         .map(ControlSocket::bind)
         .transpose()?;
-    let entries = Entries::bind(&plan).await?;
+    if plan.gateway.is_some() {
+        tracing::warn!("the file's [gateway] is not used: sumlink up starts a gateway");
+    }
+    let entries = Entries::bind(&plan, &Limits::of(&plan)).await?;
 
     let server = plan.config.server.clone();
     let (slot, session) = watch::channel(None);
@@ -82,50 +88,89 @@ async fn answer(
     let Some(control) = control else {
         return std::future::pending().await;
     };
-    let links = session.clone();
-    let link = move |name: String, change: Option<LinkChange>| {
-        let client = links.borrow().clone();
-        async move {
-            let Some(client) = client else {
-                return Err(Refusal {
-                    error: "the client has not connected yet".to_owned(),
-                    kind: RefusalKind::Other,
-                });
-            };
-            Ok(match change {
-                None => client.link(&name).await?,
-                Some(change) => {
-                    client
-                        .set_link_policy(&name, change.policy, change.keep)
-                        .await?
-                }
-            })
+    control.serve(Running { session, server }).await;
+}
+
+/// A running client at its control socket.
+#[derive(Clone)]
+pub(crate) struct Running {
+    /// The client, once it has connected.
+    pub(crate) session: watch::Receiver<Option<Client>>,
+    pub(crate) server: String,
+}
+
+impl Running {
+    fn client(&self) -> Option<Client> {
+        self.session.borrow().clone()
+    }
+}
+
+impl Controlled for Running {
+    async fn report(&self) -> Report {
+        let connecting = format!("connecting to {}", self.server);
+        let Some(client) = self.client() else {
+            return Report::new("client", connecting, Vec::new());
+        };
+        let status = client.status().await;
+        let note = if status.session.is_empty() {
+            connecting
+        } else if status.paths.iter().all(|path| path.state != "active") {
+            "no path delivers; streams wait, and the session ends unless a path recovers in time"
+                .to_owned()
+        } else {
+            String::new()
+        };
+        Report::new("client", note, vec![status])
+    }
+
+    async fn link(&self, name: String, change: Option<LinkChange>) -> Result<LinkReport, Refusal> {
+        let Some(client) = self.client() else {
+            return Err(Refusal {
+                error: "the client has not connected yet".to_owned(),
+                kind: RefusalKind::Other,
+            });
+        };
+        Ok(match change {
+            None => client.link(&name).await?,
+            Some(change) => {
+                client
+                    .set_link_policy(&name, change.policy, change.keep)
+                    .await?
+            }
+        })
+    }
+}
+
+/// Limits and classes that all entries share.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    pub(crate) connections: ConnectionLimit,
+    pub(crate) sources: SourceLimit,
+    pub(crate) classes: Arc<[ClassRule]>,
+}
+
+impl Limits {
+    /// Those of a configuration.
+    pub(crate) fn of(plan: &ClientPlan) -> Self {
+        let connections = plan.max_connections.map(ConnectionLimit::new);
+        Self {
+            connections: connections.unwrap_or_default(),
+            sources: SourceLimit::default(),
+            classes: plan.classes.clone().into(),
         }
-    };
-    let report = move || {
-        let client = session.borrow().clone();
-        let connecting = format!("connecting to {server}");
-        async move {
-            let Some(client) = client else {
-                return Report::new("client", connecting, Vec::new());
-            };
-            let status = client.status().await;
-            let note = if status.session.is_empty() {
-                connecting
-            } else if status.paths.iter().all(|path| path.state != "active") {
-                "no path delivers; streams wait, and the session ends unless a path recovers in time"
-                    .to_owned()
-            } else {
-                String::new()
-            };
-            Report::new("client", note, vec![status])
-        }
-    };
-    control.serve(report, link, no_rates).await;
+    }
+
+    /// A listener within these limits.
+    pub(crate) fn apply(&self, listener: Listener) -> Listener {
+        listener
+            .with_classes(Arc::clone(&self.classes))
+            .with_limit(self.connections.clone())
+            .with_sources(self.sources.clone())
+    }
 }
 
 /// Local ports, bound but not served until the session is up.
-struct Entries {
+pub(crate) struct Entries {
     /// Listeners with their names in events.
     listeners: Vec<(&'static str, Listener)>,
     /// Forwards of datagrams.
@@ -133,23 +178,13 @@ struct Entries {
 }
 
 impl Entries {
-    async fn bind(plan: &ClientPlan) -> Result<Self, CliError> {
-        let classes: Arc<[ClassRule]> = plan.classes.clone().into();
-        let limit = plan
-            .max_connections
-            .map(ConnectionLimit::new)
-            .unwrap_or_default();
-        let sources = SourceLimit::default();
+    pub(crate) async fn bind(plan: &ClientPlan, limits: &Limits) -> Result<Self, CliError> {
         let (mut listeners, mut forwarders) = (Vec::new(), Vec::new());
         for entry in &plan.entries {
             match &entry.service {
                 Entrance::Tcp(service) => {
                     let listener = Listener::bind(entry.address, service.clone()).await?;
-                    let listener = listener
-                        .with_classes(Arc::clone(&classes))
-                        .with_limit(limit.clone())
-                        .with_sources(sources.clone());
-                    listeners.push((entry.word, listener));
+                    listeners.push((entry.word, limits.apply(listener)));
                 }
                 Entrance::Udp(target) => {
                     let forward = UdpForward {
@@ -157,8 +192,8 @@ impl Entries {
                         target: target.clone(),
                     };
                     let forwarder = UdpForwarder::bind(forward)?
-                        .with_sources(sources.clone())
-                        .with_classes(Arc::clone(&classes));
+                        .with_sources(limits.sources.clone())
+                        .with_classes(Arc::clone(&limits.classes));
                     forwarders.push(forwarder);
                 }
             }
@@ -170,7 +205,7 @@ impl Entries {
     }
 
     /// Serves until the runtime ends.
-    fn serve(self, bond: &Bond, events: &Events) {
+    pub(crate) fn serve<O: Opener + DatagramOpener>(self, bond: &O, events: &Events) {
         for (word, listener) in self.listeners {
             let address = listener.local_addr();
             events.emit(&json!({ "event": "listening", "service": word, "address": address }));

@@ -8,6 +8,8 @@
 //!   [`LinkReport`].
 //! - `{"cmd":"rate","name":"lte","rate_bps":12000000}` is answered by an edge node with a
 //!   [`LinkRate`].
+//! - `{"cmd":"route","op":"list"}` and its kin ([`RouteRequest`]) are answered by a gateway.
+//! - `{"cmd":"stop"}` ends a gateway; the answer is a [`Stopping`].
 //! - Everything else is answered with `{"error":"..."}`.
 //!
 //! Connections without a request block no others: each has 5 s, and a connection beyond the limit
@@ -33,7 +35,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::slots::{Slot, Slots};
-pub use request::{LinkChange, LinkRate};
+pub use request::{LinkChange, LinkRate, RouteRequest};
 use request::{MAX_REQUEST, Request};
 
 /// Longest path of a Unix socket, in bytes (unix(7): `sun_path`, less its NUL).
@@ -65,6 +67,9 @@ pub struct Report {
     /// Report of an edge node, in a form that only its own program knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edge: Option<serde_json::Value>,
+    /// Report of a gateway.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<serde_json::Value>,
 }
 
 impl Report {
@@ -78,8 +83,57 @@ impl Report {
             note,
             sessions,
             edge: None,
+            gateway: None,
         }
     }
+}
+
+/// A program that answers at its control socket. It refuses the requests that are not for it.
+pub trait Controlled: Clone + Send + Sync + 'static {
+    /// The report of `sumlink status`.
+    fn report(&self) -> impl Future<Output = Report> + Send;
+
+    /// Shows the policy of a link, or changes it first.
+    fn link(
+        &self,
+        _name: String,
+        _change: Option<LinkChange>,
+    ) -> impl Future<Output = Result<LinkReport, Refusal>> + Send {
+        std::future::ready(Err(Refusal::not_here(
+            "only a client has policies of links",
+        )))
+    }
+
+    /// Sets the rate of a link.
+    fn rate(&self, _asked: &LinkRate) -> Result<(), Refusal> {
+        Err(Refusal::not_here(
+            "only an edge node accepts rates; use --send-limit and --receive-limit at a client",
+        ))
+    }
+
+    /// Shows, changes or tests the routing rules.
+    fn route(
+        &self,
+        _asked: RouteRequest,
+    ) -> impl Future<Output = Result<serde_json::Value, Refusal>> + Send {
+        std::future::ready(Err(Refusal::not_here(
+            "only a gateway has routing rules; start it with sumlink up",
+        )))
+    }
+
+    /// Begins to end the program.
+    fn stop(&self) -> Result<Stopping, Refusal> {
+        Err(Refusal::not_here(
+            "only a gateway ends on request; end others with SIGTERM",
+        ))
+    }
+}
+
+/// The answer to a request to stop.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Stopping {
+    /// Process id of the program that is about to end.
+    pub stopping: u32,
 }
 
 /// Why a running process refused to show or change a link's policy.
@@ -103,6 +157,16 @@ pub enum RefusalKind {
     /// Any other cause.
     #[default]
     Other,
+}
+
+impl Refusal {
+    /// The request is for another kind of program.
+    fn not_here(reason: &str) -> Self {
+        Self {
+            error: reason.to_owned(),
+            kind: RefusalKind::Usage,
+        }
+    }
 }
 
 impl From<SetPolicyError> for Refusal {
@@ -207,15 +271,8 @@ impl ControlSocket {
         })
     }
 
-    /// Answers requests without end; `report`, `link` and `rate` are called for each.
-    pub async fn serve<F, R, L, S, P>(&self, report: F, link: L, rate: P)
-    where
-        F: Fn() -> R + Clone + Send + 'static,
-        R: Future<Output = Report> + Send,
-        L: Fn(String, Option<LinkChange>) -> S + Clone + Send + 'static,
-        S: Future<Output = Result<LinkReport, Refusal>> + Send,
-        P: Fn(&LinkRate) -> Result<(), Refusal> + Clone + Send + 'static,
-    {
+    /// Answers requests without end.
+    pub async fn serve(&self, program: impl Controlled) {
         let mut accepting = Accepting::new("the control socket");
         let mut connections = JoinSet::new();
         let (mut asking, answering) = (
@@ -227,10 +284,10 @@ impl ControlSocket {
                 stream = accepting.next(&self.listener) => stream,
                 Some(_) = connections.join_next() => continue,
             };
-            let (report, link, rate) = (report.clone(), link.clone(), rate.clone());
+            let program = program.clone();
             let (slot, answering) = (asking.enter(), Arc::clone(&answering));
             connections.spawn(async move {
-                let served = serve_one(stream, slot, &answering, report, link, rate);
+                let served = serve_one(stream, slot, &answering, program);
                 if let Err(error) = served.await {
                     tracing::debug!(%error, "control connection");
                 }
@@ -269,13 +326,14 @@ pub fn set_rate(path: &Path, rate: LinkRate) -> Result<LinkRate, ControlError> {
     request(path, &Request::Rate(rate))
 }
 
-/// The answer of clients and servers to a link's rate.
-pub(crate) fn no_rates(_: &LinkRate) -> Result<(), Refusal> {
-    Err(Refusal {
-        error: "only an edge node accepts rates; use --send-limit and --receive-limit at a client"
-            .to_owned(),
-        kind: RefusalKind::Usage,
-    })
+/// Shows, changes or tests the routing rules of the gateway at the other end of `path`.
+pub(crate) fn route(path: &Path, asked: RouteRequest) -> Result<serde_json::Value, ControlError> {
+    request(path, &Request::Route(asked))
+}
+
+/// Ends the gateway at the other end of `path`.
+pub(crate) fn stop(path: &Path) -> Result<Stopping, ControlError> {
+    request(path, &Request::Stop {})
 }
 
 /// Sends one request and reads its answer.
@@ -309,21 +367,12 @@ fn request<T: DeserializeOwned>(path: &Path, request: &Request) -> Result<T, Con
 
 /// Serves one connection: its request and the answer, each within [`PATIENCE`] and until another
 /// connection needs its slot.
-async fn serve_one<F, R, L, S, P>(
+async fn serve_one(
     mut stream: tokio::net::UnixStream,
     slot: Slot,
     answering: &Mutex<Slots>,
-    report: F,
-    link: L,
-    rate: P,
-) -> io::Result<()>
-where
-    F: Fn() -> R,
-    R: Future<Output = Report>,
-    L: Fn(String, Option<LinkChange>) -> S,
-    S: Future<Output = Result<LinkReport, Refusal>>,
-    P: Fn(&LinkRate) -> Result<(), Refusal>,
-{
+    program: impl Controlled,
+) -> io::Result<()> {
     let asked = tokio::select! {
         asked = timeout(PATIENCE, read_request(&mut stream)) => match asked {
             Ok(line) => Request::decode(&line?),
@@ -339,7 +388,7 @@ where
         .enter();
     let exchange = async {
         let answer = match asked {
-            Ok(request) => answer(request, report, link, rate).await?,
+            Ok(request) => answer(request, program).await?,
             Err(error) => serde_json::json!({ "error": error }),
         };
         stream.write_all(format!("{answer}\n").as_bytes()).await?;
@@ -363,29 +412,19 @@ async fn read_request(stream: &mut tokio::net::UnixStream) -> io::Result<Vec<u8>
     Ok(line)
 }
 
-async fn answer<F, R, L, S, P>(
-    request: Request,
-    report: F,
-    link: L,
-    rate: P,
-) -> io::Result<serde_json::Value>
-where
-    F: Fn() -> R,
-    R: Future<Output = Report>,
-    L: Fn(String, Option<LinkChange>) -> S,
-    S: Future<Output = Result<LinkReport, Refusal>>,
-    P: Fn(&LinkRate) -> Result<(), Refusal>,
-{
+async fn answer(request: Request, program: impl Controlled) -> io::Result<serde_json::Value> {
+    fn of<T: Serialize>(result: Result<T, Refusal>) -> serde_json::Result<serde_json::Value> {
+        match result {
+            Ok(answer) => serde_json::to_value(answer),
+            Err(refusal) => serde_json::to_value(refusal),
+        }
+    }
     let answer = match request {
-        Request::Status {} => serde_json::to_value(report().await),
-        Request::Link { name, change } => match link(name, change).await {
-            Ok(report) => serde_json::to_value(report),
-            Err(refusal) => serde_json::to_value(refusal),
-        },
-        Request::Rate(asked) => match rate(&asked) {
-            Ok(()) => serde_json::to_value(asked),
-            Err(refusal) => serde_json::to_value(refusal),
-        },
+        Request::Status {} => serde_json::to_value(program.report().await),
+        Request::Link { name, change } => of(program.link(name, change).await),
+        Request::Rate(asked) => of(program.rate(&asked).map(|()| asked)),
+        Request::Route(asked) => of(program.route(asked).await),
+        Request::Stop {} => of(program.stop()),
     };
     Ok(answer?)
 }
@@ -431,15 +470,25 @@ mod tests {
         answer
     }
 
-    async fn no_link(name: String, _: Option<LinkChange>) -> Result<LinkReport, Refusal> {
-        Err(Refusal {
-            error: format!("no {name} here"),
-            kind: RefusalKind::NoSuchLink,
-        })
+    /// A client whose note is this text.
+    #[derive(Clone)]
+    struct Program(String);
+
+    impl Controlled for Program {
+        async fn report(&self) -> Report {
+            Report::new("client", self.0.clone(), Vec::new())
+        }
+
+        async fn link(&self, name: String, _: Option<LinkChange>) -> Result<LinkReport, Refusal> {
+            Err(Refusal {
+                error: format!("no {name} here"),
+                kind: RefusalKind::NoSuchLink,
+            })
+        }
     }
 
-    fn report() -> impl Future<Output = Report> {
-        std::future::ready(Report::new("client", "connecting".to_owned(), Vec::new()))
+    fn program() -> Program {
+        Program("connecting".to_owned())
     }
 
     #[tokio::test]
@@ -492,7 +541,7 @@ mod tests {
                 assert!(answer.contains("unknown request"), "{strange:?}: {answer}");
             }
         };
-        tokio::select! { () = socket.serve(report, no_link, no_rates) => unreachable!(), () = client => {} }
+        tokio::select! { () = socket.serve(program()) => unreachable!(), () = client => {} }
         drop(socket);
         assert!(!path.exists());
     }
@@ -522,7 +571,7 @@ mod tests {
             newest.read_to_string(&mut status).await.unwrap();
             assert!(status.contains("\"role\":\"client\""), "{status}");
         };
-        tokio::select! { () = socket.serve(report, no_link, no_rates) => unreachable!(), () = client => {} }
+        tokio::select! { () = socket.serve(program()) => unreachable!(), () = client => {} }
     }
 
     #[tokio::test]
@@ -531,7 +580,7 @@ mod tests {
         let path = dir.path().join("control.sock");
         let socket = ControlSocket::bind(&path).unwrap();
         // More than a socket's buffer holds.
-        let long = || std::future::ready(Report::new("client", "x".repeat(4 << 20), Vec::new()));
+        let long = Program("x".repeat(4 << 20));
         let client = async {
             let mut unread = Vec::new();
             for _ in 0..2 * MAX_CONNECTIONS {
@@ -542,7 +591,7 @@ mod tests {
             let status = timeout(PATIENCE / 2, ask_raw(&path, "{\"cmd\":\"status\"}\n"));
             assert!(status.await.unwrap().contains("xxx"));
         };
-        tokio::select! { () = socket.serve(long, no_link, no_rates) => unreachable!(), () = client => {} }
+        tokio::select! { () = socket.serve(long) => unreachable!(), () = client => {} }
     }
 
     #[test]

@@ -42,13 +42,15 @@ pub enum Exit {
     Measurement = 10,
     /// Congestion controls and traces in the kernel.
     Kernel = 11,
+    /// Routes, firewall, device or DNS port of a gateway.
+    Gateway = 12,
     /// A signal interrupted the laboratory, or a second signal arrived while a daemon was closing.
     Interrupted = 130,
 }
 
 impl Exit {
     /// Every code, in ascending order.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Ok,
         Self::Other,
         Self::Usage,
@@ -61,6 +63,7 @@ impl Exit {
         Self::Laboratory,
         Self::Measurement,
         Self::Kernel,
+        Self::Gateway,
         Self::Interrupted,
     ];
 
@@ -84,6 +87,7 @@ impl Exit {
             Self::Laboratory => "laboratory",
             Self::Measurement => "measurement",
             Self::Kernel => "kernel",
+            Self::Gateway => "gateway",
             Self::Interrupted => "interrupted",
         }
     }
@@ -108,6 +112,9 @@ impl Exit {
             Self::Measurement => "laboratory: a figure missed its target, or was refused",
             Self::Kernel => {
                 "congestion controls in the kernel: privilege or feature missing, or refused"
+            }
+            Self::Gateway => {
+                "gateway: privilege, device or firewall missing, refused, or already running"
             }
             Self::Interrupted => {
                 "interrupted: the laboratory, or a daemon by a second signal while closing"
@@ -150,6 +157,18 @@ pub enum CliError {
     /// The control socket.
     #[error(transparent)]
     Control(#[from] ControlError),
+    /// Caused by the system or the user: routes, firewall or kernel parameters of a gateway.
+    #[error(transparent)]
+    Gateway(#[from] sumlink_gateway::kernel::KernelError),
+    /// Caused by the system or the user: the gateway's device, or its capture of echo requests.
+    #[error(transparent)]
+    Device(#[from] sumlink_tun::TunError),
+    /// Caused by the user: a port of the gateway's DNS.
+    #[error(transparent)]
+    Dns(#[from] sumlink_dns::BindError),
+    /// Caused by the user: a routing rule, or the file of kept ones.
+    #[error(transparent)]
+    Rule(#[from] sumlink_gateway::rules::RuleError),
     /// A failure in another program of the workspace: the laboratory, the edge node.
     #[error("{}", .0.message)]
     Other(Box<Failure>),
@@ -209,6 +228,8 @@ impl CliError {
             },
             Self::Control(_) => Exit::Control,
             Self::Kernel(error) => kernel_exit(error),
+            Self::Gateway(_) | Self::Device(_) | Self::Dns(_) => Exit::Gateway,
+            Self::Rule(_) => Exit::Config,
             Self::Other(failure) => failure.exit,
             Self::AlreadyReported(exit) => *exit,
             Self::Write { .. } | Self::Read { .. } | Self::System(_) => Exit::Other,

@@ -10,7 +10,14 @@ use crate::control::ControlError;
 const RUN: &str = "/run";
 
 /// Sockets of the units that run this program, below that folder.
-pub(crate) const SOCKETS: &[&str] = &["sumlink-client/control.sock", "sumlink-server/control.sock"];
+pub(crate) const SOCKETS: &[&str] = &[
+    "sumlink-client/control.sock",
+    "sumlink-server/control.sock",
+    "sumlink/gateway.sock",
+];
+
+/// The socket of a gateway, unless it is named otherwise.
+pub(crate) const GATEWAY: &[&str] = &["sumlink/gateway.sock"];
 
 /// The socket, and whether it was searched.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -20,6 +20,7 @@ mod congestion;
 pub mod control;
 pub mod exit;
 pub mod find_socket;
+mod gateway;
 pub mod generate;
 pub mod grid;
 #[expect(unsafe_code, reason = "mallopt(3) has no safe wrapper")]
@@ -68,6 +69,7 @@ impl Program for Cli {
         Exit::Version,
         Exit::Control,
         Exit::Kernel,
+        Exit::Gateway,
         Exit::Interrupted,
     ];
 
@@ -89,6 +91,9 @@ impl Program for Cli {
             Verb::Pubkey(args) => keys::pubkey(&args),
             Verb::Server(args) => block_on(server::run(args, OwnSchedulers::default())),
             Verb::Client(args) => block_on(client::run(args, OwnSchedulers::default())),
+            Verb::Up(args) => block_on(gateway::up(args, OwnSchedulers::default())),
+            Verb::Down(args) => block_on(gateway::down(args)),
+            Verb::Route(args) => gateway::route(&args),
             Verb::Check(args) => check::run(&args),
             Verb::Links(args) => block_on(links::run(&args)),
             Verb::Status(args) => status::run(&args),

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use sumlink_engine::scheduler::OwnSchedulers;
 use sumlink_transport::egress::EgressPolicy;
-use sumlink_transport::{Server, ServerHandle};
+use sumlink_transport::{LinkReport, Server, ServerHandle};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
 use crate::args::ServerArgs;
 use crate::config::{self, ConfigError, File, ServerPlan};
-use crate::control::{ControlSocket, Refusal, RefusalKind, Report, no_rates};
+use crate::control::{ControlSocket, Controlled, LinkChange, Refusal, RefusalKind, Report};
 use crate::exit::CliError;
 use crate::output::Events;
 use crate::signals::Stop;
@@ -83,17 +83,24 @@ async fn answer(control: Option<&ControlSocket>, handle: ServerHandle) {
     let Some(control) = control else {
         return std::future::pending().await;
     };
-    let report = move || {
-        let handle = handle.clone();
-        async move { Report::new("server", String::new(), handle.status().await) }
-    };
-    let link = |_, _| async {
+    control.serve(Running(handle)).await;
+}
+
+/// A running server at its control socket.
+#[derive(Clone)]
+struct Running(ServerHandle);
+
+impl Controlled for Running {
+    async fn report(&self) -> Report {
+        Report::new("server", String::new(), self.0.status().await)
+    }
+
+    async fn link(&self, _: String, _: Option<LinkChange>) -> Result<LinkReport, Refusal> {
         Err(Refusal {
             error: "links belong to the client: ask at the client's control socket".to_owned(),
             kind: RefusalKind::Usage,
         })
-    };
-    control.serve(report, link, no_rates).await;
+    }
 }
 
 /// Handles SIGHUP: reads the authorized keys and the egress rules again. Removing a key ends its

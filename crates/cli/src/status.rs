@@ -13,6 +13,7 @@ use crate::args::StatusArgs;
 use crate::control::{self, ControlError, Refusal, RefusalKind, Report};
 use crate::exit::CliError;
 use crate::find_socket;
+use crate::gateway;
 use crate::grid::View;
 use crate::table::printable;
 
@@ -153,6 +154,9 @@ fn render(
     }
     if !report.note.is_empty() {
         out.push_str(&format!("{}\n", printable(&report.note)));
+    }
+    if let Some(gateway) = &report.gateway {
+        out.push_str(&format!("\n{}", gateway::status::render(gateway)));
     }
     let clients = clients::by_client(&report.sessions);
     let is_list = report.role == "server" && !args.details;
@@ -333,6 +337,7 @@ mod tests {
             note: note.to_owned(),
             sessions,
             edge: None,
+            gateway: None,
         }
     }
 

@@ -6,11 +6,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::json;
-use sumlink::control::{ControlSocket, LinkRate, Refusal, RefusalKind, Report};
+use sumlink::control::{ControlSocket, Controlled, LinkChange, LinkRate, Refusal, RefusalKind, Report};
 use sumlink::exit::CliError;
 use sumlink::output::Events;
 use sumlink::signals::Stop;
 use sumlink_edge_node::{Node, NodeHandle, Notice};
+use sumlink_transport::LinkReport;
 use tokio::sync::mpsc;
 
 use crate::args::EdgeArgs;
@@ -79,9 +80,17 @@ async fn answer(control: Option<&ControlSocket>, handle: NodeHandle) -> bool {
     let Some(control) = control else {
         return std::future::pending().await;
     };
-    let rates = handle.clone();
-    let report = move || {
-        let status = handle.status();
+    control.serve(Running(handle)).await;
+    true
+}
+
+/// A running node at its control socket.
+#[derive(Clone)]
+struct Running(NodeHandle);
+
+impl Controlled for Running {
+    async fn report(&self) -> Report {
+        let status = self.0.status();
         let dead = status.links.iter().all(|link| link.state == "down");
         let note = match dead {
             true => "no link delivers; packets wait".to_owned(),
@@ -90,24 +99,27 @@ async fn answer(control: Option<&ControlSocket>, handle: NodeHandle) -> bool {
         let mut report = Report::new("edge", note, Vec::new());
         // Counters and names always fit in JSON.
         report.edge = serde_json::to_value(status).ok();
-        std::future::ready(report)
-    };
-    let link = |_, _| async {
+        report
+    }
+
+    async fn link(&self, _: String, _: Option<LinkChange>) -> Result<LinkReport, Refusal> {
         Err(Refusal {
-            error: "links of an edge node have no policies; set the rate with --rate and all else in the file"
+            error: "links of an edge node have no policies; set the rate with --rate and all else \
+                    in the file"
                 .to_owned(),
             kind: RefusalKind::Usage,
         })
-    };
-    let rate = move |asked: &LinkRate| match rates.set_rate(&asked.name, asked.rate_bps) {
-        true => Ok(()),
-        false => Err(Refusal {
-            error: format!("there is no link `{}`", asked.name),
-            kind: RefusalKind::NoSuchLink,
-        }),
-    };
-    control.serve(report, link, rate).await;
-    true
+    }
+
+    fn rate(&self, asked: &LinkRate) -> Result<(), Refusal> {
+        match self.0.set_rate(&asked.name, asked.rate_bps) {
+            true => Ok(()),
+            false => Err(Refusal {
+                error: format!("there is no link `{}`", asked.name),
+                kind: RefusalKind::NoSuchLink,
+            }),
+        }
+    }
 }
 
 /// Serves the metrics without end, if configured.

@@ -7,4 +7,4 @@ mod datagrams;
 mod proxy_header;
 pub(crate) mod wire;
 
-pub(crate) use client::{Publisher, session_of, until_end};
+pub(crate) use client::{End, Publisher, session_of, until_end};

@@ -31,7 +31,9 @@ use read::read;
 pub use read::{Read, Reader, read_with};
 pub(crate) use schedulers::{SchedulerName, parse_class_scheduler};
 pub use settings::Lines;
-pub(crate) use settings::{ClientSettings, ServerSettings};
+pub(crate) use settings::{
+    ClientSettings, DnsDomain, DnsSettings, GatewaySettings, ServerSettings,
+};
 
 use crate::exit::Exit;
 

@@ -18,7 +18,7 @@ use sumlink_transport::egress::EgressPolicy;
 use sumlink_transport::{ConnectError, Early, Target};
 
 use super::read::{Read, read};
-use super::settings::{ClientSettings, ServerSettings};
+use super::settings::{ClientSettings, GatewaySettings, ServerSettings};
 use super::{ConfigError, File, Problem, memory};
 use crate::args::{ClientArgs, CommonArgs, ServerArgs};
 use crate::congestion::Controls;
@@ -46,6 +46,8 @@ pub(crate) struct ClientPlan {
     /// open files.
     pub(crate) max_connections: Option<usize>,
     pub(crate) classes: Vec<ClassRule>,
+    /// The gateway of the file.
+    pub(crate) gateway: Option<GatewaySettings>,
     /// When a stream is reported as connected before the server confirms it.
     pub(crate) early: Early,
     pub(crate) control: Option<PathBuf>,
@@ -277,6 +279,7 @@ fn client(
         .carriers(args.carriers.or(file.carriers).unwrap_or(Carriers::ONE))
         .udp(udp.or(file.udp).unwrap_or(true))
         .state(state)
+        .publish(file.publish)
         .session(session.config());
     // The first reason of other problems is recorded above.
     if let (true, Err(error)) = (found.is_sound(), config.check()) {
@@ -293,6 +296,7 @@ fn client(
         max_connections: args.max_connections.or(file.max_connections),
         early: args.early.or(file.early).unwrap_or_default(),
         classes: file.classes,
+        gateway: file.gateway,
         control,
     }))
 }
@@ -330,6 +334,7 @@ fn server(
         let unnamed = |key| AuthorizedClient {
             key,
             name: String::new(),
+            publish: Vec::new(),
         };
         args.authorize.into_iter().map(unnamed).collect()
     };
@@ -353,6 +358,7 @@ fn server(
         .half_open(file.half_open)
         .udp(udp.or(file.udp).unwrap_or(true))
         .exit(file.exit)
+        .resolvers(file.resolvers)
         .congestion(congestion)
         .groups(controls.into_groups())
         .session(session.config());

@@ -29,7 +29,8 @@ pub(super) const EDGE_KEYS: [&str; 15] = [
 ];
 
 /// Keys that only the file of a client has.
-pub(super) const CLIENT_KEYS: [&str; 12] = [
+pub(super) const CLIENT_KEYS: [&str; 14] = [
+    "gateway",
     "server",
     "server_key",
     "socks",
@@ -42,10 +43,12 @@ pub(super) const CLIENT_KEYS: [&str; 12] = [
     "early",
     "state",
     "max_connections",
+    "publish",
 ];
 
 /// Keys that only the file of a server has.
-pub(super) const SERVER_KEYS: [&str; 5] = ["listen", "client", "egress", "limits", "datagrams"];
+pub(super) const SERVER_KEYS: [&str; 6] =
+    ["listen", "client", "egress", "limits", "datagrams", "dns"];
 
 /// Keys of both.
 pub(super) const COMMON_KEYS: [&str; 6] =
@@ -75,8 +78,65 @@ pub(super) struct Client {
     pub(super) link: Vec<Link>,
     #[serde(default)]
     pub(super) class: Vec<ClassRule>,
+    pub(super) gateway: Option<Gateway>,
+    #[serde(default)]
+    pub(super) publish: Vec<Publish>,
     #[serde(default)]
     pub(super) session: Session,
+}
+
+/// `[[publish]]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Publish {
+    pub(super) listen: Spanned<String>,
+    pub(super) target: Spanned<String>,
+    pub(super) proxy_protocol: Field<bool>,
+}
+
+/// `[gateway]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Gateway {
+    pub(super) host: Field<bool>,
+    #[serde(default)]
+    pub(super) lan: Vec<Spanned<String>>,
+    pub(super) capture: Field<String>,
+    pub(super) without_bond: Field<String>,
+    pub(super) ipv6: Field<bool>,
+    pub(super) over_vpn: Field<bool>,
+    pub(super) device: Field<String>,
+    pub(super) address: Field<String>,
+    pub(super) address6: Field<String>,
+    pub(super) mtu: Field<i64>,
+    pub(super) kept_rules: Field<PathBuf>,
+    #[serde(default)]
+    pub(super) rule: Vec<Spanned<toml::Table>>,
+    #[serde(default)]
+    pub(super) dns: GatewayDns,
+}
+
+/// `[gateway.dns]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GatewayDns {
+    pub(super) serve: Field<bool>,
+    pub(super) set_resolver: Field<bool>,
+    pub(super) resolvers: Option<Vec<Spanned<String>>>,
+    #[serde(default)]
+    pub(super) allow_private: Vec<Spanned<String>>,
+    pub(super) cache: Field<String>,
+    #[serde(default)]
+    pub(super) domain: Vec<GatewayDomain>,
+}
+
+/// `[[gateway.dns.domain]]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GatewayDomain {
+    pub(super) name: Spanned<String>,
+    pub(super) resolvers: Option<Vec<Spanned<String>>>,
+    pub(super) block: Field<bool>,
 }
 
 /// `[[class]]`
@@ -128,6 +188,8 @@ pub(super) struct Server {
     #[serde(default)]
     pub(super) datagrams: Exit,
     #[serde(default)]
+    pub(super) dns: Dns,
+    #[serde(default)]
     pub(super) session: Session,
 }
 
@@ -138,6 +200,15 @@ pub(super) struct Authorized {
     pub(super) key: Spanned<String>,
     #[serde(default)]
     pub(super) name: String,
+    #[serde(default)]
+    pub(super) publish: Vec<Spanned<String>>,
+}
+
+/// `[dns]` in the file of a server.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Dns {
+    pub(super) resolvers: Option<Vec<Spanned<String>>>,
 }
 
 /// `[egress]`
@@ -155,6 +226,7 @@ pub(super) struct Limits {
     pub(super) sessions: Field<i64>,
     pub(super) memory: Field<String>,
     pub(super) paths: Field<i64>,
+    pub(super) published: Field<i64>,
     pub(super) half_open: Field<i64>,
     pub(super) half_open_total: Field<i64>,
     pub(super) half_open_reserved: Field<i64>,

@@ -1,7 +1,9 @@
 //! Turns the text of a file into settings, or into the list of its problems.
 
 mod ends;
+mod gateway;
 mod links;
+mod publish;
 mod session;
 
 use std::fmt::Display;

@@ -5,14 +5,18 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use sumlink_dns::{Name, UpstreamAddress};
 use sumlink_engine::scheduler::OwnSchedulers;
 use sumlink_engine::{DatagramConfig, DatagramPolicy, SelectorConfig};
+use sumlink_gateway::rules::Rule;
 use sumlink_proxy::{AnyForward, ClassRule};
 use sumlink_settings::session::SessionOptions;
 use sumlink_transport::config::{
     AuthorizedClient, Carriers, ClientLimits, HalfOpenLimits, LinkConfig, SessionConfig,
 };
 use sumlink_transport::egress::EgressRule;
+use sumlink_transport::publish::Publish;
+use sumlink_transport::resolver::ResolverSource;
 use sumlink_transport::udp::UdpSettings;
 use sumlink_transport::{Class, Early, PublicKey};
 
@@ -39,9 +43,59 @@ pub(crate) struct ClientSettings {
     pub(crate) max_connections: Option<usize>,
     pub(crate) udp: Option<bool>,
     pub(crate) classes: Vec<ClassRule>,
+    pub(crate) gateway: Option<GatewaySettings>,
+    pub(crate) publish: Vec<Publish>,
     pub(crate) control: Option<PathBuf>,
     pub(crate) session: SessionSettings,
     pub(crate) lines: Lines,
+}
+
+/// `[gateway]`
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GatewaySettings {
+    /// What the kernel does. The ports of the listeners are filled in at the start.
+    pub(crate) kernel: sumlink_gateway::kernel::Settings,
+    pub(crate) rules: Vec<Rule>,
+    /// The file of rules that were added at run time and kept.
+    pub(crate) kept_rules: Option<PathBuf>,
+    pub(crate) dns: DnsSettings,
+}
+
+/// `[gateway.dns]`
+#[derive(Clone, Debug)]
+pub(crate) struct DnsSettings {
+    /// Whether the gateway answers DNS questions.
+    pub(crate) serve: bool,
+    /// Whether this machine's resolver asks it.
+    pub(crate) set_resolver: bool,
+    pub(crate) resolvers: Vec<UpstreamAddress>,
+    /// Domains that may have private addresses.
+    pub(crate) allow_private: Vec<Name>,
+    /// Memory of the cache in bytes.
+    pub(crate) cache: usize,
+    pub(crate) domains: Vec<DnsDomain>,
+}
+
+/// `[[gateway.dns.domain]]`
+#[derive(Clone, Debug)]
+pub(crate) enum DnsDomain {
+    /// These resolvers answer.
+    Forward(Name, Vec<UpstreamAddress>),
+    /// The names do not exist.
+    Block(Name),
+}
+
+impl Default for DnsSettings {
+    fn default() -> Self {
+        Self {
+            serve: true,
+            set_resolver: true,
+            resolvers: vec![UpstreamAddress::Server],
+            allow_private: Vec::new(),
+            cache: 4 << 20,
+            domains: Vec::new(),
+        }
+    }
 }
 
 /// Settings of a server; each is present only if it is set.
@@ -55,6 +109,7 @@ pub(crate) struct ServerSettings {
     pub(crate) half_open: HalfOpenLimits,
     pub(crate) udp: Option<bool>,
     pub(crate) exit: UdpSettings,
+    pub(crate) resolvers: ResolverSource,
     pub(crate) congestion: Option<String>,
     pub(crate) coupled: Option<String>,
     pub(crate) control: Option<PathBuf>,

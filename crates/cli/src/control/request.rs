@@ -22,6 +22,10 @@ pub(crate) enum Request {
     },
     /// Sets the rate of a link of an edge node.
     Rate(LinkRate),
+    /// Shows, changes or tests the routing rules of a gateway.
+    Route(RouteRequest),
+    /// Ends a gateway.
+    Stop {},
 }
 
 /// A change of a link's policy.
@@ -33,6 +37,39 @@ pub struct LinkChange {
     /// Whether it survives a restart of the client.
     #[serde(default)]
     pub keep: bool,
+}
+
+/// A question about the routing rules of a gateway, or a change of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
+pub enum RouteRequest {
+    /// All rules in their order.
+    List {},
+    /// Adds a rule before all others.
+    Add {
+        /// The rule in the form of the command line.
+        rule: String,
+        /// Whether it survives a restart.
+        #[serde(default)]
+        keep: bool,
+    },
+    /// Removes a rule.
+    Remove {
+        /// Its id in the list.
+        id: u64,
+    },
+    /// Which rule decides about a connection or flow, and why.
+    Test {
+        /// The destination: a name or an address.
+        host: String,
+        /// Its port.
+        port: u16,
+        /// `tcp` or `udp`.
+        protocol: String,
+        /// Address of the host on the LAN that connects; without one, this machine.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<std::net::IpAddr>,
+    },
 }
 
 /// The rate limit of a link of an edge node.

@@ -414,7 +414,13 @@ mod tests {
         for session in ["", "00112233445566778899aabbccddeeff"] {
             status.session = session.to_owned();
             let text = render(&status, View::Fit(120));
-            for part in ["tcp:8443", "192.168.7.10:443", "71", "refused", "the port is taken"] {
+            for part in [
+                "tcp:8443",
+                "192.168.7.10:443",
+                "71",
+                "refused",
+                "the port is taken",
+            ] {
                 assert!(text.contains(part), "{part} is missing:\n{text}");
             }
             assert!(!text.contains('\u{7}'));

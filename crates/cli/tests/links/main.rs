@@ -13,6 +13,7 @@ mod curl;
 mod datagrams;
 mod faults;
 mod flood;
+mod gateway;
 mod hostile;
 mod http3;
 mod memory;

@@ -42,6 +42,7 @@ pub(crate) fn pair(
     match stalls {
         Side::Client => (near, far),
         Side::Server => (far, near),
+        side => panic!("no program of the session runs on {side:?}"),
     }
 }
 

@@ -203,6 +203,9 @@ pub struct ClientConfig {
     pub key: SecretKey,
     /// The links to use; empty means every interface that can route to the server.
     pub links: Vec<LinkConfig>,
+    /// Interfaces that are no links although they may lead to the server, if `links` is empty: those
+    /// of a gateway's LAN.
+    pub ignored_links: Vec<String>,
     /// TCP congestion control for links without a setting; [`crate::congestion::AUTO`] chooses by
     /// measurement, `None` is the kernel's default.
     pub congestion: Option<String>,
@@ -238,6 +241,7 @@ impl ClientConfig {
             server_key,
             key,
             links: Vec::new(),
+            ignored_links: Vec::new(),
             congestion: None,
             groups: None,
             carriers: Carriers::ONE,
@@ -254,6 +258,13 @@ impl ClientConfig {
     #[must_use]
     pub fn links(mut self, links: Vec<LinkConfig>) -> Self {
         self.links = links;
+        self
+    }
+
+    /// Sets [`ClientConfig::ignored_links`].
+    #[must_use]
+    pub fn ignored_links(mut self, ignored: Vec<String>) -> Self {
+        self.ignored_links = ignored;
         self
     }
 

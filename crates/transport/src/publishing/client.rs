@@ -150,23 +150,22 @@ impl Publisher {
             };
             let Some(commands) = commands else { continue };
             let begun = Instant::now();
-            let lease = self.lease(number, entry, commands.clone(), sources).await;
-            let refusal = lease.err();
-            entry.set(false, refusal.clone());
-            match refusal {
-                Some(reason) if reason != logged => {
+            let lease = self.lease(number, entry, commands, sources).await;
+            entry.set(false, lease.as_ref().err().cloned());
+            match lease {
+                Err(reason) if reason != logged => {
                     tracing::warn!(
                         %listen, %target, "cannot publish a port: {reason}; trying again"
                     );
                     logged = reason;
                 }
-                Some(_) => {}
-                None => {
+                Err(_) => {}
+                Ok(end) => {
                     logged.clear();
                     if begun.elapsed() > PAUSE.1 {
                         pause = PAUSE.0;
                     }
-                    if !commands.is_closed() {
+                    if end == End::Peer {
                         tracing::warn!(
                             %listen, %target,
                             "a port is no longer published: the server has ended it; trying again"
@@ -194,7 +193,7 @@ impl Publisher {
         entry: &Entry,
         commands: UnboundedSender<Command>,
         sources: &Arc<Sources>,
-    ) -> Result<(), String> {
+    ) -> Result<End, String> {
         let Publish { listen, target, .. } = &entry.publish;
         // A new one for each lease: the server's end of a former one has gone.
         let source = match listen.protocol {
@@ -213,17 +212,17 @@ impl Publisher {
         entry.set(true, None);
         tracing::info!(%listen, %target, "port published");
         let ended = until_end(&mut stream);
-        match source {
+        Ok(match source {
             None => ended.await,
             Some(source) => {
                 let served = datagrams::serve(source, target, &self.outgoing, &entry.traffic);
                 tokio::select! {
-                    () = ended => {}
-                    () = served => {}
+                    end = ended => end,
+                    // Sources end with the bond.
+                    () = served => End::Session,
                 }
             }
-        }
-        Ok(())
+        })
     }
 
     /// Connects a stream of the server to the target of its port, and relays.
@@ -369,8 +368,29 @@ async fn ask(commands: UnboundedSender<Command>, request: &Request) -> Result<St
     }
 }
 
-/// Waits until the server has ended a lease.
-pub(crate) async fn until_end(stream: &mut Stream) {
+/// How a lease has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The peer has ended it.
+    Peer,
+    /// The session has ended.
+    Session,
+}
+
+/// Waits until the peer or the session has ended a lease.
+pub(crate) async fn until_end(stream: &mut Stream) -> End {
     let mut ignored = [0; 64];
-    while stream.read(&mut ignored).await.is_ok_and(|read| read > 0) {}
+    loop {
+        match stream.read(&mut ignored).await {
+            Ok(0) => return End::Peer,
+            Ok(_) => {}
+            Err(error) => {
+                let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+                return match inner {
+                    Some(OpenError::SessionClosed) => End::Session,
+                    _ => End::Peer,
+                };
+            }
+        }
+    }
 }

@@ -26,8 +26,8 @@ use crate::api::stream::Stream;
 use crate::carrier::keys::PublicKey;
 use crate::local::accept::Accepting;
 use crate::local::tasks::spawn_begun;
-use crate::publishing::until_end;
 use crate::publishing::wire::{Answer, Head, Refusal, Request};
+use crate::publishing::{End, until_end};
 use crate::session::driver::open_in;
 
 /// Longest wait for the request on its stream.
@@ -171,7 +171,10 @@ impl Shared {
         tracing::info!(%listen, "port published");
         let ended = async {
             tokio::select! {
-                () = until_end(&mut stream) => "the client has ended it",
+                end = until_end(&mut stream) => match end {
+                    End::Peer => "the client has ended it",
+                    End::Session => "the session has ended",
+                },
                 () = held.lease.end.notified() => "the server ends it",
             }
         };

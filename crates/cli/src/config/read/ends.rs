@@ -52,6 +52,8 @@ impl Reader<'_> {
             max_connections: self.count(raw.max_connections).map(|n| n as usize),
             udp: raw.udp.map(Spanned::into_inner),
             classes,
+            gateway: raw.gateway.map(|gateway| self.gateway(gateway)),
+            publish: self.publish(raw.publish),
             control: raw.control.map(|path| self.beside(path.get_ref())),
             session: self.session(raw.session, own),
             lines: self.lines(link_lines, forward_lines),
@@ -116,6 +118,7 @@ impl Reader<'_> {
             authorized.push(AuthorizedClient {
                 key,
                 name: client.name,
+                publish: self.parse_all(client.publish, |s| s.parse()),
             });
         }
         let defaults = memory::limits();
@@ -125,16 +128,19 @@ impl Reader<'_> {
         let other = raw.congestion.as_ref().map(Spanned::span);
         let coupled = self.coupled(raw.coupled, other);
         let exit = self.exit(raw.datagrams);
+        let resolvers = self.resolvers(raw.dns);
         let mut limit = |field, default| self.count(field).map_or(default, |n| n as usize);
         Some(ServerSettings {
             limits: ClientLimits {
                 sessions: limit(raw.limits.sessions, defaults.sessions),
                 memory,
                 paths: limit(raw.limits.paths, defaults.paths),
+                published: limit(raw.limits.published, defaults.published),
             },
             half_open,
             udp: raw.udp.map(Spanned::into_inner),
             exit,
+            resolvers,
             listen: self.parse(raw.listen, |s| parse_public(s)),
             key: raw.key.map(|path| self.beside(path.get_ref())),
             authorized,

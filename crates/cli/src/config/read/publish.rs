@@ -5,7 +5,6 @@ use std::net::{IpAddr, SocketAddr};
 use sumlink_transport::publish::{MAX_PUBLISHED, Protocol, Publish};
 use sumlink_transport::resolver::ResolverSource;
 use sumlink_transport::target::DNS_PORT;
-use toml::Spanned;
 
 use super::super::raw;
 use super::Reader;

@@ -120,9 +120,10 @@ impl Manager {
         let here = servers
             .iter()
             .all(|server| server.ip().to_canonical().is_loopback());
+        let ignored = &self.dialer.config.ignored_links;
         let fits = |link: &&Link| {
             if named.is_empty() {
-                link.loopback == here
+                link.loopback == here && !ignored.contains(&link.name)
             } else {
                 is_named(link)
             }

@@ -1,0 +1,88 @@
+//! The gateway: `sumlink up`, `sumlink down` and `sumlink route`.
+//!
+//! - `up` is the client with further entries: what the kernel captures of this machine and of its
+//!   LAN, and DNS.
+//! - `run` has the parts of a running gateway and their order at start and end.
+//! - `resolver` makes the programs of this machine ask the gateway's DNS.
+
+mod control;
+mod down;
+mod links;
+mod lookup;
+mod resolver;
+mod route;
+mod run;
+pub(crate) mod status;
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::json;
+use sumlink_engine::scheduler::OwnSchedulers;
+use sumlink_gateway::kernel::{self, Prepared};
+
+use crate::args::ClientArgs;
+use crate::config::ClientPlan;
+use crate::exit::CliError;
+use crate::output::{Events, print, print_json};
+
+pub(crate) use down::{DownArgs, run as down};
+pub(crate) use route::{RouteArgs, run as route};
+
+/// The file of a gateway that is started without one.
+const CONFIG: &str = "/etc/sumlink/client.toml";
+
+/// Folder of the control socket and of the state of a running gateway.
+const RUN: &str = "/run/sumlink";
+
+/// `sumlink up`
+#[derive(Debug, Args)]
+pub(crate) struct UpArgs {
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+    /// Print the changes to routes, firewall and kernel parameters as commands, and make none.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Runs the verb until a signal or `sumlink down` ends it.
+pub(crate) async fn up(args: UpArgs, own: OwnSchedulers) -> Result<(), CliError> {
+    let UpArgs {
+        mut client,
+        dry_run,
+    } = args;
+    if client.config.is_none() && client.server.is_none() {
+        client.config = Some(PathBuf::from(CONFIG));
+    }
+    let json = client.json;
+    let mut plan = ClientPlan::start(client, &own)?;
+    let settings = plan.gateway.take().unwrap_or_default();
+    if dry_run {
+        return show_changes(&plan, settings.kernel, json).await;
+    }
+    let events = Events::new(json)?;
+    events.end(run::carry(plan, settings, &events).await)
+}
+
+/// Prints what a start would change.
+async fn show_changes(
+    plan: &ClientPlan,
+    mut settings: kernel::Settings,
+    json: bool,
+) -> Result<(), CliError> {
+    settings.links = run::named_links(plan);
+    let prepared = Prepared::new(Path::new(kernel::DEFAULT_STATE), &settings).await?;
+    let changes = prepared
+        .plan(&settings)
+        .map_err(kernel::KernelError::from)?;
+    let text = changes.to_string();
+    if json {
+        let lines: Vec<&str> = text.lines().collect();
+        let warnings: Vec<String> = changes.warnings().iter().map(ToString::to_string).collect();
+        return print_json(&json!({ "changes": lines, "warnings": warnings }));
+    }
+    for warning in changes.warnings() {
+        tracing::warn!("{warning}");
+    }
+    print(&format!("{}\n", text.trim_end()))
+}

@@ -1,0 +1,76 @@
+//! The resolver of this machine: systemd-resolved, or /etc/resolv.conf.
+
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+
+use sumlink_dns::system::resolv_conf::{ResolvConf, Restored};
+use sumlink_dns::system::resolved;
+
+use crate::exit::CliError;
+
+/// The file that programs read.
+const FILE: &str = "/etc/resolv.conf";
+
+/// Its content from before the start. It outlives a restart of the machine.
+const STATE: &str = "/var/lib/sumlink/resolv.conf.json";
+
+/// How this machine's programs were made to ask the gateway.
+#[derive(Debug)]
+pub(super) enum Resolver {
+    /// Through systemd-resolved, for this device.
+    Resolved(String),
+    /// By the file.
+    File,
+}
+
+impl Resolver {
+    /// Makes this machine's programs ask `address`, a port of the gateway on `device`.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is changed then.
+    pub(super) async fn set(device: &str, address: IpAddr) -> Result<Self, CliError> {
+        if resolved::is_used(Path::new(FILE)).await {
+            resolved::apply(device, address).await.map_err(other)?;
+            return Ok(Self::Resolved(device.to_owned()));
+        }
+        if let Some(directory) = Path::new(STATE).parent() {
+            std::fs::create_dir_all(directory)?;
+        }
+        file().apply(address).map_err(other)?;
+        Ok(Self::File)
+    }
+
+    /// Restores the former settings.
+    pub(super) async fn restore(self) {
+        let restored = match self {
+            Self::Resolved(device) => resolved::revert(&device).await.map_err(other),
+            Self::File => clean().map(drop),
+        };
+        if let Err(error) = restored {
+            tracing::warn!("{error}");
+        }
+    }
+}
+
+/// Restores the file if a killed gateway has left its own, and says so. systemd-resolved forgets
+/// its settings with the device.
+pub(super) fn clean() -> Result<Option<String>, CliError> {
+    match file().restore().map_err(other)? {
+        Restored::Nothing => Ok(None),
+        Restored::Yes => Ok(Some(format!("the gateway's address in {FILE}"))),
+        Restored::ChangedByOthers => {
+            tracing::warn!("{FILE} was changed by others meanwhile and is left as it is");
+            Ok(None)
+        }
+    }
+}
+
+fn file() -> ResolvConf {
+    ResolvConf::new(FILE, STATE)
+}
+
+fn other(error: impl std::error::Error + Send + Sync + 'static) -> CliError {
+    CliError::System(io::Error::other(error))
+}

@@ -1,0 +1,449 @@
+//! A running gateway: its parts, and their order at start and end.
+//!
+//! Nothing is captured before everything that receives it exists, and the changes to the kernel are
+//! the last to go: without the bond, captured traffic waits or is refused, and never passes beside.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use serde_json::json;
+use sumlink_dns::{Forwarder, Roots, Upstream, UpstreamAddress};
+use sumlink_gateway::kernel::{
+    self, Applied, CARRIER_MARK, Capture, Facts, KernelError, ListenerPorts, Prepared,
+};
+use sumlink_gateway::names::SharedNames;
+use sumlink_gateway::router::{
+    LocalExits, LocalSettings, Parts, Router, SystemInspector, WithoutBond,
+};
+use sumlink_gateway::rules::Rules;
+use sumlink_proxy::{ClassRule, Listener, Service, TransparentUdp};
+use sumlink_transport::{Client, links};
+use sumlink_tun::{Device, DeviceConfig, LanEcho};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+
+use super::control::Running;
+use super::links::KnownLinks;
+use super::lookup::KnownServer;
+use super::resolver::Resolver;
+use crate::client::{Entries, Limits};
+use crate::config::{ClientPlan, DnsDomain, DnsSettings, GatewaySettings};
+use crate::control::ControlSocket;
+use crate::exit::{CliError, Exit};
+use crate::opener::Late;
+use crate::output::Events;
+use crate::signals::Stop;
+
+/// Pause between two attempts to connect at the start.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// Port of DNS.
+const DNS: u16 = 53;
+
+/// The router of a gateway.
+pub(super) type GatewayRouter = Router<Late>;
+
+/// The links that flags or file name. Patterns are left out.
+pub(super) fn named_links(plan: &ClientPlan) -> Vec<String> {
+    let names = plan.config.links.iter().map(|link| link.name.clone());
+    names.filter(|name| !links::is_pattern(name)).collect()
+}
+
+/// The interfaces of the gateway that are no links.
+fn not_links(kernel: &kernel::Settings) -> Vec<String> {
+    let own = std::iter::once(&kernel.device.name);
+    own.chain(&kernel.lan).cloned().collect()
+}
+
+/// Runs the gateway until a signal or a request ends it.
+pub(super) async fn carry(
+    plan: ClientPlan,
+    settings: GatewaySettings,
+    events: &Events,
+) -> Result<(), CliError> {
+    let mut stop = Stop::new()?;
+    let asked = Arc::new(Notify::new());
+    let named = plan.control.clone();
+    let socket = named.unwrap_or_else(|| Path::new(super::RUN).join("gateway.sock"));
+    if let Some(directory) = socket.parent() {
+        std::fs::create_dir_all(directory)?;
+    }
+    let control = ControlSocket::bind(&socket)?;
+    let limits = Limits::of(&plan);
+    let entries = Entries::bind(&plan, &limits).await?;
+    let server = plan.config.server.clone();
+    let known = KnownServer::new(&server).await.map_err(|error| {
+        sumlink_transport::ConnectError::Resolve {
+            name: server.clone(),
+            reason: error.to_string(),
+        }
+    })?;
+    let mut kernel = settings.kernel.clone();
+    kernel.links = named_links(&plan);
+    kernel.servers = known.addresses().iter().map(SocketAddr::ip).collect();
+    let prepared = Prepared::new(Path::new(kernel::DEFAULT_STATE), &kernel).await?;
+    let inputs = match Inputs::open(&mut kernel, &settings.dns, &prepared, &limits).await {
+        Ok(inputs) => inputs,
+        Err(error) => {
+            prepared.remove().await?;
+            return Err(error);
+        }
+    };
+    let changes = prepared.plan(&kernel).map_err(KernelError::from)?;
+    for warning in changes.warnings() {
+        tracing::warn!("{warning}");
+    }
+    let capture = changes.capture();
+    let mut applied = prepared.apply(changes).await?;
+    let (slot, session) = watch::channel(None);
+    let links = KnownLinks::new();
+    links.list(&known.addresses(), CARRIER_MARK).await;
+    let names = SharedNames::default();
+    let router = router(
+        &settings,
+        &links,
+        &names,
+        Late::new(session.clone(), plan.early),
+    )?;
+    let forwarder = settings
+        .dns
+        .serve
+        .then(|| forwarder(&settings, &names, &router));
+    let running = Running {
+        session,
+        server: server.clone(),
+        router: router.clone(),
+        forwarder: forwarder.clone(),
+        device: inputs.device.stats(),
+        kernel: kernel.clone(),
+        capture,
+        stop: Arc::clone(&asked),
+    };
+    let address = inputs.dns.as_ref().map(|dns| dns.address);
+    let mut serving = inputs.serve(&router, &limits, forwarder);
+    entries.serve(&router, events);
+    let resolver = match address.filter(|_| settings.dns.set_resolver && kernel.host) {
+        Some(address) => match Resolver::set(&kernel.device.name, address).await {
+            Ok(resolver) => Some(resolver),
+            Err(error) => {
+                tracing::warn!("this machine's programs do not ask the gateway's DNS: {error}");
+                None
+            }
+        },
+        None => None,
+    };
+    let way = match capture {
+        Capture::Nftables => "nftables",
+        Capture::Tun => "tun",
+    };
+    tracing::info!(device = %kernel.device.name, capture = way, lan = ?kernel.lan, "gateway up");
+    events.emit(&json!({
+        "event": "gateway_up", "device": kernel.device.name, "capture": way, "lan": kernel.lan,
+    }));
+    let config = plan
+        .config
+        .mark(CARRIER_MARK)
+        .ignored_links(not_links(&kernel))
+        .lookup(Arc::new(known.clone()) as Arc<dyn links::Lookup>);
+    let connecting = async {
+        let client = connect(&config).await?;
+        tracing::info!(%server, server_key = %config.server_key, "connected");
+        events.emit(&json!({
+            "event": "connected", "server": server, "server_key": config.server_key,
+            "public_key": config.key.public(),
+        }));
+        let _following = events.follow(client.events());
+        slot.send_replace(Some(client.clone()));
+        let addresses = || known.addresses();
+        tokio::select! {
+            () = links.follow(client.clone(), addresses, CARRIER_MARK) => {}
+            reason = client.closed() => return Err(CliError::from(std::io::Error::other(reason))),
+        }
+        Ok(())
+    };
+    let ended = tokio::select! {
+        ended = connecting => ended,
+        () = control.serve(running) => Ok(()),
+        followed = applied.follow() => match followed {
+            Ok(never) => match never {},
+            Err(error) => Err(error.into()),
+        },
+        Some(ended) = serving.join_next() => match ended {
+            Ok(Err(error)) => Err(error),
+            _ => Ok(()),
+        },
+        name = stop.next() => {
+            tracing::info!("{name}: closing the session");
+            Ok(())
+        }
+        () = asked.notified() => {
+            tracing::info!("sumlink down: closing the session");
+            Ok(())
+        }
+    };
+    let client = slot.borrow().clone();
+    if let Some(client) = client {
+        stop.graceful(client.close())
+            .await
+            .unwrap_or_else(|error| tracing::warn!("{error}"));
+    }
+    let removed = end(resolver, applied).await;
+    serving.shutdown().await;
+    events.emit(&json!({ "event": "stopped" }));
+    ended.and(removed)
+}
+
+/// Restores the resolver and removes the changes to the kernel.
+async fn end(resolver: Option<Resolver>, applied: Applied) -> Result<(), CliError> {
+    if let Some(resolver) = resolver {
+        resolver.restore().await;
+    }
+    applied.remove().await?;
+    tracing::info!("gateway down");
+    Ok(())
+}
+
+/// Connects to the server. A network that is not there yet is waited for; other errors end the
+/// gateway.
+async fn connect(config: &sumlink_transport::config::ClientConfig) -> Result<Client, CliError> {
+    let mut has_warned = false;
+    loop {
+        let error = match Client::connect(config.clone()).await {
+            Ok(client) => return Ok(client),
+            Err(error) => CliError::from(error),
+        };
+        if error.exit() != Exit::Network {
+            return Err(error);
+        }
+        if !std::mem::replace(&mut has_warned, true) {
+            tracing::warn!("{error}; trying again every {} s", RETRY.as_secs());
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
+/// What receives the captured traffic.
+struct Inputs {
+    device: Device,
+    listeners: Vec<Listener>,
+    datagrams: Vec<TransparentUdp>,
+    echoes: Vec<LanEcho>,
+    dns: Option<DnsPorts>,
+}
+
+/// The ports of the forwarder.
+struct DnsPorts {
+    server: sumlink_dns::Server,
+    /// Its address for programs of this machine.
+    address: IpAddr,
+}
+
+impl Inputs {
+    /// Opens everything, and notes the ports in `kernel`.
+    async fn open(
+        kernel: &mut kernel::Settings,
+        dns: &DnsSettings,
+        prepared: &Prepared,
+        limits: &Limits,
+    ) -> Result<Self, CliError> {
+        let capture = prepared.plan(kernel).map_err(KernelError::from)?.capture();
+        let device = Device::open(&DeviceConfig {
+            name: kernel.device.name.clone(),
+            mtu: u16::try_from(kernel.device.mtu).unwrap_or(u16::MAX),
+            ipv4: kernel.device.ipv4,
+            ipv6: kernel.device.ipv6,
+            ..DeviceConfig::default()
+        })
+        .await?;
+        let mut inputs = Self {
+            device,
+            listeners: Vec::new(),
+            datagrams: Vec::new(),
+            echoes: Vec::new(),
+            dns: None,
+        };
+        if capture == Capture::Nftables {
+            kernel.ipv4_ports = inputs
+                .listen(Ipv4Addr::LOCALHOST.into(), kernel, limits)
+                .await?;
+            if kernel.ipv6 && prepared.facts().has_ipv6 {
+                kernel.ipv6_ports = inputs
+                    .listen(Ipv6Addr::LOCALHOST.into(), kernel, limits)
+                    .await?;
+            }
+            for lan in &kernel.lan {
+                inputs.echoes.push(LanEcho::open(lan, &kernel.device.name)?);
+            }
+        }
+        if dns.serve {
+            inputs.dns = Some(DnsPorts::open(kernel, prepared.facts()).await?);
+        }
+        Ok(inputs)
+    }
+
+    /// Opens the listeners of a family on its loopback address.
+    async fn listen(
+        &mut self,
+        ip: IpAddr,
+        kernel: &kernel::Settings,
+        limits: &Limits,
+    ) -> Result<ListenerPorts, CliError> {
+        let mut ports = ListenerPorts::default();
+        let any = SocketAddr::new(ip, 0);
+        if kernel.host {
+            let listener = limits.apply(Listener::bind(any, Service::Redirect).await?);
+            ports.redirect = listener.local_addr().port();
+            self.listeners.push(listener);
+        }
+        if !kernel.lan.is_empty() {
+            let listener = limits.apply(Listener::bind(any, Service::Transparent).await?);
+            ports.transparent_tcp = listener.local_addr().port();
+            self.listeners.push(listener);
+            let datagrams = TransparentUdp::bind(any)?
+                .with_sources(limits.sources.clone())
+                .with_classes(Arc::clone(&limits.classes));
+            ports.transparent_udp = datagrams.local_addr().port();
+            self.datagrams.push(datagrams);
+        }
+        Ok(ports)
+    }
+
+    /// Serves everything. A task that ends is a failure of the gateway.
+    fn serve(
+        self,
+        router: &GatewayRouter,
+        limits: &Limits,
+        forwarder: Option<Forwarder>,
+    ) -> JoinSet<Result<(), CliError>> {
+        let mut serving = JoinSet::new();
+        let forever = std::future::pending;
+        for listener in self.listeners {
+            let serve = listener.serve_with_datagrams(router.clone(), forever());
+            serving.spawn(async move { Ok(serve.await) });
+        }
+        for datagrams in self.datagrams {
+            let serve = datagrams.serve(router.clone(), forever());
+            serving.spawn(async move { Ok(serve.await) });
+        }
+        for echo in self.echoes {
+            let (sources, classes) = (limits.sources.clone(), Arc::clone(&limits.classes));
+            let serve = echo.serve(router.clone(), sources, classes, forever());
+            serving.spawn(async move { Ok(serve.await) });
+        }
+        if let (Some(dns), Some(forwarder)) = (self.dns, forwarder) {
+            let serve = dns.server.serve(forwarder, forever());
+            serving.spawn(async move { Ok(serve.await) });
+        }
+        let of_device = sumlink_tun::Limits {
+            connections: limits.connections.clone(),
+            sources: limits.sources.clone(),
+        };
+        let classes: Arc<[ClassRule]> = Arc::clone(&limits.classes);
+        let serve = sumlink_tun::serve(self.device, router.clone(), of_device, classes, forever());
+        serving.spawn(async move { Ok(serve.await?) });
+        serving
+    }
+}
+
+impl DnsPorts {
+    /// Opens port 53 on the device, and on the LAN where it is free.
+    async fn open(kernel: &kernel::Settings, facts: &Facts) -> Result<Self, CliError> {
+        let address = IpAddr::from(kernel.device.ipv4);
+        let own = SocketAddr::new(address, DNS);
+        let mut clients = vec![
+            IpNet::from(address),
+            IpNet::from(IpAddr::from(kernel.device.ipv6)),
+        ];
+        let mut ports = vec![own];
+        let devices = facts.devices.iter();
+        for lan in devices.filter(|device| kernel.lan.contains(&device.name)) {
+            for network in lan
+                .addresses
+                .iter()
+                .filter(|net| !is_link_local(net.addr()))
+            {
+                clients.push(network.trunc());
+                let port = SocketAddr::new(network.addr(), DNS);
+                let limits = sumlink_dns::Limits::default();
+                match sumlink_dns::Server::bind(&[port], Vec::new(), limits).await {
+                    Ok(_) => ports.push(port),
+                    Err(error) => tracing::warn!("{error}; hosts of the LAN ask what is there"),
+                }
+            }
+        }
+        let limits = sumlink_dns::Limits::default();
+        let server = sumlink_dns::Server::bind(&ports, clients, limits).await?;
+        Ok(Self { server, address })
+    }
+}
+
+/// Whether an address needs a scope; hosts ask the gateway at its other ones.
+fn is_link_local(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
+}
+
+/// The router over the bond and over single links.
+fn router(
+    settings: &GatewaySettings,
+    links: &KnownLinks,
+    names: &SharedNames,
+    bond: Late,
+) -> Result<GatewayRouter, CliError> {
+    let rules = match &settings.kept_rules {
+        Some(file) => Rules::with_file(settings.rules.clone(), file.clone())?,
+        None => Rules::new(settings.rules.clone()),
+    };
+    let local = LocalSettings {
+        mark: Some(CARRIER_MARK),
+        ..LocalSettings::default()
+    };
+    // The policy does not change while the gateway runs.
+    let policy = watch::channel(Arc::new(LocalExits::policy())).1;
+    Ok(Router::new(Parts {
+        bond,
+        rules,
+        names: names.clone(),
+        local: LocalExits::new(Arc::new(links.clone()), policy, local),
+        inspector: Arc::new(SystemInspector::default()),
+        without_bond: match settings.kernel.without_bond {
+            kernel::WithoutBond::Block => WithoutBond::Block,
+            kernel::WithoutBond::Direct => WithoutBond::Direct,
+        },
+        is_up: links.is_up(),
+    }))
+}
+
+/// The forwarder, which asks over the router and reports the addresses of names to `names`.
+fn forwarder(settings: &GatewaySettings, names: &SharedNames, router: &GatewayRouter) -> Forwarder {
+    let dns = &settings.dns;
+    let roots = Roots::system();
+    let upstream =
+        |address: &UpstreamAddress| Upstream::new(address.clone(), router.clone(), &roots);
+    let upstreams = |addresses: &[UpstreamAddress]| addresses.iter().map(upstream).collect();
+    let mut rules = sumlink_dns::Rules::new(upstreams(&dns.resolvers));
+    for domain in &dns.domains {
+        rules = match domain {
+            DnsDomain::Forward(name, resolvers) => rules.with(
+                name.clone(),
+                sumlink_dns::Action::Forward(upstreams(resolvers)),
+            ),
+            DnsDomain::Block(name) => rules.with(name.clone(), sumlink_dns::Action::Block),
+        };
+    }
+    for name in &dns.allow_private {
+        rules = rules.with_private(name.clone());
+    }
+    let mut forwarding = sumlink_dns::Settings::default();
+    forwarding.ipv6 = settings.kernel.ipv6;
+    forwarding.cache_bytes = dns.cache;
+    let names = names.clone();
+    forwarding.observer = Some(Arc::new(move |chain: &[String], ip, ttl| {
+        for name in chain {
+            names.learn(ip, name, ttl);
+        }
+    }));
+    Forwarder::new(forwarding, rules)
+}
