@@ -178,7 +178,8 @@ mod tests {
                         message.resize(4 + length, 0);
                         let message = Bytes::from(message);
                         let fits = cost(&query(name), &message) <= MOST / LARGEST;
-                        cache.insert(&query(name), message.clone(), Duration::from_secs(lifetime), time);
+                        let kept = Duration::from_secs(lifetime);
+                        cache.insert(&query(name), message.clone(), kept, time);
                         if fits {
                             inserted += cost(&query(name), &message);
                             model.insert(query(name), (message, now, lifetime));

@@ -15,7 +15,6 @@ const MAX_CLIENTS: usize = 4096;
 
 /// Limits on clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Limits {
     /// Questions of one client per second, at least 1. A client is an IPv4 address or an IPv6 /64.
     pub rate: u32,

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ipnet::IpNet;
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
@@ -16,6 +15,7 @@ use crate::flight::{Flights, Landed};
 use crate::lifetime::{FAILURE, lifetime};
 use crate::log::Throttle;
 use crate::rules::{Decision, Rules};
+use crate::settings::Settings;
 use crate::statistics::{Counters, Statistics};
 use crate::upstream::Group;
 use crate::wire::{
@@ -34,46 +34,6 @@ mod extended {
     pub(super) const STALE: u16 = 3;
     pub(super) const BLOCKED: u16 = 15;
     pub(super) const NO_REACHABLE_AUTHORITY: u16 = 22;
-}
-
-/// Receives each address that the forwarder answers, before the client does: the names from the
-/// question's to the address's own, with all aliases between them, the address, and its TTL.
-pub type Observer = Arc<dyn Fn(&[String], IpAddr, Duration) + Send + Sync>;
-
-/// How a forwarder works.
-#[derive(Clone)]
-#[non_exhaustive]
-pub struct Settings {
-    /// Whether IPv6 addresses are answered. Without them, each AAAA question is answered with no
-    /// data.
-    pub ipv6: bool,
-    /// Memory of the cache in bytes. 0 turns it off.
-    pub cache_bytes: usize,
-    /// Time after its expiry for which an answer is used if no upstream answers (RFC 8767). Zero
-    /// turns that off.
-    pub serve_stale: Duration,
-    /// Whether answers with private addresses are refused for names without an exception.
-    pub rebinding_protection: bool,
-    /// Further networks that count as private, such as public ones of the LAN.
-    pub own_networks: Vec<IpNet>,
-    /// Most different questions that upstreams have at once; further ones fail.
-    pub max_open: usize,
-    /// Receives the addresses that are answered.
-    pub observer: Option<Observer>,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            ipv6: true,
-            cache_bytes: 4 << 20,
-            serve_stale: Duration::ZERO,
-            rebinding_protection: true,
-            own_networks: Vec::new(),
-            max_open: 512,
-            observer: None,
-        }
-    }
 }
 
 /// A DNS forwarder. Clones share everything.
@@ -118,6 +78,7 @@ pub(crate) struct Question {
     may_be_private: bool,
     stale: Option<Bytes>,
     limit: usize,
+    generation: u64,
 }
 
 /// A result that is shared by all who asked the same.
@@ -161,7 +122,7 @@ impl Forwarder {
     /// Forgets all answers.
     pub fn flush(&self) {
         let mut cache = self.0.cache();
-        self.0.generation.fetch_add(1, Ordering::Relaxed);
+        self.0.generation.fetch_add(1, Ordering::Release);
         cache.clear();
         self.0.flights.forget();
     }
@@ -221,6 +182,8 @@ impl Forwarder {
             Via::Tcp => usize::from(u16::MAX),
         };
         let question = &client.query.question;
+        // In this order, so that an answer under earlier rules never counts as one under later ones.
+        let generation = inner.generation.load(Ordering::Acquire);
         let rules = inner.rules();
         let decision = match rules.explicit(&question.name) {
             Some(decision) => decision,
@@ -264,6 +227,7 @@ impl Forwarder {
             may_be_private,
             stale,
             limit,
+            generation,
         })
     }
 
@@ -275,12 +239,16 @@ impl Forwarder {
             may_be_private,
             stale,
             limit,
+            generation,
         } = question;
         let inner = &*self.0;
         let query = &client.query;
         let resolve = {
             let (this, query) = (Arc::clone(&self.0), query.clone());
-            async move { this.resolve(&query, &group, may_be_private).await }
+            async move {
+                this.resolve(&query, &group, may_be_private, generation)
+                    .await
+            }
         };
         let landed = match inner.flights.join(query, resolve) {
             Landed::Full => {
@@ -335,8 +303,13 @@ impl Forwarder {
 
 impl Inner {
     /// Asks the upstreams, checks what they say and keeps it.
-    async fn resolve(&self, query: &Query, group: &Group, may_be_private: bool) -> Resolved {
-        let generation = self.generation.load(Ordering::Relaxed);
+    async fn resolve(
+        &self,
+        query: &Query,
+        group: &Group,
+        may_be_private: bool,
+        generation: u64,
+    ) -> Resolved {
         let response = match group.resolve(query).await {
             Ok(response) => response,
             Err(error) => {
@@ -368,7 +341,7 @@ impl Inner {
             .and_then(|message| lifetime(query, &message));
         if let Some(lifetime) = kept {
             let mut cache = self.cache();
-            if self.generation.load(Ordering::Relaxed) == generation {
+            if self.generation.load(Ordering::Acquire) == generation {
                 cache.insert(query, stored.clone(), lifetime, (self.clock)());
             }
         }
@@ -379,7 +352,7 @@ impl Inner {
     fn keep_failure(&self, query: &Query, stored: Bytes, generation: u64) {
         let now = (self.clock)();
         let mut cache = self.cache();
-        if self.generation.load(Ordering::Relaxed) == generation
+        if self.generation.load(Ordering::Acquire) == generation
             && cache.find(query, now) == Cached::Missing
         {
             cache.insert(query, stored, FAILURE, now);

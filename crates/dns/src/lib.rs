@@ -29,6 +29,7 @@ mod log;
 mod private;
 mod rules;
 mod server;
+mod settings;
 mod special;
 mod statistics;
 pub mod system;
@@ -40,10 +41,11 @@ mod upstream;
 mod wire;
 
 pub use clients::Limits;
-pub use forwarder::{Forwarder, Observer, Settings, Via};
+pub use forwarder::{Forwarder, Via};
 pub use private::is_private;
 pub use rules::{Action, Rules};
 pub use server::{BindError, Server};
+pub use settings::{Observer, Settings};
 pub use statistics::{Statistics, UpstreamStatistics};
 pub use upstream::{
     ExchangeError, Roots, RootsError, Upstream, UpstreamAddress, UpstreamAddressError,

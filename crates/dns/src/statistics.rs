@@ -61,7 +61,8 @@ pub struct UpstreamStatistics {
     /// Those that it did not answer in a usable way, or not within a second when the question was
     /// given up.
     pub failed: u64,
-    /// The median time until its answer, in microseconds, rounded up by at most a quarter; `None` without an answer.
+    /// The median time until its answer, in microseconds, rounded up by at most a quarter; `None`
+    /// without an answer.
     pub p50_us: Option<u64>,
     /// The 95th percentile of that time.
     pub p95_us: Option<u64>,

@@ -5,5 +5,6 @@
 //!
 //! [`resolved::is_used`] says which of them fits a machine.
 
+mod files;
 pub mod resolv_conf;
 pub mod resolved;

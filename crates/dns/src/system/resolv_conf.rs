@@ -4,20 +4,15 @@
 //! `kill -9` or a power loss, too: keep the state file on a disk. A symbolic link stays, and the
 //! file to which it leads changes. What others have written meanwhile is never overwritten.
 
-use std::fs::{self, File, Metadata};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::net::IpAddr;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use sumlink_util::plain;
 
-/// Largest file that is kept, in bytes. Real ones have a few lines.
-const MAX_SIZE: u64 = 64 * 1024;
-
-/// Symbolic links that are followed (path_resolution(7)).
-const MAX_LINKS: usize = 40;
+use super::files::{read, replace, target, write_like};
 
 /// The file, and the state file with its earlier content.
 #[derive(Clone, Debug)]
@@ -48,7 +43,9 @@ pub enum ResolvConfError {
     #[error("cannot write {path}: {reason}", path = .0.display(), reason = plain(.1))]
     Write(PathBuf, io::Error),
     /// It is no text file of a sensible size.
-    #[error("{path} is not a text file of at most 64 KiB; it is left as it is", path = .0.display())]
+    #[error(
+        "{path} is not a text file of at most 64 KiB; it is left as it is", path = .0.display()
+    )]
     Unusual(PathBuf),
     /// The state file is damaged.
     #[error(
@@ -183,116 +180,10 @@ fn content(resolver: IpAddr, earlier: &str) -> String {
     content
 }
 
-/// The file behind all symbolic links. It need not exist.
-fn target(file: &Path) -> Result<PathBuf, ResolvConfError> {
-    let mut path = file.to_owned();
-    for _ in 0..MAX_LINKS {
-        match fs::read_link(&path) {
-            Ok(link) => {
-                let directory = path.parent().unwrap_or(Path::new("/"));
-                path = directory.join(link);
-            }
-            // Not a link, or nothing.
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(path),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(path),
-            Err(error) => return Err(ResolvConfError::Read(path, error)),
-        }
-    }
-    Err(ResolvConfError::Unusual(file.to_owned()))
-}
-
-/// The content of a file; `None` if it does not exist.
-fn read(path: &Path) -> Result<Option<String>, ResolvConfError> {
-    let metadata = match fs::metadata(path) {
-        Ok(metadata) => metadata,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(ResolvConfError::Read(path.to_owned(), error)),
-    };
-    if !metadata.is_file() || metadata.len() > MAX_SIZE {
-        return Err(ResolvConfError::Unusual(path.to_owned()));
-    }
-    match fs::read_to_string(path) {
-        Ok(content) => Ok(Some(content)),
-        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-            Err(ResolvConfError::Unusual(path.to_owned()))
-        }
-        Err(error) => Err(ResolvConfError::Read(path.to_owned(), error)),
-    }
-}
-
-/// Writes a file, with the mode and the owner that it has.
-fn write_like(path: &Path, content: &str) -> Result<(), ResolvConfError> {
-    let metadata = fs::metadata(path).ok();
-    let mode = metadata
-        .as_ref()
-        .map_or(0o644, |metadata| metadata.mode() & 0o7777);
-    match replace(path, content.as_bytes(), mode, metadata.as_ref()) {
-        // In a container, the file is a mount of its own: it cannot be replaced, only written.
-        Err(ResolvConfError::Write(_, error)) if is_mount(&error) => {
-            let write = || -> io::Result<()> {
-                let mut file = File::options().write(true).truncate(true).open(path)?;
-                file.write_all(content.as_bytes())?;
-                file.sync_all()
-            };
-            write().map_err(|error| ResolvConfError::Write(path.to_owned(), error))
-        }
-        replaced => replaced,
-    }
-}
-
-fn is_mount(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ResourceBusy | io::ErrorKind::CrossesDevices
-    )
-}
-
-/// Replaces a file at once: readers see the earlier or the new content, also after a power loss.
-fn replace(
-    path: &Path,
-    content: &[u8],
-    mode: u32,
-    owner: Option<&Metadata>,
-) -> Result<(), ResolvConfError> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".sumlink-new");
-    let new = path.with_file_name(name);
-    let write = || -> io::Result<()> {
-        // A file that an earlier process left is not reused: it may have another owner.
-        match fs::remove_file(&new) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut file = File::options()
-            .write(true)
-            .create_new(true)
-            .mode(mode)
-            .open(&new)?;
-        file.write_all(content)?;
-        // The mode at creation is limited by the umask.
-        file.set_permissions(fs::Permissions::from_mode(mode))?;
-        if let Some(owner) = owner {
-            let own = file.metadata()?;
-            if (own.uid(), own.gid()) != (owner.uid(), owner.gid()) {
-                std::os::unix::fs::fchown(&file, Some(owner.uid()), Some(owner.gid()))?;
-            }
-        }
-        file.sync_all()?;
-        fs::rename(&new, path)?;
-        match path.parent() {
-            Some(directory) => File::open(directory)?.sync_all(),
-            None => Ok(()),
-        }
-    };
-    write().map_err(|error| {
-        // It exists only if the rename failed.
-        let _ = fs::remove_file(&new);
-        ResolvConfError::Write(path.to_owned(), error)
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
     use super::*;
 
     const EARLIER: &str = "# DHCP\nnameserver 192.0.2.53\nsearch corp.example\noptions ndots:2\n";

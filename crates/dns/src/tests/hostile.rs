@@ -102,7 +102,7 @@ fn label() -> impl Strategy<Value = String> {
     prop_oneof![
         Just("a".to_owned()),
         Just("b".to_owned()),
-        "[a-z0-9_-]{1,20}"
+        "[a-z0-9_][a-z0-9]{0,19}"
     ]
 }
 
@@ -118,8 +118,8 @@ fn record() -> impl Strategy<Value = Data> {
         any::<u32>().prop_map(|minimum| soa(0, minimum)),
         any::<[u8; 4]>().prop_map(|ip| service(&[ip.into()], 0)),
         (
-            65_280..65_500u16,
-            proptest::collection::vec(any::<u8>(), 0..50)
+            65_400..65_500u16,
+            proptest::collection::vec(any::<u8>(), 1..50)
         )
             .prop_map(|(kind, data)| Data::new(kind, 0, data)),
     ];
@@ -145,7 +145,8 @@ fn response() -> impl Strategy<Value = Answer> {
 }
 
 proptest! {
-    /// An independent implementation reads the same records.
+    /// An independent implementation reads the same records. It refuses messages with empty ones
+    /// and with some of private types, so the test has none of those.
     #[test]
     fn messages_are_read_as_hickory_reads_them(name in domain(), response in response()) {
         let bytes = answer(&Query::new(&name, kind::A), response);

@@ -56,7 +56,7 @@ enum Reaction {
     Silence,
     /// The stream ends.
     Close,
-    /// An ICMP error.
+    /// An ICMP error; a stream ends.
     Failed,
 }
 
@@ -151,7 +151,7 @@ impl Network {
                 stream.write_all(&reply).await.unwrap();
             }
             stream.flush().await.unwrap();
-            if matches!(reaction, Reaction::Close) {
+            if matches!(reaction, Reaction::Close | Reaction::Failed) {
                 return;
             }
         }

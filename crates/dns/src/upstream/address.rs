@@ -1,18 +1,15 @@
 //! Addresses of upstream resolvers, as they are written in a configuration.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use http::Uri;
 use rustls_pki_types::ServerName;
-use sumlink_exit::target::{Host, Target};
+use sumlink_exit::target::{Host, RESOLVER, Target};
 
 /// The bond's server as a resolver.
 const SERVER: &str = "server";
-
-/// The name under which the bond's server relays to its own resolvers.
-pub(crate) const SERVER_NAME: &str = "resolver.sumlink.internal";
 
 const DNS_PORT: u16 = 53;
 const TLS_PORT: u16 = 853;
@@ -31,10 +28,12 @@ const DNS_PATH: &str = "/dns-query";
 /// | `tls://ADDRESS[:PORT][#NAME]` | DNS over TLS (RFC 7858); port 853 |
 /// | `https://HOST[:PORT][/PATH][#NAME]` | DNS over HTTPS (RFC 8484); port 443, `/dns-query` |
 ///
-/// TLS is version 1.3. `#NAME` is the name in the resolver's certificate; without one, the certificate is for the host
-/// in front. A host of `https://` may be a name, which the opener resolves. A link's local exit
-/// resolves it with the resolvers of this machine, which may be this forwarder: write an address
-/// with `#NAME` for those.
+/// TLS is version 1.3. `#NAME` is the name in the resolver's certificate; without one, the
+/// certificate is for the host in front.
+///
+/// A host of `https://` may be a name, which the opener resolves. A link's local exit resolves it
+/// with the resolvers of this machine, which may be this forwarder: write an address with `#NAME`
+/// for those.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UpstreamAddress {
@@ -88,7 +87,7 @@ impl UpstreamAddress {
     pub(crate) fn target(&self) -> Target {
         match self {
             Self::Server => Target {
-                host: Host::Name(SERVER_NAME.to_owned()),
+                host: Host::Name(RESOLVER.to_owned()),
                 port: DNS_PORT,
             },
             Self::Udp(address) => Target::from(*address),
@@ -153,9 +152,13 @@ fn https(rest: &str, name: Option<&str>) -> Result<UpstreamAddress, UpstreamAddr
     let (name, uri) = match name {
         // The service is called by its name, wherever it is.
         Some(name) => {
+            let host = match name.parse::<Ipv6Addr>() {
+                Ok(address) => format!("[{address}]"),
+                Err(_) => name.to_owned(),
+            };
             let authority = match port {
-                HTTPS_PORT => name.to_owned(),
-                port => format!("{name}:{port}"),
+                HTTPS_PORT => host,
+                port => format!("{host}:{port}"),
             };
             let uri = uri(&authority).map_err(|_| UpstreamAddressError::Name)?;
             (server_name(name)?, uri)
