@@ -71,6 +71,8 @@ struct Entry<T> {
     last: Instant,
     /// Which ends have sent a FIN: the program, the kernel.
     ends: [bool; 2],
+    /// Whether one of them has sent a reset.
+    is_reset: bool,
 }
 
 #[derive(Debug)]
@@ -127,6 +129,13 @@ impl<T> Nat<T> {
                 self.remove(flow);
                 Verdict::New
             }
+            // The relay has not noticed yet. The kernel's end, if it still exists, would take the
+            // segment for one of the old connection, or the listener would take it for a connection
+            // that nothing was opened for.
+            State::Relayed if opens && entry.is_over() => {
+                self.remove(flow);
+                Verdict::New
+            }
             State::Connecting(_) if flags.rst => {
                 let peer = entry.peer;
                 // The program has given up; what was opened for it is dropped. The reset ends the
@@ -136,6 +145,7 @@ impl<T> Nat<T> {
             }
             _ => {
                 entry.ends[0] |= flags.fin;
+                entry.is_reset |= flags.rst;
                 Verdict::Pass(entry.peer)
             }
         }
@@ -147,6 +157,7 @@ impl<T> Nat<T> {
         let entry = self.entries.get_mut(&flow)?;
         entry.last = now;
         entry.ends[1] |= flags.fin;
+        entry.is_reset |= flags.rst;
         Some(flow)
     }
 
@@ -171,6 +182,7 @@ impl<T> Nat<T> {
             state: State::Opening(data),
             last: now,
             ends: [false; 2],
+            is_reset: false,
         };
         self.by_peer.insert(peer, flow);
         self.entries.insert(flow, entry);
@@ -288,6 +300,13 @@ impl<T> Nat<T> {
                 self.closing.remove(&(at, entry.number));
             }
         }
+    }
+}
+
+impl<T> Entry<T> {
+    /// Whether the program may use the same ports for a new connection.
+    fn is_over(&self) -> bool {
+        self.is_reset || self.ends == [true, true]
     }
 }
 

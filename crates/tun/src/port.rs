@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tracing::debug;
 use tun_rs::{SyncDevice, VIRTIO_NET_HDR_GSO_UDP_L4, VIRTIO_NET_HDR_LEN, VirtioNetHdr};
@@ -102,8 +103,10 @@ impl Port {
 
     /// Reads the next packet, and waits for one. Cancel safe.
     pub(crate) async fn read(&self, input: &mut Input) -> io::Result<()> {
+        // A device that was deleted is not readable, but has an error.
+        let interest = Interest::READABLE | Interest::ERROR;
         loop {
-            let mut ready = self.device.readable().await?;
+            let mut ready = self.device.ready(interest).await?;
             match ready.try_io(|device| self.read_from(device.get_ref(), input)) {
                 Ok(read) => return read,
                 Err(_) => continue,

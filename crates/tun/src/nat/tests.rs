@@ -108,6 +108,23 @@ fn a_port_that_is_used_again_gets_another_peer() {
 }
 
 #[test]
+fn a_port_can_be_used_again_before_the_relay_has_noticed_the_end() {
+    let (mut nat, now) = (nat(9), Instant::now());
+    let (number, peer) = open(&mut nat, 5, now);
+    // A repeated first segment, or one of a host that has restarted: the kernel challenges it.
+    assert_eq!(nat.outbound(&flow(5), SYN, now), Verdict::Pass(peer));
+    assert_eq!(nat.outbound(&flow(5), RST, now), Verdict::Pass(peer));
+    let (_, again) = open(&mut nat, 5, now);
+    assert_ne!(peer, again);
+    nat.ended(&flow(5), number, now);
+    assert_eq!(nat.outbound(&flow(5), ACK, now), Verdict::Pass(again));
+    assert_eq!(nat.inbound(peer, ACK, now), None);
+    nat.outbound(&flow(5), FIN, now);
+    nat.inbound(again, FIN, now);
+    assert_eq!(nat.outbound(&flow(5), SYN, now), Verdict::New);
+}
+
+#[test]
 fn a_full_table_forgets_closed_connections_only() {
     let (mut nat, now) = (nat(2), Instant::now());
     let (number, _) = open(&mut nat, 1, now);
