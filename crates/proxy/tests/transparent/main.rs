@@ -1,6 +1,8 @@
 //! Connections and datagrams to other machines, passed on by a real packet filter in network
 //! namespaces.
 
+#![allow(clippy::print_stderr, reason = "a skipped test says so")]
+
 mod netns;
 mod tcp;
 mod udp;
@@ -76,12 +78,15 @@ impl Network {
     }
 }
 
+/// What a program has asked for: a stream to a target, or a source.
+type Asked = (Origin, Option<Target>, Option<Class>);
+
 /// A session that notes who asked for what. Its streams echo, except to port 9; the far ends of its
 /// sources are kept.
 #[derive(Clone, Default)]
 struct Session {
-    opened: Arc<Mutex<Vec<(Origin, Target, Option<Class>)>>>,
-    bound: Arc<Mutex<Vec<(Origin, Option<Class>)>>>,
+    opened: Arc<Mutex<Vec<Asked>>>,
+    bound: Arc<Mutex<Vec<Asked>>>,
     sources: Arc<Mutex<Vec<PairSocket>>>,
 }
 
@@ -99,7 +104,8 @@ impl Opener for Session {
         class: Option<Class>,
     ) -> Result<Self::Stream, OpenError> {
         let is_refused = target.port == 9;
-        self.opened.lock().unwrap().push((origin, target, class));
+        let asked = (origin, Some(target), class);
+        self.opened.lock().unwrap().push(asked);
         if is_refused {
             return Err(OpenError::Refused);
         }
@@ -124,7 +130,7 @@ impl DatagramOpener for Session {
         origin: Origin,
         class: Option<Class>,
     ) -> Result<PairSocket, OpenError> {
-        self.bound.lock().unwrap().push((origin, class));
+        self.bound.lock().unwrap().push((origin, None, class));
         let (near, far) = pair(1024);
         self.sources.lock().unwrap().push(far);
         Ok(near)

@@ -71,7 +71,8 @@ fn check(ns: &Netns, session: &Session, side: Side) {
         let (origin, target, class) = session.opened.lock().unwrap().pop().unwrap();
         assert_eq!((origin.source, origin.from), (source, side));
         assert_eq!(origin.entry, None);
-        assert_eq!((target, class), (to.into(), Some(Class::Conversational)));
+        let expected = (Some(to.into()), Some(Class::Conversational));
+        assert_eq!((target, class), expected);
         drop(stream);
     }
     // A target that cannot be opened.
@@ -85,7 +86,9 @@ fn redirected_connections_reach_their_original_target() {
         return;
     };
     let there = outside.name();
-    gateway.ip(&format!("link add out type veth peer name out netns {there}"));
+    gateway.ip(&format!(
+        "link add out type veth peer name out netns {there}"
+    ));
     outside.ip("link set out up");
     gateway.ip("link set out up");
     gateway.ip("address add 198.18.74.1/32 dev out");

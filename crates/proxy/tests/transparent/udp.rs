@@ -128,7 +128,7 @@ fn answers_come_from_the_address_that_was_asked() {
         }
         // One source for all remotes.
         let bound = std::mem::take(&mut *bench.session.bound.lock().unwrap());
-        let [(origin, class)] = bound.as_slice() else {
+        let [(origin, _, class)] = bound.as_slice() else {
             panic!("{bound:?}");
         };
         assert_eq!(origin.from, Side::Lan);
