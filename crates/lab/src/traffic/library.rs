@@ -38,6 +38,7 @@ pub(super) fn serve(address: SocketAddr, keys: &Keys, variant: &str) -> Result<(
     let authorized = vec![AuthorizedClient {
         key: keys.peer,
         name: String::new(),
+        publish: Vec::new(),
     }];
     let key = keys.secret().map_err(LabError::Usage)?;
     let config = ServerConfig::new(address, key, authorized)
