@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 const CLIENT: &str = include_str!("../../../../packaging/systemd/sumlink-client.service");
+const GATEWAY: &str = include_str!("../../../../packaging/systemd/sumlink-gateway.service");
 const SERVER: &str = include_str!("../../../../packaging/systemd/sumlink-server.service");
 const EDGE: &str = include_str!("../../../../packaging/systemd/sumlink-edge.service");
 const USERS: &str = include_str!("../../../../packaging/systemd/sysusers.conf");
@@ -29,12 +30,28 @@ fn each_service_has_its_own_user_and_bounds() {
     }
 }
 
+/// A gateway changes routes and the firewall, and cleans up after any end.
+#[test]
+fn the_gateway_has_the_capabilities_that_it_needs_and_cleans_up() {
+    let capabilities = value(GATEWAY, "CapabilityBoundingSet");
+    for needed in ["CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_NET_BIND_SERVICE"] {
+        assert!(capabilities.contains(needed), "{needed}");
+    }
+    assert!(value(GATEWAY, "ExecStopPost").ends_with("sumlink down --clean"));
+    assert_eq!(value(GATEWAY, "DeviceAllow"), "/dev/net/tun rw");
+}
+
 /// Exit codes that need the administrator of this machine (docs/cli.md): command line,
 /// configuration, key file. Failures with a remedy elsewhere, such as a key missing at the server,
 /// are retried.
 #[test]
 fn a_service_restarts_after_failures_of_other_machines() {
-    for (unit, codes) in [(CLIENT, "2 3 4"), (SERVER, "2 3 4"), (EDGE, "2 3")] {
+    for (unit, codes) in [
+        (CLIENT, "2 3 4"),
+        (GATEWAY, "2 3 4"),
+        (SERVER, "2 3 4"),
+        (EDGE, "2 3"),
+    ] {
         assert_eq!(value(unit, "RestartPreventExitStatus"), codes);
         assert_eq!(value(unit, "Restart"), "on-failure");
         assert_eq!(value(unit, "StartLimitIntervalSec"), "0");
