@@ -91,6 +91,11 @@ impl RunDir {
         self.path.join(resolv_conf_name(side))
     }
 
+    /// The directory that is /run on a side.
+    pub(crate) fn run_of(&self, side: &str) -> PathBuf {
+        self.path.join(run_name(side))
+    }
+
     /// A lock file for changes of state that all laboratories share.
     pub(crate) fn lock(&self) -> PathBuf {
         base().join(".lock")
@@ -160,9 +165,14 @@ pub(crate) fn control_of(id: &str) -> PathBuf {
     base().join(id).join("control")
 }
 
-/// The file that is /etc/resolv.conf on a side of a running laboratory; it exists only with a LAN.
-pub(crate) fn resolv_conf_of(id: &str, side: &str) -> PathBuf {
-    base().join(id).join(resolv_conf_name(side))
+/// What is /run and /etc/resolv.conf on a side of a running laboratory; they exist only with a LAN.
+pub(crate) fn files_of(id: &str, side: &str) -> [PathBuf; 2] {
+    let directory = base().join(id);
+    [run_name(side), resolv_conf_name(side)].map(|name| directory.join(name))
+}
+
+fn run_name(side: &str) -> String {
+    format!("run-{side}")
 }
 
 fn resolv_conf_name(side: &str) -> String {

@@ -54,9 +54,9 @@ pub(crate) fn shell(config: LabConfig, side: Side, command: &[OsString]) -> Resu
 pub(crate) fn exec(lab: Option<&str>, side: Side, command: &[OsString]) -> Result<(), LabError> {
     let id = rundir::choose(lab)?;
     netns::enter(&netns::path(&rundir::namespace_name(&id, side.name())))?;
-    let resolv_conf = rundir::resolv_conf_of(&id, side.name());
-    if resolv_conf.exists() {
-        lan::use_resolv_conf(&resolv_conf);
+    let [run, resolv_conf] = rundir::files_of(&id, side.name());
+    if run.exists() {
+        lan::use_files(&run, &resolv_conf);
     }
     let mut command = to_command(command);
     let program = command.get_program().to_string_lossy().into_owned();

@@ -137,6 +137,23 @@ fn hosts_ask_the_name_server_of_the_internet() {
 }
 
 #[test]
+fn the_files_of_a_gateway_are_its_own() {
+    let Some(lab) = lab(LanConfig::default()) else {
+        return;
+    };
+    let write = "mkdir /run/sumlink && echo here > /run/sumlink/test-of-lab";
+    output(&lab, Side::Client, &["sh", "-c", write]);
+    let read = ["cat", "/run/sumlink/test-of-lab"];
+    assert_eq!(output(&lab, Side::Client, &read), "here\n");
+    let read = ["sh", "-c", "test ! -e /run/sumlink/test-of-lab"];
+    output(&lab, Side::Server, &read);
+    assert!(!std::path::Path::new("/run/sumlink/test-of-lab").exists());
+    // The laboratory's own socket is in reach.
+    let socket = ["sh", "-c", "test -S $SUMLINK_LAB_CONTROL"];
+    output(&lab, Side::Client, &socket);
+}
+
+#[test]
 fn the_filter_of_source_addresses_is_that_of_the_gateway() {
     let strict = LanConfig {
         rp_filter: ReversePath::Strict,

@@ -90,9 +90,9 @@ fn workloads_of_a_lan_have_figures() {
             "{of}"
         );
     }
-    let (place, lines) = of("kind = \"open\"\ncount = 1500\n").unwrap();
+    let (place, lines) = of("kind = \"open\"\ncount = 200\n").unwrap();
     // Each link alone has its own connections.
-    for (line, open) in lines.iter().zip([3000, 1500]) {
+    for (line, open) in lines.iter().zip([400, 200]) {
         let of = figures(&place, line);
         assert_eq!(of["connections"]["open"], open, "{of}");
     }

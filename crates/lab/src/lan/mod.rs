@@ -16,7 +16,8 @@ mod message;
 mod resolver;
 
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::fs;
+use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -97,7 +98,7 @@ pub(crate) fn prepare(
     server.run(move || forward_packets(kernel))?
 }
 
-/// Connects the hosts to the gateway and to the server, and sets their name servers.
+/// Connects the hosts to the gateway and to the server, and gives all sides their own files.
 pub(crate) fn connect(
     namespaces: &[Namespace],
     kernel: Kernel,
@@ -109,8 +110,10 @@ pub(crate) fn connect(
     for side in [Side::Client, Side::Server, Side::Lan, Side::Internet] {
         of(side).ip_batch(batch(side, kernel))?;
         let file = run_dir.resolv_conf(side.name());
-        std::fs::write(&file, resolv_conf(side)).map_err(LabError::file(&file))?;
-        of(side).run(move || use_resolv_conf(&file))?;
+        fs::write(&file, resolv_conf(side)).map_err(LabError::file(&file))?;
+        let run = run_dir.run_of(side.name());
+        fs::create_dir(&run).map_err(LabError::file(&run))?;
+        of(side).run(move || use_files(&run, &file))?;
     }
     Ok(())
 }
@@ -179,15 +182,53 @@ fn resolv_conf(side: Side) -> String {
     format!("{gateway}nameserver {INTERNET_V4}\n")
 }
 
-/// Shows that file as /etc/resolv.conf to the calling thread and to the programs that it starts.
-/// Its mount namespace must be its own.
-pub(crate) fn use_resolv_conf(file: &Path) {
-    let none = None::<&str>;
-    let mounted = mount(Some(file), "/etc/resolv.conf", none, MsFlags::MS_BIND, none);
-    // A container may have no such file, or forbid mounts; only names are affected.
-    if let Err(error) = mounted {
+/// Gives the calling thread, and the programs that it starts, that directory as /run and that file
+/// as /etc/resolv.conf. Its mount namespace must be its own.
+///
+/// A gateway keeps its state and its socket in /run, and its system bus is there: those of other
+/// laboratories, and of the machine itself, must be out of reach.
+pub(crate) fn use_files(run: &Path, resolv_conf: &Path) {
+    // A container may forbid mounts; only names and concurrent gateways are affected.
+    if let Err(error) = replace_run(run) {
+        tracing::debug!("mounting /run: {error}");
+    }
+    if let Err(error) = replace_resolv_conf(resolv_conf) {
         tracing::debug!("mounting /etc/resolv.conf: {error}");
     }
+}
+
+fn replace_run(directory: &Path) -> io::Result<()> {
+    // What the laboratory itself has there, for programs that use it.
+    for name in ["sumlink-lab", "netns"] {
+        let there = Path::new("/run").join(name);
+        if there.is_dir() {
+            let here = directory.join(name);
+            fs::create_dir_all(&here)?;
+            bind(&there, &here)?;
+        }
+    }
+    bind(directory, Path::new("/run"))
+}
+
+fn replace_resolv_conf(file: &Path) -> io::Result<()> {
+    let place = Path::new("/etc/resolv.conf");
+    // Often a link into /run, where it is gone.
+    if let Ok(target) = fs::read_link(place)
+        && !place.exists()
+    {
+        let target = Path::new("/etc").join(target);
+        if let Some(parent) = target.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        fs::File::create(target)?;
+    }
+    bind(file, place)
+}
+
+fn bind(from: &Path, to: &Path) -> io::Result<()> {
+    let none = None::<&str>;
+    let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
+    mount(Some(from), to, none, flags, none).map_err(io::Error::from)
 }
 
 /// Makes the client a plain router without sumlink: LAN packets leave over the route of the lowest

@@ -4,11 +4,9 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::error::LabError;
 
-/// Programs keep a part of their limit for other purposes than connections (three quarters are left
-/// in sumlink).
-const FACTOR: u64 = 2;
-/// Everything but connections.
-const BESIDE: u64 = 1024;
+/// Everything but connections, in the laboratory's programs. sumlink leaves three quarters of its
+/// limit to connections.
+const BESIDE: u64 = 512;
 
 /// Raises the limit of this process, and of those that it starts, so that each can have this number
 /// of connections.
@@ -17,7 +15,7 @@ const BESIDE: u64 = 1024;
 ///
 /// [`LabError::Refused`] if the limit is lower and must not be raised.
 pub(super) fn allow(connections: u64) -> Result<(), LabError> {
-    let wanted = connections * FACTOR + BESIDE;
+    let wanted = connections + connections / 3 + BESIDE;
     let failed = |error| LabError::system("reading the limit on open files", error);
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(failed)?;
     if soft >= wanted {
@@ -26,7 +24,7 @@ pub(super) fn allow(connections: u64) -> Result<(), LabError> {
     setrlimit(Resource::RLIMIT_NOFILE, wanted, hard.max(wanted)).map_err(|error| {
         LabError::Refused(format!(
             "{connections} connections need a limit of {wanted} open files, and it is {hard} \
-             ({error}): run as root"
+             ({error}): raise it with ulimit -n, which needs CAP_SYS_RESOURCE"
         ))
     })
 }

@@ -168,7 +168,10 @@ impl Run {
         let opened = timeout(left.min(PATIENCE), self.ask(1, true)).await;
         drop(place);
         let Ok(Ok(mut stream)) = opened else {
-            self.count(false, 0);
+            // An attempt that the end of the run cuts off has not failed.
+            if self.window.left().is_some() {
+                self.count(false, 0);
+            }
             return;
         };
         self.count(true, 1);
