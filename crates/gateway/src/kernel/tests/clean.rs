@@ -23,10 +23,10 @@ fn everything_is_as_before_after_a_stop() {
                 cleaned.table && cleaned.rules > 0 && cleaned.routes > 0,
                 "{cleaned:?}"
             );
-            drop(tun);
+            vanish(tun).await;
             assert!(clean(&world.state()).await.unwrap().is_empty());
         });
-        assert_eq!(world.snapshot(), before, "{capture:?}");
+        assert_same(&world.snapshot(), &before, capture);
         assert_eq!(
             std::fs::read_dir(world.directory.path()).unwrap().count(),
             0
@@ -43,13 +43,13 @@ fn a_start_that_fails_at_any_step_leaves_nothing() {
     loop {
         let has_failed = world.gateway.run(async || {
             let prepared = Prepared::new(&world.state(), &settings()).await.unwrap();
-            let _tun = tun();
+            let tun = tun().await;
             let plan = prepared.plan(&settings()).unwrap();
             let steps = apply::Steps {
                 failing: Some(failing),
                 ..apply::Steps::default()
             };
-            match prepared.apply_with(plan, steps).await {
+            let has_failed = match prepared.apply_with(plan, steps).await {
                 Ok(applied) => {
                     applied.remove().await.unwrap();
                     false
@@ -58,9 +58,11 @@ fn a_start_that_fails_at_any_step_leaves_nothing() {
                     assert!(matches!(error, KernelError::Step { .. }), "{error}");
                     true
                 }
-            }
+            };
+            vanish(tun).await;
+            has_failed
         });
-        assert_eq!(world.snapshot(), before, "step {failing}");
+        assert_same(&world.snapshot(), &before, failing);
         if !has_failed {
             break;
         }
@@ -106,8 +108,10 @@ fn a_killed_gateway_is_cleaned_by_the_next_process() {
         });
         child.kill().unwrap();
         child.wait().unwrap();
+        world
+            .gateway
+            .run(async || until("the end of the device", is_without_device).await);
         // Parameters are only in the state file. The rest is found without it.
-        let settings_before = before.clone();
         if !has_state {
             std::fs::remove_file(world.state()).unwrap();
             world.gateway.enter(|| {
@@ -124,7 +128,7 @@ fn a_killed_gateway_is_cleaned_by_the_next_process() {
             "{cleaned:?}"
         );
         assert_eq!(cleaned.sysctls > 0, has_state);
-        assert_eq!(world.snapshot(), settings_before);
+        assert_same(&world.snapshot(), &before, has_state);
     }
 }
 

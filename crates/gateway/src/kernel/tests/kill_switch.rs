@@ -18,7 +18,7 @@ fn nothing_leaves_beside_the_bond_after_the_device_has_vanished() {
                 netns::command("sysctl -w net.ipv4.ip_forward=1");
                 netns::command("sysctl -w net.ipv6.conf.all.forwarding=1");
                 let (tun, applied) = start(world.state(), &settings).await;
-                drop(tun);
+                vanish(tun).await;
                 if host {
                     let error = connect(remote).unwrap_err();
                     let number = error.raw_os_error();
@@ -55,7 +55,7 @@ fn plain_links_are_used_if_that_is_the_setting() {
             netns::command("sysctl -w net.ipv4.ip_forward=1");
             netns::command("sysctl -w net.ipv6.conf.all.forwarding=1");
             let (tun, applied) = start(world.state(), &settings).await;
-            drop(tun);
+            vanish(tun).await;
             exchange(connect(remote).unwrap(), outside.accept().unwrap().0);
             let client = world.lan.enter(|| connect(remote).unwrap());
             exchange(client, outside.accept().unwrap().0);
@@ -95,7 +95,7 @@ fn a_new_start_replaces_what_is_left() {
     world.gateway.run(async || {
         let listeners = Listeners::new();
         let (tun, applied) = start(world.state(), &listeners.settings()).await;
-        drop(tun);
+        vanish(tun).await;
         drop(applied);
         let other = Settings {
             lan: Vec::new(),
@@ -109,7 +109,7 @@ fn a_new_start_replaces_what_is_left() {
         let routes = netns::command("ip route show table 7443");
         assert!(!routes.contains("unreachable"), "{routes}");
         applied.remove().await.unwrap();
-        drop(tun);
+        vanish(tun).await;
     });
-    assert_eq!(world.snapshot(), before);
+    assert_same(&world.snapshot(), &before, ());
 }

@@ -48,6 +48,8 @@ impl World {
             gateway.ip(&format!(
                 "link add {name} type veth peer name eth0 netns {peer}"
             ));
+            // Link-local addresses would appear between two snapshots.
+            gateway.ip(&format!("link set {name} addrgenmode none"));
             gateway.ip(&format!("link set {name} up"));
             there.ip("link set eth0 up");
         }
@@ -104,6 +106,22 @@ impl World {
     }
 }
 
+/// Fails with the lines that differ.
+#[track_caller]
+fn assert_same(after: &str, before: &str, context: impl std::fmt::Debug) {
+    let missing = |from: &str, there: &str| {
+        let lines = from
+            .lines()
+            .filter(|line| !there.lines().any(|other| other == *line));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (added, removed) = (missing(after, before), missing(before, after));
+    assert!(
+        after == before,
+        "{context:?}: added {added:#?}, removed {removed:#?}"
+    );
+}
+
 /// The settings of the test's gateway.
 fn settings() -> Settings {
     Settings {
@@ -114,14 +132,25 @@ fn settings() -> Settings {
 }
 
 /// A TUN device in the namespace of the calling thread; it vanishes when it is dropped.
-fn tun() -> SyncDevice {
+async fn tun() -> SyncDevice {
+    until("the end of another device", is_without_device).await;
     DeviceBuilder::new().name("sumlink0").build_sync().unwrap()
+}
+
+fn is_without_device() -> bool {
+    nix::net::if_::if_nametoindex("sumlink0").is_err()
+}
+
+/// Drops the device and awaits its end: a program that another test starts may hold it briefly.
+async fn vanish(tun: SyncDevice) {
+    drop(tun);
+    until("the end of the device", is_without_device).await;
 }
 
 /// Starts a gateway in the namespace of the calling thread.
 async fn start(state: PathBuf, settings: &Settings) -> (SyncDevice, Applied) {
     let prepared = Prepared::new(&state, settings).await.unwrap();
-    let tun = tun();
+    let tun = tun().await;
     let plan = prepared.plan(settings).unwrap();
     (tun, prepared.apply(plan).await.unwrap())
 }

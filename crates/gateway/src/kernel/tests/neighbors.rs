@@ -6,6 +6,7 @@ use super::*;
 pub(super) fn install(world: &World) {
     world.gateway.ip("link add docker0 type bridge");
     world.gateway.ip("address add 172.17.0.1/16 dev docker0");
+    world.gateway.ip("link set docker0 addrgenmode none");
     world.gateway.ip("link set docker0 up");
     world
         .gateway
@@ -41,7 +42,7 @@ pub(super) fn install(world: &World) {
                     ip saddr 172.17.0.0/16 oifname != docker0 masquerade
                 }
             }
-            table inet libvirt { set ports { type inet_service; elements = { 22, 80 }; } }",
+            table inet libvirt { set ports { type inet_service; elements = { 22,80 }; }; }",
         );
     });
 }
@@ -88,6 +89,7 @@ fn another_vpn_is_refused_and_can_be_overridden() {
     let Some(world) = World::new() else { return };
     world.gateway.ip("link add wg0 type bridge");
     world.gateway.ip("address add 10.9.0.2/32 dev wg0");
+    world.gateway.ip("link set wg0 addrgenmode none");
     world.gateway.ip("link set wg0 up");
     world.gateway.ip("route add default dev wg0 table 51820");
     world.gateway.ip("rule add not fwmark 51820 table 51820");
@@ -115,9 +117,9 @@ fn another_vpn_is_refused_and_can_be_overridden() {
         let client = connect(SocketAddr::new(ELSEWHERE[0], 443)).unwrap();
         exchange(client, listeners.redirect[0].accept().unwrap().0);
         applied.remove().await.unwrap();
-        drop(tun);
+        vanish(tun).await;
     });
-    assert_eq!(world.snapshot(), before);
+    assert_same(&world.snapshot(), &before, ());
 }
 
 /// A VPN that was started after a former gateway has rules before ours.
@@ -126,6 +128,7 @@ fn a_vpn_with_an_earlier_rule_can_be_overridden() {
     let Some(world) = World::new() else { return };
     world.gateway.ip("link add wg0 type bridge");
     world.gateway.ip("address add 10.9.0.2/32 dev wg0");
+    world.gateway.ip("link set wg0 addrgenmode none");
     world.gateway.ip("link set wg0 up");
     world.gateway.ip("route add default dev wg0 table 51820");
     world
@@ -153,7 +156,7 @@ fn a_route_of_the_server_into_the_bond_is_refused() {
             ..settings()
         };
         let prepared = Prepared::new(&world.state(), &settings).await.unwrap();
-        let tun = tun();
+        let tun = tun().await;
         world.gateway.ip("link set sumlink0 up");
         world.gateway.ip("route add 203.0.113.0/24 dev sumlink0");
         let plan = prepared.plan(&settings).unwrap();
@@ -162,7 +165,7 @@ fn a_route_of_the_server_into_the_bond_is_refused() {
             matches!(error, KernelError::CarriersIntoBond { .. }),
             "{error}"
         );
-        drop(tun);
+        vanish(tun).await;
     });
-    assert_eq!(world.snapshot(), before);
+    assert_same(&world.snapshot(), &before, ());
 }
