@@ -325,11 +325,10 @@ impl Inner {
         let is_protected = self.settings.rebinding_protection
             && !may_be_private
             && !special::has_private_answers(&query.question.name);
-        if is_protected {
-            if let Some(address) = private::find(&message, &self.settings.own_networks) {
-                self.warn_of(query, address);
-                return Resolved::Private;
-            }
+        if is_protected && let Some(address) = private::find(&message, &self.settings.own_networks)
+        {
+            self.warn_of(query, address);
+            return Resolved::Private;
         }
         let stored = storable(&message, response.age);
         if !matches!(message.code(), code::NO_ERROR | code::NO_SUCH_NAME) {

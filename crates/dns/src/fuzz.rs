@@ -37,3 +37,31 @@ pub fn message(bytes: &[u8]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    fn seeds() -> Vec<Vec<u8>> {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/dns");
+        let files = std::fs::read_dir(path).unwrap();
+        files
+            .map(|file| std::fs::read(file.unwrap().path()).unwrap())
+            .collect()
+    }
+
+    proptest! {
+        #[test]
+        fn changed_seeds_keep_the_promises(
+            changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+        ) {
+            for mut seed in seeds() {
+                for (place, value) in &changes {
+                    let place = place.index(seed.len());
+                    seed[place] = *value;
+                }
+                super::message(&seed);
+            }
+        }
+    }
+}

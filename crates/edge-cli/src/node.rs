@@ -6,7 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::json;
-use sumlink::control::{ControlSocket, Controlled, LinkChange, LinkRate, Refusal, RefusalKind, Report};
+use sumlink::control::{
+    ControlSocket, Controlled, LinkChange, LinkRate, Refusal, RefusalKind, Report,
+};
 use sumlink::exit::CliError;
 use sumlink::output::Events;
 use sumlink::signals::Stop;

@@ -168,6 +168,13 @@ async fn exchange(to: SocketAddr, data: &[u8]) -> Vec<u8> {
     timeout(LONG, exchange).await.unwrap()
 }
 
+/// A connection is accepted and reset, perhaps before the program has noticed it.
+async fn assert_reset(to: SocketAddr) {
+    let connect = async { TcpStream::connect(to).await?.read(&mut [0]).await };
+    let error = timeout(LONG, connect).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+}
+
 /// Waits until nothing accepts connections.
 async fn until_closed(address: SocketAddr) {
     let closed = async {
@@ -205,12 +212,7 @@ async fn a_target_that_refuses_resets_the_connection() {
     let ports = vec![publish(listen, free("tcp").await.socket_address())];
     let client = bench.connect(server.address, &bench.client, ports).await;
     until(&client, "published").await;
-    let mut tcp = TcpStream::connect(listen.socket_address()).await.unwrap();
-    let read = timeout(LONG, tcp.read(&mut [0])).await.unwrap();
-    assert_eq!(
-        read.unwrap_err().kind(),
-        std::io::ErrorKind::ConnectionReset
-    );
+    assert_reset(listen.socket_address()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -349,13 +351,7 @@ async fn a_thousand_connections_at_once_and_no_more_than_the_limit() {
     let open = timeout(LONG, connecting.join_all()).await.unwrap();
     let status = until(&client, "published").await;
     assert_eq!(status.connections, MANY as u64);
-    // The reset may arrive before the program has noticed the connection.
-    let further = async {
-        let mut further = TcpStream::connect(listen.socket_address()).await?;
-        further.read(&mut [0]).await
-    };
-    let error = timeout(LONG, further).await.unwrap().unwrap_err();
-    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    assert_reset(listen.socket_address()).await;
     drop(open);
     let ended = async {
         while until(&client, "published").await.connections > 0 {

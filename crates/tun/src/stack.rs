@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use sumlink_proxy::class::class_of_datagrams;
 use sumlink_proxy::{ClassRule, DatagramOpener, Flow as ClassFlow, OpenError, Opener};
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tracing::debug;
 
 use crate::config::Range;
@@ -30,6 +30,10 @@ use crate::tcp::{Connections, Listener, Reaction, refusal};
 
 /// Most packets taken at once, before events of connections have their turn.
 const TURN: usize = 32;
+
+/// Time after the last connection's end in which its last segments are passed on, when the device
+/// closes.
+const REST: Duration = Duration::from_millis(300);
 
 /// How often expired entries are removed.
 const EXPIRY: Duration = Duration::from_secs(1);
@@ -91,9 +95,17 @@ impl<O: Opener + DatagramOpener> Stack<O> {
         let mut input = Input::new();
         let mut expiry = interval(EXPIRY);
         expiry.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut end = None;
         tokio::pin!(shutdown);
-        while !(self.is_closing && self.connections.is_empty()) {
+        loop {
+            if self.is_closing && self.connections.is_empty() {
+                if self.connections.nat.is_empty() {
+                    return Ok(());
+                }
+                end.get_or_insert_with(|| Instant::now() + REST);
+            }
             tokio::select! {
+                () = at(end) => return Ok(()),
                 () = &mut shutdown, if !self.is_closing => self.is_closing = true,
                 read = self.port.read(&mut input) => {
                     read?;
@@ -119,7 +131,6 @@ impl<O: Opener + DatagramOpener> Stack<O> {
             let given_up = self.reassembly.take_given_up();
             self.counters.dropped.fragments.add(given_up);
         }
-        Ok(())
     }
 
     /// Handles the packet in `input` and further ones.
@@ -442,6 +453,14 @@ impl<O: Opener + DatagramOpener> Stack<O> {
     }
 }
 
+/// Waits until this time; forever without one.
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Whether the checksum of a UDP datagram is right. IPv4 allows to leave it out.
 fn is_right_udp(packet: &Packet, datagram: &Datagram, bytes: &[u8]) -> bool {
     let udp = &bytes[datagram.header..datagram.payload.end];
@@ -449,7 +468,7 @@ fn is_right_udp(packet: &Packet, datagram: &Datagram, bytes: &[u8]) -> bool {
         return packet.source.is_ipv4();
     }
     let sum = pseudo_header(packet.source, packet.destination, protocol::UDP, udp.len());
-    sum.add(udp).checksum() == 0
+    sum.plus(udp).checksum() == 0
 }
 
 /// Whether the checksum of an echo request is right.
@@ -464,5 +483,5 @@ pub(crate) fn is_right_echo(packet: &Packet, echo: &Echo, bytes: &[u8]) -> bool 
             message.len(),
         ),
     };
-    sum.add(message).checksum() == 0
+    sum.plus(message).checksum() == 0
 }

@@ -14,12 +14,12 @@ mod route;
 mod run;
 pub(crate) mod status;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
 use sumlink_engine::scheduler::OwnSchedulers;
-use sumlink_gateway::kernel::{self, Prepared};
+use sumlink_gateway::kernel::{self, Facts, Plan};
 
 use crate::args::ClientArgs;
 use crate::config::ClientPlan;
@@ -71,10 +71,8 @@ async fn show_changes(
     json: bool,
 ) -> Result<(), CliError> {
     settings.links = run::named_links(plan);
-    let prepared = Prepared::new(Path::new(kernel::DEFAULT_STATE), &settings).await?;
-    let changes = prepared
-        .plan(&settings)
-        .map_err(kernel::KernelError::from)?;
+    let facts = Facts::collect().await?;
+    let changes = Plan::new(&settings, &facts).map_err(kernel::KernelError::from)?;
     let text = changes.to_string();
     if json {
         let lines: Vec<&str> = text.lines().collect();

@@ -322,20 +322,32 @@ impl Inputs {
         let forever = std::future::pending;
         for listener in self.listeners {
             let serve = listener.serve_with_datagrams(router.clone(), forever());
-            serving.spawn(async move { Ok(serve.await) });
+            serving.spawn(async move {
+                serve.await;
+                Ok(())
+            });
         }
         for datagrams in self.datagrams {
             let serve = datagrams.serve(router.clone(), forever());
-            serving.spawn(async move { Ok(serve.await) });
+            serving.spawn(async move {
+                serve.await;
+                Ok(())
+            });
         }
         for echo in self.echoes {
             let (sources, classes) = (limits.sources.clone(), Arc::clone(&limits.classes));
             let serve = echo.serve(router.clone(), sources, classes, forever());
-            serving.spawn(async move { Ok(serve.await) });
+            serving.spawn(async move {
+                serve.await;
+                Ok(())
+            });
         }
         if let (Some(dns), Some(forwarder)) = (self.dns, forwarder) {
             let serve = dns.server.serve(forwarder, forever());
-            serving.spawn(async move { Ok(serve.await) });
+            serving.spawn(async move {
+                serve.await;
+                Ok(())
+            });
         }
         let of_device = sumlink_tun::Limits {
             connections: limits.connections.clone(),
@@ -437,9 +449,9 @@ fn forwarder(settings: &GatewaySettings, names: &SharedNames, router: &GatewayRo
         rules = rules.with_private(name.clone());
     }
     let mut forwarding = sumlink_dns::Settings::default();
+    let names = names.clone();
     forwarding.ipv6 = settings.kernel.ipv6;
     forwarding.cache_bytes = dns.cache;
-    let names = names.clone();
     forwarding.observer = Some(Arc::new(move |chain: &[String], ip, ttl| {
         for name in chain {
             names.learn(ip, name, ttl);

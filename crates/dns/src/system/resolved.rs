@@ -72,10 +72,10 @@ pub async fn apply(device: &str, address: IpAddr) -> Result<(), ResolvedError> {
         Ok(())
     };
     let applied = applied.await;
-    if applied.is_err() {
-        if let Err(error) = revert(device).await {
-            debug!(%error, "the settings of the device are not reverted");
-        }
+    if applied.is_err()
+        && let Err(error) = revert(device).await
+    {
+        debug!(%error, "the settings of the device are not reverted");
     }
     applied
 }

@@ -62,6 +62,9 @@ enum Reaction {
 
 type Script = Arc<Mutex<dyn FnMut(&Asked) -> Reaction + Send>>;
 
+/// Ends a stream that was opened to a target.
+type Accept = Arc<dyn Fn(DuplexStream, Network, Target) + Send + Sync>;
+
 /// A network of resolvers with one script. Its streams and datagrams are in memory.
 #[derive(Clone)]
 struct Network {
@@ -70,7 +73,7 @@ struct Network {
     opened: Arc<Mutex<usize>>,
     without_datagrams: bool,
     /// Ends streams with TLS or HTTP.
-    accept: Option<Arc<dyn Fn(DuplexStream, Network, Target) + Send + Sync>>,
+    accept: Option<Accept>,
 }
 
 impl Network {

@@ -52,7 +52,7 @@ fn zone() -> Network {
             ("www.example", kind::AAAA) => Answer::records([address("2001:db8::1", 60)]),
             ("long.example", 16) => {
                 let text = |number: u8| Data::new(16, 60, [&[200u8][..], &[number; 200]].concat());
-                let answer = Answer::records((b'a'..b'z').map(text));
+                let answer = Answer::records((b'a'..=b'y').map(text));
                 match asked.is_stream {
                     true => answer,
                     false => Answer {
@@ -213,9 +213,11 @@ async fn questions_of_one_connection_are_answered_in_any_order() {
 
 #[tokio::test]
 async fn idle_and_slow_connections_are_closed_and_others_have_room() {
-    let mut limits = Limits::default();
-    limits.idle = Duration::from_millis(200);
-    limits.connections_per_client = 2;
+    let limits = Limits {
+        idle: Duration::from_millis(200),
+        connections_per_client: 2,
+        ..Limits::default()
+    };
     let running = serve(&zone(), &["127.0.0.0/8"], limits).await;
     let mut idle = TcpStream::connect(running.address).await.unwrap();
     let mut slow = TcpStream::connect(running.address).await.unwrap();

@@ -300,8 +300,7 @@ impl<O: DatagramOpener> Exits<O> {
     /// bound to an interface, and not to another one that later has the same name.
     fn reopen(&mut self, index: usize, now: Instant) {
         let exit = self.links.get(index);
-        let is_silent =
-            |exit: &LinkExit| now.saturating_duration_since(exit.heard) >= SILENT_AFTER;
+        let is_silent = |exit: &LinkExit| now.saturating_duration_since(exit.heard) >= SILENT_AFTER;
         if exit.is_some_and(is_silent) {
             self.links.swap_remove(index);
         }

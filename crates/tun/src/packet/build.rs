@@ -35,7 +35,7 @@ pub struct IpHeader {
 
 impl IpHeader {
     /// Bytes of the header.
-    pub fn len(&self) -> usize {
+    pub fn size(&self) -> usize {
         header_len(self.source)
     }
 
@@ -57,7 +57,7 @@ impl IpHeader {
                 out.extend([HOP_LIMIT, self.protocol, 0, 0]);
                 out.extend(source.octets());
                 out.extend(destination.octets());
-                let checksum = Sum::default().add(&out[start..]).checksum();
+                let checksum = Sum::default().plus(&out[start..]).checksum();
                 out[start + 10..start + 12].copy_from_slice(&checksum.to_be_bytes());
             }
             (source, destination) => {
@@ -111,8 +111,8 @@ pub fn udp_headers(
     let checksum = match is_partial {
         true => sum.folded(),
         false => {
-            let whole = |sum: Sum, part: &&[u8]| sum.add(part);
-            match payload.iter().fold(sum.add(&header), whole).checksum() {
+            let whole = |sum: Sum, part: &&[u8]| sum.plus(part);
+            match payload.iter().fold(sum.plus(&header), whole).checksum() {
                 // Zero means "no checksum" (RFC 768).
                 0 => u16::MAX,
                 checksum => checksum,
@@ -163,11 +163,11 @@ pub fn fragments(packet: &[u8], mtu: usize, id: u32, mut send: impl FnMut(&[u8])
         protocol: packet[parsed.protocol_at],
         id: id as u16,
     };
-    let data = &packet[ip.len()..parsed.len];
+    let data = &packet[ip.size()..parsed.len];
     let is_v4 = ip.source.is_ipv4();
     let overhead = match is_v4 {
-        true => ip.len(),
-        false => ip.len() + FRAGMENT_HEADER,
+        true => ip.size(),
+        false => ip.size() + FRAGMENT_HEADER,
     };
     // Offsets are in units of eight bytes.
     let size = mtu.saturating_sub(overhead) / 8 * 8;
@@ -229,9 +229,9 @@ pub fn reset(packet: &Packet, segment: &Segment) -> Option<Vec<u8>> {
     header[12] = 5 << 4;
     header[13] = bits;
     let sum = pseudo_header(ip.source, ip.destination, ip.protocol, header.len());
-    let checksum = sum.add(&header).checksum();
+    let checksum = sum.plus(&header).checksum();
     header[16..18].copy_from_slice(&checksum.to_be_bytes());
-    let mut out = Vec::with_capacity(ip.len() + header.len());
+    let mut out = Vec::with_capacity(ip.size() + header.len());
     ip.write(&mut out, header.len());
     out.extend(header);
     Some(out)

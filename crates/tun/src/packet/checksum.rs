@@ -9,7 +9,7 @@ pub struct Sum(u64);
 impl Sum {
     /// Adds bytes that start at an even offset of the summed data. Only the last ones may be odd in
     /// number.
-    pub fn add(self, bytes: &[u8]) -> Self {
+    pub fn plus(self, bytes: &[u8]) -> Self {
         let (words, rest) = bytes.as_chunks::<4>();
         let mut sum = self.0;
         for word in words {
@@ -44,18 +44,18 @@ impl Sum {
 /// of `len` bytes.
 pub fn pseudo_header(source: IpAddr, destination: IpAddr, protocol: u8, len: usize) -> Sum {
     let add = |sum: Sum, address| match address {
-        IpAddr::V4(ip) => sum.add(&ip.octets()),
-        IpAddr::V6(ip) => sum.add(&ip.octets()),
+        IpAddr::V4(ip) => sum.plus(&ip.octets()),
+        IpAddr::V6(ip) => sum.plus(&ip.octets()),
     };
     let sum = add(add(Sum::default(), source), destination);
     sum.add_word(u16::from(protocol))
-        .add(&(len as u32).to_be_bytes())
+        .plus(&(len as u32).to_be_bytes())
 }
 
 /// The checksum after `old` words have become `new` ones (RFC 1624, equation 3). Both have the same
 /// even length.
 pub fn replace(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
-    let words = |bytes: &[u8]| Sum::default().add(bytes).folded();
+    let words = |bytes: &[u8]| Sum::default().plus(bytes).folded();
     Sum::default()
         .add_word(!checksum)
         .add_word(!words(old))
@@ -74,7 +74,7 @@ mod tests {
         // RFC 1624, section 4: 0x5555 becomes 0x3285 under a checksum of 0xdd2f.
         assert_eq!(replace(0xdd2f, &[0x55, 0x55], &[0x32, 0x85]), 0x0000);
         // RFC 1071, section 3.
-        let sum = Sum::default().add(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]);
+        let sum = Sum::default().plus(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]);
         assert_eq!(sum.folded(), 0xddf2);
     }
 
@@ -85,12 +85,12 @@ mod tests {
             new in any::<[u8; 8]>(),
         ) {
             let mut data = data;
-            let before = Sum::default().add(&data).checksum();
+            let before = Sum::default().plus(&data).checksum();
             let old: [u8; 8] = data[4..12].try_into().unwrap();
             data[4..12].copy_from_slice(&new);
             let after = replace(before, &old, &new);
             // Verified as a receiver does: the sum of data and checksum is minus zero.
-            let sum = Sum::default().add_word(after).add(&data).folded();
+            let sum = Sum::default().add_word(after).plus(&data).folded();
             prop_assert!(sum == 0xffff || data.iter().all(|byte| *byte == 0));
         }
 
@@ -103,7 +103,7 @@ mod tests {
                 plain += u32::from(u16::from_be_bytes([word[0], word[1]]));
             }
             let plain = Sum(u64::from(plain));
-            prop_assert_eq!(Sum::default().add(&data).folded(), plain.folded());
+            prop_assert_eq!(Sum::default().plus(&data).folded(), plain.folded());
         }
     }
 }

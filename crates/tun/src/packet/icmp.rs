@@ -122,7 +122,7 @@ pub fn error(problem: Problem, reporter: IpAddr, quote: &[u8]) -> Option<Vec<u8>
         protocol,
         id: 0,
     };
-    let mut out = Vec::with_capacity(ip.len() + ERROR_HEADER + quote.len());
+    let mut out = Vec::with_capacity(ip.size() + ERROR_HEADER + quote.len());
     ip.write(&mut out, ERROR_HEADER + quote.len());
     let start = out.len();
     out.extend([kind, code, 0, 0]);
@@ -138,7 +138,7 @@ pub(super) fn finish(out: &mut [u8], start: usize, source: IpAddr, destination: 
         IpAddr::V4(_) => Sum::default(),
         IpAddr::V6(_) => pseudo_header(source, destination, protocol::ICMP6, out.len() - start),
     };
-    let checksum = sum.add(&out[start..]).checksum();
+    let checksum = sum.plus(&out[start..]).checksum();
     out[start + 2..start + 4].copy_from_slice(&checksum.to_be_bytes());
 }
 

@@ -100,7 +100,7 @@ impl Reassembly {
             protocol: key.protocol,
             id: key.id as u16,
         };
-        let mut whole = Vec::with_capacity(ip.len() + partial.bytes);
+        let mut whole = Vec::with_capacity(ip.size() + partial.bytes);
         ip.write(&mut whole, partial.bytes);
         partial.parts.values().for_each(|part| whole.extend(part));
         // The program's marks and hop limit count for the whole.

@@ -46,10 +46,10 @@ fn is_right(bytes: &[u8]) -> bool {
         _ => pseudo_header(packet.source, packet.destination, protocol, body.len()),
     };
     let is_header_right = match packet.source {
-        IpAddr::V4(_) => Sum::default().add(&bytes[..20]).checksum() == 0,
+        IpAddr::V4(_) => Sum::default().plus(&bytes[..20]).checksum() == 0,
         IpAddr::V6(_) => true,
     };
-    is_header_right && sum.add(body).checksum() == 0
+    is_header_right && sum.plus(body).checksum() == 0
 }
 
 fn datagram(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
@@ -378,7 +378,7 @@ proptest! {
         packet[at..at + 2].copy_from_slice(&sum(from, to).to_be_bytes());
         prop_assert!(rewrite(&mut packet, tcp.header, true, new_from, new_to));
         // The kernel completes it: the sum of everything from the header on, complemented.
-        let whole = Sum::default().add(&packet[tcp.header..]).checksum();
+        let whole = Sum::default().plus(&packet[tcp.header..]).checksum();
         packet[at..at + 2].copy_from_slice(&whole.to_be_bytes());
         prop_assert!(is_right(&packet));
     }
