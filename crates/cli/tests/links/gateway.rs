@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
-use std::process::Output;
+use std::process::{Child, Output};
 
 use sumlink_lab::{LanConfig, ReversePath, Side};
 use sumlink_test_support::emulated::lan::{Lan, leaks, packets_of};
@@ -25,6 +25,16 @@ fn lan() -> Option<Lan> {
     let mut lan = Lan::of(program(), &LINKS)?;
     lan.serve("");
     Some(lan)
+}
+
+/// The web server of the internet host, while the test runs.
+struct Files(Child);
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// A page of the internet host as `side` gets it: the status code.
@@ -66,7 +76,7 @@ fn route(lan: &Lan, args: &[&str]) -> Output {
 fn programs_of_the_lan_and_of_the_gateway_use_the_bond_unchanged() {
     for capture in CAPTURES {
         let Some(mut lan) = lan() else { return };
-        let _files = lan.serve_files();
+        let _files = Files(lan.serve_files());
         let captures = lan.capture_links();
         lan.up(&format!("capture = \"{capture}\"\n"));
         for side in [Side::Lan, Side::Client] {
@@ -132,7 +142,7 @@ fn nothing_is_left_behind_after_any_end() {
 #[test]
 fn a_killed_gateway_leaves_the_kill_switch_and_the_next_one_takes_over() {
     let Some(mut lan) = lan() else { return };
-    let _files = lan.serve_files();
+    let _files = Files(lan.serve_files());
     lan.up("");
     let gateway = lan.gateway.as_mut().unwrap();
     gateway.signal("KILL");
@@ -154,7 +164,7 @@ fn a_killed_gateway_leaves_the_kill_switch_and_the_next_one_takes_over() {
 fn without_the_bond_traffic_is_blocked_or_takes_a_link_as_the_setting_says() {
     for (setting, expected) in [("block", false), ("direct", true)] {
         let Some(mut lan) = lan() else { return };
-        let _files = lan.serve_files();
+        let _files = Files(lan.serve_files());
         lan.up(&format!("without_bond = \"{setting}\"\n"));
         let server = lan.server.as_mut().unwrap();
         server.signal("KILL");
@@ -178,7 +188,7 @@ fn without_the_bond_traffic_is_blocked_or_takes_a_link_as_the_setting_says() {
 #[test]
 fn rules_decide_at_run_time_and_the_test_names_the_rule() {
     let Some(mut lan) = lan() else { return };
-    let _files = lan.serve_files();
+    let _files = Files(lan.serve_files());
     lan.up("[[gateway.rule]]\nport = 81\naction = \"block\"\n");
     let url = format!("http://{V4}/");
     assert_ne!(page(&lan, Side::Lan, &url), "000");
@@ -280,7 +290,7 @@ fn strict_reverse_path_filters_pass_carriers_and_answers() {
         return;
     };
     lan.serve("");
-    let _files = lan.serve_files();
+    let _files = Files(lan.serve_files());
     lan.up("");
     // A strict filter drops what arrives on a link that is not the preferred one, as without sumlink.
     for side in [Side::Lan, Side::Client] {

@@ -164,8 +164,11 @@ async fn strangers_get_nothing() {
 
 #[tokio::test]
 async fn a_client_beyond_its_rate_gets_nothing() {
-    let mut limits = Limits::default();
-    (limits.rate, limits.burst) = (1, 3);
+    let limits = Limits {
+        rate: 1,
+        burst: 3,
+        ..Limits::default()
+    };
     let running = serve(&zone(), &["127.0.0.0/8"], limits).await;
     let question = Query::new("www.example", kind::A).encode(7, Form::Edns);
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();

@@ -37,6 +37,7 @@ pub(crate) fn file(side: Side, top: &str) -> String {
     let routes: &[&str] = match side {
         Side::Server => &[],
         Side::Client => &["10.99.0.1"],
+        side => panic!("no end of an edge node is on {side:?}"),
     };
     file_with(side, top, routes)
 }
@@ -46,6 +47,7 @@ pub(crate) fn file_with(side: Side, top: &str, routes: &[&str]) -> String {
     let (role, host) = match side {
         Side::Server => ("node", 1),
         Side::Client => ("user", 2),
+        side => panic!("no end of an edge node is on {side:?}"),
     };
     let mut text = format!(
         "role = \"{role}\"\ncontrol = \"{role}.sock\"\n{top}\ntun.addresses = [\"10.88.0.{host}/24\"]\n\

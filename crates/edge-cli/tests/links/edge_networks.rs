@@ -32,10 +32,11 @@ fn file(side: Side, v6_outside: bool, top: &str) -> String {
             "role = \"user\"\ncontrol = \"user.sock\"\n{top}\ntun.addresses = [\"10.88.0.2/24\", \"fd88::2/64\"]\n\
              tun.routes = [\"10.99.0.1\", \"fd99::1\"]\n"
         ),
+        side => panic!("no end of an edge node is on {side:?}"),
     };
     let other = match side {
         Side::Server => Side::Client,
-        Side::Client => Side::Server,
+        _ => Side::Server,
     };
     for (link, name) in ["a", "b"].into_iter().enumerate() {
         let (local, remote) = (
