@@ -358,7 +358,10 @@ impl Daemon {
     }
 
     fn sample(&mut self, net: &mut Net, wires: &mut Wires) {
+        let now = duration(net.now());
         for carrier in &mut self.carriers {
+            let link = net.link_of(carrier.connection) as u64;
+            carrier.set_call(self.session.carries_call(link, now), net);
             // The sample includes whether the carrier is writable.
             carrier.poll_writable(net, wires.pipe(carrier.connection, self.side.peer()));
             let sample = carrier.sample(net);

@@ -167,7 +167,13 @@ impl Driver {
     /// not read for data that has not arrived.
     pub(super) fn sample(&mut self, cx: &mut Context<'_>) {
         let (clock, now) = (Instant::now(), self.now());
+        let has_calls = self.engine.has_calls(now);
         for carrier in &mut self.carriers {
+            let has_call = has_calls && {
+                let link = link_number(&carrier.link).unwrap_or(carrier.id.0.into());
+                self.engine.carries_call(link, now)
+            };
+            carrier.set_call(has_call);
             // Its readiness is a part of the sample; an error shows again when it is served.
             let _ = carrier.poll_writable(cx);
             let sample = carrier.sample(clock);
