@@ -30,6 +30,8 @@ mod tests;
 
 use std::time::Duration;
 
+use sumlink_engine::Session;
+
 use crate::{Instant, TcpInfo};
 use measure::{Finding, Measure};
 
@@ -48,7 +50,8 @@ const HORIZON_TRIPS: u32 = 3;
 const GROWTH: f64 = 2.0;
 const GROWTH_PER_TRIP: f64 = 0.05;
 
-/// The part of the carrier's former rate that it always keeps.
+/// The part of the carrier's former rate that it always keeps. The session's carriers on the link
+/// share it: each of them may have had the whole link before.
 const KEPT: f64 = 0.5;
 
 /// The least cap, in bytes per second: about a packet in 90 ms.
@@ -59,7 +62,7 @@ const MIN_CAP: f64 = 16_000.0;
 const REFERENCE_RISE: Duration = Duration::from_millis(250);
 const REFERENCE_HALF_LIFE: Duration = Duration::from_secs(10);
 
-/// A cap of at most this part of the former rate is a deep cut.
+/// A cap of at most this part of the former rate is a deep cut, likewise.
 const DEEP: f64 = 0.75;
 
 /// Time of deep cuts with a queue above the target after which the cap is given up, at least this
@@ -95,6 +98,8 @@ const PROVEN: Duration = Duration::from_secs(5);
 pub struct CallCap {
     measure: Measure,
     capped: Option<Capped>,
+    /// Carriers of the session over the link.
+    carriers: f64,
     /// The highest rate that the carrier has recently had, in bytes per second.
     reference: f64,
     /// Time for which it has delivered less than its cap into a queue, and when the reference was
@@ -146,6 +151,7 @@ impl Default for CallCap {
         Self {
             measure: Measure::default(),
             capped: None,
+            carriers: 1.0,
             reference: 0.0,
             slower_for: Duration::ZERO,
             lowered: None,
@@ -159,10 +165,12 @@ impl Default for CallCap {
 }
 
 impl CallCap {
-    /// Takes a sample of the carrier while a call uses its link. Samples should not be further
-    /// apart than a few milliseconds while the carrier sends.
-    pub fn observe(&mut self, info: &TcpInfo, now: Instant) {
+    /// Takes a sample of the carrier while a call uses its link, over which the session has this
+    /// many carriers. Samples should not be further apart than a few milliseconds while the carrier
+    /// sends.
+    pub fn observe(&mut self, info: &TcpInfo, carriers: u32, now: Instant) {
         if let Some(finding) = self.measure.observe(info, now) {
+            self.carriers = f64::from(carriers.max(1));
             self.decide(&finding, now);
         }
     }
@@ -208,7 +216,7 @@ impl CallCap {
             (Some(capped), false) => grown(capped.rate, finding, target),
         };
         let capped = Capped {
-            rate: rate.max(self.reference * KEPT).max(MIN_CAP),
+            rate: rate.max(self.reference * KEPT / self.carriers).max(MIN_CAP),
             since: self.capped.map_or(now, |capped| capped.since),
             queue: finding.queue,
         };
@@ -247,7 +255,8 @@ impl CallCap {
     /// Gives the cap up if it does not help.
     fn judge(&mut self, capped: &Capped, finding: &Finding, now: Instant) {
         let target = target(finding);
-        let is_deep = finding.queue > target && capped.rate <= self.reference * DEEP;
+        let is_deep =
+            finding.queue > target && capped.rate <= self.reference * DEEP / self.carriers;
         if !is_deep {
             self.in_vain = self.in_vain.saturating_sub(finding.took.mul_f64(FORGIVEN));
             if self.in_vain.is_zero() {
@@ -275,6 +284,25 @@ impl CallCap {
             self.pause = PAUSE.0;
         }
     }
+}
+
+/// For each carrier of a session, in the order of `links`, which yields the number of each one's
+/// link: how many of the carriers use that link, if it carries a call of this side. Empty if no
+/// link does.
+pub fn beside_calls(
+    session: &Session,
+    links: impl Iterator<Item = u64>,
+    now: Instant,
+) -> Vec<Option<u32>> {
+    if !session.has_calls(now) {
+        return Vec::new();
+    }
+    let links: Vec<u64> = links.collect();
+    let beside = |link: &u64| {
+        let count = || links.iter().filter(|other| *other == link).count();
+        (session.carries_call(*link, now)).then(|| count() as u32)
+    };
+    links.iter().map(beside).collect()
 }
 
 /// The queue to be left.

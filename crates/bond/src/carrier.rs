@@ -63,8 +63,8 @@ pub struct Carrier {
     limit: Option<u64>,
     /// Keeps the link's queue short while a call uses the link.
     call_cap: CallCap,
-    /// A call uses the link.
-    has_call: bool,
+    /// Carriers of the session over the link while a call uses it.
+    beside_call: Option<u32>,
     /// The limit that the socket has.
     socket_limit: Option<u64>,
     /// The rate that it delivers for longer than a burst.
@@ -97,7 +97,7 @@ impl Carrier {
             young_until: info.bytes_acked + YOUTH,
             limit: None,
             call_cap: CallCap::default(),
-            has_call: false,
+            beside_call: None,
             socket_limit: None,
             sustained: SustainedRate::default(),
             began: now,
@@ -141,21 +141,22 @@ impl Carrier {
         self.apply_limits(socket);
     }
 
-    /// Records whether a call uses the carrier's link now, and this side is to keep the link's
-    /// queue short.
-    pub fn set_call(&mut self, has_call: bool, socket: &mut impl Socket) {
-        if self.has_call != has_call {
-            self.has_call = has_call;
+    /// Records that a call uses the carrier's link now, and this side is to keep the link's queue
+    /// short: with the number of the session's carriers over it. `None` if no call does.
+    pub fn set_call(&mut self, carriers: Option<u32>, socket: &mut impl Socket) {
+        if carriers.is_none() && self.beside_call.is_some() {
             self.call_cap.release();
+            self.beside_call = None;
             self.apply_limits(socket);
         }
+        self.beside_call = carriers;
     }
 
     /// What the carrier does for calls on its link.
     pub fn call_cap(&self, now: Instant) -> CallCapState {
-        match self.has_call {
-            true => self.call_cap.state(now),
-            false => CallCapState::Off,
+        match self.beside_call {
+            Some(_) => self.call_cap.state(now),
+            None => CallCapState::Off,
         }
     }
 
@@ -329,8 +330,8 @@ impl Carrier {
                 .observe(since, delivered, is_backlogged, info.srtt);
             self.info = info;
             self.large.observe(&self.info);
-            if self.has_call {
-                self.call_cap.observe(&self.info, now);
+            if let Some(carriers) = self.beside_call {
+                self.call_cap.observe(&self.info, carriers, now);
                 self.apply_limits(socket);
             }
         }

@@ -48,7 +48,7 @@ pub mod turns;
 mod width;
 
 pub use budget::{RECORD, RECORD_OVERHEAD};
-pub use call_cap::{CallCap, CallCapState};
+pub use call_cap::{CallCap, CallCapState, beside_calls};
 pub use carrier::Carrier;
 pub use early::Early;
 pub use health::{Health, LoggedState, LoggedStates, NOT_DELIVERING, is_delivering, is_stalled};

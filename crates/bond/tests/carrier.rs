@@ -145,7 +145,7 @@ fn a_call_caps_the_rate_until_it_ends_and_a_lower_limit_stays() {
         carrier.refresh(&mut socket, ms * MS);
     }
     assert_eq!(socket.limits, 0, "without a call nothing changes");
-    carrier.set_call(true, &mut socket);
+    carrier.set_call(Some(1), &mut socket);
     for ms in 300..600 {
         socket.info = bulk(ms, 50 * MS);
         carrier.refresh(&mut socket, ms * MS);
@@ -159,7 +159,7 @@ fn a_call_caps_the_rate_until_it_ends_and_a_lower_limit_stays() {
     assert_eq!(carrier.sample(&mut socket, 0, false, 600 * MS).limit, rate);
     carrier.set_limit(Some(1_000_000), &mut socket);
     assert_eq!(socket.limit, Some(1_000_000));
-    carrier.set_call(false, &mut socket);
+    carrier.set_call(None, &mut socket);
     assert_eq!(carrier.call_cap(600 * MS), CallCapState::Off);
     assert_eq!(socket.limit, Some(1_000_000));
     carrier.set_limit(None, &mut socket);
@@ -277,7 +277,7 @@ proptest! {
                 0 => carrier.queued(1000),
                 1 => carrier.handed(1022, false),
                 2 => carrier.arrived(100, now),
-                3 => carrier.set_call(early, &mut socket),
+                3 => carrier.set_call(early.then_some(2), &mut socket),
                 _ => carrier.set_limit(limit, &mut socket),
             }
             carrier.must_ask_first(&mut socket, now);

@@ -259,14 +259,15 @@ impl Carrier {
         self.policy.set_limit(rate, &mut kernel);
     }
 
-    /// Records whether a call uses its link, whose queue is kept short then.
-    pub(crate) fn set_call(&mut self, has_call: bool) {
+    /// Records that a call uses its link, whose queue is kept short then, and the number of the
+    /// session's carriers over it; `None` if no call does.
+    pub(crate) fn set_call(&mut self, carriers: Option<u32>) {
         let mut kernel = Kernel {
             tcp: &self.tcp,
             path: self.id.0,
             link: &self.link,
         };
-        self.policy.set_call(has_call, &mut kernel);
+        self.policy.set_call(carriers, &mut kernel);
     }
 
     /// Makes TCP acknowledge small amounts of received data at once, unless data is about to be

@@ -122,7 +122,7 @@ impl Model {
             delivered: (self.delivered / SEGMENT) as u32,
             ..TcpInfo::default()
         };
-        self.cap.observe(&info, self.now);
+        self.cap.observe(&info, 1, self.now);
     }
 
     /// Runs; returns the carrier's share of the link and the longest queue meanwhile.
@@ -299,7 +299,7 @@ proptest! {
     /// Whatever TCP reports, the cap is above its floor, and the time after it was given up is
     /// free of caps.
     #[test]
-    fn any_statistics_lead_to_a_valid_state(samples in proptest::collection::vec(
+    fn any_statistics_lead_to_a_valid_state(carriers in 0u32..9, samples in proptest::collection::vec(
         (0u64..300, 0u64..4000, 0u64..4000, (0u32..9000, 0u64..1 << 30, 0u32..5000), any::<bool>()),
         1..300,
     )) {
@@ -317,11 +317,11 @@ proptest! {
                 ..TcpInfo::default()
             };
             let was_given_up = matches!(cap.state(now), CallCapState::GivenUp { .. });
-            cap.observe(&info, now);
+            cap.observe(&info, carriers, now);
             if let Some(rate) = cap.rate() {
                 prop_assert!(rate as f64 >= MIN_CAP);
                 prop_assert!(!was_given_up);
-                prop_assert!(rate as f64 >= (cap.reference * KEPT).floor());
+                prop_assert!(rate as f64 >= (cap.reference * KEPT / cap.carriers).floor());
             }
             match cap.state(now) {
                 CallCapState::Off => prop_assert_eq!(cap.rate(), None),

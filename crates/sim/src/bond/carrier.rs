@@ -190,14 +190,14 @@ impl Carrier {
         self.policy.budget()
     }
 
-    /// Records whether a call uses the carrier's link.
-    pub(super) fn set_call(&mut self, has_call: bool, net: &mut Net) {
+    /// Records that a call uses the carrier's link, with the number of the session's carriers there.
+    pub(super) fn set_call(&mut self, carriers: Option<u32>, net: &mut Net) {
         let mut socket = Modeled {
             net,
             connection: self.connection,
             side: self.side,
         };
-        self.policy.set_call(has_call, &mut socket);
+        self.policy.set_call(carriers, &mut socket);
     }
 
     /// The current statistics of TCP. The laboratory's interfaces have no queue.

@@ -210,7 +210,7 @@ mod tests {
     async fn a_call_on_an_idle_link_changes_no_socket() {
         let (mut carrier, _peer) = carrier().await;
         let before = pacing::bound(&carrier.tcp).unwrap();
-        carrier.set_call(true);
+        carrier.set_call(Some(1));
         carrier.refresh(Instant::now());
         assert_eq!(pacing::bound(&carrier.tcp).unwrap(), before);
         assert_eq!(carrier.call_cap().0, sumlink_bond::CallCapState::Off);
