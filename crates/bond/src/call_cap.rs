@@ -80,8 +80,8 @@ const STANDING: Duration = Duration::from_secs(4);
 const STANDING_PARTS: u32 = 4;
 
 /// The link has become slower if the carrier delivers less than this part of its cap, for this time
-/// or this many round trips, and the rest stands in the queue. That is believed once in the second time only: others that
-/// push the carrier aside look similar.
+/// or this many round trips, and the rest stands in the queue. That is believed only once in the
+/// last time: others that push the carrier aside look similar.
 const SLOWER: f64 = 0.85;
 const SLOWER_TIME: Duration = Duration::from_millis(250);
 const SLOWER_TRIPS: u32 = 2;

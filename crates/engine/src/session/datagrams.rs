@@ -158,8 +158,8 @@ impl Session {
         !self.closed && self.datagrams.poll(id, max_len, now, out)
     }
 
-    /// Whether any link may carry a call that its streams yield to; false is reliable, and always the
-    /// case with [`DatagramConfig::yield_to_calls`](crate::DatagramConfig::yield_to_calls) off.
+    /// Whether any link may carry a call that streams yield to. False is reliable, and always the
+    /// answer without [`DatagramConfig::yield_to_calls`](crate::DatagramConfig::yield_to_calls).
     pub fn has_calls(&self, now: Instant) -> bool {
         self.datagrams.has_calls(now)
     }

@@ -190,7 +190,8 @@ impl Carrier {
         self.policy.budget()
     }
 
-    /// Records that a call uses the carrier's link, with the number of the session's carriers there.
+    /// Records that a call uses the carrier's link, with the number of the session's carriers over
+    /// it; `None` if no call does.
     pub(super) fn set_call(&mut self, carriers: Option<u32>, net: &mut Net) {
         let mut socket = Modeled {
             net,

@@ -221,8 +221,8 @@ pub struct PathStatus {
     /// the link's queue would be long; null otherwise.
     #[serde(default)]
     pub call_cap_bps: Option<f64>,
-    /// Why it is capped, or why it is not although a call uses its link and the queue is long; empty
-    /// otherwise.
+    /// Why it is capped, or why it is not although a call uses its link and the queue is long;
+    /// empty otherwise.
     #[serde(default)]
     pub call_cap_reason: String,
     /// Smoothed round-trip time in milliseconds, measured by TCP.
