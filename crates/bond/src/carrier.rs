@@ -5,6 +5,7 @@ use std::time::Duration;
 use sumlink_engine::{LossState, PathSample, SustainedRate};
 
 use crate::acknowledgments::Acknowledgments;
+use crate::call_cap::{CallCap, CallCapState};
 use crate::congestion::{self, Chooser, MODEL_BASED};
 use crate::large::Large;
 use crate::low_water::{self, Reserve};
@@ -25,6 +26,9 @@ const YOUTH: u64 = 256 * 1024;
 
 /// TCP_NOTSENT_LOWAT of a young carrier, which makes it writable only when nothing waits.
 const YOUNG_LOWAT: u32 = 2;
+
+/// The cap for a call is corrected by at least this part of the present limit, one in this number.
+const MIN_CORRECTION: u64 = 100;
 
 /// The policy of one carrier.
 ///
@@ -55,8 +59,14 @@ pub struct Carrier {
     is_refused: bool,
     /// The carrier is young until TCP has this many bytes acknowledged.
     young_until: u64,
-    /// Limit on its sending rate, in bytes per second.
+    /// Limit on its sending rate by a policy, in bytes per second.
     limit: Option<u64>,
+    /// Keeps the link's queue short while a call uses the link.
+    call_cap: CallCap,
+    /// Carriers of the session over the link while a call uses it.
+    beside_call: Option<u32>,
+    /// The limit that the socket has.
+    socket_limit: Option<u64>,
     /// The rate that it delivers for longer than a burst.
     sustained: SustainedRate,
     began: Instant,
@@ -86,6 +96,9 @@ impl Carrier {
             is_refused: false,
             young_until: info.bytes_acked + YOUTH,
             limit: None,
+            call_cap: CallCap::default(),
+            beside_call: None,
+            socket_limit: None,
             sustained: SustainedRate::default(),
             began: now,
             handed: 0,
@@ -122,10 +135,50 @@ impl Carrier {
         self.handed > 0
     }
 
-    /// Limits the rate, in bytes per second; the driver sets the socket's limit.
-    pub fn set_limit(&mut self, rate: Option<u64>) {
+    /// Limits the rate, in bytes per second; `None` for no limit.
+    pub fn set_limit(&mut self, rate: Option<u64>, socket: &mut impl Socket) {
         self.limit = rate;
-        if rate.is_some() {
+        self.apply_limits(socket);
+    }
+
+    /// Records that a call uses the carrier's link now, and this side is to keep the link's queue
+    /// short: with the number of the session's carriers over it. `None` if no call does.
+    pub fn set_call(&mut self, carriers: Option<u32>, socket: &mut impl Socket) {
+        if carriers.is_none() && self.beside_call.is_some() {
+            self.call_cap.release();
+            self.beside_call = None;
+            self.apply_limits(socket);
+        }
+        self.beside_call = carriers;
+    }
+
+    /// What the carrier does for calls on its link.
+    pub fn call_cap(&self, now: Instant) -> CallCapState {
+        match self.beside_call {
+            Some(_) => self.call_cap.state(now),
+            None => CallCapState::Off,
+        }
+    }
+
+    /// The highest rate at which it may send, in bytes per second.
+    fn max_rate(&self) -> Option<u64> {
+        self.limit.into_iter().chain(self.call_cap.rate()).min()
+    }
+
+    fn apply_limits(&mut self, socket: &mut impl Socket) {
+        let wanted = self.max_rate();
+        let is_settled = match (wanted, self.socket_limit) {
+            // Small corrections are not worth a system call; a policy's limit is exact.
+            (Some(wanted), Some(set)) if self.limit != Some(wanted) => {
+                wanted.abs_diff(set) <= set / MIN_CORRECTION
+            }
+            (wanted, set) => wanted == set,
+        };
+        if !is_settled {
+            self.socket_limit = wanted;
+            socket.limit(wanted);
+        }
+        if wanted.is_some() {
             // The limit makes TCP pace.
             self.spacing = Spacing::Settled;
         }
@@ -180,7 +233,7 @@ impl Carrier {
     /// visit. Any window beyond that would wait in the socket.
     fn limited_window(&self) -> u64 {
         let lasts = self.info.srtt + low_water::TIME;
-        self.limit.map_or(u64::MAX, |limit| {
+        self.max_rate().map_or(u64::MAX, |limit| {
             (limit as f64 * lasts.as_secs_f64()) as u64
         })
     }
@@ -258,7 +311,7 @@ impl Carrier {
             pauses: self.is_model_based() && pauses(info),
             delivery_rate: info.delivery_rate_bytes_per_s.min(self.max_sustained()),
             pacing_rate: info.pacing_rate_bytes_per_s.unwrap_or(0),
-            limit: self.limit.unwrap_or(0),
+            limit: self.max_rate().unwrap_or(0),
             segments: u64::from(info.segs_out),
             retransmitted: u64::from(info.total_retrans),
             delivered: u64::from(info.delivered),
@@ -277,6 +330,10 @@ impl Carrier {
                 .observe(since, delivered, is_backlogged, info.srtt);
             self.info = info;
             self.large.observe(&self.info);
+            if let Some(carriers) = self.beside_call {
+                self.call_cap.observe(&self.info, carriers, now);
+                self.apply_limits(socket);
+            }
         }
         if self.is_refused {
             self.reserve.visited(self.info.notsent_bytes == 0, now);
@@ -346,7 +403,9 @@ impl Carrier {
     /// busy between two visits, and little enough to be committed late.
     fn adapt_lowat(&mut self, socket: &mut impl Socket, now: Instant) {
         let reserve = self.is_model_based().then_some(&self.reserve);
-        let most = self.max_sustained().min(self.limit.unwrap_or(u64::MAX));
+        let most = self
+            .max_sustained()
+            .min(self.max_rate().unwrap_or(u64::MAX));
         let wanted = low_water::wanted(&self.info, reserve, most);
         let is_due = now.saturating_sub(self.lowat_set) >= LOWAT_PAUSE;
         let has_grown = wanted / 2 >= self.lowat;

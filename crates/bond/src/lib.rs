@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | How much may a carrier's socket hold, and how much is handed over at once? | [`Carrier`] |
 //! | When does TCP pace, begin slow start again, or acknowledge at once? | [`Carrier`] |
+//! | How fast may a carrier send while a call uses its link? | [`CallCap`] |
 //! | Which congestion control does `auto` use? | [`congestion`] |
 //! | When has a path been silent for so long that its link is dialed again? | [`Health`] |
 //! | When is a link dialed, after which pause, with which timeouts? | [`Link`], [`dial`] |
@@ -24,6 +25,7 @@
 
 mod acknowledgments;
 mod budget;
+mod call_cap;
 mod carrier;
 pub mod congestion;
 pub mod datagram;
@@ -46,6 +48,7 @@ pub mod turns;
 mod width;
 
 pub use budget::{RECORD, RECORD_OVERHEAD};
+pub use call_cap::{CallCap, CallCapState, beside_calls};
 pub use carrier::Carrier;
 pub use early::Early;
 pub use health::{Health, LoggedState, LoggedStates, NOT_DELIVERING, is_delivering, is_stalled};

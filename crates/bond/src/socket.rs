@@ -49,6 +49,10 @@ pub trait Socket {
     /// Turns on TCP's pacing without a rate limit.
     fn pace(&mut self);
 
+    /// Limits TCP's sending rate to this many bytes per second, by pacing; `None` removes the
+    /// limit, and TCP continues to pace.
+    fn limit(&mut self, rate: Option<u64>);
+
     /// Changes the congestion control of the connected socket.
     ///
     /// # Errors

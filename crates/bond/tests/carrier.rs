@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sumlink_bond::socket::{Report, Socket};
-use sumlink_bond::{CaState, Carrier, TcpInfo};
+use sumlink_bond::{CaState, CallCapState, Carrier, TcpInfo};
 
 const MSS: u32 = 1448;
 const MS: Duration = Duration::from_millis(1);
@@ -17,6 +17,8 @@ struct Fake {
     info: TcpInfo,
     lowat: u32,
     paced: u32,
+    limit: Option<u64>,
+    limits: u32,
     controls: Vec<String>,
     refuses: bool,
     reports: usize,
@@ -36,6 +38,11 @@ impl Socket for Fake {
 
     fn pace(&mut self) {
         self.paced += 1;
+    }
+
+    fn limit(&mut self, rate: Option<u64>) {
+        self.limit = rate;
+        self.limits += 1;
     }
 
     fn set_congestion(&mut self, name: &str) -> Result<(), &'static str> {
@@ -106,7 +113,7 @@ fn only_a_grown_carrier_on_a_high_rtt_path_without_a_limit_is_paced() {
     ] {
         let mut socket = Fake::default();
         let mut carrier = carrier(&mut socket);
-        carrier.set_limit(limit);
+        carrier.set_limit(limit, &mut socket);
         socket.info = info(acked);
         socket.info.min_rtt = Some(least * MS);
         for ms in 1..100 {
@@ -114,6 +121,49 @@ fn only_a_grown_carrier_on_a_high_rtt_path_without_a_limit_is_paced() {
         }
         assert_eq!(socket.paced, paced, "{acked} {least} {limit:?}");
     }
+}
+
+/// TCP statistics of bulk data at 10 MB/s over a link that delays it by this much.
+fn bulk(ms: u32, queue: Duration) -> TcpInfo {
+    TcpInfo {
+        srtt: 20 * MS + queue,
+        min_rtt: Some(20 * MS),
+        snd_cwnd_bytes: 1 << 20,
+        unacked_bytes: 500_000,
+        notsent_bytes: 20_000,
+        delivered: ms * 10_000 / MSS,
+        ..info(GROWN + u64::from(ms) * 10_000)
+    }
+}
+
+#[test]
+fn a_call_caps_the_rate_until_it_ends_and_a_lower_limit_stays() {
+    let mut socket = Fake::default();
+    let mut carrier = carrier(&mut socket);
+    for ms in 0..300 {
+        socket.info = bulk(ms, 50 * MS);
+        carrier.refresh(&mut socket, ms * MS);
+    }
+    assert_eq!(socket.limits, 0, "without a call nothing changes");
+    carrier.set_call(Some(1), &mut socket);
+    for ms in 300..600 {
+        socket.info = bulk(ms, 50 * MS);
+        carrier.refresh(&mut socket, ms * MS);
+    }
+    let cap = socket.limit.expect("the queue is long");
+    assert!((5_000_000..10_000_000).contains(&cap), "{cap}");
+    let CallCapState::Capped { rate, queue } = carrier.call_cap(600 * MS) else {
+        panic!("{carrier:?}");
+    };
+    assert!(rate.abs_diff(cap) <= cap / 100 && queue == 50 * MS);
+    assert_eq!(carrier.sample(&mut socket, 0, false, 600 * MS).limit, rate);
+    carrier.set_limit(Some(1_000_000), &mut socket);
+    assert_eq!(socket.limit, Some(1_000_000));
+    carrier.set_call(None, &mut socket);
+    assert_eq!(carrier.call_cap(600 * MS), CallCapState::Off);
+    assert_eq!(socket.limit, Some(1_000_000));
+    carrier.set_limit(None, &mut socket);
+    assert_eq!(socket.limit, None);
 }
 
 #[test]
@@ -185,7 +235,7 @@ proptest! {
                 (0u64..1 << 32, 0u64..1 << 26, 0u64..1 << 26, 0u64..1 << 24),
                 (0u64..2000, 0u64..2000, 0u64..40_000, 0u32..9000),
                 (0usize..5, any::<bool>(), 0u64..1 << 34, 0u64..100),
-                0usize..4,
+                0usize..5,
             ),
             1..60,
         ),
@@ -227,7 +277,8 @@ proptest! {
                 0 => carrier.queued(1000),
                 1 => carrier.handed(1022, false),
                 2 => carrier.arrived(100, now),
-                _ => carrier.set_limit(limit),
+                3 => carrier.set_call(early.then_some(2), &mut socket),
+                _ => carrier.set_limit(limit, &mut socket),
             }
             carrier.must_ask_first(&mut socket, now);
             carrier.refresh(&mut socket, now);
@@ -236,6 +287,8 @@ proptest! {
             prop_assert!(sample.delivery_rate <= rate);
             let budget = carrier.budget() as u64;
             prop_assert!((512..=64 * 1024 + u64::from(mss)).contains(&budget), "{}", budget);
+            let set = socket.limit.unwrap_or(0);
+            prop_assert!(sample.limit.abs_diff(set) <= set / 100, "{} {}", sample.limit, set);
             prop_assert_eq!(carrier.lowat(), socket.lowat);
             prop_assert!(socket.lowat == 2 || (12 * 1024..=2 << 20).contains(&socket.lowat));
             prop_assert!(socket.paced <= 1);

@@ -5,8 +5,12 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sumlink_bond::opens::{OPEN_TIMEOUT, Unconfirmed, WAITING_PATIENCE, Waiting};
-use sumlink_bond::{Health, Instant, LoggedState, LoggedStates, is_delivering, is_stalled, join};
-use sumlink_engine::{Config, PathId, PathStats, Role, Session};
+use sumlink_bond::{
+    Health, Instant, LoggedState, LoggedStates, beside_calls, is_delivering, is_stalled, join,
+};
+use sumlink_engine::{
+    Class, Config, DatagramCarrier, DatagramPolicy, FlowConfig, PathId, PathStats, Role, Session,
+};
 
 const START: Instant = Duration::from_secs(1000);
 const MS: Duration = Duration::from_millis(1);
@@ -31,6 +35,29 @@ fn stats(
         path.unacknowledged_for = of(unacknowledged);
     }
     all
+}
+
+#[test]
+fn the_carriers_of_a_link_with_a_call_are_counted() {
+    let mut session = session(3);
+    let (call, other) = (7, 8);
+    session.datagram_path_up(PathId(9), DatagramCarrier::Quic, call, false, START);
+    let beside =
+        |session: &Session, now| beside_calls(session, [call, other, call].into_iter(), now);
+    assert!(beside(&session, START).is_empty());
+    let flow = FlowConfig {
+        class: Some(Class::Conversational),
+        policy: DatagramPolicy::Pinned,
+        ..FlowConfig::default()
+    };
+    let flow = session.open_flow(flow, START).unwrap();
+    session
+        .send_datagram(flow, vec![0; 100].into(), START)
+        .unwrap();
+    assert_eq!(beside(&session, START), [None; 3], "nothing has left");
+    assert!(session.poll_datagram(PathId(9), 1200, START, &mut Vec::new()));
+    assert_eq!(beside(&session, START), [Some(2), None, Some(2)]);
+    assert!(beside(&session, START + 2000 * MS).is_empty());
 }
 
 #[test]

@@ -78,6 +78,8 @@ pub struct DatagramVariant {
     pub policy: Option<DatagramPolicy>,
     /// Both ends use no UDP among themselves, as with `--udp off`.
     pub without_udp: bool,
+    /// Streams do not yield to calls, as with `yield_to_calls = false`.
+    pub ignores_calls: bool,
     /// A firewall at the client drops UDP.
     pub blocked: Option<Blocked>,
 }
@@ -99,6 +101,13 @@ impl DatagramVariant {
             "udp" => Some(match value {
                 "on" | "off" => {
                     self.without_udp = value == "off";
+                    Ok(())
+                }
+                _ => Err("expected on or off".to_owned()),
+            }),
+            "yield" => Some(match value {
+                "on" | "off" => {
+                    self.ignores_calls = value == "off";
                     Ok(())
                 }
                 _ => Err("expected on or off".to_owned()),
@@ -404,13 +413,13 @@ mod tests {
             small.starts_with("windows.streaming: a window is from 1 KiB"),
             "{small}"
         );
-        let blocked = "sumlink:fbdt:datagrams=spread:udp=off:blocked=wifi+bbr";
+        let blocked = "sumlink:fbdt:datagrams=spread:udp=off:yield=off:blocked=wifi+bbr";
         let System::Sumlink(variant) = System::parse(blocked).unwrap() else {
             panic!("{blocked}");
         };
         let datagrams = variant.datagrams;
         assert_eq!(datagrams.policy, Some(DatagramPolicy::Spread));
-        assert!(datagrams.without_udp);
+        assert!(datagrams.without_udp && datagrams.ignores_calls);
         assert_eq!(datagrams.blocked, Some(Blocked::Link("wifi".to_owned())));
         assert!(error("sumlink:fbdt:datagrams=all").contains("none of auto"));
         assert!(error("sumlink:fbdt:udp=no").contains("on or off"));

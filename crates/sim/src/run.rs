@@ -412,6 +412,7 @@ fn bond(
         if let Some(selector) = &variant.selector {
             config.selector.clone_from(selector);
         }
+        config.datagrams.yield_to_calls = !variant.datagrams.ignores_calls;
     };
     let dialing = Dialing {
         tcp,

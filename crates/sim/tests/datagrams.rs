@@ -86,7 +86,7 @@ fn duplicates_on_lossy_links() {
 /// A game, a call beside a bulk download, and UDP that does not pass.
 #[test]
 fn call_beside_a_download() {
-    check_systems(
+    let runs = check_systems(
         "call_beside_a_download",
         "duration = \"10s\"\nwarmup = \"3s\"\n[workload]\nkind = \"call\"\nload = true\n\
          [[link]]\nname = \"near\"\nrate = \"30mbit\"\ndelay = \"15ms\"\n\
@@ -96,8 +96,22 @@ fn call_beside_a_download() {
             "sumlink:fbdt:datagrams=auto:blocked=near",
             "sumlink:fbdt:datagrams=auto:blocked=all",
             "sumlink:fbdt:datagrams=auto:udp=off",
+            "sumlink:fbdt:datagrams=auto:yield=off",
         ],
     );
+    let goodput = |system: &str| -> f64 {
+        let (_, runs) = runs.iter().find(|(name, _)| name == system).unwrap();
+        runs.iter().map(|run| run.goodput_bps).sum()
+    };
+    let (yielding, without) = (
+        goodput("sumlink:fbdt:datagrams=auto"),
+        goodput("sumlink:fbdt:datagrams=auto:yield=off"),
+    );
+    assert!(yielding >= 0.95 * without, "{yielding} of {without} bit/s");
+    for flow in flows(&runs, "sumlink:fbdt:datagrams=auto") {
+        let delay = flow.delay_ms.as_ref().expect("something arrives");
+        assert!(delay.p99 <= 15.0 + 15.0, "{flow:?}");
+    }
 }
 
 type Runs = Vec<(String, Vec<Measurement>)>;

@@ -251,16 +251,23 @@ impl Carrier {
 
     /// Limits TCP to `rate` bytes per second.
     pub(crate) fn limit(&mut self, rate: Option<u64>) {
-        self.policy.set_limit(rate);
-        if let Err(error) = pacing::limit(&self.tcp, rate) {
-            let (path, link) = (self.id.0, &self.link);
-            tracing::warn!(
-                path,
-                %link,
-                %error,
-                "cannot set the rate limit of the link; the path ignores it"
-            );
-        }
+        let mut kernel = Kernel {
+            tcp: &self.tcp,
+            path: self.id.0,
+            link: &self.link,
+        };
+        self.policy.set_limit(rate, &mut kernel);
+    }
+
+    /// Records that a call uses its link, whose queue is kept short then, and the number of the
+    /// session's carriers over it; `None` if no call does.
+    pub(crate) fn set_call(&mut self, carriers: Option<u32>) {
+        let mut kernel = Kernel {
+            tcp: &self.tcp,
+            path: self.id.0,
+            link: &self.link,
+        };
+        self.policy.set_call(carriers, &mut kernel);
     }
 
     /// Makes TCP acknowledge small amounts of received data at once, unless data is about to be

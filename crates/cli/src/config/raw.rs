@@ -278,6 +278,7 @@ pub(super) struct Datagrams {
     pub(super) policies: OfClasses<Field<String>>,
     pub(super) max_flows: Field<i64>,
     pub(super) idle: Field<String>,
+    pub(super) yield_to_calls: Field<bool>,
     #[serde(default)]
     pub(super) copies: Copies,
 }

@@ -36,6 +36,8 @@ pub struct DatagramConfig {
     pub receive_memory: usize,
     /// What may be sent twice.
     pub duplicates: DuplicateLimits,
+    /// While a call uses a link, the link's stream paths leave its queue short.
+    pub yield_to_calls: bool,
     /// A peer that has sent neither datagrams nor reports for this long after the first datagram to
     /// it is taken for one without datagrams.
     pub peer_timeout: Duration,
@@ -102,6 +104,7 @@ impl Default for DatagramConfig {
             fragment_wait: Duration::from_secs(2),
             receive_memory: 16 << 20,
             duplicates: DuplicateLimits::default(),
+            yield_to_calls: true,
             peer_timeout: Duration::from_secs(5),
         }
     }

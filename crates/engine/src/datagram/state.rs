@@ -24,6 +24,9 @@ const MAX_ENDED: usize = 8192;
 /// A peer that sends in a flow for longer than this after its end does not know of it.
 const SETTLES: Duration = Duration::from_secs(2);
 
+/// A call counts as over after a pause of this length.
+const CALL_PAUSE: Duration = Duration::from_secs(2);
+
 /// The datagrams of a session.
 #[derive(Debug)]
 pub(crate) struct Datagrams {
@@ -308,6 +311,22 @@ impl Datagrams {
     /// Whether a flow is remembered as one that has ended.
     pub(super) fn has_ended(&self, id: FlowId) -> bool {
         self.ended.contains_key(&id)
+    }
+
+    /// Whether any link may carry a call. False is reliable.
+    pub(crate) fn has_calls(&self, now: Instant) -> bool {
+        let is_recent = |at| now.saturating_sub(at) < CALL_PAUSE;
+        self.config.yield_to_calls && self.called_at.is_some_and(is_recent)
+    }
+
+    /// Whether a link carries datagrams of a call that this side sends.
+    pub(crate) fn carries_call(&self, link: u64, now: Instant) -> bool {
+        let is_recent = |at| now.saturating_sub(at) < CALL_PAUSE;
+        self.has_calls(now)
+            && self
+                .paths
+                .iter()
+                .any(|path| path.link == link && path.called_at.is_some_and(is_recent))
     }
 
     /// Records that a flow carries datagrams.

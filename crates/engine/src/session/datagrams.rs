@@ -158,6 +158,18 @@ impl Session {
         !self.closed && self.datagrams.poll(id, max_len, now, out)
     }
 
+    /// Whether any link may carry a call that streams yield to. False is reliable, and always the
+    /// answer without [`DatagramConfig::yield_to_calls`](crate::DatagramConfig::yield_to_calls).
+    pub fn has_calls(&self, now: Instant) -> bool {
+        self.datagrams.has_calls(now)
+    }
+
+    /// Whether this side sends conversational datagrams over a link, or did so within the last two
+    /// seconds. `link` is the number of [`Session::datagram_path_up`].
+    pub fn carries_call(&self, link: u64, now: Instant) -> bool {
+        self.datagrams.carries_call(link, now)
+    }
+
     /// Counters of all datagrams.
     pub fn datagram_stats(&self) -> DatagramStats {
         self.datagrams.stats()

@@ -103,7 +103,11 @@ impl System for Sumlink {
             .as_deref()
             .unwrap_or(stage.congestion);
         let common = self.flags(congestion);
-        let settings = self.variant.options.to_toml() + &gateway::settings_of_both(stage);
+        let mut settings = self.variant.options.to_toml() + &gateway::settings_of_both(stage);
+        if self.variant.datagrams.ignores_calls {
+            settings.push_str("session.datagrams.yield_to_calls = false
+");
+        }
 
         let mut command = Command::new(stage.program);
         command.args(["server", "--listen", &address, "--key"]);

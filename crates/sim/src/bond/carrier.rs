@@ -39,6 +39,10 @@ impl Socket for Modeled<'_> {
         self.net.pace(self.connection, self.side);
     }
 
+    fn limit(&mut self, rate: Option<u64>) {
+        self.net.limit(self.connection, self.side, rate);
+    }
+
     fn set_congestion(&mut self, name: &str) -> Result<(), BuildError> {
         self.net.set_congestion(self.connection, self.side, name)
     }
@@ -184,6 +188,17 @@ impl Carrier {
     /// Bytes that may be written at once.
     pub(super) fn budget(&self) -> usize {
         self.policy.budget()
+    }
+
+    /// Records that a call uses the carrier's link, with the number of the session's carriers over
+    /// it; `None` if no call does.
+    pub(super) fn set_call(&mut self, carriers: Option<u32>, net: &mut Net) {
+        let mut socket = Modeled {
+            net,
+            connection: self.connection,
+            side: self.side,
+        };
+        self.policy.set_call(carriers, &mut socket);
     }
 
     /// The current statistics of TCP. The laboratory's interfaces have no queue.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sumlink_bond::join::{CLIENT_PATHS, SERVER_PATHS, path_to_replace, refusal};
 use sumlink_bond::turns::{OVERDUE_PAUSE, RECEIVE_QUOTA, ROUNDS, SEND_PIECES};
-use sumlink_bond::{Health, LinkTraffic, Traffic, is_stalled};
+use sumlink_bond::{Health, LinkTraffic, Traffic, beside_calls, is_stalled};
 use sumlink_engine::{Config, ConfigError, Event, PathId, PathState, Role, Session};
 
 use super::carrier::Carrier;
@@ -358,6 +358,7 @@ impl Daemon {
     }
 
     fn sample(&mut self, net: &mut Net, wires: &mut Wires) {
+        self.note_calls(net);
         for carrier in &mut self.carriers {
             // The sample includes whether the carrier is writable.
             carrier.poll_writable(net, wires.pipe(carrier.connection, self.side.peer()));
@@ -367,6 +368,17 @@ impl Daemon {
                 trace.sample(at, self.side, carrier.id, link, &sample);
             }
             self.session.path_stats(carrier.id, sample, duration(at));
+        }
+    }
+
+    /// Lets the carriers know whether a call uses their links.
+    fn note_calls(&mut self, net: &mut Net) {
+        let now = duration(net.now());
+        let carriers = self.carriers.iter();
+        let links = carriers.map(|carrier| net.link_of(carrier.connection) as u64);
+        let beside = beside_calls(&self.session, links, now);
+        for (index, carrier) in self.carriers.iter_mut().enumerate() {
+            carrier.set_call(beside.get(index).copied().flatten(), net);
         }
     }
 

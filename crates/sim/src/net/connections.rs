@@ -118,6 +118,12 @@ impl Net {
         self.connections[connection][side.index()].tcp.pace();
     }
 
+    /// Limits the rate of a program's socket, in bytes per second.
+    pub(crate) fn limit(&mut self, connection: Connection, side: Side, rate: Option<u64>) {
+        let end = &mut self.connections[connection][side.index()];
+        end.tcp.limit(rate);
+    }
+
     /// Changes the congestion control of a program's socket.
     pub(crate) fn set_congestion(
         &mut self,

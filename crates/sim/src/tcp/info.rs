@@ -131,6 +131,11 @@ impl Tcp {
 
     /// Linux: tcp_update_pacing_rate, which is computed whether or not it is used.
     pub(super) fn pacing_rate(&self) -> u64 {
+        let most = self.max_rate.unwrap_or(u64::MAX);
+        self.unlimited_pacing_rate().min(most)
+    }
+
+    fn unlimited_pacing_rate(&self) -> u64 {
         let mss = u64::from(self.config.mss);
         if let Some(pause) = self.control.pause() {
             return mss * SECOND / pause.max(1);

@@ -179,6 +179,8 @@ pub struct Tcp {
     /// Packets are paced, because the program requested it (SO_MAX_PACING_RATE) or a congestion
     /// control paces.
     is_paced: bool,
+    /// Most bytes per second (SO_MAX_PACING_RATE).
+    max_rate: Option<u64>,
     /// Payload bytes of the largest received segment.
     largest: u32,
     busy: Chrono,
@@ -235,6 +237,7 @@ impl Tcp {
             counters: Counters::default(),
             sack: config.sack,
             is_paced: false,
+            max_rate: None,
             largest: SMALL_SEGMENT,
             busy: Chrono::default(),
             shut_out: Chrono::default(),
@@ -251,6 +254,14 @@ impl Tcp {
     pub fn pace(&mut self) {
         self.is_paced = true;
         self.control.set_paced();
+    }
+
+    /// Limits the rate in bytes per second (SO_MAX_PACING_RATE). Pacing stays on without a limit.
+    pub fn limit(&mut self, rate: Option<u64>) {
+        if rate.is_some() {
+            self.pace();
+        }
+        self.max_rate = rate;
     }
 
     /// Name of the congestion control.

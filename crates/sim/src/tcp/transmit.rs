@@ -195,7 +195,11 @@ impl Tcp {
             let segment = u64::from(self.config.mss);
             (self.is_paced && rate > 0).then(|| scaled(segment, SECOND, rate))
         };
-        self.control.pause().or_else(spaced)
+        let pause = self.control.pause().or_else(spaced);
+        let least = self
+            .max_rate
+            .map(|rate| scaled(u64::from(self.config.mss), SECOND, rate.max(1)));
+        pause.max(least)
     }
 
     fn is_held_back(&self, now: Nanos) -> bool {

@@ -221,6 +221,14 @@ pub struct PathStatus {
     /// otherwise.
     #[serde(default)]
     pub mtu_bytes: Option<u16>,
+    /// Highest rate at which this side sends on the path in bit/s, while a call uses its link and
+    /// the link's queue would be long; null otherwise.
+    #[serde(default)]
+    pub call_cap_bps: Option<f64>,
+    /// Why it is capped, or why it is not although a call uses its link and the queue is long;
+    /// empty otherwise.
+    #[serde(default)]
+    pub call_cap_reason: String,
     /// Smoothed round-trip time in milliseconds, measured by TCP.
     pub srtt_ms: f64,
     /// Round-trip time variation in milliseconds, measured by TCP.

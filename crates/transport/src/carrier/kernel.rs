@@ -40,6 +40,18 @@ impl Socket for Kernel<'_> {
         }
     }
 
+    fn limit(&mut self, rate: Option<u64>) {
+        if let Err(error) = pacing::limit(self.tcp, rate) {
+            let (path, link) = (self.path, self.link);
+            tracing::warn!(
+                path,
+                %link,
+                %error,
+                "cannot limit the sending rate of the path; it ignores limits and calls"
+            );
+        }
+    }
+
     fn set_congestion(&mut self, name: &str) -> Result<(), SocketError> {
         socket::set_congestion(self.tcp, name)
     }
@@ -186,6 +198,22 @@ mod tests {
         assert!(pacing::is_spaced(&carrier.tcp));
         carrier.limit(Some(1_000_000));
         assert_eq!(pacing::bound(&carrier.tcp).unwrap(), 1_000_000);
+        carrier.limit(None);
+        assert_eq!(
+            pacing::bound(&carrier.tcp).unwrap(),
+            libc::c_ulong::MAX,
+            "no limit"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_call_on_an_idle_link_changes_no_socket() {
+        let (mut carrier, _peer) = carrier().await;
+        let before = pacing::bound(&carrier.tcp).unwrap();
+        carrier.set_call(Some(1));
+        carrier.refresh(Instant::now());
+        assert_eq!(pacing::bound(&carrier.tcp).unwrap(), before);
+        assert_eq!(carrier.call_cap().0, sumlink_bond::CallCapState::Off);
     }
 
     #[test]

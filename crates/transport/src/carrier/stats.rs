@@ -1,7 +1,8 @@
 //! TCP statistics of a carrier, for the engine's decisions and for usage counters.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use sumlink_bond::CallCapState;
 use sumlink_engine::PathSample;
 use sumlink_qdisc::LocalQueue;
 
@@ -59,6 +60,17 @@ impl Carrier {
     /// Name of the congestion control.
     pub(crate) fn congestion(&self) -> &str {
         self.policy.congestion()
+    }
+
+    /// What it does for calls on its link, and how long that lasts if it was given up.
+    pub(crate) fn call_cap(&self) -> (CallCapState, Duration) {
+        let now = self.began.elapsed();
+        let state = self.policy.call_cap(now);
+        let rest = match state {
+            CallCapState::GivenUp { until } => until.saturating_sub(now),
+            _ => Duration::ZERO,
+        };
+        (state, rest)
     }
 
     /// For a carrier without progress: whether its large packets seem to be lost and its small ones

@@ -99,6 +99,8 @@ impl Reader<'_> {
         config.max_flows = max_flows.unwrap_or(config.max_flows);
         let idle = self.parse(raw.idle, |s| parse_idle(s, MIN_IDLE));
         config.idle_timeout = idle.unwrap_or(config.idle_timeout);
+        let yields = raw.yield_to_calls.map(Spanned::into_inner);
+        config.yield_to_calls = yields.unwrap_or(config.yield_to_calls);
         let copies = &mut config.duplicates;
         let links = self.parse(raw.copies.links, |n| match usize::try_from(*n) {
             Ok(links @ 2..=8) => Ok(links),

@@ -130,6 +130,8 @@ pub(crate) struct DatagramPath {
     /// Copies of calls that the link may carry.
     pub(super) copies: Budget,
     pub(super) usage: Usage,
+    /// When it last carried a datagram of a call of this side.
+    pub(super) called_at: Option<Instant>,
     /// It is a stream path, and a QUIC path over the same link delivers.
     pub(super) is_replaced: bool,
     /// It is slower than its policy permits.
@@ -188,6 +190,7 @@ impl DatagramPath {
             rounds: Rounds::default(),
             copies: Budget::default(),
             usage: Usage::Main,
+            called_at: None,
             is_replaced: false,
             is_too_slow: false,
             delay: UNKNOWN_TRIP / 2,

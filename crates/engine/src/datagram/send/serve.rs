@@ -335,6 +335,9 @@ impl Datagrams {
         if !flow.confirmed {
             path.sent.attach(Item::Open(at), now);
         }
+        if flow.is_conversational() {
+            path.called_at = Some(now);
+        }
         if next.kind.is_none() {
             path.note_wait(now.saturating_sub(next.at), now);
         }

@@ -16,6 +16,40 @@ fn open(pair: &mut Pair, side: usize, source: u64, class: Option<Class>) -> Flow
 }
 
 #[test]
+fn the_links_of_a_call_are_known_until_it_is_over() {
+    let links = [Link::new(20.0, 10), Link::new(20.0, 30)];
+    let carrying = |pair: &Pair, side: usize| {
+        let now = pair.clock(side);
+        [0, 1].map(|link| pair.sides[side].carries_call(link, now))
+    };
+    let mut pair = Pair::new(&links);
+    let bulk = open(&mut pair, CLIENT, 1, Some(Class::Background));
+    pair.drive(&mut [Traffic::new(CLIENT, bulk, 1200, MS)], 1000 * MS);
+    assert_eq!(carrying(&pair, CLIENT), [false, false]);
+    assert!(!pair.sides[CLIENT].has_calls(pair.clock(CLIENT)));
+    let flow = open(&mut pair, CLIENT, 2, Some(Class::Conversational));
+    let (now, pinned) = (pair.clock(CLIENT), DatagramPolicy::Pinned);
+    pair.sides[CLIENT]
+        .set_flow_policy(flow, pinned, now)
+        .unwrap();
+    let mut call = [CLIENT, SERVER].map(|side| Traffic::new(side, flow, 200, 20 * MS));
+    pair.drive(&mut call, 1000 * MS);
+    assert_eq!(carrying(&pair, CLIENT), [true, false], "pinned");
+    assert_eq!(carrying(&pair, SERVER), [true, true], "duplicated");
+    pair.run(1900 * MS);
+    assert_eq!(carrying(&pair, CLIENT), [true, false], "a pause");
+    pair.run(200 * MS);
+    for side in [CLIENT, SERVER] {
+        assert_eq!(carrying(&pair, side), [false, false], "over");
+    }
+    let mut pair = Pair::with(&links, |config| config.datagrams.yield_to_calls = false);
+    let flow = open(&mut pair, CLIENT, 1, Some(Class::Conversational));
+    let mut call = [CLIENT, SERVER].map(|side| Traffic::new(side, flow, 200, 20 * MS));
+    pair.drive(&mut call, 1000 * MS);
+    assert_eq!(carrying(&pair, CLIENT), [false, false], "switched off");
+}
+
+#[test]
 fn a_hundred_thousand_flows_leave_a_call_and_the_memory_unharmed() {
     let mut pair = Pair::new(&[Link::new(100.0, 10), Link::new(100.0, 15)]);
     let flow = open(&mut pair, CLIENT, 1, Some(Class::Conversational));

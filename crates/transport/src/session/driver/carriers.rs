@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use sumlink_bond::turns::{RECEIVE_QUOTA, SEND_PIECES};
-use sumlink_bond::{LinkTraffic, is_stalled, join};
+use sumlink_bond::{LinkTraffic, beside_calls, is_stalled, join};
 use sumlink_engine::PathId;
 
 use super::Driver;
@@ -167,11 +167,21 @@ impl Driver {
     /// not read for data that has not arrived.
     pub(super) fn sample(&mut self, cx: &mut Context<'_>) {
         let (clock, now) = (Instant::now(), self.now());
+        self.note_calls(now);
         for carrier in &mut self.carriers {
             // Its readiness is a part of the sample; an error shows again when it is served.
             let _ = carrier.poll_writable(cx);
             let sample = carrier.sample(clock);
             self.engine.path_stats(carrier.id, sample, now);
+        }
+    }
+
+    /// Lets the carriers know whether a call uses their links.
+    fn note_calls(&mut self, now: sumlink_engine::Instant) {
+        let links = self.carriers.iter().map(link_of);
+        let beside = beside_calls(&self.engine, links, now);
+        for (index, carrier) in self.carriers.iter_mut().enumerate() {
+            carrier.set_call(beside.get(index).copied().flatten());
         }
     }
 
@@ -329,6 +339,11 @@ impl Driver {
             .map(|carrier| carrier.link.clone())
             .unwrap_or_default()
     }
+}
+
+/// A number for the link of a carrier, as its datagram paths have it.
+fn link_of(carrier: &Carrier) -> u64 {
+    link_number(&carrier.link).unwrap_or(carrier.id.0.into())
 }
 
 /// A number for the link of that name; `None` if the peer sent no name.

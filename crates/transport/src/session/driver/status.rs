@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use sumlink_bond::{NOT_DELIVERING, is_delivering};
+use sumlink_bond::{CallCapState, NOT_DELIVERING, is_delivering};
 use sumlink_engine::{PathState, PathStats, Priority, Role, Session};
 
 use super::Driver;
@@ -229,13 +229,18 @@ fn path_status(
             let packets = carrier.packet_limit.map_or_else(String::new, |limit| {
                 format!("; MTU {limit}: larger packets are lost on the way")
             });
+            let calls = call_reason(carrier);
             (
                 "active",
-                format!("connected for {age} s{packets}{restraint}"),
+                format!("connected for {age} s{packets}{restraint}{calls}"),
             )
         }
     };
     let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+    let call_cap_bps = match carrier.call_cap().0 {
+        CallCapState::Capped { rate, .. } => Some(rate as f64 * 8.0),
+        _ => None,
+    };
     PathStatus {
         id: Some(path.id.0),
         link: carrier.link.clone(),
@@ -247,6 +252,8 @@ fn path_status(
         remote: carrier.remote.to_string(),
         congestion: carrier.congestion().to_owned(),
         mtu_bytes: carrier.packet_limit,
+        call_cap_bps,
+        call_cap_reason: call_reason(carrier).trim_start_matches("; ").to_owned(),
         srtt_ms: milliseconds(path.srtt),
         rttvar_ms: milliseconds(path.rttvar),
         cwnd_bytes: path.cwnd,
@@ -261,6 +268,21 @@ fn path_status(
         receive_share: path.data_received as f64 / all_received,
         selection: path.selection.name().to_owned(),
         selection_reason: path.selection_reason.clone(),
+    }
+}
+
+/// What the path does for calls on its link; empty if nothing.
+fn call_reason(carrier: &Carrier) -> String {
+    match carrier.call_cap() {
+        (CallCapState::Capped { rate, queue }, _) => {
+            let (mbit, queue) = (rate as f64 * 8e-6, queue.as_millis());
+            format!("; a call uses the link: at most {mbit:.1} Mbit/s, queue {queue} ms")
+        }
+        (CallCapState::GivenUp { .. }, rest) => {
+            let rest = rest.as_secs() + 1;
+            format!("; a call uses the link, whose queue others fill: no cap for {rest} s")
+        }
+        (CallCapState::Off, _) => String::new(),
     }
 }
 
