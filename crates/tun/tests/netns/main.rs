@@ -3,6 +3,8 @@
 //! Needs root or unprivileged user namespaces; fails without both, unless `SUMLINK_SKIP_NETNS=1` is
 //! set.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "for tests")]
+
 mod datagrams;
 mod echo;
 mod lan_echo;
