@@ -20,7 +20,7 @@ mod congestion;
 pub mod control;
 pub mod exit;
 pub mod find_socket;
-mod gateway;
+pub mod gateway;
 pub mod generate;
 pub mod grid;
 #[expect(unsafe_code, reason = "mallopt(3) has no safe wrapper")]

@@ -13,8 +13,9 @@ use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 use sumlink::args::{ClientArgs, KeygenArgs, ManArgs, ServerArgs, Verbosity};
 use sumlink::exit::{CliError, Exit};
+use sumlink::gateway::UpArgs;
 use sumlink::program::{Program, block_on};
-use sumlink::{client, generate, keys, server};
+use sumlink::{client, gateway, generate, keys, server};
 use sumlink_edge_cli::EdgeArgs;
 use sumlink_lab::LabCommand;
 
@@ -78,6 +79,9 @@ enum Verb {
     /// `sumlink client`, for the laboratory's processes
     #[command(hide = true)]
     Client(ClientArgs),
+    /// `sumlink up`, for the laboratory's processes
+    #[command(hide = true)]
+    Up(UpArgs),
     /// `sumlink-edge run`, for the laboratory's processes
     #[command(hide = true)]
     Edge(EdgeArgs),
@@ -105,6 +109,7 @@ impl Program for Cli {
             Verb::Keygen(args) => args.json,
             Verb::Server(args) => args.json,
             Verb::Client(args) => args.json,
+            Verb::Up(args) => args.client.json,
             Verb::Edge(args) => args.json,
         }
     }
@@ -122,6 +127,7 @@ impl Program for Cli {
             Verb::Keygen(args) => keys::keygen(&args),
             Verb::Server(args) => block_on(server::run(args, sumlink_schedulers::all())),
             Verb::Client(args) => block_on(client::run(args, sumlink_schedulers::all())),
+            Verb::Up(args) => block_on(gateway::up(args, sumlink_schedulers::all())),
             Verb::Edge(args) => block_on(sumlink_edge_cli::run(args)),
         }
     }

@@ -37,16 +37,21 @@ const RUN: &str = "/run/sumlink";
 
 /// `sumlink up`
 #[derive(Debug, Args)]
-pub(crate) struct UpArgs {
+pub struct UpArgs {
+    /// Flags of the client.
     #[command(flatten)]
-    pub(crate) client: ClientArgs,
+    pub client: ClientArgs,
     /// Print the changes to routes, firewall and kernel parameters as commands, and make none.
     #[arg(long)]
     dry_run: bool,
 }
 
 /// Runs the verb until a signal or `sumlink down` ends it.
-pub(crate) async fn up(args: UpArgs, own: OwnSchedulers) -> Result<(), CliError> {
+///
+/// # Errors
+///
+/// The configuration is wrong, the gateway cannot start, or its session has ended.
+pub async fn up(args: UpArgs, own: OwnSchedulers) -> Result<(), CliError> {
     let UpArgs {
         mut client,
         dry_run,

@@ -284,7 +284,6 @@ fn wrong_starts_are_one_line_and_change_nothing() {
 fn strict_reverse_path_filters_pass_carriers_and_answers() {
     let config = LanConfig {
         rp_filter: ReversePath::Strict,
-        ..LanConfig::default()
     };
     let Some(mut lan) = Lan::with(program(), &LINKS, config) else {
         return;

@@ -105,8 +105,7 @@ impl System for Sumlink {
         let common = self.flags(congestion);
         let mut settings = self.variant.options.to_toml() + &gateway::settings_of_both(stage);
         if self.variant.datagrams.ignores_calls {
-            settings.push_str("session.datagrams.yield_to_calls = false
-");
+            settings.push_str("session.datagrams.yield_to_calls = false\n");
         }
 
         let mut command = Command::new(stage.program);
