@@ -10,17 +10,25 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use futures_util::TryStreamExt;
 use ipnet::IpNet;
 use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
 use rtnetlink::packet_route::address::AddressHeaderFlags;
+use rtnetlink::packet_route::route::{RouteMessage, RouteType};
 use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
 use sumlink_util::plain;
+use tokio::time::{Instant, sleep};
 use tun_rs::{DeviceBuilder, SyncDevice};
 
 /// Queue length of a device in packets: more than TCP sends in a burst.
 const QUEUE: u32 = 1000;
+
+/// How often, and how long at most, an added address is looked for.
+const PAUSE: Duration = Duration::from_millis(1);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A device that is not up yet. Its descriptor does not block.
 pub struct Created {
@@ -166,10 +174,35 @@ async fn steps(handle: &Handle, index: u32, setup: &Setup) -> Result<(), (String
         let added = handle.route().add(route).execute().await;
         added.map_err(|error| (format!("route to {net}"), of_netlink(error)))?;
     }
+    for net in setup.addresses.iter().filter(|net| net.addr().is_ipv6()) {
+        let used = until_local(handle, net.addr()).await;
+        used.map_err(|error| (format!("address {net}"), error))?;
+    }
     Ok(())
 }
 
-fn route(net: IpNet, index: u32) -> rtnetlink::packet_route::route::RouteMessage {
+/// Waits until packets to an IPv6 address of this host reach it. A worker of the kernel sees to that
+/// after the address has been added; before, it drops them.
+async fn until_local(handle: &Handle, address: IpAddr) -> io::Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let asked = RouteMessageBuilder::<IpAddr>::new().destination_prefix(address, 128);
+        let request = handle.route().get(asked.map_err(io::Error::other)?.build());
+        // Without any route, the answer is an error.
+        let answer = std::pin::pin!(request.execute()).try_next().await;
+        if let Ok(Some(route)) = answer
+            && route.header.kind == RouteType::Local
+        {
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+fn route(net: IpNet, index: u32) -> RouteMessage {
     match net.network() {
         IpAddr::V4(address) => RouteMessageBuilder::<Ipv4Addr>::new()
             .destination_prefix(address, net.prefix_len())

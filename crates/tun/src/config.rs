@@ -26,8 +26,8 @@ pub struct DeviceConfig {
     /// Address of the device. The other addresses of its /28 stand for the remote ends of
     /// connections and must not be used otherwise.
     pub ipv4: Ipv4Addr,
-    /// IPv6 address, of whose /124 the same holds. If the system has switched IPv6 off, the device
-    /// works without.
+    /// IPv6 address; the same applies to its /124. If the system has IPv6 disabled, the device
+    /// works without it.
     pub ipv6: Ipv6Addr,
     /// Lets the kernel pass super-packets if it can.
     pub offload: bool,
@@ -70,7 +70,7 @@ impl Range {
         }
     }
 
-    /// The device's address as a network of its own.
+    /// The device's address as a network with only this address.
     pub(crate) fn address(&self) -> IpNet {
         IpNet::from(self.own)
     }

@@ -27,7 +27,7 @@ pub struct Device {
     offload: Offload,
 }
 
-/// What the kernel passes in super-packets.
+/// The traffic that the kernel passes in super-packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offload {
     /// TCP segments.
@@ -53,7 +53,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// As the variants of [`TunError`] say.
+    /// See the variants of [`TunError`].
     pub async fn open(config: &DeviceConfig) -> Result<Self, TunError> {
         let DeviceConfig {
             name,
@@ -120,7 +120,7 @@ impl Device {
         self.listener6.is_some()
     }
 
-    /// What the kernel passes in super-packets.
+    /// The traffic that the kernel passes in super-packets.
     pub fn offload(&self) -> Offload {
         self.offload
     }
@@ -139,7 +139,7 @@ impl Device {
 ///
 /// # Errors
 ///
-/// The device has gone, for instance because somebody has deleted it.
+/// The device is gone, for instance because it was deleted.
 pub async fn serve<O: Opener + DatagramOpener>(
     device: Device,
     opener: O,

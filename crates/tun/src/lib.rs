@@ -3,8 +3,8 @@
 //! - [`Device`] is the device; [`serve`] passes its traffic to an opener. TCP connections are
 //!   rewritten so that the kernel terminates them at a listener of this process, datagrams and ICMP
 //!   echo requests become datagrams of the session.
-//! - [`LanEcho`] answers a LAN's echo requests without a device, for a gateway that captures TCP and
-//!   UDP with a packet filter.
+//! - [`LanEcho`] answers a LAN's echo requests without a device, for a gateway that captures TCP
+//!   and UDP with a packet filter.
 //! - [`StatsHandle`] has the counters of both.
 //! - [`packet`] and [`nat`] are the parts without sockets.
 //!
@@ -13,18 +13,19 @@
 //! - **TCP.** A connection is confirmed when its target has answered. If the target refuses, or a
 //!   rule or a limit forbids the connection, the program gets a reset; if the target cannot be
 //!   reached, an ICMP error.
-//! - **UDP.** Each source address has one source at the exit, whatever its remotes. Datagrams may be
-//!   as long as the session carries; fragments are put together here. The path MTU is that of the
-//!   device, because the session splits what its links do not carry. A longer datagram than the
+//! - **UDP.** Each source address has one source at the exit, whatever its remotes. Datagrams may
+//!   be as long as the session carries; fragments are put together here. The path MTU is that of
+//!   the device, because the session splits what its links do not carry. A longer datagram than the
 //!   session carries causes "fragment reassembly time exceeded", or "packet too big" if it came in
 //!   one packet.
 //! - **ICMP.** Echo requests travel to the target and back. Failures at the exit come back as ICMP
-//!   errors in the name of the remote. The device is a hop of its own: a packet with a hop limit of
-//!   1 is answered with "time exceeded".
+//!   errors in the name of the remote. The device counts as a hop: a packet with a hop limit of 1
+//!   is answered with "time exceeded".
 //! - **Other protocols** are answered with "protocol unreachable".
 //! - **Marks.** The DSCP of a flow's first packet may select its class. ECN and DSCP end here.
 //!
-//! A packet filter of the host must let connections from the device's own range to its address pass.
+//! A packet filter of the host must let connections from the device's own range to its address
+//! pass.
 #![cfg(target_os = "linux")]
 #![deny(unsafe_code)]
 

@@ -9,7 +9,7 @@ use sumlink_proxy::Origin;
 use tokio::time::Instant;
 use tracing::debug;
 
-/// Shortest time between two looks at the host's addresses.
+/// Shortest time between two reads of the host's addresses.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The host's addresses.
@@ -20,7 +20,7 @@ pub(crate) struct Locals {
 }
 
 impl Locals {
-    /// The origin of what comes from `source`. An address that the host has got within the last
+    /// The origin of packets from `source`. An address that the host received within the last
     /// second may still count as that of another host.
     pub(crate) fn origin(&mut self, source: SocketAddr, now: Instant) -> Origin {
         let is_due = |looked| now.saturating_duration_since(looked) >= PAUSE;

@@ -3,9 +3,10 @@
 //! A connection of a program, a [`Flow`], continues between a *peer* and the listener: a peer is an
 //! address of the device's range with a port. The table knows nothing of packets and sockets.
 //!
-//! A flow keeps its peer until its entry is removed. Peers are used in turn, so a peer rests as long
-//! as possible: the kernel's end of an old connection may be in TIME-WAIT and would refuse a new one
-//! between the same ports. With the default range, 800,000 connections lie between two uses.
+//! A flow keeps its peer until its entry is removed. Peers are used in turn, so a peer rests as
+//! long as possible: the kernel's end of an old connection may be in TIME-WAIT and would refuse a
+//! new one between the same ports. With the default range, 800,000 connections lie between two
+//! uses.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
@@ -50,7 +51,7 @@ pub enum Verdict {
     Unknown,
 }
 
-/// The table. `T` is what the caller keeps for each connection until it is accepted.
+/// The table. `T` is the caller's state for each connection until it is accepted.
 #[derive(Debug)]
 pub struct Nat<T> {
     entries: HashMap<Flow, Entry<T>>,
@@ -94,7 +95,7 @@ struct Peers {
 }
 
 impl<T> Nat<T> {
-    /// A table of `most` connections, whose peers have these addresses.
+    /// A table of `most` connections, with these addresses for their peers.
     pub fn new(v4: Vec<IpAddr>, v6: Vec<IpAddr>, most: usize) -> Self {
         Self {
             entries: HashMap::new(),
@@ -138,8 +139,8 @@ impl<T> Nat<T> {
             }
             State::Connecting(_) if flags.rst => {
                 let peer = entry.peer;
-                // The program has given up; what was opened for it is dropped. The reset ends the
-                // kernel's half of the connection.
+                // The program has given up; the caller's state for it is dropped. The reset ends
+                // the kernel's half of the connection.
                 self.remove(flow);
                 Verdict::Pass(peer)
             }
@@ -189,7 +190,7 @@ impl<T> Nat<T> {
         Some(number)
     }
 
-    /// What is kept for a connection that is being opened.
+    /// The caller's state for a connection that is being opened.
     pub fn opening(&mut self, flow: &Flow, number: u64) -> Option<&mut T> {
         match &mut self.numbered(flow, number)?.state {
             State::Opening(data) => Some(data),
@@ -216,8 +217,8 @@ impl<T> Nat<T> {
         Some(entry.peer)
     }
 
-    /// The listener has accepted a connection of this peer. Returns its flow and what was kept for
-    /// it.
+    /// The listener has accepted a connection of this peer. Returns its flow and the caller's state
+    /// for it.
     pub fn accepted(&mut self, peer: SocketAddr) -> Option<(Flow, T)> {
         let flow = *self.by_peer.get(&peer)?;
         let entry = self.entries.get_mut(&flow)?;

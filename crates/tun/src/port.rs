@@ -19,8 +19,8 @@ use crate::system::register_device;
 /// The largest packet or super-packet.
 pub(crate) const MAX_PACKET: usize = 65_535;
 
-/// Flags of a header (linux/virtio_net.h, `VIRTIO_NET_HDR_F_*`): the checksum covers only the pseudo
-/// header; it was verified.
+/// Flags of a header (linux/virtio_net.h, `VIRTIO_NET_HDR_F_*`): the checksum covers only the
+/// pseudo header; it was verified.
 const NEEDS_CHECKSUM: u8 = 1;
 const DATA_VALID: u8 = 2;
 

@@ -35,7 +35,7 @@ const ECHO_IDLE: Duration = Duration::from_secs(60);
 /// Most remotes of a source for which the last packet is kept, to quote it in an error.
 const QUOTED: usize = 64;
 
-/// What identifies a source.
+/// The key of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
     /// A UDP socket.
@@ -54,7 +54,7 @@ impl Key {
     }
 }
 
-/// What all sources of an entry share.
+/// The state that all sources of an entry share.
 pub(crate) struct Shared<S> {
     pub(crate) sink: Arc<S>,
     pub(crate) reporter: Reporter<S>,
@@ -349,8 +349,9 @@ fn answer<S: Sink>(shared: &Shared<S>, key: Key, from: SocketAddr, payloads: &[B
 /// come from.
 fn report<S: Sink>(shared: &Shared<S>, problem: Problem, remote: SocketAddr, sent: &Sent) {
     let problem = match problem {
-        // The program's own host has made fragments of this packet, or it was shorter than the limit
-        // when it was sent. A path MTU would be wrong; that it cannot be put together is right.
+        // The program's own host has made fragments of this packet, or it was shorter than the
+        // limit when it was sent. To report a path MTU would be wrong, so the report is a failed
+        // reassembly.
         Problem::TooBig { mtu } if sent.is_joined || mtu as usize >= sent.packet_len => {
             Problem::Reassembly
         }

@@ -1,4 +1,4 @@
-//! Packets from the device, each passed on to what serves it.
+//! Packets from the device, each passed on to the part that serves it.
 
 use std::future::Future;
 use std::io;
@@ -227,7 +227,7 @@ impl<O: Opener + DatagramOpener> Stack<O> {
             dropped.not_unicast.increment();
             return false;
         }
-        // What comes from another address of the range has been forged.
+        // A packet from another address of the range is forged.
         let is_own = self.range(packet).is_none_or(|range| {
             let is_forged = range.contains(packet.source) && packet.source != range.own;
             range.contains(packet.destination) || is_forged
@@ -326,7 +326,7 @@ impl<O: Opener + DatagramOpener> Stack<O> {
                 let Ok(packet) = packet::parse(input.packet()) else {
                     return;
                 };
-                // What a router would say. Programs learn nothing of the other errors; they take
+                // The errors that a router would send. Other errors are not reported: programs take
                 // a reset for a refusal by the target.
                 let problem = match error {
                     OpenError::Unreachable => Some(Problem::Network),
@@ -426,7 +426,7 @@ impl<O: Opener + DatagramOpener> Stack<O> {
     }
 
     /// Reports a problem with a packet, in the name of the gateway: of a peer, because a host drops
-    /// what seems to come from itself.
+    /// packets that seem to come from itself.
     fn report(&self, problem: Problem, packet: &Packet, input: &Input) {
         if !icmp::may_report(packet) {
             return;

@@ -1,4 +1,4 @@
-//! What has no safe wrapper among the dependencies.
+//! Operations without a safe wrapper among the dependencies.
 
 use std::io;
 use std::os::fd::AsRawFd;

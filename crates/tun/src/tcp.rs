@@ -1,7 +1,7 @@
 //! TCP: connections of programs continue between a peer and a listener of this process.
 //!
 //! The first segment of a connection is kept back until the target has answered. Only then does the
-//! kernel see it and confirm the connection, so a program whose target refuses gets a refusal, as
+//! kernel see it and confirm the connection, so a program gets a refusal if its target refuses, as
 //! with SOCKS5.
 
 use std::io;
@@ -28,7 +28,7 @@ use crate::nat::{Flow, Nat};
 use crate::packet::{self, Body, build};
 use crate::stats::Counters;
 
-/// Most connections in the table, those included that have been closed shortly before.
+/// Most connections in the table, including those closed shortly before.
 const TABLE: usize = 1 << 18;
 
 /// Connections that wait to be accepted; `net.core.somaxconn` limits them, too.
@@ -90,7 +90,7 @@ impl Listener {
     }
 }
 
-/// What is kept for a connection until it is accepted. Dropping it ends the connection's task.
+/// The state kept for a connection until it is accepted. Dropping it ends the connection's task.
 #[derive(Debug)]
 pub(crate) struct Held {
     /// The first segment as it was read, with its header.
@@ -98,7 +98,7 @@ pub(crate) struct Held {
     accepted: oneshot::Sender<TcpStream>,
 }
 
-/// What the task of a connection reports.
+/// A report from the task of a connection.
 #[derive(Debug)]
 pub(crate) struct Event {
     flow: Flow,
@@ -112,7 +112,7 @@ enum What {
     Ended,
 }
 
-/// What follows from an event.
+/// The reaction to an event.
 #[derive(Debug)]
 pub(crate) enum Reaction {
     /// Nothing.

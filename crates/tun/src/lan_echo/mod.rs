@@ -1,11 +1,11 @@
 //! Echo requests of a LAN, captured from its interface.
 //!
-//! A gateway that captures TCP and UDP with a packet filter has no device that a LAN's echo requests
-//! pass. They are copied from the LAN's interface instead (packet(7)); the packet filter must drop
-//! the originals. Answers are sent with the remote's address as their source (raw(7)).
+//! A gateway that captures TCP and UDP with a packet filter has no device that a LAN's echo
+//! requests pass. They are copied from the LAN's interface instead (packet(7)); the packet filter
+//! must drop the originals. Answers are sent with the remote's address as their source (raw(7)).
 //!
-//! Only requests that the host would route into the TUN device are answered: the kernel is asked for
-//! the route of each destination.
+//! Only requests that the host would route into the TUN device are answered: the kernel is asked
+//! for the route of each destination.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -40,7 +40,7 @@ use answers::Answers;
 use capture::Capture;
 use routes::Routes;
 
-/// How often a lost interface is looked for, and expired entries are removed.
+/// Interval between searches for a lost interface, and between removals of expired entries.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Most packets taken at once.
@@ -74,7 +74,7 @@ impl Open {
 
 impl LanEcho {
     /// Opens the capture in the network namespace of the calling thread. Requests to destinations
-    /// whose route leads to the TUN device `device` will be answered. Must be called inside a tokio
+    /// that are routed to the TUN device `device` will be answered. Must be called inside a tokio
     /// runtime with I/O.
     ///
     /// # Errors
@@ -162,7 +162,7 @@ struct Serving<D> {
     routes: Routes,
     reassembly: Reassembly,
     rules: Arc<[ClassRule]>,
-    /// The interface's own addresses, of which errors come; by family.
+    /// The interface's addresses, from which errors are sent; by family.
     gateways: HashMap<bool, IpAddr>,
     counters: Arc<Counters>,
 }

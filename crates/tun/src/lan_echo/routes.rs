@@ -13,8 +13,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tracing::debug;
 
-/// Time for which an answer is used. Meanwhile, the packet filter drops the request or lets it pass,
-/// whatever the answer.
+/// Time for which an answer is used. Meanwhile, the packet filter drops the request or lets it
+/// pass, whatever the answer.
 const LIFETIME: Duration = Duration::from_secs(2);
 
 /// Most answers that are kept.

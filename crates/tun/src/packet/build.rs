@@ -83,8 +83,8 @@ pub fn header_len(address: IpAddr) -> usize {
     }
 }
 
-/// Appends the IP and UDP headers of a datagram with this payload, which the caller appends or sends
-/// separately.
+/// Appends the IP and UDP headers of a datagram with this payload, which the caller appends or
+/// sends separately.
 ///
 /// With `is_partial`, the checksum covers only the pseudo header, and the kernel completes it.
 pub fn udp_headers(
@@ -151,8 +151,8 @@ pub fn echo_reply(
     icmp::finish(out, start, source, destination);
 }
 
-/// Splits a packet that was built here into fragments of at most `mtu` bytes, each a packet: of IPv4
-/// (RFC 791, section 2.3) or of IPv6 (RFC 8200, section 4.5). Calls `send` with each of them.
+/// Splits a packet that was built here into fragments of at most `mtu` bytes, each a packet: of
+/// IPv4 (RFC 791, section 2.3) or of IPv6 (RFC 8200, section 4.5). Calls `send` with each of them.
 pub fn fragments(packet: &[u8], mtu: usize, id: u32, mut send: impl FnMut(&[u8])) {
     let Ok(parsed) = super::parse(packet) else {
         return;

@@ -33,7 +33,7 @@ const MAX_ERROR4: usize = 576;
 /// identify the program's socket; traceroute and the like also look at the start of their data.
 pub const MAX_QUOTE: usize = 128;
 
-/// What an error says about a packet.
+/// The problem with a packet that an error reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Problem {
     /// No route to the destination's network.
@@ -61,7 +61,7 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// What programs learn of a failure at the exit.
+    /// The problem that programs receive for a failure at the exit.
     pub fn of(failure: FlowFailure) -> Self {
         match failure {
             FlowFailure::Refused => Self::Port,

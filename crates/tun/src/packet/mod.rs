@@ -1,7 +1,7 @@
 //! Packets: parsed, rewritten and built, as pure functions over bytes.
 //!
-//! `etherparse` parses the headers of IP, TCP and UDP. The chain of IPv6 extension headers is walked
-//! here, because fragments must be read from behind the right one.
+//! `etherparse` parses the headers of IP, TCP and UDP. The chain of IPv6 extension headers is
+//! walked here, because fragments must be read from behind the right one.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
@@ -59,11 +59,11 @@ pub struct Packet {
     pub protocol_at: usize,
     /// The end of the packet.
     pub len: usize,
-    /// What it carries.
+    /// Its contents.
     pub body: Body,
 }
 
-/// What a packet carries.
+/// The contents of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// A TCP segment.
@@ -132,8 +132,7 @@ pub struct Echo {
     pub id: u16,
     /// Offset of the ICMP header.
     pub header: usize,
-    /// Sequence number and data: what a datagram to [`Target::echo`](sumlink_proxy::Target::echo)
-    /// consists of.
+    /// Sequence number and data, as in a datagram to [`Target::echo`](sumlink_proxy::Target::echo).
     pub payload: Range<usize>,
 }
 
@@ -272,8 +271,8 @@ fn parse_v6(packet: &[u8]) -> Result<Packet, Malformed> {
     })
 }
 
-/// Parses what follows the IP headers of a whole packet. `icmp` is the family's protocol number of
-/// ICMP.
+/// Parses the contents of a whole packet behind its IP headers. `icmp` is the family's protocol
+/// number of ICMP.
 fn body(packet: &[u8], header: usize, protocol: u8, icmp: u8) -> Result<Body, Malformed> {
     let rest = packet.get(header..).unwrap_or_default();
     match protocol {

@@ -22,8 +22,8 @@ const MAX_BYTES: usize = 1 << 20;
 /// Most fragments of one datagram: 65,515 bytes in fragments of 576-byte packets.
 const MAX_PARTS: usize = 128;
 
-/// Time after which an incomplete datagram is given up, counted from its first fragment. Linux waits
-/// equally long (net.ipv4.ipfrag_time).
+/// Time after which an incomplete datagram is given up, counted from its first fragment. Linux
+/// waits equally long (net.ipv4.ipfrag_time).
 const LIFETIME: Duration = Duration::from_secs(30);
 
 /// Longest data behind an IPv4 header without options.
@@ -54,14 +54,14 @@ struct Partial {
     bytes: usize,
     /// Length of the whole, known from its last fragment.
     len: Option<usize>,
-    /// An invalid datagram stays until its time is over, so that its remaining fragments do not make
-    /// another one.
+    /// An invalid datagram stays until its time is over, so that its remaining fragments do not
+    /// make another one.
     is_invalid: bool,
 }
 
 impl Reassembly {
-    /// Takes a fragment of `packet`, which was parsed from `bytes`. Returns the whole packet, without
-    /// options and extension headers, when it is complete.
+    /// Takes a fragment of `packet`, which was parsed from `bytes`. Returns the whole packet,
+    /// without options and extension headers, when it is complete.
     pub fn push(
         &mut self,
         packet: &Packet,
@@ -121,7 +121,7 @@ impl Reassembly {
         std::mem::take(&mut self.given_up)
     }
 
-    /// Gives up what has waited too long.
+    /// Gives up datagrams that have waited too long.
     pub fn expire(&mut self, now: Instant) {
         while let Some((_, oldest)) = self.waiting.front()
             && now.saturating_duration_since(oldest.since) >= LIFETIME

@@ -1,4 +1,4 @@
-//! Real programs through the device and the echo capture, in network namespaces of their own.
+//! Real programs through the device and the echo capture, in separate network namespaces.
 //!
 //! Needs root or unprivileged user namespaces; fails without both, unless `SUMLINK_SKIP_NETNS=1` is
 //! set.

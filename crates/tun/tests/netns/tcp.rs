@@ -238,10 +238,21 @@ fn a_port_can_be_used_again_at_once() {
     let to = listen(&world.internet, HOST4, echo);
     world.gateway.run(async move {
         for number in 0..20 {
-            let socket = TcpSocket::new_v4().unwrap();
-            socket.set_reuseaddr(true).unwrap();
-            socket.bind("0.0.0.0:4444".parse().unwrap()).unwrap();
-            let mut stream = socket.connect(to).await.unwrap();
+            let connect = async || {
+                let socket = TcpSocket::new_v4().unwrap();
+                socket.set_reuseaddr(true).unwrap();
+                socket.bind("0.0.0.0:4444".parse().unwrap()).unwrap();
+                socket.connect(to).await
+            };
+            let mut stream = loop {
+                match connect().await {
+                    // A program that another test is just starting still has the socket.
+                    Err(error) if error.kind() == ErrorKind::AddrNotAvailable => {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                    connected => break connected.unwrap(),
+                }
+            };
             stream.write_u32(number).await.unwrap();
             assert_eq!(stream.read_u32().await.unwrap(), number);
             // Otherwise the program's own end would stay in TIME-WAIT.

@@ -157,8 +157,8 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// The namespaces with a device that is served; `None` if such tests are disabled. Without root,
-    /// the calling test is run in a user namespace, and `None` is returned afterwards.
+    /// The namespaces with a device that is served; `None` if such tests are disabled. Without
+    /// root, the calling test is run in a user namespace, and `None` is returned afterwards.
     pub(crate) fn new() -> Option<Self> {
         Self::with(DeviceConfig::default(), Limits::default())
     }
