@@ -1,13 +1,13 @@
 //! Keeps a link's queue short while a call shares the link with bulk data.
 //!
-//! A loss-based control fills the queue before a link, and the packets of a call then wait in it:
-//! 50 ms and more, and a part of them is dropped with the others when it overflows. The call's own
-//! carrier cannot prevent that. So while a call uses a link, the TCP carriers of that link send at
-//! most at a rate at which the queue stays near [`TARGET`]. TCP paces at that rate
-//! (`SO_MAX_PACING_RATE`), whatever its congestion control does.
+//! A loss-based congestion control fills the queue in front of a link. Packets of a call then wait
+//! in it for 50 ms and more, and some are dropped when it overflows. The call's own carrier cannot
+//! prevent that. So while a call uses a link, the TCP carriers of that link send at most at a rate
+//! at which the queue stays near [`TARGET`]. TCP paces at that rate (`SO_MAX_PACING_RATE`),
+//! whatever its congestion control does.
 //!
 //! While data stands in the queue, TCP delivers at the rate that the link has for it. The cap is
-//! that rate, less what drains the excess within a few round trips:
+//! that rate, less the share that drains the excess within a few round trips:
 //!
 //! ```text
 //! cap = delivered x (1 - (queue - TARGET) / horizon)
@@ -16,10 +16,10 @@
 //! The queue therefore approaches the target exponentially, and the link stays full. Below the
 //! target, the cap grows, in order to find capacity that was not there before.
 //!
-//! The queue may belong to others. It then stays although this carrier sends less, and the others
-//! take what it gives up. So the cap never falls below half of the rate that the carrier had, and
-//! if a deep cut does not help within about a second, the cap is given up for some time. Jitter and
-//! a route that became longer look the same, and end in the same way.
+//! The queue may belong to competing traffic. It then stays although this carrier sends less, and
+//! the competitors take the freed rate. So the cap never falls below half of the carrier's former
+//! rate. If a deep cut does not help within about a second, the cap is given up for some time.
+//! Jitter and a longer route look the same, and end the same way.
 //!
 //! [`CallCap`] has no socket and no clock; each end of a carrier has one, for the data that it
 //! sends.
@@ -80,8 +80,8 @@ const STANDING: Duration = Duration::from_secs(4);
 const STANDING_PARTS: u32 = 4;
 
 /// The link has become slower if the carrier delivers less than this part of its cap, for this time
-/// or this many round trips, and the rest stands in the queue. That is believed only once in the
-/// last time: others that push the carrier aside look similar.
+/// or this many round trips, and the rest stands in the queue. That is assumed at most once in
+/// [`SLOWER_PAUSE`], because traffic that pushes the carrier aside looks similar.
 const SLOWER: f64 = 0.85;
 const SLOWER_TIME: Duration = Duration::from_millis(250);
 const SLOWER_TRIPS: u32 = 2;
@@ -127,7 +127,7 @@ struct Capped {
     queue: Duration,
 }
 
-/// What [`CallCap`] does now.
+/// The current state of a [`CallCap`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallCapState {
     /// No call uses the link, or its queue is short without a cap.
@@ -189,7 +189,7 @@ impl CallCap {
         self.capped.map(|capped| capped.rate as u64)
     }
 
-    /// What it does now.
+    /// The current state.
     pub fn state(&self, now: Instant) -> CallCapState {
         match self.capped {
             Some(capped) => CallCapState::Capped {

@@ -152,7 +152,7 @@ impl Carrier {
         self.beside_call = carriers;
     }
 
-    /// What the carrier does for calls on its link.
+    /// The state of the carrier's cap for calls on its link.
     pub fn call_cap(&self, now: Instant) -> CallCapState {
         match self.beside_call {
             Some(_) => self.call_cap.state(now),

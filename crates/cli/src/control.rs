@@ -470,7 +470,7 @@ mod tests {
         answer
     }
 
-    /// A client whose note is this text.
+    /// A client with this text as its note.
     #[derive(Clone)]
     struct Program(String);
 

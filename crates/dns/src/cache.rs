@@ -32,7 +32,7 @@ struct Entry {
     lifetime: Duration,
 }
 
-/// What the cache has for a query.
+/// The result of a lookup in the cache.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Cached {
     /// A response that was stored this number of seconds ago.
@@ -54,7 +54,7 @@ impl Cache {
         }
     }
 
-    /// What the cache has for `query`.
+    /// Looks up `query`.
     pub(crate) fn find(&mut self, query: &Query, now: Duration) -> Cached {
         let Some(entry) = self.entries.touch(query) else {
             return Cached::Missing;

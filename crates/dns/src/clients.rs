@@ -10,7 +10,7 @@ use sumlink_exit::recent::Recent;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-/// Most clients with a rate of their own; the one that was silent longest is forgotten.
+/// Most clients with a separate rate; the one that was silent longest is forgotten.
 const MAX_CLIENTS: usize = 4096;
 
 /// Limits on clients.

@@ -1,4 +1,4 @@
-//! Questions that upstreams have. Equal ones are asked once.
+//! Questions in flight to upstreams. Equal ones are asked once.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -48,8 +48,8 @@ impl Flights {
         }
     }
 
-    /// Joins an equal question, or resolves this one with `resolve`, in a task of its own: clients
-    /// that give up do not take the answer from others, nor from the cache.
+    /// Joins an equal question, or resolves this one with `resolve`, in a separate task: if a
+    /// client gives up, others and the cache still get the answer.
     pub(crate) fn join(
         &self,
         query: &Query,

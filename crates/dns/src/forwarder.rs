@@ -47,12 +47,12 @@ struct Inner {
     flights: Flights,
     counters: Arc<Counters>,
     log: Mutex<Throttle>,
-    /// Counts the changes of rules. What was asked under other rules is not kept.
+    /// Counts the changes of rules. Answers to questions under earlier rules are not cached.
     generation: AtomicU64,
     clock: fn() -> Duration,
 }
 
-/// The way on which a client asks.
+/// The protocol over which a client asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Via {
     /// UDP: the answer may be truncated.
@@ -61,7 +61,7 @@ pub enum Via {
     Tcp,
 }
 
-/// What the forwarder does with a message at once.
+/// The forwarder's immediate reaction to a message.
 pub(crate) enum Step {
     /// The answer.
     Reply(Vec<u8>),
@@ -81,7 +81,7 @@ pub(crate) struct Question {
     generation: u64,
 }
 
-/// A result that is shared by all who asked the same.
+/// A result, shared by all clients with the same question.
 #[derive(Clone, Debug)]
 pub(crate) enum Resolved {
     /// A response, stored.
@@ -113,7 +113,7 @@ impl Forwarder {
         }))
     }
 
-    /// Replaces the rules, and forgets what was answered under the earlier ones.
+    /// Replaces the rules, and forgets the answers under the earlier ones.
     pub fn set_rules(&self, rules: Rules) {
         *self.0.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
         self.flush();
@@ -127,7 +127,7 @@ impl Forwarder {
         self.0.flights.forget();
     }
 
-    /// The figures so far.
+    /// The statistics so far.
     pub fn statistics(&self) -> Statistics {
         let counters = &*self.0.counters;
         let (entries, bytes) = self.0.cache().size();
@@ -163,7 +163,7 @@ impl Forwarder {
         }
     }
 
-    /// Does what needs no upstream.
+    /// Handles a message as far as possible without an upstream.
     pub(crate) fn begin(&self, message: &[u8], via: Via) -> Step {
         let inner = &*self.0;
         let client = match ClientQuery::read(message) {
@@ -182,7 +182,8 @@ impl Forwarder {
             Via::Tcp => usize::from(u16::MAX),
         };
         let question = &client.query.question;
-        // In this order, so that an answer under earlier rules never counts as one under later ones.
+        // In this order, so that an answer under earlier rules never counts as one under later
+        // ones.
         let generation = inner.generation.load(Ordering::Acquire);
         let rules = inner.rules();
         let decision = match rules.explicit(&question.name) {
@@ -302,7 +303,7 @@ impl Forwarder {
 }
 
 impl Inner {
-    /// Asks the upstreams, checks what they say and keeps it.
+    /// Asks the upstreams, checks their response and caches it.
     async fn resolve(
         &self,
         query: &Query,

@@ -4,7 +4,7 @@ use crate::wire::{Age, ClientQuery, Message, local, render, storable};
 use crate::{chain, private};
 
 /// Reads bytes as a client's question, and as an upstream's response to it. Nothing may panic, and
-/// what a client gets must be a message again.
+/// a client must get a well-formed message.
 pub fn message(bytes: &[u8]) {
     let client = ClientQuery::read(bytes);
     if let Ok(client) = &client {

@@ -7,8 +7,8 @@
 //!   HTTPS.
 //! - [`system`] makes the programs of this machine use the forwarder.
 //!
-//! Nothing leaks beside the bond: an upstream has no other way to the network than the opener that
-//! it gets. Only [`Server`] has sockets of its own, and these receive.
+//! Nothing leaks beside the bond: an upstream reaches the network only through its opener. Only
+//! [`Server`] opens sockets, to receive questions.
 //!
 //! Messages are forwarded as bytes, so that all types of records pass, with signatures. Each
 //! question upstream is written anew: its ID and its source port are unpredictable, and nothing in

@@ -1,4 +1,4 @@
-//! Log lines about something that strangers can cause at any rate.
+//! Log lines about events that strangers can cause at any rate.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Protection against DNS rebinding: a public name whose address is one of a private network lets
-//! a website reach hosts behind the gateway.
+//! Protection against DNS rebinding: a public name with the address of a private network lets a
+//! website reach hosts behind the gateway.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -73,7 +73,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// As the variants of [`BindError`] say.
+    /// See the variants of [`BindError`].
     pub async fn bind(
         addresses: &[SocketAddr],
         clients: Vec<IpNet>,
@@ -196,14 +196,14 @@ async fn serve_tcp(listener: TcpListener, forwarder: Forwarder, clients: Arc<Cli
             }
             Err(refused) => {
                 count(&forwarder, refused);
-                // A reset instead of an orderly end: nothing stays of the connection.
+                // A reset instead of an orderly end: no state of the connection remains.
                 let _ = stream.set_zero_linger();
             }
         }
     }
 }
 
-/// Serves one connection. Questions are answered when the answer is there, in any order (RFC 7766,
+/// Serves one connection. Answers are sent as soon as they are known, in any order (RFC 7766,
 /// section 7).
 async fn connection(
     stream: TcpStream,

@@ -1,5 +1,5 @@
 //! Names that never leave the gateway, because no public resolver can answer them and a question
-//! would only reveal what is behind the gateway. Rules of the configuration come first.
+//! would only reveal the network behind the gateway. Rules of the configuration come first.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

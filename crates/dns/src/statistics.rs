@@ -1,4 +1,4 @@
-//! What the forwarder counts, for a status.
+//! Counters of the forwarder, for a status.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub struct Statistics {
     pub local: u64,
     /// Those answered with NXDOMAIN because of a rule.
     pub blocked: u64,
-    /// Those whose answer had a private address.
+    /// Those with a private address in the answer.
     pub rebinding: u64,
     /// Those that got an error, because no upstream answered or too many were open.
     pub failed: u64,
@@ -110,7 +110,7 @@ pub(crate) struct UpstreamCounters {
     times: [AtomicU64; BUCKETS],
 }
 
-/// A question that an upstream has.
+/// A question in flight to an upstream.
 pub(crate) struct Pending<'a> {
     counters: &'a UpstreamCounters,
     begin: Instant,

@@ -56,7 +56,7 @@ pub async fn dial(
     dial_in_turn(target, policy, timeout, Turns::default().next(&[])).await
 }
 
-/// Connects to a target on this side of the bond, without a policy: its owner has named it.
+/// Connects to a target on this side of the bond, without a policy, because its owner named it.
 /// Otherwise as [`dial_in_turn`].
 pub async fn dial_freely(
     target: &Target,

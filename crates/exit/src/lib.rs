@@ -14,7 +14,7 @@
 //! | [`datagram`] | the interface between a session's datagrams and their sockets |
 //! | [`udp`] | a client's sources of datagrams as UDP sockets, with limits |
 //! | [`udp_io`] | many datagrams with one system call, and ICMP errors |
-//! | [`sock_diag`] | what the kernel reports about a program's socket |
+//! | [`sock_diag`] | the kernel's report about a program's socket |
 //! | [`recent`] | a map in order of use |
 //!
 //! This crate lies below `sumlink-transport` and does not depend on it: it sees a stream only

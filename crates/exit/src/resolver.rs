@@ -42,7 +42,7 @@ impl Default for ResolverSource {
     }
 }
 
-/// Resolvers of a server. Clones share what is known about them.
+/// Resolvers of a server. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct Resolvers {
     source: Arc<ResolverSource>,
@@ -55,11 +55,11 @@ struct State {
     read: Vec<SocketAddr>,
     /// Identity of the file when it was read.
     mark: Option<Mark>,
-    /// When the file is looked at again.
+    /// Time of the next check of the file.
     look_at: Option<Instant>,
     /// The resolver that has answered last; it is asked first.
     best: Option<SocketAddr>,
-    /// Clients were refused because there is no resolver, and it was logged.
+    /// Whether a refusal for lack of a resolver has been logged.
     is_reported: bool,
 }
 
@@ -69,7 +69,7 @@ type Mark = (SystemTime, u64);
 /// Most resolvers that are asked, as in the C library (`MAXNS`, resolv.conf(5)).
 const MOST: usize = 3;
 
-/// Time between two looks at the file.
+/// Time between two checks of the file.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Wait for an answer before the next resolver is asked, too.
@@ -151,10 +151,10 @@ impl Resolvers {
         Ok(stream)
     }
 
-    /// Asks one query over UDP. The next resolver is asked, too, when one does not answer within a
-    /// second, or fails to resolve; the first useful answer counts.
+    /// Asks one query over UDP. If a resolver fails to resolve the name, or does not answer within
+    /// a second, the next one is asked as well. The first useful answer counts.
     ///
-    /// Each query has a socket of its own: its random port makes forged answers harder (RFC 5452,
+    /// Each query has a separate socket: its random port makes forged answers harder (RFC 5452,
     /// section 9.2).
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What the kernel reports about a socket on this machine (sock_diag(7)).
+//! The kernel's report about a socket on this machine (sock_diag(7)).
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -10,14 +10,14 @@ use sumlink_engine::peer_text::is_plain;
 /// Longest domain name that a target may carry, in bytes (RFC 1035, section 2.3.4).
 pub const MAX_NAME: usize = 255;
 
-/// The name of the server's resolvers. No DNS server is asked for it: ICANN has reserved `.internal`
-/// for private use.
+/// The name of the server's resolvers. No DNS server is asked for it: ICANN has reserved
+/// `.internal` for private use.
 pub const RESOLVER: &str = "resolver.sumlink.internal";
 
 /// The name for requests to publish a port (docs/protocol-publish.md).
 pub const PUBLISH: &str = "publish.sumlink.internal";
 
-/// The end of all names with a meaning of their own.
+/// The suffix of all names with a special meaning.
 const OWN_NAMES: &str = ".sumlink.internal";
 
 /// The port of DNS servers.
@@ -39,7 +39,7 @@ pub struct Target {
     pub port: u16,
 }
 
-/// What the server itself does for a target, in place of connecting it.
+/// A service that the server provides itself, instead of connecting to a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnService {
     /// Name lookup by the server's resolvers.
@@ -102,7 +102,7 @@ impl Target {
         self.port == ECHO_PORT
     }
 
-    /// What the server itself does for this target; `None` for an ordinary one.
+    /// The server's service for this target; `None` for an ordinary target.
     pub fn own_service(&self) -> Option<OwnService> {
         let Host::Name(name) = &self.host else {
             return None;

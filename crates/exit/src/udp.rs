@@ -14,8 +14,8 @@
 //! - **Expiry**: a source without traffic ends after [`UdpSettings::idle`]; one that only asked DNS
 //!   servers ends [`UdpSettings::dns_idle`] after the answer. Datagrams from remotes to which the
 //!   client did not send do not count as traffic (REQ-6).
-//! - **Echo**: a datagram to port 0 is an ICMP echo request to that host, and its answer comes back in
-//!   the same form ([`Target::echo`](crate::target::Target::echo)). Policy, names and limits are
+//! - **Echo**: a datagram to port 0 is an ICMP echo request to that host, and its answer comes back
+//!   in the same form ([`Target::echo`](crate::target::Target::echo)). Policy, names and limits are
 //!   the same. A source with nothing else ends after 30 s without traffic.
 //! - **Fragments**: datagrams of up to 65,507 bytes pass, fragmented by IP (REQ-13, REQ-14).
 //! - **Errors** of the network (ICMP) about a remote to which the client has sent are reported to
@@ -145,8 +145,7 @@ impl UdpExit {
         }
     }
 
-    /// The same exit, whose clients may ask these resolvers
-    /// ([`RESOLVER`](crate::target::RESOLVER)).
+    /// The same exit, with these resolvers for its clients ([`RESOLVER`](crate::target::RESOLVER)).
     pub fn with_resolvers(self, resolvers: Resolvers) -> Self {
         let resolvers = Some(resolvers);
         Self { resolvers, ..self }

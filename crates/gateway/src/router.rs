@@ -67,7 +67,7 @@ pub struct Parts<O> {
     pub names: SharedNames,
     /// Exits over single links.
     pub local: LocalExits,
-    /// Finds out what rules look at.
+    /// Looks up the facts that rules need.
     pub inspector: Arc<dyn Inspector>,
     /// What happens while the bond is down.
     pub without_bond: WithoutBond,
@@ -105,14 +105,14 @@ impl<O> Router<O> {
         }
     }
 
-    /// The rules, which may be changed at any time. Streams that are open stay where they are; flows
-    /// of datagrams follow with their next datagram.
+    /// The rules, which may be changed at any time. Open streams stay on their way; flows of
+    /// datagrams follow with their next datagram.
     pub fn rules(&self) -> &Rules {
         &self.shared.parts.rules
     }
 
-    /// What the rules say about traffic to `target`, without the state of the bond. `origin` is its
-    /// program, if there is one.
+    /// The rules' decision about traffic to `target`, regardless of the bond's state. `origin` is
+    /// its program, if it has one.
     pub fn decide(&self, protocol: Protocol, target: &Target, origin: Option<Origin>) -> Decision {
         self.shared.decide(protocol, target, origin)
     }

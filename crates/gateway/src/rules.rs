@@ -4,8 +4,8 @@
 //! and the first match decides; without one, everything takes the bond. The same function decides
 //! for real traffic and for `sumlink route test`.
 //!
-//! This module is pure: what is known about a program is the [`Query`], which the router fills.
-//! [`Needs`] says which parts of it the rules look at, because some are costly to find out.
+//! This module is pure: the router fills the [`Query`] with the known facts about a program.
+//! [`Needs`] says which of them the rules use, because some are costly to find out.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -83,7 +83,7 @@ pub struct Conditions {
     pub devices: Vec<Device>,
 }
 
-/// What is known about a connection or a flow. Unknown parts meet no condition.
+/// The known facts about a connection or a flow. Unknown ones meet no condition.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Query<'a> {
     /// Names of the target: the one by which the program has asked for it, or those to which our
@@ -122,7 +122,7 @@ pub struct Needs {
     pub mac: bool,
 }
 
-/// What the rules say about a [`Query`].
+/// The rules' decision about a [`Query`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// What happens.
@@ -170,7 +170,7 @@ pub fn decide<'a>(rules: impl IntoIterator<Item = &'a Entry>, query: &Query<'_>)
 }
 
 impl Conditions {
-    /// What is met, condition by condition; `None` if one is not met.
+    /// The met part of each condition, in words; `None` if one is not met.
     fn met(&self, query: &Query<'_>) -> Option<Vec<String>> {
         let mut met = Vec::new();
         if !self.domains.is_empty() {

@@ -100,6 +100,6 @@ pub use windows::{MAX_FLOWS, WindowFlow, WindowPoint, draw_windows};
 pub const ENV_LAB: &str = "SUMLINK_LAB";
 /// Environment variable of programs in a laboratory: the path of its control socket.
 pub const ENV_CONTROL: &str = "SUMLINK_LAB_CONTROL";
-/// Environment variable of programs in a laboratory: the side they run on: `client`, `server`, `lan` or
-/// `internet`.
+/// Environment variable of programs in a laboratory: the side they run on: `client`, `server`,
+/// `lan` or `internet`.
 pub const ENV_SIDE: &str = "SUMLINK_LAB_SIDE";

@@ -165,7 +165,8 @@ pub(crate) fn control_of(id: &str) -> PathBuf {
     base().join(id).join("control")
 }
 
-/// What is /run and /etc/resolv.conf on a side of a running laboratory; they exist only with a LAN.
+/// The paths mounted as /run and /etc/resolv.conf on a side of a running laboratory; they exist
+/// only with a LAN.
 pub(crate) fn files_of(id: &str, side: &str) -> [PathBuf; 2] {
     let directory = base().join(id);
     [run_name(side), resolv_conf_name(side)].map(|name| directory.join(name))

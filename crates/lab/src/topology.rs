@@ -1,5 +1,5 @@
-//! Addresses, routes and kernel settings of the namespaces at the ends of the links. With a LAN there
-//! are two more: [`crate::lan`].
+//! Addresses, routes and kernel settings of the namespaces at the ends of the links. With a LAN
+//! there are two more: [`crate::lan`].
 //!
 //! ```text
 //! client namespace                                        server namespace

@@ -41,8 +41,8 @@ impl ConnectionLimit {
         }
     }
 
-    /// A place for a new connection, for entries outside of this crate that need no request to refuse
-    /// one; `None` if all are taken. The connection is served while the place is held.
+    /// A place for a new connection, for entries outside of this crate that need no request to
+    /// refuse one; `None` if all are taken. The connection is served while the place is held.
     pub fn permit(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.places).try_acquire_owned().ok()
     }

@@ -67,7 +67,7 @@ pub trait Opener: Clone + Send + Sync + 'static {
         class: Option<Class>,
     ) -> impl Future<Output = Result<Self::Stream, OpenError>> + Send;
 
-    /// [`Opener::open`] for a program whose address is known. All entries call this.
+    /// [`Opener::open`] for a program with a known address. All entries call this.
     fn open_from(
         &self,
         origin: Origin,
@@ -96,7 +96,7 @@ pub trait DatagramOpener: Clone + Send + Sync + 'static {
         class: Option<Class>,
     ) -> impl Future<Output = Result<Self::Socket, OpenError>> + Send;
 
-    /// [`DatagramOpener::bind`] for a program whose address is known. All entries call this.
+    /// [`DatagramOpener::bind`] for a program with a known address. All entries call this.
     fn bind_from(
         &self,
         origin: Origin,

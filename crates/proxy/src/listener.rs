@@ -272,8 +272,8 @@ async fn connection<O: Opener, D: DatagramOpener>(
     }
 }
 
-/// Relays a connection whose protocol is unknown. It is reset if the target cannot be opened: there
-/// is no other way to refuse a program.
+/// Relays a connection of unknown protocol. It is reset if the target cannot be opened: a program
+/// cannot be refused in any other way.
 async fn pass<O: Opener>(
     local: TcpStream,
     target: &Target,

@@ -20,7 +20,7 @@ pub struct Origin {
 pub enum Side {
     /// On this machine.
     Host,
-    /// On another machine, whose packets reach this one.
+    /// On another machine; its packets reach this one.
     Lan,
 }
 

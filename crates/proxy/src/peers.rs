@@ -31,7 +31,7 @@ const YIELD_AFTER: Duration = Duration::from_secs(5);
 
 /// A UDP port: where its datagrams go, and how it answers.
 pub(crate) trait Port: Send + Sync + 'static {
-    /// What the port notes about a datagram besides its payload.
+    /// The port's notes about a datagram, besides its payload.
     type Label: Clone + Send + Sync + 'static;
 
     /// The socket.

@@ -148,8 +148,8 @@ struct Datagram {
 }
 
 impl<D: DatagramOpener> Source<D> {
-    /// A source that is not open yet, with the program behind it, the class of flows that have none
-    /// of their own, and the time without datagrams after which it is closed.
+    /// A source that is not open yet, with the program behind it, the class of flows without one,
+    /// and the time without datagrams after which it is closed.
     pub fn new(opener: D, origin: Option<Origin>, class: Option<Class>, idle: Duration) -> Self {
         Self {
             opener,

@@ -98,7 +98,7 @@ impl UdpForwarder {
     }
 }
 
-/// What a forward notes about a datagram.
+/// A forward's notes about a datagram.
 #[derive(Clone, Copy)]
 struct Label {
     /// The address to which the program has sent, if the port has several.

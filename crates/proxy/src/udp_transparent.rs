@@ -135,7 +135,7 @@ impl TransparentUdp {
     }
 }
 
-/// What is noted about a datagram.
+/// The port's notes about a datagram.
 #[derive(Clone, Copy)]
 struct Label {
     remote: SocketAddr,

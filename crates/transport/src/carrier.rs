@@ -259,8 +259,8 @@ impl Carrier {
         self.policy.set_limit(rate, &mut kernel);
     }
 
-    /// Records that a call uses its link, whose queue is kept short then, and the number of the
-    /// session's carriers over it; `None` if no call does.
+    /// Records that a call uses its link, so that the link's queue is kept short, and the number of
+    /// the session's carriers over the link; `None` if no call does.
     pub(crate) fn set_call(&mut self, carriers: Option<u32>) {
         let mut kernel = Kernel {
             tcp: &self.tcp,

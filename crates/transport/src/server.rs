@@ -624,7 +624,7 @@ impl Shared {
     }
 }
 
-/// A session whose streams are served.
+/// A session, as the tasks of its streams use it.
 #[derive(Debug)]
 struct Serving {
     session: SessionId,

@@ -362,7 +362,7 @@ async fn a_thousand_connections_at_once_and_no_more_than_the_limit() {
     assert_eq!(exchange(listen.socket_address(), b"after").await, b"after");
 }
 
-/// A UDP server that answers with what it received.
+/// A UDP server that echoes datagrams.
 async fn udp_echo() -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();

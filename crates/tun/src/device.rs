@@ -47,9 +47,9 @@ pub struct Limits {
 }
 
 impl Device {
-    /// Creates the device in the network namespace of the calling thread and brings it up. No other
-    /// route than that to the device's own range leads to it yet. Must be called inside a tokio
-    /// runtime with I/O.
+    /// Creates the device in the network namespace of the calling thread and brings it up. The
+    /// route to the device's own range is the only one that leads to it yet. Must be called inside
+    /// a tokio runtime with I/O.
     ///
     /// # Errors
     ///

@@ -14,8 +14,8 @@
 //!   rule or a limit forbids the connection, the program gets a reset; if the target cannot be
 //!   reached, an ICMP error.
 //! - **UDP.** Each source address has one source at the exit, whatever its remotes. Datagrams may
-//!   be as long as the session carries; fragments are put together here. The path MTU is that of
-//!   the device, because the session splits what its links do not carry. A longer datagram than the
+//!   be as long as the session carries; fragments are reassembled here. The path MTU is that of the
+//!   device, because the session splits what its links do not carry. A longer datagram than the
 //!   session carries causes "fragment reassembly time exceeded", or "packet too big" if it came in
 //!   one packet.
 //! - **ICMP.** Echo requests travel to the target and back. Failures at the exit come back as ICMP

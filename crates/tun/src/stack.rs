@@ -461,7 +461,7 @@ async fn at(time: Option<Instant>) {
     }
 }
 
-/// Whether the checksum of a UDP datagram is right. IPv4 allows to leave it out.
+/// Whether the checksum of a UDP datagram is correct. It is optional over IPv4.
 fn is_right_udp(packet: &Packet, datagram: &Datagram, bytes: &[u8]) -> bool {
     let udp = &bytes[datagram.header..datagram.payload.end];
     if udp[6..8] == [0, 0] {
@@ -471,7 +471,7 @@ fn is_right_udp(packet: &Packet, datagram: &Datagram, bytes: &[u8]) -> bool {
     sum.plus(udp).checksum() == 0
 }
 
-/// Whether the checksum of an echo request is right.
+/// Whether the checksum of an echo request is correct.
 pub(crate) fn is_right_echo(packet: &Packet, echo: &Echo, bytes: &[u8]) -> bool {
     let message = &bytes[echo.header..packet.len];
     let sum = match packet.source {

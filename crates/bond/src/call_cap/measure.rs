@@ -22,7 +22,7 @@ const MAX_MARKS: usize = 256;
 /// An interval that took this many times longer than planned contains a pause.
 const PAUSED: u32 = 4;
 
-/// What an interval shows, in which the carrier had data to send.
+/// The measurement of an interval in which the carrier had data to send.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Finding {
     /// Delay by the queue all through the interval.
@@ -52,7 +52,7 @@ pub(super) struct Measure {
 }
 
 impl Measure {
-    /// Takes a sample; returns what the interval shows if the sample ends it.
+    /// Takes a sample; returns the interval's finding if the sample ends it.
     pub(super) fn observe(&mut self, info: &TcpInfo, now: Instant) -> Option<Finding> {
         let base = info.min_rtt.filter(|_| !info.srtt.is_zero())?;
         let delivered = u64::from(info.delivered) * u64::from(info.snd_mss);

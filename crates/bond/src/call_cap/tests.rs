@@ -17,7 +17,7 @@ struct Model {
     /// Bytes per second, now and at first.
     rate: f64,
     first_rate: f64,
-    /// Round trip without a queue, and what TCP takes for it.
+    /// Round trip without a queue, and TCP's idea of it.
     trip: Duration,
     known_trip: Duration,
     /// Longest queue, as time at the link's rate.
@@ -280,7 +280,7 @@ fn the_cap_ends_with_the_call() {
 }
 
 proptest! {
-    /// On any link of its own, a carrier keeps most of the link, and the queue is short.
+    /// Alone on any link, a carrier keeps most of the link, and the queue is short.
     #[test]
     fn any_link_is_kept_full_and_its_queue_short(
         mbit in 1.0f64..500.0,

@@ -121,7 +121,7 @@ impl Alone {
     }
 }
 
-/// Bytes of the smallest packet: QUIC requires of a path that it takes these (RFC 9000, section 14).
+/// Bytes of the smallest packet: QUIC requires every path to carry it (RFC 9000, section 14).
 pub const SMALLEST_PACKET: u16 = 1200;
 
 /// Initial window in bytes, but at least two packets (RFC 9002, section 7.2).

@@ -53,7 +53,7 @@ pub(crate) struct ClientSettings {
 /// `[gateway]`
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GatewaySettings {
-    /// What the kernel does. The ports of the listeners are filled in at the start.
+    /// Settings of the kernel's part. The ports of the listeners are filled in at the start.
     pub(crate) kernel: sumlink_gateway::kernel::Settings,
     pub(crate) rules: Vec<Rule>,
     /// The file of rules that were added at run time and kept.

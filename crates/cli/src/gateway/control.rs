@@ -19,7 +19,7 @@ use crate::control::{
     Controlled, LinkChange, Refusal, RefusalKind, Report, RouteRequest, Stopping,
 };
 
-/// The parts of a gateway that requests look at.
+/// The parts of a gateway that control requests read.
 #[derive(Clone)]
 pub(super) struct Running {
     pub(super) session: watch::Receiver<Option<Client>>,
@@ -130,7 +130,7 @@ impl Running {
         }
     }
 
-    /// Why packets of this machine to the target do not reach the gateway, if they do not.
+    /// The reason why this machine's packets to the target bypass the gateway, if they do.
     fn bypass(&self, target: &Target) -> Option<String> {
         if !self.kernel.host {
             return Some("the gateway does not capture this machine".to_owned());

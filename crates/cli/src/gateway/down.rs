@@ -1,4 +1,4 @@
-//! `sumlink down`: ends the running gateway, and removes what a killed one has left.
+//! `sumlink down`: ends the running gateway, and removes the leftovers of a killed one.
 
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -16,7 +16,7 @@ use crate::output::{print, print_json};
 /// Time for a gateway to end: the session's goodbye, and the changes to the kernel.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Pause between two looks at the ending process.
+/// Pause between two checks of the ending process.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// `sumlink down`
@@ -25,7 +25,7 @@ pub(crate) struct DownArgs {
     /// Ask at this control socket. Default: that of the running gateway.
     #[arg(long, value_name = "SOCKET")]
     control: Option<PathBuf>,
-    /// Do not end a running gateway: only remove what a killed one has left.
+    /// Do not end a running gateway: only remove the leftovers of a killed one.
     #[arg(long, conflicts_with = "control")]
     clean: bool,
     /// Print JSON.
@@ -57,7 +57,7 @@ pub(crate) async fn run(args: DownArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-/// What was removed, in words.
+/// The removed changes, in words.
 fn described(cleaned: &Cleaned) -> Vec<String> {
     let count = |number: usize, what: &str| (number > 0).then(|| format!("{number} {what}"));
     let all = [
@@ -93,7 +93,7 @@ fn stop(named: Option<&Path>) -> Result<Option<u32>, CliError> {
     Ok(Some(pid))
 }
 
-/// Whether the process runs. One that has ended and waits for its parent does not.
+/// Whether the process runs. A zombie does not.
 fn is_alive(pid: u32) -> bool {
     // proc_pid_stat(5): the state follows the name, which is in parentheses.
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

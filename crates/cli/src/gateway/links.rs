@@ -10,13 +10,13 @@ use sumlink_transport::{Client, SessionStatus, links};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// How often the session is asked.
+/// Interval between queries to the session.
 const EVERY: Duration = Duration::from_millis(200);
 
-/// Questions to the session after which the links of the machine are listed again.
+/// Queries to the session after which the links of the machine are listed again.
 const LIST_EVERY: u32 = 10;
 
-/// What is known about the links, for the router.
+/// The last known state of the links, for the router.
 #[derive(Clone, Debug)]
 pub(super) struct KnownLinks {
     order: Arc<Mutex<Vec<String>>>,

@@ -1,7 +1,7 @@
 //! The gateway: `sumlink up`, `sumlink down` and `sumlink route`.
 //!
-//! - `up` is the client with further entries: what the kernel captures of this machine and of its
-//!   LAN, and DNS.
+//! - `up` is the client with further entries: captured traffic of this machine and its LAN, and
+//!   DNS.
 //! - `run` has the parts of a running gateway and their order at start and end.
 //! - `resolver` makes the programs of this machine ask the gateway's DNS.
 
@@ -69,7 +69,7 @@ pub async fn up(args: UpArgs, own: OwnSchedulers) -> Result<(), CliError> {
     events.end(run::carry(plan, settings, &events).await)
 }
 
-/// Prints what a start would change.
+/// Prints the changes that a start would make.
 async fn show_changes(
     plan: &ClientPlan,
     mut settings: kernel::Settings,

@@ -54,8 +54,8 @@ impl Resolver {
     }
 }
 
-/// Restores the file if a killed gateway has left its own, and says so. systemd-resolved forgets
-/// its settings with the device.
+/// Restores the file if a killed gateway left its address there, and returns a description.
+/// systemd-resolved forgets its settings with the device.
 pub(super) fn clean() -> Result<Option<String>, CliError> {
     match file().restore().map_err(other)? {
         Restored::Nothing => Ok(None),

@@ -34,9 +34,9 @@ enum RouteCommand {
     List,
     /// Add a rule before all others: CONDITION... ACTION
     ///
-    /// Conditions: domain=, to= (network), port=, protocol= (tcp, udp or icmp), user=, cgroup=, device= (address or MAC of
-    /// a host on the LAN), each with one value or several between commas. Actions: bond, link NAME,
-    /// direct (the best link, without the bond), block.
+    /// Conditions: domain=, to= (network), port=, protocol= (tcp, udp or icmp), user=, cgroup=,
+    /// device= (address or MAC of a host on the LAN), each with one value or several between
+    /// commas. Actions: bond, link NAME, direct (the best link, without the bond), block.
     Add {
         /// The rule, for example: domain=bank.example link wwan0
         #[arg(value_name = "WORD", required = true)]

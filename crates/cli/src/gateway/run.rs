@@ -1,7 +1,8 @@
 //! A running gateway: its parts, and their order at start and end.
 //!
-//! Nothing is captured before everything that receives it exists, and the changes to the kernel are
-//! the last to go: without the bond, captured traffic waits or is refused, and never passes beside.
+//! Capture starts after all receivers of the traffic exist, and the changes to the kernel are
+//! removed last. Without the bond, captured traffic waits or is refused; it never passes beside the
+//! bond.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -46,7 +47,7 @@ const DNS: u16 = 53;
 /// The router of a gateway.
 pub(super) type GatewayRouter = Router<Late>;
 
-/// The links that flags or file name. Patterns are left out.
+/// The links named by flags or by the file, without patterns.
 pub(super) fn named_links(plan: &ClientPlan) -> Vec<String> {
     let names = plan.config.links.iter().map(|link| link.name.clone());
     names.filter(|name| !links::is_pattern(name)).collect()
@@ -206,8 +207,7 @@ async fn end(resolver: Option<Resolver>, applied: Applied) -> Result<(), CliErro
     Ok(())
 }
 
-/// Connects to the server. A network that is not there yet is waited for; other errors end the
-/// gateway.
+/// Connects to the server. Waits for a network that is not up yet; other errors end the gateway.
 async fn connect(config: &sumlink_transport::config::ClientConfig) -> Result<Client, CliError> {
     let mut has_warned = false;
     loop {
@@ -225,7 +225,7 @@ async fn connect(config: &sumlink_transport::config::ClientConfig) -> Result<Cli
     }
 }
 
-/// What receives the captured traffic.
+/// The receivers of the captured traffic.
 struct Inputs {
     device: Device,
     listeners: Vec<Listener>,

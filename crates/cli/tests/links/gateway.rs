@@ -291,7 +291,7 @@ fn strict_reverse_path_filters_pass_carriers_and_answers() {
     lan.serve("");
     let _files = Files(lan.serve_files());
     lan.up("");
-    // A strict filter drops what arrives on a link that is not the preferred one, as without sumlink.
+    // A strict filter drops packets from a link that is not the preferred one, as without sumlink.
     for side in [Side::Lan, Side::Client] {
         assert_ne!(page(&lan, side, &format!("http://{V4}/")), "000");
         let pinged = lan.try_on(side, &["ping", "-c", "1", "-W", "5", V4]);

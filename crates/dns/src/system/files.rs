@@ -57,7 +57,7 @@ pub(super) fn write_like(path: &Path, content: &str) -> Result<(), ResolvConfErr
         .as_ref()
         .map_or(0o644, |metadata| metadata.mode() & 0o7777);
     match replace(path, content.as_bytes(), mode, metadata.as_ref()) {
-        // In a container, the file is a mount of its own: it cannot be replaced, only written.
+        // In a container, the file is a separate mount: it can be written, but not replaced.
         Err(ResolvConfError::Write(_, error)) if is_mount(&error) => {
             let write = || -> io::Result<()> {
                 let mut file = File::options().write(true).truncate(true).open(path)?;

@@ -2,7 +2,7 @@
 //!
 //! The earlier content is in a state file before the file changes, so that it can be restored after
 //! `kill -9` or a power loss, too: keep the state file on a disk. A symbolic link stays, and the
-//! file to which it leads changes. What others have written meanwhile is never overwritten.
+//! file to which it leads changes. Changes that others made meanwhile are never overwritten.
 
 use std::fs;
 use std::io;
@@ -21,7 +21,7 @@ pub struct ResolvConf {
     state: PathBuf,
 }
 
-/// What became of the file.
+/// The outcome of restoring the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restored {
     /// Nothing had to be restored.
@@ -42,7 +42,7 @@ pub enum ResolvConfError {
     /// A file cannot be written.
     #[error("cannot write {path}: {reason}", path = .0.display(), reason = plain(.1))]
     Write(PathBuf, io::Error),
-    /// It is no text file of a sensible size.
+    /// It is not a text file of a sensible size.
     #[error(
         "{path} is not a text file of at most 64 KiB; it is left as it is", path = .0.display()
     )]
@@ -60,7 +60,7 @@ pub enum ResolvConfError {
 struct State {
     /// The file that was changed, behind all symbolic links.
     path: PathBuf,
-    /// What was written.
+    /// The written content.
     written: String,
     /// The earlier content; `None` if the file did not exist.
     earlier: Option<String>,
@@ -76,12 +76,12 @@ impl ResolvConf {
         }
     }
 
-    /// Makes `resolver` the only name server. Search domains and options stay. Restores what an
-    /// earlier process may have left, first.
+    /// Makes `resolver` the only name server. Search domains and options stay. If an earlier
+    /// process has left its content, that is restored first.
     ///
     /// # Errors
     ///
-    /// As the variants of [`ResolvConfError`] say. The file is then as before.
+    /// See the variants of [`ResolvConfError`]. The file is then unchanged.
     pub fn apply(&self, resolver: IpAddr) -> Result<(), ResolvConfError> {
         self.restore()?;
         let path = target(&self.file)?;
@@ -109,7 +109,7 @@ impl ResolvConf {
     ///
     /// # Errors
     ///
-    /// As the variants of [`ResolvConfError`] say. After [`ResolvConfError::Write`], a later call
+    /// See the variants of [`ResolvConfError`]. After [`ResolvConfError::Write`], a later call
     /// tries again.
     pub fn restore(&self) -> Result<Restored, ResolvConfError> {
         let Some(state) = self.state()? else {
@@ -142,7 +142,7 @@ impl ResolvConf {
     ///
     /// # Errors
     ///
-    /// As the variants of [`ResolvConfError`] say.
+    /// See the variants of [`ResolvConfError`].
     pub fn is_in_place(&self) -> Result<bool, ResolvConfError> {
         let Some(state) = self.state()? else {
             return Ok(false);

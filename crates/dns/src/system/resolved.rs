@@ -19,7 +19,7 @@ const TIME: Duration = Duration::from_secs(10);
 /// The stub resolvers of systemd-resolved (systemd-resolved.service(8)).
 const STUBS: [&str; 2] = ["127.0.0.53", "127.0.0.54"];
 
-/// The directory of its own files for /etc/resolv.conf.
+/// The directory of systemd-resolved's files for /etc/resolv.conf.
 const RUN: &str = "/run/systemd/resolve";
 
 /// Why systemd-resolved has not changed its settings.
@@ -55,7 +55,7 @@ pub async fn is_used(resolv_conf: &Path) -> bool {
 ///
 /// # Errors
 ///
-/// As the variants of [`ResolvedError`] say. The settings of the device are then as before.
+/// See the variants of [`ResolvedError`]. The settings of the device are then unchanged.
 pub async fn apply(device: &str, address: IpAddr) -> Result<(), ResolvedError> {
     let applied = async {
         run(&["dns", device, &address.to_string()]).await?;
@@ -84,7 +84,7 @@ pub async fn apply(device: &str, address: IpAddr) -> Result<(), ResolvedError> {
 ///
 /// # Errors
 ///
-/// As the variants of [`ResolvedError`] say.
+/// See the variants of [`ResolvedError`].
 pub async fn revert(device: &str) -> Result<(), ResolvedError> {
     match run(&["revert", device]).await {
         Err(ResolvedError::Failed(_, text)) if is_gone(&text) => Ok(()),

@@ -1,4 +1,4 @@
-//! What clients get, from upstream and from the cache.
+//! Answers to clients, from upstream and from the cache.
 
 use super::*;
 use crate::testing::{Data, address, alias, soa};

@@ -1,4 +1,4 @@
-//! Answers and questions that nobody should send.
+//! Hostile and malformed answers and questions.
 
 use std::net::IpAddr;
 
@@ -151,7 +151,7 @@ proptest! {
     fn messages_are_read_as_hickory_reads_them(name in domain(), response in response()) {
         let bytes = answer(&Query::new(&name, kind::A), response);
         let reference = Reference::from_vec(&bytes).unwrap();
-        // hickory keeps the OPT record apart; ours is read again from what is stored.
+        // hickory keeps the OPT record apart; ours is read again from the stored form.
         let stored = crate::wire::storable(&Message::read(&bytes).unwrap(), 0);
         let own = Message::read(&stored).unwrap();
         prop_assert_eq!(own.question.name.to_string(), name);
@@ -170,7 +170,7 @@ proptest! {
         prop_assert!(Reference::from_vec(&stored).is_ok());
     }
 
-    /// What hickory writes, with compression of all names, is read as it was meant.
+    /// Messages that hickory writes, with all names compressed, are read as intended.
     #[test]
     fn names_that_hickory_compresses_are_read(names in proptest::collection::vec(domain(), 1..6)) {
         use hickory_proto::op::{MessageType, OpCode, Query as Asked};

@@ -45,7 +45,7 @@ struct Asked {
     client: ClientQuery,
 }
 
-/// What an upstream does.
+/// The reaction of an upstream.
 #[derive(Clone, Debug)]
 enum Reaction {
     Answer(Answer),

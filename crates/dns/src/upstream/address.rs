@@ -65,7 +65,7 @@ pub enum UpstreamAddress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UpstreamAddressError {
-    /// The beginning is none of those that exist.
+    /// The scheme is unknown.
     #[error(
         "a resolver is `server`, or starts with `udp://`, `tcp://`, `tls://` or `https://`; write \
          `udp://192.0.2.53` for a plain address"
@@ -74,7 +74,7 @@ pub enum UpstreamAddressError {
     /// Not an IP address, with or without a port.
     #[error("behind `udp://`, `tcp://` and `tls://` is an IP address, with `:PORT` if it differs")]
     Address,
-    /// The name for the certificate is none.
+    /// The name for the certificate is not a host name.
     #[error("behind `#` is the host name in the resolver's certificate")]
     Name,
     /// Not a URI.

@@ -28,8 +28,8 @@ const PATIENCE: Duration = Duration::from_millis(1500);
 /// Events taken at once.
 const BATCH: usize = 16;
 
-/// Asks in datagrams. Each question has a source of its own: behind the bond, that is a UDP port of
-/// its own, which an attacker has to guess besides the ID (RFC 5452, section 9.2).
+/// Asks in datagrams. Each question has a separate source: behind the bond, that is a separate UDP
+/// port, which an attacker has to guess besides the ID (RFC 5452, section 9.2).
 pub(super) struct DatagramExchange<O> {
     target: Target,
     opener: O,
@@ -176,8 +176,8 @@ impl<O: Opener + DatagramOpener> Exchange for DatagramExchange<O> {
     }
 }
 
-/// Whether a resolver says that it does not know EDNS: an error, often without the question, and
-/// without EDNS of its own (RFC 6891, section 7).
+/// Whether a resolver reports that it does not know EDNS: an error without EDNS, and often without
+/// the question (RFC 6891, section 7).
 pub(super) fn is_without_edns(id: u16, answer: &[u8]) -> bool {
     let Some(&[id_high, id_low, high, low]) = answer.first_chunk::<4>() else {
         return false;

@@ -36,7 +36,7 @@ pub(super) struct HttpsExchange {
     made: AtomicU64,
 }
 
-/// Forgets a connection whose question is given up after a while: it may be dead.
+/// Forgets a connection if its question is given up after a while: it may be dead.
 struct Watch<'a> {
     exchange: &'a HttpsExchange,
     number: u64,

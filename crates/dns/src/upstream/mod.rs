@@ -50,7 +50,7 @@ pub enum ExchangeError {
     /// The rule for the name has no upstream.
     #[error("no resolver is configured for the name")]
     None,
-    /// Nothing came in time.
+    /// No answer arrived in time.
     #[error("the resolver did not answer in time")]
     TimedOut,
     /// The connection ended before the answer.
@@ -65,7 +65,7 @@ pub enum ExchangeError {
     /// HTTP failed, or the status is not 200.
     #[error("the resolver's HTTP answer cannot be used: {0}")]
     Http(String),
-    /// What came is no answer to the question.
+    /// The received message does not answer the question.
     #[error("the resolver's answer cannot be used")]
     Unusable,
     /// No bytes for an unpredictable ID.
@@ -78,8 +78,9 @@ type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A way to exchange messages with a resolver.
 trait Exchange: Send + Sync {
-    /// Asks, and returns a response to this very query. Its ID is that of the hop. The second value
-    /// is the age of the response in seconds. It has no time limit and may be dropped at any time.
+    /// Asks, and returns a response to exactly this query. Its ID is that of the hop. The second
+    /// value is the age of the response in seconds. It has no time limit and may be dropped at any
+    /// time.
     fn exchange<'a>(&'a self, query: &'a Query) -> Boxed<'a, Result<Response, ExchangeError>>;
 }
 

@@ -15,7 +15,7 @@ use super::{CLASS, Connect, ExchangeError, Io};
 pub(super) const DOT: &[u8] = b"dot";
 pub(super) const H2: &[u8] = b"h2";
 
-/// The authorities whose certificates of resolvers are accepted. Clones share what was read.
+/// The authorities that are trusted for certificates of resolvers. Clones share the loaded list.
 #[derive(Clone, Debug)]
 pub struct Roots(Arc<Source>);
 
@@ -35,7 +35,7 @@ pub enum RootsError {
          install the package ca-certificates ({0})"
     )]
     None(String),
-    /// A given certificate is none.
+    /// A given certificate is not valid.
     #[error("the certificate of the authority cannot be used: {0}")]
     Unusable(String),
 }

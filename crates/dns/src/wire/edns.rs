@@ -19,7 +19,7 @@ pub(crate) const EXTENDED_ERROR: u16 = 15;
 /// The option with padding (RFC 7830).
 const PADDING: u16 = 12;
 
-/// What an OPT record says.
+/// The contents of an OPT record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Edns {
     /// Longest UDP response that the sender takes, in bytes, at least 512.

@@ -25,7 +25,7 @@ pub(crate) mod flag {
     pub(crate) const CODE: u16 = 0x000f;
 }
 
-/// What a message asks for.
+/// The question of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Question {
     /// The name.

@@ -1,8 +1,8 @@
 //! DNS messages (RFC 1035, section 4).
 //!
 //! Messages are forwarded as bytes: a record of unknown type, or with content that this crate does
-//! not understand, passes unchanged. Only the structure is read, and what the forwarder decides
-//! by: names, types, TTLs, addresses, and EDNS.
+//! not understand, passes unchanged. Only the structure is read, and the fields that the forwarder
+//! decides by: names, types, TTLs, addresses, and EDNS.
 
 mod edns;
 mod message;
@@ -42,7 +42,7 @@ pub(crate) mod code {
     pub(crate) const NO_SUCH_NAME: u16 = 3;
     pub(crate) const NOT_IMPLEMENTED: u16 = 4;
     pub(crate) const REFUSED: u16 = 5;
-    /// An EDNS version that is not known (RFC 6891, section 9): 16, whose upper bits are in OPT.
+    /// An unknown EDNS version (RFC 6891, section 9): 16, with its upper bits in OPT.
     pub(crate) const BAD_VERSION: u16 = 16;
 }
 

@@ -1,4 +1,4 @@
-//! Responses: what is kept of one from upstream, and what a client gets.
+//! Responses: the stored form of one from upstream, and the message to a client.
 
 use bytes::Bytes;
 
@@ -15,7 +15,7 @@ pub(crate) enum Age {
     Stale(u32),
 }
 
-/// The form in which a response is stored: without the OPT record and what follows it, which
+/// The form in which a response is stored: without the OPT record and the records after it, which
 /// concern one hop only (RFC 6891, section 6.1.1), and without bytes behind the records. The TTLs
 /// are shorter by `age`, the seconds that the response spent in other caches.
 pub(crate) fn storable(message: &Message<'_>, age: u32) -> Bytes {

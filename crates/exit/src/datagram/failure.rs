@@ -34,8 +34,8 @@ pub enum FlowFailure {
     /// A limit of the server is reached: sources, remotes, descriptors, memory.
     #[error("a limit on datagrams is reached at the server")]
     LimitReached,
-    /// Another reason: perhaps one that only a newer peer knows, or the server has no permission for
-    /// ICMP echo requests.
+    /// Another reason: perhaps one that only a newer peer knows, or the server has no permission
+    /// for ICMP echo requests.
     #[error("datagrams to the remote failed")]
     Other,
 }

@@ -22,7 +22,7 @@ use super::sysctl::{self, Sysctl};
 
 /// The lock of this network namespace's gateway, and the state of the system.
 ///
-/// What a killed gateway has left stays until [`Prepared::apply`] replaces it, so that its kill
+/// The leftovers of a killed gateway stay until [`Prepared::apply`] replaces them, so that its kill
 /// switch has no gap. If no plan is applied, call [`Prepared::remove`].
 #[derive(Debug)]
 pub struct Prepared {
@@ -41,8 +41,8 @@ impl Prepared {
     pub async fn new(state: &Path, settings: &Settings) -> Result<Self, KernelError> {
         let lock = Lock::acquire(state)?;
         let facts = Facts::collect().await?;
-        // The device vanishes with its process. So one with our rules belongs to a gateway that
-        // has its lock elsewhere.
+        // The device vanishes with its process, so a device with our rules belongs to a gateway
+        // that has its lock elsewhere.
         let has_rules = facts.rules.iter().any(|rule| rule.is_ours);
         if has_rules && facts.device(&settings.device.name).is_some() {
             return Err(KernelError::AlreadyRunning { pid: None });
@@ -69,7 +69,7 @@ impl Prepared {
     ///
     /// # Errors
     ///
-    /// The first change that failed; those before it are taken back.
+    /// The first change that failed; those before it are undone.
     pub async fn apply(self, plan: Plan) -> Result<Applied, KernelError> {
         self.apply_with(plan, Steps::default()).await
     }
@@ -92,18 +92,17 @@ impl Prepared {
         }
     }
 
-    /// Removes what a killed gateway has left.
+    /// Removes the leftovers of a killed gateway.
     ///
     /// # Errors
     ///
-    /// [`KernelError::Left`] names what could not be removed.
+    /// [`KernelError::Left`] names the changes that could not be removed.
     pub async fn remove(self) -> Result<Cleaned, KernelError> {
         remove(&self.netlink, &self.lock).await
     }
 }
 
-/// A gateway's changes to the kernel. They stay when this is dropped, and [`clean`] removes them
-/// then.
+/// A gateway's changes to the kernel. They stay when this is dropped; then [`clean`] removes them.
 #[derive(Debug)]
 pub struct Applied {
     pub(super) lock: Lock,
@@ -124,7 +123,7 @@ impl Applied {
     ///
     /// # Errors
     ///
-    /// [`KernelError::Left`] names what could not be removed; the rest is.
+    /// [`KernelError::Left`] names the changes that could not be removed; the rest is.
     pub async fn remove(self) -> Result<Cleaned, KernelError> {
         remove(&self.netlink, &self.lock).await
     }
@@ -135,7 +134,7 @@ impl Applied {
         self.state = State::read(&path).unwrap_or_else(|| State::new(&device.name));
         self.state.pid = std::process::id();
         self.state.device.clone_from(&device.name);
-        // The file comes first: a process that is killed at any time leaves a way back.
+        // The file comes first, so that the changes of a killed process can always be undone.
         self.remember_sysctls()?;
         self.state.write(&path)?;
         for sysctl in self.plan.sysctls.clone() {
@@ -161,7 +160,7 @@ impl Applied {
         self.check_carriers().await
     }
 
-    /// Takes back a start.
+    /// Undoes a start.
     async fn roll_back(self, error: KernelError) -> KernelError {
         let removed = remove(&self.netlink, &self.lock).await;
         match (error, removed) {
@@ -176,7 +175,7 @@ impl Applied {
         }
     }
 
-    /// Notes the values that the plan changes.
+    /// Records the values that the plan changes.
     pub(super) fn remember_sysctls(&mut self) -> Result<(), KernelError> {
         let read = |path: &str| {
             let value = Sysctl::read(path);
@@ -296,7 +295,7 @@ impl Applied {
         Ok(())
     }
 
-    /// Plans the routes to the LAN anew, whose addresses may have changed.
+    /// Plans the routes to the LAN again, because its addresses may have changed.
     pub(super) async fn follow_lan(&mut self) -> Result<(), KernelError> {
         if self.plan.settings.lan.is_empty() {
             return Ok(());

@@ -73,7 +73,7 @@ pub enum Refusal {
     },
 }
 
-/// What an administrator should know although the gateway can start.
+/// A problem to report to the administrator, although the gateway can start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Warning {
@@ -297,7 +297,7 @@ fn device_of(route: &RouteFact) -> Option<&str> {
     route.device.as_deref()
 }
 
-/// Whether a route takes everything, or a half of it, or all of the public IPv6 addresses.
+/// Whether a route takes everything, half of it, or all public IPv6 addresses.
 fn covers_all(route: &RouteFact) -> bool {
     route.destination.prefix_len() <= widest(Family::of(route.destination.addr()))
 }
@@ -330,7 +330,7 @@ fn is_tunnel(facts: &Facts, route: &RouteFact) -> bool {
     kind.is_some_and(|kind| KINDS.contains(&kind))
 }
 
-/// What is worth a warning.
+/// The warnings for these settings on this system.
 pub(super) fn warnings(settings: &Settings, facts: &Facts, capture: Capture) -> Vec<Warning> {
     let mut found = Vec::new();
     if settings.ipv6 && !facts.has_ipv6 {

@@ -25,7 +25,7 @@ impl Conntrack {
         })
     }
 
-    /// Whether at least nine tenths of the entries are in use. A limit of 0 means none.
+    /// Whether at least nine tenths of the entries are in use. A limit of 0 means no limit.
     pub fn is_nearly_full(self) -> bool {
         self.max > 0 && self.count >= self.max - self.max / 10
     }

@@ -20,7 +20,7 @@ pub enum KernelError {
         /// The process, if it is known.
         pid: Option<u32>,
     },
-    /// The kernel could not be asked.
+    /// A query to the kernel failed.
     #[error("cannot {action}: {}", plain(.source))]
     System {
         /// What failed.
@@ -36,7 +36,7 @@ pub enum KernelError {
         /// The system's reason.
         source: io::Error,
     },
-    /// A change failed; those before it were taken back.
+    /// A change failed; those before it were undone.
     #[error("cannot start the gateway: `{step}`: {}", plain(.source))]
     Step {
         /// The change, as a command.
@@ -44,7 +44,7 @@ pub enum KernelError {
         /// The system's reason.
         source: io::Error,
     },
-    /// A change failed, and so did taking back others.
+    /// A change failed, and undoing others failed, too.
     #[error(
         "cannot start the gateway: `{step}`: {}; `sumlink down` must remove what is left: {left}",
         plain(.source)
@@ -54,7 +54,7 @@ pub enum KernelError {
         step: String,
         /// The system's reason.
         source: io::Error,
-        /// What could not be taken back, and why.
+        /// The changes that could not be undone, and why.
         left: String,
     },
     /// Packets to the server would enter the bond that they carry.

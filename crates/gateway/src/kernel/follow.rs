@@ -13,9 +13,9 @@ use super::error::KernelError;
 use super::nft;
 
 impl Applied {
-    /// Follows the kernel's changes: routes to a LAN that changes its addresses, and what other
-    /// programs remove. Network managers delete rules that they do not know, and a firewall that is
-    /// reloaded deletes all tables.
+    /// Follows the kernel's changes: updates routes to a LAN when its addresses change, and
+    /// restores changes that other programs removed. Network managers delete unknown rules, and a
+    /// firewall deletes all tables when it reloads.
     ///
     /// Changes come in bursts. Each burst is answered once, 5 ms after its start and at least 100
     /// ms after the burst before. A failed answer is repeated with the next change, and after 2 s.
@@ -54,8 +54,8 @@ impl Applied {
         }
     }
 
-    /// Adds what is missing and deletes what is no longer planned. Whatever one part lacks, the
-    /// others are restored.
+    /// Adds missing entries and deletes those no longer planned. If one part fails, the others are
+    /// restored nevertheless.
     async fn restore(&mut self, answer: Answer) -> Result<(), KernelError> {
         let lan = self.follow_lan().await;
         let sysctls = self.follow_sysctls();
@@ -69,7 +69,7 @@ impl Applied {
         self.remove_obsolete().await
     }
 
-    /// Loads the firewall table again if it is no longer as it was loaded.
+    /// Loads the firewall table again if it has changed since it was loaded.
     async fn follow_table(&mut self, answer: Answer) -> Result<(), KernelError> {
         if answer == Answer::All && self.plan.table.is_some() {
             let listed = nft::listing().await;
@@ -82,7 +82,7 @@ impl Applied {
         Ok(())
     }
 
-    /// An interface that was made again has the default values.
+    /// Sets the parameters again: a re-created interface has the default values.
     fn follow_sysctls(&mut self) -> Result<(), KernelError> {
         let known = self.state.changed.len();
         self.remember_sysctls()?;
@@ -99,7 +99,7 @@ impl Applied {
     }
 }
 
-/// What a change demands.
+/// The response that a change requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Answer {
     Nothing,

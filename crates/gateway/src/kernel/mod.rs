@@ -1,8 +1,8 @@
 //! The kernel's part of the gateway: routes, rules, firewall table and sysctls that bring packets
 //! to this program.
 //!
-//! Everything that has no specific route leads to a TUN device. Rules of policy routing do that,
-//! the same for a host and for the networks behind it:
+//! Everything without a specific route goes to a TUN device. Rules of policy routing do that, the
+//! same ones for a host and for the networks behind it:
 //!
 //! ```text
 //! 7438  not fwmark CARRIER         lookup 7438   subnets of the LAN, before equal ones of modems
@@ -30,17 +30,18 @@
 //!
 //! A TCP connection of the host or of the LAN ends in this machine's kernel, which negotiates the
 //! segment size with the MTU of the interface in between: the LAN's, or loopback. The bond carries
-//! a stream, with segments of its own. So there is no MSS to rewrite. UDP of the host is limited by
+//! a stream in separate segments, so no MSS needs to be rewritten. UDP of the host is limited by
 //! the MTU of the TUN device ([`DeviceSettings::mtu`]): the kernel fragments or reports longer
 //! datagrams there, before they reach the bond.
 //!
 //! # A run
 //!
 //! 1. [`Prepared::new`] takes the lock and looks at the system.
-//! 2. [`Prepared::plan`] is a pure function of settings and [`Facts`]; it refuses what cannot work.
-//! 3. [`Prepared::apply`] makes the changes, or none of them. It replaces what a killed gateway has
-//!    left, so that its kill switch has no gap.
-//! 4. [`Applied::follow`] restores what others remove, and follows the interfaces.
+//! 2. [`Prepared::plan`] is a pure function of settings and [`Facts`]; it refuses settings that
+//!    cannot work.
+//! 3. [`Prepared::apply`] makes the changes, or none of them. It replaces the leftovers of a killed
+//!    gateway, so that its kill switch has no gap.
+//! 4. [`Applied::follow`] restores changes that others remove, and follows the interfaces.
 //! 5. [`Applied::remove`], or [`clean`] by any later process, removes everything.
 
 mod apply;

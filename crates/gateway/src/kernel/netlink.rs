@@ -134,19 +134,19 @@ impl Netlink {
         Ok(ours.collect())
     }
 
-    /// Adds a rule; one that exists is left.
+    /// Adds a rule, unless it exists.
     pub(super) async fn add_rule(&self, rule: &Rule) -> io::Result<()> {
         let mut request = self.handle.rule().add();
         *request.message_mut() = rule.to_message();
         existing_is_fine(request.execute().await.map_err(to_io))
     }
 
-    /// Deletes a rule; one that is gone is no error.
+    /// Deletes a rule; a missing one is no error.
     pub(super) async fn delete_rule(&self, rule: RuleMessage) -> io::Result<()> {
         gone_is_fine(self.handle.rule().del(rule).execute().await.map_err(to_io))
     }
 
-    /// Adds a route; one that exists is left.
+    /// Adds a route, unless it exists.
     pub(super) async fn add_route(&self, route: &Route) -> io::Result<()> {
         let device = match &route.hop {
             Hop::Device(name) => self.index(name).await?,
@@ -157,7 +157,7 @@ impl Netlink {
         existing_is_fine(request.execute().await.map_err(to_io))
     }
 
-    /// Deletes a route; one that is gone is no error.
+    /// Deletes a route; a missing one is no error.
     pub(super) async fn delete_route(&self, route: RouteMessage) -> io::Result<()> {
         gone_is_fine(
             self.handle
@@ -174,12 +174,12 @@ impl Netlink {
         let index = self.index(device).await?;
         let request = self.handle.address();
         let mut request = request.add(index, address.addr(), address.prefix_len());
-        // No other host is there whose address it could be (RFC 4862, section 5.4).
+        // No other host on the interface could have the address (RFC 4862, section 5.4).
         request.message_mut().header.flags |= AddressHeaderFlags::Nodad;
         existing_is_fine(request.execute().await.map_err(to_io))
     }
 
-    /// Sets an interface's MTU and switches it on.
+    /// Sets an interface's MTU and brings it up.
     pub(super) async fn bring_up(&self, device: &str, mtu: u32) -> io::Result<()> {
         let index = self.index(device).await?;
         let link = LinkUnspec::new_with_index(index).mtu(mtu).up().build();

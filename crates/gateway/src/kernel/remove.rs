@@ -15,7 +15,7 @@ use super::routing::{Family, Route, Rule};
 use super::state::{Lock, State};
 use super::{TABLE_BOND, TABLE_LAN, TABLE_LOCAL};
 
-/// Removes everything that a gateway has left in this network namespace, after any end of it.
+/// Removes all leftovers of a gateway from this network namespace, however it ended.
 ///
 /// Finds rules and routes by our protocol number and the firewall table by its name, also without
 /// the state file. Values of kernel parameters are only in the file.
@@ -29,7 +29,7 @@ pub async fn clean(state: &Path) -> Result<Cleaned, KernelError> {
     remove(&netlink, &lock).await
 }
 
-/// What was removed.
+/// The removed changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cleaned {
     /// Rules of policy routing.
@@ -38,7 +38,7 @@ pub struct Cleaned {
     pub routes: usize,
     /// Whether there was a firewall table.
     pub table: bool,
-    /// Kernel parameters that have their old values again.
+    /// Restored kernel parameters.
     pub sysctls: usize,
 }
 

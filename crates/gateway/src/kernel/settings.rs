@@ -1,4 +1,4 @@
-//! What the administrator asks for.
+//! The administrator's settings.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -75,7 +75,7 @@ pub enum Capture {
     Tun,
 }
 
-/// Meaning of the TUN device's disappearance.
+/// Treatment of traffic after the TUN device has disappeared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WithoutBond {
     /// The kill switch: destinations without a specific route are unreachable.

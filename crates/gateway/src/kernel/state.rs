@@ -1,4 +1,4 @@
-//! The file that remembers what must be restored, and the lock against a second gateway.
+//! The file with the values to restore, and the lock against a second gateway.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -19,7 +19,8 @@ pub const DEFAULT_STATE: &str = "/run/sumlink/gateway.json";
 pub(super) struct State {
     /// Process that made the changes.
     pub(super) pid: u32,
-    /// `/proc/sys/kernel/random/boot_id`: after a restart of the machine nothing is to restore.
+    /// `/proc/sys/kernel/random/boot_id`: after a restart of the machine, nothing needs to be
+    /// restored.
     boot: String,
     /// Inode of the network namespace.
     namespace: u64,
@@ -102,8 +103,8 @@ impl State {
         }
     }
 
-    /// Restores the parameters, the last change first. One that someone else has changed since is
-    /// left, and one of an interface that is gone is skipped. Returns their number and failures.
+    /// Restores the parameters, the last change first. Leaves a parameter that others have changed
+    /// since, and skips those of vanished interfaces. Returns their number and failures.
     pub(super) fn restore(&self) -> (usize, Vec<String>) {
         let mut restored = 0;
         let mut failures = Vec::new();
@@ -206,7 +207,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // While it is locked, or another process could lock a file that is about to be deleted.
+        // Deleted while locked, or another process could lock a file that is about to be deleted.
         let _ = self.file.set_len(0);
         let _ = fs::remove_file(&self.path);
     }

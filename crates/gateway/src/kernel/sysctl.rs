@@ -33,7 +33,8 @@ impl Sysctl {
         }
     }
 
-    /// Sets it. A parameter that has this value is left alone, because writing may have effects.
+    /// Sets it. A parameter that already has this value is not written, because a write may have
+    /// side effects.
     pub(super) fn write(&self) -> io::Result<()> {
         if Self::read(&self.path)?.as_deref() == Some(&self.value) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What rules look at beyond addresses: users, control groups and hardware addresses.
+//! The facts that rules need beyond addresses: users, control groups and hardware addresses.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use super::cgroups::Cgroups;
 use super::neighbors::Neighbors;
 use crate::rules::{Mac, Protocol};
 
-/// Most users whose names are remembered.
+/// Most users with a remembered name.
 const MAX_USERS: usize = 1024;
 
 /// The owner of a socket on this machine.
@@ -26,8 +26,8 @@ pub struct Owner {
     pub cgroup: Option<u64>,
 }
 
-/// Finds out what rules look at. It is asked only for what some rule needs, once for a stream or a
-/// flow, and must answer within about a millisecond.
+/// Looks up the facts that rules need. It is asked only for facts that some rule needs, once for a
+/// stream or a flow, and must answer within about a millisecond.
 pub trait Inspector: fmt::Debug + Send + Sync + 'static {
     /// The owner of the socket of this machine that sends from `source` to `remote`.
     fn owner(&self, protocol: Protocol, source: SocketAddr, remote: SocketAddr) -> Option<Owner>;

@@ -19,7 +19,7 @@ use tracing::debug;
 /// Datagrams in each direction between a source and its exit.
 const QUEUE: usize = 128;
 
-/// The links that carry something now.
+/// The links that carry traffic now.
 pub trait UsableLinks: Send + Sync + 'static {
     /// Their names, the best first.
     fn in_order(&self) -> Vec<String>;
@@ -87,7 +87,7 @@ impl LocalExits {
         }
     }
 
-    /// A policy that allows private networks, too: a link's router and what is behind it.
+    /// A policy that allows private networks, too: a link's router and the hosts behind it.
     pub fn policy() -> EgressPolicy {
         let networks = [
             "allow 10.0.0.0/8",

@@ -22,7 +22,7 @@ const MAX: usize = 16 * 1024;
 type Table = Mutex<HashMap<IpAddr, Mac>>;
 
 /// The kernel's neighbor table, as far as it has hardware addresses. It is kept up to date, so that
-/// a look at it costs nothing.
+/// a lookup costs nothing.
 #[derive(Debug)]
 pub(super) struct Neighbors {
     table: Arc<Table>,
@@ -79,8 +79,8 @@ async fn follow(table: &Table) -> io::Result<()> {
     Ok(())
 }
 
-/// Enters an address. One that the kernel forgets stays: the machine keeps its hardware address, and
-/// a connection may outlive the kernel's entry.
+/// Enters an address. One that the kernel forgets stays: the machine keeps its hardware address,
+/// and a connection may outlive the kernel's entry.
 fn note(table: &Table, neighbor: &NeighbourMessage) {
     let (mut ip, mut mac) = (None, None);
     for attribute in &neighbor.attributes {

@@ -1,4 +1,4 @@
-//! A source of datagrams whose remotes may take different ways.
+//! A source of datagrams that may reach its remotes over different ways.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,7 +18,7 @@ use super::local::LinkOpener;
 use super::{Shared, Way};
 use crate::rules::Protocol;
 
-/// Most remotes of a source whose way is remembered.
+/// Most remotes of a source with a remembered way.
 const REMOTES: usize = 1024;
 
 /// Failures that wait to be received. Further ones are dropped.
@@ -31,7 +31,7 @@ const IDLE: Duration = Duration::from_secs(300);
 /// stays where it is, and a tunnel with keepalives returns to the bond.
 const RETURN_AFTER: Duration = Duration::from_secs(10);
 
-/// How often the link of a flow over the best link is looked at.
+/// Interval between checks of the link of a flow over the best link.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Silence after which an exit over a link that reports failures is opened again.
@@ -41,8 +41,8 @@ const SILENT_AFTER: Duration = Duration::from_secs(5);
 /// datagram; the source has one socket for each way, so that a remote sees the same address of it
 /// as the others on that way (RFC 4787, REQ-1).
 ///
-/// The exits are opened, and blocked datagrams answered, while [`DatagramSocket::receive`] is
-/// waited for.
+/// The exits are opened, and blocked datagrams answered, while a caller waits for
+/// [`DatagramSocket::receive`].
 pub struct RouterSocket<O: DatagramOpener> {
     shared: Arc<Shared<O>>,
     origin: Option<Origin>,
@@ -56,7 +56,7 @@ struct Exits<O: DatagramOpener> {
     bond: Option<Source<O>>,
     links: Vec<LinkExit>,
     failures: VecDeque<(Target, Received)>,
-    /// The exit that is looked at first next time.
+    /// The exit that is polled first next time.
     turn: usize,
 }
 
@@ -309,7 +309,7 @@ impl<O: DatagramOpener> Exits<O> {
 
 type Receiving<'a> = Pin<Box<dyn Future<Output = Vec<(Target, Received)>> + Send + 'a>>;
 
-/// Receives into a vector of its own.
+/// Receives into a new vector.
 fn boxed<D: DatagramOpener>(source: &mut Source<D>, limit: usize) -> Receiving<'_> {
     Box::pin(async move {
         let mut events = Vec::new();

@@ -150,7 +150,7 @@ impl Bench {
         self.router.bind(None).await.unwrap()
     }
 
-    /// The far end of the first source over the bond, once it is there.
+    /// The far end of the first source over the bond, once it is open.
     fn far(&self) -> PairSocket {
         self.bond
             .inside

@@ -22,7 +22,7 @@ pub enum RuleError {
         "`{0}` is not a condition; use domain=, to=, port=, protocol=, user=, cgroup= or device="
     )]
     Condition(String),
-    /// A condition stands twice.
+    /// A condition appears twice.
     #[error("`{0}=` stands twice; write its values as a list: {0}=A,B")]
     Twice(String),
     /// A condition without a value.
@@ -40,7 +40,7 @@ pub enum RuleError {
     /// Not a protocol.
     #[error("`{0}` is not a protocol; use tcp, udp or icmp")]
     Protocol(String),
-    /// A port where there is none.
+    /// A port for ICMP, which has none.
     #[error("icmp has no ports; leave out port= or protocol=")]
     PortsOfIcmp,
     /// Not a user.

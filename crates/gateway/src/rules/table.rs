@@ -13,7 +13,7 @@ use super::{Decision, Needs, Query, Rule, RuleError, decide};
 /// Most rules added at run time.
 const MAX_ADDED: usize = 1000;
 
-/// Whether a rule added at run time is still there after a restart.
+/// Whether a rule added at run time survives a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// It is written to the file of kept rules.
@@ -29,7 +29,7 @@ pub struct Entry {
     pub id: u64,
     /// Whether it is in the configuration file.
     pub is_configured: bool,
-    /// Whether it is still there after a restart.
+    /// Whether it survives a restart.
     pub is_kept: bool,
     /// The rule.
     pub rule: Rule,
@@ -37,8 +37,8 @@ pub struct Entry {
 
 /// The rules of a gateway. Clones share them.
 ///
-/// Rules added at run time come first, the newest before the others: what was said last counts.
-/// Those of the configuration file follow in their order.
+/// Rules added at run time come first, the newest before the others, so that the latest one counts.
+/// Rules of the configuration file follow in their order.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     shared: Arc<Shared>,
@@ -69,7 +69,7 @@ impl Rules {
     ///
     /// # Errors
     ///
-    /// [`RuleError::File`] if the file cannot be read, or has something else in it.
+    /// [`RuleError::File`] if the file cannot be read, or has other contents.
     pub fn with_file(configured: Vec<Rule>, file: PathBuf) -> Result<Self, RuleError> {
         let kept = match fs::read(&file) {
             Ok(bytes) => {
@@ -178,7 +178,7 @@ impl Rules {
         decide(&self.read().entries, query)
     }
 
-    /// What the rules look at.
+    /// The facts that the rules need.
     pub fn needs(&self) -> Needs {
         self.read().needs
     }

@@ -1,4 +1,4 @@
-//! A LAN behind a gateway without sumlink: what the tests of the gateway build on.
+//! A LAN behind a gateway without sumlink: the basis of the gateway's tests.
 
 use sumlink_lab::{Packet, Side};
 use sumlink_test_support::emulated::lan::{Lan, leaks, packets_of};
@@ -30,7 +30,7 @@ fn any_program_of_the_lan_reaches_the_internet_host() {
     }
     let shown = lan.host(&["ping", "-c", "1", "203.0.113.7"]);
     assert!(shown.contains("1 received"), "{shown}");
-    // Without sumlink everything leaves beside the bond: what a capture must show.
+    // Without sumlink everything leaves beside the bond, and a capture must show it.
     let packets = capture.finish().unwrap();
     let found = leaks(&packets);
     let is_echo = |protocol| move |packet: &&&Packet| packet.protocol == protocol;

@@ -49,7 +49,8 @@ pub struct FaultsOptions {
     /// Laboratories at once
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub jobs: u16,
-    /// The flow begins on a LAN host, and the client is `sumlink up`; its measurements are kept apart from the others
+    /// The flow begins on a LAN host, and the client is `sumlink up`; its measurements are kept
+    /// apart from the others
     #[arg(long)]
     pub lan: bool,
     /// Where the page is written [default: docs/results/failover, with --lan lab-out/faults-lan]

@@ -9,8 +9,8 @@
 //!                       wigig 10.77.2.2 ─ link 2 ─ ...     fd99::1                     2001:db8:3::/64
 //! ```
 //!
-//! Every address of the last two networks is the internet host, on whose first address is a name
-//! server ([`resolver`]). The server forwards between its links and that host.
+//! Every address of the last two networks is the internet host; its first address has a name server
+//! ([`resolver`]). The server forwards between its links and that host.
 
 mod message;
 mod resolver;
@@ -185,7 +185,7 @@ fn resolv_conf(side: Side) -> String {
 /// Gives the calling thread, and the programs that it starts, that directory as /run and that file
 /// as /etc/resolv.conf. Its mount namespace must be its own.
 ///
-/// A gateway keeps its state and its socket in /run, and its system bus is there: those of other
+/// A gateway keeps its state and its socket in /run, next to the system bus: those of other
 /// laboratories, and of the machine itself, must be out of reach.
 pub(crate) fn use_files(run: &Path, resolv_conf: &Path) {
     // A container may forbid mounts; only names and concurrent gateways are affected.
@@ -198,7 +198,7 @@ pub(crate) fn use_files(run: &Path, resolv_conf: &Path) {
 }
 
 fn replace_run(directory: &Path) -> io::Result<()> {
-    // What the laboratory itself has there, for programs that use it.
+    // The laboratory's own files there, for programs that use it.
     for name in ["sumlink-lab", "netns"] {
         let there = Path::new("/run").join(name);
         if there.is_dir() {

@@ -127,7 +127,7 @@ impl System for Sumlink {
             let keys = (&*client_key, &*server_public);
             return self.start_gateway(stage, server, &address, keys, congestion);
         }
-        // Where there is a LAN, this entry is what the ways of capture are compared with.
+        // With a LAN, the ways of capture are compared with this entry.
         let socks = gateway::socks(stage);
         let mut command = Command::new(stage.program);
         command.args(["client", "--server", &address, "--server-key"]);

@@ -33,7 +33,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Connections that wait for the server; more than any workload makes at once.
 const BACKLOG: i32 = 4096;
 
-/// What the connections do.
+/// The behavior of the connections.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     /// This number of short connections at a time.

@@ -78,11 +78,11 @@ impl Network {
     }
 }
 
-/// What a program has asked for: a stream to a target, or a source.
+/// A program's request: a stream to a target, or a source.
 type Asked = (Origin, Option<Target>, Option<Class>);
 
-/// A session that notes who asked for what. Its streams echo, except to port 9; the far ends of its
-/// sources are kept.
+/// A session that records all requests with their origin. Its streams echo, except to port 9; the
+/// far ends of its sources are kept.
 #[derive(Clone, Default)]
 struct Session {
     opened: Arc<Mutex<Vec<Asked>>>,

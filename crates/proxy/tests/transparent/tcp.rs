@@ -57,7 +57,7 @@ fn is_reset(to: SocketAddr) {
     assert_eq!(error.unwrap_err().kind(), ErrorKind::ConnectionReset);
 }
 
-/// Connects to other machines from a namespace, and checks what the session was asked for.
+/// Connects to other machines from a namespace, and checks the requests to the session.
 fn check(ns: &Netns, session: &Session, side: Side) {
     for to in ["198.51.100.7:80", "[2001:db8::7]:443"] {
         let to: SocketAddr = to.parse().unwrap();

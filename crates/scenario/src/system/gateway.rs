@@ -69,8 +69,8 @@ impl GatewayVariant {
     }
 }
 
-/// The name of the same system with the traffic over SOCKS5 instead of a capture: what the ways of
-/// capture are compared with. `None` for systems without captures.
+/// The name of the same system with the traffic over SOCKS5 instead of a capture, for comparison
+/// with the ways of capture. `None` for systems without captures.
 pub fn with_socks(name: &str) -> Option<String> {
     let Ok(System::Sumlink(variant)) = System::parse(name) else {
         return None;

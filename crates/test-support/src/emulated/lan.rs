@@ -43,8 +43,8 @@ pub struct Lan {
 }
 
 impl Lan {
-    /// Makes a laboratory with these links of the gateway; `None` if such tests are disabled, as for
-    /// [`Bench::of`].
+    /// Makes a laboratory with these links of the gateway; `None` if such tests are disabled, as
+    /// for [`Bench::of`].
     pub fn of(program: impl Into<PathBuf>, links: &[&str]) -> Option<Self> {
         Self::with(program, links, LanConfig::default())
     }

@@ -79,7 +79,7 @@ pub enum ConnectError {
         /// The error on that link.
         error: SocketError,
     },
-    /// A network answers in the server's place until somebody signs in.
+    /// A network answers in the server's place until the user signs in.
     #[error("{link}: behind a captive portal: sign in at {page}")]
     Portal {
         /// The link.

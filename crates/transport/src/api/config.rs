@@ -203,8 +203,8 @@ pub struct ClientConfig {
     pub key: SecretKey,
     /// The links to use; empty means every interface that can route to the server.
     pub links: Vec<LinkConfig>,
-    /// Interfaces that are no links although they may lead to the server, if `links` is empty: those
-    /// of a gateway's LAN.
+    /// Interfaces that are no links although they may lead to the server, if `links` is empty:
+    /// those of a gateway's LAN.
     pub ignored_links: Vec<String>,
     /// TCP congestion control for links without a setting; [`crate::congestion::AUTO`] chooses by
     /// measurement, `None` is the kernel's default.
@@ -220,8 +220,8 @@ pub struct ClientConfig {
     pub state: Option<PathBuf>,
     /// Looks up the server's name; `None` uses the system's resolver.
     pub lookup: Option<Arc<dyn Lookup>>,
-    /// Firewall mark of the packets to the server (`SO_MARK`, socket(7)), with which routing rules
-    /// can tell them from those of other programs. Needs CAP_NET_ADMIN.
+    /// Firewall mark of the packets to the server (`SO_MARK`, socket(7)), by which routing rules
+    /// distinguish them from those of other programs. Needs CAP_NET_ADMIN.
     pub mark: Option<u32>,
     /// Ports of the server that lead to hosts behind this client, at most
     /// [`MAX_PUBLISHED`]. The server must permit them.

@@ -62,7 +62,8 @@ impl Carrier {
         self.policy.congestion()
     }
 
-    /// What it does for calls on its link, and how long that lasts if it was given up.
+    /// The state of its cap for calls on the link, and the rest of the pause if the cap was given
+    /// up.
     pub(crate) fn call_cap(&self) -> (CallCapState, Duration) {
         let now = self.began.elapsed();
         let state = self.policy.call_cap(now);

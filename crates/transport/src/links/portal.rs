@@ -1,4 +1,4 @@
-//! Captive portals: networks that answer for every web server until somebody signs in.
+//! Captive portals: networks that answer for every web server until the user signs in.
 //!
 //! A link behind one fails every dial, with a timeout or a wrong key. A request over plain HTTP to
 //! the server's own address finds the cause without involving a third party: a portal answers it

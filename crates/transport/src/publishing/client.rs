@@ -49,7 +49,7 @@ type Session = watch::Receiver<Option<UnboundedSender<Command>>>;
 #[derive(Debug)]
 pub(crate) struct Publisher {
     entries: Vec<Entry>,
-    /// How packets to the targets leave: past the rules that lead others into the bond.
+    /// How packets to the targets leave: they bypass the rules that lead others into the bond.
     outgoing: Outgoing,
     /// Connections of all ports.
     connections: Semaphore,

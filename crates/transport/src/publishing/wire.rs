@@ -20,7 +20,7 @@ const ANY: u8 = 0;
 const V4: u8 = 1;
 const V6: u8 = 4;
 
-/// What the client asks for: the first message on a stream of its own.
+/// A client's request: the first message on a separate stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     /// The client's number for the port.

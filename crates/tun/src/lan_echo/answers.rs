@@ -56,7 +56,7 @@ impl Answers {
         Self { counters, ..self }
     }
 
-    /// Takes the sockets of another life of the interface.
+    /// Takes the sockets of another incarnation of the interface.
     pub(super) fn replace(&self, other: Self) {
         let new = other
             .sockets

@@ -85,8 +85,8 @@ async fn read(socket: &AsyncFd<Socket>, most: usize) -> Vec<Vec<u8>> {
     packets
 }
 
-/// Packets that others have sent to this host: not those that it sends itself, and not those for
-/// other hosts that a bridge or a hub has passed by.
+/// Packets from others to this host: neither its outgoing packets, nor packets to other hosts that
+/// a bridge or a hub passed along.
 const TO_HOST: u32 = libc::PACKET_HOST as u32;
 
 /// The filter's load of the packet's type (`SKF_AD_OFF + SKF_AD_PKTTYPE`).

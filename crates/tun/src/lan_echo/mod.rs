@@ -55,7 +55,7 @@ pub struct LanEcho {
     stats: StatsHandle,
 }
 
-/// The sockets of one life of the interface.
+/// The sockets of one incarnation of the interface.
 struct Open {
     index: u32,
     capture: Capture,

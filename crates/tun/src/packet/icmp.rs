@@ -49,14 +49,14 @@ pub enum Problem {
     Port,
     /// A rule forbids it.
     Prohibited,
-    /// The packet is too long for a part of the way.
+    /// The packet is too long for a part of the path.
     TooBig {
         /// Longest packet in bytes.
         mtu: u32,
     },
     /// Its hop limit has been reached.
     HopLimit,
-    /// Its fragments cannot be put together.
+    /// Its fragments cannot be reassembled.
     Reassembly,
 }
 

@@ -18,7 +18,7 @@ fn v6(last: u16, port: u16) -> SocketAddr {
     ([0x2001, 0xdb8, 0, 0, 0, 0, 0, last], port).into()
 }
 
-/// A TCP segment with right checksums.
+/// A TCP segment with correct checksums.
 fn segment(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
     let ip = match (from.ip(), to.ip()) {
         (IpAddr::V4(a), IpAddr::V4(b)) => PacketBuilder::ipv4(a.octets(), b.octets(), 9),
@@ -31,7 +31,7 @@ fn segment(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// Whether the checksums of a whole IP packet of TCP, UDP or ICMP are right.
+/// Whether the checksums of a whole IP packet of TCP, UDP or ICMP are correct.
 fn is_right(bytes: &[u8]) -> bool {
     let packet = parse(bytes).unwrap();
     let (header, protocol) = match &packet.body {

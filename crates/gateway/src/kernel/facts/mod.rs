@@ -1,4 +1,4 @@
-//! What a plan must know about the system.
+//! The facts about the system that a plan needs.
 
 mod parse;
 
@@ -48,7 +48,7 @@ pub struct DeviceFact {
     pub name: String,
     /// The kind of a virtual device (`tun`, `wireguard`); `None` for hardware.
     pub kind: Option<String>,
-    /// Whether it is switched on.
+    /// Whether it is up.
     pub is_up: bool,
     /// Addresses with the prefix of their network.
     pub addresses: Vec<IpNet>,
@@ -65,9 +65,9 @@ pub struct RuleFact {
     pub table: Option<u32>,
     /// Whether it applies to unmarked packets of any address, interface, user and port.
     pub is_general: bool,
-    /// Whether the gateway has made it.
+    /// Whether the gateway created it.
     pub is_ours: bool,
-    /// The rule in the words of `ip rule`.
+    /// The rule as `ip rule` prints it.
     pub text: String,
 }
 
@@ -86,7 +86,7 @@ pub struct RouteFact {
     pub metric: u32,
     /// The source address.
     pub source: Option<IpAddr>,
-    /// Whether the gateway has made it.
+    /// Whether the gateway created it.
     pub is_ours: bool,
 }
 
@@ -106,8 +106,8 @@ pub enum RouteKind {
 impl Facts {
     /// Asks the kernel, in the network namespace of the calling thread.
     ///
-    /// Finds out what nftables supports with a throw-away table. Must be called inside a tokio
-    /// runtime with I/O.
+    /// Probes the support of nftables with a temporary table. Must be called inside a tokio runtime
+    /// with I/O.
     ///
     /// # Errors
     ///

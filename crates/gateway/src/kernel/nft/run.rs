@@ -15,7 +15,7 @@ use super::super::NFT_TABLE;
 pub enum NftSupport {
     /// REDIRECT, TPROXY and route lookups work.
     Works,
-    /// There is no program `nft`.
+    /// The program `nft` is missing.
     NoProgram,
     /// The program or the kernel refuses a table with these, for this reason.
     Refused(String),
@@ -27,8 +27,8 @@ const PROBE_TABLE: &str = "sumlink-probe";
 /// Longest part of an error message that is kept, in characters.
 const MESSAGE_LIMIT: usize = 200;
 
-/// Finds out by adding a throw-away table with each expression that a plan may use. Its chains have
-/// no hook, so no packet passes through them, except that of type nat, which matches no interface.
+/// Probes by adding a temporary table with each expression that a plan may use. Its chains have no
+/// hook, so no packet passes through them, except that of type nat, which matches no interface.
 pub(in super::super) async fn probe() -> NftSupport {
     let table = json!({ "family": "inet", "name": PROBE_TABLE });
     let chain = |name: &str, kind: &str, hook: &str, priority: i32| {
@@ -187,7 +187,7 @@ async fn run(arguments: &[&str], input: Option<String>) -> io::Result<String> {
     Err(io::Error::other(complaint(&output)))
 }
 
-/// The first line of what nft complains about.
+/// The first line of nft's complaint.
 fn complaint(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
     let line = text.lines().find(|line| !line.trim().is_empty());

@@ -76,7 +76,7 @@ fn marks_of_leaving_packets() -> Vec<Vec<Part>> {
     ]
 }
 
-/// Packets of the LAN whose route leads to the TUN device go to transparent sockets instead.
+/// Packets of the LAN that are routed to the TUN device go to transparent sockets instead.
 fn packets_of_the_lan(settings: &Settings, families: &[Family]) -> Vec<Vec<Part>> {
     let mut rules = vec![
         vec![part::from_none(&settings.lan), part::accept()],
@@ -91,7 +91,7 @@ fn packets_of_the_lan(settings: &Settings, families: &[Family]) -> Vec<Vec<Part>
             Mark::Packet.set(0),
             part::accept(),
         ],
-        // What is rejected below must not keep the mark: its ICMP error is routed by it.
+        // Packets rejected below must not keep the mark, which would route the ICMP error.
         vec![Mark::Packet.set(0)],
     ];
     for family in families {
@@ -121,7 +121,7 @@ fn packets_of_the_lan(settings: &Settings, families: &[Family]) -> Vec<Vec<Part>
     rules
 }
 
-/// TCP connections of this host whose route leads to the TUN device.
+/// TCP connections of this host that are routed to the TUN device.
 fn connections_of_the_host(settings: &Settings, families: &[Family]) -> Vec<Vec<Part>> {
     families
         .iter()

@@ -27,7 +27,7 @@ pub struct Plan {
     pub(super) settings: Settings,
     pub(super) capture: Capture,
     pub(super) sysctls: Vec<Sysctl>,
-    /// Parameters of the TUN device without which it works, too: containers may forbid them.
+    /// Optional parameters of the TUN device: containers may forbid them.
     pub(super) niceties: Vec<Sysctl>,
     /// The families that are captured.
     pub(super) captured: Vec<Family>,
@@ -38,7 +38,7 @@ pub struct Plan {
     pub(super) warnings: Vec<Warning>,
 }
 
-/// What a plan does with a family.
+/// A plan's treatment of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Treatment {
     Capture,
@@ -105,7 +105,7 @@ impl Plan {
         self.capture
     }
 
-    /// What the administrator should know.
+    /// Warnings for the administrator.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }

@@ -28,8 +28,8 @@ pub(super) fn rules(
             });
         }
         if is_captured && capture == Capture::Nftables {
-            // The interface keeps reverse path filters from asking this table: they drop what
-            // seems to come from this machine.
+            // The interface keeps reverse path filters from asking this table: they drop packets
+            // that seem to come from this machine.
             rules.extend(settings.lan.iter().map(|lan| Rule {
                 iif: Some(lan.clone()),
                 mark: Some(LOCAL_MARK),

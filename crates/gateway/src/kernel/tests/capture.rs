@@ -1,4 +1,4 @@
-//! What is captured, and what is not.
+//! Traffic that is captured, and traffic that bypasses the gateway.
 
 use std::net::UdpSocket;
 
@@ -166,7 +166,7 @@ fn specific_routes_bypass_the_bond() {
     }
 }
 
-/// An administrator who is logged in over a link stays so.
+/// An administrator's login over a link survives.
 #[test]
 fn connections_from_outside_are_answered_over_their_link() {
     let Some(world) = World::new() else { return };

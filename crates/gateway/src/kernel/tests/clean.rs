@@ -132,7 +132,7 @@ fn a_killed_gateway_is_cleaned_by_the_next_process() {
     }
 }
 
-/// The gateway that is killed: not a test of its own.
+/// The gateway that is killed: not an independent test.
 #[test]
 #[ignore = "runs only as a child of another test"]
 fn child() {
@@ -150,7 +150,7 @@ fn child() {
 /// Environment variable with the state file of the child.
 const STATE: &str = "SUMLINK_TEST_STATE";
 
-/// Values that someone else has changed in the meantime are theirs.
+/// Values that others have changed in the meantime stay.
 #[test]
 fn a_parameter_that_another_program_has_changed_is_left() {
     let Some(world) = World::new() else { return };

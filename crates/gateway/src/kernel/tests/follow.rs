@@ -77,7 +77,7 @@ fn what_others_delete_is_restored() {
         // A firewall that is reloaded.
         netns::command("nft flush ruleset");
         until("the firewall table", || ruleset().contains("inet sumlink")).await;
-        // Network managers that delete what they do not know.
+        // Network managers that delete unknown rules.
         netns::command("ip rule del preference 7442");
         netns::command("ip -6 rule del preference 7441");
         netns::command("ip route flush table 7443");

@@ -21,10 +21,10 @@ use tun_rs::{DeviceBuilder, SyncDevice};
 use super::*;
 use netns::Netns;
 
-/// How long a test waits for something that happens.
+/// Longest wait of a test for an expected event.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a test waits for something that must not happen.
+/// Wait of a test for an event that must not happen.
 const SHORT: Duration = Duration::from_millis(300);
 
 /// A gateway between a LAN and the rest of the world.

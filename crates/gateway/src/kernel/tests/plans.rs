@@ -127,7 +127,7 @@ fn the_firewall_table_is_one_transaction() {
     insta::assert_snapshot!(serde_json::to_string_pretty(&plan.nft()).unwrap());
 }
 
-/// The dry run shows what is loaded: nft prints the same table for both.
+/// The dry run shows the loaded table: nft prints the same for both.
 #[test]
 fn the_lines_of_the_dry_run_are_the_table_that_is_loaded() {
     let Some(netns) = netns::Netns::new() else {

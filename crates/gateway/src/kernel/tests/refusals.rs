@@ -1,4 +1,4 @@
-//! What is refused with an error of one line.
+//! Refusals, warnings and probes.
 
 use super::*;
 

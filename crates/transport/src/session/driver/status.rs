@@ -271,7 +271,7 @@ fn path_status(
     }
 }
 
-/// What the path does for calls on its link; empty if nothing.
+/// The state of the path's cap for calls on its link, in words; empty without a cap.
 fn call_reason(carrier: &Carrier) -> String {
     match carrier.call_cap() {
         (CallCapState::Capped { rate, queue }, _) => {
