@@ -163,7 +163,7 @@ async fn steps(handle: &Handle, index: u32, setup: &Setup) -> Result<(), (String
     for net in &setup.addresses {
         let mut added = handle.address().add(index, net.addr(), net.prefix_len());
         if net.addr().is_ipv6() {
-            // Nobody else is on the device, and the address can be used at once.
+            // No other host is on the device, and the address can be used at once.
             added.message_mut().header.flags |= AddressHeaderFlags::Nodad;
         }
         let added = added.execute().await;
@@ -181,8 +181,8 @@ async fn steps(handle: &Handle, index: u32, setup: &Setup) -> Result<(), (String
     Ok(())
 }
 
-/// Waits until packets to an IPv6 address of this host reach it. A worker of the kernel sees to that
-/// after the address has been added; before, it drops them.
+/// Waits until packets to an IPv6 address of this host reach it. A kernel worker enables that after
+/// the address has been added; until then, the kernel drops them.
 async fn until_local(handle: &Handle, address: IpAddr) -> io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {

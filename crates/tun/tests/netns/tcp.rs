@@ -57,7 +57,7 @@ fn pattern(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Sends `len` bytes to an echo and compares what comes back.
+/// Sends `len` bytes to an echo and compares the echoed bytes.
 async fn transfer(to: SocketAddr, len: usize) -> SocketAddr {
     let mut stream = TcpStream::connect(to).await.unwrap();
     let own = stream.local_addr().unwrap();
