@@ -57,6 +57,7 @@ fn a_web_server_behind_the_client_is_reached_and_returns_after_restarts() {
     bond.client = bond
         .bench
         .sumlink("client-2", &["client", "--config", "client.toml"]);
+    bond.client.event("connected");
     until_published(&bond, "published");
     assert_eq!(curl(&bond, &url), "behind the client");
 
@@ -71,6 +72,7 @@ fn a_web_server_behind_the_client_is_reached_and_returns_after_restarts() {
     bond.client = bond
         .bench
         .sumlink("client-3", &["client", "--config", "client.toml"]);
+    bond.client.event("connected");
     until_published(&bond, "published");
 
     bond.server.signal("TERM");
