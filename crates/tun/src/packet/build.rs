@@ -160,7 +160,11 @@ pub fn fragments(packet: &[u8], mtu: usize, id: u32, mut send: impl FnMut(&[u8])
     let mut ip = IpHeader {
         source: parsed.source,
         destination: parsed.destination,
-        protocol: packet[parsed.protocol_at],
+        // Extension headers of IPv6 would be a part of the data.
+        protocol: match parsed.source {
+            IpAddr::V4(_) => packet[9],
+            IpAddr::V6(_) => packet[6],
+        },
         id: id as u16,
     };
     let data = &packet[ip.size()..parsed.len];
