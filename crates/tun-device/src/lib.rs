@@ -84,7 +84,7 @@ pub enum DeviceError {
 /// With `offload`, packets have a header of [`VIRTIO_NET_HDR_LEN`](tun_rs::VIRTIO_NET_HDR_LEN)
 /// bytes in front of them, and the kernel passes TCP data in super-packets of up to 64 KiB, with
 /// incomplete checksums; UDP data, too, since Linux 6.2. If the kernel has none of this, the device
-/// works without: [`SyncDevice::tcp_gso`] returns `false`.
+/// works without: `SyncDevice::tcp_gso` returns `false`.
 ///
 /// # Errors
 ///

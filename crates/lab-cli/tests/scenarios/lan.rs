@@ -57,12 +57,12 @@ fn the_traffic_is_that_of_the_lan_host() {
         .map(|flow| flow["link"].as_str().unwrap())
         .collect();
     assert_eq!(links, ["wifi", "lte"]);
-    assert!((35.0..50.0).contains(&goodput(alone)), "{alone}");
+    assert!((35.0..55.0).contains(&goodput(alone)), "{alone}");
     assert_eq!(mptcp["outcome"], "skipped");
     let reason = mptcp["reason"].as_str().unwrap();
     assert!(reason.contains("a gateway only forwards"), "{reason}");
     for line in [socks, of_gateway] {
-        assert!((20.0..50.0).contains(&goodput(line)), "{line}");
+        assert!((20.0..55.0).contains(&goodput(line)), "{line}");
     }
 }
 
