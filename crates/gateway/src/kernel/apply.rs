@@ -102,7 +102,8 @@ impl Prepared {
     }
 }
 
-/// A gateway's changes to the kernel. They stay when this is dropped; then [`super::clean`] removes them.
+/// A gateway's changes to the kernel. They stay when this is dropped; then [`super::clean`] removes
+/// them.
 #[derive(Debug)]
 pub struct Applied {
     pub(super) lock: Lock,
