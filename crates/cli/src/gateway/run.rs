@@ -382,7 +382,9 @@ impl DnsPorts {
                 let limits = sumlink_dns::Limits::default();
                 match sumlink_dns::Server::bind(&[port], Vec::new(), limits).await {
                     Ok(_) => ports.push(port),
-                    Err(error) => tracing::warn!("{error}; hosts of the LAN ask what is there"),
+                    Err(error) => tracing::warn!(
+                        "{error}; hosts of the LAN use the resolver that has this port"
+                    ),
                 }
             }
         }

@@ -552,8 +552,12 @@ fn a_quic_download_passes_without_damage() {
     let expected = Pattern::bytes(11, 4_000_000);
     let download = quic::download(server, client, FORWARD, expected.clone());
     assert!(download.bytes == expected, "the download is damaged");
+    println!(
+        "{} congestion events, {} of {} lost",
+        download.congestion_events, download.lost_packets, download.sent_packets
+    );
     assert!(
-        // A debug build on two busy processors loses 5 to 11 % when the transfer begins.
+        // 3 to 13 % in debug and release builds alike, with 9 to 38 reductions of its window.
         download.lost_packets * 6 < download.sent_packets,
         "{} of {} packets of the server were lost",
         download.lost_packets,

@@ -14,6 +14,8 @@ pub(crate) struct Download {
     /// Packets of the server, and those that it counted as lost.
     pub(crate) sent_packets: u64,
     pub(crate) lost_packets: u64,
+    /// Reductions of the server's window.
+    pub(crate) congestion_events: u64,
 }
 
 /// Sends `bytes` from a server on one socket to a client on the other, which connects to `address`.
@@ -56,6 +58,7 @@ pub(crate) fn download(
             bytes,
             sent_packets: path.sent_packets,
             lost_packets: path.lost_packets,
+            congestion_events: path.congestion_events,
         }
     };
     runtime
