@@ -13,7 +13,7 @@
 //! ```
 //!
 //! [`Scenario::load`] reads a file and reports all of its problems at once, each with its line.
-//! docs/laboratory.md is the manual of the format.
+//! docs/scenarios.md is the manual of the format.
 
 mod bounds;
 mod datagrams;
