@@ -14,6 +14,7 @@ mod compute;
 mod datagrams;
 pub mod emodel;
 mod join;
+pub mod lag;
 mod record;
 mod series;
 mod summary;
@@ -23,8 +24,9 @@ pub use assemble::{assemble, push_note};
 pub use compute::{ALONE, MPTCP, SIMULTANEOUS, ScenarioHeader, figures, link_goodput};
 pub use datagrams::{Arrival, Call, Datagrams, Measured, Playout, SETTLE};
 pub use join::{in_series, join};
+pub use lag::Lag;
 pub use record::{Connections, DatagramsRecord, EndsRecord, FlowRecord, ObjectRecord};
-pub use series::{direction_name, rate, series, set_shares, sum_series};
+pub use series::{direction_name, rate, series, set_delays, set_shares, sum_series};
 pub use summary::{
     Bounds, DatagramSummary, LinkPart, Missing, Quantiles, Spread, Summary, SystemSummary,
     quantile, sorted,
@@ -217,6 +219,10 @@ pub struct Flow {
     pub goodput_bps: f64,
     /// Goodput over time.
     pub goodput: Series,
+    /// Bytes that arrived in each [`lag::ARRIVAL_INTERVAL`] since the start of the run, warm-up
+    /// included. Only downloads and uploads without an end have them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arrivals: Vec<u64>,
 }
 
 /// One fetched object.
@@ -251,6 +257,9 @@ pub struct LinkSeries {
     pub dropped_packets: u64,
     /// Rate of delivered wire bytes over time.
     pub rate: Series,
+    /// One-way delay at the start of the run, in seconds, without queues.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_s: Option<f64>,
 }
 
 /// Equidistant samples of a rate.

@@ -5,7 +5,9 @@ use sumlink_engine::Class;
 use sumlink_link::Random;
 use sumlink_scenario::config::Direction;
 use sumlink_scenario::plan::LabConfig;
-use sumlink_scenario::results::{FlowRecord, LinkSeries, direction_name, series, set_shares};
+use sumlink_scenario::results::{
+    FlowRecord, LinkSeries, direction_name, series, set_delays, set_shares,
+};
 use sumlink_scenario::scenario::{Scenario, Workload};
 
 use crate::bond::{Account, Bond};
@@ -299,10 +301,12 @@ impl World {
                     dropped_packets: last.policed_packets + last.dropped_queue_packets
                         - (first.policed_packets + first.dropped_queue_packets),
                     rate: series(&self.net.carried(link, way).buckets, interval),
+                    delay_s: None,
                 });
             }
         }
         set_shares(&mut all);
+        set_delays(&mut all, config.links.iter());
         all
     }
 }

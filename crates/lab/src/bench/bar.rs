@@ -31,6 +31,8 @@ pub(crate) enum Quantity {
     Left,
     /// Whole seconds that delivered less than the best link alone delivered in the same second.
     SecondsBelow,
+    /// The greatest lag behind a link alone divided by its limit.
+    Lag,
     /// Objects that took longer than the workload allows.
     OverLimit,
     /// Completion time divided by that on the best link alone, for objects of at most `up_to`
@@ -81,7 +83,7 @@ pub(crate) const REFERENCE: &str = "mptcp+tls";
 
 /// All accepted forms, for error messages.
 const FORMS: &str = "goodput >= 8gbit, sum >= 0.95, best >= 1, left >= 0.9, seconds below best \
-                     <= 0, within limit, completion <= 1 of best up to 100kB, completion >= 0.95 \
+                     <= 0, lag <= 1, within limit, completion <= 1 of best up to 100kB, completion >= 0.95 \
                      of sum above 100kB, added latency <= 500us, duplicates <= 2%, reorder <= 2, \
                      cpu <= 1.5 of mptcp+tls, lost datagrams <= 0, loss <= 0.1%, gap <= 150ms, \
                      delay p99 <= best + 5ms, delay p99 <= idle + 15ms, round trip p95 <= idle + \
@@ -113,6 +115,7 @@ impl Bar {
             ["best", ">=", bound] => bar(Quantity::Best, number(bound)),
             ["left", ">=", bound] => bar(Quantity::Left, number(bound)),
             ["seconds", "below", "best", "<=", bound] => bar(Quantity::SecondsBelow, number(bound)),
+            ["lag", "<=", bound] => bar(Quantity::Lag, number(bound)),
             ["within", "limit"] => bar(Quantity::OverLimit, Some(0.0)),
             ["completion", "<=", bound, "of", "best", "up", "to", size] => parse_size(size)
                 .ok()
@@ -213,6 +216,7 @@ impl Quantity {
         match self {
             Self::Goodput
             | Self::SecondsBelow
+            | Self::Lag
             | Self::Completion { .. }
             | Self::ObjectSum { .. }
             | Self::Added
@@ -247,12 +251,13 @@ impl Quantity {
     }
 
     /// Words for quantities in the keys of `causes`.
-    pub(crate) const WORDS: [&str; 22] = [
+    pub(crate) const WORDS: [&str; 23] = [
         "goodput",
         "sum",
         "best",
         "left",
         "seconds",
+        "lag",
         "limit",
         "completion",
         "added",
@@ -280,6 +285,7 @@ impl Quantity {
             Self::Best => "best",
             Self::Left => "left",
             Self::SecondsBelow => "seconds",
+            Self::Lag => "lag",
             Self::OverLimit => "limit",
             Self::Completion { .. } | Self::ObjectSum { .. } => "completion",
             Self::Added => "added",
@@ -308,6 +314,7 @@ impl Quantity {
             Self::Best => "of the best link",
             Self::Left => "of what is left",
             Self::SecondsBelow => "seconds below the best link",
+            Self::Lag => "lag, of its limit",
             Self::OverLimit => "objects over the limit",
             Self::Completion { .. } => "completion, of the best link's",
             Self::ObjectSum { .. } => "goodput, of the links' sum",
@@ -372,7 +379,7 @@ impl Quantity {
                 format!("{value:.2} ms")
             }
             Self::Duplicates | Self::Loss => format!("{:.2} %", value * 100.0),
-            Self::Reorder | Self::Cpu => format!("{value:.2}"),
+            Self::Reorder | Self::Cpu | Self::Lag => format!("{value:.2}"),
             _ => format!("{value:.3}"),
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::Direction;
-use crate::results::{ALONE, Completion, Measurement, Run, Series, figures, quantile, sorted};
+use crate::results::{ALONE, Completion, Lag, Measurement, Run, Series, figures, quantile, sorted};
 use crate::scenario::{Scenario, Workload};
 
 use super::bar::Quantity;
@@ -182,6 +182,10 @@ impl Seed<'_> {
             Quantity::Best => Some(goodput / self.best_alone()?),
             Quantity::Left => Some(goodput / self.over_ways(Scenario::left_bps)),
             Quantity::SecondsBelow => self.seconds_below(),
+            Quantity::Lag => {
+                let lag = Lag::of(self.own, self.alone?)?;
+                Some(lag.greatest_s / lag.limit_s)
+            }
             Quantity::OverLimit => self.own.over_limit.map(|objects| objects as f64),
             Quantity::Completion { .. } => {
                 let best = self.alone_completions(size?).into_iter().reduce(f64::min)?;
@@ -375,6 +379,7 @@ pub(super) mod tests {
             direction: "down".to_owned(),
             goodput_bps: (mbps[1] + mbps[2]) * 0.5e6,
             goodput: series(mbps),
+            arrivals: Vec::new(),
         }
     }
 

@@ -69,6 +69,7 @@ fn without_series(mut run: Run) -> Run {
         figures.goodput = Series::default();
         for flow in &mut figures.flows {
             flow.goodput = Series::default();
+            flow.arrivals = Vec::new();
         }
         for link in &mut figures.links {
             link.rate = Series::default();

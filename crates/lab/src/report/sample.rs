@@ -230,6 +230,7 @@ impl Case {
             direction: "down".to_owned(),
             goodput_bps: mean(goodput),
             goodput: goodput.clone(),
+            arrivals: Vec::new(),
         };
         let mut goodput = series[0].clone();
         for (sum, other) in goodput.bps.iter_mut().zip(&series[1].bps) {

@@ -11,6 +11,7 @@ struct Columns {
     completion: bool,
     limit: bool,
     delay: bool,
+    lag: bool,
     fairness: bool,
 }
 
@@ -23,6 +24,7 @@ pub(super) fn html(view: &View<'_>) -> String {
         delay: systems
             .iter()
             .any(|system| system.message_delay_ms.is_some()),
+        lag: systems.iter().any(|system| system.lag_ms.is_some()),
         fairness: systems.iter().any(|system| system.fairness.is_some()),
     };
     let mut heads = vec![
@@ -40,6 +42,9 @@ pub(super) fn html(view: &View<'_>) -> String {
     }
     if columns.delay {
         heads.push("Delay<small>50 %, 95 %, 99 %</small>");
+    }
+    if columns.lag {
+        heads.push("Greatest lag<small>time above the limit</small>");
     }
     heads.extend([
         "Sent again<small>segments</small>",
@@ -142,6 +147,14 @@ fn row(html: &mut String, view: &View<'_>, system: &SystemSummary, columns: &Col
     }
     if columns.delay {
         cells.push(tail(system.message_delay_ms.as_ref(), 1e-3));
+    }
+    if columns.lag {
+        let above = system.lag_above_s.as_ref();
+        let above = above.map_or_else(String::new, |above| {
+            format!("<small>{}</small>", words::time(above.median))
+        });
+        let greatest = spread(system.lag_ms.as_ref(), &|lag| words::time(lag / 1e3));
+        cells.push(format!("{greatest}{above}"));
     }
     cells.push(spread(system.retransmissions.as_ref(), &|n| {
         format!("{n:.0}")
@@ -261,6 +274,8 @@ pub(super) fn csv(view: &View<'_>) -> String {
             ("over the limit", "objects", &system.over_limit),
             ("aggregation ratio", "", &system.aggregation_ratio),
             ("aggregation benefit", "", &system.aggregation_benefit),
+            ("greatest lag", "ms", &system.lag_ms),
+            ("time with a lag above the limit", "s", &system.lag_above_s),
             ("fairness", "", &system.fairness),
             ("retransmissions", "segments", &system.retransmissions),
             ("duplicates", "bytes", &system.duplicates_bytes),

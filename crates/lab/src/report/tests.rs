@@ -190,6 +190,7 @@ fn measurement() -> impl Strategy<Value = Measurement> {
             direction,
             goodput_bps,
             goodput,
+            arrivals: Vec::new(),
         },
     );
     let completion =

@@ -186,6 +186,21 @@ pub(crate) fn datagrams(flow: &DatagramSummary) -> String {
     )
 }
 
+/// How far a system was behind the links alone.
+pub(crate) fn lag(system: &SystemSummary) -> Option<String> {
+    let (greatest, above) = (system.lag_ms.as_ref()?, system.lag_above_s.as_ref()?);
+    let of_seeds = if greatest.count > 1 {
+        format!(", up to {} in one seed", time(greatest.max / 1e3))
+    } else {
+        String::new()
+    };
+    Some(format!(
+        "greatest lag behind a link alone {}{of_seeds}; above its limit for {}",
+        time(greatest.median / 1e3),
+        time(above.median)
+    ))
+}
+
 fn delay_s(system: &SystemSummary) -> Option<Quantiles> {
     let ms = system.message_delay_ms.as_ref()?;
     Some(Quantiles {

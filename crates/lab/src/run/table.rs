@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::prose::{first_sentence, wrapped};
 use crate::report::words;
-use crate::results::{DatagramSummary, Measurement, Outcome, Run, Spread};
+use crate::results::{DatagramSummary, Measurement, Outcome, Run, ScenarioHeader, Spread, Summary};
 use crate::scenario::Scenario;
 
 use super::progress::describe;
@@ -22,6 +22,11 @@ pub fn of(scenario: &Scenario, runs: &[Run]) -> String {
         "  {:<28} {:>5} {:>12} {:>12} {:>12}",
         "SYSTEM", "RUNS", "MEDIAN", "MIN", "MAX"
     );
+    let header = ScenarioHeader {
+        name: scenario.name.clone(),
+        ..ScenarioHeader::default()
+    };
+    let summary = Summary::from_runs(&header, runs);
     let mut names: Vec<&str> = Vec::new();
     for run in runs {
         if !names.contains(&run.system.as_str()) {
@@ -54,6 +59,11 @@ pub fn of(scenario: &Scenario, runs: &[Run]) -> String {
             }
         }
         datagram_rows(&mut text, measured().map(|figures| &**figures));
+        if let Some(summary) = summary.system(name)
+            && let Some(lag) = words::lag(summary)
+        {
+            let _ = writeln!(text, "    {lag}");
+        }
         for run in of_system() {
             if !matches!(run.outcome, Outcome::Measured(_)) {
                 let _ = writeln!(text, "    seed {}: {}", run.seed, describe(&run.outcome));

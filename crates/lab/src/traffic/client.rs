@@ -118,6 +118,9 @@ impl Flow {
             duration_ms: spec.duration_ms,
         };
         let mut recorder = Recorder::new(number, window, spec.interval_ms);
+        if matches!(load, Load::Bulk | Load::Curl | Load::Http3 { .. }) && !rival {
+            recorder = recorder.with_arrivals();
+        }
         recorder.record.link.clone_from(&route.link);
         recorder.record.rival = rival;
         Self {

@@ -199,7 +199,7 @@ async fn answer(
             .map_err(|error| error.to_string())?;
         return send_until_over(window, async |part| stream.send_data(part).await).await;
     }
-    let mut recorder = Recorder::new(request.flow, window, request.interval_ms);
+    let mut recorder = Recorder::new(request.flow, window, request.interval_ms).with_arrivals();
     recorder.record.connected = true;
     let received = receive_until_over(window, &mut recorder, async || {
         let data = stream.recv_data().await?;

@@ -168,7 +168,7 @@ async fn answer(mut stream: Stream) -> io::Result<()> {
     if request.down {
         return send(&mut stream, window).await;
     }
-    let mut recorder = Recorder::new(request.flow, window, request.interval_ms);
+    let mut recorder = Recorder::new(request.flow, window, request.interval_ms).with_arrivals();
     recorder.record.connected = true;
     if let Err(error) = receive(&mut stream, window, &mut recorder).await {
         recorder.record.error = Some(error.to_string());

@@ -1,5 +1,7 @@
 //! Counts arrivals.
 
+use std::time::Duration;
+
 use crate::results::{Arrival, DatagramsRecord, FlowRecord};
 
 use super::{Window, now_ns};
@@ -25,13 +27,17 @@ impl Recorder {
         }
     }
 
+    /// Records when bytes arrive, for the lag.
+    pub(crate) fn with_arrivals(mut self) -> Self {
+        let duration = Duration::from_millis(self.window.duration_ms);
+        self.record = self.record.with_arrivals(duration);
+        self
+    }
+
     /// Counts bytes that arrive now; they are ignored after the end of the run.
     pub(crate) fn count(&mut self, bytes: usize) {
         let since = now_ns().saturating_sub(self.window.epoch_ns);
-        let index = usize::try_from(since / self.interval_ns).unwrap_or(usize::MAX);
-        if let Some(bucket) = self.record.buckets.get_mut(index) {
-            *bucket += bytes as u64;
-        }
+        self.record.count(since, self.interval_ns, bytes as u64);
     }
 
     /// Records a datagram that arrives now, with the time at which it was sent; after the end of

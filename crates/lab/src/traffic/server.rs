@@ -56,6 +56,9 @@ fn answer(stream: &mut dyn Wire) -> io::Result<()> {
         return send(stream, &request, window);
     }
     let mut recorder = Recorder::new(request.flow, window, request.interval_ms);
+    if let Job::Bulk = request.job {
+        recorder = recorder.with_arrivals();
+    }
     recorder.record.connected = true;
     let result = match request.job {
         Job::Bulk => connection::receive(stream, None, window, &mut recorder),

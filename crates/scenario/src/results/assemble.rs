@@ -65,6 +65,7 @@ pub fn assemble(
             direction: direction.to_owned(),
             goodput_bps: rate(bytes, seconds),
             goodput: series(&record.buckets, interval),
+            arrivals: record.arrivals.clone(),
         });
         let from = scenario.warmup.as_secs_f64();
         let objects = record

@@ -76,6 +76,8 @@ pub fn in_series(a: Measurement, b: Measurement) -> Measurement {
     let flows = a.flows.iter().zip(&b.flows).map(|(first, second)| Flow {
         goodput_bps: mean([first.goodput_bps, second.goodput_bps], seconds),
         goodput: sum_series([&first.goodput, &second.goodput].into_iter()),
+        // They belong to different times.
+        arrivals: Vec::new(),
         ..first.clone()
     });
     let flows = flows.collect();

@@ -1,8 +1,11 @@
 //! The record of a flow.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::datagrams::Arrival;
+use super::lag::ARRIVAL_INTERVAL;
 
 /// A flow as recorded by its receiver.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -19,6 +22,9 @@ pub struct FlowRecord {
     pub connected: bool,
     /// Bytes that arrived in each interval.
     pub buckets: Vec<u64>,
+    /// Bytes that arrived in each [`ARRIVAL_INTERVAL`]; empty for flows without a lag.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arrivals: Vec<u64>,
     /// Objects that arrived.
     pub objects: Vec<ObjectRecord>,
     /// For each message its due time in seconds since the start, and its lateness in milliseconds;
@@ -44,6 +50,31 @@ pub struct EndsRecord {
     pub duplicates_bytes: u64,
     /// Peak memory for out-of-order bytes, summed over both ends.
     pub reorder_peak_bytes: u64,
+}
+
+impl FlowRecord {
+    /// Counts bytes that arrived that many nanoseconds after the start of the run, in intervals
+    /// of that length; they are ignored after its end.
+    pub fn count(&mut self, since_ns: u64, interval_ns: u64, bytes: u64) {
+        let arrival_ns = ARRIVAL_INTERVAL.as_nanos() as u64;
+        for (counts, interval) in [
+            (&mut self.buckets, interval_ns),
+            (&mut self.arrivals, arrival_ns),
+        ] {
+            let index = usize::try_from(since_ns / interval).unwrap_or(usize::MAX);
+            if let Some(count) = counts.get_mut(index) {
+                *count += bytes;
+            }
+        }
+    }
+
+    /// Records each arrival's time as well, for a run of that length, so that its lag is known.
+    #[must_use]
+    pub fn with_arrivals(mut self, duration: Duration) -> Self {
+        let intervals = duration.as_nanos().div_ceil(ARRIVAL_INTERVAL.as_nanos());
+        self.arrivals = vec![0; usize::try_from(intervals).unwrap_or(0)];
+        self
+    }
 }
 
 impl EndsRecord {

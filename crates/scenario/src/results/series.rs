@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{LinkSeries, Series};
-use crate::config::Direction;
+use crate::config::{Direction, LinkSpec};
 
 /// Rate in bit/s; 0 for an empty time.
 pub fn rate(bytes: u64, seconds: f64) -> f64 {
@@ -63,6 +63,20 @@ pub fn direction_name(direction: Direction) -> &'static str {
     match direction {
         Direction::Up => "up",
         Direction::Down => "down",
+    }
+}
+
+/// Sets each link's one-way delays at the start of the run.
+pub fn set_delays<'a>(links: &mut [LinkSeries], specs: impl Iterator<Item = &'a LinkSpec>) {
+    for spec in specs {
+        for (way, shape) in Direction::BOTH.into_iter().zip(&spec.shapes) {
+            let same = |link: &&mut LinkSeries| {
+                link.link == spec.name && link.direction == direction_name(way)
+            };
+            if let Some(link) = links.iter_mut().find(same) {
+                link.delay_s = Some(shape.delay.as_secs_f64());
+            }
+        }
     }
 }
 

@@ -105,6 +105,10 @@ pub struct SystemSummary {
     /// Number of seeds, out of `aggregation_ratio.count`, in which it was slower than the best link
     /// alone.
     pub below_best: usize,
+    /// Greatest lag behind a link alone in milliseconds, for each seed (see [`Lag`](super::Lag)).
+    pub lag_ms: Option<Spread>,
+    /// Time with a lag above its limit in seconds, for each seed.
+    pub lag_above_s: Option<Spread>,
     /// Jain's index over the goodput of the flows for each seed, if there are several (Jain, Chiu
     /// and Hawe, DEC-TR-301, 1984): 1 is an equal share for all, 1/n everything for one of n.
     pub fairness: Option<Spread>,

@@ -70,13 +70,8 @@ impl Programs {
         let flow = &mut self.flows[number];
         let channel = flow.channel.unwrap_or_default();
         let is_receiver = (side == Side::Client) == flow.down;
-        if is_receiver
-            && let Some(bucket) = flow
-                .record
-                .buckets
-                .get_mut((elapsed / self.interval) as usize)
-        {
-            *bucket += bytes;
+        if is_receiver {
+            flow.record.count(elapsed, self.interval, bytes);
         }
         let arrived = match side {
             Side::Client => flow.received[0],

@@ -117,6 +117,17 @@ impl Programs {
         let mut add =
             |link: Option<usize>, down: bool, (load, class): (Load, Option<Class>), rival: bool| {
                 let number = 2 * flows.len() as u32 + u32::from(!down);
+                let record = FlowRecord {
+                    flow: number,
+                    link: link.map(|link| names[link].clone()),
+                    rival,
+                    buckets: vec![0; intervals as usize],
+                    ..FlowRecord::default()
+                };
+                let record = match load {
+                    Load::Bulk if !rival => record.with_arrivals(scenario.duration),
+                    _ => record,
+                };
                 flows.push(Flow {
                     link,
                     down,
@@ -127,13 +138,7 @@ impl Programs {
                     is_asked: false,
                     since: 0,
                     is_over: false,
-                    record: FlowRecord {
-                        flow: number,
-                        link: link.map(|link| names[link].clone()),
-                        rival,
-                        buckets: vec![0; intervals as usize],
-                        ..FlowRecord::default()
-                    },
+                    record,
                 });
             };
         let Classes {

@@ -199,11 +199,8 @@ impl Way {
                 bytes: u32::try_from(len).unwrap_or(u32::MAX),
             });
         }
-        let bucket = (elapsed / interval) as usize;
-        if self.seen.insert(number)
-            && let Some(bucket) = self.record.buckets.get_mut(bucket)
-        {
-            *bucket += len as u64;
+        if self.seen.insert(number) {
+            self.record.count(elapsed, interval, len as u64);
         }
     }
 }

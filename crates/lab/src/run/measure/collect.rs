@@ -88,8 +88,14 @@ fn merge_upload(record: &mut FlowRecord, counted: &[FlowRecord]) {
     let mut seen = false;
     for server in counted.iter().filter(|server| server.flow == record.flow) {
         seen = true;
-        for (bucket, bytes) in record.buckets.iter_mut().zip(&server.buckets) {
-            *bucket += bytes;
+        for (counts, counted) in [
+            (&mut record.buckets, &server.buckets),
+            (&mut record.arrivals, &server.arrivals),
+        ] {
+            counts.resize(counts.len().max(counted.len()), 0);
+            for (count, bytes) in counts.iter_mut().zip(counted) {
+                *count += bytes;
+            }
         }
         record.messages.extend(&server.messages);
         if server.datagrams.is_some() {

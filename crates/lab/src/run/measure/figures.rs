@@ -6,7 +6,7 @@ use crate::config::Direction;
 use crate::error::LabError;
 use crate::results::{
     self, Completion, Flow, FlowRecord, LinkSeries, Measurement, Process as ProcessResult,
-    direction_name, push_note, rate, series, sum_series,
+    direction_name, push_note, rate, series, set_delays, sum_series,
 };
 use crate::scenario::{self, Workload};
 use crate::video::receive;
@@ -34,6 +34,7 @@ impl Phase<'_> {
             })?;
         measurement.emulator = watched.health.clone();
         measurement.links = link_series(watched);
+        set_delays(&mut measurement.links, scenario.links());
         if let Workload::Command { .. } = scenario.workload {
             self.command_figures(&mut measurement, watched);
         }
@@ -102,6 +103,7 @@ impl Phase<'_> {
             direction: direction_name(Direction::Up).to_owned(),
             goodput_bps: watched.bitrate_bps,
             goodput: measurement.goodput.clone(),
+            arrivals: Vec::new(),
         }];
         measurement.videos = vec![watched];
         Ok(())

@@ -31,6 +31,7 @@ pub(super) fn link_series(watched: &Observed) -> Vec<LinkSeries> {
                     report.policed_packets + report.dropped_queue_packets
                 }),
                 rate: series(&wire.wire_bytes, wire.interval),
+                delay_s: None,
             }
         })
         .collect();

@@ -3,28 +3,29 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::super::summary::{LinkPart, Missing, Quantiles, Spread, SystemSummary};
-use super::super::{DatagramSummary, Measurement, Run};
+use super::super::{DatagramSummary, Lag, Measurement, Run};
 use super::{ALONE, figures, link_goodput};
 
 /// The capacities C_i of one seed.
-pub(super) struct Capacity {
+pub(super) struct Capacity<'a> {
     sum: f64,
     max: f64,
+    alone: &'a Measurement,
 }
 
 /// Goodput of the links alone, for each seed.
-pub(super) fn capacities(runs: &[&Run]) -> HashMap<u64, Capacity> {
+pub(super) fn capacities<'a>(runs: &[&'a Run]) -> HashMap<u64, Capacity<'a>> {
     let alone = runs.iter().filter(|run| run.system == ALONE);
     alone
         .filter_map(|run| {
-            let figures = figures(run).ok()?;
+            let alone = figures(run).ok()?;
             let mut links: BTreeMap<&str, f64> = BTreeMap::new();
-            for flow in &figures.flows {
+            for flow in &alone.flows {
                 *links.entry(flow.link.as_deref()?).or_default() += flow.goodput_bps;
             }
             let sum: f64 = links.values().sum();
             let max = links.values().copied().fold(0.0, f64::max);
-            (sum.is_finite() && sum > 0.0).then_some((run.seed, Capacity { sum, max }))
+            (sum.is_finite() && sum > 0.0).then_some((run.seed, Capacity { sum, max, alone }))
         })
         .collect()
 }
@@ -34,7 +35,7 @@ pub(super) fn of_system(
     system: &str,
     runs: &[&Run],
     links: &[&str],
-    capacities: &HashMap<u64, Capacity>,
+    capacities: &HashMap<u64, Capacity<'_>>,
     seeds: usize,
 ) -> SystemSummary {
     let mut missing: Vec<Missing> = Vec::new();
@@ -61,10 +62,15 @@ pub(super) fn of_system(
     }
     let all = || measured.iter().map(|(_, figures)| *figures);
     // The links alone are not compared with themselves.
-    let compared: Vec<(f64, &Capacity)> = measured
+    let compared: Vec<(f64, &Capacity<'_>)> = measured
         .iter()
         .filter(|_| system != ALONE)
         .filter_map(|(seed, figures)| Some((figures.goodput_bps, capacities.get(seed)?)))
+        .collect();
+    let lags: Vec<Lag> = measured
+        .iter()
+        .filter(|(_, figures)| figures.flows.iter().all(|flow| flow.link.is_none()))
+        .filter_map(|(seed, figures)| Lag::of(figures, capacities.get(seed)?.alone))
         .collect();
     SystemSummary {
         system: system.to_owned(),
@@ -81,6 +87,8 @@ pub(super) fn of_system(
         aggregation_ratio: Spread::of(compared.iter().map(|(x, c)| x / c.sum)),
         aggregation_benefit: Spread::of(compared.iter().filter_map(|(x, c)| benefit(*x, c))),
         below_best: compared.iter().filter(|(x, c)| *x < c.max).count(),
+        lag_ms: Spread::of(lags.iter().map(|lag| lag.greatest_s * 1e3)),
+        lag_above_s: Spread::of(lags.iter().map(|lag| lag.above_s)),
         // For links measured one at a time, different goodputs are not a sign of unfairness.
         fairness: Spread::of(all().filter(|_| system != ALONE).filter_map(jain)),
         links: links
@@ -112,8 +120,8 @@ pub(super) fn of_system(
 }
 
 /// WhiteHaul dissertation, eq. 3.2; `None` for a single link, where no gain is possible.
-fn benefit(x: f64, capacity: &Capacity) -> Option<f64> {
-    let Capacity { sum, max } = *capacity;
+fn benefit(x: f64, capacity: &Capacity<'_>) -> Option<f64> {
+    let Capacity { sum, max, .. } = *capacity;
     let value = if x >= max {
         (x - max) / (sum - max)
     } else {
