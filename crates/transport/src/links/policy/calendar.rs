@@ -94,7 +94,8 @@ impl Usage {
 
     /// The usage as of `today`: days and months that are over no longer count.
     ///
-    /// If the reset day is changed to a day still to come, the current count is kept.
+    /// If the reset day is changed, the count goes on until that day comes next: how much of it
+    /// belongs to the new month is unknown, and a change must not grant a cap twice.
     pub(super) fn as_of(mut self, today: NaiveDate, reset_day: u8) -> Self {
         let day = Period {
             start: &mut self.day,
@@ -102,12 +103,19 @@ impl Usage {
             before: &mut self.day_before,
         };
         day.turn_to(today);
+        let start = month_start(today, reset_day);
+        let was_changed = begin_in(self.month.year(), self.month.month(), reset_day) != self.month;
+        let old_end = next_month_start(self.month, self.month.day() as u8);
+        if was_changed && self.month < start && start < old_end {
+            self.month = start;
+            self.month_before = None;
+        }
         let month = Period {
             start: &mut self.month,
             bytes: &mut self.month_bytes,
             before: &mut self.month_before,
         };
-        month.turn_to(month_start(today, reset_day));
+        month.turn_to(start);
         self
     }
 
@@ -282,6 +290,26 @@ mod tests {
         assert_eq!(moved(&mut usage, "1970-01-01", 0).0, 106);
         // By then the day is over.
         assert_eq!(moved(&mut usage, "2026-11-23", 1), (1, 107));
+    }
+
+    #[test]
+    fn a_changed_reset_day_keeps_the_count_until_it_comes_next() {
+        let mut usage = Usage::new(day("2026-11-02"), 1);
+        usage.add(48);
+        for (today, reset_day, bytes) in [
+            ("2026-11-30", 15, 48),
+            ("2026-12-14", 15, 48),
+            ("2026-12-15", 15, 0),
+        ] {
+            usage = usage.as_of(day(today), reset_day);
+            assert_eq!(usage.month_bytes, bytes, "{today}");
+        }
+        usage.add(7);
+        // The first of January lies in the month that began on 15 December.
+        assert_eq!(usage.as_of(day("2027-01-02"), 1).month_bytes, 7);
+        assert_eq!(usage.as_of(day("2027-01-02"), 20).month_bytes, 7);
+        // The old month was over before the new one began.
+        assert_eq!(usage.as_of(day("2027-03-02"), 1).month_bytes, 0);
     }
 
     #[test]
