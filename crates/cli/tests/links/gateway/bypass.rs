@@ -66,7 +66,8 @@ fn a_domain_or_a_device_takes_its_link_with_every_protocol() {
             ),
             (format!("device={mac}"), Side::Lan, V4.to_owned(), V4),
         ];
-        for (rule, side, name, address) in rules {
+        let count = if capture == "tun" { 2 } else { rules.len() };
+        for (rule, side, name, address) in rules.into_iter().take(count) {
             let unused = beside(&lan, || {
                 assert_ne!(page(&lan, side, &format!("http://{V4}/")), "000");
             });

@@ -11,7 +11,7 @@ use sumlink_test_support::emulated::lan::{Lan, packets_of};
 use sumlink_test_support::emulated::traffic::listen;
 use sumlink_test_support::emulated::{text, until};
 
-use super::{CAPTURES, Helper, V4, lan, page, status, sumlink, until_active};
+use super::{Helper, V4, lan, page, status, sumlink, until_active};
 
 /// The port to which the portal's network redirects HTTP.
 const PORT: u16 = 8888;
@@ -88,32 +88,30 @@ fn reason(lan: &Lan) -> String {
 fn a_link_behind_a_portal_says_where_to_sign_in_and_is_used_afterwards() {
     let Some(mut lan) = lan() else { return };
     let _files = Helper(lan.serve_files());
-    for capture in CAPTURES {
-        let redirection = format!("HTTP/1.1 302 Found\r\nLocation: {LOGIN}\r\n\r\n");
-        let portal = Portal::start(&lan, redirection);
-        lan.up(&format!("capture = \"{capture}\"\n"));
-        until("the portal is shown", || {
-            reason(&lan).contains(LOGIN).then_some(())
-        });
-        let shown = sumlink(&lan, &["status", "--control", "client.sock"]);
-        assert!(text(shown).contains(LOGIN));
-        // Programs use the other link, and nothing but attempts to dial passes this one.
-        let captures = vec![lan.capture(Side::Client, "wifi")];
-        for side in [Side::Lan, Side::Client] {
-            assert_ne!(page(&lan, side, &format!("http://{V4}/")), "000");
-        }
-        let packets = packets_of(captures);
-        let of_users = packets.iter().filter(|packet| {
-            let ends = [packet.source.to_string(), packet.destination.to_string()];
-            ends.contains(&V4.to_owned())
-        });
-        assert_eq!(of_users.count(), 0, "{capture}");
-        until_active(&lan, &["lte"]);
-        Portal::open(&lan);
-        until_active(&lan, &["lte", "wifi"]);
-        assert_eq!(lan.end_gateway(), Some(0));
-        drop(portal);
+    let redirection = format!("HTTP/1.1 302 Found\r\nLocation: {LOGIN}\r\n\r\n");
+    let portal = Portal::start(&lan, redirection);
+    lan.up("");
+    until("the portal is shown", || {
+        reason(&lan).contains(LOGIN).then_some(())
+    });
+    let shown = sumlink(&lan, &["status", "--control", "client.sock"]);
+    assert!(text(shown).contains(LOGIN));
+    // Programs use the other link, and nothing but attempts to dial passes this one.
+    let captures = vec![lan.capture(Side::Client, "wifi")];
+    for side in [Side::Lan, Side::Client] {
+        assert_ne!(page(&lan, side, &format!("http://{V4}/")), "000");
     }
+    let packets = packets_of(captures);
+    let of_users = packets.iter().filter(|packet| {
+        let ends = [packet.source.to_string(), packet.destination.to_string()];
+        ends.contains(&V4.to_owned())
+    });
+    assert_eq!(of_users.count(), 0);
+    until_active(&lan, &["lte"]);
+    Portal::open(&lan);
+    until_active(&lan, &["lte", "wifi"]);
+    assert_eq!(lan.end_gateway(), Some(0));
+    drop(portal);
 }
 
 #[test]
