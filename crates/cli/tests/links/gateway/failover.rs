@@ -150,7 +150,9 @@ fn links_vanish_return_and_flap_and_nothing_is_left_behind() {
     let _files = Helper(lan.serve_files());
     let links = ["lte", "wifi"];
     // What the laboratory itself makes anew need not be in the order of its start.
-    links.map(|link| renew(&lan, link));
+    for link in links {
+        renew(&lan, link);
+    }
     let before = lan.traces();
     let url = format!("http://{V4}/");
     lan.up("");
@@ -171,6 +173,8 @@ fn links_vanish_return_and_flap_and_nothing_is_left_behind() {
     until_active(&lan, &links);
     assert_ne!(page(&lan, Side::Lan, &url), "000");
     assert_eq!(lan.end_gateway(), Some(0));
-    links.map(|link| renew(&lan, link));
+    for link in links {
+        renew(&lan, link);
+    }
     assert_eq!(lan.traces(), before);
 }
