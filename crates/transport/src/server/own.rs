@@ -36,8 +36,8 @@ impl Addresses {
 #[cfg(test)]
 mod tests {
     use std::net::IpAddr;
+    use std::time::Duration;
 
-    use super::*;
     use crate::carrier::keys::SecretKey;
     use crate::fixture::server_config;
     use crate::server::Server;

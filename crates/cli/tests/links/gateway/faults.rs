@@ -103,7 +103,7 @@ fn a_full_connection_table_is_reported_and_traffic_passes() {
     }
     // The receiver refuses nothing, so that no entry is confirmed or removed.
     let block = "table inet t {\n  chain c {\n    type filter hook prerouting priority raw;\n    \
-                 udp dport 10000-60000 drop\n  }\n}\n";
+                 udp sport != 53 udp dport 10000-60000 drop\n  }\n}\n";
     let block = lan.bench.write("block.nft", block);
     lan.host(&["nft", "-f", block.to_str().unwrap()]);
     fill(&lan, most + most / 8);
