@@ -88,6 +88,9 @@ if [ "$tests" ]; then
     need netcat-openbsd "ssh ProxyCommand in the end-to-end tests" have_proxy_netcat
     need wireguard-tools "sets up tunnels, as yardstick and inside the bond" have wg
     need wireguard-go "the tunnels, in user space" have wireguard-go
+    need rsync "copies files through the gateway in the end-to-end tests" have rsync
+    need chromium "loads pages through the gateway in the end-to-end tests" have chromium
+    need openssl "makes the certificate of these pages" have openssl
     need bind9-dnsutils "asks name servers through the bond in the end-to-end tests" have dig
 fi
 if [ "$purpose" = lint ] || [ "$tests" ]; then

@@ -1,9 +1,11 @@
-//! Helpers for the end-to-end tests of several programs: a program run as a user runs it, also over
-//! emulated links ([`emulated`]).
+//! Helpers for tests: a program run as a user runs it, network namespaces ([`netns`]), and, with the
+//! feature `emulated`, programs over emulated links.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "for tests")]
 
+#[cfg(feature = "emulated")]
 pub mod emulated;
+pub mod netns;
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
@@ -188,6 +190,7 @@ impl Daemon {
     }
 
     /// Waits until the log contains `words`; returns the log so far.
+    #[cfg(feature = "emulated")]
     #[track_caller]
     pub fn log_with(&self, words: &str) -> String {
         emulated::until(words, || {

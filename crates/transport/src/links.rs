@@ -12,8 +12,6 @@ pub(crate) mod datagrams;
 mod dialer;
 mod glob;
 pub(crate) mod manager;
-#[cfg(test)]
-pub(crate) mod netns;
 mod own;
 pub mod policy;
 mod portal;
@@ -33,7 +31,7 @@ use sumlink_util::plain;
 
 pub(crate) use carrier::CarrierCheck;
 pub use glob::{Overlap, is_pattern, name_matches, overlap};
-pub(crate) use own::own_addresses;
+pub use own::OwnAddresses;
 pub use resolver::Lookup;
 pub use watch::Watch;
 
@@ -376,8 +374,8 @@ mod tests {
 
     use tokio::time::timeout;
 
-    use super::netns::Netns;
     use super::*;
+    use sumlink_test_support::netns::Netns;
 
     const SERVER_V4: &str = "203.0.113.1:443";
     const SERVER_V6: &str = "[2001:db8:f::1]:443";

@@ -9,6 +9,7 @@ mod control;
 mod down;
 mod links;
 mod lookup;
+mod own;
 mod resolver;
 mod route;
 mod run;
@@ -58,6 +59,10 @@ pub async fn up(args: UpArgs, own: OwnSchedulers) -> Result<(), CliError> {
     } = args;
     if client.config.is_none() && client.server.is_none() {
         client.config = Some(PathBuf::from(CONFIG));
+    }
+    if !dry_run {
+        // Before a key file or a socket that only root may open.
+        kernel::check_permission().map_err(kernel::KernelError::from)?;
     }
     let json = client.json;
     let mut plan = ClientPlan::start(client, &own)?;

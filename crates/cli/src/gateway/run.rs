@@ -21,6 +21,7 @@ use sumlink_gateway::router::{
 };
 use sumlink_gateway::rules::Rules;
 use sumlink_proxy::{ClassRule, Listener, Service, TransparentUdp};
+use sumlink_transport::egress::EgressPolicy;
 use sumlink_transport::{Client, links};
 use sumlink_tun::{Device, DeviceConfig, LanEcho};
 use tokio::sync::{Notify, watch};
@@ -29,6 +30,7 @@ use tokio::task::JoinSet;
 use super::control::Running;
 use super::links::KnownLinks;
 use super::lookup::KnownServer;
+use super::own::LocalPolicy;
 use super::resolver::Resolver;
 use crate::client::{Entries, Limits};
 use crate::config::{ClientPlan, DnsDomain, DnsSettings, GatewaySettings};
@@ -82,6 +84,18 @@ pub(super) async fn carry(
             reason: error.to_string(),
         }
     })?;
+    let (slot, session) = watch::channel(None);
+    let links = KnownLinks::new();
+    links.list(&known.addresses(), CARRIER_MARK).await;
+    let names = SharedNames::default();
+    let mut policy = LocalPolicy::read().await;
+    let router = router(
+        &settings,
+        &links,
+        &names,
+        policy.subscribe(),
+        Late::new(session.clone(), plan.early),
+    )?;
     let mut kernel = settings.kernel.clone();
     kernel.links = named_links(&plan);
     kernel.servers = known.addresses().iter().map(SocketAddr::ip).collect();
@@ -99,16 +113,6 @@ pub(super) async fn carry(
     }
     let capture = changes.capture();
     let mut applied = prepared.apply(changes).await?;
-    let (slot, session) = watch::channel(None);
-    let links = KnownLinks::new();
-    links.list(&known.addresses(), CARRIER_MARK).await;
-    let names = SharedNames::default();
-    let router = router(
-        &settings,
-        &links,
-        &names,
-        Late::new(session.clone(), plan.early),
-    )?;
     let forwarder = settings
         .dns
         .serve
@@ -168,6 +172,7 @@ pub(super) async fn carry(
     let ended = tokio::select! {
         ended = connecting => ended,
         () = control.serve(running) => Ok(()),
+        never = policy.follow() => match never {},
         followed = applied.follow() => match followed {
             Ok(never) => match never {},
             Err(error) => Err(error.into()),
@@ -404,6 +409,7 @@ fn router(
     settings: &GatewaySettings,
     links: &KnownLinks,
     names: &SharedNames,
+    policy: watch::Receiver<Arc<EgressPolicy>>,
     bond: Late,
 ) -> Result<GatewayRouter, CliError> {
     let rules = match &settings.kept_rules {
@@ -414,8 +420,6 @@ fn router(
         mark: Some(CARRIER_MARK),
         ..LocalSettings::default()
     };
-    // The policy does not change while the gateway runs.
-    let policy = watch::channel(Arc::new(LocalExits::policy())).1;
     Ok(Router::new(Parts {
         bond,
         rules,

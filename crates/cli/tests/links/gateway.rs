@@ -1,9 +1,19 @@
 //! `sumlink up`: a whole host and a LAN over the bond, with real programs.
 
+mod browser;
+mod bypass;
+mod call;
+mod failover;
+mod faults;
+mod inbound;
+mod portal;
+mod programs;
+
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::process::{Child, Output};
 
+use serde_json::Value;
 use sumlink_lab::{LanConfig, ReversePath, Side};
 use sumlink_test_support::emulated::lan::{Lan, leaks, packets_of};
 use sumlink_test_support::emulated::{text, until};
@@ -22,15 +32,20 @@ fn program() -> PathBuf {
 }
 
 fn lan() -> Option<Lan> {
+    lan_with_server("")
+}
+
+/// A LAN with a server that has these lines in its file.
+fn lan_with_server(lines: &str) -> Option<Lan> {
     let mut lan = Lan::of(program(), &LINKS)?;
-    lan.serve("");
+    lan.serve(lines);
     Some(lan)
 }
 
-/// The web server of the internet host, while the test runs.
-struct Files(Child);
+/// A program of the test, while it is needed.
+struct Helper(Child);
 
-impl Drop for Files {
+impl Drop for Helper {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -67,6 +82,32 @@ fn sumlink(lan: &Lan, args: &[&str]) -> Output {
     lan.bench.run_sumlink(Side::Client, args)
 }
 
+/// The report of the gateway.
+fn status(lan: &Lan) -> Value {
+    let report = sumlink(lan, &["status", "--json", "--control", "client.sock"]);
+    serde_json::from_str(&text(report)).unwrap()
+}
+
+/// The links that carry the session, in alphabetical order.
+fn active(lan: &Lan) -> Vec<String> {
+    let report = status(lan);
+    let paths = report["sessions"][0]["paths"].as_array().cloned();
+    let paths = paths.unwrap_or_default();
+    let active = paths.iter().filter(|path| path["state"] == "active");
+    let mut links: Vec<String> = active
+        .filter_map(|path| path["link"].as_str().map(str::to_owned))
+        .collect();
+    links.sort();
+    links.dedup();
+    links
+}
+
+fn until_active(lan: &Lan, links: &[&str]) {
+    until(&format!("{links:?} are active"), || {
+        (active(lan) == links).then_some(())
+    });
+}
+
 fn route(lan: &Lan, args: &[&str]) -> Output {
     let all = [&["route"], args, &["--control", "client.sock"]].concat();
     sumlink(lan, &all)
@@ -76,7 +117,7 @@ fn route(lan: &Lan, args: &[&str]) -> Output {
 fn programs_of_the_lan_and_of_the_gateway_use_the_bond_unchanged() {
     for capture in CAPTURES {
         let Some(mut lan) = lan() else { return };
-        let _files = Files(lan.serve_files());
+        let _files = Helper(lan.serve_files());
         let captures = lan.capture_links();
         lan.up(&format!("capture = \"{capture}\"\n"));
         for side in [Side::Lan, Side::Client] {
@@ -142,7 +183,7 @@ fn nothing_is_left_behind_after_any_end() {
 #[test]
 fn a_killed_gateway_leaves_the_kill_switch_and_the_next_one_takes_over() {
     let Some(mut lan) = lan() else { return };
-    let _files = Files(lan.serve_files());
+    let _files = Helper(lan.serve_files());
     lan.up("");
     let gateway = lan.gateway.as_mut().unwrap();
     gateway.signal("KILL");
@@ -164,7 +205,7 @@ fn a_killed_gateway_leaves_the_kill_switch_and_the_next_one_takes_over() {
 fn without_the_bond_traffic_is_blocked_or_takes_a_link_as_the_setting_says() {
     for (setting, expected) in [("block", false), ("direct", true)] {
         let Some(mut lan) = lan() else { return };
-        let _files = Files(lan.serve_files());
+        let _files = Helper(lan.serve_files());
         lan.up(&format!("without_bond = \"{setting}\"\n"));
         let server = lan.server.as_mut().unwrap();
         server.signal("KILL");
@@ -188,7 +229,7 @@ fn without_the_bond_traffic_is_blocked_or_takes_a_link_as_the_setting_says() {
 #[test]
 fn rules_decide_at_run_time_and_the_test_names_the_rule() {
     let Some(mut lan) = lan() else { return };
-    let _files = Files(lan.serve_files());
+    let _files = Helper(lan.serve_files());
     lan.up("[[gateway.rule]]\nport = 81\naction = \"block\"\n");
     let url = format!("http://{V4}/");
     assert_ne!(page(&lan, Side::Lan, &url), "000");
@@ -241,6 +282,7 @@ fn wrong_starts_are_one_line_and_change_nothing() {
         ("[[gateway.rule]]\nport = 80\n", 3, "action"),
         ("device = \"wifi\"\n", 12, "gateway's own device"),
         ("host = false\nlan = []\n", 3, ""),
+        ("kept_rules = \"server.toml\"\n", 3, "the kept rules in"),
     ] {
         lan.write_gateway(more);
         let refused = sumlink(&lan, &["up", "--config", "gateway.toml"]);
@@ -289,7 +331,7 @@ fn strict_reverse_path_filters_pass_carriers_and_answers() {
         return;
     };
     lan.serve("");
-    let _files = Files(lan.serve_files());
+    let _files = Helper(lan.serve_files());
     lan.up("");
     // A strict filter drops packets from a link that is not the preferred one, as without sumlink.
     for side in [Side::Lan, Side::Client] {

@@ -3,19 +3,24 @@
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::thread;
 
 use serde_json::Value;
 use sumlink_lab::Side;
 
-use crate::bond::{Bond, HTTP, Plan, SOCKS};
+use crate::bond::{HTTP, Plan, SOCKS};
 use sumlink_test_support::emulated::traffic::Pattern;
-use sumlink_test_support::emulated::{finish, has_users, is_root};
+use sumlink_test_support::emulated::{Bench, finish, has_users, is_root};
 
 const LINKS: [&str; 2] = ["a:rate=20mbit,delay=5ms", "b:rate=20mbit,delay=10ms"];
 
-fn git(bond: &Bond, words: &[&str]) -> String {
+/// git on the client's side.
+fn git(bench: &Bench, words: &[&str]) -> String {
+    git_on(bench, Side::Client, words)
+}
+
+pub(crate) fn git_on(bench: &Bench, side: Side, words: &[&str]) -> String {
     let name = [
         "git",
         "-c",
@@ -23,7 +28,54 @@ fn git(bond: &Bond, words: &[&str]) -> String {
         "-c",
         "user.email=test@example.org",
     ];
-    bond.bench.run(Side::Client, &[&name, words].concat())
+    bench.run(side, &[&name, words].concat())
+}
+
+/// Makes a repository with some files below `www`; its newest commit.
+pub(crate) fn repository(bench: &Bench) -> String {
+    git(bench, &["init", "-q", "original"]);
+    let original = bench.path("original");
+    for seed in 0..20 {
+        fs::write(
+            original.join(format!("file-{seed}")),
+            Pattern::bytes(seed, 100_000),
+        )
+        .unwrap();
+    }
+    git(bench, &["-C", "original", "add", "."]);
+    git(bench, &["-C", "original", "commit", "-q", "-m", "Files"]);
+    git(
+        bench,
+        &["clone", "-q", "--bare", "original", "www/repo.git"],
+    );
+    git(bench, &["-C", "www/repo.git", "update-server-info"]);
+    git(bench, &["-C", "original", "rev-parse", "HEAD"])
+}
+
+/// Serves it by git's own protocol.
+pub(crate) fn git_daemon(bench: &Bench, side: Side, address: &str) -> Child {
+    let www = bench.path("www").display().to_string();
+    let (base, listen) = (format!("--base-path={www}"), format!("--listen={address}"));
+    // The program itself, because `git daemon` starts a process that outlives its parent.
+    let exec_path = git(bench, &["--exec-path"]);
+    let daemon = format!("{}/git-daemon", exec_path.trim());
+    let daemon = [&daemon, "--export-all", &base, &listen, "--port=9418", &www];
+    let daemon = bench.spawn(side, &daemon);
+    bench.until_listening(side, 9418);
+    daemon
+}
+
+/// Whether a copy of the repository is complete.
+#[track_caller]
+pub(crate) fn is_copy(bench: &Bench, copy: &str, head: &str) {
+    assert_eq!(
+        git(bench, &["-C", copy, "rev-parse", "HEAD"]),
+        head,
+        "{copy}"
+    );
+    git(bench, &["-C", copy, "fsck", "--strict"]);
+    let file = fs::read(bench.path(copy).join("file-7")).unwrap();
+    assert!(file == Pattern::bytes(7, 100_000), "{copy}");
 }
 
 #[test]
@@ -33,39 +85,9 @@ fn git_clones_over_http_and_its_own_protocol() {
         return;
     };
     bond.serve_files();
-    git(&bond, &["init", "-q", "original"]);
-    let original = bond.bench.path("original");
-    for seed in 0..20 {
-        fs::write(
-            original.join(format!("file-{seed}")),
-            Pattern::bytes(seed, 100_000),
-        )
-        .unwrap();
-    }
-    git(&bond, &["-C", "original", "add", "."]);
-    git(&bond, &["-C", "original", "commit", "-q", "-m", "Files"]);
-    git(
-        &bond,
-        &["clone", "-q", "--bare", "original", "www/repo.git"],
-    );
-    git(&bond, &["-C", "www/repo.git", "update-server-info"]);
-    let head = git(&bond, &["-C", "original", "rev-parse", "HEAD"]);
-    let www = bond.bench.path("www").display().to_string();
-    let base = format!("--base-path={www}");
-    // The program itself, because `git daemon` starts a process that outlives its parent.
-    let exec_path = git(&bond, &["--exec-path"]);
-    let daemon = format!("{}/git-daemon", exec_path.trim());
-    let daemon = [
-        &daemon,
-        "--export-all",
-        &base,
-        "--listen=10.99.0.1",
-        "--port=9418",
-        &www,
-    ];
-    let daemon = bond.bench.spawn(Side::Server, &daemon);
+    let head = repository(&bond.bench);
+    let daemon = git_daemon(&bond.bench, Side::Server, "10.99.0.1");
     bond.keep(daemon);
-    bond.bench.until_listening(Side::Server, 9418);
 
     let proxies = [
         format!("http.proxy=http://{HTTP}"),
@@ -73,7 +95,7 @@ fn git_clones_over_http_and_its_own_protocol() {
     ];
     for (copy, proxy) in ["by-http", "by-socks"].iter().zip(&proxies) {
         git(
-            &bond,
+            &bond.bench,
             &[
                 "-c",
                 proxy,
@@ -95,66 +117,86 @@ fn git_clones_over_http_and_its_own_protocol() {
     bond.bench
         .run(Side::Client, &[&["env", &everything], &clone[..]].concat());
     git(
-        &bond,
+        &bond.bench,
         &["clone", "-q", "git://127.0.0.1/repo.git", "by-forward"],
     );
     for copy in ["by-http", "by-socks", "by-environment", "by-forward"] {
-        assert_eq!(
-            git(&bond, &["-C", copy, "rev-parse", "HEAD"]),
-            head,
-            "{copy}"
-        );
-        git(&bond, &["-C", copy, "fsck", "--strict"]);
-        let file = fs::read(bond.bench.path(copy).join("file-7")).unwrap();
-        assert!(file == Pattern::bytes(7, 100_000), "{copy}");
+        is_copy(&bond.bench, copy, &head);
     }
     bond.stop();
 }
 
-/// Starts sshd with new keys on port 2222 of the server for the current user.
-fn start_sshd(bond: &mut Bond) {
+/// Starts sshd with new keys on port 2222 of these addresses, for the current user.
+pub(crate) fn sshd(bench: &Bench, side: Side, addresses: &[&str]) -> Child {
     for key in ["host-key", "user-key"] {
         let words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key];
-        bond.bench.run(Side::Client, &words);
+        bench.run(Side::Client, &words);
     }
-    let dir = bond.bench.path("");
+    let dir = bench.path("");
     let dir = dir.display();
+    let listen: String = addresses
+        .iter()
+        .map(|address| format!("ListenAddress [{address}]:2222\n"))
+        .collect();
     let config = format!(
-        "Port 2222\nListenAddress 10.99.0.1\nListenAddress [fd99::1]:2222\nHostKey {dir}host-key\n\
-         AuthorizedKeysFile {dir}user-key.pub\nPidFile none\nStrictModes no\nUsePAM no\n\
-         PasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\n"
+        "Port 2222\n{listen}HostKey {dir}host-key\nAuthorizedKeysFile {dir}user-key.pub\n\
+         PidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n\
+         KbdInteractiveAuthentication no\nPermitRootLogin yes\n"
     );
-    bond.bench.write("sshd.conf", config);
-    let known = fs::read_to_string(bond.bench.path("host-key.pub")).unwrap();
-    bond.bench.write(
-        "known-hosts",
-        format!("[10.99.0.1]:2222 {known}[fd99::1]:2222 {known}"),
-    );
-    fs::set_permissions(
-        bond.bench.path("user-key"),
-        fs::Permissions::from_mode(0o600),
-    )
-    .unwrap();
+    bench.write("sshd.conf", config);
+    let key = fs::read_to_string(bench.path("host-key.pub")).unwrap();
+    let known = addresses
+        .iter()
+        .map(|address| format!("[{address}]:2222 {key}"));
+    bench.write("known-hosts", known.collect::<String>());
+    let private = fs::Permissions::from_mode(0o600);
+    fs::set_permissions(bench.path("user-key"), private).unwrap();
     // Debian creates this directory when it starts the service, which this test does not do.
     let start =
         "mkdir -p /run/sshd; exec \"$(command -v sshd || echo /usr/sbin/sshd)\" -D -e -f sshd.conf";
-    let mut command = bond.bench.command(&["sh", "-c", start]);
-    command.stderr(fs::File::create(bond.bench.path("sshd.log")).unwrap());
-    let child = bond.bench.lab.spawn(Side::Server, command).unwrap();
-    bond.keep(child);
-    bond.bench.until_listening(Side::Server, 2222);
+    let mut command = bench.command(&["sh", "-c", start]);
+    command.stderr(fs::File::create(bench.path("sshd.log")).unwrap());
+    let child = bench.lab.spawn(side, command).unwrap();
+    bench.until_listening(side, 2222);
+    child
+}
+
+/// ssh with the key for that server, without its host and what follows.
+pub(crate) const SSH: [&str; 13] = [
+    "ssh",
+    "-F",
+    "none",
+    "-i",
+    "user-key",
+    "-p",
+    "2222",
+    "-o",
+    "UserKnownHostsFile=known-hosts",
+    "-o",
+    "StrictHostKeyChecking=yes",
+    "-o",
+    "BatchMode=yes",
+];
+
+/// Whether sshd can work here; says so if it cannot.
+pub(crate) fn can_log_in() -> bool {
+    let can = !is_root() || has_users();
+    if !can {
+        eprintln!("skipped: sshd changes to other users, and this user namespace has none");
+    }
+    can
 }
 
 #[test]
 fn ssh_logs_in_through_its_proxy_command() {
-    if is_root() && !has_users() {
-        eprintln!("skipped: sshd changes to other users, and this user namespace has none");
+    if !can_log_in() {
         return;
     }
     let Some(mut bond) = Plan::new(&LINKS).start() else {
         return;
     };
-    start_sshd(&mut bond);
+    let daemon = sshd(&bond.bench, Side::Server, &["10.99.0.1", "fd99::1"]);
+    bond.keep(daemon);
     let user = bond.bench.run(Side::Client, &["id", "-un"]);
     let contents = Pattern::bytes(1, 2_000_000);
     let ways = [
@@ -170,26 +212,9 @@ fn ssh_logs_in_through_its_proxy_command() {
     ];
     for (proxy, host) in ways {
         // Typed characters are echoed.
-        let mut command = bond
-            .bench
-            .command(&["ssh", "-F", "none", "-i", "user-key", "-p", "2222"]);
+        let mut command = bond.bench.command(&SSH);
         command
-            .args([
-                "-o",
-                "UserKnownHostsFile=known-hosts",
-                "-o",
-                "StrictHostKeyChecking=yes",
-            ])
-            .args([
-                "-o",
-                "BatchMode=yes",
-                "-o",
-                &proxy,
-                "-l",
-                user.trim(),
-                host,
-                "cat",
-            ])
+            .args(["-o", &proxy, "-l", user.trim(), host, "cat"])
             .stdin(Stdio::piped());
         let mut ssh = bond.bench.lab.spawn(Side::Client, command).unwrap();
         let mut input = ssh.stdin.take().unwrap();

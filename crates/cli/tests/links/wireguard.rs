@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Child;
 use std::thread;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use sumlink_lab::Side;
 use sumlink_test_support::emulated::traffic::Pattern;
 use sumlink_test_support::emulated::{Bench, is_root, until};
 
-use crate::bond::{Bond, Plan};
+use crate::bond::Plan;
 use crate::datagrams::{LINKS, until_over};
 
 /// Longest wait for a part of the transfer.
@@ -21,40 +22,57 @@ const CLIENT: &str = "10.98.0.2";
 
 /// The interfaces. wireguard-go has a control socket for each name, which all namespaces of the
 /// machine share; the process id keeps tests at the same time apart.
-fn interface(side: Side) -> String {
+pub(crate) fn interface(side: Side) -> String {
     format!("wg{}{}", &side.name()[..1], std::process::id())
 }
 
-fn public_key(bench: &Bench, side: Side) -> String {
+pub(crate) fn public_key(bench: &Bench, side: Side) -> String {
     let file = format!("{}.wg", side.name());
     let make = format!("umask 077; wg genkey > {file}; wg pubkey < {file}");
     bench.run(side, &["sh", "-c", &make]).trim().to_owned()
 }
 
-/// Starts one end of the tunnel.
-fn start(bond: &mut Bond, side: Side, address: &str, peer: &[&str]) {
+/// Starts one end of the tunnel; the tunnel's process.
+pub(crate) fn start(bench: &Bench, side: Side, address: &str, peer: &[&str]) -> Child {
     let interface = interface(side);
-    let daemon = bond
-        .bench
-        .spawn(side, &["wireguard-go", "--foreground", &interface]);
-    bond.keep(daemon);
+    let daemon = bench.spawn(side, &["wireguard-go", "--foreground", &interface]);
     let file = format!("{}.wg", side.name());
-    let file = bond.bench.path(&file).display().to_string();
+    let file = bench.path(&file).display().to_string();
     let shown = [
         "sh",
         "-c",
         &format!("wg show {interface} >/dev/null 2>&1 && echo yes || true"),
     ];
     until("wireguard-go has started", || {
-        (bond.bench.run(side, &shown).trim() == "yes").then_some(())
+        (bench.run(side, &shown).trim() == "yes").then_some(())
     });
     let set = ["wg", "set", &interface, "private-key", &file];
-    bond.bench.run(side, &[&set[..], peer].concat());
+    bench.run(side, &[&set[..], peer].concat());
     let address = format!("{address}/24");
-    bond.bench
-        .run(side, &["ip", "address", "add", &address, "dev", &interface]);
-    bond.bench
-        .run(side, &["ip", "link", "set", &interface, "up"]);
+    bench.run(side, &["ip", "address", "add", &address, "dev", &interface]);
+    bench.run(side, &["ip", "link", "set", &interface, "up"]);
+    daemon
+}
+
+/// Sends bytes from a listener on one side to a connection from the other.
+pub(crate) fn transfer(bench: &Bench, from: Side, address: SocketAddr, to: Side) {
+    let bind = move || TcpListener::bind(address).unwrap();
+    let listener = bench.lab.run(from, bind).unwrap();
+    let sending = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(&Pattern::bytes(31, BYTES)).unwrap();
+    });
+    let dial = move || TcpStream::connect_timeout(&address, PATIENCE).unwrap();
+    let mut stream = bench.lab.run(to, dial).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut received = Vec::new();
+    stream.read_to_end(&mut received).unwrap();
+    sending.join().unwrap();
+    assert!(
+        received == Pattern::bytes(31, BYTES),
+        "the transfer is damaged"
+    );
 }
 
 #[test]
@@ -77,7 +95,8 @@ fn a_wireguard_tunnel_runs_inside_the_bond() {
         "allowed-ips",
         &allowed,
     ];
-    start(&mut bond, Side::Server, SERVER, &peer);
+    let daemon = start(&bond.bench, Side::Server, SERVER, &peer);
+    bond.keep(daemon);
     let allowed = format!("{SERVER}/32");
     let endpoint = "127.0.0.1:51820";
     let peer = [
@@ -88,7 +107,8 @@ fn a_wireguard_tunnel_runs_inside_the_bond() {
         "allowed-ips",
         &allowed,
     ];
-    start(&mut bond, Side::Client, CLIENT, &peer);
+    let daemon = start(&bond.bench, Side::Client, CLIENT, &peer);
+    bond.keep(daemon);
 
     // The first packet starts the handshake, which is repeated after 5 s if it is lost. ping fails
     // without five answers.
@@ -97,23 +117,7 @@ fn a_wireguard_tunnel_runs_inside_the_bond() {
         &["ping", "-c", "5", "-i", "0.2", "-w", "20", SERVER],
     );
 
-    let address: SocketAddr = format!("{SERVER}:8000").parse().unwrap();
-    let bind = move || TcpListener::bind(address).unwrap();
-    let listener = bond.bench.lab.run(Side::Server, bind).unwrap();
-    let sending = thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        stream.write_all(&Pattern::bytes(31, BYTES)).unwrap();
-    });
-    let dial = move || TcpStream::connect_timeout(&address, PATIENCE).unwrap();
-    let mut stream = bond.bench.lab.run(Side::Client, dial).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let mut received = Vec::new();
-    stream.read_to_end(&mut received).unwrap();
-    sending.join().unwrap();
-    assert!(
-        received == Pattern::bytes(31, BYTES),
-        "the transfer is damaged"
-    );
+    let address = format!("{SERVER}:8000").parse().unwrap();
+    transfer(&bond.bench, Side::Server, address, Side::Client);
     bond.stop();
 }

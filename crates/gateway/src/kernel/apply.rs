@@ -138,7 +138,11 @@ impl Applied {
         // The file comes first, so that the changes of a killed process can always be undone.
         self.remember_sysctls()?;
         self.state.write(&path)?;
-        for sysctl in self.plan.sysctls.clone() {
+        let (forwarding, others): (Vec<Sysctl>, Vec<Sysctl>) = {
+            let all = self.plan.sysctls.iter().cloned();
+            all.partition(Sysctl::is_forwarding)
+        };
+        for sysctl in others {
             steps.run(&sysctl, async || sysctl.write()).await?;
         }
         for sysctl in &self.plan.niceties {
@@ -157,6 +161,9 @@ impl Applied {
         self.restore_routing(steps).await?;
         self.load_table(steps).await?;
         self.restore_rules(steps).await?;
+        for sysctl in forwarding {
+            steps.run(&sysctl, async || sysctl.write()).await?;
+        }
         self.remove_obsolete().await?;
         self.check_carriers().await
     }

@@ -65,7 +65,7 @@ pub use apply::{Applied, Prepared};
 pub use check::{Refusal, Warning};
 pub use conntrack::Conntrack;
 pub use error::KernelError;
-pub use facts::{DeviceFact, Facts, RouteFact, RouteKind, RuleFact};
+pub use facts::{DeviceFact, Facts, RouteFact, RouteKind, RuleFact, check_permission};
 pub use nft::NftSupport;
 pub use plan::Plan;
 pub use remove::{Cleaned, clean};

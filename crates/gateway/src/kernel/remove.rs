@@ -13,6 +13,7 @@ use super::netlink::Netlink;
 use super::nft;
 use super::routing::{Family, Route, Rule};
 use super::state::{Lock, State};
+use super::sysctl::Sysctl;
 use super::{TABLE_BOND, TABLE_LAN, TABLE_LOCAL};
 
 /// Removes all leftovers of a gateway from this network namespace, however it ended.
@@ -64,11 +65,20 @@ pub(super) async fn our_routes(netlink: &Netlink) -> io::Result<Vec<(Route, Rout
     Ok(routes)
 }
 
-/// Removes everything; goes on after a failure. The rules come first, since without them nothing
-/// else takes effect, and the last one captures.
+/// Removes everything; goes on after a failure. Forwarding ends first, so that nothing of the LAN
+/// leaves beside the bond meanwhile. Then come the rules, since without them nothing else takes
+/// effect, and the last one captures.
 pub(super) async fn remove(netlink: &Netlink, lock: &Lock) -> Result<Cleaned, KernelError> {
     let mut cleaned = Cleaned::default();
+    let state = State::read(lock.state());
     let mut left: Vec<String> = Vec::new();
+    let restore = |cleaned: &mut Cleaned, wanted: fn(&Sysctl) -> bool| {
+        let restored = state.as_ref().map(|state| state.restore(wanted));
+        let (count, failures) = restored.unwrap_or_default();
+        cleaned.sysctls += count;
+        failures
+    };
+    left.extend(restore(&mut cleaned, Sysctl::is_forwarding));
     let mut failed = |what: &dyn Display, error: &dyn Display| {
         left.push(format!("{what} ({})", plain(error)));
     };
@@ -99,11 +109,7 @@ pub(super) async fn remove(netlink: &Netlink, lock: &Lock) -> Result<Cleaned, Ke
         }
         Err(error) => failed(&"routes", &error),
     }
-    if let Some(state) = State::read(lock.state()) {
-        let (restored, failures) = state.restore();
-        cleaned.sysctls = restored;
-        left.extend(failures);
-    }
+    left.extend(restore(&mut cleaned, |sysctl| !sysctl.is_forwarding()));
     if left.is_empty() {
         lock.forget().map_err(|source| KernelError::File {
             path: lock.state().to_owned(),

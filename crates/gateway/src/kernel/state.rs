@@ -103,12 +103,14 @@ impl State {
         }
     }
 
-    /// Restores the parameters, the last change first. Leaves a parameter that others have changed
-    /// since, and skips those of vanished interfaces. Returns their number and failures.
-    pub(super) fn restore(&self) -> (usize, Vec<String>) {
+    /// Restores the parameters that are `wanted`, the last change first. Leaves a parameter that
+    /// others have changed since, and skips those of vanished interfaces. Returns their number and
+    /// failures.
+    pub(super) fn restore(&self, wanted: impl Fn(&Sysctl) -> bool) -> (usize, Vec<String>) {
         let mut restored = 0;
         let mut failures = Vec::new();
-        for changed in self.changed.iter().rev() {
+        let changed = self.changed.iter().rev();
+        for changed in changed.filter(|changed| wanted(&changed.before)) {
             let before = &changed.before;
             let now = match Sysctl::read(&before.path) {
                 Ok(Some(now)) => now,

@@ -42,6 +42,12 @@ impl Sysctl {
         fs::write(file(&self.path), &self.value)
     }
 
+    /// Whether it lets packets pass through this machine. It is set last and restored first:
+    /// otherwise packets of the LAN would leave beside the bond while the gateway starts or ends.
+    pub(super) fn is_forwarding(&self) -> bool {
+        self.path.ends_with("/forwarding")
+    }
+
     /// Whether the path is one that the gateway may set. A damaged state file must not lead to
     /// other files.
     pub(super) fn is_of_network(&self) -> bool {

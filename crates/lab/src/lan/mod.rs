@@ -52,6 +52,8 @@ pub const INTERNET_V6: Ipv6Addr = internet_v6(1);
 
 /// Local ports in the namespaces: enough for the connections of one host to one other.
 const LOCAL_PORTS: &str = "10000 65000";
+/// Where a gateway keeps what must outlive a restart: laboratories must not find that of others.
+const STATE: &str = "/var/lib/sumlink";
 /// The table of the plain router.
 const TABLE: &str = "sumlink_lab_router";
 
@@ -182,12 +184,15 @@ fn resolv_conf(side: Side) -> String {
     format!("{gateway}nameserver {INTERNET_V4}\n")
 }
 
-/// Gives the calling thread, and the programs that it starts, that directory as /run and that file
-/// as /etc/resolv.conf. Its mount namespace must be its own.
+/// Gives the calling thread, and the programs that it starts, that directory as /run, that file
+/// as /etc/resolv.conf, and a state of sumlink of its own. Its mount namespace must be its own.
 ///
 /// A gateway keeps its state and its socket in /run, next to the system bus: those of other
 /// laboratories, and of the machine itself, must be out of reach.
 pub(crate) fn use_files(run: &Path, resolv_conf: &Path) {
+    if let Err(error) = replace_state(run) {
+        tracing::debug!("mounting {STATE}: {error}");
+    }
     // A container may forbid mounts; only names and concurrent gateways are affected.
     if let Err(error) = replace_run(run) {
         tracing::debug!("mounting /run: {error}");
@@ -195,6 +200,13 @@ pub(crate) fn use_files(run: &Path, resolv_conf: &Path) {
     if let Err(error) = replace_resolv_conf(resolv_conf) {
         tracing::debug!("mounting /etc/resolv.conf: {error}");
     }
+}
+
+fn replace_state(run: &Path) -> io::Result<()> {
+    let own = run.join("state");
+    fs::create_dir_all(&own)?;
+    fs::create_dir_all(STATE)?;
+    bind(&own, Path::new(STATE))
 }
 
 fn replace_run(directory: &Path) -> io::Result<()> {

@@ -3,7 +3,6 @@
 
 #![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
-mod netns;
 mod tcp;
 mod udp;
 
@@ -18,7 +17,7 @@ use tokio::io::DuplexStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use netns::Netns;
+use sumlink_test_support::netns::Netns;
 
 /// Longer than any step takes; a test that reaches this time has failed.
 const LONG: Duration = Duration::from_secs(30);

@@ -61,7 +61,7 @@ fn is_reset(to: SocketAddr) {
 fn check(ns: &Netns, session: &Session, side: Side) {
     for to in ["198.51.100.7:80", "[2001:db8::7]:443"] {
         let to: SocketAddr = to.parse().unwrap();
-        let (stream, source) = ns.run(move || {
+        let (stream, source) = ns.enter(move || {
             let mut stream = connect(to).unwrap();
             assert_eq!(stream.peer_addr().unwrap(), to);
             exchange(&mut stream);
@@ -76,7 +76,7 @@ fn check(ns: &Netns, session: &Session, side: Side) {
         drop(stream);
     }
     // A target that cannot be opened.
-    ns.run(|| is_reset("198.51.100.7:9".parse().unwrap()));
+    ns.enter(|| is_reset("198.51.100.7:9".parse().unwrap()));
     session.opened.lock().unwrap().clear();
 }
 
@@ -113,7 +113,7 @@ fn redirected_connections_reach_their_original_target() {
     check(&gateway, &session, Side::Host);
     // Connections to the ports themselves have no other target.
     for to in [v4, v6] {
-        gateway.run(move || is_reset(to));
+        gateway.enter(move || is_reset(to));
     }
     assert!(session.opened.lock().unwrap().is_empty());
 }
@@ -130,7 +130,7 @@ fn captured_connections_keep_both_addresses() {
     network.capture("tcp", v4, v6);
     check(&network.machine, &session, Side::Lan);
     for to in [v4, v6] {
-        network.gateway.run(move || is_reset(to));
+        network.gateway.enter(move || is_reset(to));
     }
     assert!(session.opened.lock().unwrap().is_empty());
 }

@@ -78,7 +78,7 @@ impl Bench {
     /// A socket of the machine on the network.
     fn socket(&self, is_v6: bool) -> UdpSocket {
         let any = if is_v6 { "[::]:0" } else { "0.0.0.0:0" };
-        let socket = self.network.machine.run(|| UdpSocket::bind(any).unwrap());
+        let socket = self.network.machine.enter(|| UdpSocket::bind(any).unwrap());
         socket.set_read_timeout(Some(LONG)).unwrap();
         socket
     }

@@ -73,10 +73,15 @@ impl Lan {
 
     /// Starts the server, with `more` lines at the end of its file, and waits until it listens.
     pub fn serve(&mut self, more: &str) -> &Daemon {
+        self.serve_client("", more)
+    }
+
+    /// The same with further keys of the client's block, such as `publish = ["tcp:8443"]`.
+    pub fn serve_client(&mut self, client: &str, more: &str) -> &Daemon {
         let key = &self.bench.client_key;
         let text = format!(
-            "listen = \"[::]:{PORT}\"\nkey = \"server.key\"\ncontrol = \"server.sock\"\n\
-             client = [{{ key = \"{key}\" }}]\n{more}"
+            "listen = \"[::]:{PORT}\"\nkey = \"server.key\"\ncontrol = \"server.sock\"\n{more}\n\
+             [[client]]\nkey = \"{key}\"\n{client}\n"
         );
         self.bench.write("server.toml", text);
         let server = self

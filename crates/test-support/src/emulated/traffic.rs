@@ -9,6 +9,7 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use ring::digest::{Context, SHA256};
 use sumlink_lab::Side;
@@ -22,7 +23,7 @@ pub struct Sum {
     sha256: Vec<u8>,
 }
 
-/// A transfer by curl through SOCKS; the copy must equal the source.
+/// A transfer by curl; the copy must equal the source.
 #[derive(Debug)]
 pub struct Transfer {
     /// `download` or `upload`.
@@ -70,10 +71,74 @@ const SOCKS: &str = "127.0.0.1:1080";
 
 const CHUNK: usize = 16 * 1024;
 
+/// Measures the longest pause of a counter, until it is dropped.
+#[derive(Debug)]
+pub struct Pauses {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Duration>>,
+}
+
+impl Pauses {
+    /// Interval at which the counter is read.
+    const TICK: Duration = Duration::from_millis(2);
+
+    /// Starts to measure.
+    pub fn of(counter: Arc<AtomicU64>) -> Self {
+        let stop = Arc::<AtomicBool>::default();
+        let stopping = Arc::clone(&stop);
+        let thread = thread::spawn(move || {
+            let (mut last, mut since) = (counter.load(Ordering::Relaxed), Instant::now());
+            let mut longest = Duration::ZERO;
+            while !stopping.load(Ordering::Relaxed) {
+                thread::sleep(Self::TICK);
+                let now = counter.load(Ordering::Relaxed);
+                longest = longest.max(since.elapsed());
+                if now != last {
+                    (last, since) = (now, Instant::now());
+                }
+            }
+            longest
+        });
+        Self {
+            stop,
+            thread: Some(thread),
+        }
+    }
+
+    /// The longest pause so far; ends the measurement.
+    pub fn longest(mut self) -> Duration {
+        self.stop.store(true, Ordering::Relaxed);
+        let thread = self.thread.take();
+        thread.map_or(Duration::ZERO, |thread| thread.join().unwrap())
+    }
+}
+
+impl Drop for Pauses {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
 impl Transfer {
-    /// Starts a download; the source listens at `server` in the server's namespace.
+    /// Starts a download through SOCKS; the source listens at `server` in the server's namespace.
     pub fn download(bench: &Bench, server: SocketAddr) -> Self {
-        let listener = listen(bench, server);
+        let proxy = ["--socks5-hostname", SOCKS];
+        Self::download_to(bench, Side::Client, &proxy, Side::Server, server)
+    }
+
+    /// Starts a download without a proxy, from `server` on one side to a program on another.
+    pub fn plain_download(bench: &Bench, program: Side, source: Side, server: SocketAddr) -> Self {
+        Self::download_to(bench, program, &[], source, server)
+    }
+
+    fn download_to(
+        bench: &Bench,
+        program: Side,
+        proxy: &[&str],
+        source: Side,
+        server: SocketAddr,
+    ) -> Self {
+        let listener = listen_on(bench, source, server);
         let stop = Arc::new(AtomicBool::new(false));
         let stopping = Arc::clone(&stop);
         let far = thread::spawn(move || {
@@ -84,7 +149,7 @@ impl Transfer {
             stream.write_all(b"0\r\n\r\n")?;
             Ok(sum)
         });
-        let mut curl = bench.spawn(Side::Client, &curl(&format!("http://{server}/"), &[]));
+        let mut curl = bench.spawn(program, &curl(&format!("http://{server}/"), proxy));
         let received = Arc::new(AtomicU64::new(0));
         let (output, counter) = (curl.stdout.take().unwrap(), Arc::clone(&received));
         let near = thread::spawn(move || consume(output, &counter));
@@ -119,7 +184,8 @@ impl Transfer {
             Ok(sum)
         });
         let url = format!("http://{server}/");
-        let mut command = bench.command(&curl(&url, &["-T", "-", "-H", "Expect:"]));
+        let more = ["--socks5-hostname", SOCKS, "-T", "-", "-H", "Expect:"];
+        let mut command = bench.command(&curl(&url, &more));
         command.stdin(Stdio::piped());
         let mut curl = bench.lab.spawn(Side::Client, command).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
@@ -138,6 +204,11 @@ impl Transfer {
     /// Bytes that have arrived at the far end.
     pub fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
+    }
+
+    /// The counter behind [`Self::received`].
+    pub fn counter(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.received)
     }
 
     /// Waits until this number of further bytes has arrived.
@@ -159,12 +230,17 @@ impl Transfer {
 
 /// A listener in the server's namespace for any thread.
 pub fn listen(bench: &Bench, address: SocketAddr) -> TcpListener {
+    listen_on(bench, Side::Server, address)
+}
+
+/// The same on any side.
+pub fn listen_on(bench: &Bench, side: Side, address: SocketAddr) -> TcpListener {
     let bind = move || TcpListener::bind(address).unwrap();
-    bench.lab.run(Side::Server, bind).unwrap()
+    bench.lab.run(side, bind).unwrap()
 }
 
 fn curl<'a>(url: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    let mut words = vec!["curl", "-sSf", "--no-buffer", "--socks5-hostname", SOCKS];
+    let mut words = vec!["curl", "-sSf", "--no-buffer"];
     words.extend(more);
     words.push(url);
     words

@@ -114,7 +114,7 @@ mod tests {
 
     use super::super::fixture::carrier;
     use super::*;
-    use crate::links::netns::Netns;
+    use sumlink_test_support::netns::Netns;
 
     fn kernel(tcp: &TcpStream) -> Kernel<'_> {
         let (path, link) = (0, "lo");

@@ -448,7 +448,7 @@ pub(crate) fn connect_error(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::links::netns::Netns;
+    use sumlink_test_support::netns::Netns;
 
     const SOON: Duration = Duration::from_secs(5);
 

@@ -77,7 +77,7 @@ impl CarrierCheck {
 mod tests {
     use super::*;
     use crate::links::find;
-    use crate::links::netns::Netns;
+    use sumlink_test_support::netns::Netns;
 
     #[test]
     fn a_query_sees_every_carrier_loss_at_once() {

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use rustls::ClientConfig as TlsConfig;
@@ -10,7 +11,7 @@ use sumlink_bond::dial::{CONNECT_TIMEOUT, MAKING_PATIENCE, attempt_pause};
 use sumlink_engine::PathId;
 use sumlink_engine::frame::RefuseCode;
 use tokio::sync::Mutex;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::api::client::ConnectError;
 use crate::api::config::ClientConfig;
@@ -38,6 +39,9 @@ pub(super) struct Dialer {
     /// Held by the carrier that is creating the session, so that the others wait and then join it.
     making: Mutex<()>,
 }
+
+/// Pause before a silent link is searched for a captive portal; doubles up to the second value.
+const PORTAL_PAUSE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));
 
 /// The [`rank`] of errors that another attempt does not fix.
 const DEFINITE: u8 = 3;
@@ -106,19 +110,39 @@ impl Dialer {
         servers: &[SocketAddr],
         error: ConnectError,
     ) -> ConnectError {
-        let Some(server) = servers.first().filter(|_| may_be_portal(&error)) else {
-            return error;
-        };
+        match may_be_portal(&error) {
+            true => self.portal(link, servers).await.unwrap_or(error),
+            false => error,
+        }
+    }
+
+    /// The portal that intercepts the link, if there is one.
+    async fn portal(&self, link: &str, servers: &[SocketAddr]) -> Option<ConnectError> {
         let name = &self.config.server;
         let host = name
             .rsplit_once(':')
             .map_or(name.as_str(), |(host, _)| host);
-        match portal::find(self.way(link), *server, host).await {
-            Some(page) => ConnectError::Portal {
-                link: link.to_owned(),
-                page,
-            },
-            None => error,
+        // Many portals know only IPv4.
+        let v4 = servers.iter().find(|server| server.is_ipv4());
+        let v6 = servers.iter().find(|server| server.is_ipv6());
+        for server in v4.into_iter().chain(v6) {
+            if let Some(page) = portal::find(self.way(link), *server, host).await {
+                let link = link.to_owned();
+                return Some(ConnectError::Portal { link, page });
+            }
+        }
+        None
+    }
+
+    /// The portal that intercepts a silent link, as soon as there is one.
+    async fn portal_appears(&self, link: &str, servers: &[SocketAddr]) -> ConnectError {
+        let (mut pause, longest) = PORTAL_PAUSE;
+        loop {
+            sleep(pause).await;
+            if let Some(portal) = self.portal(link, servers).await {
+                return portal;
+            }
+            pause = longest.min(2 * pause);
         }
     }
 
@@ -133,7 +157,8 @@ impl Dialer {
     /// uses the first that gets through. A single connection would wait ever longer between its
     /// packets, and continue to wait after the link is back.
     ///
-    /// Ends without a carrier only if the server has another key or refuses.
+    /// Ends without a carrier only if the server has another key or refuses, or if a captive portal
+    /// intercepts the link.
     pub(super) async fn dial_until_answered(
         &self,
         link: &str,
@@ -144,6 +169,7 @@ impl Dialer {
         let mut next = begun;
         let mut opening = FuturesUnordered::new();
         let mut turns = servers.iter().cycle();
+        let mut portal = std::pin::pin!(self.portal_appears(link, servers));
         loop {
             tokio::select! {
                 // A completed connection must win over a new attempt.
@@ -165,6 +191,7 @@ impl Dialer {
                         Ok(joined) => return Ok(joined),
                     }
                 }
+                portal = &mut portal => return Err(portal),
                 () = sleep_until(next) => {
                     let Some(server) = turns.next() else {
                         let reason = format!("{link} reaches no address of the server");

@@ -285,11 +285,11 @@ mod tests {
     use crate::api::client::Client;
     use crate::carrier::keys::SecretKey;
     use crate::fixture::{Silent, client_config, serve, server_config};
-    use crate::links::netns::Netns;
     use crate::links::resolver::Pauses;
     use crate::server::Server;
     use crate::session::driver::{Listeners, Opening};
     use sumlink_exit::target::Target;
+    use sumlink_test_support::netns::Netns;
 
     /// A resolver may take half a minute; closing the client does not wait for it.
     #[tokio::test]

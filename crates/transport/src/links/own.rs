@@ -1,20 +1,82 @@
 //! The addresses that lead to this machine itself.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use ipnet::IpNet;
 use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
 
-use super::{LinkError, Netlink, system};
+use super::{LinkError, Netlink, Watch, system};
+
+/// Pause after a kernel error, and between two reads while changes cannot be watched.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// Follows the networks that lead to this machine, for an
+/// [`EgressPolicy`](sumlink_exit::egress::EgressPolicy) that refuses them.
+#[derive(Debug)]
+pub struct OwnAddresses {
+    /// Subscribed before the addresses are read, so that no change is missed; `None` if that
+    /// failed.
+    watch: Option<Watch>,
+    /// The last read failed and was logged.
+    has_failed: bool,
+}
+
+impl OwnAddresses {
+    /// Subscribes to changes, in the network namespace of the calling thread. Must be called inside
+    /// a tokio runtime with I/O and time.
+    pub fn watch() -> Self {
+        Self {
+            watch: Watch::new().ok(),
+            has_failed: false,
+        }
+    }
+
+    /// The networks now: all addresses of this machine, and all other routes of type `local`.
+    /// `None` if they cannot be read, which is logged.
+    pub async fn read(&mut self) -> Option<Vec<IpNet>> {
+        match own_addresses().await {
+            Ok(own) => {
+                self.has_failed = false;
+                Some(own)
+            }
+            Err(error) if self.has_failed => {
+                tracing::debug!(%error, "still cannot read this machine's own addresses; retrying");
+                None
+            }
+            Err(error) => {
+                self.has_failed = true;
+                tracing::error!(
+                    %error,
+                    "cannot read this machine's own addresses; others can reach its services at \
+                    addresses not yet known"
+                );
+                None
+            }
+        }
+    }
+
+    /// Waits until the networks may have changed.
+    pub async fn changed(&mut self) {
+        let changed = match &mut self.watch {
+            Some(watch) => watch.changed().await.is_ok(),
+            None => false,
+        };
+        if !changed {
+            tokio::time::sleep(PAUSE).await;
+            self.watch = Watch::new().ok();
+        }
+    }
+}
 
 /// Every network whose packets the kernel delivers to this machine: its addresses on all
 /// interfaces, loopback included, and all other routes of type `local` (`ip route show table all
 /// type local`).
 ///
 /// Must be called inside a tokio runtime with I/O.
-pub(crate) async fn own_addresses() -> Result<Vec<IpNet>, LinkError> {
+async fn own_addresses() -> Result<Vec<IpNet>, LinkError> {
     let netlink = Netlink::open()?;
     let mut own = Vec::new();
     for family in [AddressFamily::Inet, AddressFamily::Inet6] {
@@ -45,8 +107,8 @@ fn destination(route: &RouteMessage) -> Option<IpNet> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::netns::Netns;
     use super::*;
+    use sumlink_test_support::netns::Netns;
 
     #[test]
     fn all_addresses_of_this_machine_are_found() {

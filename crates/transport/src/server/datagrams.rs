@@ -135,7 +135,7 @@ mod tests {
     use crate::api::datagrams::{FlowFailure, Received};
     use crate::carrier::keys::SecretKey;
     use crate::fixture::{client_config, serve, server_config};
-    use crate::links::netns::Netns;
+    use sumlink_test_support::netns::Netns;
 
     /// The kernel reports it with an ICMP error when nothing answers its ARP requests.
     #[test]

@@ -1,31 +1,18 @@
 //! The server's own addresses, for its egress policy: read at the start and after every change.
 
 use std::convert::Infallible;
-use std::time::Duration;
 
 use super::Shared;
-use crate::links::{self, Watch};
+use crate::links::OwnAddresses;
 
 /// Tracks the networks that lead to this machine.
 #[derive(Debug)]
-pub(super) struct Addresses {
-    /// Subscribed before the addresses are read, so that no change is missed; `None` if that
-    /// failed.
-    watch: Option<Watch>,
-    /// The last read failed and was logged.
-    has_failed: bool,
-}
-
-/// Pause after a kernel error, and between two reads while changes cannot be watched.
-const PAUSE: Duration = Duration::from_secs(5);
+pub(super) struct Addresses(OwnAddresses);
 
 impl Addresses {
     /// Adds this machine's addresses to the egress policy.
     pub(super) async fn read(shared: &Shared) -> Self {
-        let mut addresses = Self {
-            watch: Watch::new().ok(),
-            has_failed: false,
-        };
+        let mut addresses = Self(OwnAddresses::watch());
         addresses.take(shared).await;
         addresses
     }
@@ -33,36 +20,15 @@ impl Addresses {
     /// Keeps the addresses up to date; never returns.
     pub(super) async fn follow(&mut self, shared: &Shared) -> Infallible {
         loop {
-            let changed = match &mut self.watch {
-                Some(watch) => watch.changed().await.is_ok(),
-                None => false,
-            };
-            if !changed {
-                tokio::time::sleep(PAUSE).await;
-                self.watch = Watch::new().ok();
-            }
+            self.0.changed().await;
             self.take(shared).await;
         }
     }
 
     /// Reads the addresses; keeps the known ones if that fails.
     async fn take(&mut self, shared: &Shared) {
-        match links::own_addresses().await {
-            Ok(own) => {
-                self.has_failed = false;
-                shared.change_egress(|policy| policy.clone().with_own_addresses(own));
-            }
-            Err(error) if self.has_failed => {
-                tracing::debug!(%error, "still cannot read the server's own addresses; retrying");
-            }
-            Err(error) => {
-                self.has_failed = true;
-                tracing::error!(
-                    %error,
-                    "cannot read this server's own addresses; clients can reach its services at \
-                    addresses not yet known"
-                );
-            }
+        if let Some(own) = self.0.read().await {
+            shared.change_egress(|policy| policy.clone().with_own_addresses(own));
         }
     }
 }
@@ -70,13 +36,13 @@ impl Addresses {
 #[cfg(test)]
 mod tests {
     use std::net::IpAddr;
+    use std::time::Duration;
 
-    use super::*;
     use crate::carrier::keys::SecretKey;
     use crate::fixture::server_config;
-    use crate::links::netns::Netns;
     use crate::server::Server;
     use sumlink_exit::egress::EgressPolicy;
+    use sumlink_test_support::netns::Netns;
 
     #[test]
     fn new_addresses_of_the_server_are_refused_at_once() {

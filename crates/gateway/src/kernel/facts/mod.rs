@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
+use super::check::Refusal;
 use super::conntrack::Conntrack;
 use super::error::KernelError;
 use super::netlink::Netlink;
@@ -145,6 +146,18 @@ impl Facts {
     pub(super) fn sysctl(&self, path: &str) -> Option<&str> {
         let found = self.sysctls.iter().find(|sysctl| sysctl.path == path);
         found.map(|sysctl| sysctl.value.as_str())
+    }
+}
+
+/// Whether this process may start a gateway.
+///
+/// # Errors
+///
+/// [`Refusal::NotPermitted`].
+pub fn check_permission() -> Result<(), Refusal> {
+    match has_net_admin() {
+        true => Ok(()),
+        false => Err(Refusal::NotPermitted),
     }
 }
 

@@ -136,7 +136,8 @@ impl fmt::Display for Plan {
         for warning in &self.warnings {
             writeln!(f, "# warning: {warning}")?;
         }
-        for sysctl in self.sysctls.iter().chain(&self.niceties) {
+        let others = self.sysctls.iter().filter(|sysctl| !sysctl.is_forwarding());
+        for sysctl in others.chain(&self.niceties) {
             writeln!(f, "{sysctl}")?;
         }
         let device = &self.settings.device;
@@ -156,6 +157,9 @@ impl fmt::Display for Plan {
         }
         for rule in &self.rules {
             writeln!(f, "{rule}")?;
+        }
+        for sysctl in self.sysctls.iter().filter(|sysctl| sysctl.is_forwarding()) {
+            writeln!(f, "{sysctl}")?;
         }
         Ok(())
     }

@@ -5,7 +5,6 @@ mod clean;
 mod follow;
 mod kill_switch;
 mod neighbors;
-mod netns;
 mod plans;
 mod refusals;
 
@@ -19,7 +18,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use tun_rs::{DeviceBuilder, SyncDevice};
 
 use super::*;
-use netns::Netns;
+use sumlink_test_support::netns::{self, Netns};
 
 /// Longest wait of a test for an expected event.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -16,7 +16,7 @@ use super::{DatagramCarrier, Ended, QuicDialer, QuicError, QuicListener, SendErr
 use crate::carrier::handshake::{CarrierError, encode_hello, encode_welcome};
 use crate::carrier::socket::Binding;
 use crate::carrier::tls::{Authorized, HandshakeError};
-use crate::links::netns::Netns;
+use sumlink_test_support::netns::Netns;
 
 /// A datagram of `len` bytes, at least 4, that begins with its number.
 fn numbered(number: u32, len: usize) -> Bytes {

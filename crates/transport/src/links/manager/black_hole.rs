@@ -11,9 +11,9 @@ use tokio::sync::oneshot;
 use crate::api::client::Client;
 use crate::carrier::keys::SecretKey;
 use crate::fixture::{client_config, server_config};
-use crate::links::netns::Netns;
 use crate::server::Server;
 use sumlink_exit::target::Target;
+use sumlink_test_support::netns::Netns;
 
 /// Client, two routers and server in a row; the MTU between the routers is 1280 bytes.
 struct Way {

@@ -28,6 +28,8 @@ pub(super) struct LinkState {
     /// The task of the current dial and its number; results of abandoned dials are ignored.
     task: Option<AbortHandle>,
     pub(super) number: Option<u64>,
+    /// The error of the last dial, if a captive portal intercepts the link.
+    portal: Option<String>,
     /// The link and its routes to the server at the last listing; a change triggers a dial at once.
     pub(super) seen: Option<(Link, Ways)>,
 }
@@ -49,6 +51,7 @@ impl Manager {
         let now_seen = Some((link.clone(), ways));
         if state.seen != now_seen {
             state.seen = now_seen;
+            state.portal = None;
             state.plan.changed();
         }
         let commands = &self.commands;
@@ -248,6 +251,7 @@ impl Manager {
                 }
                 let (id, local) = (carrier.id, carrier.local);
                 let replaced = state.plan.joined(id, local, now);
+                state.portal = None;
                 self.states.clear(&dialed.link);
                 let _ = self.commands.send(Command::Add(Box::new(carrier)));
                 if let Some(old) = replaced {
@@ -262,6 +266,15 @@ impl Manager {
                 Ok(true)
             }
             Err(error) => {
+                let is_portal = matches!(error, ConnectError::Portal { .. });
+                state.portal = is_portal.then(|| error.to_string());
+                if is_portal && state.plan.is_silent(now) {
+                    // The network has forgotten its connections, or holds them until someone signs
+                    // in; a new one is made then.
+                    for (id, _) in std::mem::take(&mut state.plan.paths) {
+                        let _ = self.commands.send(Command::Remove(id, error.to_string()));
+                    }
+                }
                 let failures = state.plan.failed(now);
                 if state.plan.paths.is_empty() {
                     self.states.set(&dialed.link, "down", error.to_string());
@@ -367,11 +380,12 @@ impl Manager {
         state.number = Some(number);
         let size = state.plan.dial(replacing, carriers, now);
         if state.plan.paths.is_empty() {
-            self.states.set(
-                link,
-                "connecting",
-                "waiting for the server's answer".to_owned(),
-            );
+            // The user needs the portal's address for longer than the pause between two dials.
+            let (shown, reason) = match &state.portal {
+                Some(portal) => ("down", portal.clone()),
+                None => ("connecting", "waiting for the server's answer".to_owned()),
+            };
+            self.states.set(link, shown, reason);
         }
         let (dialer, link) = (Arc::clone(&self.dialer), link.to_owned());
         let task = self.dials.spawn(async move {

@@ -177,9 +177,9 @@ mod tests {
     use super::*;
     use crate::carrier::keys::SecretKey;
     use crate::fixture::client_config;
-    use crate::links::netns::Netns;
     use crate::links::policy::Policies;
     use crate::session::driver::{CarrierNews, Command, LinkStates};
+    use sumlink_test_support::netns::Netns;
 
     /// A manager for a session over all links, and the receiver of its commands to the session.
     fn manager(server: &str) -> (Manager, UnboundedReceiver<Command>) {

@@ -1,11 +1,13 @@
-//! Network namespaces for the tests of the kernel's part.
+//! Network namespaces for tests of single crates.
 
-use std::process::Command;
+use std::io::Write;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// A network namespace that is deleted on drop, whatever the test does.
-pub(super) struct Netns {
+#[derive(Debug)]
+pub struct Netns {
     name: String,
 }
 
@@ -14,7 +16,7 @@ impl Netns {
     ///
     /// `None` only if `SUMLINK_SKIP_NETNS=1` says that this machine cannot create one; otherwise a
     /// failure panics.
-    pub(super) fn new() -> Option<Self> {
+    pub fn new() -> Option<Self> {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         // `ip netns add` mounts /run/netns if it is missing; two concurrent calls would collide.
         static ADD: Mutex<()> = Mutex::new(());
@@ -23,32 +25,44 @@ impl Netns {
             return None;
         }
         let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("sumlink-gateway-{}-{number}", std::process::id());
+        let name = format!("sumlink-test-{}-{number}", std::process::id());
         {
             let _one_at_a_time = ADD.lock().unwrap_or_else(PoisonError::into_inner);
-            ip(&["netns", "add", &name]);
+            run(&["ip", "netns", "add", &name], "");
         }
         let ns = Self { name };
         ns.ip("link set lo up");
         Some(ns)
     }
 
-    /// Runs `ip` in this namespace with the words of `arguments`; panics with its output on
-    /// failure.
-    pub(super) fn ip(&self, arguments: &str) {
-        let words = ["-n", &self.name]
-            .into_iter()
-            .chain(arguments.split_whitespace());
-        ip(&words.collect::<Vec<_>>());
-    }
-
     /// The name, for `ip link set DEV netns NAME`.
-    pub(super) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         &self.name
     }
 
+    /// Runs `ip` in this namespace with the words of `arguments`; panics with its output on
+    /// failure.
+    pub fn ip(&self, arguments: &str) {
+        self.commands()(arguments);
+    }
+
+    /// [`Netns::ip`] as a function that a test can move into [`Netns::run`].
+    pub fn commands(&self) -> impl Fn(&str) + Send + 'static + use<> {
+        let name = self.name.clone();
+        move |arguments| {
+            let mut words = vec!["ip", "-n", &name];
+            words.extend(arguments.split_whitespace());
+            run(&words, "");
+        }
+    }
+
+    /// Loads rules of nft(8) in this namespace.
+    pub fn nft(&self, rules: &str) {
+        self.enter(|| nft(rules));
+    }
+
     /// Runs `job` in this namespace, on a separate thread.
-    pub(super) fn enter<T: Send>(&self, job: impl FnOnce() -> T + Send) -> T {
+    pub fn enter<T: Send>(&self, job: impl FnOnce() -> T + Send) -> T {
         let path = format!("/run/netns/{}", self.name);
         std::thread::scope(|scope| {
             let thread = scope.spawn(move || {
@@ -63,7 +77,7 @@ impl Netns {
     }
 
     /// Runs `test` in this namespace, on a separate thread and tokio runtime.
-    pub(super) fn run<T: Send>(&self, test: impl AsyncFnOnce() -> T + Send) -> T {
+    pub fn run<T: Send>(&self, test: impl AsyncFnOnce() -> T + Send) -> T {
         self.enter(|| {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -71,34 +85,6 @@ impl Netns {
             runtime.unwrap().block_on(test())
         })
     }
-}
-
-/// Output of a command in the namespace of the calling thread.
-pub(super) fn command(line: &str) -> String {
-    let mut words = line.split_whitespace();
-    let output = Command::new(words.next().unwrap())
-        .args(words)
-        .output()
-        .unwrap();
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// Loads rules of nft(8) in the namespace of the calling thread.
-pub(super) fn nft(rules: &str) {
-    use std::io::Write;
-    let mut nft = Command::new("nft");
-    let mut child = nft
-        .args(["-f", "-"])
-        .stdin(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(rules.as_bytes())
-        .unwrap();
-    assert!(child.wait().unwrap().success());
 }
 
 impl Drop for Netns {
@@ -110,15 +96,41 @@ impl Drop for Netns {
     }
 }
 
-fn ip(arguments: &[&str]) {
-    let output = Command::new("ip")
-        .args(arguments)
+/// Output of a command in the namespace of the calling thread, whatever its end.
+pub fn command(line: &str) -> String {
+    let mut words = line.split_whitespace();
+    let output = Command::new(words.next().unwrap())
+        .args(words)
         .output()
-        .expect("iproute2 is installed");
+        .unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Loads rules of nft(8) in the namespace of the calling thread.
+pub fn nft(rules: &str) {
+    run(&["nft", "-f", "-"], rules);
+}
+
+/// Runs a command, which must succeed, in the namespace of the calling thread.
+fn run(words: &[&str], input: &str) {
+    let mut command = Command::new(words[0]);
+    command
+        .args(&words[1..])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command
+        .spawn()
+        .unwrap_or_else(|error| panic!("{}: {error}", words[0]));
+    let mut stdin = child.stdin.take().unwrap();
+    // A command that fails may not read its input.
+    let _ = stdin.write_all(input.as_bytes());
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
     assert!(
         output.status.success(),
-        "ip {}: {} (these tests need root; SUMLINK_SKIP_NETNS=1 leaves them out)",
-        arguments.join(" "),
+        "{}: {} (these tests need root, iproute2 and nftables; SUMLINK_SKIP_NETNS=1 leaves them out)",
+        words.join(" "),
         String::from_utf8_lossy(&output.stderr)
     );
 }
