@@ -3,10 +3,15 @@
 
 use std::time::Duration;
 
+use super::queue::Rules;
 use crate::Instant;
 
 /// A queue of less than this many bytes never counts as standing: one large packet.
 const LARGEST_PACKET: usize = 1500;
+
+/// A queue that has this part of its limit counts as standing at once. The sender learns of a drop
+/// only after a round trip, and its slow start would fill the rest meanwhile.
+const URGENT_PART: usize = 2;
 
 /// Counts of recent drops are resumed within this many intervals.
 const MEMORY: u32 = 16;
@@ -29,11 +34,11 @@ impl Codel {
         &mut self,
         sojourn: Duration,
         bytes: usize,
+        rules: &Rules,
         interval: Duration,
-        target: Duration,
         now: Instant,
     ) -> bool {
-        let is_standing = self.is_standing(sojourn, bytes, interval, target, now);
+        let is_standing = self.is_standing(sojourn, bytes, rules, interval, now);
         if self.is_dropping {
             if !is_standing {
                 self.is_dropping = false;
@@ -60,11 +65,14 @@ impl Codel {
         &mut self,
         sojourn: Duration,
         bytes: usize,
+        rules: &Rules,
         interval: Duration,
-        target: Duration,
         now: Instant,
     ) -> bool {
-        if sojourn < target || bytes <= LARGEST_PACKET {
+        if bytes >= rules.limits.bytes / URGENT_PART {
+            return true;
+        }
+        if sojourn < rules.target || bytes <= LARGEST_PACKET {
             self.above_until = None;
             return false;
         }
