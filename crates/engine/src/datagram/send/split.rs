@@ -59,7 +59,11 @@ mod tests {
     fn what_fits_one_packet_waits_for_it() {
         assert_eq!(split(1400, &space(1340, false)), None);
         assert_eq!(split(1452, &space(63, false)), None, "hardly any room");
-        assert_eq!(split(2800, &space(1300, false)), None, "too much would be left");
+        assert_eq!(
+            split(2800, &space(1300, false)),
+            None,
+            "too much would be left"
+        );
         assert_eq!(split(2800, &space(1405, true)), Some(1400));
     }
 

@@ -129,7 +129,10 @@ impl Transfer {
                 self.acknowledge(pair);
             }
         }
-        if self.waits_since.is_some_and(|at| pair.now >= at + ACK_DELAY) {
+        if self
+            .waits_since
+            .is_some_and(|at| pair.now >= at + ACK_DELAY)
+        {
             self.acknowledge(pair);
         }
     }
@@ -255,7 +258,10 @@ fn the_start_of_a_download_has_few_losses_and_no_reordering() {
         let stats = transfer.stats(&pair);
         assert_eq!(transfer.reordered, 0, "{links:?}");
         let (lost, sent) = (transfer.lost, transfer.next);
-        assert!(200 * lost <= sent, "{lost} of {sent} over {links:?}: {stats:?}");
+        assert!(
+            200 * lost <= sent,
+            "{lost} of {sent} over {links:?}: {stats:?}"
+        );
         assert_eq!(stats.drops.total(), lost, "{links:?}: {stats:?}");
         assert!(transfer.events <= 4, "{} over {links:?}", transfer.events);
     }
@@ -279,29 +285,5 @@ fn a_download_fills_its_links_with_full_packets() {
         let path = paths.into_iter().find(|path| path.id == id).unwrap();
         let mean = path.bytes_sent / path.packets_sent;
         assert!(mean >= 1360, "packets of {mean} bytes on {path:?}");
-    }
-}
-
-#[test]
-fn explore() {
-    for (name, links) in [
-        ("near", [lossy(40.0, 10, 0.0), lossy(20.0, 30, 0.0)]),
-        ("tst", [lossy(40.0, 5, 0.0), lossy(20.0, 15, 0.0)]),
-        ("far", [lossy(100.0, 5, 0.0), lossy(10.0, 50, 0.0)]),
-        ("thesis", [lossy(70.0, 2, 0.0), lossy(200.0, 1, 0.0)]),
-        ("nearloss", [lossy(40.0, 10, 0.01), lossy(20.0, 30, 0.0)]),
-        ("long", [lossy(40.0, 80, 0.0), lossy(20.0, 100, 0.0)]),
-    ] {
-        let mut pair = Pair::new(&links);
-        let mut transfer = Transfer::new(&mut pair, usize::MAX / 2);
-        let (mut before, mut row, mut maxq) = (0, String::new(), 0);
-        for tick in 0..40 {
-            transfer.run(&mut pair, 200 * MS);
-            let n = transfer.arrived.len();
-            maxq = maxq.max(transfer.stats(&pair).queued_bytes);
-            if tick < 20 { row += &format!("{:.0} ", ((n - before) * PACKET * 8) as f64 / 2e5); }
-            before = n;
-        }
-        println!("XX {name}: {:.1} lost {} events {} reord {} maxq {maxq} {:?} | {row}", (before * PACKET * 8) as f64 / 8e6, transfer.lost, transfer.events, transfer.reordered, transfer.stats(&pair).drops);
     }
 }
