@@ -308,9 +308,11 @@ impl Datagrams {
         let Some(flow) = self.flows.get_mut(at) else {
             return;
         };
+        // The datagram has been sent in part.
+        let is_second = next.half == Some(Half::Second);
         if next.kind == Some(CopyKind::Duplicate) {
             // The other link has a copy.
-            let lost = flow.fates.drop(next.sequence);
+            let lost = !is_second && flow.fates.drop(next.sequence);
             flow.counters.too_big += u64::from(lost);
             return;
         }
@@ -320,8 +322,8 @@ impl Datagrams {
             .usable()
             .filter(|path| Some(path.max_packet()) > here);
         let Some(other) = larger.max_by_key(|path| path.max_packet()) else {
-            // A part or a copy of it may have been sent.
-            let is_unsent = matches!(next.kind, None | Some(CopyKind::Single));
+            // A copy of it may have been sent.
+            let is_unsent = !is_second && matches!(next.kind, None | Some(CopyKind::Single));
             flow.counters.too_big += u64::from(is_unsent);
             let (flow, code) = (flow.id, FlowErrorCode::TooBig);
             self.events.push_back(Event::FlowFailed { flow, code });
