@@ -557,11 +557,13 @@ fn a_quic_download_passes_without_damage() {
         download.congestion_events, download.lost_packets, download.sent_packets
     );
     assert!(
-        // Idle: 0.1 %. A late program loses datagrams at its own socket: 30 packets are 1 %.
+        // 0.1 %, with 2 to 4 reductions of the window, also on a busy machine. A program that runs
+        // very late loses up to 32 datagrams at once at its own socket: 1 %.
         download.lost_packets * 50 < download.sent_packets,
         "{} of {} packets of the server were lost",
         download.lost_packets,
         download.sent_packets
     );
+    assert!(download.congestion_events <= 10);
     bond.stop();
 }
