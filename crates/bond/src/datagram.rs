@@ -16,7 +16,7 @@ pub mod turns;
 
 use sumlink_engine::PathId;
 
-pub use bounded_cubic::{Acked, BoundedCubic, PACKET};
+pub use bounded_cubic::{Acked, BoundedCubic, SMALLEST_PACKET};
 pub use room::Room;
 
 /// One TCP carrier of each link, which takes datagrams in frames; the first one in the order of

@@ -18,8 +18,9 @@
 //! The least round trip, from which the queue is measured, is valid for ten seconds. A flow that
 //! has kept a queue all that time drains it for one period to measure again.
 //!
-//! This module has no clock and no socket. Windows are in packets of [`PACKET`] bytes, times are
-//! since an epoch of the caller's choice.
+//! This module has no clock and no socket. Windows are in packets of the size that the path takes:
+//! CUBIC's growth after random losses is in packets, and other QUIC senders on the path count the
+//! same ones. Times are since an epoch of the caller's choice.
 
 mod delay;
 
@@ -39,8 +40,8 @@ use delay::Delay;
 #[derive(Clone, Debug)]
 pub struct BoundedCubic {
     cubic: Cubic,
-    /// Largest UDP payload in bytes.
-    mtu: u16,
+    /// Bytes of a packet: the largest UDP payload that the path takes.
+    packet: u16,
     /// Acknowledged bytes that are no whole packet yet.
     remainder: u64,
     delivered: u64,
@@ -120,11 +121,11 @@ impl Alone {
     }
 }
 
-/// Bytes of a packet of CUBIC: the least that QUIC requires a path to take.
-pub const PACKET: u64 = 1200;
+/// Bytes of the smallest packet: QUIC requires every path to carry it (RFC 9000, section 14).
+pub const SMALLEST_PACKET: u16 = 1200;
 
-/// Initial window in packets (RFC 9002, section 7.2: 14,720 bytes).
-const INITIAL: u32 = 12;
+/// Initial window in bytes, but at least two packets (RFC 9002, section 7.2).
+const INITIAL: u32 = 14_720;
 
 /// Largest window in packets: 150 MB.
 const LARGEST: u32 = 1 << 17;
@@ -148,9 +149,10 @@ const COMPANY_TIME: (Duration, Duration) = (Duration::from_secs(5), Duration::fr
 impl BoundedCubic {
     /// The control of a new connection over a path that takes UDP payloads of `mtu` bytes.
     pub fn new(mtu: u16) -> Self {
+        let packet = mtu.max(SMALLEST_PACKET);
         Self {
-            cubic: cubic(),
-            mtu,
+            cubic: cubic(packet),
+            packet,
             remainder: 0,
             delivered: 0,
             recovery: None,
@@ -173,21 +175,19 @@ impl BoundedCubic {
         };
         let packets = self.cubic.cwnd().min(drained).max(MIN);
         // quinn sends a packet only if the window exceeds what is in flight with it.
-        let least = 2 * u64::from(self.mtu) + 1;
-        ((packets * PACKET as f64) as u64).max(least)
+        let least = 2 * u64::from(self.packet) + 1;
+        self.bytes(packets).max(least)
     }
 
     /// The window at the start of a connection in bytes.
     pub fn initial_window(&self) -> u64 {
-        u64::from(INITIAL) * PACKET
+        u64::from(initial_packets(self.packet)) * u64::from(self.packet)
     }
 
     /// The threshold of slow start in bytes, once known.
     pub fn ssthresh(&self) -> Option<u64> {
         let packets = self.cubic.ssthresh();
-        packets
-            .is_finite()
-            .then_some((packets * PACKET as f64) as u64)
+        packets.is_finite().then(|| self.bytes(packets))
     }
 
     /// The least round trip; zero before the first sample.
@@ -195,9 +195,33 @@ impl BoundedCubic {
         self.delay.base()
     }
 
-    /// The path takes UDP payloads of `mtu` bytes from now on.
+    /// The path takes UDP payloads of `mtu` bytes from now on. The window keeps its bytes.
     pub fn set_mtu(&mut self, mtu: u16) {
-        self.mtu = mtu;
+        let packet = mtu.max(SMALLEST_PACKET);
+        if packet == self.packet {
+            return;
+        }
+        let factor = f64::from(self.packet) / f64::from(packet);
+        self.packet = packet;
+        self.remainder = 0;
+        let packets = factor * self.cubic.cwnd();
+        if self.cubic.window().in_slow_start() {
+            self.cubic.window_mut().set_cwnd(packets.max(MIN));
+        } else {
+            self.set_window(packets);
+        }
+        if let Mode::Alone(alone) = &mut self.mode {
+            alone.former *= factor;
+            alone.drain = alone.drain.map(|window| factor * window);
+            if let Some(excess) = &mut alone.excess {
+                excess.window *= factor;
+                excess.rate *= factor;
+            }
+        }
+    }
+
+    fn bytes(&self, packets: f64) -> u64 {
+        (packets * f64::from(self.packet)) as u64
     }
 
     /// Data was acknowledged.
@@ -262,14 +286,15 @@ impl BoundedCubic {
     /// wait for the end of a period.
     fn leaves_slow_start(&self, now: Instant) -> bool {
         let is_alone = matches!(self.mode, Mode::Alone(_));
-        is_alone && self.delay.recent_queue() > self.delay.bound(now) / 2
+        is_alone && self.delay.recent_queue() > self.bound(now) / 2
     }
 
     /// CUBIC's growth.
     fn grow(&mut self, acked: &Acked, is_limited: bool) {
         let bytes = self.remainder + acked.bytes;
-        self.remainder = bytes % PACKET;
-        let packets = u32::try_from(bytes / PACKET).unwrap_or(u32::MAX);
+        let packet = u64::from(self.packet);
+        self.remainder = bytes % packet;
+        let packets = u32::try_from(bytes / packet).unwrap_or(u32::MAX);
         self.delivered = self.delivered.saturating_add(u64::from(packets));
         let stays = match self.mode {
             Mode::Alone(alone) => alone.is_full || alone.drain.is_some(),
@@ -293,7 +318,7 @@ impl BoundedCubic {
             Mode::Alone(alone) => self.end_period_alone(alone, now),
             Mode::Company { until, least } => {
                 let least = [least, self.delay.least()].into_iter().flatten().min();
-                let is_short = self.delay.queue() <= self.delay.bound(now) / 2;
+                let is_short = self.delay.queue() <= self.bound(now) / 2;
                 if is_short || now >= until {
                     if !is_short {
                         // If the route has become longer, this is its round trip.
@@ -310,7 +335,7 @@ impl BoundedCubic {
     }
 
     fn end_period_alone(&mut self, mut alone: Alone, now: Instant) -> bool {
-        let (queue, bound) = (self.delay.queue(), self.delay.bound(now));
+        let (queue, bound) = (self.delay.queue(), self.bound(now));
         let is_limited = self.delay.is_limited();
         let mut has_changed = true;
         if alone.drain.is_none() {
@@ -326,7 +351,7 @@ impl BoundedCubic {
             }
             has_changed = false;
         } else if self.delay.is_base_old(now) {
-            let capacity = self.delay.rate(now) * self.delay.base().as_secs_f64();
+            let capacity = self.rate(now) * self.delay.base().as_secs_f64();
             alone.drain = Some(DRAIN_SHARE * capacity);
         } else if queue > bound {
             if let Some(excess) = alone.excess
@@ -360,7 +385,7 @@ impl BoundedCubic {
         let cwnd = self.cubic.cwnd();
         let first = Excess {
             window: cwnd,
-            rate: self.delay.rate(now),
+            rate: self.rate(now),
             reductions: 0,
         };
         alone.excess.get_or_insert(first).reductions += 1;
@@ -389,7 +414,7 @@ impl BoundedCubic {
 
     /// Continues CUBIC from this window, on a curve that begins at its plateau.
     fn set_window(&mut self, packets: f64) {
-        self.cubic = cubic();
+        self.cubic = cubic(self.packet);
         let window = self.cubic.window_mut();
         window.set_cwnd(packets.max(MIN));
         window.set_ssthresh(window.cwnd());
@@ -401,16 +426,31 @@ impl BoundedCubic {
     /// The window with which half of the bound is in the queue, in packets, according to a period
     /// that used the present one.
     fn fitting(&self, now: Instant) -> f64 {
-        let (queue, bound) = (self.delay.queue(), self.delay.bound(now));
+        let (queue, bound) = (self.delay.queue(), self.bound(now));
         let missing = bound.as_secs_f64() / 2.0 - queue.as_secs_f64();
-        self.cubic.cwnd() + self.delay.rate(now) * missing
+        self.cubic.cwnd() + self.rate(now) * missing
+    }
+
+    /// Packets per second that were acknowledged in this period.
+    fn rate(&self, now: Instant) -> f64 {
+        self.delay.rate(now) / f64::from(self.packet)
+    }
+
+    /// The bound on the queue.
+    fn bound(&self, now: Instant) -> Duration {
+        self.delay.bound(self.packet, now)
     }
 }
 
-fn cubic() -> Cubic {
+/// The initial window.
+fn initial_packets(packet: u16) -> u32 {
+    (INITIAL / u32::from(packet)).max(2)
+}
+
+fn cubic(packet: u16) -> Cubic {
     // The bound ends slow start instead of HyStart++, which takes jitter for a queue.
     let limits = WindowParameters {
-        initial_cwnd: INITIAL,
+        initial_cwnd: initial_packets(packet),
         max_cwnd: LARGEST,
         hystart: false,
         ..WindowParameters::default()

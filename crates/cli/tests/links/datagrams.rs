@@ -542,8 +542,8 @@ pub(crate) fn with_forward() -> Option<(Bond, UdpSocket, UdpSocket)> {
 
 /// A QUIC download: the protocol of HTTP/3, with its own loss recovery and congestion control.
 ///
-/// Its slow start overfills the links once, so some losses are its own; a bond that reordered or
-/// dropped datagrams would cause many more.
+/// A few losses are the signals that end its slow start. A bond that reordered datagrams, or whose
+/// queue overflowed, would cause many more.
 #[test]
 fn a_quic_download_passes_without_damage() {
     let Some((bond, server, client)) = with_forward() else {
@@ -557,11 +557,13 @@ fn a_quic_download_passes_without_damage() {
         download.congestion_events, download.lost_packets, download.sent_packets
     );
     assert!(
-        // 3 to 13 % in debug and release builds alike, with 9 to 38 reductions of its window.
-        download.lost_packets * 6 < download.sent_packets,
+        // 0.1 %, with 2 to 4 reductions of the window, also on a busy machine. A program that runs
+        // very late loses up to 32 datagrams at once at its own socket: 1 %.
+        download.lost_packets * 50 < download.sent_packets,
         "{} of {} packets of the server were lost",
         download.lost_packets,
         download.sent_packets
     );
+    assert!(download.congestion_events <= 10);
     bond.stop();
 }

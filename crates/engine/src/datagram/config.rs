@@ -92,9 +92,9 @@ impl Default for DatagramConfig {
             queues: [
                 // ITU-T G.114 allows 150 ms from mouth to ear.
                 queue(64, 100),
-                queue(1024, 1000),
-                queue(512, 500),
-                queue(2048, 1000),
+                queue(4096, 1000),
+                queue(4096, 500),
+                queue(4096, 1000),
             ],
             queue_memory: 16 << 20,
             reorder_memory: 16 << 20,

@@ -354,6 +354,6 @@ mod tests {
         let last = sender.send(1000, true, 903 * MILLISECOND);
         sender.acknowledge(&ack(last..last + 1), true, 903 * MILLISECOND + RTT);
         assert_eq!(sender.counters.lost, number);
-        assert!(sender.window() <= 4 * 1200, "{}", sender.window());
+        assert!(sender.window() <= 4 * u64::from(MTU), "{}", sender.window());
     }
 }

@@ -148,6 +148,12 @@ pub struct FlowStatus {
     pub dropped_codel: u64,
     /// Of those: no path carries datagrams of their size.
     pub dropped_too_big: u64,
+    /// Datagrams of the peer that did not come in time while their order was restored.
+    #[serde(default)]
+    pub given_up: u64,
+    /// Of those: they came later, out of order.
+    #[serde(default)]
+    pub late: u64,
 }
 
 /// The totals of a link since the session began, over all current and former paths.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sumlink_congestion::Instant;
 
-use super::{Acked, PACKET};
+use super::Acked;
 
 /// Measures the queue in periods.
 #[derive(Clone, Debug, Default)]
@@ -151,17 +151,17 @@ impl Delay {
         }
     }
 
-    /// The bound on the queue.
-    pub(super) fn bound(&self, now: Instant) -> Duration {
+    /// The bound on the queue, for packets of `packet` bytes.
+    pub(super) fn bound(&self, packet: u16, now: Instant) -> Duration {
         let bound = (self.base() / 8).clamp(MIN_BOUND, LARGEST_BOUND);
-        let few = Duration::try_from_secs_f64(BOUND_PACKETS / self.rate(now));
+        let few = Duration::try_from_secs_f64(BOUND_PACKETS * f64::from(packet) / self.rate(now));
         bound.max(few.unwrap_or(LARGEST_BOUND))
     }
 
-    /// Packets per second that were acknowledged in this period.
+    /// Bytes per second that were acknowledged in this period.
     pub(super) fn rate(&self, now: Instant) -> f64 {
         let begun = self.period.begun.unwrap_or(now);
         let elapsed = now.saturating_sub(begun).as_secs_f64();
-        self.period.acked as f64 / PACKET as f64 / elapsed.max(1e-6)
+        self.period.acked as f64 / elapsed.max(1e-6)
     }
 }

@@ -7,6 +7,9 @@ use sumlink_link::{Change, Link, LinkConfig, Packet, QueueLimit};
 
 use super::*;
 
+/// Bytes of a packet.
+const PACKET: u64 = SMALLEST_PACKET as u64;
+
 /// Bytes of a packet on the link.
 const WIRE: usize = PACKET as usize + 28;
 
@@ -48,7 +51,7 @@ struct Flow {
 impl Flow {
     fn new(is_bounded: bool, from: Duration, until: Duration) -> Self {
         Self {
-            control: BoundedCubic::new(1200),
+            control: BoundedCubic::new(SMALLEST_PACKET),
             is_bounded,
             until,
             next: 0,
@@ -438,27 +441,47 @@ fn losses_of_one_window_have_one_effect_and_a_dead_path_the_least_window() {
     control.on_loss(ms(101), ms(99), false);
     assert_eq!(control.window(), reduced);
     control.on_loss(ms(200), ms(101), true);
-    assert_eq!(control.window(), 4 * PACKET);
+    assert_eq!(control.window(), 4 * 1472);
     // quinn needs more than one packet.
     control.set_mtu(8972);
     assert!(control.window() > 2 * 8972);
+}
+
+#[test]
+fn the_window_keeps_its_bytes_when_the_packets_become_larger() {
+    for has_lost in [false, true] {
+        let mut control = BoundedCubic::new(SMALLEST_PACKET);
+        if has_lost {
+            control.on_loss(ms(100), ms(50), false);
+        }
+        let before = control.window();
+        control.set_mtu(1472);
+        let after = control.window();
+        assert!(after.abs_diff(before) <= 1, "{before} {after}");
+        assert_eq!(control.ssthresh().is_some(), has_lost);
+    }
 }
 
 proptest! {
     #[test]
     fn no_sequence_of_events_breaks_the_window(
         events in proptest::collection::vec(
-            (0..3_u8, 0..200_u64, 0..2000_u64, 0..10_000_000_u64, 0..2_000_000_u64),
+            (0..4_u8, 0..200_u64, 0..2000_u64, 0..10_000_000_u64, 0..2_000_000_u64),
             0..500,
         ),
     ) {
-        let mut control = BoundedCubic::new(1472);
+        let mut mtu = 1472;
+        let mut control = BoundedCubic::new(mtu);
         let mut now = Duration::ZERO;
         for (kind, passed, age, bytes, rtt) in events {
             now += ms(passed);
             let sent = now.saturating_sub(ms(age));
             match kind {
                 0 => control.on_loss(now, sent, bytes % 7 == 0),
+                3 => {
+                    mtu = 1200 + u16::try_from(bytes % 7800).unwrap();
+                    control.set_mtu(mtu);
+                }
                 _ => control.on_ack(&Acked {
                     now,
                     sent,
@@ -470,8 +493,8 @@ proptest! {
                 }),
             }
             let window = control.window();
-            prop_assert!(window > 2 * 1472, "{window}");
-            prop_assert!(window <= u64::from(LARGEST) * PACKET, "{window}");
+            prop_assert!(window > 2 * u64::from(mtu), "{window}");
+            prop_assert!(window <= u64::from(LARGEST) * u64::from(mtu), "{window}");
         }
     }
 }

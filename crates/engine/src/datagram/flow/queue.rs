@@ -84,9 +84,7 @@ impl Queue {
             }
             let codel = rules.interval.filter(|_| !self.is_head_admitted);
             if let Some(interval) = codel
-                && self
-                    .codel
-                    .drops(sojourn, self.bytes, interval, rules.target, now)
+                && self.codel.drops(sojourn, self.bytes, rules, interval, now)
             {
                 self.drop_head();
                 drops.codel += 1;

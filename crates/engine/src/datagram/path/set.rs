@@ -107,6 +107,11 @@ impl Paths {
         self.usable().map(DatagramPath::max_packet).max()
     }
 
+    /// The smallest packet that every usable path carries.
+    pub(in crate::datagram) fn min_packet(&self) -> Option<usize> {
+        self.usable().map(DatagramPath::max_packet).min()
+    }
+
     /// Derives everything that depends on several paths. Called after each change of one of them.
     pub(in crate::datagram) fn review(&mut self, now: Instant) {
         self.review_delays(now);

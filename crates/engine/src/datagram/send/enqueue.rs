@@ -263,9 +263,14 @@ pub(super) fn open_of(flow: &Flow) -> Option<Open<'_>> {
 
 /// The largest datagram that fits two packets of this size.
 fn max_payload(flow: &Flow, packet: usize) -> usize {
+    2 * max_part(flow, packet)
+}
+
+/// The largest part of a datagram that fits a packet of this size, whatever the other fields are.
+pub(super) fn max_part(flow: &Flow, packet: usize) -> usize {
     let open = open_of(flow);
     // The fields of the order and of the half are as large as they can be.
     let (after, half) = (Some(varint::MAX), Some(Half::Second));
     let head = data_head_len(flow.id, flow.next_sequence, open.as_ref(), after, half);
-    2 * packet.saturating_sub(HEADER + head)
+    packet.saturating_sub(HEADER + head)
 }

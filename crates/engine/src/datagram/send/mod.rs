@@ -3,4 +3,5 @@
 mod enqueue;
 mod rescue;
 mod serve;
+mod split;
 mod transmit;

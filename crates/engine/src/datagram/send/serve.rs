@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::enqueue::{facts, open_of};
+use super::enqueue::{facts, max_part, open_of};
+use super::split::{Space, split};
 use crate::datagram::FlowErrorCode;
 use crate::datagram::flow::Flow;
 use crate::datagram::flow::lane::{Copy, CopyKind, Lane, Listed};
@@ -200,7 +201,7 @@ impl Datagrams {
         }
     }
 
-    /// Writes the flow's next datagram, or its first half.
+    /// Writes the flow's next datagram, or its first part.
     fn write_next(
         &mut self,
         id: PathId,
@@ -208,6 +209,7 @@ impl Datagrams {
         writer: &mut PacketWriter<'_>,
         now: Instant,
     ) -> Turn {
+        let smallest = self.paths.min_packet().unwrap_or(usize::MAX);
         let Some(flow) = self.flows.get_mut(at) else {
             return Turn::Empty;
         };
@@ -228,20 +230,31 @@ impl Datagrams {
             payload: &next.payload,
         };
         let mut rest = None;
-        if head_len(&data) + data.payload.len() > writer.space() {
-            if !writer.is_empty() {
-                put_back(flow, id, next);
-                return Turn::Full;
+        let head = head_len(&data);
+        if head + data.payload.len() > writer.space() {
+            let space = Space {
+                // The field of the half takes a byte.
+                here: writer.space().saturating_sub(head + 1),
+                is_empty: writer.is_empty(),
+                anywhere: max_part(flow, smallest),
+            };
+            let whole = next.half.is_none();
+            match split(data.payload.len(), &space).filter(|_| whole) {
+                Some(first) => {
+                    data.half = Some(Half::First);
+                    data.payload = &next.payload[..first];
+                    rest = Some(next.payload.slice(first..));
+                }
+                None if space.is_empty => {
+                    self.queued_bytes -= before - flow.queued_bytes();
+                    self.move_too_big(id, at, next);
+                    return Turn::Sent(0);
+                }
+                None => {
+                    put_back(flow, id, next);
+                    return Turn::Full;
+                }
             }
-            let middle = next.payload.len().div_ceil(2);
-            data.half = Some(Half::First);
-            if next.half.is_some() || head_len(&data) + middle > writer.space() {
-                self.queued_bytes -= before - flow.queued_bytes();
-                self.move_too_big(id, at, next);
-                return Turn::Sent(0);
-            }
-            data.payload = &next.payload[..middle];
-            rest = Some(next.payload.slice(middle..));
         }
         writer.data(&data);
         let len = head_len(&data) + data.payload.len();
@@ -295,9 +308,11 @@ impl Datagrams {
         let Some(flow) = self.flows.get_mut(at) else {
             return;
         };
+        // The datagram has been sent in part.
+        let is_second = next.half == Some(Half::Second);
         if next.kind == Some(CopyKind::Duplicate) {
             // The other link has a copy.
-            let lost = flow.fates.drop(next.sequence);
+            let lost = !is_second && flow.fates.drop(next.sequence);
             flow.counters.too_big += u64::from(lost);
             return;
         }
@@ -307,8 +322,8 @@ impl Datagrams {
             .usable()
             .filter(|path| Some(path.max_packet()) > here);
         let Some(other) = larger.max_by_key(|path| path.max_packet()) else {
-            // A part or a copy of it may have been sent.
-            let is_unsent = matches!(next.kind, None | Some(CopyKind::Single));
+            // A copy of it may have been sent.
+            let is_unsent = !is_second && matches!(next.kind, None | Some(CopyKind::Single));
             flow.counters.too_big += u64::from(is_unsent);
             let (flow, code) = (flow.id, FlowErrorCode::TooBig);
             self.events.push_back(Event::FlowFailed { flow, code });

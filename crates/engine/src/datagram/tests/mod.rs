@@ -6,3 +6,4 @@ mod model;
 mod policies;
 mod random;
 mod stream;
+mod transfer;

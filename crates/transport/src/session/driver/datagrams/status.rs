@@ -90,6 +90,8 @@ impl Driver {
                 dropped_late: flow.drops.late,
                 dropped_codel: flow.drops.codel,
                 dropped_too_big: flow.drops.too_big,
+                given_up: flow.given_up,
+                late: flow.late,
             })
             .collect()
     }
