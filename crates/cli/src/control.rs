@@ -271,6 +271,11 @@ impl ControlSocket {
         })
     }
 
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Answers requests without end.
     pub async fn serve(&self, program: impl Controlled) {
         let mut accepting = Accepting::new("the control socket");

@@ -32,6 +32,7 @@ mod server;
 mod settings;
 mod special;
 mod statistics;
+pub mod stub;
 pub mod system;
 #[cfg(test)]
 mod testing;

@@ -276,7 +276,7 @@ mod tests {
     fn each_user_has_its_own_sequence() {
         let mut receive = Receive::new(ReorderConfig::default());
         assert_eq!(give(&mut receive, 7, (1, 0), 0), [0]);
-        assert_eq!(give(&mut receive, 7, (1, 2), 0), []);
+        assert_eq!(give(&mut receive, 7, (1, 2), 0), [0u8; 0]);
         assert_eq!(give(&mut receive, 7, (2, 0), 0), [0]);
         assert_eq!(give(&mut receive, 7, (1, 1), 1), [1, 2]);
         assert_eq!(receive.stats().delivered, 4);
@@ -365,9 +365,9 @@ mod tests {
             assert_eq!(young(&mut receive, number, 0), [number]);
         }
         // Two seconds of silence do not suffice, whether the sequence is young or not.
-        assert_eq!(young(&mut receive, 0, 2_000), []);
+        assert_eq!(young(&mut receive, 0, 2_000), [0u8; 0]);
         // A packet has overtaken the first one.
-        assert_eq!(young(&mut receive, 1, 60_000), []);
+        assert_eq!(young(&mut receive, 1, 60_000), [0u8; 0]);
         assert_eq!(young(&mut receive, 0, 60_001), [0, 1]);
         assert_eq!(
             give(&mut receive, 7, (1, 2), 200_000),
@@ -419,7 +419,7 @@ mod tests {
         );
         assert_eq!(
             give(&mut receive, 7, (1, 2), 2),
-            [],
+            [0u8; 0],
             "a packet of the earlier end"
         );
         assert_eq!(receive.stats().late, 1);

@@ -86,16 +86,16 @@ mod tests {
             let due = warnings.due(status, seconds(now));
             due.into_iter().map(|(_, count)| count).collect::<Vec<_>>()
         };
-        assert_eq!(counts(&status, 1), []);
+        assert_eq!(counts(&status, 1), [0u64; 0]);
         status.core.malformed = 3;
         assert_eq!(counts(&status, 2), [3]);
         status.core.malformed = 50;
         status.core.not_kept = 7;
         assert_eq!(counts(&status, 3), [7], "kinds are limited separately");
-        assert_eq!(counts(&status, 11), []);
+        assert_eq!(counts(&status, 11), [0u64; 0]);
         status.core.malformed = 60;
         assert_eq!(counts(&status, 12), [57], "includes all events since");
-        assert_eq!(counts(&status, 99), [], "no new events");
+        assert_eq!(counts(&status, 99), [0u64; 0], "no new events");
     }
 
     #[test]

@@ -138,15 +138,12 @@ fn backlog_in(message: &TcMessage) -> Option<u64> {
 }
 
 #[cfg(test)]
-#[path = "../../transport/src/links/netns.rs"]
-mod netns;
-
-#[cfg(test)]
 mod tests {
     use std::io::Write;
     use std::time::Instant;
 
-    use super::netns::Netns;
+    use sumlink_test_support::netns::Netns;
+
     use super::*;
 
     async fn until(queue: &LocalQueue, what: &str, wanted: impl Fn(u64) -> bool) {

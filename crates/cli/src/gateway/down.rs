@@ -16,6 +16,9 @@ use crate::output::{print, print_json};
 /// Time for a gateway to end: the session's goodbye, and the changes to the kernel.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// The variable with systemd's view of how the service ended.
+const RESULT: &str = "SERVICE_RESULT";
+
 /// Pause between two checks of the ending process.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -39,9 +42,17 @@ pub(crate) async fn run(args: DownArgs) -> Result<(), CliError> {
         true => None,
         false => stop(args.control.as_deref())?,
     };
+    if args.clean && will_restart() {
+        // The kill switch has no gap until the next start takes it over.
+        return match args.json {
+            true => print_json(&json!({ "stopped": stopped, "removed": [] })),
+            false => print("the gateway was killed and starts again: its kill switch stays\n"),
+        };
+    }
     let cleaned = kernel::clean(Path::new(kernel::DEFAULT_STATE)).await?;
     let mut removed = described(&cleaned);
     removed.extend(super::resolver::clean()?);
+    removed.extend(remove_socket());
     if args.json {
         return print_json(&json!({ "stopped": stopped, "removed": removed }));
     }
@@ -55,6 +66,22 @@ pub(crate) async fn run(args: DownArgs) -> Result<(), CliError> {
         print("no gateway runs, and none has left anything\n")?;
     }
     Ok(())
+}
+
+/// Whether this is `ExecStopPost=` of a unit that systemd is about to start again because the
+/// program was killed (systemd.exec(5), `$SERVICE_RESULT`).
+fn will_restart() -> bool {
+    let killed = ["signal", "core-dump", "oom-kill", "watchdog"];
+    std::env::var(RESULT).is_ok_and(|result| killed.contains(&result.as_str()))
+}
+
+/// Removes the control socket of a killed gateway, or the link to it.
+fn remove_socket() -> Option<String> {
+    let place = Path::new(super::RUN).join(super::run::SOCKET);
+    let is_dead = std::os::unix::net::UnixStream::connect(&place)
+        .is_err_and(|error| error.kind() != std::io::ErrorKind::PermissionDenied);
+    let removed = is_dead && std::fs::remove_file(&place).is_ok();
+    removed.then(|| "the control socket".to_owned())
 }
 
 /// The removed changes, in words.

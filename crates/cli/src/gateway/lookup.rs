@@ -1,43 +1,90 @@
-//! Looks up the server's name while this machine's resolver is the gateway itself.
+//! Looks up the server's name while this machine's resolver is the gateway itself, or blocked.
 
+use std::fs;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use socket2::{Domain, Socket, Type};
+use sumlink_dns::Name;
+use sumlink_dns::stub::{AddressQuestion, MAX_ANSWER, resolvers};
+use sumlink_gateway::kernel::CARRIER_MARK;
 use sumlink_transport::links::Lookup;
-use tokio::net::lookup_host;
+use tokio::net::{UdpSocket, lookup_host};
 use tokio::time::timeout;
 
-/// Time for the machine's resolver. Without the bond it may never answer.
+/// Time for an answer. Without the bond this machine's resolver may never answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The server's addresses from before the start, and newer ones once they are known.
+/// Time for the answer of one resolver; then the next one is asked.
+const ATTEMPT: Duration = Duration::from_secs(1);
+
+/// Files with this machine's resolvers: systemd-resolved's, behind its stub, and the usual one.
+const FILES: [&str; 2] = ["/run/systemd/resolve/resolv.conf", "/etc/resolv.conf"];
+
+/// Port of DNS.
+const DNS: u16 = 53;
+
+/// The server's addresses from the latest successful lookup.
 ///
-/// The resolver asks over the bond, so it knows of a move only while some link still reaches the
-/// server, or after a restart.
+/// Two ways are tried at once: this machine's resolver, which knows /etc/hosts and asks over the
+/// bond once it is up; and the resolvers that this machine had before, over sockets with the
+/// carriers' mark, which pass while everything else waits for the bond.
 #[derive(Clone, Debug)]
 pub(super) struct KnownServer {
     known: Arc<Mutex<Vec<SocketAddr>>>,
+    resolvers: Arc<[IpAddr]>,
 }
 
 impl KnownServer {
-    /// Looks up the server, before anything is captured.
+    /// Looks up the server. It may be unknown for now: each later attempt to connect asks again.
     ///
-    /// # Errors
-    ///
-    /// The resolver's.
-    pub(super) async fn new(server: &str) -> io::Result<Self> {
-        let found = lookup_host(server).await?.collect();
-        Ok(Self {
-            known: Arc::new(Mutex::new(found)),
-        })
+    /// The resolvers are read now, so the gateway must not have changed their file yet.
+    pub(super) async fn new(server: &str) -> Self {
+        let known = Self {
+            known: Arc::default(),
+            resolvers: of_system(),
+        };
+        if let Some((host, port)) = server.rsplit_once(':')
+            && let Ok(port) = port.parse()
+        {
+            let host = host.trim_start_matches('[').trim_end_matches(']');
+            if let Err(error) = known.look_up(host.to_owned(), port).await {
+                tracing::warn!("cannot resolve the server's name {host} yet: {error}");
+            }
+        }
+        known
     }
 
     /// The addresses.
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.clone()
+    }
+
+    /// Asks over sockets with the carriers' mark.
+    async fn ask(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+        let name: Name = host.parse().map_err(io::Error::other)?;
+        let mut last = io::Error::other("this machine has no resolver");
+        for resolver in self.resolvers.iter() {
+            let both = tokio::join!(
+                exchange(*resolver, name.clone(), false),
+                exchange(*resolver, name.clone(), true)
+            );
+            match both {
+                (Err(error), Err(_)) => last = error,
+                (v4, v6) => {
+                    let found = [v4, v6].into_iter().filter_map(Result::ok).flatten();
+                    let found: Vec<IpAddr> = found.collect();
+                    if !found.is_empty() {
+                        return Ok(found);
+                    }
+                    last = io::Error::other("the name has no address");
+                }
+            }
+        }
+        Err(last)
     }
 }
 
@@ -49,15 +96,120 @@ impl Lookup for KnownServer {
     ) -> futures_util::future::BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
         let server = self.clone();
         Box::pin(async move {
-            let found = timeout(PATIENCE, lookup_host((host, port))).await;
-            if let Ok(Ok(found)) = found {
-                let found: Vec<SocketAddr> = found.collect();
-                if !found.is_empty() {
-                    let mut known = server.known.lock().unwrap_or_else(PoisonError::into_inner);
-                    *known = found;
-                }
+            if let Ok(ip) = host.parse::<IpAddr>() {
+                return Ok(vec![SocketAddr::new(ip, port)]);
             }
-            Ok(server.addresses())
+            let system = async {
+                let found = lookup_host((host.as_str(), port)).await?;
+                Ok(found.collect::<Vec<_>>())
+            };
+            let marked = async {
+                let found = server.ask(&host).await?;
+                Ok(found
+                    .into_iter()
+                    .map(|ip| SocketAddr::new(ip, port))
+                    .collect())
+            };
+            let found = match timeout(PATIENCE, first(system, marked)).await {
+                Ok(found) => found,
+                Err(_) => Err(io::ErrorKind::TimedOut.into()),
+            };
+            let mut known = server.known.lock().unwrap_or_else(PoisonError::into_inner);
+            match found {
+                Ok(found) if !found.is_empty() => *known = found,
+                // The addresses from before are better than none.
+                _ if !known.is_empty() => {}
+                Ok(_) => return Err(io::Error::other("the name has no address")),
+                Err(error) => return Err(error),
+            }
+            Ok(known.clone())
         })
+    }
+}
+
+/// The result of the future that succeeds first, or the error of the one that fails last.
+async fn first<T>(
+    a: impl Future<Output = io::Result<T>>,
+    b: impl Future<Output = io::Result<T>>,
+) -> io::Result<T> {
+    let (mut a, mut b) = (std::pin::pin!(a), std::pin::pin!(b));
+    tokio::select! {
+        first = &mut a => match first {
+            Ok(found) => Ok(found),
+            Err(_) => b.await,
+        },
+        first = &mut b => match first {
+            Ok(found) => Ok(found),
+            Err(_) => a.await,
+        },
+    }
+}
+
+/// One question over UDP.
+async fn exchange(resolver: IpAddr, name: Name, ipv6: bool) -> io::Result<Vec<IpAddr>> {
+    let question = AddressQuestion::new(name, ipv6).map_err(io::Error::other)?;
+    let (domain, any) = match resolver {
+        IpAddr::V4(_) => (Domain::IPV4, IpAddr::from(Ipv4Addr::UNSPECIFIED)),
+        IpAddr::V6(_) => (Domain::IPV6, IpAddr::from(Ipv6Addr::UNSPECIFIED)),
+    };
+    let socket = Socket::new(domain, Type::DGRAM, None)?;
+    socket.set_mark(CARRIER_MARK)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&SocketAddr::new(any, 0).into())?;
+    let socket = UdpSocket::from_std(socket.into())?;
+    socket.connect((resolver, DNS)).await?;
+    socket.send(&question.message()).await?;
+    let answered = async {
+        let mut answer = [0; MAX_ANSWER];
+        loop {
+            let length = socket.recv(&mut answer).await?;
+            if let Some(found) = question.addresses(&answer[..length]) {
+                return Ok(found);
+            }
+        }
+    };
+    match timeout(ATTEMPT, answered).await {
+        Ok(found) => found,
+        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    }
+}
+
+/// This machine's resolvers. Those on loopback would ask without the mark.
+fn of_system() -> Arc<[IpAddr]> {
+    let read = FILES
+        .iter()
+        .filter_map(|file| fs::read_to_string(file).ok());
+    let mut found: Vec<IpAddr> = read.flat_map(|text| resolvers(&text)).collect();
+    found.retain(|ip| !ip.is_loopback());
+    found.dedup();
+    found.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_first_success_counts_and_the_last_error() {
+        let fails = |text: &'static str| async move { Err::<u8, _>(io::Error::other(text)) };
+        let slow = async {
+            tokio::task::yield_now().await;
+            Ok(1)
+        };
+        assert_eq!(first(fails("a"), slow).await.unwrap(), 1);
+        assert_eq!(
+            first(std::future::pending(), async { Ok(2) })
+                .await
+                .unwrap(),
+            2
+        );
+        assert!(first(fails("a"), fails("b")).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn an_address_needs_no_resolver() {
+        let known = KnownServer::new("[2001:db8::1]:7443").await;
+        let found = known.look_up("192.0.2.1".to_owned(), 7443).await.unwrap();
+        assert_eq!(found, ["192.0.2.1:7443".parse().unwrap()]);
     }
 }

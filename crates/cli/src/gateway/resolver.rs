@@ -2,7 +2,8 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use sumlink_dns::system::resolv_conf::{ResolvConf, Restored};
 use sumlink_dns::system::resolved;
@@ -12,8 +13,11 @@ use crate::exit::CliError;
 /// The file that programs read.
 const FILE: &str = "/etc/resolv.conf";
 
-/// Its content from before the start. It outlives a restart of the machine.
-const STATE: &str = "/var/lib/sumlink/resolv.conf.json";
+/// Directory of its content from before the start, which must outlive a restart of the machine.
+const STATE: &str = "/var/lib/sumlink";
+
+/// The same for another network namespace, which does not outlive a restart.
+const STATE_OF_NAMESPACE: &str = "/run/sumlink";
 
 /// How this machine's programs were made to ask the gateway.
 #[derive(Debug)]
@@ -35,7 +39,8 @@ impl Resolver {
             resolved::apply(device, address).await.map_err(other)?;
             return Ok(Self::Resolved(device.to_owned()));
         }
-        if let Some(directory) = Path::new(STATE).parent() {
+        let state = state();
+        if let Some(directory) = state.parent() {
             std::fs::create_dir_all(directory)?;
         }
         file().apply(address).map_err(other)?;
@@ -68,7 +73,22 @@ pub(super) fn clean() -> Result<Option<String>, CliError> {
 }
 
 fn file() -> ResolvConf {
-    ResolvConf::new(FILE, STATE)
+    ResolvConf::new(FILE, state())
+}
+
+/// The state file. Each network namespace has its own, because `ip netns exec` gives it an
+/// /etc/resolv.conf of its own.
+fn state() -> PathBuf {
+    let namespace = |process: &str| {
+        let namespace = std::fs::metadata(format!("/proc/{process}/ns/net")).ok()?;
+        Some(namespace.ino())
+    };
+    match (namespace("self"), namespace("1")) {
+        (Some(own), Some(first)) if own != first => {
+            Path::new(STATE_OF_NAMESPACE).join(format!("resolv.conf-{own}.json"))
+        }
+        _ => Path::new(STATE).join("resolv.conf.json"),
+    }
 }
 
 fn other(error: impl std::error::Error + Send + Sync + 'static) -> CliError {

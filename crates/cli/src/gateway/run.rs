@@ -5,7 +5,7 @@
 //! bond.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +46,9 @@ const RETRY: Duration = Duration::from_secs(2);
 /// Port of DNS.
 const DNS: u16 = 53;
 
+/// Name of the control socket, in [`super::RUN`].
+pub(super) const SOCKET: &str = "gateway.sock";
+
 /// The router of a gateway.
 pub(super) type GatewayRouter = Router<Late>;
 
@@ -69,24 +72,28 @@ pub(super) async fn carry(
 ) -> Result<(), CliError> {
     let mut stop = Stop::new()?;
     let asked = Arc::new(Notify::new());
-    let named = plan.control.clone();
-    let socket = named.unwrap_or_else(|| Path::new(super::RUN).join("gateway.sock"));
-    if let Some(directory) = socket.parent() {
-        std::fs::create_dir_all(directory)?;
-    }
-    let control = ControlSocket::bind(&socket)?;
+    let mut kernel = settings.kernel.clone();
+    kernel.links = named_links(&plan);
+    // The lock comes first: a second gateway learns that one runs, whatever else it lacks. Until
+    // the plan is applied nothing changes, so that the kill switch of a killed gateway stays.
+    let prepared = Prepared::new(Path::new(kernel::DEFAULT_STATE), &kernel).await?;
+    let control = ControlSocket::bind(&socket(&plan)?)?;
+    let _known_place = KnownPlace::new(control.path())?;
     let limits = Limits::of(&plan);
     let entries = Entries::bind(&plan, &limits).await?;
+    // A killed gateway's address in there would answer no lookup.
+    super::resolver::clean()?;
     let server = plan.config.server.clone();
-    let known = KnownServer::new(&server).await.map_err(|error| {
-        sumlink_transport::ConnectError::Resolve {
-            name: server.clone(),
-            reason: error.to_string(),
-        }
-    })?;
+    let known = KnownServer::new(&server).await;
+    kernel.servers = known.addresses().iter().map(SocketAddr::ip).collect();
+    let inputs = Inputs::open(&mut kernel, &settings.dns, &prepared, &limits).await?;
+    let changes = prepared.plan(&kernel).map_err(KernelError::from)?;
+    for warning in changes.warnings() {
+        tracing::warn!("{warning}");
+    }
+    let capture = changes.capture();
     let (slot, session) = watch::channel(None);
     let links = KnownLinks::new();
-    links.list(&known.addresses(), CARRIER_MARK).await;
     let names = SharedNames::default();
     let mut policy = LocalPolicy::read().await;
     let router = router(
@@ -96,23 +103,8 @@ pub(super) async fn carry(
         policy.subscribe(),
         Late::new(session.clone(), plan.early),
     )?;
-    let mut kernel = settings.kernel.clone();
-    kernel.links = named_links(&plan);
-    kernel.servers = known.addresses().iter().map(SocketAddr::ip).collect();
-    let prepared = Prepared::new(Path::new(kernel::DEFAULT_STATE), &kernel).await?;
-    let inputs = match Inputs::open(&mut kernel, &settings.dns, &prepared, &limits).await {
-        Ok(inputs) => inputs,
-        Err(error) => {
-            prepared.remove().await?;
-            return Err(error);
-        }
-    };
-    let changes = prepared.plan(&kernel).map_err(KernelError::from)?;
-    for warning in changes.warnings() {
-        tracing::warn!("{warning}");
-    }
-    let capture = changes.capture();
     let mut applied = prepared.apply(changes).await?;
+    links.list(&known.addresses(), CARRIER_MARK).await;
     let forwarder = settings
         .dns
         .serve
@@ -153,21 +145,27 @@ pub(super) async fn carry(
         .mark(CARRIER_MARK)
         .ignored_links(not_links(&kernel))
         .lookup(Arc::new(known.clone()) as Arc<dyn links::Lookup>);
+    // No answer of a network ends the gateway: what captures the traffic must not depend on
+    // strangers.
     let connecting = async {
-        let client = connect(&config).await?;
-        tracing::info!(%server, server_key = %config.server_key, "connected");
-        events.emit(&json!({
-            "event": "connected", "server": server, "server_key": config.server_key,
-            "public_key": config.key.public(),
-        }));
-        let _following = events.follow(client.events());
-        slot.send_replace(Some(client.clone()));
-        let addresses = || known.addresses();
-        tokio::select! {
-            () = links.follow(client.clone(), addresses, CARRIER_MARK) => {}
-            reason = client.closed() => return Err(CliError::from(std::io::Error::other(reason))),
+        loop {
+            let client = connect(&config).await?;
+            tracing::info!(%server, server_key = %config.server_key, "connected");
+            events.emit(&json!({
+                "event": "connected", "server": server, "server_key": config.server_key,
+                "public_key": config.key.public(),
+            }));
+            let _following = events.follow(client.events());
+            slot.send_replace(Some(client.clone()));
+            let addresses = || known.addresses();
+            let reason = tokio::select! {
+                () = links.follow(client.clone(), addresses, CARRIER_MARK) => continue,
+                reason = client.closed() => reason,
+            };
+            tracing::warn!("the session has ended ({reason}); connecting again");
+            slot.send_replace(None);
+            tokio::time::sleep(RETRY).await;
         }
-        Ok(())
     };
     let ended = tokio::select! {
         ended = connecting => ended,
@@ -212,21 +210,64 @@ async fn end(resolver: Option<Resolver>, applied: Applied) -> Result<(), CliErro
     Ok(())
 }
 
-/// Connects to the server. Waits for a network that is not up yet; other errors end the gateway.
+/// Connects to the server, however long that takes. Only a wrong configuration is an error.
+///
+/// A network may not be up yet; and whatever answers in the server's place, with another key or an
+/// alert of its own, must not end the capture of the traffic.
 async fn connect(config: &sumlink_transport::config::ClientConfig) -> Result<Client, CliError> {
-    let mut has_warned = false;
+    let mut warned = String::new();
     loop {
         let error = match Client::connect(config.clone()).await {
             Ok(client) => return Ok(client),
             Err(error) => CliError::from(error),
         };
-        if error.exit() != Exit::Network {
+        if matches!(error.exit(), Exit::Usage | Exit::Config | Exit::Key) {
             return Err(error);
         }
-        if !std::mem::replace(&mut has_warned, true) {
-            tracing::warn!("{error}; trying again every {} s", RETRY.as_secs());
+        let text = error.to_string();
+        if text != warned {
+            tracing::warn!("{text}; trying again every {} s", RETRY.as_secs());
+            warned = text;
         }
         tokio::time::sleep(RETRY).await;
+    }
+}
+
+/// The path of the control socket: as configured, or the one that other verbs search.
+fn socket(plan: &ClientPlan) -> Result<PathBuf, CliError> {
+    let path = match &plan.control {
+        Some(named) => std::path::absolute(named)?,
+        None => Path::new(super::RUN).join(SOCKET),
+    };
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory)?;
+    }
+    Ok(path)
+}
+
+/// A link from the place where other verbs search for the control socket, while that is elsewhere.
+#[derive(Debug)]
+struct KnownPlace(Option<PathBuf>);
+
+impl KnownPlace {
+    /// The caller has the lock of the gateway: what is there belongs to one that was killed.
+    fn new(socket: &Path) -> Result<Self, CliError> {
+        let place = Path::new(super::RUN).join(SOCKET);
+        if place == socket {
+            return Ok(Self(None));
+        }
+        std::fs::create_dir_all(super::RUN)?;
+        let _ = std::fs::remove_file(&place);
+        std::os::unix::fs::symlink(socket, &place)?;
+        Ok(Self(Some(place)))
+    }
+}
+
+impl Drop for KnownPlace {
+    fn drop(&mut self) {
+        if let Some(place) = &self.0 {
+            let _ = std::fs::remove_file(place);
+        }
     }
 }
 

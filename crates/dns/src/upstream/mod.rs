@@ -172,7 +172,7 @@ impl From<std::io::Error> for ExchangeError {
 }
 
 /// An ID that others cannot predict (RFC 5452, section 9.2).
-fn random_id() -> Result<u16, ExchangeError> {
+pub(crate) fn random_id() -> Result<u16, ExchangeError> {
     use ring::rand::{SecureRandom, SystemRandom};
     let mut id = [0; 2];
     match SystemRandom::new().fill(&mut id) {

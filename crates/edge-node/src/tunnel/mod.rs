@@ -312,15 +312,12 @@ fn check_mtu(socket: &UdpSocket, link: &LinkConfig, config: &NodeConfig) -> Resu
 }
 
 #[cfg(test)]
-#[path = "../../../transport/src/links/netns.rs"]
-mod netns;
-
-#[cfg(test)]
 mod tests {
     use std::process::Command;
     use std::time::Duration;
 
-    use super::netns::Netns;
+    use sumlink_test_support::netns::Netns;
+
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);

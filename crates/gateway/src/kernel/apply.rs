@@ -23,7 +23,7 @@ use super::sysctl::{self, Sysctl};
 /// The lock of this network namespace's gateway, and the state of the system.
 ///
 /// The leftovers of a killed gateway stay until [`Prepared::apply`] replaces them, so that its kill
-/// switch has no gap. If no plan is applied, call [`Prepared::remove`].
+/// switch has no gap. If no plan is applied, they stay; [`Prepared::remove`] removes them.
 #[derive(Debug)]
 pub struct Prepared {
     lock: Lock,
@@ -301,6 +301,20 @@ impl Applied {
             }
         }
         Ok(())
+    }
+
+    /// Plans the firewall table again, because the directly connected networks may have changed;
+    /// returns whether it differs.
+    pub(super) async fn follow_networks(&mut self) -> Result<bool, KernelError> {
+        if self.plan.table.is_none() || !self.plan.settings.refuses_bound_programs() {
+            return Ok(false);
+        }
+        let listed = self.netlink.state().await;
+        let (_, _, routes) = listed.map_err(KernelError::system("list the routes"))?;
+        let table = self.plan.table_for(&routes);
+        let is_changed = self.plan.table != table;
+        self.plan.table = table;
+        Ok(is_changed)
     }
 
     /// Plans the routes to the LAN again, because its addresses may have changed.

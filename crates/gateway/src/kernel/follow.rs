@@ -60,7 +60,11 @@ impl Applied {
         let lan = self.follow_lan().await;
         let sysctls = self.follow_sysctls();
         let routes = self.restore_routing(&mut Steps::default()).await;
-        let table = self.follow_table(answer).await;
+        let table = match self.follow_networks().await {
+            Ok(false) => self.follow_table(answer).await,
+            Ok(true) => self.load_table(&mut Steps::default()).await,
+            Err(error) => Err(error),
+        };
         let rules = self.restore_rules(&mut Steps::default()).await;
         if let Ok(true) = rules {
             tracing::warn!("another program has deleted rules of the gateway; added again");

@@ -34,6 +34,14 @@ pub struct Settings {
     pub servers: Vec<IpAddr>,
 }
 
+impl Settings {
+    /// Whether programs of this host that bind to a link's interface are refused there, because
+    /// nothing may leave beside the bond.
+    pub(super) fn refuses_bound_programs(&self) -> bool {
+        self.host && self.without_bond == WithoutBond::Block
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {

@@ -1,5 +1,6 @@
 //! Parts of a rule, each in the language of nft(8) and in its JSON (libnftables-json(5)).
 
+use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::super::MARK_MASK;
@@ -108,6 +109,36 @@ pub(super) fn to_interface(name: &str) -> Part {
         "==",
         json!({ "meta": { "key": "oifname" } }),
         json!(name),
+    )
+}
+
+/// Packets that leave by one of these interfaces.
+pub(super) fn to_any(interfaces: &[String]) -> Part {
+    let quoted: Vec<String> = interfaces
+        .iter()
+        .map(|name| format!("\"{name}\""))
+        .collect();
+    Part::matching(
+        format!("oifname {{ {} }}", quoted.join(", ")),
+        "==",
+        json!({ "meta": { "key": "oifname" } }),
+        json!({ "set": interfaces }),
+    )
+}
+
+/// Packets for an address in one of these networks, all of the family `ip` or `ip6`; they must not
+/// overlap.
+pub(super) fn destination_in(protocol: &str, networks: &[IpNet]) -> Part {
+    let listed: Vec<String> = networks.iter().map(ToString::to_string).collect();
+    let prefixes: Vec<Value> = networks
+        .iter()
+        .map(|net| json!({ "prefix": { "addr": net.addr(), "len": net.prefix_len() } }))
+        .collect();
+    Part::matching(
+        format!("{protocol} daddr {{ {} }}", listed.join(", ")),
+        "==",
+        json!({ "payload": { "protocol": protocol, "field": "daddr" } }),
+        json!({ "set": prefixes }),
     )
 }
 

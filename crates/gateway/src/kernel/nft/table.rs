@@ -1,12 +1,21 @@
 //! The table of a plan.
 
+use ipnet::IpNet;
+
 use super::super::settings::{Capture, ListenerPorts, Settings};
 use super::super::{CARRIER_MARK, Family, LOCAL_MARK, PROBE_MARK};
 use super::part::{self, Mark, Part};
 use super::{Chain, Table};
 
-/// The table for these settings; `families` are those that are captured.
-pub(in super::super) fn table(settings: &Settings, capture: Capture, families: &[Family]) -> Table {
+/// The table for these settings; `families` are those that are captured, and `touched` those that
+/// must not leave beside the bond. `networks` have specific routes.
+pub(in super::super) fn table(
+    settings: &Settings,
+    capture: Capture,
+    families: &[Family],
+    touched: &[Family],
+    networks: &[IpNet],
+) -> Table {
     let mut prerouting = marks_of_arriving_packets(settings);
     let mut chains = Vec::new();
     if capture == Capture::Nftables && !settings.lan.is_empty() {
@@ -35,7 +44,46 @@ pub(in super::super) fn table(settings: &Settings, capture: Capture, families: &
             rules: connections_of_the_host(settings, families),
         });
     }
+    if settings.refuses_bound_programs() {
+        chains.push(Chain {
+            name: "bound",
+            kind: "filter",
+            hook: "output",
+            priority: ("filter", 0),
+            rules: packets_of_bound_programs(settings, touched, networks),
+        });
+    }
     Table { chains }
+}
+
+/// A program that binds to an interface (SO_BINDTODEVICE, IP_UNICAST_IF, IP_PKTINFO) chooses the
+/// route itself. Such packets pass to directly connected networks only, as without binding.
+fn packets_of_bound_programs(
+    settings: &Settings,
+    touched: &[Family],
+    networks: &[IpNet],
+) -> Vec<Vec<Part>> {
+    let mut free = vec!["lo".to_owned(), settings.device.name.clone()];
+    free.extend(settings.lan.iter().cloned());
+    let mut rules = vec![
+        vec![Mark::Packet.is(CARRIER_MARK), part::accept()],
+        vec![part::to_any(&free), part::accept()],
+        vec![
+            part::destination_is(&["local", "broadcast", "multicast", "anycast"]),
+            part::accept(),
+        ],
+    ];
+    let networks = IpNet::aggregate(&networks.to_vec());
+    for family in touched {
+        let (name, ip, ..) = words(settings, *family);
+        let of_family = |network: &&IpNet| Family::of(network.addr()) == *family;
+        let own: Vec<IpNet> = networks.iter().filter(of_family).copied().collect();
+        if !own.is_empty() {
+            rules.push(vec![part::destination_in(ip, &own), part::accept()]);
+        }
+        rules.push(vec![part::family(name), part::reject()]);
+    }
+    rules
 }
 
 /// Packets of carriers, and of connections from outside, are routed as without the gateway. Strict

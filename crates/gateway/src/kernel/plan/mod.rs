@@ -10,7 +10,7 @@ use ipnet::IpNet;
 
 use super::FIRST_PREFERENCE;
 use super::check::{self, Refusal, Warning};
-use super::facts::Facts;
+use super::facts::{Facts, RouteFact, RouteKind};
 use super::nft::{self, NftSupport, Table};
 use super::routing::{Family, Route, Rule};
 use super::settings::{Capture, Settings, WithoutBond};
@@ -31,6 +31,8 @@ pub struct Plan {
     pub(super) niceties: Vec<Sysctl>,
     /// The families that are captured.
     pub(super) captured: Vec<Family>,
+    /// The families that must not leave beside the bond.
+    touched: Vec<Family>,
     pub(super) addresses: Vec<IpNet>,
     pub(super) routes: Vec<Route>,
     pub(super) table: Option<Table>,
@@ -86,6 +88,9 @@ impl Plan {
         warnings.extend(vpns);
         warnings.extend(check::warnings(settings, facts, capture));
         let has_table = facts.nft == NftSupport::Works;
+        let networks = networks(&facts.routes);
+        let table =
+            has_table.then(|| nft::table(settings, capture, &captured, &touched, &networks));
         Ok(Self {
             settings: settings.clone(),
             capture,
@@ -93,9 +98,10 @@ impl Plan {
             niceties: niceties(settings, &captured),
             addresses: addresses(settings, &captured),
             routes: routes(settings, facts, capture, &captured, &touched),
-            table: has_table.then(|| nft::table(settings, capture, &captured)),
+            table,
             rules: rules(settings, capture, first, &captured, &touched),
             captured,
+            touched,
             warnings,
         })
     }
@@ -103,6 +109,20 @@ impl Plan {
     /// The way of capture.
     pub fn capture(&self) -> Capture {
         self.capture
+    }
+
+    /// The firewall table for the present routes.
+    pub(super) fn table_for(&self, routes: &[RouteFact]) -> Option<Table> {
+        self.table.as_ref()?;
+        let (settings, networks) = (&self.settings, networks(routes));
+        let table = nft::table(
+            settings,
+            self.capture,
+            &self.captured,
+            &self.touched,
+            &networks,
+        );
+        Some(table)
     }
 
     /// Warnings for the administrator.
@@ -163,6 +183,14 @@ impl fmt::Display for Plan {
         }
         Ok(())
     }
+}
+
+/// The destinations of specific routes: packets for them do not use the bond.
+fn networks(routes: &[RouteFact]) -> Vec<IpNet> {
+    let specific = routes.iter().filter(|route| {
+        route.kind == RouteKind::Unicast && !route.is_ours && route.destination.prefix_len() > 0
+    });
+    specific.map(|route| route.destination.trunc()).collect()
 }
 
 fn treatment(settings: &Settings, is_wanted: bool, exists: bool) -> Treatment {

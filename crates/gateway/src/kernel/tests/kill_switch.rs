@@ -39,6 +39,41 @@ fn nothing_leaves_beside_the_bond_after_the_device_has_vanished() {
     }
 }
 
+/// SO_BINDTODEVICE needs no privilege, and the kernel then ignores that a route is missing.
+#[test]
+fn a_program_that_binds_to_a_link_does_not_leave_beside_the_bond() {
+    let Some(world) = World::new() else { return };
+    for without_bond in [WithoutBond::Block, WithoutBond::Direct] {
+        let settings = Settings {
+            without_bond,
+            ..settings()
+        };
+        // A host behind the router, and the router itself, which is directly connected.
+        let near: [IpAddr; 2] = [
+            "10.0.1.1".parse().unwrap(),
+            "2001:db8:1::1".parse().unwrap(),
+        ];
+        for (far, near) in OUTSIDE.into_iter().zip(near) {
+            let [far, near] = [far, near].map(|address| {
+                let bind = || TcpListener::bind((address, 0)).unwrap();
+                let listener = world.outside.enter(bind);
+                (listener.local_addr().unwrap(), listener)
+            });
+            world.gateway.run(async || {
+                let (tun, applied) = start(world.state(), &settings).await;
+                let is_blocked = without_bond == WithoutBond::Block;
+                assert_eq!(connect_bound(far.0, "wan0").is_err(), is_blocked, "{far:?}");
+                connect_bound(near.0, "wan0").unwrap();
+                vanish(tun).await;
+                assert_eq!(connect_bound(far.0, "wan0").is_err(), is_blocked, "{far:?}");
+                connect_bound(near.0, "wan0").unwrap();
+                applied.remove().await.unwrap();
+                connect_bound(far.0, "wan0").unwrap();
+            });
+        }
+    }
+}
+
 #[test]
 fn plain_links_are_used_if_that_is_the_setting() {
     let Some(world) = World::new() else { return };

@@ -293,6 +293,14 @@ fn connect_as_carrier(remote: SocketAddr, device: &str) -> std::io::Result<TcpSt
     Ok(socket.into())
 }
 
+/// Opens a TCP connection over an interface of the program's choice.
+fn connect_bound(remote: SocketAddr, device: &str) -> std::io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(remote), Type::STREAM, None)?;
+    socket.bind_device(Some(device.as_bytes()))?;
+    socket.connect_timeout(&remote.into(), SHORT)?;
+    Ok(socket.into())
+}
+
 /// Sends a byte there and gets one back.
 fn exchange(client: TcpStream, server: TcpStream) {
     for (mut from, mut to) in [(&client, &server), (&server, &client)] {
