@@ -14,10 +14,10 @@ use sumlink_test_support::emulated::{Bench, until};
 use super::{Helper, V4, lan, page, until_active};
 
 /// Time for which a link is silent.
-const OUTAGE: Duration = Duration::from_secs(3);
+const OUTAGE: Duration = Duration::from_secs(4);
 /// Longest accepted pause of a program's data: docs/failover.md has the measured ones, about 0.1 s;
 /// a busy machine adds its own.
-const LONGEST: Duration = Duration::from_secs(2);
+const LONGEST: Duration = Duration::from_secs(3);
 /// Interval of the datagrams of a flow.
 const INTERVAL: Duration = Duration::from_millis(20);
 const FLAPS: usize = 50;
