@@ -1,28 +1,35 @@
 //! Which clients are served, and how much.
 
-use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use ipnet::IpNet;
 use sumlink_exit::recent::Recent;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use sumlink_proxy::{Client, Limit, Place};
 use tokio::time::Instant;
 
 /// Most clients with a separate rate; the one that was silent longest is forgotten.
 const MAX_CLIENTS: usize = 4096;
 
+/// Tokens of a question: they come by the millisecond, and rates are per second.
+const ONE: u64 = 1000;
+
+/// The rate of an IPv6 network, in rates of a client. A client may use many addresses of it.
+const NETWORK: u64 = 4;
+
 /// Limits on clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Questions of one client per second, at least 1. A client is an IPv4 address or an IPv6 /64.
+    /// Questions of one client per second, at least 1. A client is an address; those of an IPv6 /64
+    /// have four times the rate and the burst together.
     pub rate: u32,
     /// Questions that a client may ask at once after a pause, at least 1.
     pub burst: u32,
-    /// Questions that wait for an answer, of all clients.
+    /// Questions that wait for an answer, of all clients. They share this number fairly, as
+    /// [`sumlink_proxy::shares`] says.
     pub queries: usize,
-    /// Connections of all clients.
+    /// Connections of all clients, which share them in the same way.
     pub connections: usize,
     /// Connections of one client.
     pub connections_per_client: usize,
@@ -49,10 +56,10 @@ impl Default for Limits {
 pub(crate) struct Clients {
     networks: Vec<IpNet>,
     limits: Limits,
-    buckets: Mutex<Recent<IpAddr, Bucket>>,
-    queries: Arc<Semaphore>,
-    connections: Arc<Semaphore>,
-    per_client: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    /// Those of clients, and those of IPv6 networks with `true`.
+    buckets: Mutex<Recent<(Client, bool), Bucket>>,
+    queries: Limit,
+    connections: Limit,
 }
 
 /// Why a client is not served.
@@ -64,14 +71,6 @@ pub(crate) enum Refused {
     Limited,
 }
 
-/// A place for a connection, which is free again when this is dropped.
-#[derive(Debug)]
-pub(crate) struct Place {
-    _all: OwnedSemaphorePermit,
-    client: IpAddr,
-    per_client: Arc<Mutex<HashMap<IpAddr, usize>>>,
-}
-
 #[derive(Debug)]
 struct Bucket {
     /// Thousandths of questions.
@@ -81,13 +80,16 @@ struct Bucket {
 
 impl Clients {
     pub(crate) fn new(networks: Vec<IpNet>, limits: Limits) -> Self {
-        let permits = |number: usize| Arc::new(Semaphore::new(number.min(Semaphore::MAX_PERMITS)));
         Self {
             networks,
             buckets: Mutex::default(),
-            queries: permits(limits.queries),
-            connections: permits(limits.connections),
-            per_client: Arc::default(),
+            queries: Limit::new("waiting questions", limits.queries, None),
+            connections: Limit::with_most_own(
+                "connections for DNS",
+                limits.connections,
+                limits.connections_per_client,
+                None,
+            ),
             limits,
         }
     }
@@ -102,68 +104,38 @@ impl Clients {
         if !self.is_served(address) {
             return Err(Refused::Stranger);
         }
-        let (rate, burst) = (self.limits.rate.max(1), self.limits.burst.max(1));
-        let (rate, full, one) = (u64::from(rate), u64::from(burst) * 1000, 1000);
-        let (client, now) = (client(address), Instant::now());
+        let (client, now) = (Client::lan(address), Instant::now());
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        if buckets.touch(&client).is_none() {
-            if buckets.len() >= MAX_CLIENTS {
-                buckets.pop_oldest();
+        let mut take = |key, share| {
+            let (rate, burst) = (self.limits.rate.max(1), self.limits.burst.max(1));
+            let (rate, full) = (u64::from(rate) * share, u64::from(burst) * share * ONE);
+            if buckets.touch(&key).is_none() {
+                if buckets.len() >= MAX_CLIENTS {
+                    buckets.pop_oldest();
+                }
+                buckets.insert(key, Bucket::full(full, now));
             }
-            let bucket = Bucket {
-                tokens: full,
-                filled: now,
-            };
-            buckets.insert(client, bucket);
-        }
-        let Some(bucket) = buckets.touch(&client) else {
-            return Err(Refused::Limited);
+            match buckets.touch(&key) {
+                Some(bucket) => bucket.take(rate, full, now),
+                None => false,
+            }
         };
-        let millis = now.saturating_duration_since(bucket.filled).as_millis();
-        let millis = u64::try_from(millis).unwrap_or(u64::MAX);
-        // Whole milliseconds only, so that no fraction gets lost.
-        bucket.filled += Duration::from_millis(millis);
-        bucket.tokens = bucket
-            .tokens
-            .saturating_add(millis.saturating_mul(rate))
-            .min(full);
-        match bucket.tokens.checked_sub(one) {
-            Some(left) => {
-                bucket.tokens = left;
-                Ok(())
-            }
-            None => Err(Refused::Limited),
-        }
+        let is_admitted = take((client, false), 1)
+            && (address.is_ipv4() || take((client.network(), true), NETWORK));
+        is_admitted.then_some(()).ok_or(Refused::Limited)
     }
 
-    /// A place for a question that waits, if one is free.
-    pub(crate) fn query(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.queries).try_acquire_owned().ok()
+    /// A place for a question of `client` that waits, until it is lost.
+    pub(crate) fn query(&self, client: Client) -> Option<Place> {
+        self.queries.place(client)
     }
 
-    /// A place for a connection of `address`.
-    pub(crate) fn connection(&self, address: IpAddr) -> Result<Place, Refused> {
-        let address = address.to_canonical();
-        if !self.is_served(address) {
+    /// A place for a connection of `address`, until it is lost.
+    pub(crate) fn connection(&self, address: IpAddr, client: Client) -> Result<Place, Refused> {
+        if !self.is_served(address.to_canonical()) {
             return Err(Refused::Stranger);
         }
-        let all = Arc::clone(&self.connections).try_acquire_owned();
-        let all = all.map_err(|_| Refused::Limited)?;
-        let client = client(address);
-        let mut per_client = self
-            .per_client
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let own = per_client.entry(client).or_default();
-        if *own >= self.limits.connections_per_client {
-            return Err(Refused::Limited);
-        }
-        *own += 1;
-        Ok(Place {
-            _all: all,
-            client,
-            per_client: Arc::clone(&self.per_client),
-        })
+        self.connections.place(client).ok_or(Refused::Limited)
     }
 
     fn is_served(&self, address: IpAddr) -> bool {
@@ -173,29 +145,25 @@ impl Clients {
     }
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut per_client = self
-            .per_client
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(own) = per_client.get_mut(&self.client) {
-            *own -= 1;
-            if *own == 0 {
-                per_client.remove(&self.client);
-            }
+impl Bucket {
+    fn full(tokens: u64, now: Instant) -> Self {
+        Self {
+            tokens,
+            filled: now,
         }
     }
-}
 
-/// The client behind an address: a host has a whole /64 for its IPv6 addresses (RFC 8981).
-fn client(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(address) => {
-            let network = address.to_bits() & !u128::from(u64::MAX);
-            Ipv6Addr::from_bits(network).into()
-        }
+    /// Takes a question's tokens, if they are there.
+    fn take(&mut self, rate: u64, full: u64, now: Instant) -> bool {
+        let millis = now.saturating_duration_since(self.filled).as_millis();
+        let millis = u64::try_from(millis).unwrap_or(u64::MAX);
+        // Whole milliseconds only, so that no fraction gets lost.
+        self.filled += Duration::from_millis(millis);
+        let tokens = self.tokens.saturating_add(millis.saturating_mul(rate));
+        self.tokens = tokens.min(full);
+        let left = self.tokens.checked_sub(ONE);
+        self.tokens = left.unwrap_or(self.tokens);
+        left.is_some()
     }
 }
 
@@ -222,7 +190,9 @@ mod tests {
             "127.0.0.1",
         ] {
             assert_eq!(clients.admit(ip(text)), Err(Refused::Stranger));
-            assert_eq!(clients.connection(ip(text)).unwrap_err(), Refused::Stranger);
+            let client = Client::lan(ip(text));
+            let refused = clients.connection(ip(text), client).unwrap_err();
+            assert_eq!(refused, Refused::Stranger);
         }
         for text in ["192.168.7.1", "fd00:7::1", "::ffff:192.168.7.1"] {
             assert_eq!(clients.admit(ip(text)), Ok(()));
@@ -240,7 +210,11 @@ mod tests {
         let admitted = |text: &str| (0..10).filter(|_| clients.admit(ip(text)).is_ok()).count();
         assert_eq!(admitted("192.168.7.1"), 3);
         assert_eq!(admitted("192.168.7.2"), 3);
-        assert_eq!(admitted("fd00:7::1") + admitted("fd00:7::2"), 3);
+        assert_eq!(admitted("fd00:7::1"), 3);
+        let network: usize = (2..9)
+            .map(|last| admitted(&format!("fd00:7::{last}")))
+            .sum();
+        assert_eq!(3 + network, 3 * NETWORK as usize);
         tokio::time::advance(Duration::from_millis(250)).await;
         assert_eq!(admitted("192.168.7.1"), 2);
         tokio::time::advance(Duration::from_millis(50)).await;
@@ -249,22 +223,41 @@ mod tests {
         assert_eq!(admitted("192.168.7.1"), 3);
     }
 
-    #[test]
-    fn connections_are_limited_for_each_and_for_all() {
+    #[tokio::test(start_paused = true)]
+    async fn connections_are_limited_for_each_and_for_all() {
         let limits = Limits {
             connections: 3,
             connections_per_client: 2,
             ..Limits::default()
         };
         let clients = clients(limits);
-        let connect = |text: &str| clients.connection(ip(text));
-        let first = connect("192.168.7.1").unwrap();
+        let connect = |text: &str| clients.connection(ip(text), Client::lan(ip(text)));
+        let mut first = connect("192.168.7.1").unwrap();
         let _second = connect("192.168.7.1").unwrap();
         assert_eq!(connect("192.168.7.1").unwrap_err(), Refused::Limited);
         let _third = connect("192.168.7.2").unwrap();
-        assert_eq!(connect("192.168.7.3").unwrap_err(), Refused::Limited);
+        // The client with two makes room for one without, but not for one with as many.
+        let fourth = connect("192.168.7.3").unwrap();
+        first.lost().await;
         drop(first);
-        connect("192.168.7.3").unwrap();
-        assert_eq!(clients.per_client.lock().unwrap().len(), 2);
+        assert_eq!(connect("192.168.7.1").unwrap_err(), Refused::Limited);
+        assert_eq!(connect("192.168.7.4").unwrap_err(), Refused::Limited);
+        drop(fourth);
+        connect("192.168.7.4").unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn questions_that_wait_are_shared() {
+        let limits = Limits {
+            queries: 3,
+            ..Limits::default()
+        };
+        let clients = clients(limits);
+        let client = |text: &str| Client::lan(ip(text));
+        let busy = client("192.168.7.1");
+        let mut held = [(); 3].map(|()| clients.query(busy).unwrap());
+        assert!(clients.query(busy).is_none());
+        let _other = clients.query(client("192.168.7.2")).unwrap();
+        held[0].lost().await;
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use sumlink_proxy::Client;
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
@@ -154,12 +155,12 @@ impl Forwarder {
         }
     }
 
-    /// Answers a message of a client; `None` if it gets no answer.
+    /// Answers a message of a program on this machine; `None` if it gets no answer.
     pub async fn answer(&self, message: &[u8], via: Via) -> Option<Vec<u8>> {
         match self.begin(message, via) {
             Step::Reply(reply) => Some(reply),
             Step::Ignore => None,
-            Step::Ask(question) => self.finish(question).await,
+            Step::Ask(question) => self.finish(question, Client::Host).await,
         }
     }
 
@@ -232,8 +233,8 @@ impl Forwarder {
         })
     }
 
-    /// Gets the answer from upstream.
-    pub(crate) async fn finish(&self, question: Question) -> Option<Vec<u8>> {
+    /// Gets the answer from upstream, for a question of `asker`.
+    pub(crate) async fn finish(&self, question: Question, asker: Client) -> Option<Vec<u8>> {
         let Question {
             client,
             group,
@@ -251,7 +252,7 @@ impl Forwarder {
                     .await
             }
         };
-        let landed = match inner.flights.join(query, resolve) {
+        let landed = match inner.flights.join(query, asker, resolve) {
             Landed::Full => {
                 debug!("too many questions are open; another one fails");
                 None

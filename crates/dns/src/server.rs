@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use sumlink_proxy::{Client, Origin, Usage};
 use sumlink_util::plain;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::OwnedReadHalf;
@@ -16,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, error, info, warn};
 
-use crate::clients::{Clients, Limits, Place, Refused};
+use crate::clients::{Clients, Limits, Refused};
 use crate::forwarder::{Forwarder, Step, Via};
 
 /// Longest question over UDP, in bytes. The rest of a longer one is cut off, and it is malformed.
@@ -114,8 +115,19 @@ impl Server {
         let mut ports = JoinSet::new();
         for ((udp, tcp), address) in self.ports.into_iter().zip(self.addresses) {
             info!(%address, "answering DNS");
-            ports.spawn(serve_udp(udp, forwarder.clone(), Arc::clone(&self.clients)));
-            ports.spawn(serve_tcp(tcp, forwarder.clone(), Arc::clone(&self.clients)));
+            let (forwarder, clients) = (&forwarder, &self.clients);
+            ports.spawn(serve_udp(
+                udp,
+                address,
+                forwarder.clone(),
+                Arc::clone(clients),
+            ));
+            ports.spawn(serve_tcp(
+                tcp,
+                address,
+                forwarder.clone(),
+                Arc::clone(clients),
+            ));
         }
         tokio::select! {
             () = shutdown => {}
@@ -125,7 +137,12 @@ impl Server {
     }
 }
 
-async fn serve_udp(socket: UdpSocket, forwarder: Forwarder, clients: Arc<Clients>) {
+async fn serve_udp(
+    socket: UdpSocket,
+    address: SocketAddr,
+    forwarder: Forwarder,
+    clients: Arc<Clients>,
+) {
     let socket = Arc::new(socket);
     let mut waiting = JoinSet::new();
     let mut buffer = vec![0; MAX_QUESTION];
@@ -151,16 +168,21 @@ async fn serve_udp(socket: UdpSocket, forwarder: Forwarder, clients: Arc<Clients
             Step::Ignore => {}
             Step::Reply(reply) => send(&socket, &reply, client).await,
             Step::Ask(question) => {
-                let Some(place) = clients.query() else {
+                let asker = Client::from(Origin::at_entry(client, address));
+                let Some(mut place) = clients.query(asker) else {
                     forwarder.counters().limited.count();
                     continue;
                 };
                 let (socket, forwarder) = (Arc::clone(&socket), forwarder.clone());
                 waiting.spawn(async move {
-                    if let Some(reply) = forwarder.finish(question).await {
-                        send(&socket, &reply, client).await;
+                    tokio::select! {
+                        reply = forwarder.finish(question, asker) => {
+                            if let Some(reply) = reply {
+                                send(&socket, &reply, client).await;
+                            }
+                        }
+                        () = place.lost() => forwarder.counters().limited.count(),
                     }
-                    drop(place);
                 });
             }
         }
@@ -173,7 +195,12 @@ async fn send(socket: &UdpSocket, reply: &[u8], client: SocketAddr) {
     }
 }
 
-async fn serve_tcp(listener: TcpListener, forwarder: Forwarder, clients: Arc<Clients>) {
+async fn serve_tcp(
+    listener: TcpListener,
+    address: SocketAddr,
+    forwarder: Forwarder,
+    clients: Arc<Clients>,
+) {
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -189,10 +216,22 @@ async fn serve_tcp(listener: TcpListener, forwarder: Forwarder, clients: Arc<Cli
                 continue;
             }
         };
-        match clients.connection(client.ip()) {
-            Ok(place) => {
+        let asker = Client::from(Origin::at_entry(client, address));
+        match clients.connection(client.ip(), asker) {
+            Ok(mut place) => {
                 let (forwarder, clients) = (forwarder.clone(), Arc::clone(&clients));
-                connections.spawn(connection(stream, client, place, forwarder, clients));
+                let usage = place.usage();
+                connections.spawn(async move {
+                    let peer = Peer {
+                        address: client,
+                        asker,
+                        usage,
+                    };
+                    tokio::select! {
+                        () = connection(stream, peer, &forwarder, clients) => {}
+                        () = place.lost() => forwarder.counters().limited.count(),
+                    }
+                });
             }
             Err(refused) => {
                 count(&forwarder, refused);
@@ -203,15 +242,22 @@ async fn serve_tcp(listener: TcpListener, forwarder: Forwarder, clients: Arc<Cli
     }
 }
 
+/// The other end of a connection.
+struct Peer {
+    address: SocketAddr,
+    asker: Client,
+    /// The use of the connection's place.
+    usage: Usage,
+}
+
 /// Serves one connection. Answers are sent as soon as they are known, in any order (RFC 7766,
 /// section 7).
-async fn connection(
-    stream: TcpStream,
-    client: SocketAddr,
-    place: Place,
-    forwarder: Forwarder,
-    clients: Arc<Clients>,
-) {
+async fn connection(stream: TcpStream, peer: Peer, forwarder: &Forwarder, clients: Arc<Clients>) {
+    let Peer {
+        address: client,
+        asker,
+        mut usage,
+    } = peer;
     let _ = stream.set_nodelay(true);
     let (mut reader, mut writer) = stream.into_split();
     let (replies, mut ready) = mpsc::channel::<Vec<u8>>(PIPELINE);
@@ -234,7 +280,8 @@ async fn connection(
             if question.is_empty() {
                 continue;
             }
-            if !is_admitted(&forwarder, &clients, client) {
+            usage.used();
+            if !is_admitted(forwarder, &clients, client) {
                 break;
             }
             if asked.len() >= PIPELINE {
@@ -248,17 +295,21 @@ async fn connection(
                     }
                 }
                 Step::Ask(question) => {
-                    let Some(query) = clients.query() else {
+                    let Some(mut place) = clients.query(asker) else {
                         forwarder.counters().limited.count();
                         break;
                     };
                     let (forwarder, replies) = (forwarder.clone(), replies.clone());
                     asked.spawn(async move {
-                        if let Some(reply) = forwarder.finish(question).await {
-                            // The connection may have ended.
-                            let _ = replies.send(reply).await;
+                        tokio::select! {
+                            reply = forwarder.finish(question, asker) => {
+                                if let Some(reply) = reply {
+                                    // The connection may have ended.
+                                    let _ = replies.send(reply).await;
+                                }
+                            }
+                            () = place.lost() => forwarder.counters().limited.count(),
                         }
-                        drop(query);
                     });
                 }
             }
@@ -270,7 +321,6 @@ async fn connection(
     if let Err(error) = written {
         debug!(%client, error = %plain(&error), "a connection of a client ended");
     }
-    drop(place);
 }
 
 /// The next question of a connection; `None` at its end. An empty one means that the time without

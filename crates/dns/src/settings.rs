@@ -25,7 +25,9 @@ pub struct Settings {
     pub rebinding_protection: bool,
     /// Further networks that count as private, such as public ones of the LAN.
     pub own_networks: Vec<IpNet>,
-    /// Most different questions that upstreams have at once; further ones fail.
+    /// Most different questions that upstreams have at once. A further one takes the place of the
+    /// oldest of the client that has the most, which fails, or fails itself if its client has as
+    /// many as others.
     pub max_open: usize,
     /// Receives the addresses that are answered.
     pub observer: Option<Observer>,

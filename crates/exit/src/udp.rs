@@ -50,10 +50,14 @@ mod tests;
 
 use client::Client;
 pub use client::UdpStats;
+pub use expiry::Expiry;
 pub use published::PublishedPort;
 
 /// Shortest idle timeout of a source (RFC 4787, REQ-5).
 pub const MIN_IDLE: Duration = Duration::from_secs(120);
+
+/// Time after the last answer after which a source ends that only sent to port 53, by default.
+pub const DNS_IDLE: Duration = Duration::from_secs(10);
 
 /// Limits and timeouts for the sources of one client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,7 +104,7 @@ impl Default for UdpSettings {
             memory: 16 << 20,
             // RFC 4787, REQ-5: the recommended default.
             idle: Duration::from_secs(300),
-            dns_idle: Duration::from_secs(10),
+            dns_idle: DNS_IDLE,
             receive_buffer: 1 << 20,
             outgoing: Outgoing::default(),
         }

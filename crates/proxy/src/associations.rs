@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use sumlink_exit::datagram::{DatagramSocket, FlowFailure, Received, SendError};
 
-use crate::{Class, DatagramOpener, OpenError, Origin, SourceLimit, Target};
+use crate::{Class, DatagramOpener, OpenError, Origin, SourceLimit, Target, Usage};
 
 /// What SOCKS5 associations need.
 pub(crate) struct Associations<D> {
@@ -12,6 +12,8 @@ pub(crate) struct Associations<D> {
     /// The program at the other end of the connection.
     pub(crate) origin: Origin,
     pub(crate) limit: SourceLimit,
+    /// The use of the connection's place.
+    pub(crate) usage: Option<Usage>,
 }
 
 /// The datagrams of an opener of streams only.

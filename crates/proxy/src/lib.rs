@@ -7,6 +7,7 @@
 //! - [`TransparentUdp`] owns a UDP port that receives datagrams to other machines.
 //! - [`Opener`] provides the streams: a session, or any other type that opens streams.
 //! - [`DatagramOpener`] provides the sources of datagrams in the same way.
+//! - [`Limit`] shares a limit among clients ([`shares`]), so that one of them cannot take it all.
 //! - [`socks5::message`] and [`http_proxy::request`] are the wire formats, as pure functions over
 //!   bytes.
 //!
@@ -20,9 +21,12 @@ use std::future::Future;
 use sumlink_exit::datagram::DatagramSocket;
 use sumlink_exit::relay::Relayed;
 
+pub use active::Active;
 pub use class::{ClassRule, ClassRuleError, Dscp, Flow, Ports};
+pub use client::Client;
 pub use connection_limit::ConnectionLimit;
 pub use forward::{AnyForward, Forward, ForwardError, UdpForward};
+pub use limit::{Limit, Place, Usage};
 pub use listen_error::ListenError;
 pub use listener::{Listener, Service};
 pub use origin::{Origin, Side};
@@ -33,15 +37,19 @@ pub use udp_bind_error::UdpBindError;
 pub use udp_forward::UdpForwarder;
 pub use udp_transparent::TransparentUdp;
 
+mod active;
 mod associations;
 pub mod class;
+mod client;
 mod connection_limit;
 pub mod forward;
 pub mod http_proxy;
+mod limit;
 mod listen_error;
 mod listener;
 mod origin;
 mod peers;
+pub mod shares;
 pub mod socks5;
 mod source;
 mod transparent;

@@ -12,10 +12,10 @@ use tracing::{debug, error, info, warn};
 
 use crate::associations::{Associations, NoDatagrams};
 use crate::class::{Flow, class_of, class_of_datagrams};
-use crate::connection_limit::Place;
+use crate::connection_limit::Admission;
 use crate::{
-    Class, ClassRule, ConnectionLimit, DatagramOpener, Forward, ListenError, OpenError, Opener,
-    Origin, SourceLimit, http_proxy, socks5, transparent,
+    Active, Class, ClassRule, Client, ConnectionLimit, DatagramOpener, Forward, ListenError,
+    OpenError, Opener, Origin, SourceLimit, Usage, http_proxy, socks5, transparent,
 };
 use sumlink_exit::local_hop;
 use sumlink_exit::relay::{Upload, relay, tune};
@@ -60,16 +60,20 @@ pub struct Listener {
 struct Gate<O> {
     opener: O,
     origin: Origin,
-    is_open: bool,
+    /// The use of the connection's place; `None` refuses every stream.
+    usage: Option<Usage>,
 }
 
 impl<O: Opener> Opener for Gate<O> {
-    type Stream = O::Stream;
+    type Stream = Active<O::Stream>;
 
-    async fn open(&self, target: Target, class: Option<Class>) -> Result<O::Stream, OpenError> {
-        match self.is_open {
-            true => self.opener.open_from(self.origin, target, class).await,
-            false => Err(OpenError::LimitReached),
+    async fn open(&self, target: Target, class: Option<Class>) -> Result<Self::Stream, OpenError> {
+        match &self.usage {
+            Some(usage) => {
+                let open = || self.opener.open_from(self.origin, target.clone(), class);
+                usage.open(open).await
+            }
+            None => Err(OpenError::LimitReached),
         }
     }
 }
@@ -180,38 +184,49 @@ impl Listener {
                 () = &mut shutdown => break,
                 (local, peer) = accepting.next(&socket) => {
                     debug!(%address, %peer, "connection");
-                    let place = limit.place();
-                    let is_open = matches!(place, Some(Place::Served(_)));
-                    if !is_open && logged_full.is_none_or(|at| at.elapsed() >= FULL_PAUSE) {
+                    let origin = service.origin(peer, &local, address);
+                    let admission = limit.admit(Client::from(origin));
+                    let usage = match &admission {
+                        Some(Admission::Served(place)) => Some(place.usage()),
+                        _ => None,
+                    };
+                    if usage.is_none() && logged_full.is_none_or(|at| at.elapsed() >= FULL_PAUSE) {
                         logged_full = Some(Instant::now());
                         warn!(
                             %address,
-                            max_connections = limit.most,
+                            max_connections = limit.most(),
                             "connection limit reached; further {service} connections are refused"
                         );
                     }
-                    let Some(place) = place else {
+                    let Some(admission) = admission else {
                         reset(&local);
                         continue;
                     };
-                    let origin = service.origin(peer, &local, address);
                     let gate = Gate {
                         opener: opener.clone(),
                         origin,
-                        is_open,
+                        usage: usage.clone(),
                     };
                     let (service, classes) = (service.clone(), Arc::clone(&classes));
                     let associations = Associations {
                         opener: datagrams.clone(),
                         origin,
-                        limit: match is_open {
-                            true => sources.clone(),
-                            false => SourceLimit::none(),
+                        limit: match &usage {
+                            Some(_) => sources.clone(),
+                            None => SourceLimit::none(),
                         },
+                        usage,
                     };
+                    let serving = connection(local, address, service, gate, associations, classes);
                     let task = async move {
-                        let _place = place;
-                        connection(local, address, service, gate, associations, classes).await;
+                        match admission {
+                            Admission::Served(mut place) => tokio::select! {
+                                () = serving => {}
+                                // Dropping the relay resets the connection.
+                                () = place.lost() => debug!(%peer, "a connection makes room"),
+                            },
+                            Admission::Refused(_place) => serving.await,
+                        }
                     };
                     spawn_begun(&mut connections, task).await;
                 }

@@ -1,33 +1,28 @@
 //! The addresses that send to a UDP port. Each is a separate source.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use sumlink_exit::datagram::{Received, SendError};
-use sumlink_exit::recent::Recent;
 use sumlink_exit::udp_io::{Arrival, UdpIo};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{Receiver, Sender, channel, error::TrySendError};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{debug, error, warn};
 
 use crate::source::Throttle;
-use crate::{Class, DatagramOpener, Origin, Source, SourceLimit, Target};
+use crate::{Class, Client, DatagramOpener, Origin, Place, Source, SourceLimit, Target};
 
 /// Datagrams of one address that wait for its task.
 const QUEUE: usize = 256;
 
 /// Events and datagrams taken at once.
 const BATCH: usize = 64;
-
-/// Idle time after which an address makes room for a new one.
-const YIELD_AFTER: Duration = Duration::from_secs(5);
 
 /// A UDP port: where its datagrams go, and how it answers.
 pub(crate) trait Port: Send + Sync + 'static {
@@ -70,7 +65,7 @@ pub(crate) async fn serve<P: Port, D: DatagramOpener>(
         port: Arc::clone(&port),
         opener,
         limit,
-        open: Recent::default(),
+        open: HashMap::new(),
         tasks: JoinSet::new(),
         next: 0,
         dropped: 0,
@@ -110,15 +105,13 @@ struct Item<L> {
 struct Peer<L> {
     number: u64,
     sender: Sender<Item<L>>,
-    last: Instant,
-    place: OwnedSemaphorePermit,
 }
 
 struct Peers<P: Port, D> {
     port: Arc<P>,
     opener: D,
     limit: SourceLimit,
-    open: Recent<SocketAddr, Peer<P::Label>>,
+    open: HashMap<SocketAddr, Peer<P::Label>>,
     /// Each returns the address and the number of its peer.
     tasks: JoinSet<(SocketAddr, u64)>,
     next: u64,
@@ -140,35 +133,29 @@ impl<P: Port, D: DatagramOpener> Peers<P, D> {
         {
             debug!(%error, "cannot receive from a UDP port");
         }
-        let now = Instant::now();
         for (address, item) in arrived.drain(..) {
-            self.deliver(address, item, now);
+            self.deliver(address, item);
         }
     }
 
-    fn deliver(&mut self, address: SocketAddr, item: Item<P::Label>, now: Instant) {
+    fn deliver(&mut self, address: SocketAddr, item: Item<P::Label>) {
         let mut item = item;
-        if let Some(peer) = self.open.touch(&address) {
-            peer.last = now;
+        if let Some(peer) = self.open.get(&address) {
             match peer.sender.try_send(item) {
                 Ok(()) => return,
                 Err(TrySendError::Full(_)) => {
                     self.dropped += 1;
                     return;
                 }
-                // Its source has just ended.
+                // Its source has just ended, or lost its place.
                 Err(TrySendError::Closed(unsent)) => item = unsent,
             }
         }
-        let place = match self.open.remove(&address) {
-            Some(ended) => Some(ended.place),
-            None => self.place(now),
-        };
-        let Some(place) = place else {
+        let origin = self.port.origin(address, &item.label);
+        let Some(place) = self.limit.place(Client::from(origin)) else {
             self.dropped += 1;
             return;
         };
-        let origin = self.port.origin(address, &item.label);
         let (_, class) = self.port.flow(&item.label);
         let source = Source::new(self.opener.clone(), Some(origin), class, self.limit.idle());
         let (sender, receiver) = channel(QUEUE);
@@ -177,29 +164,12 @@ impl<P: Port, D: DatagramOpener> Peers<P, D> {
         let _ = sender.try_send(item);
         let number = self.next;
         self.next += 1;
-        let peer = Peer {
-            number,
-            sender,
-            last: now,
-            place,
-        };
-        self.open.insert(address, peer);
+        self.open.insert(address, Peer { number, sender });
         let port = Arc::clone(&self.port);
         self.tasks.spawn(async move {
-            pass(&*port, address, last, source, receiver).await;
+            pass(&*port, address, last, source, receiver, place).await;
             (address, number)
         });
-    }
-
-    /// A free place, or that of the peer that was idle longest.
-    fn place(&mut self, now: Instant) -> Option<OwnedSemaphorePermit> {
-        self.limit.place().or_else(|| {
-            let (_, oldest) = self.open.oldest()?;
-            if now.saturating_duration_since(oldest.last) < YIELD_AFTER {
-                return None;
-            }
-            self.open.pop_oldest().map(|(_, peer)| peer.place)
-        })
     }
 
     fn ended(&mut self, address: SocketAddr, number: u64) {
@@ -220,6 +190,7 @@ async fn pass<P: Port, D: DatagramOpener>(
     mut last: P::Label,
     mut source: Source<D>,
     mut receiver: Receiver<Item<P::Label>>,
+    mut place: Place,
 ) {
     let mut items = Vec::with_capacity(BATCH);
     let mut events = Vec::with_capacity(BATCH);
@@ -229,6 +200,7 @@ async fn pass<P: Port, D: DatagramOpener>(
                 if count == 0 {
                     return;
                 }
+                place.used();
                 for Item { label, payload } in items.drain(..) {
                     let (target, class) = port.flow(&label);
                     if let Err(error) = source.send(&target, payload, class) {
@@ -241,8 +213,13 @@ async fn pass<P: Port, D: DatagramOpener>(
                 if count == 0 {
                     return;
                 }
+                place.used();
                 port.answer(address, &last, &events).await;
                 events.clear();
+            }
+            () = place.lost() => {
+                debug!(%address, "a source of datagrams makes room");
+                return;
             }
         }
     }

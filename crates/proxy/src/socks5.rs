@@ -45,9 +45,8 @@ pub(crate) async fn serve<O: Opener, D: DatagramOpener>(
     let negotiated = timeout(HANDSHAKE_TIMEOUT, negotiate(&mut local, &mut early, named));
     let refusal = match negotiated.await {
         Ok(Ok((Asked::Datagrams(request), user))) => match associations.opener {
-            Some(datagrams) => {
-                let (origin, limit) = (associations.origin, &associations.limit);
-                associate::serve(local, &request, user, datagrams, origin, classes, limit).await;
+            Some(_) => {
+                associate::serve(local, &request, user, associations, classes).await;
                 return;
             }
             None => {

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sumlink_exit::datagram::{Backlog, DatagramSocket, Received, SendError};
+use sumlink_exit::udp::{DNS_IDLE, Expiry};
 use sumlink_transport::descriptors;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::{debug, warn};
 
-use crate::{Class, DatagramOpener, OpenError, Origin, Target};
+use crate::{Class, Client, DatagramOpener, Limit, OpenError, Origin, Place, Target};
 
 /// Pause after a source could not be opened, in which datagrams are dropped.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
@@ -21,22 +21,26 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 /// may close it earlier.
 const IDLE: Duration = Duration::from_secs(300);
 
-/// Most sources by default.
-const MAX: usize = 1024;
+/// Most sources by default: fewer than the 1024 that a server allows. The rest is for sources that
+/// no entry has opened, and for those that the server has not yet seen end.
+const MAX: usize = 960;
+
+/// Idle time after which a source makes room for a new one of the same client.
+const YIELD_AFTER: Duration = Duration::from_secs(5);
 
 /// Least time between two log lines about one thing.
 const LOG_PAUSE: Duration = Duration::from_secs(60);
 
 /// Limit on the sources that programs have at once: SOCKS5 associations, and the addresses that
 /// send to a [`UdpForwarder`](crate::UdpForwarder) or through a
-/// [`TransparentUdp`](crate::TransparentUdp). Clones share one limit.
+/// [`TransparentUdp`](crate::TransparentUdp). Clones share one limit, which clients share fairly
+/// ([`shares`](crate::shares)).
 ///
-/// The default is 1024, or an eighth of the process's descriptors if that is less: an association
+/// The default is 960, or an eighth of the process's descriptors if that is less: an association
 /// takes two.
 #[derive(Clone, Debug)]
 pub struct SourceLimit {
-    most: usize,
-    places: Arc<Semaphore>,
+    places: Limit,
     idle: Duration,
     log: Arc<Mutex<Throttle>>,
 }
@@ -44,17 +48,20 @@ pub struct SourceLimit {
 impl SourceLimit {
     /// A limit of `most` sources, at least one.
     pub fn new(most: usize) -> Self {
-        let most = most.clamp(1, Semaphore::MAX_PERMITS);
+        Self::of(most.max(1))
+    }
+
+    fn of(most: usize) -> Self {
         Self {
-            most,
-            places: Arc::new(Semaphore::new(most)),
+            places: Limit::new("sources of datagrams", most, Some(YIELD_AFTER)),
             idle: IDLE,
             log: Arc::default(),
         }
     }
 
     /// Sets the time without datagrams after which a source is closed; the default is 5 minutes. An
-    /// association stays and opens another one for its next datagram.
+    /// association stays and opens another one for its next datagram. A source that only sent to
+    /// port 53 is closed 10 s after the answer, and one of echo requests after 30 s.
     pub fn with_idle(mut self, idle: Duration) -> Self {
         self.idle = idle;
         self
@@ -62,24 +69,20 @@ impl SourceLimit {
 
     /// A limit that allows no source.
     pub(crate) fn none() -> Self {
-        let places = Arc::new(Semaphore::new(0));
-        Self {
-            most: 0,
-            places,
-            idle: IDLE,
-            log: Arc::default(),
-        }
+        Self::of(0)
     }
 
-    /// A place for a source, if one is free. It is taken while the place is held.
-    pub fn place(&self) -> Option<OwnedSemaphorePermit> {
-        let place = Arc::clone(&self.places).try_acquire_owned().ok();
+    /// A place for a source of `client`, if one is free or another source must make room. The
+    /// source must end when its place is lost.
+    pub fn place(&self, client: Client) -> Option<Place> {
+        let place = self.places.place(client);
         if place.is_none() {
             let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(refused) = log.count(1, Instant::now()) {
                 warn!(
-                    max_sources = self.most,
-                    refused, "limit on sources of datagrams reached; further ones are refused"
+                    max_sources = self.places.most(),
+                    %client, refused,
+                    "limit on sources of datagrams reached; further ones are refused"
                 );
             }
         }
@@ -126,7 +129,7 @@ pub struct Source<D: DatagramOpener> {
     class: Option<Class>,
     idle: Duration,
     state: State<D::Socket>,
-    last: Instant,
+    expiry: Expiry,
     dropped: u64,
 }
 
@@ -157,7 +160,7 @@ impl<D: DatagramOpener> Source<D> {
             class,
             idle,
             state: State::Closed,
-            last: Instant::now(),
+            expiry: Expiry::new(idle, DNS_IDLE, Instant::now()),
             dropped: 0,
         }
     }
@@ -175,7 +178,6 @@ impl<D: DatagramOpener> Source<D> {
         class: Option<Class>,
     ) -> Result<(), SendError> {
         let now = Instant::now();
-        self.last = now;
         match &mut self.state {
             State::Open(socket) => {
                 if let Err(error) = socket.send(remote, payload, class) {
@@ -186,6 +188,7 @@ impl<D: DatagramOpener> Source<D> {
                     }
                     return Err(error);
                 }
+                self.expiry.sent(remote.port, now);
                 return Ok(());
             }
             State::Opening(_, waiting) => {
@@ -221,12 +224,12 @@ impl<D: DatagramOpener> Source<D> {
             let opened = opening.as_mut().await;
             self.opened(opened);
         }
-        let deadline = self.last + self.idle;
+        let deadline = self.expiry.deadline();
         match &mut self.state {
             State::Open(socket) => {
                 let received = timeout_at(deadline, socket.receive(out, limit)).await;
                 if let Ok(count @ 1..) = received {
-                    self.last = Instant::now();
+                    self.expiry.received(Instant::now());
                     return count;
                 }
             }
@@ -250,18 +253,19 @@ impl<D: DatagramOpener> Source<D> {
         };
         self.state = match opened {
             Ok(socket) => {
+                self.expiry = Expiry::new(self.idle, DNS_IDLE, now);
                 for datagram in waiting.take(now) {
                     let Datagram {
                         remote,
                         payload,
                         class,
                     } = datagram;
+                    self.expiry.sent(remote.port, now);
                     if let Err(error) = socket.send(&remote, payload, class) {
                         debug!(%remote, %error, "a datagram is dropped");
                         self.dropped += 1;
                     }
                 }
-                self.last = now;
                 State::Open(socket)
             }
             Err(error) => {
@@ -379,6 +383,44 @@ mod tests {
         let last = Instant::now();
         assert_eq!(source.receive(&mut events, 9).await, 0);
         assert!(last.elapsed() >= IDLE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_source_of_a_lookup_is_closed_soon_after_the_answer() {
+        let pairs = Pairs::default();
+        let resolver: Target = "192.0.2.1:53".parse().unwrap();
+        let mut source = Source::new(pairs.clone(), None, None, IDLE);
+        let mut events = Vec::new();
+        for is_answered in [true, false] {
+            source.send(&resolver, Bytes::new(), None).unwrap();
+            let nothing = tokio::time::timeout(BRIEF, source.receive(&mut events, 9));
+            assert!(nothing.await.is_err());
+            if is_answered {
+                let far = pairs.far.lock().unwrap().pop().unwrap();
+                far.send(&resolver, Bytes::new(), None).unwrap();
+                pairs.far.lock().unwrap().push(far);
+                assert_eq!(source.receive(&mut events, 9).await, 1);
+            }
+            let last = Instant::now();
+            assert_eq!(source.receive(&mut events, 9).await, 0);
+            assert!(last.elapsed() <= if is_answered { DNS_IDLE } else { IDLE / 10 });
+        }
+    }
+
+    /// 1200 lookups of one machine, each from a port of its own.
+    #[tokio::test(start_paused = true)]
+    async fn lookups_of_one_machine_leave_room_for_others() {
+        let limit = SourceLimit::new(MAX);
+        let busy = Client::lan([192, 0, 2, 7].into());
+        let mut held: Vec<Place> = (0..1200).filter_map(|_| limit.place(busy)).collect();
+        assert_eq!(held.len(), MAX);
+        for client in [Client::Host, Client::lan([192, 0, 2, 8].into())] {
+            let mut new = limit.place(client).unwrap();
+            new.used();
+            held.push(new);
+        }
+        held[0].lost().await;
+        held[1].lost().await;
     }
 
     #[tokio::test(start_paused = true)]

@@ -95,7 +95,8 @@ impl TransparentUdp {
     }
 
     /// Serves programs within this limit, shared with the other entries that have it. When it is
-    /// reached, a new one takes the place of the one that was idle longest, if it was idle for 5 s.
+    /// reached, a new one takes the place of one of the client that has the most; or of one of its
+    /// own client, if that was idle for 5 s.
     pub fn with_sources(mut self, limit: SourceLimit) -> Self {
         self.limit = limit;
         self

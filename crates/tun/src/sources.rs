@@ -1,18 +1,15 @@
 //! Sources of datagrams and of echo requests: one for each address that sends.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use sumlink_exit::datagram::{Received, SendError};
 use sumlink_exit::recent::Recent;
-use sumlink_proxy::{DatagramOpener, Origin, Source, SourceLimit, Target};
+use sumlink_proxy::{Client, DatagramOpener, Origin, Place, Source, SourceLimit, Target};
 use sumlink_transport::target::Host;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 use tracing::{debug, error};
 
 use crate::mailbox::{Item, Receiver, Sender, mailbox};
@@ -24,13 +21,6 @@ use crate::stats::Counters;
 
 /// Events taken at once.
 const BATCH: usize = 64;
-
-/// Idle time after which a source makes room for a new one.
-const YIELD_AFTER: Duration = Duration::from_secs(5);
-
-/// Time without echo requests and replies after which their source is closed (RFC 5508, REQ-2: at
-/// least 60 s).
-const ECHO_IDLE: Duration = Duration::from_secs(60);
 
 /// Most remotes of a source for which the last packet is kept, to quote it in an error.
 const QUOTED: usize = 64;
@@ -66,7 +56,7 @@ pub(crate) struct Sources<D, S> {
     opener: D,
     limit: SourceLimit,
     shared: Arc<Shared<S>>,
-    open: Recent<Key, Open>,
+    open: HashMap<Key, Open>,
     /// Each returns the key and the number of its source.
     tasks: JoinSet<(Key, u64)>,
     next: u64,
@@ -75,8 +65,6 @@ pub(crate) struct Sources<D, S> {
 struct Open {
     number: u64,
     sender: Sender,
-    last: Instant,
-    place: OwnedSemaphorePermit,
 }
 
 impl<D: DatagramOpener, S: Sink> Sources<D, S> {
@@ -85,60 +73,40 @@ impl<D: DatagramOpener, S: Sink> Sources<D, S> {
             opener,
             limit,
             shared,
-            open: Recent::default(),
+            open: HashMap::new(),
             tasks: JoinSet::new(),
             next: 0,
         }
     }
 
     /// Sends a datagram from a source, which is opened if it is new. `origin` is called then.
-    pub(crate) fn send(
-        &mut self,
-        key: Key,
-        item: Item,
-        now: Instant,
-        origin: impl FnOnce(SocketAddr) -> Origin,
-    ) {
+    pub(crate) fn send(&mut self, key: Key, item: Item, origin: impl FnOnce(SocketAddr) -> Origin) {
         let counters = &self.shared.counters;
         let mut item = item;
-        if let Some(open) = self.open.touch(&key) {
-            open.last = now;
+        if let Some(open) = self.open.get(&key) {
             match open.sender.push(item) {
                 Ok(dropped) => return counters.dropped.queue.add(dropped),
-                // Its source has just ended.
+                // Its source has just ended, or lost its place.
                 Err(unsent) => item = unsent,
             }
         }
-        let place = match self.open.remove(&key) {
-            Some(ended) => Some(ended.place),
-            None => self.place(now),
-        };
-        let Some(place) = place else {
+        let origin = origin(key.address());
+        let Some(place) = self.limit.place(Client::from(origin)) else {
             self.shared.counters.dropped.limit.increment();
             return;
         };
-        let idle = match key {
-            Key::Udp(_) => self.limit.idle(),
-            Key::Echo(..) => self.limit.idle().min(ECHO_IDLE),
-        };
-        let origin = Some(origin(key.address()));
-        let source = Source::new(self.opener.clone(), origin, item.class, idle);
+        let (opener, idle) = (self.opener.clone(), self.limit.idle());
+        let source = Source::new(opener, Some(origin), item.class, idle);
         let (sender, receiver) = mailbox();
         // A new queue has room.
         let _ = sender.push(item);
         let number = self.next;
         self.next += 1;
-        let open = Open {
-            number,
-            sender,
-            last: now,
-            place,
-        };
-        self.open.insert(key, open);
+        self.open.insert(key, Open { number, sender });
         let shared = Arc::clone(&self.shared);
         self.tasks.spawn(async move {
             let _counted = Counted::new(&shared.counters, key);
-            run(&shared, key, source, receiver).await;
+            run(&shared, key, source, receiver, place).await;
             (key, number)
         });
     }
@@ -158,17 +126,6 @@ impl<D: DatagramOpener, S: Sink> Sources<D, S> {
             Some(Err(error)) => error!(%error, "a task of a source panicked"),
             None => std::future::pending().await,
         }
-    }
-
-    /// A free place, or that of the source that was idle longest.
-    fn place(&mut self, now: Instant) -> Option<OwnedSemaphorePermit> {
-        self.limit.place().or_else(|| {
-            let (_, oldest) = self.open.oldest()?;
-            if now.saturating_duration_since(oldest.last) < YIELD_AFTER {
-                return None;
-            }
-            self.open.pop_oldest().map(|(_, open)| open.place)
-        })
     }
 }
 
@@ -210,6 +167,7 @@ async fn run<D: DatagramOpener, S: Sink>(
     key: Key,
     mut source: Source<D>,
     receiver: Receiver,
+    mut place: Place,
 ) {
     let mut items = VecDeque::new();
     let mut events = Vec::with_capacity(BATCH);
@@ -220,6 +178,7 @@ async fn run<D: DatagramOpener, S: Sink>(
                 if items.is_empty() {
                     return;
                 }
+                place.used();
                 for item in items.drain(..) {
                     send(shared, &mut source, &mut sent, item);
                 }
@@ -228,7 +187,12 @@ async fn run<D: DatagramOpener, S: Sink>(
                 if count == 0 {
                     return;
                 }
+                place.used();
                 deliver(shared, key, &mut sent, &mut events);
+            }
+            () = place.lost() => {
+                debug!(?key, "a source of datagrams makes room");
+                return;
             }
         }
     }

@@ -422,7 +422,7 @@ impl<O: Opener + DatagramOpener> Stack<O> {
         }
         let locals = &mut self.locals;
         self.sources
-            .send(key, item, now, |source| locals.origin(source, now));
+            .send(key, item, |source| locals.origin(source, now));
     }
 
     /// Reports a problem with a packet, in the name of the gateway: of a peer, because a host drops

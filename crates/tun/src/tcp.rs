@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
-use sumlink_exit::relay::{Upload, relay, tune};
+use sumlink_exit::relay::{Relayed, Upload, relay, tune};
 use sumlink_proxy::class::class_of;
 use sumlink_proxy::{
-    ClassRule, ConnectionLimit, Flow as ClassFlow, OpenError, Opener, Origin, Target,
+    ClassRule, Client, ConnectionLimit, Flow as ClassFlow, OpenError, Opener, Origin, Target,
 };
 use sumlink_transport::accept::Accepting;
 use sumlink_transport::tasks::spawn_begun;
@@ -169,7 +169,7 @@ impl<O: Opener> Connections<O> {
         first: &[u8],
         now: Instant,
     ) -> bool {
-        let Some(place) = self.limit.permit() else {
+        let Some(mut place) = self.limit.permit(Client::from(origin)) else {
             return false;
         };
         let (accepted, accept) = oneshot::channel();
@@ -197,10 +197,14 @@ impl<O: Opener> Connections<O> {
         self.counters.traffic.connections.increment();
         let opener = self.opener.clone();
         let task = async move {
-            let _place = place;
             let target = Target::from(flow.destination);
-            let opening = opener.open_from(origin, target, class);
-            connect::<O>(opening, accept, reports).await;
+            let usage = place.usage();
+            let opening = usage.open(|| opener.open_from(origin, target.clone(), class));
+            tokio::select! {
+                () = connect(opening, accept, reports) => {}
+                // Dropping the relay resets the connection.
+                () = place.lost() => debug!(?flow, "a connection makes room"),
+            }
         };
         // In order, because programs may rely on the order of their connections.
         spawn_begun(&mut self.tasks, task).await;
@@ -303,8 +307,8 @@ impl Drop for Reports {
 }
 
 /// Opens a connection's target, waits for the program's connection, and relays.
-async fn connect<O: Opener>(
-    opening: impl Future<Output = Result<O::Stream, OpenError>>,
+async fn connect<S: Relayed>(
+    opening: impl Future<Output = Result<S, OpenError>>,
     mut accept: oneshot::Receiver<TcpStream>,
     reports: Reports,
 ) {

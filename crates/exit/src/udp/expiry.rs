@@ -16,7 +16,7 @@ const ECHO_IDLE: Duration = Duration::from_secs(30);
 
 /// The traffic of a source, as far as its end depends on it.
 #[derive(Debug)]
-pub(super) struct Expiry {
+pub struct Expiry {
     idle: Duration,
     dns_idle: Duration,
     last: Instant,
@@ -39,7 +39,9 @@ enum Queried {
 }
 
 impl Expiry {
-    pub(super) fn new(idle: Duration, dns_idle: Duration, now: Instant) -> Self {
+    /// A source that ends after `idle` without traffic, or `dns_idle` after the last answer if it
+    /// only sent to port 53.
+    pub fn new(idle: Duration, dns_idle: Duration, now: Instant) -> Self {
         Self {
             idle,
             dns_idle,
@@ -49,7 +51,7 @@ impl Expiry {
     }
 
     /// The client has sent to this port of a remote.
-    pub(super) fn sent(&mut self, port: u16, now: Instant) {
+    pub fn sent(&mut self, port: u16, now: Instant) {
         self.last = now;
         self.queried = match (port, &self.queried) {
             (_, Queried::Other) => Queried::Other,
@@ -60,7 +62,7 @@ impl Expiry {
     }
 
     /// A remote to which the client had sent has sent.
-    pub(super) fn received(&mut self, now: Instant) {
+    pub fn received(&mut self, now: Instant) {
         self.last = now;
         if self.queried == Queried::Asking {
             self.queried = Queried::Answered;
@@ -68,7 +70,7 @@ impl Expiry {
     }
 
     /// When the source ends without further traffic.
-    pub(super) fn deadline(&self) -> Instant {
+    pub fn deadline(&self) -> Instant {
         let wait = match self.queried {
             Queried::Silent | Queried::Other => self.idle,
             Queried::Echo => ECHO_IDLE.min(self.idle),

@@ -24,10 +24,11 @@ use tokio::time::{Instant, sleep};
 use tracing::{debug, warn};
 
 use super::message::{Address, DatagramHeader, Reply, Request};
+use crate::associations::Associations;
 use crate::listener::Classes;
 use crate::origin::canonical;
 use crate::source::{Source, Throttle};
-use crate::{DatagramOpener, Origin, SourceLimit, Target};
+use crate::{Client, DatagramOpener, Target, Usage};
 
 /// Events taken from the session at once.
 const BATCH: usize = 64;
@@ -43,16 +44,23 @@ pub(super) async fn serve<D: DatagramOpener>(
     mut connection: TcpStream,
     request: &Request,
     user: Option<Vec<u8>>,
-    opener: D,
-    origin: Origin,
+    associations: Associations<D>,
     classes: Classes,
-    limit: &SourceLimit,
 ) {
-    let bound = match limit.place() {
+    let Associations {
+        opener: Some(opener),
+        origin,
+        limit,
+        usage,
+    } = associations
+    else {
+        return;
+    };
+    let bound = match limit.place(Client::from(origin)) {
         Some(place) => bind(&connection, request).map(|bound| (place, bound)),
         None => Err(io::ErrorKind::QuotaExceeded.into()),
     };
-    let (_place, (io, local, host, client)) = match bound {
+    let (mut place, (io, local, host, client)) = match bound {
         Ok(bound) => bound,
         Err(error) => {
             debug!(%error, "cannot open a SOCKS5 association");
@@ -78,9 +86,13 @@ pub(super) async fn serve<D: DatagramOpener>(
             strangers: Throttle::default(),
         },
         source: Source::new(opener, Some(origin), None, limit.idle()),
+        uses: [usage, Some(place.usage())],
         io,
     };
-    association.run(&mut connection).await;
+    tokio::select! {
+        () = association.run(&mut connection) => {}
+        () = place.lost() => debug!(%local, "a SOCKS5 association makes room"),
+    }
     let drops = &association.program.drops;
     let unsent = association.source.dropped();
     debug!(%local, ?drops, unsent, "SOCKS5 association ended");
@@ -124,6 +136,8 @@ struct Association<D: DatagramOpener> {
     io: UdpIo,
     source: Source<D>,
     program: Program,
+    /// The uses of the places that the connection and the source have.
+    uses: [Option<Usage>; 2],
 }
 
 /// The program's side of an association.
@@ -163,12 +177,18 @@ impl<D: DatagramOpener> Association<D> {
                         return;
                     }
                     self.take();
+                    self.used();
                 }
                 _ = self.source.receive(&mut events, BATCH) => {
+                    self.used();
                     self.pass(&mut events).await;
                 }
             }
         }
+    }
+
+    fn used(&mut self) {
+        self.uses.iter_mut().flatten().for_each(Usage::used);
     }
 
     /// Takes datagrams from the program.

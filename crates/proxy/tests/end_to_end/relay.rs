@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 
 use crate::common::{Direct, Proxy, echo, exchange, origin, rest, within};
-use sumlink_proxy::{ConnectionLimit, Forward, ListenError, Listener, Service};
+use sumlink_proxy::{Client, ConnectionLimit, Forward, ListenError, Listener, Service};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -137,6 +137,26 @@ async fn is_reset(address: SocketAddr) -> bool {
 
 /// A SOCKS5 greeting and a request for 192.0.2.1:80.
 const SOCKS_REQUEST: &[u8] = b"\x05\x01\x00\x05\x01\x00\x01\xc0\x00\x02\x01\x00\x50";
+
+#[tokio::test]
+async fn the_connection_idle_longest_is_reset_for_another_machine() {
+    let target = echo("127.0.0.1:0").await;
+    let limit = ConnectionLimit::new(2);
+    let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), Service::Forward(target)).await;
+    let proxy = Proxy::serve(listener.unwrap().with_limit(limit.clone()));
+    let [mut idle, mut kept] = [proxy.connect().await, proxy.connect().await];
+    exchange(&mut idle, b"first", b"first").await;
+    exchange(&mut kept, b"other", b"other").await;
+    let machine = Client::lan([192, 0, 2, 7].into());
+    let place = limit.permit(machine).unwrap();
+    let error = rest(&mut idle).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    // Both have one now.
+    assert!(limit.permit(machine).is_none());
+    assert!(is_reset(proxy.address).await);
+    exchange(&mut kept, b"still", b"still").await;
+    drop(place);
+}
 
 #[tokio::test]
 async fn connections_above_the_limit_are_refused_at_once_in_their_own_protocol() {

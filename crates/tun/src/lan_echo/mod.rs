@@ -244,7 +244,7 @@ impl<D: DatagramOpener> Serving<D> {
             return;
         }
         match &packet.body {
-            Body::Echo(echo) => self.echo(&packet, echo, bytes, false, now),
+            Body::Echo(echo) => self.echo(&packet, echo, bytes, false),
             Body::Fragment(fragment) => {
                 let whole = self.reassembly.push(&packet, fragment, bytes, now);
                 let Some(whole) = whole else {
@@ -254,14 +254,14 @@ impl<D: DatagramOpener> Serving<D> {
                     && let Body::Echo(echo) = &packet.body
                 {
                     self.counters.traffic.reassembled.increment();
-                    self.echo(&packet, echo, &whole, true, now);
+                    self.echo(&packet, echo, &whole, true);
                 }
             }
             _ => self.counters.dropped.icmp.increment(),
         }
     }
 
-    fn echo(&mut self, packet: &Packet, echo: &Echo, bytes: &[u8], is_joined: bool, now: Instant) {
+    fn echo(&mut self, packet: &Packet, echo: &Echo, bytes: &[u8], is_joined: bool) {
         if !is_right_echo(packet, echo, bytes) {
             return self.counters.dropped.checksum.increment();
         }
@@ -281,7 +281,7 @@ impl<D: DatagramOpener> Serving<D> {
             class,
         };
         let key = Key::Echo(packet.source, echo.id);
-        self.sources.send(key, item, now, Origin::lan);
+        self.sources.send(key, item, Origin::lan);
     }
 }
 

@@ -3,7 +3,7 @@
 //! Fragments that overlap make the whole datagram invalid in both families (RFC 5722); exact copies
 //! are ignored. The order of arrival does not matter.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -130,13 +130,32 @@ impl Reassembly {
         }
     }
 
-    /// Makes room for a fragment of this datagram, at the cost of the oldest ones.
+    /// Makes room for a fragment of this datagram: the source with the most datagrams, or with the
+    /// most bytes if those are too many, loses its oldest one.
     fn make_room(&mut self, key: &Key, len: usize) {
         let is_new = self.waiting.iter().all(|(known, _)| known != key);
-        while (is_new && self.waiting.len() >= MAX)
-            || (self.bytes + len > MAX_BYTES && !self.waiting.is_empty())
-        {
-            self.pop();
+        while is_new && self.waiting.len() >= MAX {
+            self.pop_largest(|_| 1);
+        }
+        while self.bytes + len > MAX_BYTES && !self.waiting.is_empty() {
+            self.pop_largest(|partial| partial.bytes);
+        }
+    }
+
+    /// Gives up the oldest datagram of the source with the largest sum of `size`.
+    fn pop_largest(&mut self, size: impl Fn(&Partial) -> usize) {
+        let mut sums: HashMap<IpAddr, usize> = HashMap::new();
+        for (key, partial) in &self.waiting {
+            *sums.entry(key.source).or_default() += size(partial);
+        }
+        let most = sums.values().max().copied();
+        let at = self
+            .waiting
+            .iter()
+            .position(|(key, _)| sums.get(&key.source).copied() == most);
+        if let Some((_, partial)) = at.and_then(|at| self.waiting.remove(at)) {
+            self.bytes -= partial.bytes;
+            self.given_up += 1;
         }
     }
 

@@ -262,6 +262,26 @@ fn the_oldest_incomplete_datagrams_make_room() {
     assert_eq!(done.map(|whole| whole.len()), Some(60_028));
 }
 
+#[test]
+fn a_source_that_sends_too_many_fragments_harms_only_itself() {
+    let (mut reassembly, now) = (Reassembly::default(), Instant::now());
+    let parts = |source: SocketAddr, id: u16| {
+        let whole = crate::sink::datagram(source, v4(2, 53), id, &[7; 3000]);
+        let mut parts = Vec::new();
+        build::fragments(&whole, 1500, u32::from(id), |part| {
+            parts.push(part.to_vec())
+        });
+        parts
+    };
+    let own = parts(v4(1, 5), 0);
+    assert_eq!(push(&mut reassembly, &own[0], now), None);
+    for id in 0..1000 {
+        push(&mut reassembly, &parts(v4(3, 5), id)[0], now);
+    }
+    push(&mut reassembly, &own[1], now);
+    assert!(push(&mut reassembly, &own[2], now).is_some());
+}
+
 fn address(is_v4: bool) -> impl Strategy<Value = (SocketAddr, SocketAddr)> {
     (any::<[u8; 8]>(), any::<[u8; 32]>(), any::<[u16; 2]>()).prop_map(
         move |(short, long, ports)| {
