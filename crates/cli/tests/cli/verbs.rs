@@ -306,7 +306,7 @@ fn the_selectors_are_listed_at_every_option() {
     assert_eq!(ran.code, 3);
     let output = format!("{}{}", ran.out, ran.err);
     assert!(
-        output.contains("c.toml:3: selector: alpha must be from 0.01 to 1"),
+        output.contains("c.toml:3: `selector`: alpha must be from 0.01 to 1"),
         "{output}"
     );
 }
