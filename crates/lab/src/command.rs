@@ -57,8 +57,8 @@ pub enum LabCommand {
         /// Seed of the random losses
         #[arg(long, value_name = "NUMBER", default_value_t = 1)]
         seed: u64,
-        /// Let programs hand over up to 64 KiB at once and cut that into packets inside: carries more than
-        /// 2.5 Gbit/s, but spares programs work that a real interface may not spare them
+        /// Let programs hand over up to 64 KiB at once and cut that into packets inside. This carries more than
+        /// 2.5 Gbit/s, but programs then do less work than with a real interface
         #[arg(long)]
         gso: bool,
         /// The command and its arguments; without one, an interactive shell
@@ -112,7 +112,7 @@ pub enum LabCommand {
     Run(RunOptions),
     /// List the scenarios in a directory: name, duration of a run, workload, links, what it is about
     List {
-        /// Where the files are
+        /// Where the scenario files are; `sumlink-lab bench --list` lists the lines of a matrix
         #[arg(value_name = "DIR", default_value = "scenarios")]
         directory: PathBuf,
         /// Print JSON
@@ -132,7 +132,11 @@ pub enum LabCommand {
     #[command(hide = true, subcommand)]
     Traffic(TrafficCommand),
     /// Remove what laboratories whose owner was killed have left behind
-    Clean,
+    Clean {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Make a page of results, DIR/report.html: tables and figures, each also as SVG and CSV in DIR/figures
     Report {
         /// Where `sumlink-lab run` wrote the results: its --out, or one scenario's directory in it
@@ -155,7 +159,10 @@ impl LabCommand {
     /// Whether the subcommand prints JSON.
     pub fn json(&self) -> bool {
         match self {
-            Self::Status { json, .. } | Self::List { json, .. } | Self::Check { json, .. } => *json,
+            Self::Status { json, .. }
+            | Self::List { json, .. }
+            | Self::Check { json, .. }
+            | Self::Clean { json } => *json,
             Self::Run(options) => options.json,
             Self::Bench(options) => options.json,
             Self::Faults(options) => options.json,
@@ -245,8 +252,11 @@ pub fn run(command: LabCommand) -> Result<(), LabError> {
             control::ask(&socket(lab.as_deref())?, &line).map(drop)
         }
         LabCommand::Status { lab, json } => status(lab.as_deref(), json),
-        LabCommand::Clean => {
+        LabCommand::Clean { json } => {
             let removed = rundir::clean()?;
+            if json {
+                return print(&format!("{}\n", serde_json::json!({ "removed": removed })));
+            }
             for line in &removed {
                 say!("removed {line}");
             }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
+use crate::bench::{self, Group};
 use crate::error::LabError;
 use crate::prose::{cut, first_sentence, print};
 use crate::scenario::Scenario;
@@ -14,7 +15,8 @@ use sumlink_settings::units::format_duration;
 /// Maximum characters of a description: its first sentence, shortened if necessary.
 const ABOUT: usize = 84;
 
-/// Lists the scenarios of a directory; invalid files are listed with their first problem.
+/// Lists the scenarios of a directory, and groups of a matrix; invalid files are listed with their
+/// first problem.
 pub(crate) fn list(directory: &Path, as_json: bool) -> Result<(), LabError> {
     let entries = fs::read_dir(directory).map_err(LabError::scenario_file(directory))?;
     let mut files: Vec<PathBuf> = entries
@@ -30,6 +32,19 @@ pub(crate) fn list(directory: &Path, as_json: bool) -> Result<(), LabError> {
     }
     let mut text = String::new();
     for file in &files {
+        if let Some(group) = bench::group(file) {
+            let _ = match as_json {
+                true => writeln!(text, "{}", group_json(file, &group)),
+                false => writeln!(
+                    text,
+                    "{:<35} {:>3} rows of a matrix  {}",
+                    group.name,
+                    group.rows.len(),
+                    cut(&first_sentence(&group.about), ABOUT)
+                ),
+            };
+            continue;
+        }
         let loaded = Scenario::load(file).map_err(LabError::from);
         if as_json {
             let _ = writeln!(text, "{}", entry_json(file, &loaded));
@@ -82,6 +97,17 @@ pub(crate) fn check(files: &[PathBuf], as_json: bool) -> Result<(), LabError> {
     } else {
         Err(LabError::Scenario(problems))
     }
+}
+
+fn group_json(file: &Path, group: &Group) -> serde_json::Value {
+    json!({
+        "file": file,
+        "ok": true,
+        "name": group.name,
+        "about": group.about,
+        "rows": group.rows.iter().map(|row| &row.name).collect::<Vec<_>>(),
+        "problems": [],
+    })
 }
 
 fn entry_json(file: &Path, loaded: &Result<Scenario, LabError>) -> serde_json::Value {

@@ -35,6 +35,9 @@ pub enum LinkError {
          letter, other than 'lo'"
     )]
     BadName(String),
+    /// The name belongs to an interface of the laboratory.
+    #[error("'{0}' is an interface of the laboratory itself: give the link another name")]
+    ReservedName(String),
     /// Two links have the same name.
     #[error("two links are called '{0}': give each a different name")]
     DuplicateName(String),

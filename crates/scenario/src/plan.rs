@@ -95,7 +95,7 @@ impl LabConfig {
                 .iter()
                 .find(|link| INTERFACES.contains(&&*link.name))
         {
-            return Err(LinkError::BadName(link.name.clone()));
+            return Err(LinkError::ReservedName(link.name.clone()));
         }
         if self.sample_interval < Duration::from_millis(1) {
             return Err(LinkError::Samples(format_duration(self.sample_interval)));

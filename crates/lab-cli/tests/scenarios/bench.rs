@@ -225,7 +225,11 @@ fn a_row_is_measured_once_and_judged() {
         page.contains("| two | up, cubic |") && page.contains("tiny.svg"),
         "{page}"
     );
-    assert!(place.read("summary.md").contains("1 of 1 measured lines"));
+    assert!(
+        place
+            .read("summary.md")
+            .contains("1 have been measured with every seed: 1 reach every bar")
+    );
 
     // Repeated: nothing is run, and a missed bar has its own exit code.
     let again = place.bench(&arguments);

@@ -35,7 +35,7 @@ use crate::systems;
 
 use document::Page;
 use judge::{Line, Verdict};
-use matrix::Group;
+pub(crate) use matrix::Group;
 use plan::Plan;
 use quantities::Measured;
 use records::Records;
@@ -63,11 +63,11 @@ pub struct BenchOptions {
     /// Seeds of the alternatives
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100))]
     pub alternative_seeds: u64,
-    /// These alternatives, instead of all there are; `alone` is none
+    /// Only these alternatives; `alone` is not one
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub systems: Vec<String>,
-    /// The most runs at once [default: what the machine has room for]; runs at high rates, and those that measure times or
-    /// CPU, are alone in any case
+    /// Maximum number of concurrent runs [default: as many as the machine can carry]; runs at high rates, and those that
+    /// measure times or CPU, always run alone
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub jobs: Option<u16>,
     /// A few rows downwards with CUBIC, one seed, no alternatives unless named
@@ -76,7 +76,7 @@ pub struct BenchOptions {
     /// Where tables, charts and JSON are written [default: docs/results, with --quick lab-out/bench-quick]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Where the runs are kept; what is there already is not run again
+    /// Where the runs are kept; existing results are kept
     #[arg(long, value_name = "DIR", default_value = "lab-out/bench")]
     pub runs: PathBuf,
     /// The matrix: a file for each group of rows
@@ -95,6 +95,12 @@ pub struct BenchOptions {
     /// Judge the runs that are there, and write the tables; run nothing
     #[arg(long)]
     pub judge_only: bool,
+}
+
+/// The group of the matrix in this file, if it is one without a mistake.
+pub(crate) fn group(file: &Path) -> Option<Group> {
+    let text = std::fs::read_to_string(file).ok()?;
+    matrix::read(file, &text).ok()
 }
 
 /// Reads the matrix and checks the options, before anything is written.

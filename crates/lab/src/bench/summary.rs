@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::bar::Quantity;
-use super::judge::{Judged, Line, Verdict, program};
+use super::judge::{Judged, Verdict, program};
 use super::{BenchOptions, Lines};
 use crate::report::words;
 use crate::results::{Environment, Run, figures};
@@ -17,22 +17,13 @@ pub(super) fn summary<'a>(
 ) -> String {
     let all = || lines.iter().flatten().map(|(line, _)| line);
     let of = |verdict| all().filter(|line| line.verdict() == verdict).count();
-    let has_figure = |line: &&Line| line.judged.iter().any(|judged| judged.spread.is_some());
+    let (reached, missed) = (of(Verdict::Pass), of(Verdict::Short));
     let mut text = format!(
-        "{} of {} measured lines of the matrix reach every bar, {} fall short",
-        of(Verdict::Pass),
-        all().filter(has_figure).count(),
-        of(Verdict::Short)
+        "Of the {} lines of the matrix, {} have been measured with every seed: {reached} reach \
+         every bar, {missed} do not.\n",
+        all().count(),
+        reached + missed,
     );
-    let rest = of(Verdict::Refused) + of(Verdict::NotRun);
-    if rest > 0 {
-        let _ = write!(
-            text,
-            " ({rest} of all {} have no figure, or not one of every seed)",
-            all().count()
-        );
-    }
-    text.push_str(".\n");
     text.push_str(&rival(lines));
     text.push_str(&origin(runs.clone()));
     let disturbed = runs.clone().filter(|run| is_disturbed(run)).count();

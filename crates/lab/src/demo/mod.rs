@@ -41,7 +41,7 @@ const ATTEMPTS: usize = 3;
 /// Options of `sumlink-lab demo`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DemoOptions {
-    /// Measure everything so often and report medians
+    /// Repeat every measurement N times and report medians
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,
     /// Where the chart and the figures are written

@@ -56,7 +56,7 @@ pub struct FaultsOptions {
     /// Where the page is written [default: docs/results/failover, with --lan lab-out/faults-lan]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Where faults and arrivals are kept; what is there already is not measured again
+    /// Where faults and arrivals are kept; existing ones are kept
     #[arg(long, value_name = "DIR", default_value = "lab-out/faults")]
     pub runs: PathBuf,
     /// The program whose client and server are measured, instead of this one: another build of `sumlink-lab`, or of

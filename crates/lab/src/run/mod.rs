@@ -46,19 +46,19 @@ pub struct RunOptions {
     /// Scenario files; `sumlink-lab list` shows those of the project
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Where the results are written; what is there already is not run again
+    /// Where the results are written; existing results are kept
     #[arg(long, value_name = "DIR", default_value = "lab-out")]
     pub out: PathBuf,
     /// Print one JSON object a line for each run
     #[arg(long)]
     pub json: bool,
-    /// So many seeds (1, 2, ... N) instead of the scenarios' own number
+    /// Run seeds 1 to N instead of the scenarios' own number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub seeds: Option<u64>,
     /// Only these systems, also ones that the scenarios do not name
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub systems: Vec<String>,
-    /// The most runs at once; only runs of bulk traffic at rates that the machine has room for are beside others
+    /// Maximum number of concurrent runs. Only bulk traffic at low rates runs beside others
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub jobs: u16,
     /// Write what an edge node and the senders through it do over time, and a picture of it, into this directory

@@ -35,13 +35,13 @@ pub struct VideoOptions {
     /// Scenario files with a workload of video; without any, all of scenarios/video
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Where each run's figures and pictures' times are kept; what is there already is not run again
+    /// Where each run's figures and pictures' times are kept; existing results are kept
     #[arg(long, value_name = "DIR", default_value = "lab-out/video")]
     pub out: PathBuf,
     /// Where the page, its charts and its figures are written
     #[arg(long, value_name = "DIR", default_value = "docs/results/video")]
     pub page: PathBuf,
-    /// So many seeds (1, 2, ... N) instead of the scenarios' own number
+    /// Run seeds 1 to N instead of the scenarios' own number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub seeds: Option<u64>,
     /// Only these systems, also ones that the scenarios do not name; `alone` is always run, for the bars
