@@ -249,8 +249,8 @@ pub struct CommonArgs {
     /// order) or duplicate (each over two links). Default: auto.
     #[arg(long, value_name = "POLICY", value_parser = crate::config::parse_datagram_policy)]
     pub datagrams: Option<DatagramPolicy>,
-    /// Use UDP for datagrams between client and server, `on` or `off`; without it, and on links
-    /// that block it, they take the TCP connections. Default: on.
+    /// Carry datagrams between client and server over UDP (`on`) or over the TCP connections
+    /// (`off`). With `on`, links that block UDP use TCP. Default: on.
     #[arg(long, value_name = "on|off", value_parser = crate::config::parse_switch)]
     pub udp: Option<bool>,
     /// Create a Unix socket with mode 0600 for `sumlink status`.
@@ -272,7 +272,7 @@ pub struct CheckArgs {
 /// `sumlink links`
 #[derive(Debug, Args)]
 pub struct LinksArgs {
-    /// Show for each interface whether it reaches this server.
+    /// Show for each interface whether it has a route to this server. Nothing is sent.
     #[arg(long, value_name = "HOST:PORT")]
     pub server: Option<String>,
     /// Print JSON.
@@ -283,8 +283,8 @@ pub struct LinksArgs {
 /// `sumlink status`
 #[derive(Debug, Args)]
 pub struct StatusArgs {
-    /// Ask at this control socket. Default: the running service's, in /run/sumlink-client or
-    /// /run/sumlink-server.
+    /// Ask at this control socket. Default: the running service's, in /run/sumlink-client,
+    /// /run/sumlink-server or /run/sumlink (a gateway).
     #[arg(long, value_name = "SOCKET")]
     pub control: Option<PathBuf>,
     /// Show only clients with this name, a quoted glob such as 'laptop-*', or the beginning of a

@@ -17,13 +17,19 @@ use crate::program::Program;
 /// The command line, with the table of exit codes below its help.
 pub(crate) fn command<P: Program>() -> Command {
     let table = format!("Exit codes:\n{}", crate::exit::table(P::EXITS));
-    let mut command = P::command().after_help(table.clone());
+    with_codes(P::command().after_help(table.clone()), &table)
+}
+
+/// Adds the table to the long help of every verb below the command.
+fn with_codes(mut command: Command, table: &str) -> Command {
     let names: Vec<String> = command
         .get_subcommands()
         .map(|c| c.get_name().to_owned())
         .collect();
     for name in names {
-        command = command.mut_subcommand(name, |verb| verb.after_long_help(table.clone()));
+        command = command.mut_subcommand(name, |verb| {
+            with_codes(verb.after_long_help(table.to_owned()), table)
+        });
     }
     command
 }
@@ -148,6 +154,18 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         command::<Cli>().debug_assert();
+    }
+
+    #[test]
+    fn every_verb_shows_the_exit_codes_in_its_help() {
+        fn check(command: &Command) {
+            for verb in command.get_subcommands() {
+                let help = verb.clone().render_long_help().to_string();
+                assert!(help.contains("Exit codes:"), "{}: {help}", verb.get_name());
+                check(verb);
+            }
+        }
+        check(&super::command::<Cli>());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `sumlink links`: lists the interfaces and checks which of them reach the server.
+//! `sumlink links`: lists the interfaces and checks which of them have a route to the server.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -64,14 +64,14 @@ async fn resolve(server: &str) -> Result<Vec<SocketAddr>, CliError> {
     }
 }
 
-/// Checks the routes of this link to a server with these addresses: yes if one of them is
-/// reachable, otherwise why the first one is not.
+/// Checks the routes of this link to a server with these addresses: yes if there is a route to one
+/// of them, otherwise why there is none to the first.
 async fn towards(link: Link, remotes: &[SocketAddr]) -> Result<Row, CliError> {
     let mut refusal = String::new();
     for remote in remotes {
         match links::can_reach(&link, *remote).await {
             Ok(source) => {
-                let reason = format!("reaches {}", remote.ip());
+                let reason = format!("has a route to {}", remote.ip());
                 return Ok(Row {
                     link,
                     usable: true,
@@ -97,7 +97,7 @@ fn in_general(link: Link) -> Row {
         Link { loopback: true, .. } => "reaches only this machine",
         Link { up: false, .. } => "down: switch it on, plug it in or connect it to its network",
         Link { addresses, .. } if addresses.is_empty() => "has no address",
-        _ => "up; --server HOST:PORT checks whether it reaches a server",
+        _ => "up; --server HOST:PORT checks whether it has a route there",
     };
     let usable = link.up && !link.loopback && !link.addresses.is_empty();
     Row {

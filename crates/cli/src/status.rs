@@ -53,14 +53,14 @@ pub fn watch(
     }
     loop {
         let mut report = control::ask(&socket.path)?;
-        let filtered = keep_clients(&mut report, &args.client);
+        let mut filtered = keep_clients(&mut report, &args.client);
         let text = if args.json {
             format!(
                 "{}\n",
                 serde_json::to_string(&report).map_err(io::Error::from)?
             )
         } else {
-            filtered?;
+            std::mem::replace(&mut filtered, Ok(()))?;
             let view = match (args.wide, is_terminal) {
                 (false, _) => View::Fit(terminal_width()),
                 (true, true) => View::All(terminal_width()),
@@ -77,7 +77,8 @@ pub fn watch(
         }
         out.flush()?;
         if !args.watch {
-            return Ok(());
+            // JSON has an empty list of sessions, and no message beside it.
+            return filtered.map_err(|error| CliError::AlreadyReported(error.exit()));
         }
         if !in_place && !args.json {
             writeln!(out)?;

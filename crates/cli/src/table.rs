@@ -9,6 +9,10 @@ pub struct Table {
     rows: Vec<Vec<String>>,
     /// Whether each column holds numbers, which are right-aligned.
     numeric: Vec<bool>,
+    /// Texts below the rows; empty without [`last_below`](Self::last_below).
+    below: Vec<String>,
+    /// Longest line of these texts, in characters.
+    width: usize,
 }
 
 impl Table {
@@ -21,6 +25,8 @@ impl Table {
         Self {
             rows: vec![header],
             numeric: columns.iter().map(|c| c.starts_with('>')).collect(),
+            below: Vec::new(),
+            width: usize::MAX,
         }
     }
 
@@ -67,6 +73,22 @@ impl Table {
         }
     }
 
+    /// Fits the table into `width` characters by moving the texts of the last column below their
+    /// rows, if they do not fit beside them.
+    pub fn last_below(&mut self, width: usize) {
+        let widths = self.widths();
+        let gaps = GAP * widths.len().saturating_sub(1);
+        if widths.iter().sum::<usize>() + gaps <= width {
+            return;
+        }
+        self.numeric.pop();
+        let rows = self.rows.iter_mut();
+        self.below = rows.map(|row| row.pop().unwrap_or_default()).collect();
+        // The heading of a column that is no longer there.
+        self.below[0].clear();
+        self.width = width.max(MIN_WIDTH);
+    }
+
     fn widths(&self) -> Vec<usize> {
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
@@ -79,7 +101,7 @@ impl Table {
     pub fn render(&self) -> String {
         let widths = self.widths();
         let mut out = String::new();
-        for row in &self.rows {
+        for (number, row) in self.rows.iter().enumerate() {
             let mut line = String::new();
             for ((cell, width), numeric) in row.iter().zip(&widths).zip(&self.numeric) {
                 match numeric {
@@ -90,6 +112,13 @@ impl Table {
             }
             out.push_str(line.trim_end());
             out.push('\n');
+            let below = self.below.get(number).filter(|text| !text.is_empty());
+            for line in below
+                .into_iter()
+                .flat_map(|text| wrap(text, self.width - GAP))
+            {
+                out.push_str(&format!("{:GAP$}{line}\n", ""));
+            }
         }
         out
     }

@@ -129,7 +129,7 @@ pub struct Decision {
     pub action: Action,
     /// The rule that decides; `None` if no rule matches.
     pub rule: Option<Decisive>,
-    /// Why, as a line for people.
+    /// Why, as a line for people; it names the rule by its id.
     pub reason: String,
 }
 
@@ -148,16 +148,16 @@ pub fn decide<'a>(rules: impl IntoIterator<Item = &'a Entry>, query: &Query<'_>)
         let Some(met) = entry.rule.conditions.met(query) else {
             continue;
         };
-        let number = index + 1;
+        let id = entry.id;
         let reason = match met.is_empty() {
-            true => format!("rule {number} matches everything"),
-            false => format!("rule {number}: {}", met.join(", ")),
+            true => format!("rule {id} matches everything"),
+            false => format!("rule {id}: {}", met.join(", ")),
         };
         return Decision {
             action: entry.rule.action.clone(),
             rule: Some(Decisive {
-                number,
-                id: entry.id,
+                number: index + 1,
+                id,
             }),
             reason,
         };

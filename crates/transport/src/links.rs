@@ -241,6 +241,14 @@ impl Netlink {
                 remote,
             });
         }
+        // Without an address, routes are missing for that reason: adding one would not help.
+        let has_family = |ip: &IpAddr| ip.is_ipv4() == remote.is_ipv4();
+        if !link.addresses.iter().any(has_family) {
+            return Err(LinkError::NoAddress {
+                name: name(),
+                remote,
+            });
+        }
         // The first query finds out whether a route over this link exists. Only the second query
         // returns the source address, but it invents a route where none exists.
         let entry = self.route(link, remote, mark, RouteFlags::FibMatch).await?;

@@ -196,7 +196,7 @@ fn render_flows(flows: &[FlowStatus], view: View) -> String {
         ]);
     }
     if let View::Fit(width) = view {
-        table.cut(width, "WHY");
+        table.last_below(width);
         table.cut(width, "TARGET");
     }
     match hidden {
@@ -258,7 +258,7 @@ fn render_published(published: &[PublishStatus], view: View) -> String {
         ]);
     }
     if let View::Fit(width) = view {
-        table.cut(width, "WHY");
+        table.last_below(width);
         table.cut(width, "TARGET");
     }
     format!("\n{}", table.render())
@@ -425,6 +425,48 @@ mod tests {
             }
             assert!(!text.contains('\u{7}'));
         }
+    }
+
+    #[test]
+    fn the_reasons_of_flows_and_ports_are_in_full_below_their_rows() {
+        let reason = "path 2 has the least delay, 6 ms, and the others have more than 40 ms";
+        let session = SessionStatus {
+            session: "00".repeat(16),
+            flows: vec![FlowStatus {
+                id: 4,
+                target: "a-rather-long-name.of-a-service.example.org:3478".to_owned(),
+                policy: "pinned".to_owned(),
+                links: vec!["wlan0".to_owned(), "wwan0".to_owned()],
+                reason: reason.to_owned(),
+                ..FlowStatus::default()
+            }],
+            published: vec![PublishStatus {
+                listen: "tcp:192.0.2.1:8443".to_owned(),
+                target: "a-rather-long-name.of-a-host.example.org:443".to_owned(),
+                state: "refused".to_owned(),
+                reason: "another program of the server has this port, so choose another one"
+                    .to_owned(),
+                ..PublishStatus::default()
+            }],
+            ..SessionStatus::default()
+        };
+        let text = render(&session, View::Fit(80));
+        let tables: Vec<&str> = text
+            .lines()
+            .skip_while(|line| !line.starts_with("FLOW"))
+            .collect();
+        assert!(
+            tables.iter().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
+        assert!(tables.contains(&format!("  {reason}").as_str()), "{text}");
+        assert!(
+            text.contains("  another program of the server has"),
+            "{text}"
+        );
+        let wide = render(&session, View::Fit(240));
+        let mut rows = wide.lines();
+        assert!(rows.any(|line| line.ends_with(reason) && line.contains("pinned")));
     }
 
     #[test]

@@ -213,6 +213,10 @@ fn a_stream_goes_through_client_and_server() {
     host.bench
         .run(&stranger)
         .fails(5, "no client `nobody` has a session; connected are");
+    let json = host.bench.run(&[&stranger[..], &["--json"]].concat());
+    assert_eq!((json.code, json.err.as_str()), (5, ""));
+    let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!(json["sessions"].as_array().map(Vec::len), Some(0), "{json}");
 
     client.signal("TERM");
     client.event("stopped");

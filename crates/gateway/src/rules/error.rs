@@ -26,7 +26,7 @@ pub enum RuleError {
     #[error("`{0}=` stands twice; write its values as a list: {0}=A,B")]
     Twice(String),
     /// A condition without a value.
-    #[error("`{0}=` has no value")]
+    #[error("the condition `{0}` has no value")]
     NoValue(String),
     /// Not a domain.
     #[error("`{0}` is not a domain; write example.org, and names with other letters as xn--...")]

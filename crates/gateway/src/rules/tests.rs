@@ -107,6 +107,17 @@ fn a_rule_without_conditions_matches_everything() {
     assert_eq!(decision.reason, "rule 1 matches everything");
 }
 
+/// The list shows ids, and only ids remove a rule.
+#[test]
+fn the_reason_names_the_rule_by_its_id() {
+    let rules = rules(&["port=443 direct"]);
+    rules.add(rule("port=22 block"), Keep::No).unwrap();
+    let decision = rules.decide(&to_name(&["example.org"]));
+    assert_eq!(decision.reason, "rule 1: the port is 443");
+    let decisive = decision.rule.unwrap();
+    assert_eq!((decisive.number, decisive.id), (2, 1));
+}
+
 #[test]
 fn a_condition_about_something_unknown_is_not_met() {
     for text in [
@@ -162,7 +173,7 @@ fn an_error_is_one_line_with_the_remedy() {
         ("link a-name-of-20-letters", "1 to 15"),
         ("host=a.org bond", "domain=, to=, port="),
         ("port=1 port=2 bond", "port=A,B"),
-        ("domain= bond", "`domain=` has no value"),
+        ("domain= bond", "the condition `domain` has no value"),
         ("domain=a..org bond", "`a..org` is not a domain"),
         ("domain=192.0.2.1 bond", "not a domain"),
         ("domain=bücher.example bond", "xn--"),

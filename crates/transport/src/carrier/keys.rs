@@ -231,17 +231,19 @@ impl SecretKey {
         let file = File::open(path).map_err(unreadable)?;
         // The mode of the opened file, which the path may no longer name.
         let mode = file.metadata().map_err(unreadable)?.mode() & 0o7777;
+        let mut text = Vec::new();
+        file.take(MAX_FILE)
+            .read_to_end(&mut text)
+            .map_err(unreadable)?;
+        // The advice to change the mode is only for a file with a key.
+        let key = Self::from_pem(&text, path)?;
         if mode & 0o077 != 0 {
             return Err(KeyError::Exposed {
                 path: path.to_owned(),
                 mode,
             });
         }
-        let mut text = Vec::new();
-        file.take(MAX_FILE)
-            .read_to_end(&mut text)
-            .map_err(unreadable)?;
-        Self::from_pem(&text, path)
+        Ok(key)
     }
 
     /// Writes the key to a new file with mode 0600; an existing file is never touched.
@@ -441,6 +443,9 @@ mod tests {
             assert!(error.to_string().contains(&command), "{error}");
         }
         assert!(SecretKey::load(file_with(OPENSSL_V1.as_bytes(), 0o400).path()).is_ok());
+        let other = file_with(b"some host\n", 0o644);
+        let error = SecretKey::load(other.path()).unwrap_err();
+        assert!(matches!(error, KeyError::NotAKey { .. }), "{error}");
     }
 
     #[test]

@@ -107,11 +107,7 @@ pub enum SocketError {
         allowed: String,
     },
     /// Another program listens on the port.
-    #[error(
-        "port {} of {} is in use by another program: stop it or choose another port",
-        address.port(),
-        address.ip()
-    )]
+    #[error("{address} is in use by another program: stop it or choose another port")]
     PortTaken {
         /// The address and port.
         address: SocketAddr,

@@ -114,6 +114,7 @@ fn on_done(
     tasks: &mut JoinSet<Done>,
     commands: &UnboundedSender<Command>,
 ) {
+    let mut is_own_end = false;
     let (name, reason, is_blocked) = match done {
         Done::Dialed(name, Ok(carrier)) => {
             let Some(state) = states.get_mut(&name) else {
@@ -128,7 +129,11 @@ fn on_done(
             return;
         }
         Done::Dialed(name, Err(error)) => (name, error.to_string(), error.is_blocked()),
-        Done::Ended(name, ended) => (name, ended.to_string(), false),
+        Done::Ended(name, ended) => {
+            // The end of the session, or a link that is no longer used, is no failure of UDP.
+            is_own_end = ended == Ended::Here;
+            (name, ended.to_string(), false)
+        }
     };
     let Some(state) = states.get_mut(&name) else {
         return;
@@ -137,7 +142,7 @@ fn on_done(
     state.retry_at = Some(Instant::now() + datagram_pause(state.failures, is_blocked));
     state.failures = state.failures.saturating_add(1);
     // A lasting reason is logged once.
-    if state.logged != reason {
+    if !is_own_end && state.logged != reason {
         tracing::info!(
             link = %name,
             %reason,

@@ -91,7 +91,7 @@ pub(super) fn describe(reason: &str, links: &Links, paths: &Paths) -> String {
             } else {
                 "there is one link"
             };
-            format!("{reason}, but {why}, so only path {} carries them", ids[0])
+            format!("{reason}, but {why}, so there are no copies")
         }
         _ => format!("{reason}; paths {} carry them", ids.join(" and ")),
     }

@@ -298,7 +298,7 @@ fn restraint(path: &PathStats) -> &'static str {
         Priority::Never => "; carries no streams this way",
         _ if path.too_slow => "; exceeds its latency limit, used while no other path delivers",
         Priority::Backup => "; used while no other path delivers",
-        Priority::Secondary => "; used while the primary paths are at capacity",
+        Priority::Secondary => "; used while the primary paths are at capacity or deliver nothing",
         Priority::Primary => "",
     }
 }
