@@ -212,7 +212,7 @@ fn parse_advance(text: &str) -> Result<Duration, String> {
     let advance = units::parse_duration(text).map_err(|error| error.to_string())?;
     match advance <= MAX_ADVANCE {
         true => Ok(advance),
-        false => Err("at most 1s".to_owned()),
+        false => Err(format!("`{text}` is out of range: write at most 1s")),
     }
 }
 

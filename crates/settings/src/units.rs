@@ -45,12 +45,14 @@ pub enum UnitError {
         units: &'static str,
     },
     /// The number is larger than any sensible value.
-    #[error("'{text}' is out of range for a {kind}")]
+    #[error("'{text}' is out of range for a {kind}: write at most {most}")]
     OutOfRange {
         /// The text.
         text: String,
         /// The expected kind.
         kind: &'static str,
+        /// The largest value of the kind.
+        most: &'static str,
     },
 }
 
@@ -59,6 +61,8 @@ struct Kind {
     name: &'static str,
     example: &'static str,
     list: &'static str,
+    /// The largest value, in a large unit.
+    most: &'static str,
     units: &'static [(&'static str, u128)],
 }
 
@@ -66,6 +70,7 @@ const RATE: Kind = Kind {
     name: "rate",
     example: "20mbit",
     list: "bit, kbit, mbit, gbit",
+    most: "18446744073gbit",
     units: &[
         ("bit", 1),
         ("kbit", 1_000),
@@ -78,6 +83,7 @@ const DURATION: Kind = Kind {
     name: "duration",
     example: "200ms",
     list: "ns, us, ms, s, min, h",
+    most: "87600h",
     units: &[
         ("ns", 1),
         ("us", 1_000),
@@ -92,6 +98,7 @@ const SIZE: Kind = Kind {
     name: "size",
     example: "10MB",
     list: "B, kB, MB, GB, TB, KiB, MiB, GiB, TiB",
+    most: "16777215TiB",
     units: &[
         ("b", 1),
         ("kb", 1_000),
@@ -110,6 +117,7 @@ const SHARE: Kind = Kind {
     name: "percentage",
     example: "5%",
     list: "%",
+    most: "100%",
     units: &[("%", 10_000_000)],
 };
 
@@ -126,6 +134,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
         return Err(UnitError::OutOfRange {
             text: text.to_owned(),
             kind: DURATION.name,
+            most: DURATION.most,
         });
     }
     Ok(Duration::from_nanos(nanos))
@@ -143,6 +152,7 @@ pub fn parse_percentage(text: &str) -> Result<f64, UnitError> {
         return Err(UnitError::OutOfRange {
             text: text.to_owned(),
             kind: SHARE.name,
+            most: SHARE.most,
         });
     }
     Ok(billionths as f64 / 1e9)
@@ -179,6 +189,7 @@ fn narrow(text: &str, kind: &Kind, value: u128) -> Result<u64, UnitError> {
     let out_of_range = || UnitError::OutOfRange {
         text: text.to_owned(),
         kind: kind.name,
+        most: kind.most,
     };
     u64::try_from(value).map_err(|_| out_of_range())
 }
@@ -194,6 +205,7 @@ fn parse(text: &str, kind: &Kind) -> Result<u128, UnitError> {
     let out_of_range = || UnitError::OutOfRange {
         text: text.to_owned(),
         kind: kind.name,
+        most: kind.most,
     };
     let end = trimmed
         .find(|c: char| !c.is_ascii_digit() && c != '.')

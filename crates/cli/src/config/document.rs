@@ -8,7 +8,7 @@ use sumlink_settings::unquoted;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-use super::closest;
+use super::{closest, messages};
 
 /// A parsed TOML file.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub(super) struct Document<'a> {
     /// Keys at the top of the file with their positions, whether their values are valid or not, and
     /// keys corrected from mistyped ones.
     keys: BTreeMap<String, Range<usize>>,
+    /// Values that did not fit: the positions of their blocks, and their keys.
+    dropped: Vec<(Range<usize>, String)>,
 }
 
 /// One mistake.
@@ -45,11 +47,22 @@ impl<'a> Document<'a> {
             let mistake = match unquoted::find(text, span.start) {
                 Some(found) => Mistake {
                     column: Some(found.column),
-                    reason: found.advice(),
+                    reason: match messages::key_before(text, found.span.start) {
+                        // The advice for a list repeats only the element.
+                        Some(key) if !found.written.starts_with(key) => {
+                            format!("`{key}`: {}", found.advice())
+                        }
+                        _ => found.advice(),
+                    },
                     meant: None,
                     span: found.span,
                 },
-                None => explain(span, error.message()),
+                None => Mistake {
+                    column: None,
+                    reason: messages::of_syntax(text, &span, error.message()),
+                    meant: None,
+                    span,
+                },
             };
             if mistakes.last().map(|m| line(&m.span)) != Some(line(&mistake.span)) {
                 mistakes.push(mistake);
@@ -59,6 +72,7 @@ impl<'a> Document<'a> {
             text,
             table: table.into_inner(),
             keys: BTreeMap::new(),
+            dropped: Vec::new(),
         };
         document.note_keys();
         (document, mistakes)
@@ -84,14 +98,45 @@ impl<'a> Document<'a> {
                 Ok(shape) => return (Some(shape), mistakes),
                 Err(error) => error,
             };
-            let mistake = explain(error.span().unwrap_or(0..0), error.message());
-            let mended = mend(&mut self.table, &mistake);
-            mistakes.push(mistake);
+            let span = error.span().unwrap_or(0..0);
+            let key = key_at(&self.table, &span);
+            let missing = messages::missing_key(error.message());
+            let mistake = explain(span.clone(), key.as_deref(), error.message());
+            let whole = 0..self.text.len();
+            let mended = mend(&mut self.table, &whole, &mistake, &mut self.dropped);
+            // A required value that does not fit is reported as such, not as a missing one.
+            if !missing.is_some_and(|key| self.has_dropped(&span, key)) {
+                mistakes.push(mistake);
+            }
             if !mended {
                 return (None, mistakes);
             }
             self.note_keys();
         }
+    }
+
+    /// Whether the block at this position had a value of this key that did not fit.
+    pub(super) fn has_dropped(&self, block: &Range<usize>, key: &str) -> bool {
+        let mut dropped = self.dropped.iter();
+        dropped.any(|(span, dropped)| span == block && dropped == key)
+    }
+
+    /// The key whose value, or whose list's element, is at this position.
+    pub(super) fn key_at(&self, span: &Range<usize>) -> Option<String> {
+        key_at(&self.table, span)
+    }
+
+    /// The positions of the elements of the list at this position; empty if none is there.
+    pub(super) fn elements(&self, span: &Range<usize>) -> Vec<Range<usize>> {
+        let mut found = Vec::new();
+        visit(&self.table, &mut |_, value| {
+            if let DeValue::Array(array) = value.get_ref()
+                && value.span() == *span
+            {
+                found = array.iter().map(Spanned::span).collect();
+            }
+        });
+        found
     }
 
     /// Mistakes for the keys at the top that are not in `known`.
@@ -110,15 +155,50 @@ impl<'a> Document<'a> {
     }
 }
 
+/// Shows every value with its key, and the elements of a list with the key of the list; inner ones
+/// first.
+fn visit<'d, 'a>(table: &'d DeTable<'a>, see: &mut dyn FnMut(&'d str, &'d Spanned<DeValue<'a>>)) {
+    for (key, value) in table.iter() {
+        visit_value(key.get_ref(), value, see);
+    }
+}
+
+/// [`visit`] for one value.
+fn visit_value<'d, 'a>(
+    key: &'d str,
+    value: &'d Spanned<DeValue<'a>>,
+    see: &mut dyn FnMut(&'d str, &'d Spanned<DeValue<'a>>),
+) {
+    match value.get_ref() {
+        DeValue::Table(inner) => visit(inner, see),
+        DeValue::Array(array) => array.iter().for_each(|value| visit_value(key, value, see)),
+        _ => {}
+    }
+    see(key, value);
+}
+
+/// The innermost key whose value, or whose list's element, is at this position.
+fn key_at(table: &DeTable<'_>, span: &Range<usize>) -> Option<String> {
+    let mut found = None;
+    visit(table, &mut |key, value| {
+        if found.is_none() && value.span() == *span {
+            found = Some(key.to_owned());
+        }
+    });
+    found
+}
+
 /// Corrects the key of a mistake, or removes the key, value or block at its position, also in inner
-/// tables; returns whether it was found.
-fn mend<'a>(table: &mut DeTable<'a>, mistake: &Mistake) -> bool {
+/// tables; returns whether it was found. Notes the removed keys with the position of their table,
+/// which is `place`.
+fn mend<'a>(
+    table: &mut DeTable<'a>,
+    place: &Range<usize>,
+    mistake: &Mistake,
+    dropped: &mut Vec<(Range<usize>, String)>,
+) -> bool {
     // Inner values first: an array of blocks has the position of its first block.
-    let inside = |(_, value): (_, &mut Spanned<DeValue<'a>>)| match value.get_mut() {
-        DeValue::Table(table) => mend(table, mistake),
-        DeValue::Array(array) => mend_in(array, mistake),
-        _ => false,
-    };
+    let inside = |(_, value): (_, &mut Spanned<DeValue<'a>>)| mend_value(value, mistake, dropped);
     if table.iter_mut().any(inside) {
         return true;
     }
@@ -133,18 +213,34 @@ fn mend<'a>(table: &mut DeTable<'a>, mistake: &Mistake) -> bool {
         found = true;
         if let Some(meant) = meant {
             table.insert(Spanned::new(key.span(), meant.to_owned().into()), value);
+        } else {
+            dropped.push((place.clone(), key.get_ref().to_string()));
         }
     }
     found
 }
 
-/// [`mend`] for an array.
-fn mend_in<'a>(array: &mut DeArray<'a>, mistake: &Mistake) -> bool {
-    let inside = |element: &mut Spanned<DeValue<'a>>| match element.get_mut() {
-        DeValue::Table(table) => mend(table, mistake),
-        DeValue::Array(array) => mend_in(array, mistake),
+/// [`mend`] for the inside of a value.
+fn mend_value<'a>(
+    value: &mut Spanned<DeValue<'a>>,
+    mistake: &Mistake,
+    dropped: &mut Vec<(Range<usize>, String)>,
+) -> bool {
+    let place = value.span();
+    match value.get_mut() {
+        DeValue::Table(table) => mend(table, &place, mistake, dropped),
+        DeValue::Array(array) => mend_in(array, mistake, dropped),
         _ => false,
-    };
+    }
+}
+
+/// [`mend`] for an array.
+fn mend_in<'a>(
+    array: &mut DeArray<'a>,
+    mistake: &Mistake,
+    dropped: &mut Vec<(Range<usize>, String)>,
+) -> bool {
+    let inside = |element: &mut Spanned<DeValue<'a>>| mend_value(element, mistake, dropped);
     if array.iter_mut().any(inside) {
         return true;
     }
@@ -156,24 +252,18 @@ fn mend_in<'a>(array: &mut DeArray<'a>, mistake: &Mistake) -> bool {
     array.len() < before
 }
 
-/// The message of toml or serde on one line, with a suggestion for a mistyped key.
-fn explain(span: Range<usize>, message: &str) -> Mistake {
-    let message = message.trim().replace('\n', "; ");
-    // serde's message: unknown field `scks`, expected one of `server`, `socks`, ...
-    let mut words = message
-        .strip_prefix("unknown field `")
-        .map(|rest| rest.split('`').step_by(2))
-        .into_iter()
-        .flatten();
-    let Some(unknown) = words.next() else {
-        return Mistake {
-            column: None,
-            reason: message.clone(),
-            meant: None,
-            span,
-        };
-    };
-    unknown_key(span, unknown, &words.collect::<Vec<_>>())
+/// The mistake of a shape that does not fit, at the value of `key`, with a suggestion for a
+/// mistyped key.
+fn explain(span: Range<usize>, key: Option<&str>, message: &str) -> Mistake {
+    if let Some((unknown, known)) = messages::unknown_key(message) {
+        return unknown_key(span, unknown, &known);
+    }
+    Mistake {
+        column: None,
+        reason: messages::of_shape(key, message),
+        meant: None,
+        span,
+    }
 }
 
 /// The mistake of an unknown key.
@@ -217,7 +307,7 @@ mod tests {
                 format!("unknown field `{unknown}`, expected one of `server`, `socks`, `http`");
             let (reason, meant) = (reason.to_owned(), meant.map(str::to_owned));
             assert_eq!(
-                explain(0..1, &message),
+                explain(0..1, None, &message),
                 Mistake {
                     span: 0..1,
                     column: None,
@@ -226,9 +316,22 @@ mod tests {
                 }
             );
         }
-        assert_eq!(
-            explain(0..1, "invalid type\nfoo").reason,
-            "invalid type; foo"
-        );
+    }
+
+    #[test]
+    fn a_position_has_the_innermost_key() {
+        let text = "a = 1\n[[link]]\nname = \"x\"\nlist = [7,\n8]\n[s]\nt = { u = 2 }\n";
+        let (document, mistakes) = Document::parse(text);
+        assert_eq!(mistakes, []);
+        let at = |value: &str| {
+            let start = text.find(value).unwrap();
+            start..start + value.len()
+        };
+        let key = |value: &str| document.key_at(&at(value));
+        for (value, name) in [("1", "a"), ("\"x\"", "name"), ("8", "list"), ("2", "u")] {
+            assert_eq!(key(value).as_deref(), Some(name), "{value}");
+        }
+        assert_eq!(key("x"), None);
+        assert_eq!(document.elements(&at("[7,\n8]")), [at("7"), at("8")]);
     }
 }

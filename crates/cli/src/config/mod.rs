@@ -7,6 +7,7 @@
 
 mod document;
 pub(crate) mod memory;
+mod messages;
 mod plan;
 mod raw;
 mod read;
@@ -30,10 +31,10 @@ pub use raw::Field;
 use read::read;
 pub use read::{Read, Reader, read_with};
 pub(crate) use schedulers::{SchedulerName, parse_class_scheduler};
-pub use settings::Lines;
 pub(crate) use settings::{
     ClientSettings, DnsDomain, DnsSettings, GatewaySettings, ServerSettings,
 };
+pub use settings::{Lines, LinkLines};
 
 use crate::exit::Exit;
 
@@ -295,7 +296,13 @@ pub fn parse_interface(name: &str) -> Result<String, String> {
 pub fn closest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let distance = |c: &'a str| (strsim::damerau_levenshtein(word, c), c);
     let (edits, best) = candidates.map(distance).min_by_key(|(edits, _)| *edits)?;
-    (edits <= 1 + word.chars().count() / 4).then_some(best)
+    // Short words with another beginning mean something else: `rate` is not `name`.
+    let begins_alike = word.chars().next() == best.chars().next();
+    let most = match begins_alike {
+        true => 1 + word.chars().count() / 4,
+        false => 1 + word.chars().count() / 8,
+    };
+    (edits <= most).then_some(best)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 mod entries;
 mod findings;
+mod gateway;
 
 use std::path::{Path, PathBuf};
 
@@ -243,8 +244,9 @@ fn client(
     let couples = coupled.is_some();
     let by_flag = congestion.or(coupled);
     for (number, link) in links.iter_mut().enumerate() {
-        let line = found.lines.links.get(number).copied().unwrap_or(1);
+        let lines = found.lines.links.get(number).copied();
         if link.policy.has_cap() && state.is_none() {
+            let line = lines.and_then(|lines| lines.cap).unwrap_or(1);
             found.problem(line, format!(
                 "link {} has a data cap, but no file stores the bytes that it moves: add `state = \"FILE\"` or give \
                  --state FILE (a service with systemd's StateDirectory= has one)",
@@ -252,8 +254,9 @@ fn client(
             ));
         }
         if let Some(name) = link.congestion.take().filter(|_| !couples) {
+            let line = lines.and_then(|lines| lines.congestion).unwrap_or(1);
             let chosen = controls.choose(&name);
-            link.congestion = found.in_file(line, chosen).flatten();
+            link.congestion = found.in_file(line, "congestion", chosen).flatten();
         }
     }
     let by_file = file.congestion.or(file.coupled);
@@ -269,6 +272,9 @@ fn client(
         &mut found,
     );
     let control = found.control(control, file.control);
+    if let Some(gateway) = &file.gateway {
+        gateway::check(gateway, &links, &mut found);
+    }
     let (Some(server), Some(server_key), Some(key)) = (server.cloned(), server_key, key) else {
         return found.finish(None);
     };
@@ -285,7 +291,7 @@ fn client(
     if let (true, Err(error)) = (found.is_sound(), config.check()) {
         match (&error, found.file) {
             (ConnectError::State(_), Some(_)) if !state_by_flag => {
-                found.problem(found.lines.of("state"), error);
+                found.problem(found.lines.of("state"), format!("`state`: {error}"));
             }
             _ => found.failure = Some(error.into()),
         }

@@ -77,7 +77,7 @@ pub(super) struct Client {
     #[serde(default)]
     pub(super) link: Vec<Link>,
     #[serde(default)]
-    pub(super) class: Vec<ClassRule>,
+    pub(super) class: Vec<Spanned<ClassRule>>,
     pub(super) gateway: Option<Gateway>,
     #[serde(default)]
     pub(super) publish: Vec<Publish>,
@@ -111,9 +111,23 @@ pub(super) struct Gateway {
     pub(super) mtu: Field<i64>,
     pub(super) kept_rules: Field<PathBuf>,
     #[serde(default)]
-    pub(super) rule: Vec<Spanned<toml::Table>>,
+    pub(super) rule: Vec<Spanned<GatewayRule>>,
     #[serde(default)]
     pub(super) dns: GatewayDns,
+}
+
+/// `[[gateway.rule]]`. Each condition is a number, a text or a list of both.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GatewayRule {
+    pub(super) domain: Field<toml::Value>,
+    pub(super) to: Field<toml::Value>,
+    pub(super) port: Field<toml::Value>,
+    pub(super) protocol: Field<toml::Value>,
+    pub(super) user: Field<toml::Value>,
+    pub(super) cgroup: Field<toml::Value>,
+    pub(super) device: Field<toml::Value>,
+    pub(super) action: Spanned<String>,
 }
 
 /// `[gateway.dns]`
@@ -122,12 +136,12 @@ pub(super) struct Gateway {
 pub(super) struct GatewayDns {
     pub(super) serve: Field<bool>,
     pub(super) set_resolver: Field<bool>,
-    pub(super) resolvers: Option<Vec<Spanned<String>>>,
+    pub(super) resolvers: Field<Vec<Spanned<String>>>,
     #[serde(default)]
     pub(super) allow_private: Vec<Spanned<String>>,
     pub(super) cache: Field<String>,
     #[serde(default)]
-    pub(super) domain: Vec<GatewayDomain>,
+    pub(super) domain: Vec<Spanned<GatewayDomain>>,
 }
 
 /// `[[gateway.dns.domain]]`
@@ -135,7 +149,7 @@ pub(super) struct GatewayDns {
 #[serde(deny_unknown_fields)]
 pub(super) struct GatewayDomain {
     pub(super) name: Spanned<String>,
-    pub(super) resolvers: Option<Vec<Spanned<String>>>,
+    pub(super) resolvers: Field<Vec<Spanned<String>>>,
     pub(super) block: Field<bool>,
 }
 
@@ -144,8 +158,8 @@ pub(super) struct GatewayDomain {
 #[serde(deny_unknown_fields)]
 pub(super) struct ClassRule {
     pub(super) class: Spanned<String>,
-    pub(super) port: Field<String>,
-    pub(super) dscp: Field<String>,
+    pub(super) port: Field<toml::Value>,
+    pub(super) dscp: Field<toml::Value>,
     pub(super) user: Field<String>,
 }
 

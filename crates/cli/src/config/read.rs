@@ -15,8 +15,21 @@ use toml::Spanned;
 
 use super::document::{Document, Mistake};
 use super::raw::{self, Field};
-use super::settings::Lines;
+use super::settings::{Lines, LinkLines};
 use super::{ConfigError, File, Problem};
+
+/// The text of a value that may also be written as a number, or as a list of both.
+fn text_of_value(value: &toml::Value) -> Result<String, &'static str> {
+    match value {
+        toml::Value::String(text) => Ok(text.clone()),
+        toml::Value::Integer(number) => Ok(number.to_string()),
+        toml::Value::Array(values) => {
+            let texts: Result<Vec<_>, _> = values.iter().map(text_of_value).collect();
+            texts.map(|texts| texts.join(","))
+        }
+        _ => Err("write a number, a text in quotes, or a list of them"),
+    }
+}
 
 /// The settings of a file as far as they could be read, and the problems of its text.
 #[derive(Debug)]
@@ -159,7 +172,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Parses a value; reports an error at its position.
+    /// Parses a value; reports an error at its position, with its key.
     pub fn parse<T, U, E: Display>(
         &mut self,
         field: Field<T>,
@@ -167,7 +180,7 @@ impl Reader<'_> {
     ) -> Option<U> {
         let field = field?;
         parse(field.get_ref())
-            .map_err(|error| self.problem(field.span(), error))
+            .map_err(|error| self.wrong_value(field.span(), error))
             .ok()
     }
 
@@ -200,7 +213,7 @@ impl Reader<'_> {
 
     /// The lines of the keys, blocks and elements, for problems that show only together with
     /// others.
-    pub fn lines(&self, links: Vec<usize>, forwards: Vec<usize>) -> Lines {
+    pub fn lines(&self, links: Vec<LinkLines>, forwards: Vec<usize>) -> Lines {
         let keys = self.document.keys().iter();
         Lines {
             keys: keys
@@ -211,10 +224,34 @@ impl Reader<'_> {
         }
     }
 
+    /// The line of a value.
+    fn line_of<T>(&self, field: &Field<T>) -> Option<usize> {
+        field.as_ref().map(|field| self.line(&field.span()))
+    }
+
     /// The line of a position, counted from 1.
     fn line(&self, span: &Range<usize>) -> usize {
         let before = self.text.get(..span.start).unwrap_or(self.text);
         1 + before.matches('\n').count()
+    }
+
+    /// Whether the block at this position had a value of this key that did not fit and is reported
+    /// already.
+    fn has_dropped(&self, block: &Range<usize>, key: &str) -> bool {
+        self.document.has_dropped(block, key)
+    }
+
+    /// Reports a problem of the value at a position in the text, with its key.
+    fn wrong_value(&mut self, span: Range<usize>, reason: impl Display) {
+        let Some(key) = self.document.key_at(&span) else {
+            return self.problem(span, reason);
+        };
+        let reason = reason.to_string();
+        match reason.strip_prefix(&format!("{key} ")) {
+            // It begins with the key.
+            Some(rest) => self.problem(span, format!("`{key}` {rest}")),
+            None => self.problem(span, format!("`{key}`: {reason}")),
+        }
     }
 
     /// Reports a problem at a position in the text, in bytes.

@@ -59,6 +59,30 @@ pub(crate) struct GatewaySettings {
     /// The file of rules that were added at run time and kept.
     pub(crate) kept_rules: Option<PathBuf>,
     pub(crate) dns: DnsSettings,
+    /// Lines of `[gateway]`, for problems that show only on the machine.
+    pub(super) lines: GatewayLines,
+}
+
+/// Lines of `[gateway]`; each is present only if the file has the key.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GatewayLines {
+    pub(super) lan: Option<usize>,
+    pub(super) device: Option<usize>,
+    pub(super) address: Option<usize>,
+    pub(super) address6: Option<usize>,
+    pub(super) kept_rules: Option<usize>,
+    /// Those of the rules, in their order.
+    pub(super) rules: Vec<RuleLines>,
+    /// Resolvers whose certificate must be for their address, with their lines.
+    pub(super) nameless_resolvers: Vec<(usize, UpstreamAddress)>,
+}
+
+/// Lines of a `[[gateway.rule]]` block.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RuleLines {
+    pub(super) block: usize,
+    pub(super) user: Option<usize>,
+    pub(super) action: Option<usize>,
 }
 
 /// `[gateway.dns]`
@@ -123,9 +147,20 @@ pub struct Lines {
     /// Lines of the keys at the top, with valid values or not.
     pub keys: BTreeMap<String, usize>,
     /// Lines of the links, in the order of the settings.
-    pub links: Vec<usize>,
+    pub links: Vec<LinkLines>,
     /// Lines of the forwards, in the order of the settings.
     pub forwards: Vec<usize>,
+}
+
+/// Lines of a `[[link]]` block.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkLines {
+    /// Line of its name.
+    pub name: usize,
+    /// Line of its congestion control, if it has one.
+    pub congestion: Option<usize>,
+    /// Line of its first data cap, if it has one.
+    pub cap: Option<usize>,
 }
 
 impl Lines {

@@ -61,7 +61,8 @@ fn a_placeholder_is_not_a_configuration() {
     let ran = bench.run(&["check", "client.toml"]);
     assert_eq!(ran.code, 3);
     assert!(
-        ran.err.contains("client.toml:10: a public key is"),
+        ran.err
+            .contains("client.toml:10: `server_key`: a public key is"),
         "{}",
         ran.err
     );
@@ -95,13 +96,13 @@ fn every_mistake_has_its_line_and_reason() {
         (
             "client",
             "[session]\nscheduler = \"blest\"",
-            "x.toml:5: the scheduler `blest` is part of sumlink-lab: choose one of fbdt, minrtt, \
+            "x.toml:5: `scheduler`: the scheduler `blest` is part of sumlink-lab: choose one of fbdt, minrtt, \
              linux, redundant",
         ),
         (
             "server",
             "[session.schedulers]\nstreaming = \"wrr\"",
-            "x.toml:5: the scheduler `wrr` is part of sumlink-lab: choose one of fbdt, minrtt, ",
+            "x.toml:5: `streaming`: the scheduler `wrr` is part of sumlink-lab: choose one of fbdt, minrtt, ",
         ),
         (
             "client",
@@ -111,32 +112,32 @@ fn every_mistake_has_its_line_and_reason() {
         (
             "client",
             "socks = \"108000\"",
-            "x.toml:4: `108000` is not an address and port",
+            "x.toml:4: `socks`: `108000` is not an address and port",
         ),
         (
             "client",
             "http = \"localhost:8080\"",
-            "x.toml:4: `localhost:8080` is not an address and port",
+            "x.toml:4: `http`: `localhost:8080` is not an address and port",
         ),
         (
             "client",
             "forward = [\n\"8080=a:80\",\n\"8081\"]",
-            "x.toml:6: `8081` is not a forward",
+            "x.toml:6: `forward`: `8081` is not a forward",
         ),
         (
             "client",
             "forward = \"8080=a:80\"",
-            "x.toml:4: invalid type",
+            "x.toml:4: `forward`: write a list in brackets, not the text \"8080=a:80\"",
         ),
         (
             "client",
             "early = true",
-            "x.toml:4: invalid type: boolean `true`, expected a string",
+            "x.toml:4: `early`: write a text in quotes, not true",
         ),
         (
             "client",
             "early = \"now\"",
-            "x.toml:4: `now` is not one of never, known, always",
+            "x.toml:4: `early`: `now` is not one of never, known, always",
         ),
         (
             "server",
@@ -156,12 +157,12 @@ fn every_mistake_has_its_line_and_reason() {
         (
             "client",
             "[[link]]\nname = \"a/b\"",
-            "x.toml:5: `a/b` is not the name of an interface",
+            "x.toml:5: `name`: `a/b` is not the name of an interface",
         ),
         (
             "client",
             "[[link]]\ncongestion = \"bbr\"",
-            "x.toml:4: missing field `name`",
+            "x.toml:4: this block has no `name`: add it",
         ),
         (
             "client",
@@ -171,7 +172,7 @@ fn every_mistake_has_its_line_and_reason() {
         (
             "client",
             "[[link]]\nname = \"a\"\ncongestion = \"b b\"",
-            "x.toml:6: `b b` is not a congestion",
+            "x.toml:6: `congestion`: `b b` is not a congestion",
         ),
         (
             "client",
@@ -180,23 +181,28 @@ fn every_mistake_has_its_line_and_reason() {
         ),
         (
             "client",
+            "[[link]]\nname = \"a\"\nrate = \"5mbit\"",
+            "x.toml:6: unknown key `rate`: known keys are name, congestion",
+        ),
+        (
+            "client",
             "[[class]]\nport = \"22,0\"\nclass = \"interactive\"",
-            "x.toml:5: `0` is not a port list",
+            "x.toml:5: `port`: `0` is not a port list",
         ),
         (
             "client",
             "[[class]]\nclass = \"interactive\"\ndscp = \"af50\"",
-            "x.toml:6: `af50` is not a DSCP",
+            "x.toml:6: `dscp`: `af50` is not a DSCP",
         ),
         (
             "client",
             "[[class]]\nuser = \"a\"\nclass = \"bulk\"",
-            "x.toml:6: `bulk` is not a class; the classes are conversational,",
+            "x.toml:6: `class`: `bulk` is not a class; the classes are conversational,",
         ),
         (
             "client",
             "[[class]]\nuser = \"\"\nclass = \"background\"",
-            "x.toml:5: a user name has 1 to 255 bytes",
+            "x.toml:5: `user`: a user name has 1 to 255 bytes",
         ),
         (
             "client",
@@ -211,12 +217,12 @@ fn every_mistake_has_its_line_and_reason() {
         (
             "client",
             "[session]\nscheduler = \"fbtd\"",
-            "x.toml:5: no scheduler `fbtd`: did you mean `fbdt`?",
+            "x.toml:5: `scheduler`: no scheduler `fbtd`: did you mean `fbdt`?",
         ),
         (
             "client",
             "[session.schedulers]\nconversational = \"redundnat\"",
-            "x.toml:5: no scheduler `redundnat`: did you mean `redundant`?",
+            "x.toml:5: `conversational`: no scheduler `redundnat`: did you mean `redundant`?",
         ),
         (
             "client",
@@ -226,12 +232,12 @@ fn every_mistake_has_its_line_and_reason() {
         (
             "client",
             "[session]\nmemory = \"64\"",
-            "x.toml:5: '64' has no unit",
+            "x.toml:5: `memory`: '64' has no unit",
         ),
         (
             "client",
             "[session]\nmemory = 64",
-            "x.toml:5: invalid type: integer `64`, expected a string",
+            "x.toml:5: `memory`: write a text in quotes, not the number 64",
         ),
         (
             "client",
@@ -246,7 +252,7 @@ fn every_mistake_has_its_line_and_reason() {
         (
             "client",
             "[session]\ntimeout = \"0s\"",
-            "x.toml:5: `0s` is out of range",
+            "x.toml:5: `timeout`: `0s` is out of range",
         ),
         (
             "client",
@@ -261,17 +267,17 @@ fn every_mistake_has_its_line_and_reason() {
         (
             "client",
             "[session]\nmax_streams = -1",
-            "x.toml:5: write a positive number",
+            "x.toml:5: `max_streams`: write a positive number",
         ),
         (
             "client",
             "[session.redundancy]\nshare = \"200%\"",
-            "x.toml:5: '200%' is out of range",
+            "x.toml:5: `share`: '200%' is out of range for a percentage: write at most 100%",
         ),
         (
             "client",
             "[session.redundancy]\nfloor = \"2GiB\"",
-            "x.toml:5: `2GiB` is out of range: write at most 1GiB",
+            "x.toml:5: `floor`: `2GiB` is out of range: write at most 1GiB",
         ),
         (
             "server",
@@ -281,17 +287,17 @@ fn every_mistake_has_its_line_and_reason() {
         (
             "client",
             "[session.windows.background]\nproducts = 2\nleast = \"1B\"",
-            "x.toml:6: a window is from 1 KiB to 1 TiB",
+            "x.toml:6: `least`: a window is from 1 KiB to 1 TiB",
         ),
         (
             "client",
             "[session.windows.conversational]\nleast = \"1MiB\"",
-            "x.toml:5: a window is from 1 KiB to 1 TiB, its least size no larger than its most",
+            "x.toml:5: `least`: a window is from 1 KiB to 1 TiB, its least size no larger than its most",
         ),
         (
             "server",
             "[session.windows]\nbackground = { products = -1.0 }",
-            "x.toml:5: a window is from 1 KiB to 1 TiB",
+            "x.toml:5: `products`: a window is from 1 KiB to 1 TiB",
         ),
         (
             "client",
@@ -301,34 +307,42 @@ fn every_mistake_has_its_line_and_reason() {
         (
             "client",
             "[session.race]\ninteractive = 16",
-            "x.toml:5: invalid type: integer `16`, expected a string",
+            "x.toml:5: `interactive`: write a text in quotes, not the number 16",
         ),
         (
             "client",
             "[session]\ncoupling = \"far\"",
-            "x.toml:5: `far` is not a coupling: write \"none\", \"fair\"",
+            "x.toml:5: `coupling`: `far` is not a coupling: write \"none\", \"fair\"",
         ),
         (
             "client",
             "[session]\nalpha = 0.5\nbeta = 1.5",
-            "x.toml:6: alpha and beta must be above 0 and no larger than 1",
+            "x.toml:6: `beta`: alpha and beta must be above 0 and no larger than 1",
         ),
         (
             "server",
             "[session]\ncoupling = \"fair\"\nbeta = 0.5",
-            "x.toml:6: `coupling` and the factors",
+            "x.toml:6: `beta`: `coupling` and the factors",
         ),
-        ("client", "control =", "x.toml:4: "),
+        (
+            "client",
+            "control =",
+            "x.toml:4: `control`: the value is missing",
+        ),
         (
             "client",
             "listen = \"[::]:1\"",
             "x.toml:1: `server` is a client's key and `listen` a server's",
         ),
-        ("client", "server = \"h:1\"", "x.toml:4: duplicate key"),
+        (
+            "client",
+            "server = \"h:1\"",
+            "x.toml:4: `server` occurs twice: remove one",
+        ),
         (
             "server",
             "[egress]\nrules = [\n\"allow 10.0.0.0/8\",\n\"alow *\"]",
-            "x.toml:7: ",
+            "x.toml:7: `rules`: ",
         ),
         (
             "server",
@@ -338,22 +352,22 @@ fn every_mistake_has_its_line_and_reason() {
         (
             "server",
             "[limits]\npaths = 0",
-            "x.toml:5: write a number from 1",
+            "x.toml:5: `paths`: write a number from 1",
         ),
         (
             "server",
             "[limits]\npaths = -1",
-            "x.toml:5: write a number from 1",
+            "x.toml:5: `paths`: write a number from 1",
         ),
         (
             "server",
             "[limits]\npaths = \"3\"",
-            "x.toml:5: invalid type",
+            "x.toml:5: `paths`: write a whole number, not the text \"3\"",
         ),
         (
             "server",
             "congestion = \"\"",
-            "x.toml:4: `` is not a congestion control",
+            "x.toml:4: `congestion`: `` is not a congestion control",
         ),
         ("server", "[[client]]\nkey = \"KEY\"", "x.toml:4: "),
     ] {
@@ -480,21 +494,21 @@ speed = 1
 "#,
         &[
             "3: unknown key `sevrer_key`: did you mean `server_key`?",
-            "4: invalid type: integer `5`, expected a string",
+            "4: `server_key`: write a text in quotes, not the number 5",
             "6: unknown key `scoks`: did you mean `socks`?",
-            "7: `x` is not an address and port",
-            "8: invalid type: integer `7`, expected a string",
-            "8: `8081` is not a forward",
+            "7: `http`: `x` is not an address and port",
+            "8: `forward`: write a text in quotes, not the number 7",
+            "8: `forward`: `8081` is not a forward",
             "9: unknown key `bandwidth`: known keys are server,",
             "11: unknown key `nmae`: did you mean `name`?",
-            "12: missing field `name`",
-            "15: invalid type: integer `1`, expected a string",
+            "12: this block has no `name`: add it",
+            "15: `congestion`: write a text in quotes, not the number 1",
             "16: unknown key `cost`: known keys are name, congestion",
-            "18: no scheduler `fbtd`: did you mean `fbdt`?",
-            "19: invalid type: integer `64`, expected a string",
+            "18: `scheduler`: no scheduler `fbtd`: did you mean `fbdt`?",
+            "19: `memory`: write a text in quotes, not the number 64",
             "20: stream_memory must be from",
             "21: max_streams must be from 1 to 65536, not 100000",
-            "22: '1' has no unit",
+            "22: `timeout`: '1' has no unit",
             "23: unknown key `speed`: known keys are scheduler,",
         ],
     );
@@ -528,17 +542,17 @@ label = "bell \u0007"
             "1: no server:",
             "1: no server key:",
             "1: no key:",
-            "4: `first` is not a priority: write one of primary,",
-            "5: invalid type: string \"yes\"",
-            "6: `sideways` is not a direction",
-            "7: '5' has no unit",
-            "8: 'fast' is not a duration",
-            "9: 'lorries' in '2 lorries' is not a unit",
-            "10: write a day of the month, 1 to 31",
-            "11: `slow` is not an action beyond a cap",
-            "14: write a day of the month, 1 to 31",
-            "16: a limit must be at least 8000 bit/s, not 1000",
-            "19: a label has at most 64 characters",
+            "4: `priority`: `first` is not a priority: write one of primary,",
+            "5: `metered`: write true or false, not the text \"yes\"",
+            "6: `direction`: `sideways` is not a direction",
+            "7: `send_limit`: '5' has no unit",
+            "8: `max_added_latency`: 'fast' is not a duration",
+            "9: `cap_day`: 'lorries' in '2 lorries' is not a unit",
+            "10: `reset_day`: write a day of the month, 1 to 31",
+            "11: `beyond`: `slow` is not an action beyond a cap",
+            "14: `reset_day`: write a day of the month, 1 to 31",
+            "17: `receive_limit`: a limit must be at least 8000 bit/s, not 1000",
+            "20: `label`: a label has at most 64 characters",
         ],
     );
 }
@@ -572,17 +586,17 @@ egress = { rules = ["allow 10.0.0.0/8", "alow *"], rule = [] }
 limits = { paths = 0, sessions = "3", half = 1 }
 "#,
         &[
-            "2: invalid type: integer `7443`",
-            "3: invalid type: integer `1`",
+            "2: `listen`: write a text in quotes, not the number 7443",
+            "3: `key`: write a path in quotes, not the number 1",
             "4: unknown key `nme`: did you mean `name`?",
-            "4: missing field `key`",
-            "4: invalid type: integer `5`",
-            "4: a public key is",
+            "4: this block has no `key`: add it",
+            "4: `client`: write a block of keys, not the number 5",
+            "4: `key`: a public key is",
             "5: unknown key `rule`: did you mean `rules`?",
-            "5: ",
+            "5: `rules`: ",
             "6: unknown key `half`: known keys are",
-            "6: invalid type: string \"3\"",
-            "6: write a number from 1",
+            "6: `sessions`: write a whole number, not the text \"3\"",
+            "6: `paths`: write a number from 1",
         ],
     );
 }
@@ -591,7 +605,11 @@ limits = { paths = 0, sessions = "3", half = 1 }
 fn a_file_that_is_not_toml_has_one_problem_per_line() {
     assert_complaints(
         "server = \nkey == 1 1 =\nhttp = \"x\n",
-        &["1: ", "2: ", "3: "],
+        &[
+            "1: `server`: the value is missing",
+            "2: ",
+            "3: `http`: the text has no closing quote",
+        ],
     );
     assert_complaints(
         "sevrer = \"h:1\"\nkey = \"a.key\"\n",
@@ -672,4 +690,183 @@ fn a_daemon_reports_the_first_problem_and_how_to_list_the_others() {
     bench
         .run(&["server", "--config", "y.toml"])
         .fails(3, "y.toml:1: no key");
+}
+
+/// Lines before the gateway's, of a client's file that is valid otherwise.
+const GATEWAY_CLIENT: &str = "server = \"h:7443\"\nserver_key = \"KEY\"\nkey = \"a.key\"\n";
+
+#[test]
+fn each_value_of_a_rule_is_reported_at_its_own_line() {
+    let rules = r#"[[gateway.rule]]
+domain = ["example.org",
+  "a b",
+  7.5]
+port = [443, -1]
+protocol = "sctp"
+user = true
+action = "by night"
+[[gateway.rule]]
+action = 5
+port = 22
+[[gateway.rule]]
+protocol = "icmp"
+port = 7
+action = "block"
+[[gateway.rule]]
+device = "192.168.1.7"
+user = "root"
+action = "direct"
+[[gateway.rule]]
+to = []
+action = "bond"
+[[gateway.rule]]
+to = "192.0.2.0/24"
+"#;
+    assert_complaints(
+        &format!("{GATEWAY_CLIENT}{rules}"),
+        &[
+            "6: `domain`: `a b` is not a domain",
+            "7: `domain`: write a number, a text in quotes, or a list",
+            "8: `port`: `-1` is not a port list",
+            "9: `protocol`: `sctp` is not a protocol",
+            "10: `user`: write a number, a text in quotes, or a list",
+            "11: `action`: `by night` is not an action",
+            "13: `action`: write a text in quotes, not the number 5",
+            "17: `port`: icmp has no ports",
+            "20: `device`: user= and cgroup= are of this machine",
+            "24: `to`: the condition `to` has no value",
+            "26: this block has no `action`: add it",
+        ],
+    );
+}
+
+#[test]
+fn a_wrong_value_causes_no_second_problem() {
+    let blocks = r#"[[class]]
+class = "streaming"
+dscp = 64
+[[class]]
+class = "streaming"
+user = 5
+[[class]]
+class = "interactive"
+port = [22, "x"]
+[[link]]
+name = 5
+[[publish]]
+listen = true
+target = "h:1"
+[[gateway.dns.domain]]
+name = "corp.example"
+resolvers = "udp://10.0.0.53"
+"#;
+    assert_complaints(
+        &format!("{GATEWAY_CLIENT}{blocks}"),
+        &[
+            "6: `dscp`: `64` is not a DSCP",
+            "9: `user`: write a text in quotes, not the number 5",
+            "12: `port`: `x` is not a port list",
+            "14: `name`: write a text in quotes, not the number 5",
+            "16: `listen`: write a text in quotes, not true",
+            "20: `resolvers`: write a list in brackets, not the text",
+        ],
+    );
+}
+
+#[test]
+fn numbers_of_classes_need_no_quotes() {
+    let bench = crate::common::new();
+    let key = bench.key("a.key");
+    let blocks = "[[class]]\nclass = \"interactive\"\nport = 22\n\
+                  [[class]]\nclass = \"conversational\"\ndscp = 46\n\
+                  [[class]]\nclass = \"streaming\"\nport = [1935, \"5004-5005\"]\n";
+    let text = format!("{GATEWAY_CLIENT}{blocks}");
+    bench.write("x.toml", &text.replace("KEY", &key));
+    let ran = bench.run(&["check", "x.toml"]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+}
+
+#[test]
+fn impossible_gateways_are_refused() {
+    for (lines, expected) in [
+        (
+            "[gateway]\naddress = \"8.8.8.8\"",
+            "x.toml:5: `address`: `8.8.8.8` is not a private address: write one of 10.0.0.0/8",
+        ),
+        (
+            "[gateway]\naddress = \"127.0.0.1\"",
+            "x.toml:5: `address`: `127.0.0.1` is not a private address",
+        ),
+        (
+            "[gateway]\naddress6 = \"2001:4860:4860::8888\"",
+            "x.toml:5: `address6`: `2001:4860:4860::8888` is not a private address",
+        ),
+        (
+            "[gateway]\nhost = false",
+            "x.toml:5: `host`: nothing to capture: set host = true",
+        ),
+        (
+            "[gateway]\ndevice = \"wlan0\"\n[[link]]\nname = \"wlan0\"",
+            "x.toml:5: wlan0 is the gateway's own device",
+        ),
+        (
+            "[[link]]\nname = \"lo\"\n[gateway]\nlan = [\"lo\"]",
+            "x.toml:7: lo is in lan and a link of the bond",
+        ),
+        (
+            "[gateway.dns]\nresolvers = []",
+            "x.toml:5: `resolvers`: without a resolver, no name has an address",
+        ),
+        (
+            "[[gateway.dns.domain]]\nname = \"corp.example\"\nresolvers = []",
+            "x.toml:6: `resolvers`: without a resolver, no name of this domain has an address",
+        ),
+        (
+            "[gateway.dns]\nresolvers = [\n\"server\",\n\"1.1.1.1\"]",
+            "x.toml:7: `resolvers`: a resolver is `server`, or starts with",
+        ),
+        (
+            "[gateway]\nkept_rules = \"a.key\"",
+            "x.toml:5: `kept_rules`: the kept rules in a.key: ",
+        ),
+        (
+            "[gateway]\nmtu = 100",
+            "x.toml:5: `mtu`: write a number from 1280 to 9000",
+        ),
+    ] {
+        let (code, error) = problems("client", lines);
+        assert_eq!(code, 3, "{lines}: {error}");
+        assert!(
+            error.contains(expected),
+            "{lines}\n  expected {expected}\n  but got {error}"
+        );
+        assert_eq!(error.lines().count(), 1, "{lines}: {error}");
+    }
+}
+
+#[test]
+fn the_congestion_control_and_the_cap_of_a_link_have_their_own_lines() {
+    for (lines, expected) in [
+        (
+            "[[link]]\nname = \"lo\"\n\ncongestion = \"cubik\"",
+            "x.toml:7: `congestion`: unknown congestion control cubik",
+        ),
+        (
+            "[[link]]\nname = \"lo\"\n\n\ncap_month = \"1GB\"",
+            "x.toml:8: link lo has a data cap, but no file",
+        ),
+        (
+            "[[link]]\nname = \"lo\"\nmax_added_latency = \"61s\"",
+            "x.toml:6: `max_added_latency` must be at most 60s",
+        ),
+        (
+            "[[link]]\nname = \"lo\"\n\nbeyond = \"1kbit\"",
+            "x.toml:7: `beyond`: a limit must be at least 8000 bit/s",
+        ),
+    ] {
+        let (code, error) = problems("client", lines);
+        assert_eq!(code, 3, "{lines}: {error}");
+        assert!(error.contains(expected), "{lines}: {error}");
+        assert_eq!(error.lines().count(), 1, "{lines}: {error}");
+    }
 }

@@ -62,7 +62,7 @@ fn addresses_have_one_spelling() {
         ("socks = \"1080\"", ""),
         (
             "http = \"127.0.0.1:http\"",
-            "x.toml:3: `127.0.0.1:http` is not an address and port: the port is",
+            "x.toml:3: `http`: `127.0.0.1:http` is not an address and port: the port is",
         ),
     ] {
         bench.write(
@@ -96,7 +96,7 @@ fn a_text_without_quotes_is_reported_with_line_and_column() {
         ),
         (
             "forward = [8080=a:80]",
-            "x.toml:2: column 12: a text needs quotes: write \"8080=a:80\"",
+            "x.toml:2: column 12: `forward`: a text needs quotes: write \"8080=a:80\"",
         ),
     ] {
         bench.write("x.toml", &format!("# first\n{line}\n"));

@@ -32,23 +32,23 @@ fn start_and_check_refuse_with_the_same_message() {
     for (lines, line, words) in [
         (
             "[[link]]\nname = \"lo\"\ncap_day = \"1GB\"",
-            5,
+            6,
             "link lo has a data cap, but no file",
         ),
         (
             "[[link]]\nname = \"lo\"\ncap_month = \"1GB\"",
-            5,
+            6,
             "link lo has a data cap, but no file",
         ),
         (
             "congestion = \"cubik\"",
             4,
-            "unknown congestion control cubik: this kernel has ",
+            "`congestion`: unknown congestion control cubik: this kernel has ",
         ),
         (
             "[[link]]\nname = \"lo\"\ncongestion = \"cubik\"",
-            5,
-            "unknown congestion control cubik: this kernel has ",
+            6,
+            "`congestion`: unknown congestion control cubik: this kernel has ",
         ),
         (
             "socks = \"127.0.0.1:1081\"\nhttp = \"127.0.0.1:1081\"",
@@ -63,17 +63,17 @@ fn start_and_check_refuse_with_the_same_message() {
         (
             "state = \"damaged.json\"",
             4,
-            "damaged.json: not a saved link state of sumlink",
+            "`state`: damaged.json: not a saved link state of sumlink",
         ),
         (
             "state = \"none/links.json\"",
             4,
-            "none/links.json: cannot save the link state: No such file",
+            "`state`: none/links.json: cannot save the link state: No such file",
         ),
         (
             "state = \"file/links.json\"",
             4,
-            "file/links.json: cannot read the saved link state: Not a directory",
+            "`state`: file/links.json: cannot read the saved link state: Not a directory",
         ),
     ] {
         client(&bench, &key, lines);
@@ -101,10 +101,10 @@ fn start_and_check_refuse_with_the_same_message() {
     client(&bench, &key, &format!("control = \"{control}\""));
     bench
         .run(&["check", "x.toml"])
-        .fails(3, "x.toml:4: the path of a control socket");
+        .fails(3, "x.toml:4: `control`: the path of a control socket");
     bench
         .run(&["client", "--config", "x.toml"])
-        .fails(3, "x.toml:4: the path of a control socket");
+        .fails(3, "x.toml:4: `control`: the path of a control socket");
 }
 
 #[test]
@@ -141,6 +141,33 @@ fn warnings_of_a_check_are_logged_at_start() {
             "[session]\nscheduler = \"minrtt\"\n[session.race]\ninteractive = \"1KiB\"".to_owned(),
             7,
             "`race.interactive` has no effect",
+        ),
+        (
+            "[[gateway.rule]]\nuser = [\"root\", \"no-such-user\"]\naction = \"direct\"".to_owned(),
+            5,
+            "`user`: this machine has no user no-such-user",
+        ),
+        (
+            "[[gateway.rule]]\nport = 22\naction = \"link nolink\"".to_owned(),
+            6,
+            "`action`: this machine has no interface nolink now",
+        ),
+        (
+            "[[gateway.rule]]\naction = \"direct\"\n\
+             [[gateway.rule]]\nport = 22\naction = \"block\""
+                .to_owned(),
+            4,
+            "this rule has no condition and matches everything, so the rules below it have no effect",
+        ),
+        (
+            "[gateway.dns]\nresolvers = [\"server\",\n\"tls://9.9.9.9\"]".to_owned(),
+            6,
+            "the certificate of tls://9.9.9.9:853#9.9.9.9 must be for its address: write #NAME",
+        ),
+        (
+            "[gateway]\nlan = [\"nolan0\"]".to_owned(),
+            5,
+            "`lan`: this machine has no interface nolan0 now",
         ),
     ] {
         client(&bench, &key, &lines);
@@ -187,12 +214,12 @@ fn mistakes_in_link_blocks_are_reported_beside_links_auto() {
         ran.err
     );
     assert!(
-        lines[1].starts_with("x.toml:6: `a/b` is not the name of an interface"),
+        lines[1].starts_with("x.toml:6: `name`: `a/b` is not the name of an interface"),
         "{}",
         ran.err
     );
     assert!(
-        lines[2].starts_with("x.toml:7: `first` is not a priority"),
+        lines[2].starts_with("x.toml:7: `priority`: `first` is not a priority"),
         "{}",
         ran.err
     );

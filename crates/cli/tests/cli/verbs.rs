@@ -206,7 +206,7 @@ fn an_unknown_congestion_control_is_reported_with_the_known_ones() {
         (2, "congestion = \"nosuch\"", &server[..]),
         (2, "congestion = \"nosuch\"", &client),
         (
-            3,
+            4,
             "[[link]]\nname = \"lo\"\ncongestion = \"nosuch\"",
             &client,
         ),
@@ -219,7 +219,9 @@ fn an_unknown_congestion_control_is_reported_with_the_known_ones() {
         bench.write("x.toml", &format!("{needed}\n{lines}\n"));
         bench.run(&[verb, &["--config", "x.toml"]].concat()).fails(
             3,
-            &format!("x.toml:{line}: unknown congestion control nosuch: this kernel has "),
+            &format!(
+                "x.toml:{line}: `congestion`: unknown congestion control nosuch: this kernel has "
+            ),
         );
     }
 }
@@ -306,7 +308,7 @@ fn the_selectors_are_listed_at_every_option() {
     assert_eq!(ran.code, 3);
     let output = format!("{}{}", ran.out, ran.err);
     assert!(
-        output.contains("c.toml:3: selector: alpha must be from 0.01 to 1"),
+        output.contains("c.toml:3: `selector`: alpha must be from 0.01 to 1"),
         "{output}"
     );
 }

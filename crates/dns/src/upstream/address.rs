@@ -83,6 +83,16 @@ pub enum UpstreamAddressError {
 }
 
 impl UpstreamAddress {
+    /// Whether the resolver's certificate must be for its IP address, because no name is written.
+    pub fn is_nameless(&self) -> bool {
+        match self {
+            Self::Tls { name, .. } | Self::Https { name, .. } => {
+                matches!(name, ServerName::IpAddress(_))
+            }
+            Self::Server | Self::Udp(_) | Self::Tcp(_) => false,
+        }
+    }
+
     /// Where it is.
     pub(crate) fn target(&self) -> Target {
         match self {
@@ -243,6 +253,8 @@ mod tests {
             let address: UpstreamAddress = text.parse().unwrap();
             assert_eq!(address.to_string(), shown, "{text}");
             assert_eq!(shown.parse::<UpstreamAddress>().unwrap().to_string(), shown);
+            let is_nameless = shown.ends_with("#9.9.9.9") || shown.ends_with("#2001:db8::1");
+            assert_eq!(address.is_nameless(), is_nameless, "{text}");
         }
     }
 

@@ -173,7 +173,7 @@ fn problems_of_a_file_have_their_lines() {
         (
             "role = \"node\"\n[[link]]\nname = \"b\"\nlocal = \"1.1.1.1:1\"",
             2,
-            "missing field `remote`",
+            "this block has no `remote`",
         ),
         (
             "role = \"node\"\n[[link]]\nname = \"b\"\nlocal = \"1.1.1.1:1\"\nremote = \"1.1.1.2:1\"\nrate = \"0\"",

@@ -129,7 +129,7 @@ pub(super) fn all(
 pub(super) fn warn_of_overlaps(links: &[LinkConfig], found: &mut Findings<'_>) {
     for (number, link) in links.iter().enumerate() {
         for (before, other) in links[..number].iter().enumerate() {
-            let line = |number: usize| found.lines.links.get(number).copied().unwrap_or(1);
+            let line = |number: usize| found.lines.links.get(number).map_or(1, |link| link.name);
             let (own, first) = (line(number), line(before));
             match overlap(&link.name, &other.name) {
                 Overlap::Apart => {}

@@ -82,9 +82,15 @@ impl<'a> Findings<'a> {
         }
     }
 
-    /// Records the error of a result about a line of the file.
-    pub(super) fn in_file<T>(&mut self, line: usize, result: Result<T, impl Display>) -> Option<T> {
-        result.map_err(|reason| self.problem(line, reason)).ok()
+    /// Records the error of a result about the value of a key in a line of the file.
+    pub(super) fn in_file<T>(
+        &mut self,
+        line: usize,
+        key: &str,
+        result: Result<T, impl Display>,
+    ) -> Option<T> {
+        let wrong = |reason| self.problem(line, format!("`{key}`: {reason}"));
+        result.map_err(wrong).ok()
     }
 
     /// Records a missing value. An invalid value in the file is already recorded, so only an absent
@@ -134,7 +140,8 @@ impl<'a> Findings<'a> {
                 None
             }
             Err(error) => {
-                let mut problem = Problem::new(self.lines.of("key"), error);
+                let reason = format!("`key`: {error}");
+                let mut problem = Problem::new(self.lines.of("key"), reason);
                 problem.about_key_file = true;
                 self.problems.push(problem);
                 None
@@ -161,7 +168,7 @@ impl<'a> Findings<'a> {
         };
         let line = self.lines.of(key);
         let chosen = controls.choose(&file?);
-        self.in_file(line, chosen).flatten()
+        self.in_file(line, key, chosen).flatten()
     }
 
     /// The control socket. Checks the length of its path; the start finds other problems.
@@ -172,7 +179,7 @@ impl<'a> Findings<'a> {
         let file = file?;
         if file.as_os_str().len() > LONGEST_PATH {
             let reason = format!(
-                "the path of a control socket is limited to {LONGEST_PATH} bytes: {}",
+                "`control`: the path of a control socket is limited to {LONGEST_PATH} bytes: {}",
                 file.display()
             );
             self.problem(self.lines.of("control"), reason);

@@ -16,7 +16,7 @@ use toml::Spanned;
 use super::super::raw::{self, Field};
 use super::super::settings::{ClientSettings, ServerSettings};
 use super::super::{memory, parse_congestion, parse_entry, parse_public};
-use super::Reader;
+use super::{Reader, text_of_value};
 use crate::congestion::parse_coupled;
 
 impl Reader<'_> {
@@ -69,21 +69,31 @@ impl Reader<'_> {
         self.parse(field, |s| parse_coupled(s))
     }
 
-    fn classes(&mut self, blocks: Vec<raw::ClassRule>) -> Vec<ClassRule> {
+    fn classes(&mut self, blocks: Vec<Spanned<raw::ClassRule>>) -> Vec<ClassRule> {
         let mut rules: Vec<ClassRule> = Vec::new();
         for block in blocks {
+            let place = block.span();
+            let block = block.into_inner();
             let span = block.class.span();
             let has_condition =
                 block.port.is_some() || block.dscp.is_some() || block.user.is_some();
+            let has_dropped = CLASS_CONDITIONS
+                .iter()
+                .any(|key| self.has_dropped(&place, key));
+            let before = self.problems.len();
             let rule = ClassRule {
-                ports: self.parse(block.port, |s| s.parse()),
-                dscp: self.parse(block.dscp, |s| s.parse()),
+                ports: self.parse(block.port, parse_value),
+                dscp: self.parse(block.dscp, parse_value),
                 user: self.parse(block.user, |s| parse_user(s)),
                 class: match self.parse(Some(block.class), |s| parse_class(s)) {
                     Some(class) => class,
                     None => continue,
                 },
             };
+            if has_dropped || self.problems.len() > before {
+                // The conditions are not known, so nothing else can be said about them.
+                continue;
+            }
             if !has_condition {
                 self.problem(
                     span,
@@ -233,6 +243,18 @@ pub(super) fn parse_idle(text: &str, least: Duration) -> Result<Duration, String
             least.as_secs()
         ))
     }
+}
+
+/// The conditions of a `[[class]]` block.
+const CLASS_CONDITIONS: [&str; 3] = ["port", "dscp", "user"];
+
+/// Parses a value that may also be written as a number.
+fn parse_value<T>(value: &toml::Value) -> Result<T, String>
+where
+    T: std::str::FromStr<Err: std::fmt::Display>,
+{
+    let text = text_of_value(value)?;
+    text.parse().map_err(|error: T::Err| error.to_string())
 }
 
 /// Parses a SOCKS user name (RFC 1929: 1 to 255 bytes).

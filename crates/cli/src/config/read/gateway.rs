@@ -1,15 +1,18 @@
 //! Reads the tables of a gateway in the file of a client.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
+
 use serde::Deserialize;
 use sumlink_dns::{Name, UpstreamAddress};
-use sumlink_gateway::kernel::{CaptureSetting, DeviceSettings, WithoutBond};
-use sumlink_gateway::rules::Rule;
+use sumlink_gateway::kernel::{CaptureSetting, DeviceSettings, Refusal, WithoutBond};
+use sumlink_gateway::rules::{Action, Rule};
 use sumlink_settings::units;
 use toml::Spanned;
 
 use super::super::raw::{self, Field};
-use super::super::settings::{DnsDomain, DnsSettings, GatewaySettings};
-use super::Reader;
+use super::super::settings::{DnsDomain, DnsSettings, GatewayLines, GatewaySettings, RuleLines};
+use super::{Reader, text_of_value};
 
 /// Longest name of an interface in bytes (`IFNAMSIZ` less the terminator).
 const MAX_INTERFACE: usize = 15;
@@ -22,21 +25,31 @@ impl Reader<'_> {
     pub(super) fn gateway(&mut self, raw: raw::Gateway) -> GatewaySettings {
         let defaults = GatewaySettings::default();
         let kernel = &defaults.kernel;
+        let mut lines = GatewayLines {
+            lan: raw.lan.first().map(|lan| self.line(&lan.span())),
+            device: self.line_of(&raw.device),
+            address: self.line_of(&raw.address),
+            address6: self.line_of(&raw.address6),
+            kept_rules: self.line_of(&raw.kept_rules),
+            ..GatewayLines::default()
+        };
+        let host_span = raw.host.as_ref().map(Spanned::span);
         let device = DeviceSettings {
             name: self
                 .parse(raw.device, |s| parse_interface(s))
                 .unwrap_or_else(|| kernel.device.name.clone()),
             ipv4: self
-                .parse(raw.address, |s| parse_address(s))
+                .parse(raw.address, |s| parse_ipv4(s))
                 .unwrap_or(kernel.device.ipv4),
             ipv6: self
-                .parse(raw.address6, |s| parse_address(s))
+                .parse(raw.address6, |s| parse_ipv6(s))
                 .unwrap_or(kernel.device.ipv6),
             mtu: self
                 .parse(raw.mtu, |mtu| parse_mtu(*mtu))
                 .unwrap_or(kernel.device.mtu),
         };
         let is_on = |field: Field<bool>, default| field.map_or(default, Spanned::into_inner);
+        let has_lan = !raw.lan.is_empty();
         let settings = sumlink_gateway::kernel::Settings {
             capture: self
                 .parse(raw.capture, |s| parse_capture(s))
@@ -51,24 +64,123 @@ impl Reader<'_> {
             over_vpn: is_on(raw.over_vpn, kernel.over_vpn),
             ..kernel.clone()
         };
+        if let Some(span) = host_span
+            && !settings.host
+            && !has_lan
+        {
+            self.wrong_value(span, Refusal::NothingToCapture);
+        }
         GatewaySettings {
             kernel: settings,
-            rules: self.rules(raw.rule),
+            rules: self.rules(raw.rule, &mut lines),
             kept_rules: raw.kept_rules.map(|path| self.beside(path.get_ref())),
-            dns: self.dns(raw.dns),
+            dns: self.gateway_dns(raw.dns, &mut lines),
+            lines,
         }
     }
 
-    fn rules(&mut self, blocks: Vec<Spanned<toml::Table>>) -> Vec<Rule> {
-        self.parse_all(blocks, |block| {
-            Rule::deserialize(block.clone()).map_err(|error| error.message().to_owned())
-        })
+    fn rules(
+        &mut self,
+        blocks: Vec<Spanned<raw::GatewayRule>>,
+        lines: &mut GatewayLines,
+    ) -> Vec<Rule> {
+        let mut rules = Vec::new();
+        for block in blocks {
+            let of_rule = RuleLines {
+                block: self.line(&block.span()),
+                user: self.line_of(&block.get_ref().user),
+                action: Some(self.line(&block.get_ref().action.span())),
+            };
+            if let Some(rule) = self.rule(block.into_inner()) {
+                rules.push(rule);
+                lines.rules.push(of_rule);
+            }
+        }
+        rules
     }
 
-    fn dns(&mut self, raw: raw::GatewayDns) -> DnsSettings {
+    /// A rule. Each value is checked alone, so that its error has its line.
+    fn rule(&mut self, block: raw::GatewayRule) -> Option<Rule> {
+        let before = self.problems.len();
+        let (ports, device) = (&block.port, &block.device);
+        let is_icmp = block
+            .protocol
+            .as_ref()
+            .and_then(|protocol| protocol.get_ref().as_str())
+            .is_some_and(|word| word.eq_ignore_ascii_case("icmp"));
+        // The condition that another one excludes.
+        let excluded = match ports {
+            Some(ports) if is_icmp => Some(ports.span()),
+            _ => device.as_ref().map(Spanned::span),
+        };
+        let mut table = toml::Table::new();
+        for (key, field) in [
+            ("domain", &block.domain),
+            ("to", &block.to),
+            ("port", ports),
+            ("protocol", &block.protocol),
+            ("user", &block.user),
+            ("cgroup", &block.cgroup),
+            ("device", device),
+        ] {
+            if let Some(field) = field {
+                let text = self.condition(key, field).into();
+                table.insert(key.to_owned(), text);
+            }
+        }
+        let place = block.action.span();
+        let action = self.parse(Some(block.action), |s| s.parse::<Action>());
+        if self.problems.len() > before {
+            return None;
+        }
+        table.insert("action".to_owned(), action?.to_string().into());
+        match Rule::deserialize(table) {
+            Ok(rule) => Some(rule),
+            Err(error) => {
+                self.wrong_value(excluded.unwrap_or(place), error.message());
+                None
+            }
+        }
+    }
+
+    /// The values of a condition between commas. Reports each that is not valid.
+    fn condition(&mut self, key: &str, field: &Spanned<toml::Value>) -> String {
+        let elements: Vec<(Range<usize>, &toml::Value)> = match field.get_ref() {
+            toml::Value::Array(values) if !values.is_empty() => {
+                let places = self.document.elements(&field.span()).into_iter();
+                places.zip(values).collect()
+            }
+            value => vec![(field.span(), value)],
+        };
+        let mut texts = Vec::new();
+        for (place, value) in elements {
+            match text_of_value(value).map_err(str::to_owned) {
+                Ok(text) => {
+                    if let Err(reason) = check_condition(key, &text) {
+                        self.wrong_value(place, reason);
+                    }
+                    texts.push(text);
+                }
+                Err(reason) => self.wrong_value(place, reason),
+            }
+        }
+        texts.join(",")
+    }
+
+    fn gateway_dns(&mut self, raw: raw::GatewayDns, lines: &mut GatewayLines) -> DnsSettings {
         let defaults = DnsSettings::default();
+        let serves = raw.serve.map_or(defaults.serve, Spanned::into_inner);
         let resolvers = match raw.resolvers {
-            Some(resolvers) => self.parse_all(resolvers, |s| s.parse::<UpstreamAddress>()),
+            Some(resolvers) => {
+                if serves && resolvers.get_ref().is_empty() {
+                    self.wrong_value(
+                        resolvers.span(),
+                        "without a resolver, no name has an address: name one, such as \
+                         \"server\", or write `serve = false`",
+                    );
+                }
+                self.upstreams(resolvers, lines)
+            }
             None => defaults.resolvers,
         };
         let cache = self.parse(raw.cache, |s| {
@@ -76,7 +188,7 @@ impl Reader<'_> {
             usize::try_from(bytes).map_err(|_| format!("`{s}` is too much"))
         });
         DnsSettings {
-            serve: raw.serve.map_or(defaults.serve, Spanned::into_inner),
+            serve: serves,
             set_resolver: raw
                 .set_resolver
                 .map_or(defaults.set_resolver, Spanned::into_inner),
@@ -86,24 +198,59 @@ impl Reader<'_> {
             domains: raw
                 .domain
                 .into_iter()
-                .filter_map(|block| self.domain(block))
+                .filter_map(|block| self.domain(block, lines))
                 .collect(),
         }
     }
 
-    fn domain(&mut self, raw: raw::GatewayDomain) -> Option<DnsDomain> {
+    /// The resolvers of a list. Notes those whose certificate must be for their address.
+    fn upstreams(
+        &mut self,
+        list: Spanned<Vec<Spanned<String>>>,
+        lines: &mut GatewayLines,
+    ) -> Vec<UpstreamAddress> {
+        let mut upstreams = Vec::new();
+        for field in list.into_inner() {
+            let line = self.line(&field.span());
+            let parsed = self.parse(Some(field), |s| s.parse::<UpstreamAddress>());
+            let Some(upstream) = parsed else { continue };
+            if upstream.is_nameless() {
+                lines.nameless_resolvers.push((line, upstream.clone()));
+            }
+            upstreams.push(upstream);
+        }
+        upstreams
+    }
+
+    fn domain(
+        &mut self,
+        block: Spanned<raw::GatewayDomain>,
+        lines: &mut GatewayLines,
+    ) -> Option<DnsDomain> {
+        let has_dropped = ["block", "resolvers"]
+            .iter()
+            .any(|key| self.has_dropped(&block.span(), key));
+        let raw = block.into_inner();
         let span = raw.name.span();
-        let name = self.parse(Some(raw.name), |s| parse_name(s))?;
+        let name = self.parse(Some(raw.name), |s| parse_name(s));
         let blocks = raw.block.is_some_and(Spanned::into_inner);
         match (blocks, raw.resolvers) {
-            (true, None) => Some(DnsDomain::Block(name)),
+            _ if has_dropped => None,
+            (true, None) => name.map(DnsDomain::Block),
             (false, Some(resolvers)) => {
-                let resolvers = self.parse_all(resolvers, |s| s.parse::<UpstreamAddress>());
-                Some(DnsDomain::Forward(name, resolvers))
+                if resolvers.get_ref().is_empty() {
+                    self.wrong_value(
+                        resolvers.span(),
+                        "without a resolver, no name of this domain has an address: name one, or \
+                         write `block = true` instead",
+                    );
+                }
+                let resolvers = self.upstreams(resolvers, lines);
+                Some(DnsDomain::Forward(name?, resolvers))
             }
-            (true, Some(_)) => {
+            (true, Some(resolvers)) => {
                 self.problem(
-                    span,
+                    resolvers.span(),
                     "`block` and `resolvers` contradict each other: remove one",
                 );
                 None
@@ -113,6 +260,17 @@ impl Reader<'_> {
                 None
             }
         }
+    }
+}
+
+/// Checks the values of one condition, as if no other existed.
+fn check_condition(key: &str, text: &str) -> Result<(), String> {
+    let mut table = toml::Table::new();
+    table.insert(key.to_owned(), text.into());
+    table.insert("action".to_owned(), Action::Bond.to_string().into());
+    match Rule::deserialize(table) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.message().to_owned()),
     }
 }
 
@@ -131,10 +289,35 @@ fn parse_interface(text: &str) -> Result<String, String> {
     }
 }
 
-fn parse_address<T: std::str::FromStr>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| {
-        format!("`{text}` is not an address of this family; write one without a prefix length")
-    })
+/// Parses the device's IPv4 address. Connections to a public address would no longer leave this
+/// machine.
+fn parse_ipv4(text: &str) -> Result<Ipv4Addr, String> {
+    let address: Ipv4Addr = text.parse().map_err(|_| {
+        format!("`{text}` is not an IPv4 address; write one without a prefix length")
+    })?;
+    let is_shared = |[a, b, ..]: [u8; 4]| a == 100 && b & 0xc0 == 64;
+    let is_for_benchmarks = |[a, b, ..]: [u8; 4]| a == 198 && b & 0xfe == 18;
+    let octets = address.octets();
+    match address.is_private() || is_shared(octets) || is_for_benchmarks(octets) {
+        true => Ok(address),
+        false => Err(format!(
+            "`{text}` is not a private address: write one of 10.0.0.0/8, 172.16.0.0/12, \
+             192.168.0.0/16, 100.64.0.0/10 or 198.18.0.0/15"
+        )),
+    }
+}
+
+/// Parses the device's IPv6 address, a unique local one (RFC 4193).
+fn parse_ipv6(text: &str) -> Result<Ipv6Addr, String> {
+    let address: Ipv6Addr = text.parse().map_err(|_| {
+        format!("`{text}` is not an IPv6 address; write one without a prefix length")
+    })?;
+    match address.is_unique_local() {
+        true => Ok(address),
+        false => Err(format!(
+            "`{text}` is not a private address: write one of fd00::/8"
+        )),
+    }
 }
 
 fn parse_mtu(mtu: i64) -> Result<u32, String> {

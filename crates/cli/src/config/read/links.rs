@@ -6,6 +6,7 @@ use sumlink_transport::config::{Carriers, LinkConfig};
 use sumlink_transport::policy::{parse_direction, parse_priority};
 
 use super::super::raw::{self, Field};
+use super::super::settings::LinkLines;
 use super::super::{parse_carriers, parse_congestion, parse_link};
 use super::Reader;
 use crate::link::read_beyond;
@@ -16,7 +17,7 @@ impl Reader<'_> {
         &mut self,
         links: Field<String>,
         blocks: Vec<raw::Link>,
-    ) -> (Option<Vec<LinkConfig>>, Vec<usize>) {
+    ) -> (Option<Vec<LinkConfig>>, Vec<LinkLines>) {
         if let Some(links) = &links {
             if links.get_ref() != "auto" {
                 self.problem(
@@ -37,6 +38,10 @@ impl Reader<'_> {
         for block in blocks {
             let span = block.name.span();
             let policy = self.policy(&block);
+            let congestion_line = self.line_of(&block.congestion);
+            let cap = self
+                .line_of(&block.cap_day)
+                .or_else(|| self.line_of(&block.cap_month));
             let congestion = self.parse(block.congestion, |s| parse_congestion(s));
             let carriers = self.carriers(block.carriers);
             let Some(name) = self.parse(Some(block.name), |s| parse_link(s)) else {
@@ -46,7 +51,11 @@ impl Reader<'_> {
                 self.problem(span, format!("link `{name}` occurs twice: remove one"));
                 continue;
             }
-            lines.push(self.line(&span));
+            lines.push(LinkLines {
+                name: self.line(&span),
+                congestion: congestion_line,
+                cap,
+            });
             configs.push(LinkConfig {
                 name,
                 congestion,
@@ -57,17 +66,29 @@ impl Reader<'_> {
         (is_said.then_some(configs), lines)
     }
 
-    /// The policy of a `[[link]]` block.
+    /// The policy of a `[[link]]` block. Each value is checked alone, so that its error has its
+    /// line.
     fn policy(&mut self, block: &raw::Link) -> LinkPolicy {
-        let before = self.problems.len();
-        let rate = |s: &String| units::parse_rate(s);
         let size = |s: &String| units::parse_size(s);
+        let limit = |s: &String| {
+            let limit = units::parse_rate(s).map_err(|error| error.to_string())?;
+            let policy = LinkPolicy {
+                send_limit: Some(limit),
+                ..LinkPolicy::default()
+            };
+            checked(policy).map(|policy| policy.send_limit)
+        };
         let default = LinkPolicy::default();
-        let policy = LinkPolicy {
-            label: block
-                .label
-                .as_ref()
-                .map(|label| label.get_ref().clone())
+        LinkPolicy {
+            label: self
+                .parse(block.label.clone(), |label| {
+                    let label = label.clone();
+                    let policy = LinkPolicy {
+                        label,
+                        ..LinkPolicy::default()
+                    };
+                    checked(policy).map(|policy| policy.label)
+                })
                 .unwrap_or_default(),
             priority: self.parse(block.priority.clone(), |s| parse_priority(s)),
             metered: block
@@ -77,26 +98,33 @@ impl Reader<'_> {
             direction: self
                 .parse(block.direction.clone(), |s| parse_direction(s))
                 .unwrap_or_default(),
-            send_limit: self.parse(block.send_limit.clone(), rate),
-            receive_limit: self.parse(block.receive_limit.clone(), rate),
-            max_added_latency: self.parse(block.max_added_latency.clone(), |s| {
-                units::parse_duration(s)
-            }),
+            send_limit: self.parse(block.send_limit.clone(), limit).flatten(),
+            receive_limit: self.parse(block.receive_limit.clone(), limit).flatten(),
+            max_added_latency: self
+                .parse(block.max_added_latency.clone(), |s| {
+                    let latency = units::parse_duration(s).map_err(|error| error.to_string())?;
+                    let policy = LinkPolicy {
+                        max_added_latency: Some(latency),
+                        ..LinkPolicy::default()
+                    };
+                    checked(policy).map(|policy| policy.max_added_latency)
+                })
+                .flatten(),
             cap_day: self.parse(block.cap_day.clone(), size),
             cap_month: self.parse(block.cap_month.clone(), size),
             reset_day: self
                 .parse(block.reset_day.clone(), |day| parse_day(*day))
                 .unwrap_or(default.reset_day),
             beyond: self
-                .parse(block.beyond.clone(), |s| read_beyond(s))
+                .parse(block.beyond.clone(), |s| {
+                    let policy = LinkPolicy {
+                        beyond: read_beyond(s)?,
+                        ..LinkPolicy::default()
+                    };
+                    checked(policy).map(|policy| policy.beyond)
+                })
                 .unwrap_or_default(),
-        };
-        if self.problems.len() == before
-            && let Err(error) = policy.check()
-        {
-            self.problem(block.name.span(), error);
         }
-        policy
     }
 
     /// A number, or the word `auto`.
@@ -105,6 +133,14 @@ impl Reader<'_> {
             toml::Value::String(text) => parse_carriers(text),
             other => parse_carriers(&other.to_string()),
         })
+    }
+}
+
+/// The policy, if all its values are in range.
+fn checked(policy: LinkPolicy) -> Result<LinkPolicy, String> {
+    match policy.check() {
+        Ok(()) => Ok(policy),
+        Err(error) => Err(error.to_string()),
     }
 }
 

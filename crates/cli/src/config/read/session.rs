@@ -33,7 +33,9 @@ impl Reader<'_> {
             scheduler: self.parse(raw.scheduler, |s| parse_scheduler(s, own)),
             class_schedulers,
             own_schedulers: own.clone(),
-            selector: self.parse(raw.selector, |s| parse_selector(s)),
+            selector: self.parse(raw.selector, |s| {
+                parse_selector(s).map_err(|error| error.trim_start_matches("selector: ").to_owned())
+            }),
             memory: self.parse(raw.memory, |s| units::parse_size(s)),
             stream_memory: self.parse(raw.stream_memory, |s| units::parse_size(s)),
             max_streams: self.parse(raw.max_streams, |n| {
@@ -124,7 +126,7 @@ impl Reader<'_> {
             let line = self.line(&field.span());
             session.lines.insert(key, line);
             if let Err(reason) = set {
-                self.problem(field.span(), reason);
+                self.wrong_value(field.span(), reason);
             }
         }
     }
@@ -146,7 +148,7 @@ impl Reader<'_> {
             let checked = session.options.check_window(class);
             if let Err(error) = checked {
                 if self.problems.len() == before {
-                    self.problem(place.unwrap_or(0..0), error);
+                    self.wrong_value(place.unwrap_or(0..0), error);
                 }
                 // This problem is reported; the rest is checked together.
                 session.options.fbdt.windows = FbdtConfig::default().windows;
