@@ -206,7 +206,7 @@ fn an_unknown_congestion_control_is_reported_with_the_known_ones() {
         (2, "congestion = \"nosuch\"", &server[..]),
         (2, "congestion = \"nosuch\"", &client),
         (
-            3,
+            4,
             "[[link]]\nname = \"lo\"\ncongestion = \"nosuch\"",
             &client,
         ),
@@ -219,7 +219,9 @@ fn an_unknown_congestion_control_is_reported_with_the_known_ones() {
         bench.write("x.toml", &format!("{needed}\n{lines}\n"));
         bench.run(&[verb, &["--config", "x.toml"]].concat()).fails(
             3,
-            &format!("x.toml:{line}: unknown congestion control nosuch: this kernel has "),
+            &format!(
+                "x.toml:{line}: `congestion`: unknown congestion control nosuch: this kernel has "
+            ),
         );
     }
 }
