@@ -121,7 +121,7 @@ impl<'a> Document<'a> {
         dropped.any(|(span, dropped)| span == block && dropped == key)
     }
 
-    /// The key whose value, or whose list's element, is at this position.
+    /// The key that has its value, or an element of its list, at this position.
     pub(super) fn key_at(&self, span: &Range<usize>) -> Option<String> {
         key_at(&self.table, span)
     }
@@ -177,7 +177,7 @@ fn visit_value<'d, 'a>(
     see(key, value);
 }
 
-/// The innermost key whose value, or whose list's element, is at this position.
+/// The innermost key that has its value, or an element of its list, at this position.
 fn key_at(table: &DeTable<'_>, span: &Range<usize>) -> Option<String> {
     let mut found = None;
     visit(table, &mut |key, value| {

@@ -37,6 +37,11 @@ impl KnownLinks {
         self.is_up.subscribe()
     }
 
+    /// The session is over, so the bond delivers nothing.
+    pub(super) fn session_ended(&self) {
+        self.is_up.send_replace(false);
+    }
+
     /// Follows the session without end. `server` is where a usable link leads, and `mark` the mark
     /// of the packets that take it.
     pub(super) async fn follow(

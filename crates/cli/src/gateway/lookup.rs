@@ -96,9 +96,6 @@ impl Lookup for KnownServer {
     ) -> futures_util::future::BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
         let server = self.clone();
         Box::pin(async move {
-            if let Ok(ip) = host.parse::<IpAddr>() {
-                return Ok(vec![SocketAddr::new(ip, port)]);
-            }
             let system = async {
                 let found = lookup_host((host.as_str(), port)).await?;
                 Ok(found.collect::<Vec<_>>())
@@ -110,9 +107,12 @@ impl Lookup for KnownServer {
                     .map(|ip| SocketAddr::new(ip, port))
                     .collect())
             };
-            let found = match timeout(PATIENCE, first(system, marked)).await {
-                Ok(found) => found,
-                Err(_) => Err(io::ErrorKind::TimedOut.into()),
+            let found = match host.parse::<IpAddr>() {
+                Ok(ip) => Ok(vec![SocketAddr::new(ip, port)]),
+                Err(_) => match timeout(PATIENCE, first(system, marked)).await {
+                    Ok(found) => found,
+                    Err(_) => Err(io::ErrorKind::TimedOut.into()),
+                },
             };
             let mut known = server.known.lock().unwrap_or_else(PoisonError::into_inner);
             match found {
@@ -209,6 +209,7 @@ mod tests {
     #[tokio::test]
     async fn an_address_needs_no_resolver() {
         let known = KnownServer::new("[2001:db8::1]:7443").await;
+        assert_eq!(known.addresses(), ["[2001:db8::1]:7443".parse().unwrap()]);
         let found = known.look_up("192.0.2.1".to_owned(), 7443).await.unwrap();
         assert_eq!(found, ["192.0.2.1:7443".parse().unwrap()]);
     }

@@ -164,6 +164,7 @@ pub(super) async fn carry(
             };
             tracing::warn!("the session has ended ({reason}); connecting again");
             slot.send_replace(None);
+            links.session_ended();
             tokio::time::sleep(RETRY).await;
         }
     };
@@ -250,7 +251,7 @@ fn socket(plan: &ClientPlan) -> Result<PathBuf, CliError> {
 struct KnownPlace(Option<PathBuf>);
 
 impl KnownPlace {
-    /// The caller has the lock of the gateway: what is there belongs to one that was killed.
+    /// The caller has the lock of the gateway, so a file there belongs to one that was killed.
     fn new(socket: &Path) -> Result<Self, CliError> {
         let place = Path::new(super::RUN).join(SOCKET);
         if place == socket {

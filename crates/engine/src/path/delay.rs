@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Path, PathSample, REPORT_SLACK};
+use super::{Path, REPORT_SLACK};
 use crate::Instant;
 
 /// Longest prediction in seconds.
@@ -31,43 +31,6 @@ impl Path {
     /// fill and empty in turn although all paths together could carry more than the load.
     pub fn queued_delay(&self) -> Duration {
         self.delays.queued_delay
-    }
-
-    /// Time until a byte handed over now leaves the socket, if the window is full: the bytes that
-    /// the window must open for have to be acknowledged first.
-    ///
-    /// A window smaller than the path's capacity leaves in one burst for each round trip. Little's
-    /// law sees no queue then, and yet a byte waits for up to a round trip.
-    pub(crate) fn window_wait(&self, now: Instant) -> Duration {
-        let PathSample {
-            cwnd,
-            in_flight,
-            unsent,
-            ..
-        } = self.sample;
-        let next = self.mss();
-        if cwnd == 0 || in_flight + unsent + next <= cwnd {
-            return Duration::ZERO;
-        }
-        let acknowledged = (self.outbound.sent + next).saturating_sub(cwnd);
-        let flights = &self.outbound.flights;
-        let index = flights.partition_point(|flight| flight.record_end < acknowledged);
-        let opens_at = flights
-            .get(index)
-            .map(|flight| flight.expected_at + self.srtt() / 2);
-        opens_at.map_or(Duration::ZERO, |at| at.saturating_sub(now))
-    }
-
-    /// What slow start may add to the delay of a byte handed over now: a round trip.
-    ///
-    /// A window that doubles beyond the path's capacity waits behind its other half, and its end is
-    /// often a loss that takes a round trip to repair (RFC 5681, sections 3.1 and 3.2). None of this
-    /// shows in measurements, which are a round trip old.
-    pub(crate) fn slow_start_allowance(&self) -> Duration {
-        match self.is_doubling() {
-            true => self.srtt(),
-            false => Duration::ZERO,
-        }
     }
 
     /// Lowest round-trip time; the smoothed one if TCP does not report it.
@@ -134,7 +97,7 @@ impl Path {
 mod tests {
     use super::*;
     use crate::PathId;
-    use crate::path::Flight;
+    use crate::path::{Flight, PathSample};
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -228,45 +191,6 @@ mod tests {
         };
         path.update(waits, Instant::ZERO);
         assert_eq!((path.delay(), path.queued_delay()), (25 * MS, 45 * MS));
-    }
-
-    #[test]
-    fn a_byte_waits_until_a_full_window_opens() {
-        let mut path = Path::new(PathId(0), Instant::ZERO);
-        path.outbound.sent = 4000;
-        path.outbound.flights.push_back(flight(0..1000, 1000));
-        path.outbound.flights.push_back(flight(1000..4000, 4000));
-        path.outbound.flights[1].expected_at = Instant::ZERO + 80 * MS;
-        let sample = |cwnd, in_flight, unsent| PathSample {
-            srtt: 100 * MS,
-            min_rtt: 100 * MS,
-            cwnd,
-            in_flight,
-            unsent,
-            ..PathSample::default()
-        };
-        let now = Instant::ZERO + 10 * MS;
-        for (sample, ms) in [
-            (sample(6000, 4000, 0), 0),
-            // A segment of 1448 bytes fits after 448 bytes have been acknowledged: at 100 ms.
-            (sample(5000, 4000, 0), 90),
-            (sample(4000, 3000, 1000), 120),
-            // The window is unknown.
-            (sample(0, 4000, 0), 0),
-        ] {
-            path.update(sample, Instant::ZERO);
-            assert_eq!(path.window_wait(now), ms * MS, "{sample:?}");
-        }
-        let late = Instant::ZERO + 200 * MS;
-        assert_eq!(path.window_wait(late), Duration::ZERO);
-    }
-
-    #[test]
-    fn slow_start_may_cost_a_round_trip() {
-        let path = in_slow_start(100_000, 100_000);
-        assert_eq!(path.slow_start_allowance(), 40 * MS);
-        let path = in_slow_start(500_000, 100_000);
-        assert_eq!(path.slow_start_allowance(), Duration::ZERO);
     }
 
     /// Bytes handed over together at time 0, in records of which the first ends at 2000 bytes.

@@ -189,7 +189,7 @@ impl Flow {
     pub(super) fn loses_with(&mut self, copy: &Copy) -> bool {
         match copy.kind {
             // The datagram has been sent in part.
-            _ if copy.half == Some(Half::Second) => false,
+            _ if matches!(copy.half, Some(Half::Second { .. })) => false,
             CopyKind::Single => true,
             CopyKind::Duplicate => self.fates.drop(copy.sequence),
             // It has been sent before, in part or as a whole.

@@ -46,18 +46,29 @@ impl Fragments {
         self.expire(limits, now);
         let key = (flow, sequence);
         if let Some(other) = self.waiting.get(&key) {
-            if other.half == half {
+            if other.half == half && other.payload.len() == payload.len() {
                 return None;
             }
             let other = self.remove(key)?;
-            let (first, second) = match half {
-                Half::First => (payload, &other.payload[..]),
-                Half::Second => (&other.payload[..], payload),
+            let parts = match (half, other.half) {
+                (Half::First, Half::Second { offset }) => {
+                    Some((payload, &other.payload[..], offset))
+                }
+                (Half::Second { offset }, Half::First) => {
+                    Some((&other.payload[..], payload, offset))
+                }
+                _ => None,
             };
-            let mut whole = BytesMut::with_capacity(first.len() + second.len());
-            whole.extend_from_slice(first);
-            whole.extend_from_slice(second);
-            return Some(whole.freeze());
+            if let Some((first, second, offset)) = parts
+                && first.len() as u64 == offset
+            {
+                let mut whole = BytesMut::with_capacity(first.len() + second.len());
+                whole.extend_from_slice(first);
+                whole.extend_from_slice(second);
+                return Some(whole.freeze());
+            }
+            // A copy that was split in another place: its other part is to be expected now.
+            self.given_up += 1;
         }
         let cost = payload.len() + OVERHEAD;
         while self.bytes + cost > limits.fragment_memory
@@ -116,6 +127,26 @@ impl Fragments {
 mod tests {
     use super::*;
 
+    /// The second part behind "hel".
+    const SECOND: Half = Half::Second { offset: 3 };
+
+    #[test]
+    fn parts_of_copies_that_are_split_in_different_places_are_not_joined() {
+        let limits = DatagramConfig::default();
+        let mut fragments = Fragments::default();
+        let mut add =
+            |half, payload: &[u8]| fragments.add(4, 1, half, payload, &limits, Instant::ZERO);
+        let second = |offset| Half::Second { offset };
+        assert_eq!(add(Half::First, b"hel"), None);
+        assert_eq!(add(second(2), b"llo"), None);
+        assert_eq!(add(Half::First, b"he").unwrap(), "hello");
+        assert_eq!(add(second(4), b"o"), None);
+        assert_eq!(add(second(1), b"ello"), None);
+        assert_eq!(add(Half::First, b"h").unwrap(), "hello");
+        assert_eq!(fragments.given_up, 2);
+        assert_eq!(fragments.bytes, 0);
+    }
+
     #[test]
     fn two_halves_join_in_any_order_and_only_in_time() {
         let limits = DatagramConfig::default();
@@ -124,12 +155,12 @@ mod tests {
             fragments.add(4, sequence, half, payload, &limits, now)
         };
         let start = Instant::ZERO;
-        assert_eq!(add(1, Half::Second, b"lo", start), None);
-        assert_eq!(add(1, Half::Second, b"lo", start), None, "twice the same");
+        assert_eq!(add(1, SECOND, b"lo", start), None);
+        assert_eq!(add(1, SECOND, b"lo", start), None, "twice the same");
         assert_eq!(add(1, Half::First, b"hel", start).unwrap(), "hello");
         assert_eq!(add(2, Half::First, b"hel", start), None);
         let late = start + limits.fragment_wait;
-        assert_eq!(add(2, Half::Second, b"lo", late), None);
+        assert_eq!(add(2, SECOND, b"lo", late), None);
         assert_eq!(fragments.given_up, 1);
     }
 

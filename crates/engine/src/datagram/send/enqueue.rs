@@ -8,7 +8,7 @@ use crate::datagram::flow::table::FlowRef;
 use crate::datagram::path::Usage;
 use crate::datagram::policy::{Facts, Links, Placement};
 use crate::datagram::state::Datagrams;
-use crate::datagram::wire::{Half, Open, data_head_len};
+use crate::datagram::wire::{Half, MAX_OFFSET, Open, data_head_len};
 use crate::datagram::{FlowError, FlowId};
 use crate::{Class, Instant, PathId, varint};
 
@@ -270,7 +270,8 @@ fn max_payload(flow: &Flow, packet: usize) -> usize {
 pub(super) fn max_part(flow: &Flow, packet: usize) -> usize {
     let open = open_of(flow);
     // The fields of the order and of the half are as large as they can be.
-    let (after, half) = (Some(varint::MAX), Some(Half::Second));
+    let half = Half::Second { offset: MAX_OFFSET };
+    let (after, half) = (Some(varint::MAX), Some(half));
     let head = data_head_len(flow.id, flow.next_sequence, open.as_ref(), after, half);
     packet.saturating_sub(HEADER + head)
 }

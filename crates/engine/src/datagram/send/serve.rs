@@ -264,10 +264,11 @@ impl Datagrams {
         if let Some(rest) = rest {
             next.half = Some(Half::First);
             next.payload.truncate(next.payload.len() - rest.len());
+            let offset = next.payload.len() as u64;
             flow.lane(id).push_first(Copy {
                 kind: next.kind.unwrap_or(CopyKind::Fragment),
                 sequence: next.sequence,
-                half: Some(Half::Second),
+                half: Some(Half::Second { offset }),
                 payload: rest,
                 at: next.at,
                 expires: next.expires,
@@ -280,7 +281,7 @@ impl Datagrams {
         flow.lane(id).used = Some(now);
         let counters = &mut flow.counters;
         // Both halves of a datagram count as one.
-        let is_second = next.half == Some(Half::Second);
+        let is_second = matches!(next.half, Some(Half::Second { .. }));
         match next.kind.filter(|_| !is_second) {
             None if is_second => {}
             None | Some(CopyKind::Single) => counters.sent += 1,
@@ -309,7 +310,7 @@ impl Datagrams {
             return;
         };
         // The datagram has been sent in part.
-        let is_second = next.half == Some(Half::Second);
+        let is_second = matches!(next.half, Some(Half::Second { .. }));
         if next.kind == Some(CopyKind::Duplicate) {
             // The other link has a copy.
             let lost = !is_second && flow.fates.drop(next.sequence);

@@ -3,8 +3,8 @@
 use core::ops::RangeInclusive;
 
 use super::{
-    Data, FIRST_OPTIONAL, Half, MAX_REPORT_RANGES, MAX_TARGET, Open, Record, Report, TIME_MODULUS,
-    kind,
+    Data, FIRST_OPTIONAL, Half, MAX_OFFSET, MAX_REPORT_RANGES, MAX_TARGET, Open, Record, Report,
+    TIME_MODULUS, kind,
 };
 use crate::{Class, varint};
 
@@ -127,7 +127,7 @@ impl<'a> Records<'a> {
             0 => None,
             _ => Some(match self.int(NAME)? {
                 0 => Half::First,
-                1 => Half::Second,
+                offset @ 1..=MAX_OFFSET => Half::Second { offset },
                 _ => return Err(malformed),
             }),
         };
@@ -209,9 +209,10 @@ mod tests {
     }
 
     #[test]
-    fn the_third_half_and_unknown_classes_are_malformed() {
+    fn an_impossible_offset_and_unknown_classes_are_malformed() {
         assert!(records(&[0x18, 4, 0, 1]).is_ok());
-        assert!(records(&[0x18, 4, 0, 2]).is_err());
+        assert!(records(&[0x18, 4, 0, 0x80, 0, 0xff, 0xff]).is_ok());
+        assert!(records(&[0x18, 4, 0, 0x80, 1, 0, 0]).is_err());
         assert!(records(&[0x12, 4, 0, 1, 4, 1, b't']).is_ok());
         assert!(records(&[0x12, 4, 0, 1, 5, 1, b't']).is_err());
     }

@@ -109,7 +109,7 @@ impl<'a> PacketWriter<'a> {
             varint::write(after, self.out);
         }
         if let Some(half) = data.half {
-            varint::write(u64::from(half == Half::Second), self.out);
+            varint::write(half.value(), self.out);
         }
         self.open_end = Some((kind_at, self.out.len()));
         self.out.extend_from_slice(data.payload);
@@ -150,7 +150,7 @@ pub(crate) fn data_head_len(
         + varint::len(sequence)
         + open
         + after.map_or(0, varint::len)
-        + usize::from(half.is_some())
+        + half.map_or(0, |half| varint::len(half.value()))
 }
 
 #[cfg(test)]

@@ -113,13 +113,30 @@ pub struct Open<'a> {
     pub target: &'a [u8],
 }
 
+/// The largest offset of a second part: no datagram is longer (RFC 768).
+pub(crate) const MAX_OFFSET: u64 = 65_535;
+
 /// The position of a fragment in its datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Half {
     /// The first bytes.
     First,
     /// The rest.
-    Second,
+    Second {
+        /// The length of the first part, from 1 to [`MAX_OFFSET`]: copies of a datagram may be
+        /// split in different places, and only parts of one copy fit together.
+        offset: u64,
+    },
+}
+
+impl Half {
+    /// The value of the field.
+    fn value(self) -> u64 {
+        match self {
+            Self::First => 0,
+            Self::Second { offset } => offset,
+        }
+    }
 }
 
 /// The packets that the sender of the report has received on one path.
@@ -243,7 +260,7 @@ mod tests {
             }),
             Record::Data(Data {
                 after: Some(7),
-                half: Some(Half::Second),
+                half: Some(Half::Second { offset: 1400 }),
                 ..data(&[9; 300])
             }),
             Record::Data(Data {

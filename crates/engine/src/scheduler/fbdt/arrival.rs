@@ -163,19 +163,16 @@ impl Trip {
     }
 }
 
-/// Time until a byte handed to `path` now reaches the peer, with what is uncertain about it. Late
-/// data delays the data behind it. A path that has never delivered anything may be dead, so its
-/// bytes arrive only after that has been detected.
+/// Time until a byte handed to `path` now reaches the peer. Late data delays the data behind it. A
+/// path that has never delivered anything may be dead, so its bytes arrive only after that has been
+/// detected.
 pub(super) fn delay(path: &Path, view: &View<'_>) -> Duration {
     let detection = if path.is_proven() {
         Duration::ZERO
     } else {
         UNPROVEN + 2 * path.srtt()
     };
-    // A queue implies a window larger than the path, which opens as the queue drains.
-    let by_window = path.likely_delay() + path.window_wait(view.now);
-    let waiting = path.likely_queued_delay().max(by_window);
-    waiting + path.overdue(view.now) + path.slow_start_allowance() + detection
+    path.likely_queued_delay() + path.overdue(view.now) + detection
 }
 
 /// Seconds until `piece` bytes handed to `path` now reach the peer.

@@ -191,6 +191,24 @@ pub(super) fn echo_request(protocol: &str) -> Part {
     )
 }
 
+/// Neighbor discovery (RFC 4861, section 4): the kernel answers a neighbor at whatever address it
+/// asked from.
+pub(super) fn neighbor_discovery() -> Part {
+    let kinds = [
+        "nd-router-solicit",
+        "nd-router-advert",
+        "nd-neighbor-solicit",
+        "nd-neighbor-advert",
+        "nd-redirect",
+    ];
+    Part::matching(
+        format!("icmpv6 type {{ {} }}", kinds.join(", ")),
+        "==",
+        json!({ "payload": { "protocol": "icmpv6", "field": "type" } }),
+        json!({ "set": kinds }),
+    )
+}
+
 /// The first packet of a connection.
 pub(super) fn new_connection() -> Part {
     let state = json!({ "ct": { "key": "state" } });

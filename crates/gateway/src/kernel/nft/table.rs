@@ -75,7 +75,15 @@ fn packets_of_bound_programs(
     ];
     let networks = IpNet::aggregate(&networks.to_vec());
     for family in touched {
-        let (name, ip, ..) = words(settings, *family);
+        let (name, ip, _, icmp, _) = words(settings, *family);
+        if *family == Family::V6 {
+            rules.push(vec![
+                part::family(name),
+                part::protocol(icmp),
+                part::neighbor_discovery(),
+                part::accept(),
+            ]);
+        }
         let of_family = |network: &&IpNet| Family::of(network.addr()) == *family;
         let own: Vec<IpNet> = networks.iter().filter(of_family).copied().collect();
         if !own.is_empty() {
