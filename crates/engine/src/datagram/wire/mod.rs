@@ -123,7 +123,7 @@ pub enum Half {
     First,
     /// The rest.
     Second {
-        /// The length of the first part, from 1 to [`MAX_OFFSET`]: copies of a datagram may be
+        /// The length of the first part, from 1 to 65,535: copies of a datagram may be
         /// split in different places, and only parts of one copy fit together.
         offset: u64,
     },
