@@ -16,8 +16,13 @@ pub(crate) const SOCKETS: &[&str] = &[
     "sumlink/gateway.sock",
 ];
 
-/// The socket of a gateway, unless it is named otherwise.
+/// The socket of a gateway; a link to it if it is named otherwise.
 pub(crate) const GATEWAY: &[&str] = &["sumlink/gateway.sock"];
+
+/// The path of that socket.
+pub(crate) fn of_gateway() -> PathBuf {
+    Path::new(RUN).join(GATEWAY[0])
+}
 
 /// The socket, and whether it was searched.
 #[derive(Clone, Debug, PartialEq, Eq)]

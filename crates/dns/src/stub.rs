@@ -3,6 +3,8 @@
 
 use std::net::IpAddr;
 
+pub use sumlink_exit::resolver::nameservers;
+
 use crate::private::addresses;
 use crate::upstream::{ExchangeError, random_id};
 use crate::wire::{Form, INTERNET, Message, Name, Query, Question, kind};
@@ -61,16 +63,6 @@ impl AddressQuestion {
     }
 }
 
-/// The resolvers in the text of a `resolv.conf` (resolv.conf(5)), except those with a scope.
-pub fn resolvers(text: &str) -> Vec<IpAddr> {
-    let lines = text.lines().map(str::split_whitespace);
-    let servers = lines.filter_map(|mut words| match words.next()? {
-        "nameserver" => words.next()?.parse().ok(),
-        _ => None,
-    });
-    servers.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,13 +84,5 @@ mod tests {
         for length in 0..answer.len() {
             assert_eq!(question.addresses(&answer[..length]), None, "{length}");
         }
-    }
-
-    #[test]
-    fn resolvers_are_read_from_the_file() {
-        let text = "# nameserver 192.0.2.1\nsearch a.test\nnameserver 192.0.2.2\n\
-                    nameserver\t2001:db8::1\nnameserver fe80::1%wan0\noptions edns0\n";
-        let expected: [IpAddr; 2] = ["192.0.2.2".parse().unwrap(), "2001:db8::1".parse().unwrap()];
-        assert_eq!(resolvers(text), expected);
     }
 }

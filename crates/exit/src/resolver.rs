@@ -290,8 +290,8 @@ fn is_helpful(answer: &[u8]) -> bool {
     !matches!(answer.get(3).map(|flags| flags & 0x0f), Some(2 | 4 | 5))
 }
 
-/// The `nameserver` lines of a resolv.conf(5).
-fn nameservers(text: &str) -> Vec<SocketAddr> {
+/// The resolvers in the text of a resolv.conf(5): the first three that have an address.
+pub fn nameservers(text: &str) -> Vec<SocketAddr> {
     let addresses = text.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
         match words.next() {

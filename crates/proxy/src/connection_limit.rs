@@ -40,7 +40,7 @@ impl ConnectionLimit {
     pub fn new(most: usize) -> Self {
         Self {
             // A new connection of a client does not end another one of it: the program would take
-            // that for a failure, but a refusal for what it is.
+            // that for a failure, while a refusal is clear.
             places: Limit::new("connections", most.max(1), None),
             refusals: Arc::new(Semaphore::new(REFUSALS)),
         }

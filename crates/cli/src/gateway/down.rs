@@ -77,7 +77,7 @@ fn will_restart() -> bool {
 
 /// Removes the control socket of a killed gateway, or the link to it.
 fn remove_socket() -> Option<String> {
-    let place = Path::new(super::RUN).join(super::run::SOCKET);
+    let place = find_socket::of_gateway();
     let is_dead = std::os::unix::net::UnixStream::connect(&place)
         .is_err_and(|error| error.kind() != std::io::ErrorKind::PermissionDenied);
     let removed = is_dead && std::fs::remove_file(&place).is_ok();

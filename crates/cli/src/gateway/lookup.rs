@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 use sumlink_dns::Name;
-use sumlink_dns::stub::{AddressQuestion, MAX_ANSWER, resolvers};
+use sumlink_dns::stub::{AddressQuestion, MAX_ANSWER, nameservers};
 use sumlink_gateway::kernel::CARRIER_MARK;
 use sumlink_transport::links::Lookup;
+use sumlink_transport::target::{Host, Target};
 use tokio::net::{UdpSocket, lookup_host};
 use tokio::time::timeout;
 
@@ -23,9 +24,6 @@ const ATTEMPT: Duration = Duration::from_secs(1);
 /// Files with this machine's resolvers: systemd-resolved's, behind its stub, and the usual one.
 const FILES: [&str; 2] = ["/run/systemd/resolve/resolv.conf", "/etc/resolv.conf"];
 
-/// Port of DNS.
-const DNS: u16 = 53;
-
 /// The server's addresses from the latest successful lookup.
 ///
 /// Two ways are tried at once: this machine's resolver, which knows /etc/hosts and asks over the
@@ -34,7 +32,7 @@ const DNS: u16 = 53;
 #[derive(Clone, Debug)]
 pub(super) struct KnownServer {
     known: Arc<Mutex<Vec<SocketAddr>>>,
-    resolvers: Arc<[IpAddr]>,
+    resolvers: Arc<[SocketAddr]>,
 }
 
 impl KnownServer {
@@ -46,11 +44,13 @@ impl KnownServer {
             known: Arc::default(),
             resolvers: of_system(),
         };
-        if let Some((host, port)) = server.rsplit_once(':')
-            && let Ok(port) = port.parse()
-        {
-            let host = host.trim_start_matches('[').trim_end_matches(']');
-            if let Err(error) = known.look_up(host.to_owned(), port).await {
+        // Another form is an error of the first attempt to connect.
+        if let Ok(Target { host, port }) = server.parse() {
+            let host = match host {
+                Host::Name(name) => name,
+                Host::Ip(ip) => ip.to_string(),
+            };
+            if let Err(error) = known.look_up(host.clone(), port).await {
                 tracing::warn!("cannot resolve the server's name {host} yet: {error}");
             }
         }
@@ -146,18 +146,18 @@ async fn first<T>(
 }
 
 /// One question over UDP.
-async fn exchange(resolver: IpAddr, name: Name, ipv6: bool) -> io::Result<Vec<IpAddr>> {
+async fn exchange(resolver: SocketAddr, name: Name, ipv6: bool) -> io::Result<Vec<IpAddr>> {
     let question = AddressQuestion::new(name, ipv6).map_err(io::Error::other)?;
     let (domain, any) = match resolver {
-        IpAddr::V4(_) => (Domain::IPV4, IpAddr::from(Ipv4Addr::UNSPECIFIED)),
-        IpAddr::V6(_) => (Domain::IPV6, IpAddr::from(Ipv6Addr::UNSPECIFIED)),
+        SocketAddr::V4(_) => (Domain::IPV4, IpAddr::from(Ipv4Addr::UNSPECIFIED)),
+        SocketAddr::V6(_) => (Domain::IPV6, IpAddr::from(Ipv6Addr::UNSPECIFIED)),
     };
     let socket = Socket::new(domain, Type::DGRAM, None)?;
     socket.set_mark(CARRIER_MARK)?;
     socket.set_nonblocking(true)?;
     socket.bind(&SocketAddr::new(any, 0).into())?;
     let socket = UdpSocket::from_std(socket.into())?;
-    socket.connect((resolver, DNS)).await?;
+    socket.connect(resolver).await?;
     socket.send(&question.message()).await?;
     let answered = async {
         let mut answer = [0; MAX_ANSWER];
@@ -175,12 +175,12 @@ async fn exchange(resolver: IpAddr, name: Name, ipv6: bool) -> io::Result<Vec<Ip
 }
 
 /// This machine's resolvers. Those on loopback would ask without the mark.
-fn of_system() -> Arc<[IpAddr]> {
+fn of_system() -> Arc<[SocketAddr]> {
     let read = FILES
         .iter()
         .filter_map(|file| fs::read_to_string(file).ok());
-    let mut found: Vec<IpAddr> = read.flat_map(|text| resolvers(&text)).collect();
-    found.retain(|ip| !ip.is_loopback());
+    let mut found: Vec<SocketAddr> = read.flat_map(|text| nameservers(&text)).collect();
+    found.retain(|resolver| !resolver.ip().is_loopback());
     found.dedup();
     found.into()
 }

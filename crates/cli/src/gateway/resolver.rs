@@ -16,9 +16,6 @@ const FILE: &str = "/etc/resolv.conf";
 /// Directory of its content from before the start, which must outlive a restart of the machine.
 const STATE: &str = "/var/lib/sumlink";
 
-/// The same for another network namespace, which does not outlive a restart.
-const STATE_OF_NAMESPACE: &str = "/run/sumlink";
-
 /// How this machine's programs were made to ask the gateway.
 #[derive(Debug)]
 pub(super) enum Resolver {
@@ -85,7 +82,8 @@ fn state() -> PathBuf {
     };
     match (namespace("self"), namespace("1")) {
         (Some(own), Some(first)) if own != first => {
-            Path::new(STATE_OF_NAMESPACE).join(format!("resolv.conf-{own}.json"))
+            // Such a namespace does not outlive a restart.
+            Path::new(super::RUN).join(format!("resolv.conf-{own}.json"))
         }
         _ => Path::new(STATE).join("resolv.conf.json"),
     }

@@ -36,6 +36,7 @@ use crate::client::{Entries, Limits};
 use crate::config::{ClientPlan, DnsDomain, DnsSettings, GatewaySettings};
 use crate::control::ControlSocket;
 use crate::exit::{CliError, Exit};
+use crate::find_socket;
 use crate::opener::Late;
 use crate::output::Events;
 use crate::signals::Stop;
@@ -45,9 +46,6 @@ const RETRY: Duration = Duration::from_secs(2);
 
 /// Port of DNS.
 const DNS: u16 = 53;
-
-/// Name of the control socket, in [`super::RUN`].
-pub(super) const SOCKET: &str = "gateway.sock";
 
 /// The router of a gateway.
 pub(super) type GatewayRouter = Router<Late>;
@@ -145,8 +143,7 @@ pub(super) async fn carry(
         .mark(CARRIER_MARK)
         .ignored_links(not_links(&kernel))
         .lookup(Arc::new(known.clone()) as Arc<dyn links::Lookup>);
-    // No answer of a network ends the gateway: what captures the traffic must not depend on
-    // strangers.
+    // No answer of a network ends the gateway: strangers must not be able to end the capture.
     let connecting = async {
         loop {
             let client = connect(&config).await?;
@@ -238,7 +235,7 @@ async fn connect(config: &sumlink_transport::config::ClientConfig) -> Result<Cli
 fn socket(plan: &ClientPlan) -> Result<PathBuf, CliError> {
     let path = match &plan.control {
         Some(named) => std::path::absolute(named)?,
-        None => Path::new(super::RUN).join(SOCKET),
+        None => find_socket::of_gateway(),
     };
     if let Some(directory) = path.parent() {
         std::fs::create_dir_all(directory)?;
@@ -253,7 +250,7 @@ struct KnownPlace(Option<PathBuf>);
 impl KnownPlace {
     /// The caller has the lock of the gateway, so a file there belongs to one that was killed.
     fn new(socket: &Path) -> Result<Self, CliError> {
-        let place = Path::new(super::RUN).join(SOCKET);
+        let place = find_socket::of_gateway();
         if place == socket {
             return Ok(Self(None));
         }

@@ -4,6 +4,7 @@
 
 mod cc;
 mod check;
+mod check_values;
 mod common;
 mod daemons;
 mod dependencies;

@@ -2,7 +2,7 @@
 //!
 //! A system that moves as many bytes as its best link may still deliver them later: a byte on a
 //! slow path holds back all that follow it. The lag at a time t is the time that the link alone was
-//! ahead: the link had delivered at t - lag what the system has delivered at t.
+//! ahead: the link had delivered as much at t - lag as the system has delivered at t.
 
 use std::time::Duration;
 
@@ -208,7 +208,7 @@ mod tests {
     }
 
     proptest! {
-        /// A system that has delivered at each time what the link had is never behind, and no lag
+        /// A system that has at each time delivered as much as the link is never behind, and no lag
         /// exceeds the time since the start.
         #[test]
         fn a_lag_lies_between_zero_and_the_time_since_the_start(

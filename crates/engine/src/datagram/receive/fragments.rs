@@ -17,16 +17,28 @@ const MIN_SWEEP: usize = 64;
 /// A half that waits.
 #[derive(Debug)]
 struct Waiting {
+    since: Instant,
     half: Half,
     payload: Bytes,
+}
+
+/// Since when a half waits, its flow and its sequence number.
+type Entry = (Instant, FlowId, u64);
+
+/// Whether the half of this entry still waits.
+fn is_waiting(waiting: &BTreeMap<(FlowId, u64), Waiting>, entry: &Entry) -> bool {
+    let (since, flow, sequence) = *entry;
+    let half = waiting.get(&(flow, sequence));
+    half.is_some_and(|half| half.since == since)
 }
 
 /// The halves of all flows.
 #[derive(Debug, Default)]
 pub(in crate::datagram) struct Fragments {
     waiting: BTreeMap<(FlowId, u64), Waiting>,
-    /// Since when each of them waits, the oldest first. Those that have been joined are still here.
-    order: VecDeque<(Instant, FlowId, u64)>,
+    /// Since when each of them waits, the oldest first. Those that have been joined or replaced are
+    /// still here.
+    order: VecDeque<Entry>,
     bytes: usize,
     /// Halves that were dropped without the other one.
     pub(in crate::datagram) given_up: u64,
@@ -72,18 +84,22 @@ impl Fragments {
         }
         let cost = payload.len() + OVERHEAD;
         while self.bytes + cost > limits.fragment_memory
-            && let Some((_, flow, sequence)) = self.order.pop_front()
+            && let Some(entry) = self.order.pop_front()
         {
-            self.give_up((flow, sequence));
+            self.give_up(entry);
         }
         self.bytes += cost;
         let payload = Bytes::copy_from_slice(payload);
-        self.waiting.insert(key, Waiting { half, payload });
+        let waiting = Waiting {
+            since: now,
+            half,
+            payload,
+        };
+        self.waiting.insert(key, waiting);
         // Joined ones leave entries behind; they must not outnumber the others by far.
         if self.order.len() > 2 * self.waiting.len() + MIN_SWEEP {
             let waiting = &self.waiting;
-            self.order
-                .retain(|(_, flow, sequence)| waiting.contains_key(&(*flow, *sequence)));
+            self.order.retain(|entry| is_waiting(waiting, entry));
         }
         self.order.push_back((now, flow, sequence));
         None
@@ -102,18 +118,22 @@ impl Fragments {
 
     /// Drops halves that have waited for too long.
     pub(in crate::datagram) fn expire(&mut self, limits: &DatagramConfig, now: Instant) {
-        while let Some(&(since, flow, sequence)) = self.order.front() {
-            let is_over = since + limits.fragment_wait <= now;
-            if !is_over && self.waiting.contains_key(&(flow, sequence)) {
+        while let Some(&entry) = self.order.front() {
+            let is_over = entry.0 + limits.fragment_wait <= now;
+            if !is_over && is_waiting(&self.waiting, &entry) {
                 break;
             }
             self.order.pop_front();
-            self.give_up((flow, sequence));
+            self.give_up(entry);
         }
     }
 
-    fn give_up(&mut self, key: (FlowId, u64)) {
-        self.given_up += u64::from(self.remove(key).is_some());
+    /// Drops the half of an entry, unless it has been joined or replaced.
+    fn give_up(&mut self, entry: Entry) {
+        if is_waiting(&self.waiting, &entry) {
+            self.given_up += 1;
+            self.remove((entry.1, entry.2));
+        }
     }
 
     fn remove(&mut self, key: (FlowId, u64)) -> Option<Waiting> {
@@ -145,6 +165,20 @@ mod tests {
         assert_eq!(add(Half::First, b"h").unwrap(), "hello");
         assert_eq!(fragments.given_up, 2);
         assert_eq!(fragments.bytes, 0);
+    }
+
+    #[test]
+    fn a_part_that_has_replaced_another_waits_from_its_own_arrival() {
+        let limits = DatagramConfig::default();
+        let mut fragments = Fragments::default();
+        let mut add = |half, payload: &[u8], now| fragments.add(4, 1, half, payload, &limits, now);
+        let start = Instant::ZERO;
+        assert_eq!(add(Half::First, b"he", start), None);
+        let later = start + limits.fragment_wait / 2;
+        assert_eq!(add(Half::First, b"hel", later), None);
+        let end = start + limits.fragment_wait;
+        assert_eq!(add(SECOND, b"lo", end).unwrap(), "hello");
+        assert_eq!(fragments.given_up, 1);
     }
 
     #[test]
