@@ -69,7 +69,7 @@ fn a_placeholder_is_not_a_configuration() {
 }
 
 /// Checks a file of these lines after a valid minimum, which ends before line 4.
-pub(crate) fn problems(role: &str, lines: &str) -> (i32, String) {
+fn problems(role: &str, lines: &str) -> (i32, String) {
     let bench = crate::common::new();
     let key = bench.key("a.key");
     let minimum = match role {
@@ -83,6 +83,18 @@ pub(crate) fn problems(role: &str, lines: &str) -> (i32, String) {
     let ran = bench.run(&["check", "x.toml"]);
     assert_eq!(ran.out, "", "{lines}");
     (ran.code, ran.err)
+}
+
+/// Checks that `check` reports only the expected problem with these lines.
+#[track_caller]
+pub(crate) fn assert_problem(role: &str, lines: &str, expected: &str) {
+    let (code, error) = problems(role, lines);
+    assert_eq!(code, 3, "{lines}: {error}");
+    assert!(
+        error.contains(expected),
+        "{lines}\n  expected {expected}\n  but got {error}"
+    );
+    assert_eq!(error.lines().count(), 1, "{lines}: {error}");
 }
 
 #[test]
@@ -371,13 +383,7 @@ fn every_mistake_has_its_line_and_reason() {
         ),
         ("server", "[[client]]\nkey = \"KEY\"", "x.toml:4: "),
     ] {
-        let (code, error) = problems(role, lines);
-        assert_eq!(code, 3, "{lines}: {error}");
-        assert!(
-            error.contains(expected),
-            "{lines}\n  expected {expected}\n  but got {error}"
-        );
-        assert_eq!(error.lines().count(), 1, "{lines}: {error}");
+        assert_problem(role, lines, expected);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Wrong values of lists, classes, rules, gateways and links: each has its own line, and causes no
 //! other problem.
 
-use crate::check::{assert_complaints, problems};
+use crate::check::{assert_complaints, assert_problem};
 
 /// Lines before the gateway's, of a client's file that is valid otherwise.
 const GATEWAY_CLIENT: &str = "server = \"h:7443\"\nserver_key = \"KEY\"\nkey = \"a.key\"\n";
@@ -145,13 +145,7 @@ fn impossible_gateways_are_refused() {
             "x.toml:5: `mtu`: write a number from 1280 to 9000",
         ),
     ] {
-        let (code, error) = problems("client", lines);
-        assert_eq!(code, 3, "{lines}: {error}");
-        assert!(
-            error.contains(expected),
-            "{lines}\n  expected {expected}\n  but got {error}"
-        );
-        assert_eq!(error.lines().count(), 1, "{lines}: {error}");
+        assert_problem("client", lines, expected);
     }
 }
 
@@ -175,9 +169,6 @@ fn the_congestion_control_and_the_cap_of_a_link_have_their_own_lines() {
             "x.toml:7: `beyond`: a limit must be at least 8000 bit/s",
         ),
     ] {
-        let (code, error) = problems("client", lines);
-        assert_eq!(code, 3, "{lines}: {error}");
-        assert!(error.contains(expected), "{lines}: {error}");
-        assert_eq!(error.lines().count(), 1, "{lines}: {error}");
+        assert_problem("client", lines, expected);
     }
 }

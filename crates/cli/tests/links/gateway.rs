@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::{Child, Output};
 
 use serde_json::Value;
-use sumlink_lab::{LanConfig, ReversePath, Side};
+use sumlink_lab::{Capture, LanConfig, ReversePath, Side};
 use sumlink_test_support::emulated::lan::{Lan, leaks, packets_of};
 use sumlink_test_support::emulated::{text, until};
 
@@ -50,6 +50,15 @@ impl Drop for Helper {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// Something has passed over the links, but nothing beside the bond.
+#[track_caller]
+fn assert_no_leak(captures: Vec<Capture>, what: &str) {
+    let packets = packets_of(captures);
+    assert!(!packets.is_empty(), "{what}");
+    let leaked = leaks(&packets);
+    assert!(leaked.is_empty(), "{what}: {leaked:?}");
 }
 
 /// A page of the internet host as `side` gets it: the status code.
@@ -139,10 +148,7 @@ fn programs_of_the_lan_and_of_the_gateway_use_the_bond_unchanged() {
         // The gateway's own forwarder, which asks the server's resolver.
         assert!(dig(&lan, Side::Lan, "192.168.8.1", "www.example.test").contains(V4));
         assert_eq!(lan.end_gateway(), Some(0), "{capture}");
-        let packets = packets_of(captures);
-        assert!(!packets.is_empty());
-        let leaked = leaks(&packets);
-        assert!(leaked.is_empty(), "{capture}: {leaked:?}");
+        assert_no_leak(captures, capture);
     }
 }
 

@@ -10,10 +10,10 @@ use quinn::crypto::rustls::QuicServerConfig;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use sumlink_lab::Side;
 use sumlink_test_support::emulated::Bench;
-use sumlink_test_support::emulated::lan::{Lan, leaks, packets_of};
+use sumlink_test_support::emulated::lan::Lan;
 use tokio::runtime::Runtime;
 
-use super::{CAPTURES, Helper, V4, V6, lan};
+use super::{CAPTURES, Helper, V4, V6, assert_no_leak, lan};
 use crate::quic::endpoint;
 
 const NAME: &str = "www.example.test";
@@ -198,9 +198,7 @@ fn a_browser_on_a_lan_host_loads_pages_over_http2_and_http3() {
                 assert!(shown.contains(&line), "{capture}, {protocol}: {shown}");
             }
             assert_eq!(lan.end_gateway(), Some(0), "{capture}");
-            let packets = packets_of(captures);
-            let leaked = leaks(&packets);
-            assert!(leaked.is_empty(), "{capture}: {leaked:?}");
+            assert_no_leak(captures, capture);
         }
         drop(nginx);
     }

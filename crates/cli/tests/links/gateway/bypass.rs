@@ -136,9 +136,7 @@ fn questions_leave_only_at_the_server_and_are_answered_again_after_its_restart()
         let words = ["dig", "+short", "+tries=1", "+time=2", &server];
         lan.try_on(Side::Lan, &[&words[..], &["second.example.test"]].concat());
     }
-    let packets = super::packets_of(captures);
-    let leaked = super::leaks(&packets);
-    assert!(leaked.is_empty(), "{leaked:?}");
+    super::assert_no_leak(captures, "while the server is gone");
     lan.serve("");
     for server in ["192.168.8.1", V4] {
         until("names are answered again", || {

@@ -260,9 +260,7 @@ fn a_gateway_without_ipv6_says_so_and_serves_ipv4() {
     all_work(&lan);
     assert_eq!(page(&lan, Side::Lan, &format!("http://[{V6}]/")), "000");
     assert_eq!(lan.end_gateway(), Some(0));
-    let packets = super::packets_of(captures);
-    let leaked = super::leaks(&packets);
-    assert!(leaked.is_empty(), "{leaked:?}");
+    super::assert_no_leak(captures, "without IPv6");
     assert_eq!(lan.traces(), before);
 }
 

@@ -8,10 +8,10 @@ use std::thread;
 use std::time::Duration;
 
 use sumlink_lab::Side;
-use sumlink_test_support::emulated::lan::{Lan, leaks, packets_of};
+use sumlink_test_support::emulated::lan::Lan;
 use sumlink_test_support::emulated::until;
 
-use super::{CAPTURES, Helper, V4, lan, page, program, status};
+use super::{CAPTURES, Helper, V4, assert_no_leak, lan, page, program, status};
 
 /// The server's public address, and the one that its clients use.
 const PUBLIC: &str = "198.51.100.1";
@@ -130,12 +130,7 @@ fn ports_that_the_administrator_forwards_from_a_link_still_work() {
         // What the LAN host itself begins takes the bond.
         let captures = lan.capture_links();
         assert_ne!(page(&lan, Side::Lan, &format!("http://{V4}/")), "000");
-        let packets = packets_of(captures);
-        assert!(
-            leaks(&packets).is_empty(),
-            "{capture}: {:?}",
-            leaks(&packets)
-        );
+        assert_no_leak(captures, capture);
         assert_eq!(lan.end_gateway(), Some(0));
         assert_eq!(lan.traces(), before, "{capture}");
     }

@@ -7,11 +7,11 @@ use std::thread;
 
 use ring::digest::{SHA256, digest};
 use sumlink_lab::Side;
-use sumlink_test_support::emulated::lan::{Lan, leaks, packets_of};
+use sumlink_test_support::emulated::lan::Lan;
 use sumlink_test_support::emulated::traffic::Pattern;
 use sumlink_test_support::emulated::{finish, is_root};
 
-use super::{CAPTURES, Helper, V4, V6, lan};
+use super::{CAPTURES, Helper, V4, V6, assert_no_leak, lan};
 use crate::programs::{SSH, can_log_in, git_daemon, git_on, is_copy, repository, sshd};
 use crate::wireguard::{self, public_key, transfer};
 
@@ -25,10 +25,7 @@ fn with_each_capture(lan: &mut Lan, job: impl Fn(&Lan, &str)) {
         lan.up(&format!("capture = \"{capture}\"\n"));
         job(lan, capture);
         assert_eq!(lan.end_gateway(), Some(0), "{capture}");
-        let packets = packets_of(captures);
-        assert!(!packets.is_empty());
-        let leaked = leaks(&packets);
-        assert!(leaked.is_empty(), "{capture}: {leaked:?}");
+        assert_no_leak(captures, capture);
     }
 }
 
