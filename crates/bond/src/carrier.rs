@@ -10,12 +10,15 @@ use crate::congestion::{self, Chooser, MODEL_BASED};
 use crate::large::Large;
 use crate::low_water::{self, Reserve};
 use crate::restart::{self, Restart};
-use crate::socket::{Report, SEGMENT, Socket};
+use crate::socket::{RTO_MIN, Report, SEGMENT, Socket};
 use crate::spacing::Spacing;
 use crate::{CaState, Instant, TcpInfo, budget};
 
 /// Maximum age of the TCP_INFO behind a decision.
 const SAMPLE_AGE: Duration = Duration::from_millis(1);
+
+/// A round trip below one in this number of TCP's least timeout is short.
+const SHORT_TRIP: u32 = 10;
 
 /// Minimum time between two changes of TCP_NOTSENT_LOWAT, unless it is to be doubled.
 const LOWAT_PAUSE: Duration = Duration::from_millis(50);
@@ -364,13 +367,15 @@ impl Carrier {
 
     /// The highest rate that TCP's measurements may show, in bytes per second.
     ///
-    /// BBR empties the path's queue in order to measure, and a token bucket fills meanwhile.
-    /// Loss-based controls keep the bucket empty, so they measure the path's rate.
+    /// A token bucket fills while TCP waits: under BBR, which empties the path's queue in order to
+    /// measure, and under any control until a timeout. What a bucket gains during a timeout
+    /// distorts the rate only of a short round trip.
     fn max_sustained(&self) -> u64 {
-        if !self.is_model_based() {
+        let info = &self.info;
+        let round_trip = info.min_rtt.unwrap_or(info.srtt);
+        if !self.is_model_based() && round_trip >= RTO_MIN / SHORT_TRIP {
             return u64::MAX;
         }
-        let info = &self.info;
         let (ssthresh, cwnd) = (info.snd_ssthresh_bytes, info.snd_cwnd_bytes);
         match SustainedRate::is_growing(ssthresh, cwnd, info.bytes_acked) {
             true => u64::MAX,

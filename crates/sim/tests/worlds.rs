@@ -116,6 +116,34 @@ fn a_token_bucket_is_used_at_its_long_term_rate() {
     assert!(figures.goodput_bps > 0.5 * most, "{}", figures.goodput_bps);
 }
 
+/// The rates of a tariff beyond its cap, over round trips below a millisecond: each window ends with
+/// losses that only timeouts repair, which is neither an outage nor a rate.
+#[test]
+fn policed_links_of_a_tariff_carry_little_twice() {
+    let policed = |name, rate| {
+        format!("[[link]]\nname = \"{name}\"\nrate = \"50mbit\"\npolicer = \"{rate}:32kB\"\n")
+    };
+    let links = policed("first", "2mbit") + &policed("second", "1mbit");
+    for direction in ["down", "up"] {
+        for congestion in ["cubic", "bbr"] {
+            let text = format!(
+                "duration = \"20s\"\nwarmup = \"5s\"\ndirection = \"{direction}\"\n\
+                 congestion = \"{congestion}\"\n{links}"
+            );
+            let figures = measured(&scenario(&text), "sumlink:fbdt", 1);
+            let case = format!("{direction}, {congestion}");
+            let sum = 3e6 * 1448.0 / 1500.0;
+            assert!(
+                figures.goodput_bps > 0.95 * sum,
+                "{case}: {}",
+                figures.goodput_bps
+            );
+            let twice = figures.duplicates_bytes.unwrap() as f64 / figures.bytes as f64;
+            assert!(twice <= 0.02, "{case}: {twice}");
+        }
+    }
+}
+
 #[test]
 fn objects_arrive_and_questions_are_answered() {
     let files = format!(

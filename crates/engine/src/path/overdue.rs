@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::gap::Gap;
-use super::{Flight, Path, PathSample, srtt_of};
+use super::{Flight, Path, PathSample, STALL_HALF_LIFE, srtt_of};
 use crate::Instant;
 
 /// Reports of arrivals take this much longer than half a round trip: 5 ms, rarely 15 ms.
@@ -41,6 +41,10 @@ const REPAIR_SLACK: Duration = Duration::from_millis(10);
 /// it measures a shorter one. It takes this many round trips in addition: for the acknowledgment of
 /// the data in flight before the pause, and for the arrival of the delayed data after it.
 const PAUSE: (Duration, u32) = (Duration::from_millis(200), 2);
+
+/// Most additional time for a path whose TCP has recently needed it. Two further timeouts, each twice
+/// as long as the one before, take 300 ms from [`REPAIR_MIN`].
+const MORE_REPAIR_MAX: Duration = Duration::from_millis(300);
 
 /// Longest patience for any path.
 const STALL_MAX: Duration = Duration::from_secs(5);
@@ -170,16 +174,23 @@ impl Path {
         Some((self.expected_at()? + patience).max(proof.at + patience))
     }
 
-    /// Whether the path has been silent for longer than chance explains.
+    /// Whether the path has been silent for longer than chance, or what TCP has recently needed for
+    /// its repairs, explains.
     pub(crate) fn is_suspect(&self, now: Instant) -> bool {
         self.suspect_from()
-            .is_some_and(|from| now >= from + SUSPECT_SLACK)
+            .is_some_and(|from| now >= from + SUSPECT_SLACK + self.more_repair(now))
     }
 
     /// Whether late data on it is worth a duplicate: the path is suspect, or TCP does not report
     /// deliveries.
     pub(crate) fn may_have_failed(&self, now: Instant) -> bool {
         self.progress.proof.is_none() || self.is_suspect(now)
+    }
+
+    /// Additional time at `now` before the path is suspect or stalls, because TCP has recently needed
+    /// it for repairs.
+    pub(crate) fn more_repair(&self, now: Instant) -> Duration {
+        self.progress.more_repair.at(now)
     }
 
     /// Time at which the path counts as stalled, if nothing is acknowledged before, or if its
@@ -195,7 +206,8 @@ impl Path {
     pub(crate) fn stalls_at(&self) -> Option<Instant> {
         let late = self.late_stalls_at()?;
         let suspect = self.progress.proof.zip(self.suspect_from());
-        Some(suspect.map_or(late, |(proof, from)| late.min(from + proof.repair())))
+        let stalls_at = suspect.map_or(late, |(proof, from)| late.min(from + proof.repair()));
+        Some(stalls_at + self.more_repair(stalls_at))
     }
 
     fn late_stalls_at(&self) -> Option<Instant> {
@@ -246,9 +258,21 @@ impl Path {
             }
         };
         if is_proof {
-            self.progress.proof = Some(DeliveryProof::new(sample, self.outbound.confirmed, now));
+            self.prove(DeliveryProof::new(sample, self.outbound.confirmed, now));
         }
         self.progress.gap = Gap::of(self.progress.gap, &self.sample, sample, now);
+    }
+
+    /// The path has proven that it delivers.
+    ///
+    /// If it was suspect until now, TCP was repairing a loss, and a little more patience would have
+    /// spared the duplicates. Behind a policer every full window ends with such a loss.
+    fn prove(&mut self, proof: DeliveryProof) {
+        if let Some(from) = self.suspect_from() {
+            let suspect_at = from + SUSPECT_SLACK;
+            self.progress.more_repair.needed(suspect_at, proof.at);
+        }
+        self.progress.proof = Some(proof);
     }
 
     /// The peer has acknowledged `confirmed` bytes of the path.
@@ -260,7 +284,7 @@ impl Path {
         if let Some(proof) = self.progress.proof
             && confirmed - proof.confirmed >= proof.useful_bytes(self.sample.in_flight) + RECORD
         {
-            self.progress.proof = Some(DeliveryProof::new(&self.sample, confirmed, now));
+            self.prove(DeliveryProof::new(&self.sample, confirmed, now));
         }
     }
 
@@ -292,6 +316,39 @@ fn delivered_rate(sample: &PathSample) -> Option<f64> {
     let rates = [sample.delivery_rate, sample.limit].into_iter();
     let known = rates.filter(|rate| *rate > 0).min();
     known.map(|rate| rate as f64)
+}
+
+/// Additional time that TCP has recently needed for its repairs. It decays.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MoreRepair {
+    time: Duration,
+    since: Instant,
+}
+
+impl MoreRepair {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            time: Duration::ZERO,
+            since: now,
+        }
+    }
+
+    /// The additional time at `now`.
+    fn at(&self, now: Instant) -> Duration {
+        let age = now.saturating_sub(self.since).as_secs_f64();
+        let left = 0.5f64.powf(age / STALL_HALF_LIFE.as_secs_f64());
+        self.time.mul_f64(left)
+    }
+
+    /// A path that would have been suspect from `suspect_at` has proven at `now` that it delivers.
+    /// If it was silent for longer than any repair, that was an outage, for which patience is of no
+    /// use.
+    fn needed(&mut self, suspect_at: Instant, now: Instant) {
+        let time = now.saturating_sub(suspect_at);
+        if time > self.at(now) && time <= MORE_REPAIR_MAX {
+            (self.time, self.since) = (time, now);
+        }
+    }
 }
 
 impl DeliveryProof {
@@ -374,5 +431,66 @@ mod tests {
         path.confirm(50_000, 1100 * MS);
         let later = 1100 * MS + path.stall_patience();
         assert!(!path.has_caught_up(later), "old reports do not count");
+    }
+
+    /// A path with a round trip of 1 ms and 10 kB in flight. It delivered after 1 s, was silent for
+    /// `silence`, and delivers again.
+    fn after_silence(silence: Duration) -> Path {
+        let mut path = Path::new(PathId(0), Instant::ZERO);
+        let sample = |delivered| PathSample {
+            srtt: MS,
+            mss: 1448,
+            in_flight: 10_000,
+            delivered,
+            ..PathSample::default()
+        };
+        path.update(sample(1), 900 * MS);
+        path.update(sample(2), 1000 * MS);
+        path.outbound.sent = 10_000;
+        path.outbound.flights.push_back(Flight {
+            stream: 0,
+            range: 0..10_000,
+            sent_at: 1000 * MS,
+            expected_at: 1001 * MS,
+            patience: 16 * MS,
+            round_trip: MS,
+            repeated: false,
+            path_end: 10_000,
+            record_end: 10_000,
+        });
+        path.update(sample(40), 1000 * MS + silence);
+        path
+    }
+
+    #[test]
+    fn a_path_whose_repairs_take_longer_gets_more_time() {
+        let mut path = after_silence(130 * MS);
+        // Suspect 30 ms after the last proof, it needed another 99 ms, and now gets them.
+        assert!(!path.is_suspect(1257 * MS));
+        assert!(path.is_suspect(1260 * MS));
+        let stalls_at = path.stalls_at();
+        path.progress.more_repair = MoreRepair::new(Instant::ZERO);
+        assert!(stalls_at > path.stalls_at());
+    }
+
+    #[test]
+    fn an_outage_brings_a_path_no_patience() {
+        let path = after_silence(400 * MS);
+        assert!(path.is_suspect(1432 * MS));
+    }
+
+    #[test]
+    fn additional_time_for_repairs_decays() {
+        let mut more = MoreRepair::new(Instant::ZERO);
+        more.needed(1000 * MS, 1200 * MS);
+        assert_eq!(more.at(1200 * MS), 200 * MS);
+        assert_eq!(more.at(1200 * MS + STALL_HALF_LIFE), 100 * MS);
+        more.needed(2000 * MS, 2050 * MS);
+        assert!(
+            more.at(2050 * MS) > 190 * MS,
+            "a shorter repair needs no more"
+        );
+        more.needed(3000 * MS, 3301 * MS);
+        assert!(more.at(3301 * MS) < 200 * MS, "an outage");
     }
 }

@@ -11,7 +11,7 @@ use crate::selector::Selection;
 use super::drained::OwnQueue;
 use super::gap::Gap;
 use super::one_way::OneWay;
-use super::overdue::DeliveryProof;
+use super::overdue::{DeliveryProof, MoreRepair};
 use super::{Flight, Sent};
 
 /// When the path may carry data: policies, priority and the selector's decision.
@@ -108,6 +108,8 @@ pub(crate) struct Progress {
     pub(super) gap: Option<Gap>,
     /// The last proof that the path delivers; none if TCP does not report deliveries.
     pub(super) proof: Option<DeliveryProof>,
+    /// Additional time that TCP has recently needed for its repairs.
+    pub(super) more_repair: MoreRepair,
     /// Time at which TCP last began to pause to measure.
     pub(super) paused_at: Option<Instant>,
     /// Number of stalls, which decays, and the time at which it was last updated.
@@ -182,6 +184,7 @@ impl Progress {
             last_moved: None,
             gap: None,
             proof: None,
+            more_repair: MoreRepair::new(now),
             paused_at: None,
             stalls: 0.0,
             stalls_at: now,

@@ -199,10 +199,13 @@ fn a_path_under_repair_gets_twice_the_patience_even_after_a_partial_repair() {
     assert_eq!(path.stalls_at(), Some(silent), "no acknowledgment");
     path.update(sample(LossState::Recovery, 25), ms(1400));
     let heard = ms(1400 + 65 + 160);
+    let heard = heard + path.more_repair(heard);
     assert_eq!(path.stalls_at(), Some(heard), "a segment has arrived");
     path.update(sample(LossState::Recovery, 30), ms(1700));
     path.confirm(40_000, ms(1710));
-    assert_eq!(path.stalls_at(), Some(ms(1050 + 2 * 350)), "it is too late");
+    let late = ms(1050 + 2 * 350);
+    let late = late + path.more_repair(late);
+    assert_eq!(path.stalls_at(), Some(late), "it is too late");
 }
 
 /// BBR loses thousands of packets at once before it has found a link's rate, and some of their
@@ -211,7 +214,7 @@ fn a_path_under_repair_gets_twice_the_patience_even_after_a_partial_repair() {
 fn a_path_that_delivers_behind_a_hole_gets_more_patience() {
     let ms = Duration::from_millis;
     // A megabyte per second until the hole, then `segments` segments in each round trip of 100 ms.
-    let stalls_at = |segments: u64| {
+    let check = |segments: u64, stalls_at: Duration| {
         let mut path = Path::new(PathId(0), ms(0));
         let sample = |loss, delivered| PathSample {
             srtt: ms(100),
@@ -248,10 +251,12 @@ fn a_path_that_delivers_behind_a_hole_gets_more_patience() {
                 ms(1010 + trip * 100),
             );
         }
-        path.stalls_at().unwrap()
+        let stalls_at = stalls_at + path.more_repair(stalls_at);
+        assert_eq!(path.stalls_at(), Some(stalls_at), "{segments}");
     };
     // Once for the time without any acknowledgment (350 ms), and three more times that.
-    assert_eq!(stalls_at(90), ms(1050 + 4 * 350));
-    assert_eq!(stalls_at(30), ms(1050 + 4 * 350));
-    assert_eq!(stalls_at(20), ms(1050 + 2 * 350), "a fifth of its rate");
+    check(90, ms(1050 + 4 * 350));
+    check(30, ms(1050 + 4 * 350));
+    // A fifth of its rate.
+    check(20, ms(1050 + 2 * 350));
 }
