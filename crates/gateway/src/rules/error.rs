@@ -65,7 +65,10 @@ pub enum RuleError {
     #[error("there are {0} rules added at run time; remove some, or write lists of values")]
     TooMany(usize),
     /// There is no file for kept rules.
-    #[error("rules cannot be kept: no state directory is set")]
+    #[error(
+        "rules cannot be kept: set `kept_rules` in [gateway], or start the service with a state \
+             directory"
+    )]
     NoFile,
     /// The file with kept rules cannot be read or written.
     #[error("the kept rules in {path}: {reason}", path = .path.display())]

@@ -2,9 +2,11 @@
 //!
 //! A link behind one fails every dial, with a timeout or a wrong key. A request over plain HTTP to
 //! the server's own address finds the cause without involving a third party: a portal answers it
-//! with a redirection to its own page (or status 511, RFC 6585, section 6).
+//! with a redirection to its own page (or status 511, RFC 6585, section 6), or with that page. The
+//! latter may also be the page of a web server beside sumlink's. So an address for documentation,
+//! which no network routes, is asked as well: only a portal answers in its place.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -27,16 +29,38 @@ const HEADERS: usize = 64;
 /// Longest address of a portal that is shown, in bytes.
 const LONGEST: usize = 200;
 
+/// Addresses that belong to no host (RFC 5737, section 3, and RFC 3849).
+const NOBODY_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const NOBODY_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+
 /// The sign-in page of the portal that intercepts `way`, or `None` if there is none. `server` is
 /// the address that could not be reached, `host` its name.
 pub(super) async fn find(way: Way<'_>, server: SocketAddr, host: &str) -> Option<String> {
-    let http = SocketAddr::new(server.ip(), HTTP);
-    let head = timeout(2 * PATIENCE, head(way, http, host)).await.ok()??;
-    page(&head, host)
+    let answer = head(way, server.ip(), host).await?;
+    if let Some(page) = page(&answer, host) {
+        return Some(page);
+    }
+    if !is_success(&answer) {
+        return None;
+    }
+    let nobody = match server.ip() {
+        IpAddr::V4(_) => NOBODY_V4.into(),
+        IpAddr::V6(_) => NOBODY_V6.into(),
+    };
+    let answer = head(way, nobody, host).await?;
+    // A transparent proxy answers too, with an error: it reaches nobody there.
+    page(&answer, host).or_else(|| is_success(&answer).then(|| format!("http://{host}/")))
 }
 
-/// The beginning of the answer to a request for the server's front page.
-async fn head(way: Way<'_>, server: SocketAddr, host: &str) -> Option<Vec<u8>> {
+/// The beginning of the answer of `server` to a request for the front page of `host`.
+async fn head(way: Way<'_>, server: IpAddr, host: &str) -> Option<Vec<u8>> {
+    let server = SocketAddr::new(server, HTTP);
+    timeout(2 * PATIENCE, request(way, server, host))
+        .await
+        .ok()?
+}
+
+async fn request(way: Way<'_>, server: SocketAddr, host: &str) -> Option<Vec<u8>> {
     let connected = connect_with_packets(way, server, None, None, PATIENCE).await;
     let mut stream = connected.ok()?.stream;
     let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
@@ -53,6 +77,14 @@ async fn head(way: Way<'_>, server: SocketAddr, host: &str) -> Option<Vec<u8>> {
 
 fn has_end(head: &[u8]) -> bool {
     head.windows(4).any(|bytes| bytes == b"\r\n\r\n")
+}
+
+/// Whether an answer contains the page that was asked for.
+fn is_success(head: &[u8]) -> bool {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS];
+    let mut answer = httparse::Response::new(&mut headers);
+    let is_answer = answer.parse(head).is_ok();
+    is_answer && answer.code.is_some_and(|code| (200..300).contains(&code))
 }
 
 /// The page to which an answer sends its reader, if it comes from a portal.
@@ -137,6 +169,15 @@ mod tests {
             assert_eq!(answer(status, ""), None, "{status}");
         }
         assert_eq!(page(b"SSH-2.0-OpenSSH_9.2\r\n", "h"), None);
+        for (status, is_page) in [
+            ("200 OK", true),
+            ("204 No", true),
+            ("502 Bad Gateway", false),
+        ] {
+            let head = format!("HTTP/1.1 {status}\r\n\r\n");
+            assert_eq!(is_success(head.as_bytes()), is_page, "{status}");
+        }
+        assert!(!is_success(b"SSH-2.0-OpenSSH_9.2\r\n"));
         assert_eq!(page(b"", "h"), None);
     }
 

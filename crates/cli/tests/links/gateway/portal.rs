@@ -115,6 +115,20 @@ fn a_link_behind_a_portal_says_where_to_sign_in_and_is_used_afterwards() {
 }
 
 #[test]
+fn a_portal_that_answers_with_its_page_is_told_from_a_web_server() {
+    let Some(mut lan) = lan() else { return };
+    let page = "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nsign in\n".to_owned();
+    let _portal = Portal::start(&lan, page);
+    lan.up("");
+    until("the portal is shown", || {
+        reason(&lan).contains("captive portal").then_some(())
+    });
+    Portal::open(&lan);
+    until_active(&lan, &["lte", "wifi"]);
+    assert_eq!(lan.end_gateway(), Some(0));
+}
+
+#[test]
 fn a_session_that_expires_at_a_portal_is_shown_and_the_link_returns() {
     let Some(mut lan) = lan() else { return };
     let _files = Helper(lan.serve_files());

@@ -132,10 +132,17 @@ impl Policies {
         }
         Some(match report.used_up_until {
             Some(until) if report.policy.priority(false) != Priority::Never => {
-                format!("data cap reached; link disabled until {until}")
+                cap_reached(report.policy.beyond, until)
             }
             _ => "link disabled: its priority is never".to_owned(),
         })
+    }
+
+    /// The link has reached its data cap: how it is used, and until when.
+    pub(crate) fn cap_reached(&self, link: &str) -> Option<String> {
+        let report = self.report(link);
+        let until = report.used_up_until?;
+        Some(cap_reached(report.policy.beyond, until))
     }
 
     /// The link's label; empty if it has none.
@@ -212,12 +219,7 @@ impl Policies {
         drop(state);
         if after != before {
             if let Some(until) = after {
-                let effect = match policy.beyond {
-                    Beyond::Backup => "link used as a backup",
-                    Beyond::Never => "link disabled",
-                    Beyond::Limit(_) => "link limited in rate",
-                };
-                tracing::warn!(link, "data cap reached; {effect} until {until}");
+                tracing::warn!(link, "{}", cap_reached(policy.beyond, until));
             }
             self.changed();
         }
@@ -287,6 +289,16 @@ impl State {
     }
 }
 
+/// What a reached data cap means for its link, in words.
+fn cap_reached(beyond: Beyond, until: NaiveDate) -> String {
+    let effect = match beyond {
+        Beyond::Backup => "link used as a backup",
+        Beyond::Never => "link disabled",
+        Beyond::Limit(_) => "link limited in rate",
+    };
+    format!("data cap reached; {effect} until {until}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -325,7 +337,9 @@ mod tests {
         changes.mark_unchanged();
         let reason = "data cap reached; link disabled until 2026-11-23";
         assert_eq!(policies.bars("wwan0").as_deref(), Some(reason));
+        assert_eq!(policies.cap_reached("wwan0").as_deref(), Some(reason));
         assert_eq!(policies.bars("wwan1"), None);
+        assert_eq!(policies.cap_reached("wwan1"), None);
         // The warning is not repeated.
         policies.count("wwan0", 1);
         assert!(!changes.has_changed().unwrap());

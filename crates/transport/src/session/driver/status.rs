@@ -128,9 +128,13 @@ impl Driver {
         let mut paths: Vec<PathStatus> = Vec::new();
         for path in &all {
             let carrier = self.carriers.iter().find(|carrier| carrier.id == path.id);
-            paths.extend(carrier.map(|carrier| PathStatus {
-                label: label(&carrier.link),
-                ..path_status(path, carrier, all_sent, all_received)
+            paths.extend(carrier.map(|carrier| {
+                let mut status = path_status(path, carrier, all_sent, all_received);
+                status.label = label(&carrier.link);
+                if let Some(cap) = policies.and_then(|known| known.cap_reached(&carrier.link)) {
+                    status.reason = format!("{}; {cap}", status.reason);
+                }
+                status
             }));
         }
         for absent in self.listeners.links.paths() {
