@@ -14,6 +14,7 @@ mod stats;
 mod streams;
 mod transmit;
 mod unjoined;
+mod writers;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -37,6 +38,7 @@ use report::Reports;
 use select::Selecting;
 pub use stats::{PathStats, Stats, StreamStats};
 use unjoined::UnjoinedPaths;
+use writers::Writers;
 
 /// The bond between one client and one server; the crate documentation describes how to drive it.
 #[derive(Debug)]
@@ -48,8 +50,8 @@ pub struct Session {
     streams: BTreeMap<StreamId, Stream>,
     /// Streams with unsent bytes.
     ready: BTreeSet<StreamId>,
-    /// Streams with a short write; they are notified when their send buffer has space.
-    blocked: BTreeSet<StreamId>,
+    /// Programs with more to write than the send buffers take.
+    writers: Writers,
     /// The change count at which the delay of reports was last computed.
     trips_computed_at: Option<u64>,
     /// Time at which a path was made to wait although data is waiting to be sent.
@@ -191,7 +193,7 @@ impl Session {
             paths: BTreeMap::new(),
             streams: BTreeMap::new(),
             ready: BTreeSet::new(),
-            blocked: BTreeSet::new(),
+            writers: Writers::default(),
             trips_computed_at: None,
             waits_since: None,
             control: first.into_iter().map(|frame| (now, frame)).collect(),
@@ -382,7 +384,7 @@ impl Session {
         self.schedulers.note_change();
         self.streams.clear();
         self.ready.clear();
-        self.blocked.clear();
+        self.writers.clear();
         self.control.clear();
         self.reports = Reports::default();
         self.datagrams.end();

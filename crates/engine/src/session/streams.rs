@@ -176,11 +176,7 @@ impl Session {
         if len > 0 && (self.ready.insert(stream) || has_deadline) {
             self.schedulers.stream_ready(stream);
         }
-        if len < offered {
-            self.blocked.insert(stream);
-        } else {
-            self.blocked.remove(&stream);
-        }
+        self.writers.wrote(stream, len < offered);
         Ok(len)
     }
 
@@ -307,7 +303,7 @@ impl Session {
         if !state.send.fin_queued {
             state.send.fin_queued = true;
             let size = state.send.written;
-            self.blocked.remove(&stream);
+            self.writers.remove(stream);
             self.queue(Control::Fin { stream, size }, now);
         }
         Ok(())
@@ -372,7 +368,7 @@ impl Session {
         self.send_credit.pieces -= state.send.acked.count();
         state.send.abandon(&mut self.spare);
         self.ready.remove(&stream);
-        self.blocked.remove(&stream);
+        self.writers.remove(stream);
         self.schedulers.stream_gone(stream);
         self.queue(Control::Reset { stream, code, size }, now);
         if freed > 0 {
@@ -406,7 +402,7 @@ impl Session {
         self.send_credit.pieces -= state.send.acked.count();
         self.counters.pieces -= state.receive.received.count();
         self.ready.remove(&stream);
-        self.blocked.remove(&stream);
+        self.writers.remove(stream);
         self.schedulers.stream_gone(stream);
         self.reports.stream_retired(stream, state.receive.version);
         let (index, ours) = self.split_id(stream);
@@ -436,24 +432,21 @@ impl Session {
     /// Reports which streams can be written again, once the space is worth a wake-up. The space may
     /// come from the bytes of other streams than the waiting ones.
     pub(super) fn announce_writable(&mut self) {
-        if self.blocked.is_empty() {
+        if self.writers.blocked().is_empty() {
             return;
         }
         let bounds = self.send_bounds();
-        let mut blocked = std::mem::take(&mut self.blocked);
-        blocked.retain(|&stream| {
-            let Some(state) = self.streams.get(&stream) else {
-                return false;
-            };
+        let mut writers = std::mem::take(&mut self.writers);
+        let writable = writers.notify(|stream| {
+            let state = self.streams.get(&stream);
             // A stream with an empty send buffer always has at least this much space.
             let worth = WORTH_A_WAKE_UP.min(self.config.share().floor());
-            let enough = self.send_space_of(state, &bounds) >= worth;
-            if enough {
-                self.events.push_back(Event::Writable { stream });
-            }
-            !enough
+            state.is_some_and(|state| self.send_space_of(state, &bounds) >= worth)
         });
-        self.blocked = blocked;
+        self.writers = writers;
+        for stream in writable {
+            self.events.push_back(Event::Writable { stream });
+        }
     }
 
     /// Reports it once, until the owner has taken the event.

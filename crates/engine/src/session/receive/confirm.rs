@@ -61,7 +61,7 @@ impl Session {
         self.counters.delivered += delivered;
         // Includes bytes behind a gap, so that unequal delays do not look like bursts.
         let acknowledged = delivered + send.acked.total() - held_back;
-        let is_backlogged = !(self.ready.is_empty() && self.blocked.is_empty());
+        let is_backlogged = !self.ready.is_empty() || self.writers.are_ahead();
         self.backlog.acknowledged(acknowledged, is_backlogged, now);
         self.selecting.note_delivered(send, now);
         self.send_credit.pieces = self.send_credit.pieces - pieces + send.acked.count();

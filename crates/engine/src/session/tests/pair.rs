@@ -318,7 +318,7 @@ impl Pair {
             );
             assert_eq!(here.send_credit.used, there.receive_credit.used, "{self:?}");
             assert_eq!(there.receive_credit.released, there.receive_credit.used);
-            assert!(here.ready.is_empty() && here.blocked.is_empty());
+            assert!(here.ready.is_empty() && !here.writers.are_ahead());
         }
     }
 

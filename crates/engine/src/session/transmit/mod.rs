@@ -167,7 +167,7 @@ impl Session {
             paths: &self.paths,
             streams: &self.streams,
             ready: &self.ready,
-            blocked: &self.blocked,
+            blocked: self.writers.blocked(),
             classes: ClassSet::ALL,
             last_served: 0,
             credit: self
