@@ -54,9 +54,14 @@ impl Daemon {
         assert!(status.unwrap().success());
     }
 
-    /// Waits for the end; returns the exit code.
+    /// Waits for the end; returns the exit code. Prints the log if the program has failed, for the
+    /// report of a test that did not expect it.
     pub fn wait(&mut self) -> Option<i32> {
-        self.child.wait().unwrap().code()
+        let code = self.child.wait().unwrap().code();
+        if code.is_some_and(|code| code != 0) {
+            eprintln!("exit code {code:?}\n{}", self.log());
+        }
+        code
     }
 
     /// The log so far.
