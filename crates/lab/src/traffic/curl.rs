@@ -58,12 +58,18 @@ fn answer(mut stream: TcpStream) -> io::Result<()> {
 }
 
 /// A running curl; it is killed when dropped.
-struct Download(Child);
+///
+/// Its output is closed after that: curl would complain of a closed output, and its standard error
+/// is that of the program whose records it would mix with.
+struct Download {
+    curl: Child,
+    output: File,
+}
 
 impl Drop for Download {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.curl.kill();
+        let _ = self.curl.wait();
     }
 }
 
@@ -83,21 +89,22 @@ pub(super) fn run(route: &Route, window: Window, recorder: &mut Recorder) -> Res
         command.env_remove(name);
     }
     let curl = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
-    let mut download = Download(curl.map_err(failed)?);
-    let output = download.0.stdout.take().ok_or("curl has no output")?;
-    let mut output = File::from(OwnedFd::from(output));
+    let mut curl = curl.map_err(failed)?;
+    let output = curl.stdout.take().ok_or("curl has no output")?;
+    let output = File::from(OwnedFd::from(output));
+    let mut download = Download { curl, output };
     let pattern = Pattern::new();
     let mut buffer = vec![0; CHUNK];
     let mut offset = 0;
     while window.left().is_some() {
-        let mut readable = [PollFd::new(output.as_fd(), PollFlags::POLLIN)];
+        let mut readable = [PollFd::new(download.output.as_fd(), PollFlags::POLLIN)];
         let timeout = PollTimeout::from(POLL_MS);
         if poll(&mut readable, timeout).is_ok_and(|ready| ready == 0) {
             continue;
         }
-        let length = output.read(&mut buffer).map_err(failed)?;
+        let length = download.output.read(&mut buffer).map_err(failed)?;
         if length == 0 {
-            let status = download.0.wait().map_err(failed)?;
+            let status = download.curl.wait().map_err(failed)?;
             return Err(format!(
                 "curl ended after {:.1} s ({status})",
                 window.elapsed_s()
