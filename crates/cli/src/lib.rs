@@ -23,7 +23,10 @@ pub mod find_socket;
 pub mod gateway;
 pub mod generate;
 pub mod grid;
-#[expect(unsafe_code, reason = "mallopt(3) has no safe wrapper")]
+#[cfg_attr(
+    target_env = "gnu",
+    expect(unsafe_code, reason = "mallopt(3) has no safe wrapper")
+)]
 mod heap;
 mod kernel;
 pub mod keys;

@@ -27,7 +27,7 @@ pub(crate) struct Twin {
 /// The only failure of this build.
 #[derive(Debug, thiserror::Error)]
 #[error("{REASON}")]
-pub(crate) struct Error;
+pub struct Error;
 
 /// The only missing requirement.
 #[derive(Clone, Copy, Debug)]
