@@ -368,8 +368,8 @@ impl Carrier {
     /// The highest rate that TCP's measurements may show, in bytes per second.
     ///
     /// A token bucket fills while TCP waits: under BBR, which empties the path's queue in order to
-    /// measure, and under any control until a timeout. What a bucket gains during a timeout
-    /// distorts the rate only of a short round trip.
+    /// measure, and under any control until a timeout. Tokens gained during a timeout distort the
+    /// rate of a short round trip only.
     fn max_sustained(&self) -> u64 {
         let info = &self.info;
         let round_trip = info.min_rtt.unwrap_or(info.srtt);

@@ -52,7 +52,7 @@ pub struct Path {
     pub(crate) totals: Totals,
 }
 
-/// How fast the count of past stalls decays.
+/// How fast the memory of past stalls decays.
 const STALL_HALF_LIFE: Duration = Duration::from_secs(20);
 
 /// Assumed round-trip time of a path without measurements.
@@ -323,9 +323,14 @@ impl Path {
     }
 
     fn faded_stalls(&self, now: Instant) -> f64 {
-        let age = now.saturating_sub(self.progress.stalls_at).as_secs_f64();
-        self.progress.stalls * 0.5f64.powf(age / STALL_HALF_LIFE.as_secs_f64())
+        self.progress.stalls * fade(self.progress.stalls_at, now)
     }
+}
+
+/// The share of a memory of stalls from `since` that is left at `now`.
+fn fade(since: Instant, now: Instant) -> f64 {
+    let age = now.saturating_sub(since).as_secs_f64();
+    0.5f64.powf(age / STALL_HALF_LIFE.as_secs_f64())
 }
 
 fn srtt_of(sample: &PathSample) -> Duration {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::gap::Gap;
-use super::{Flight, Path, PathSample, STALL_HALF_LIFE, srtt_of};
+use super::{Flight, Path, PathSample, fade, srtt_of};
 use crate::Instant;
 
 /// Reports of arrivals take this much longer than half a round trip: 5 ms, rarely 15 ms.
@@ -42,8 +42,8 @@ const REPAIR_SLACK: Duration = Duration::from_millis(10);
 /// the data in flight before the pause, and for the arrival of the delayed data after it.
 const PAUSE: (Duration, u32) = (Duration::from_millis(200), 2);
 
-/// Most additional time for a path whose TCP has recently needed it. Two further timeouts, each twice
-/// as long as the one before, take 300 ms from [`REPAIR_MIN`].
+/// Most additional time for a path that has recently needed it for repairs. Two further timeouts,
+/// each twice as long as the one before, take 300 ms from [`REPAIR_MIN`].
 const MORE_REPAIR_MAX: Duration = Duration::from_millis(300);
 
 /// Longest patience for any path.
@@ -174,8 +174,7 @@ impl Path {
         Some((self.expected_at()? + patience).max(proof.at + patience))
     }
 
-    /// Whether the path has been silent for longer than chance, or what TCP has recently needed for
-    /// its repairs, explains.
+    /// Whether the path has been silent for longer than chance or its recent repairs explain.
     pub(crate) fn is_suspect(&self, now: Instant) -> bool {
         self.suspect_from()
             .is_some_and(|from| now >= from + SUSPECT_SLACK + self.more_repair(now))
@@ -187,8 +186,8 @@ impl Path {
         self.progress.proof.is_none() || self.is_suspect(now)
     }
 
-    /// Additional time at `now` before the path is suspect or stalls, because TCP has recently needed
-    /// it for repairs.
+    /// Additional time at `now` before the path is suspect or stalls, because its repairs have
+    /// recently taken as long.
     pub(crate) fn more_repair(&self, now: Instant) -> Duration {
         self.progress.more_repair.at(now)
     }
@@ -335,9 +334,7 @@ impl MoreRepair {
 
     /// The additional time at `now`.
     fn at(&self, now: Instant) -> Duration {
-        let age = now.saturating_sub(self.since).as_secs_f64();
-        let left = 0.5f64.powf(age / STALL_HALF_LIFE.as_secs_f64());
-        self.time.mul_f64(left)
+        self.time.mul_f64(fade(self.since, now))
     }
 
     /// A path that would have been suspect from `suspect_at` has proven at `now` that it delivers.
@@ -385,7 +382,7 @@ impl DeliveryProof {
 mod tests {
     use super::*;
     use crate::PathId;
-    use crate::path::PathState;
+    use crate::path::{PathState, STALL_HALF_LIFE};
 
     const MS: Duration = Duration::from_millis(1);
 

@@ -9,7 +9,7 @@ use crate::StreamId;
 pub(super) struct Writers {
     /// Streams with a short write; their programs are notified when there is space.
     blocked: BTreeSet<StreamId>,
-    /// Streams whose programs have been notified, and have not written since.
+    /// Streams that were reported as writable and have not been written since.
     notified: BTreeSet<StreamId>,
 }
 

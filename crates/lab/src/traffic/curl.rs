@@ -59,8 +59,8 @@ fn answer(mut stream: TcpStream) -> io::Result<()> {
 
 /// A running curl; it is killed when dropped.
 ///
-/// Its output is closed after that: curl would complain of a closed output, and its standard error
-/// is that of the program whose records it would mix with.
+/// Its output is closed after that: curl would complain of a closed output, and it shares standard
+/// error with the client, which prints its records there as well.
 struct Download {
     curl: Child,
     output: File,

@@ -29,27 +29,27 @@ const HEADERS: usize = 64;
 /// Longest address of a portal that is shown, in bytes.
 const LONGEST: usize = 200;
 
-/// Addresses that belong to no host (RFC 5737, section 3, and RFC 3849).
-const NOBODY_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-const NOBODY_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+/// Addresses that no host has (RFC 5737, section 3, and RFC 3849).
+const UNUSED_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const UNUSED_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 
 /// The sign-in page of the portal that intercepts `way`, or `None` if there is none. `server` is
 /// the address that could not be reached, `host` its name.
 pub(super) async fn find(way: Way<'_>, server: SocketAddr, host: &str) -> Option<String> {
-    let answer = head(way, server.ip(), host).await?;
-    if let Some(page) = page(&answer, host) {
-        return Some(page);
-    }
-    if !is_success(&answer) {
-        return None;
-    }
-    let nobody = match server.ip() {
-        IpAddr::V4(_) => NOBODY_V4.into(),
-        IpAddr::V6(_) => NOBODY_V6.into(),
+    let unused = match server.ip() {
+        IpAddr::V4(_) => UNUSED_V4.into(),
+        IpAddr::V6(_) => UNUSED_V6.into(),
     };
-    let answer = head(way, nobody, host).await?;
-    // A transparent proxy answers too, with an error: it reaches nobody there.
-    page(&answer, host).or_else(|| is_success(&answer).then(|| format!("http://{host}/")))
+    match answer(&head(way, server.ip(), host).await?, host) {
+        // A transparent proxy answers for the unused address too, but with an error.
+        Answer::Page => match answer(&head(way, unused, host).await?, host) {
+            Answer::Page => Some(format!("http://{host}/")),
+            Answer::SignIn(page) => Some(page),
+            Answer::Other => None,
+        },
+        Answer::SignIn(page) => Some(page),
+        Answer::Other => None,
+    }
 }
 
 /// The beginning of the answer of `server` to a request for the front page of `host`.
@@ -79,20 +79,24 @@ fn has_end(head: &[u8]) -> bool {
     head.windows(4).any(|bytes| bytes == b"\r\n\r\n")
 }
 
-/// Whether an answer contains the page that was asked for.
-fn is_success(head: &[u8]) -> bool {
-    let mut headers = [httparse::EMPTY_HEADER; HEADERS];
-    let mut answer = httparse::Response::new(&mut headers);
-    let is_answer = answer.parse(head).is_ok();
-    is_answer && answer.code.is_some_and(|code| (200..300).contains(&code))
+/// An answer to a request for a page.
+#[derive(Debug, PartialEq, Eq)]
+enum Answer {
+    /// A portal's: the page to which it sends its reader.
+    SignIn(String),
+    /// A page, of the server or of a portal.
+    Page,
+    /// Anything else.
+    Other,
 }
 
-/// The page to which an answer sends its reader, if it comes from a portal.
-fn page(head: &[u8], host: &str) -> Option<String> {
+/// Reads the beginning of an answer to a request for a page of `host`.
+fn answer(head: &[u8], host: &str) -> Answer {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS];
     let mut answer = httparse::Response::new(&mut headers);
-    answer.parse(head).ok()?;
-    let code = answer.code?;
+    let (Ok(_), Some(code)) = (answer.parse(head), answer.code) else {
+        return Answer::Other;
+    };
     let location = answer
         .headers
         .iter()
@@ -102,9 +106,10 @@ fn page(head: &[u8], host: &str) -> Option<String> {
         .filter(|location| !location.is_empty());
     match (code, location) {
         // The server's own web server redirects within its own name.
-        (300..400, Some(location)) if !is_at(&location, host) => Some(location),
-        (511, location) => Some(location.unwrap_or_else(|| format!("http://{host}/"))),
-        _ => None,
+        (300..400, Some(location)) if !is_at(&location, host) => Answer::SignIn(location),
+        (511, location) => Answer::SignIn(location.unwrap_or_else(|| format!("http://{host}/"))),
+        (200..300, _) => Answer::Page,
+        _ => Answer::Other,
     }
 }
 
@@ -132,9 +137,16 @@ fn printable(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn answer(status: &str, headers: &str) -> Option<String> {
+    fn of(status: &str, headers: &str) -> Answer {
         let head = format!("HTTP/1.1 {status}\r\n{headers}\r\n");
-        page(head.as_bytes(), "bond.example.org")
+        answer(head.as_bytes(), "bond.example.org")
+    }
+
+    fn sign_in(status: &str, headers: &str) -> Option<String> {
+        match of(status, headers) {
+            Answer::SignIn(page) => Some(page),
+            Answer::Page | Answer::Other => None,
+        }
     }
 
     #[test]
@@ -154,7 +166,7 @@ mod tests {
             ("/index.html", None),
             ("", None),
         ] {
-            let found = answer("302 Found", &format!("Location: {location}\r\n"));
+            let found = sign_in("302 Found", &format!("Location: {location}\r\n"));
             assert_eq!(found.as_deref(), expected, "{location}");
         }
     }
@@ -162,32 +174,31 @@ mod tests {
     #[test]
     fn status_511_is_a_portal_and_other_answers_are_not() {
         assert_eq!(
-            answer("511 Network Authentication Required", "").as_deref(),
+            sign_in("511 Network Authentication Required", "").as_deref(),
             Some("http://bond.example.org/")
         );
-        for status in ["200 OK", "404 Not Found", "301 Moved", "999 ?"] {
-            assert_eq!(answer(status, ""), None, "{status}");
-        }
-        assert_eq!(page(b"SSH-2.0-OpenSSH_9.2\r\n", "h"), None);
-        for (status, is_page) in [
-            ("200 OK", true),
-            ("204 No", true),
-            ("502 Bad Gateway", false),
+        for (status, expected) in [
+            ("200 OK", Answer::Page),
+            ("204 No Content", Answer::Page),
+            ("301 Moved", Answer::Other),
+            ("404 Not Found", Answer::Other),
+            ("502 Bad Gateway", Answer::Other),
+            ("999 ?", Answer::Other),
         ] {
-            let head = format!("HTTP/1.1 {status}\r\n\r\n");
-            assert_eq!(is_success(head.as_bytes()), is_page, "{status}");
+            assert_eq!(of(status, ""), expected, "{status}");
         }
-        assert!(!is_success(b"SSH-2.0-OpenSSH_9.2\r\n"));
-        assert_eq!(page(b"", "h"), None);
+        for head in [&b"SSH-2.0-OpenSSH_9.2\r\n"[..], b""] {
+            assert_eq!(answer(head, "h"), Answer::Other);
+        }
     }
 
     #[test]
     fn a_portal_cannot_write_control_characters_into_the_log() {
-        let found = answer("302 Found", "Location: http://x/\x1b[2J\u{7f}\r\n");
+        let found = sign_in("302 Found", "Location: http://x/\x1b[2J\u{7f}\r\n");
         assert!(found.is_none_or(|page| page.chars().all(|c| c.is_ascii_graphic())));
         let long = format!("Location: http://x/{}\r\n", "a".repeat(1000));
         assert_eq!(
-            answer("302 Found", &long).map(|page| page.len()),
+            sign_in("302 Found", &long).map(|page| page.len()),
             Some(LONGEST)
         );
     }

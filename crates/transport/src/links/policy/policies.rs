@@ -289,7 +289,7 @@ impl State {
     }
 }
 
-/// What a reached data cap means for its link, in words.
+/// The effect of a reached data cap on its link, in words.
 fn cap_reached(beyond: Beyond, until: NaiveDate) -> String {
     let effect = match beyond {
         Beyond::Backup => "link used as a backup",
