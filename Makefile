@@ -211,8 +211,8 @@ NEXTEST = NEXTEST_NO_INPUT_HANDLER=1 $(RUNNER)=$(CURDIR)/scripts/test-runner.sh 
 	"$$(scripts/tool.sh cargo-nextest)" nextest run --all-features --locked $(NEXTEST_FLAGS)
 
 # Random tests have the same cases in each run, so that a change is never blamed for an old fault.
-# `make nightly` and `make test-long` try new ones. Targets are not selected: tests run examples, and
-# Cargo builds these as programs only in its default selection (`--example` builds a test harness).
+# `make nightly` and `make test-long` try new ones. Targets are not selected: tests run examples,
+# which Cargo builds as programs only in its default selection (`--example` builds a test harness).
 test-cargo:
 	$(if $(findstring nightly,$(NEXTEST_FLAGS)),,PROPTEST_RNG_SEED=$${PROPTEST_RNG_SEED:-1}) \
 		$(NEXTEST)

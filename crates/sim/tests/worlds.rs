@@ -116,8 +116,8 @@ fn a_token_bucket_is_used_at_its_long_term_rate() {
     assert!(figures.goodput_bps > 0.5 * most, "{}", figures.goodput_bps);
 }
 
-/// The rates of a tariff beyond its cap, over round trips below a millisecond. Each window ends with
-/// losses that only timeouts repair: no outage, and the burst after it shows no rate.
+/// The rates of a tariff beyond its cap, over round trips below a millisecond. Each window ends
+/// with losses that only timeouts repair: no outage, and the burst after it shows no rate.
 #[test]
 fn policed_links_of_a_tariff_carry_little_twice() {
     let policed = |name, rate| {

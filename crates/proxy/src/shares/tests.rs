@@ -128,7 +128,8 @@ fn size(model: &[Known], is_counted: impl Fn(Client) -> bool) -> usize {
     model.iter().filter(|(_, own, _)| is_counted(*own)).count()
 }
 
-/// Checks that no client with a fair share has lost an entry to `new`. `victim` is still in the model.
+/// Checks that no client with a fair share has lost an entry to `new`. The model still has
+/// `victim`.
 fn is_fair(model: &[Known], victim: Client, new: Client, is_idle: bool) {
     let of = |client| size(model, |own| own == client);
     let of_network = |client: Client| size(model, |own| own.network() == client.network());
