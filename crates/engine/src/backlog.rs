@@ -18,7 +18,7 @@ pub(crate) const MINIMUM: u64 = 64 * 1024;
 const INITIAL: u64 = 256 * 1024;
 
 /// The same two limits for a stream in the background, or of a class that is not learned yet.
-pub(crate) const BULK_MINIMUM: u64 = 1 << 20;
+pub(crate) const BULK_MINIMUM: u64 = 384 * 1024;
 const BULK_INITIAL: u64 = 2 << 20;
 
 /// Time at the sustained rate that a stream in the background may buffer. Rates that change within
@@ -42,6 +42,9 @@ const LONGEST: Duration = Duration::from_secs(1);
 /// Time constant with which the rate falls. It rises at once: a session in slow start doubles its
 /// rate in each round trip.
 const FALL: Duration = Duration::from_secs(3);
+
+/// Lowest value of [`Bounds::bulk`], in bytes.
+pub(crate) const BULK_LIMIT: u64 = 1 << 20;
 
 /// What the latest measurements of a session's paths say about send buffers.
 #[derive(Clone, Copy, Debug)]

@@ -17,6 +17,33 @@ use std::time::Duration;
 
 use crate::Instant;
 
+/// The round trip of the slowest path that delivers: the longest time from a grant of credit until
+/// its bytes can be read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trip {
+    /// Smoothed, with the queue that the sender fills.
+    pub(crate) smoothed: Duration,
+    /// The minimum, without that queue.
+    pub(crate) minimum: Duration,
+}
+
+impl Trip {
+    /// A round trip without a queue.
+    pub(crate) fn idle(rtt: Duration) -> Self {
+        Self {
+            smoothed: rtt,
+            minimum: rtt,
+        }
+    }
+
+    /// The part of a round that is not a queue, with half a minimum round trip for changes; from 0
+    /// to 1.
+    fn without_queue(self) -> f64 {
+        let smoothed = self.smoothed.as_secs_f64().max(1e-6);
+        (1.5 * self.minimum.as_secs_f64() / smoothed).min(1.0)
+    }
+}
+
 /// Initial credit of a new stream in bytes, so that objects need not wait a round trip for more.
 /// [`crate::share`] bounds the unread bytes of many streams.
 pub(crate) const FIRST: u64 = 768 * 1024;
@@ -27,6 +54,10 @@ const PROMPT: u64 = 512 * 1024;
 
 /// The same for a reader that leaves bytes unread.
 const SLOW: u64 = 256 * 1024;
+
+/// Until a reader has taken this much, its rate is unknown: a pipe and a socket accept as many bytes
+/// from a stream whose program does not read.
+const ABSORBED: u64 = 320 * 1024;
 
 /// Rounds of credit for a reader that leaves bytes unread ...
 const ROUNDS: u64 = 2;
@@ -51,6 +82,10 @@ const DECAY: (u64, u64) = (31, 32);
 pub(crate) struct Reader {
     /// Start of the current round, and its earliest end; none before the first byte.
     round: Option<(Instant, Instant)>,
+    /// The part of a round that is not a queue.
+    without_queue: f64,
+    /// Bytes read since the stream began.
+    total: u64,
     /// Bytes read in the round, and bytes that arrived in it.
     read: u64,
     arrived: u64,
@@ -65,26 +100,25 @@ pub(crate) struct Reader {
 
 impl Reader {
     /// New bytes of the stream have arrived; `trip` is called when a round begins.
-    pub(crate) fn note_arrival(
-        &mut self,
-        bytes: u64,
-        now: Instant,
-        trip: impl FnOnce() -> Duration,
-    ) {
+    pub(crate) fn note_arrival(&mut self, bytes: u64, now: Instant, trip: impl FnOnce() -> Trip) {
         self.end_rounds(now, trip);
         self.arrived += bytes;
     }
 
     /// Bytes have been read or dropped.
-    pub(crate) fn note_read(&mut self, bytes: u64, now: Instant, trip: impl FnOnce() -> Duration) {
+    pub(crate) fn note_read(&mut self, bytes: u64, now: Instant, trip: impl FnOnce() -> Trip) {
         self.end_rounds(now, trip);
+        self.total += bytes;
         self.read += bytes;
     }
 
     /// Bytes that the peer may send beyond the bytes already read; `is_prompt` if none wait to be
     /// read.
     pub(crate) fn window(&self, is_prompt: bool) -> u64 {
-        let arrives = self.max_arrived.max(self.arrived);
+        let arrives = match self.total < ABSORBED {
+            true => 0,
+            false => self.max_arrived.max(self.arrived),
+        };
         let (base, round, rounds) = if is_prompt {
             let grows = self.has_grown || exceeds(self.counted(), self.max_read);
             let rounds = if grows {
@@ -95,7 +129,9 @@ impl Reader {
             (PROMPT, self.max_read.max(self.read), rounds)
         } else {
             let last = self.last.into_iter().max().unwrap_or(0);
-            (SLOW, last.max(self.read), ROUNDS)
+            // Such a reader is served from its buffer: filling queues as well gains nothing.
+            let last = last.max(self.read) as f64 * self.without_queue;
+            (SLOW, last as u64, ROUNDS)
         };
         base.saturating_add(round.min(arrives).saturating_mul(rounds))
     }
@@ -106,9 +142,9 @@ impl Reader {
     }
 
     /// Ends the round if it is over.
-    fn end_rounds(&mut self, now: Instant, trip: impl FnOnce() -> Duration) {
+    fn end_rounds(&mut self, now: Instant, trip: impl FnOnce() -> Trip) {
         let Some((began, ends)) = self.round else {
-            self.round = Some((now, now + trip()));
+            self.begin_round(now, trip());
             return;
         };
         if now < ends {
@@ -127,7 +163,12 @@ impl Reader {
         self.has_grown = exceeds(counts, self.max_read);
         self.max_read = (self.max_read / of * left).max(counts);
         (self.read, self.arrived) = (0, 0);
-        self.round = Some((now, now + trip()));
+        self.begin_round(now, trip());
+    }
+
+    fn begin_round(&mut self, now: Instant, trip: Trip) {
+        self.round = Some((now, now + trip.smoothed));
+        self.without_queue = trip.without_queue();
     }
 }
 
@@ -146,8 +187,8 @@ mod tests {
     fn steady(reader: &mut Reader, now: &mut Instant, every: Duration, arrives: u64, reads: u64) {
         let end = *now + Duration::from_secs(1);
         while *now < end {
-            reader.note_arrival(arrives, *now, || TRIP);
-            reader.note_read(reads, *now, || TRIP);
+            reader.note_arrival(arrives, *now, || Trip::idle(TRIP));
+            reader.note_read(reads, *now, || Trip::idle(TRIP));
             *now += every;
         }
     }
@@ -158,8 +199,8 @@ mod tests {
         let ms = Duration::from_millis(1);
         steady(&mut reader, &mut now, ms, 10_000, 10_000);
         now += Duration::from_secs(60);
-        reader.note_arrival(10, now, || TRIP);
-        reader.note_read(10, now, || TRIP);
+        reader.note_arrival(10, now, || Trip::idle(TRIP));
+        reader.note_read(10, now, || Trip::idle(TRIP));
         let ahead = reader.window(true) - PROMPT;
         assert!((3 * 350_000..3 * 420_000).contains(&ahead), "{ahead}");
         assert!(reader.window(false) < SLOW + 100_000);
@@ -190,10 +231,10 @@ mod tests {
         let (mut reader, mut now) = (Reader::default(), Instant::from_secs(1));
         // 100 kB arrive in each round, and every second round they are read.
         for _ in 0..20 {
-            reader.note_arrival(100_000, now, || TRIP);
+            reader.note_arrival(100_000, now, || Trip::idle(TRIP));
             now += TRIP;
         }
-        reader.note_read(2_000_000, now, || TRIP);
+        reader.note_read(2_000_000, now, || Trip::idle(TRIP));
         assert_eq!(reader.window(false), SLOW + 200_000);
     }
 
@@ -202,19 +243,60 @@ mod tests {
         let (mut reader, mut now) = (Reader::default(), Instant::from_secs(1));
         for power in 0..10 {
             let bytes = 10_000 << power;
-            let ahead = reader.window(true) - PROMPT;
-            assert!(power == 0 || ahead >= 2 * bytes, "{power}: {ahead}");
-            reader.note_arrival(bytes, now, || TRIP);
-            reader.note_read(bytes, now, || TRIP);
+            assert!(reader.window(true) >= bytes, "{power}: {reader:?}");
+            reader.note_arrival(bytes, now, || Trip::idle(TRIP));
+            reader.note_read(bytes, now, || Trip::idle(TRIP));
+            let ahead = reader.window(true).max(FIRST - reader.total.min(FIRST));
+            assert!(ahead >= 2 * bytes, "{power}: {ahead}");
             now += TRIP;
         }
         let bytes = 10_000 << 9;
         for _ in 0..2 {
-            reader.note_arrival(bytes, now, || TRIP);
-            reader.note_read(bytes, now, || TRIP);
+            reader.note_arrival(bytes, now, || Trip::idle(TRIP));
+            reader.note_read(bytes, now, || Trip::idle(TRIP));
             now += TRIP;
         }
         assert_eq!(reader.window(true), PROMPT + 3 * bytes, "it stops growing");
+    }
+
+    #[test]
+    fn bytes_that_a_pipe_and_a_socket_accept_earn_no_rounds() {
+        let (mut reader, now) = (Reader::default(), Instant::from_secs(1));
+        reader.note_arrival(FIRST, now, || Trip::idle(TRIP));
+        reader.note_read(ABSORBED - 1, now, || Trip::idle(TRIP));
+        assert_eq!(reader.window(true), PROMPT);
+        assert!(
+            ABSORBED + PROMPT <= FIRST + 64 * 1024,
+            "the stream's first credit suffices"
+        );
+        reader.note_read(1, now, || Trip::idle(TRIP));
+        assert_eq!(reader.window(true), PROMPT + ROUNDS_OF_GROWTH * ABSORBED);
+    }
+
+    #[test]
+    fn a_queue_gives_no_credit_to_a_reader_that_leaves_bytes_unread() {
+        let windows = [1, 2, 4].map(|queue| {
+            let trip = Trip {
+                smoothed: queue * TRIP,
+                minimum: TRIP,
+            };
+            let (mut reader, mut now) = (Reader::default(), Instant::from_secs(1));
+            for _ in 0..200 {
+                reader.note_arrival(100_000 * u64::from(queue), now, || trip);
+                reader.note_read(100_000 * u64::from(queue), now, || trip);
+                now += queue * TRIP;
+            }
+            (reader.window(false), reader.window(true))
+        });
+        // 1.5 minimum round trips count at most.
+        assert_eq!(
+            windows.map(|(slow, _)| slow - SLOW),
+            [200_000, 300_000, 300_000]
+        );
+        assert_eq!(
+            windows.map(|(_, prompt)| prompt - PROMPT),
+            [300_000, 600_000, 1_200_000]
+        );
     }
 
     #[test]
@@ -224,7 +306,7 @@ mod tests {
         steady(&mut reader, &mut now, ms, 10_000, 10_000);
         assert!(reader.window(false) >= SLOW + 2 * 390_000);
         now += 6 * TRIP;
-        reader.note_read(10, now, || TRIP);
+        reader.note_read(10, now, || Trip::idle(TRIP));
         assert!(reader.window(false) < SLOW + 400_000, "{reader:?}");
     }
 }

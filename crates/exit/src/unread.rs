@@ -22,6 +22,9 @@ const TIME: Duration = Duration::from_millis(10);
 /// Averaging time of the reading rate.
 const AVERAGE: Duration = Duration::from_millis(200);
 
+/// A program that reads in bursts may have this much more unread data than its mean rate requires.
+const BURST: f64 = 2.0;
+
 /// Bytes written between two checks of the socket.
 const LOOK: u64 = 64 * 1024;
 
@@ -49,8 +52,11 @@ pub(crate) struct Unread {
     since: Instant,
     /// Bytes read since the last measurement of the rate, and the time in which there were some.
     sample: (u64, Duration),
-    /// The program's reading rate, in bytes per second.
+    /// The program's reading rate while it has data to read, in bytes per second.
     rate: f64,
+    /// Its mean rate, pauses included, and the time of the last measurement.
+    mean: f64,
+    measured_at: Instant,
     /// When the program was last seen reading, or without anything to read.
     read_at: Instant,
 }
@@ -70,6 +76,8 @@ impl Unread {
             since: now,
             sample: (0, Duration::ZERO),
             rate: 0.0,
+            mean: 0.0,
+            measured_at: now,
             read_at: now,
         }
     }
@@ -105,6 +113,7 @@ impl Unread {
     fn note(&mut self, unread: u64, now: Instant) -> Option<Duration> {
         let read = (self.before + self.written).saturating_sub(unread);
         self.measure(read, unread == 0, now.saturating_duration_since(self.since));
+        self.measure_mean(read, now);
         (self.before, self.written, self.since) = (unread, 0, now);
         if read > 0 || unread == 0 {
             self.read_at = now;
@@ -140,9 +149,18 @@ impl Unread {
         };
     }
 
+    fn measure_mean(&mut self, read: u64, now: Instant) {
+        let time = now.saturating_duration_since(self.measured_at);
+        self.measured_at = now;
+        let seconds = time.as_secs_f64().max(1e-6);
+        let weight = 1.0 - (-seconds / AVERAGE.as_secs_f64()).exp();
+        self.mean += weight * (read as f64 / seconds - self.mean);
+    }
+
     /// The limit on unread data, in bytes.
     fn most(&self) -> u64 {
-        UNREAD + (self.rate * TIME.as_secs_f64()) as u64
+        let rate = self.rate.min(BURST * self.mean);
+        UNREAD + (rate * TIME.as_secs_f64()) as u64
     }
 }
 
@@ -249,6 +267,22 @@ mod tests {
         }
         assert!((0.9e6..=2e6).contains(&unread.rate), "{}", unread.rate);
         assert_eq!(unread.note(9 << 20, now + 1001 * MS), Some(LONGEST_PAUSE));
+    }
+
+    #[test]
+    fn a_program_that_reads_in_bursts_has_the_limit_of_its_mean_rate() {
+        let mut now = Instant::now();
+        let mut unread = Unread::new(None, now);
+        // 5 MB/s: half a megabyte at once, every 100 ms.
+        for _ in 0..20 {
+            unread.wrote_at(500_000, now);
+            now += 90 * MS;
+            unread.note(500_000, now);
+            now += 10 * MS;
+            unread.note(0, now);
+        }
+        let more = unread.most() - UNREAD;
+        assert!((50_000..200_000).contains(&more), "{more}");
     }
 
     #[tokio::test]

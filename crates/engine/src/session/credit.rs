@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Session;
 use crate::path::{Control, Path, PathState};
+use crate::reader::Trip;
 use crate::{Instant, PathId, StreamId};
 
 /// Assumed round trip while no path delivers.
@@ -112,11 +113,14 @@ impl Session {
     }
 }
 
-/// The round trip of the slowest delivering path: the longest time from a grant until its bytes can
-/// be read.
-fn longest_trip(paths: &BTreeMap<PathId, Path>) -> Duration {
+/// The round trip of the slowest delivering path.
+fn longest_trip(paths: &BTreeMap<PathId, Path>) -> Trip {
     let delivering = paths.values();
     let delivering = delivering.filter(|path| path.state == PathState::Active);
-    let longest = delivering.map(Path::srtt).max();
-    longest.unwrap_or(UNKNOWN_TRIP)
+    let trips = delivering.map(|path| Trip {
+        smoothed: path.srtt(),
+        minimum: path.min_round_trip(),
+    });
+    let longest = trips.max_by_key(|trip| trip.smoothed);
+    longest.unwrap_or_else(|| Trip::idle(UNKNOWN_TRIP))
 }

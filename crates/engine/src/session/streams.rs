@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{Event, ReadOutcome, Session, StreamError};
-use crate::backlog::{BULK_MINIMUM, Bounds};
+use crate::backlog::{BULK_LIMIT, Bounds};
 use crate::frame::MAX_TEXT;
 use crate::pages::Spare;
 use crate::path::{Control, Path, PathState};
@@ -191,7 +191,7 @@ impl Session {
 
     /// Upper limit of a send buffer, from the latest measurements of the paths.
     fn bulk_buffer(&self) -> u64 {
-        BULK_MINIMUM.max((SEND_BUFFER_BDP * self.bandwidth_delay()) as u64)
+        BULK_LIMIT.max((SEND_BUFFER_BDP * self.bandwidth_delay()) as u64)
     }
 
     /// What the paths say about send buffers.

@@ -92,7 +92,7 @@ fn without_an_answer_the_report_is_sent_alone() {
 
 #[test]
 fn a_request_earns_no_credit_and_a_transfer_does() {
-    for (question, is_credited) in [(70_000, false), (73_000, true)] {
+    for (question, is_credited) in [(327_000, false), (328_000, true)] {
         let (mut server, _, now) = asked(&vec![1; question]);
         let frames = drain(&mut server, PATH, now + 10 * MS);
         let credited = frames.iter().any(|f| f.starts_with("CreditStream"));
