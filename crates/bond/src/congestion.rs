@@ -45,6 +45,8 @@ pub struct Chooser {
     mark: Option<Mark>,
     /// After a trial without gain: the earliest time of the next one.
     not_before: Option<Instant>,
+    /// The rate that this trial measured, in bytes per second.
+    tried: f64,
     /// The pause after the next trial without gain.
     pause: Duration,
     /// When it last changed back because of a queue.
@@ -57,8 +59,9 @@ pub struct Chooser {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    /// Loss-based; the normal state.
-    LossBased,
+    /// Loss-based; the normal state. After a change, the first measurement is not `settled`: it
+    /// shows the window of the former control.
+    LossBased { settled: bool },
     /// Model-based on trial; `before` is the loss-based rate in bytes per second.
     Trial { before: f64, settled: bool },
     /// Model-based after a successful trial.
@@ -102,6 +105,11 @@ const QUEUEING: (f64, Duration) = (0.25, Duration::from_millis(5));
 /// A trial succeeds at this multiple of the former rate.
 const PAYS: f64 = 1.15;
 
+/// A trial without gain is repeated before its pause ends if the loss-based control then delivers
+/// less than this share of the trial's rate: the rate before the trial may have been that of a
+/// window from better times.
+const IN_DOUBT: f64 = 0.5;
+
 /// Losses are over after this many consecutive measurements with at most this loss rate.
 const CLEAN: (u32, f64) = (10, LOSS / 3.0);
 
@@ -124,9 +132,10 @@ impl Chooser {
     /// For a carrier that starts with [`LOSS_BASED`].
     pub fn new() -> Self {
         Self {
-            phase: Phase::LossBased,
+            phase: Phase::LossBased { settled: true },
             mark: None,
             not_before: None,
+            tried: 0.0,
             pause: PAUSE.0,
             questioned_at: None,
             stay_until: None,
@@ -155,14 +164,20 @@ impl Chooser {
 
     /// Records that the kernel refused the chosen control, which leaves no choice.
     pub fn refused(&mut self, now: Instant) {
-        self.phase = Phase::LossBased;
+        self.phase = Phase::LossBased { settled: true };
         self.not_before = Some(now + PAUSE.1);
+        self.tried = 0.0;
     }
 
     fn decide(&mut self, now: Instant, window: &Window) -> Option<Change> {
         match self.phase {
-            Phase::LossBased => {
-                let waits = self.not_before.is_some_and(|at| now < at);
+            Phase::LossBased { settled: false } => {
+                self.phase = Phase::LossBased { settled: true };
+                None
+            }
+            Phase::LossBased { settled: true } => {
+                let is_in_doubt = window.rate < self.tried * IN_DOUBT;
+                let waits = !is_in_doubt && self.not_before.is_some_and(|at| now < at);
                 if waits || window.loss < LOSS || window.is_queueing {
                     return None;
                 }
@@ -190,8 +205,9 @@ impl Chooser {
                 None
             }
             Phase::Trial { before, .. } if window.rate < before * PAYS => {
-                self.phase = Phase::LossBased;
+                self.phase = Phase::LossBased { settled: false };
                 self.not_before = Some(now + self.pause);
+                self.tried = window.rate;
                 self.pause = (self.pause * 2).min(PAUSE.1);
                 Some(Change {
                     to: LOSS_BASED,
@@ -222,7 +238,7 @@ impl Chooser {
                 } else {
                     return None;
                 };
-                self.phase = Phase::LossBased;
+                self.phase = Phase::LossBased { settled: false };
                 self.pause = PAUSE.0;
                 Some(Change {
                     to: LOSS_BASED,

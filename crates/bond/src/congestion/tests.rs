@@ -103,6 +103,57 @@ fn losses_without_a_queue_select_bbr_within_a_second_while_they_last() {
     assert_eq!(changes, [(LOSS_BASED, 51)]);
 }
 
+/// The loss-based control begins with the window that the model-based one left. That rate is no
+/// measure of what it reaches.
+#[test]
+fn a_trial_is_not_judged_by_the_window_of_the_former_control() {
+    let mut running = Running::new();
+    let lossy = Network {
+        one_in: 20,
+        rate: 2000,
+        ..CLEAN_LINK
+    };
+    let freed = Network {
+        rate: 10_000,
+        ..lossy
+    };
+    let queueing = Network {
+        queueing: Duration::from_millis(20),
+        ..freed
+    };
+    assert_eq!(running.run(lossy, 1), [(MODEL_BASED, 5)]);
+    running.run(freed, 2);
+    let returned = (0..10_000).find(|_| !running.run_for(queueing, 1).is_empty());
+    assert!(returned.is_some());
+    // The former window, at first.
+    assert_eq!(running.run_for(freed, 500), []);
+    assert_eq!(running.run(lossy, 1), [(MODEL_BASED, 5)]);
+    assert_eq!(running.run(freed, 20), []);
+}
+
+/// The same where this window lasts for seconds: the trial shows no gain, and the rate falls later.
+#[test]
+fn a_trial_without_gain_is_repeated_when_the_rate_falls() {
+    let mut running = Running::new();
+    let lossy = Network {
+        one_in: 20,
+        rate: 10_000,
+        ..CLEAN_LINK
+    };
+    let changes = [(MODEL_BASED, 5), (LOSS_BASED, 15)];
+    assert_eq!(running.run(lossy, 2), changes);
+    assert_eq!(running.run(lossy, 2), []);
+    let less = Network {
+        rate: 4000,
+        ..lossy
+    };
+    let changes = running.run(less, 2);
+    assert_eq!(changes.first().map(|change| change.0), Some(MODEL_BASED));
+    // Both controls deliver little: no further trial.
+    running.run(less, 1);
+    assert_eq!(running.run(less, 8), []);
+}
+
 /// The losses are over, and another flow fills the same queue: segments are lost in one second of
 /// three.
 #[test]
