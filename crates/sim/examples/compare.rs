@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use sumlink_scenario::results::Outcome;
+use sumlink_scenario::results::{Lag, Outcome};
 use sumlink_scenario::scenario::Scenario;
 use sumlink_sim::run_logged;
 
@@ -19,6 +19,7 @@ fn main() -> Result<(), String> {
     let seeds = seeds.map_err(|error| format!("SEEDS: {error}"))?;
     let scenario = Scenario::load(Path::new(&file)).map_err(|error| error.to_string())?;
     for seed in 1..=seeds {
+        let (alone, _) = run_logged(&scenario, "alone", seed)?;
         for system in systems.split(',') {
             let begun = Instant::now();
             let (run, log) = run_logged(&scenario, system, seed)?;
@@ -33,8 +34,16 @@ fn main() -> Result<(), String> {
                     let rival = figures.rival_bps.map_or(String::new(), |bps| {
                         format!(", rival {:.2} Mbit/s", bps / 1e6)
                     });
+                    let lag = match &alone.outcome {
+                        Outcome::Measured(alone) => Lag::of(&figures, alone),
+                        _ => None,
+                    };
+                    let lag = lag.map_or(String::new(), |lag| {
+                        let (greatest, above) = (lag.greatest_s * 1e3, lag.above_s * 1e3);
+                        format!(", lag {greatest:.0} ms, {above:.0} ms above its limit")
+                    });
                     println!(
-                        "{} seed {seed} {system}: {:.2} Mbit/s [{}]{rival}, duplicates {:.3} %, reorder peak {:.2} MB, \
+                        "{} seed {seed} {system}: {:.2} Mbit/s [{}]{rival}{lag}, duplicates {:.3} %, reorder peak {:.2} MB, \
                          retransmissions {}, {} objects; {took:.2} s, events {}, log {:016x}; {}",
                         scenario.name,
                         figures.goodput_bps / 1e6,

@@ -33,6 +33,18 @@ impl Path {
         self.delays.queued_delay
     }
 
+    /// What slow start may add to the delay of a byte handed over now: a round trip.
+    ///
+    /// A window that doubles beyond the path's capacity waits behind its other half, and its end is
+    /// often a loss that takes a round trip to repair (RFC 5681, sections 3.1 and 3.2). None of this
+    /// shows in measurements, which are a round trip old.
+    pub(crate) fn slow_start_allowance(&self) -> Duration {
+        match self.is_doubling() {
+            true => self.srtt(),
+            false => Duration::ZERO,
+        }
+    }
+
     /// Lowest round-trip time; the smoothed one if TCP does not report it.
     pub(crate) fn min_round_trip(&self) -> Duration {
         if self.sample.min_rtt.is_zero() {
@@ -191,6 +203,14 @@ mod tests {
         };
         path.update(waits, Instant::ZERO);
         assert_eq!((path.delay(), path.queued_delay()), (25 * MS, 45 * MS));
+    }
+
+    #[test]
+    fn slow_start_may_cost_a_round_trip() {
+        let path = in_slow_start(100_000, 100_000);
+        assert_eq!(path.slow_start_allowance(), 40 * MS);
+        let path = in_slow_start(500_000, 100_000);
+        assert_eq!(path.slow_start_allowance(), Duration::ZERO);
     }
 
     /// Bytes handed over together at time 0, in records of which the first ends at 2000 bytes.

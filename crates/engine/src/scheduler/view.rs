@@ -72,6 +72,11 @@ impl<'a> View<'a> {
         after.chain(before).filter_map(|id| self.stream(*id))
     }
 
+    /// Whether the program has more to write to the stream than its send buffer takes.
+    pub fn is_blocked(&self, stream: &Stream) -> bool {
+        self.blocked.contains(&stream.id())
+    }
+
     /// Streams with a program that waits for space in the send buffer.
     pub fn blocked_streams(&self) -> impl Iterator<Item = &'a Stream> + '_ {
         self.blocked.iter().filter_map(|id| self.stream(*id))

@@ -64,7 +64,18 @@ impl Forecast {
     /// `backlog` bytes up to the end of their window. If not, no such piece needs to be searched
     /// for.
     pub(super) fn may_be_useful(&self, most: u64, backlog: f64) -> bool {
-        self.is_useful(1, backlog) || self.may_be_first(most)
+        self.is_useful(1, backlog, Caution::No) || self.may_be_first(most)
+    }
+
+    /// Whether bytes of the asking path may be later than predicted.
+    pub(super) fn needs_caution(&self) -> bool {
+        self.asking.caution > 0.0
+    }
+
+    /// Whether a place within the next `backlog` bytes suits the asking path even if its bytes are as
+    /// late as they may be. At the end of an object there may be none.
+    pub(super) fn may_be_cautious(&self, backlog: f64) -> bool {
+        self.is_useful(1, backlog, Caution::Yes)
     }
 
     /// Whether the asking path is the first to deliver some piece of 1 to `most` bytes. A path with
@@ -89,20 +100,21 @@ impl Forecast {
 
     /// Whether `piece` bytes on the asking path arrive no later than the whole `backlog` up to the
     /// end of their window would over the other paths: only then does the path bring delivery
-    /// forward.
-    pub(super) fn is_useful(&self, piece: u64, backlog: f64) -> bool {
-        let here = self.asking.arrival(piece + self.handed);
+    /// forward. With caution, even if they are as late as they may be.
+    pub(super) fn is_useful(&self, piece: u64, backlog: f64, caution: Caution) -> bool {
+        let here = self.asking.arrival(piece + self.handed) + self.asking.caution(caution);
         // Bytes travel in pieces: without this, equal paths would leave the last piece to each
         // other forever.
         let is_first = || {
             let mut others = self.others.iter();
-            others.all(|other| here <= other.arrival(piece))
+            others.all(|other| here <= other.arrival(piece) + other.caution(caution))
         };
         // The others have delivered the backlog at the earliest T at which the sum of rate * (T -
         // delay) reaches it. That T is no sooner than `here` if the sum at `here` does not exceed
         // the backlog, so it need not be computed.
         let by_then = |rate: &dyn Fn(&Trip) -> f64| -> f64 {
-            let carried = |other: &Trip| (here - other.delay).max(0.0) * rate(other);
+            let carried =
+                |other: &Trip| (here - other.delay - other.caution(caution)).max(0.0) * rate(other);
             self.others.iter().map(carried).sum()
         };
         // No path becomes slower while it carries the backlog, so the logarithms are rarely needed.
@@ -112,11 +124,20 @@ impl Forecast {
     }
 }
 
+/// Whether a place must suit bytes that are as late as they may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Caution {
+    Yes,
+    No,
+}
+
 /// The predicted transmission over a path.
 #[derive(Debug)]
 struct Trip {
     /// Seconds until a byte handed over now reaches the peer.
     delay: f64,
+    /// Seconds by which it may be later, which no measurement shows yet: a path in slow start.
+    caution: f64,
     /// Bytes per second.
     rate: f64,
     shown_rate: f64,
@@ -129,6 +150,7 @@ impl Trip {
         let rate = path.rate();
         Self {
             delay: delay(path, view).as_secs_f64(),
+            caution: path.slow_start_allowance().as_secs_f64(),
             rate,
             shown_rate: path.shown_rate(),
             first_window: path.is_new().then(|| rate * path.srtt().as_secs_f64()),
@@ -141,6 +163,14 @@ impl Trip {
     /// capacity: a small object is not the place to explore it.
     fn arrival(&self, piece: u64) -> f64 {
         self.delay + piece as f64 / self.shown_rate
+    }
+
+    /// Seconds by which bytes may be later, if that counts.
+    fn caution(&self, caution: Caution) -> f64 {
+        match caution {
+            Caution::Yes => self.caution,
+            Caution::No => 0.0,
+        }
     }
 
     /// The mean rate while the path carries `backlog`.

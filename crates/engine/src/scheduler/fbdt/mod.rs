@@ -31,7 +31,7 @@ use crate::scheduler::{Pick, Scheduler, View};
 use crate::stream::Stream;
 use crate::{PathId, StreamId};
 
-use arrival::{Forecast, piece};
+use arrival::{Caution, Forecast, piece};
 pub use config::{FbdtConfig, WindowRule};
 pub use coupling::Coupling;
 use forward::ForwardRole;
@@ -120,6 +120,36 @@ impl Scheduler for Fbdt {
     }
 }
 
+/// Where in a stream a path may take bytes.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    caution: Caution,
+    /// Unsent bytes that must precede the end of the place's window.
+    after: u64,
+}
+
+impl Place {
+    /// The first place that suits the path.
+    const FIRST: Self = Self {
+        caution: Caution::No,
+        after: 0,
+    };
+
+    /// The first place that suits the path even if its bytes are as late as they may be.
+    const CAUTIOUS: Self = Self {
+        caution: Caution::Yes,
+        after: 0,
+    };
+
+    /// The last place, behind `after` bytes.
+    fn last(after: u64) -> Self {
+        Self {
+            caution: Caution::No,
+            after,
+        }
+    }
+}
+
 impl Fbdt {
     /// The bytes of `stream` that `path` should take, if any.
     fn pick_in(
@@ -135,7 +165,6 @@ impl Fbdt {
         // space and a slow one with much could each leave the last bytes to the other.
         let whole = piece(path);
         let piece = whole.min(budget).max(1);
-        let forward = self.forward.path();
         let windows = self.windows.entry(stream.id()).or_default();
         // A window closes when the peer has all of it: until then a failed path may return bytes to
         // it.
@@ -154,6 +183,38 @@ impl Fbdt {
         if all == 0 || !forecast.may_be_useful(whole.min(all), backlog) {
             return None;
         }
+        // Where the reader waits for bytes that came later than predicted, all paths stand still. So
+        // a path in slow start takes bytes further ahead, or the last ones if more will follow. At
+        // the end of an object, the plain prediction decides.
+        let has_more = end < stream.send.written || view.is_blocked(stream);
+        let (cautious, plain) = match forecast.needs_caution() {
+            true if has_more => (true, Place::last(all.saturating_sub(whole))),
+            true => (forecast.may_be_cautious(backlog), Place::FIRST),
+            false => (false, Place::FIRST),
+        };
+        let cautious = cautious.then_some(Place::CAUTIOUS);
+        let places = cautious.into_iter().chain([plain]);
+        let pieces = (whole, piece);
+        places
+            .into_iter()
+            .find_map(|place| self.pick_at(stream, path, forecast, place, pieces, view))
+    }
+
+    /// The bytes of the first window in which `path` is useful: at most the second of the `pieces`,
+    /// as the first would be.
+    fn pick_at(
+        &mut self,
+        stream: &Stream,
+        path: &Path,
+        forecast: &Forecast,
+        place: Place,
+        (whole, piece): (u64, u64),
+        view: &View<'_>,
+    ) -> Option<Range<u64>> {
+        let end = view.sendable_end(stream);
+        let forward = self.forward.path();
+        let slowdown = self.turns.slowdown(stream);
+        let windows = self.windows.entry(stream.id()).or_default();
         let first = stream.unsent().first().map_or(end, |range| range.start);
         let mut unsent = stream.unsent().within(first..end).peekable();
         let mut left_to_others = 0;
@@ -183,7 +244,13 @@ impl Fbdt {
                 unsent.next();
             }
             let here = left_to_others - before;
-            if here > 0 && forecast.is_useful(whole.min(here), left_to_others as f64 * slowdown) {
+            let backlog = left_to_others as f64 * slowdown;
+            let is_useful = |caution| forecast.is_useful(whole.min(here), backlog, caution);
+            if here > 0
+                && left_to_others >= place.after
+                && is_useful(Caution::No)
+                && is_useful(place.caution)
+            {
                 return window.take(path, piece, stream, &inside, forward, self.generation, view);
             }
             index += 1;
