@@ -25,6 +25,7 @@ _RUN: dict[str, str] = {
     "retransmissions": "Int64",
     "duplicates_bytes": "Int64",
     "reorder_peak_bytes": "Int64",
+    "in_order_wait_p99_s": "float64",
     "memory_peak_bytes": "Int64",
     "rival_bps": "float64",
     "over_limit": "Int64",
@@ -93,6 +94,7 @@ class Frames:
         - `goodput_bps`: of all flows; `bytes`: bytes received.
         - `retransmissions`: segments that TCP sent again; `duplicates_bytes`: bytes duplicated on purpose.
         - `reorder_peak_bytes`: most bytes that receivers stored behind gaps.
+        - `in_order_wait_p99_s`: 99 % of the bytes waited no longer for earlier ones.
         - `memory_peak_bytes`: most bytes in sumlink's sessions at once, at both ends: written and not
           acknowledged, or received and not read.
         - `rival_bps`: goodput of the scenario's rival.

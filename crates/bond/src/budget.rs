@@ -1,5 +1,7 @@
 //! The number of frame bytes that a carrier is given at once.
 
+use std::time::Duration;
+
 /// Bytes of frames in a full TLS 1.3 record.
 pub const RECORD: u64 = 16 * 1024;
 
@@ -11,6 +13,21 @@ pub(crate) const MAX_AT_ONCE: u64 = 64 * 1024;
 
 /// Minimum frame bytes handed over at once: less would hold hardly any data.
 const MIN_AT_ONCE: u64 = 512;
+
+/// Time in which a link delivers a record at most, unless the record is a single segment: a reader
+/// gets nothing of a record before all of it has arrived.
+const RECORD_TIME: Duration = Duration::from_millis(5);
+
+/// Bytes on the wire of the records for a path with that rate, in bytes per second; `None` for full
+/// records.
+///
+/// What is handed over at once and is smaller than a record becomes one.
+pub(crate) fn short_record(rate: f64, segment: u64) -> Option<u64> {
+    let bytes = (rate * RECORD_TIME.as_secs_f64()) as u64;
+    // Whole segments: a part of one would wait for the next record.
+    let whole = bytes / segment.max(1) * segment;
+    (bytes < RECORD).then_some(whole.max(segment).max(MIN_AT_ONCE + RECORD_OVERHEAD))
+}
 
 /// The budget of a carrier with a low-water mark of `lowat` bytes that is no longer young: a part
 /// of the socket's capacity, so that little data is committed early.
@@ -40,6 +57,23 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_record_lasts_5_ms_or_one_segment() {
+        let per_ms = |mbit: f64| mbit * 125.0;
+        for (mbit, expected) in [
+            (0.0, Some(1448)),
+            (0.1, Some(1448)),
+            (4.0, Some(1448)),
+            (10.0, Some(4 * 1448)),
+            (20.0, Some(8 * 1448)),
+            (30.0, None),
+            (f64::INFINITY, None),
+        ] {
+            assert_eq!(short_record(1e3 * per_ms(mbit), 1448), expected, "{mbit}");
+        }
+        assert!(short_record(0.0, 0) >= Some(MIN_AT_ONCE));
+    }
 
     fn wire(frames: u64) -> u64 {
         frames + frames.div_ceil(RECORD) * RECORD_OVERHEAD

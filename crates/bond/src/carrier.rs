@@ -218,18 +218,32 @@ impl Carrier {
     }
 
     /// Bytes to hand over at once. A young carrier gets the amount that TCP can send now plus one
-    /// segment, after which the kernel reports that it can send more.
+    /// segment, after which the kernel reports that it can send more. On a slow link the others get
+    /// one short record, so that the reader need not wait for a full one.
     pub fn budget(&self) -> usize {
+        let segment = u64::from(self.info.snd_mss);
+        let short = budget::short_record(self.record_rate(), segment);
         let bytes = if self.is_young() {
             let info = &self.info;
             let waits = info.notsent_bytes + self.unwritten;
             let window = info.snd_cwnd_bytes.min(self.limited_window());
             let room = window.saturating_sub(info.unacked_bytes + waits);
-            budget::whole_segments(room, waits, u64::from(info.snd_mss))
+            budget::whole_segments(room, waits, segment)
         } else {
-            budget::part_of(self.lowat)
+            let part = budget::part_of(self.lowat);
+            short.map_or(part, |short| part.min(short - budget::RECORD_OVERHEAD))
         };
         bytes as usize
+    }
+
+    /// The rate that decides about the size of records, in bytes per second. A carrier that had
+    /// little to send has not shown its rate; its window over a round trip is no less than that.
+    fn record_rate(&self) -> f64 {
+        let info = &self.info;
+        match info.delivery_rate_bytes_per_s {
+            rate if rate > 0 && !info.app_limited => rate as f64,
+            _ => info.snd_cwnd_bytes as f64 / info.srtt.as_secs_f64().max(1e-6),
+        }
     }
 
     /// Maximum bytes in flight under the carrier's limit, plus those that leave until the next

@@ -224,6 +224,7 @@ mod tests {
             streams_total: 31,
             reorder_bytes: 65_536,
             reorder_peak_bytes: 1_900_000,
+            in_order_wait_p99_ms: 11.3,
             receive_buffer_bytes: 131_072,
             send_buffer_bytes: 0,
             memory_limit_bytes: 64 << 20,

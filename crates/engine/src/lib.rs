@@ -80,6 +80,7 @@ mod stream;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod varint;
+mod waiting;
 
 pub use config::{Class, Config, ConfigError, Hints, Redundancy, Role};
 pub use datagram::{

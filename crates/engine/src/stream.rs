@@ -12,6 +12,7 @@ use crate::pages::{PAGE, Pages, Spare};
 use crate::ranges::RangeSet;
 use crate::reader::Reader;
 use crate::received::Received;
+use crate::waiting::Arrivals;
 use crate::{Class, Hints, Instant, StreamId};
 
 /// Deadlines closer together than this count as one.
@@ -94,6 +95,8 @@ pub(crate) struct ReceiveHalf {
     pub(crate) read_at_grant: u64,
     /// Statistics of the reader's rate.
     pub(crate) reader: Reader,
+    /// When the bytes behind gaps arrived.
+    pub(crate) arrivals: Arrivals,
     /// A CREDIT is queued for sending.
     pub(crate) credit_queued: bool,
     /// Version of the newest change, for reports.

@@ -334,6 +334,7 @@ fn measure_part(
     if let (Some(account), System::Sumlink(variant)) = (outcome.account, system) {
         measurement.duplicates_bytes = Some(account.duplicates);
         measurement.reorder_peak_bytes = Some(account.reorder_peak);
+        measurement.in_order_wait_p99_s = Some(account.in_order_wait_p99.as_secs_f64());
         measurement.memory_peak_bytes = Some(account.memory_peak);
         let note = match &variant.carriers {
             Some(_) => format!("{} paths over {links} links at the end", account.active),

@@ -93,9 +93,10 @@ pub(super) fn render(session: &SessionStatus, view: View) -> String {
     line(
         "reorder",
         format!(
-            "{}, at most {}",
+            "{}, at most {}; 99 % of the bytes waited for {:.0} ms at most",
             bytes(session.reorder_bytes),
-            bytes(session.reorder_peak_bytes)
+            bytes(session.reorder_peak_bytes),
+            session.in_order_wait_p99_ms
         ),
     );
     line(

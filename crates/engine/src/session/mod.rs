@@ -30,6 +30,7 @@ use crate::reader;
 use crate::scheduler::Schedulers;
 use crate::stream::Stream;
 use crate::varint;
+use crate::waiting::Waits;
 use crate::{Config, Instant, PathId, PeerText, Role, StreamId};
 
 pub use error::{PathRefused, ProtocolError, StreamError};
@@ -149,6 +150,8 @@ struct Counters {
     data_sent: u64,
     reorder: u64,
     reorder_peak: u64,
+    /// How long received bytes have waited for earlier ones.
+    waits: Waits,
     received_peak: u64,
     /// Bytes that have reached the peer in order.
     delivered: u64,

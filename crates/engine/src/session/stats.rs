@@ -25,6 +25,9 @@ pub struct Stats {
     pub reorder: u64,
     /// Highest value of `reorder`.
     pub reorder_peak: u64,
+    /// Time that 99 % of the received bytes have not exceeded in waiting for earlier ones, since the
+    /// session began; up to a fifth too long, and 0 for less than a millisecond.
+    pub in_order_wait_p99: Duration,
     /// Received and unread bytes now.
     pub receive_buffered: u64,
     /// Highest number of received and unread bytes, including gaps.
@@ -137,6 +140,7 @@ impl Session {
             streams_total: self.counters.opened,
             reorder: self.counters.reorder,
             reorder_peak: self.counters.reorder_peak,
+            in_order_wait_p99: self.counters.waits.quantile(0.99),
             receive_buffered: receive.clone().map(|r| r.received.total() - r.read).sum(),
             receive_peak: self.counters.received_peak,
             send_buffered: self

@@ -162,6 +162,10 @@ fn measured(figures: &Measurement, put: &mut dyn FnMut(&str, Value)) {
     put("retransmissions", json!(figures.retransmissions));
     put("duplicates_bytes", json!(figures.duplicates_bytes));
     put("reorder_peak_bytes", json!(figures.reorder_peak_bytes));
+    put(
+        "in_order_wait_p99_s",
+        json!(figures.in_order_wait_p99_s.map(rounded)),
+    );
     put("rival_bps", json!(figures.rival_bps.map(f64::round)));
     if !figures.processes.is_empty() {
         let cpu: f64 = figures.processes.iter().map(|process| process.cpu_s).sum();

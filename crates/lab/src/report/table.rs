@@ -276,6 +276,11 @@ pub(super) fn csv(view: &View<'_>) -> String {
             ("aggregation benefit", "", &system.aggregation_benefit),
             ("greatest lag", "ms", &system.lag_ms),
             ("time with a lag above the limit", "s", &system.lag_above_s),
+            (
+                "in-order wait of 99 % of the bytes",
+                "ms",
+                &system.in_order_wait_p99_ms,
+            ),
             ("fairness", "", &system.fairness),
             ("retransmissions", "segments", &system.retransmissions),
             ("duplicates", "bytes", &system.duplicates_bytes),

@@ -194,8 +194,13 @@ pub(crate) fn lag(system: &SystemSummary) -> Option<String> {
     } else {
         String::new()
     };
+    let wait = system.in_order_wait_p99_ms.as_ref();
+    let wait = wait.map_or_else(String::new, |wait| {
+        let wait = time(wait.median / 1e3);
+        format!("; 99 % of the bytes waited at most {wait} for earlier ones")
+    });
     Some(format!(
-        "greatest lag behind a link alone {}{of_seeds}; above its limit for {}",
+        "greatest lag behind a link alone {}{of_seeds}; above its limit for {}{wait}",
         time(greatest.median / 1e3),
         time(above.median)
     ))

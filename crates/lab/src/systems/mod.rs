@@ -205,6 +205,9 @@ pub(crate) struct Evidence {
     pub(crate) duplicates_bytes: Option<u64>,
     /// Peak memory of its receivers for out-of-order bytes.
     pub(crate) reorder_peak_bytes: Option<u64>,
+    /// Time that 99 % of the bytes did not exceed in waiting for earlier ones, in seconds, at the
+    /// end where it is longer.
+    pub(crate) in_order_wait_p99_s: Option<f64>,
     /// Remarks.
     pub(crate) note: String,
 }

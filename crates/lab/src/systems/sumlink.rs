@@ -220,6 +220,7 @@ impl System for Sumlink {
         Ok(Evidence {
             duplicates_bytes: total("duplicates_sent_bytes"),
             reorder_peak_bytes: total("reorder_peak_bytes"),
+            in_order_wait_p99_s: longest_wait([&client, &server]),
             note,
         })
     }
@@ -333,6 +334,13 @@ pub(super) fn request(socket: &Path, request: &serde_json::Value) -> Option<serd
 
 fn sessions(status: &serde_json::Value) -> impl Iterator<Item = &serde_json::Value> {
     status["sessions"].as_array().into_iter().flatten()
+}
+
+/// The longest time that 99 % of a session's bytes did not exceed in waiting for earlier ones.
+fn longest_wait(statuses: [&Option<serde_json::Value>; 2]) -> Option<f64> {
+    let sessions = statuses.into_iter().flatten().flat_map(sessions);
+    let waits = sessions.filter_map(|session| session["in_order_wait_p99_ms"].as_f64());
+    waits.map(|ms| ms / 1e3).reduce(f64::max)
 }
 
 fn active_paths(status: &serde_json::Value) -> usize {

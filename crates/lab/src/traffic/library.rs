@@ -134,6 +134,7 @@ fn counted(session: &SessionStatus) -> EndsRecord {
     EndsRecord {
         duplicates_bytes: session.duplicates_sent_bytes,
         reorder_peak_bytes: session.reorder_peak_bytes,
+        in_order_wait_p99_s: session.in_order_wait_p99_ms / 1e3,
     }
 }
 

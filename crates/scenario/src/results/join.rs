@@ -16,10 +16,7 @@ pub fn join(mut a: Measurement, b: Measurement) -> Measurement {
         (a, b) => a.or(b),
     };
     // The slower start, as both count.
-    a.first_byte_s = match (a.first_byte_s, b.first_byte_s) {
-        (Some(a), Some(b)) => Some(a.max(b)),
-        (a, b) => a.or(b),
-    };
+    a.first_byte_s = longer(a.first_byte_s, b.first_byte_s);
     a.message_delays_ms.extend(b.message_delays_ms);
     a.retransmissions = a.retransmissions.zip(b.retransmissions).map(|(a, b)| a + b);
     a.duplicates_bytes = a
@@ -27,6 +24,7 @@ pub fn join(mut a: Measurement, b: Measurement) -> Measurement {
         .zip(b.duplicates_bytes)
         .map(|(a, b)| a + b);
     a.reorder_peak_bytes = a.reorder_peak_bytes.max(b.reorder_peak_bytes);
+    a.in_order_wait_p99_s = longer(a.in_order_wait_p99_s, b.in_order_wait_p99_s);
     a.memory_peak_bytes = a.memory_peak_bytes.max(b.memory_peak_bytes);
     a.rested.extend(b.rested);
     a.rival_bps = a.rival_bps.or(b.rival_bps);
@@ -94,6 +92,14 @@ fn mean(rates: [f64; 2], seconds: [f64; 2]) -> f64 {
     let whole: f64 = seconds.iter().sum();
     let bits = rates[0] * seconds[0] + rates[1] * seconds[1];
     if whole > 0.0 { bits / whole } else { 0.0 }
+}
+
+/// The longer of two times of which each may be unknown.
+fn longer(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.max(b)),
+        (a, b) => a.or(b),
+    }
 }
 
 #[cfg(test)]

@@ -50,6 +50,10 @@ pub struct EndsRecord {
     pub duplicates_bytes: u64,
     /// Peak memory for out-of-order bytes, summed over both ends.
     pub reorder_peak_bytes: u64,
+    /// Time in seconds that 99 % of the bytes did not exceed in waiting for earlier ones, at the end
+    /// where it is longer.
+    #[serde(default)]
+    pub in_order_wait_p99_s: f64,
 }
 
 impl FlowRecord {
@@ -78,12 +82,13 @@ impl FlowRecord {
 }
 
 impl EndsRecord {
-    /// The sum of the counters of two ends, or of two sessions.
+    /// The counters of two ends, or of two sessions, together.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
             duplicates_bytes: self.duplicates_bytes + other.duplicates_bytes,
             reorder_peak_bytes: self.reorder_peak_bytes + other.reorder_peak_bytes,
+            in_order_wait_p99_s: self.in_order_wait_p99_s.max(other.in_order_wait_p99_s),
         }
     }
 }

@@ -109,6 +109,10 @@ pub struct SystemSummary {
     pub lag_ms: Option<Spread>,
     /// Time with a lag above its limit in seconds, for each seed.
     pub lag_above_s: Option<Spread>,
+    /// Time in milliseconds that 99 % of the bytes did not exceed in waiting for earlier ones, for
+    /// each seed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_order_wait_p99_ms: Option<Spread>,
     /// Jain's index over the goodput of the flows for each seed, if there are several (Jain, Chiu
     /// and Hawe, DEC-TR-301, 1984): 1 is an equal share for all, 1/n everything for one of n.
     pub fairness: Option<Spread>,

@@ -14,6 +14,8 @@ mod rests;
 mod streams;
 mod wires;
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use sumlink_bond::{Carriers, Early};
 use sumlink_engine::{Class, Config, ConfigError, DatagramPolicy, FlowError};
@@ -57,6 +59,9 @@ pub(crate) struct Account {
     pub(crate) duplicates: u64,
     /// The most bytes held because earlier ones were missing, of both sides together.
     pub(crate) reorder_peak: u64,
+    /// Time that 99 % of the bytes did not exceed in waiting for earlier ones, at the side where it
+    /// is longer.
+    pub(crate) in_order_wait_p99: Duration,
     /// The most bytes held at once by both sides together: written and unacknowledged, and received
     /// but unread.
     pub(crate) memory_peak: u64,
@@ -226,10 +231,12 @@ impl Bond {
     /// The statistics of the bond.
     pub(crate) fn account(&self, net: &Net) -> Account {
         let stats = self.daemons.each_ref().map(|daemon| daemon.session.stats());
+        let waits = stats.iter().map(|stats| stats.in_order_wait_p99);
         Account {
             duplicates: stats.iter().map(|stats| stats.duplicates_sent).sum::<u64>()
                 + self.repeated(),
             reorder_peak: stats.iter().map(|stats| stats.reorder_peak).sum(),
+            in_order_wait_p99: waits.max().unwrap_or_default(),
             memory_peak: self.memory_peak,
             active: self.daemons[0].active_paths().len(),
             rested: self.rested(net),

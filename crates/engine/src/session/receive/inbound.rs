@@ -84,6 +84,7 @@ impl Session {
             receive.highest = receive.highest.max(end);
             self.counters.pieces -= receive.received.count();
             receive.drop_all(&mut self.spare);
+            receive.arrivals.clear();
             self.counters.pieces += receive.received.count();
             self.receive_credit.used += growth;
             self.reports.stream_changed(&mut self.streams, id);
@@ -93,6 +94,7 @@ impl Session {
             return Ok(());
         }
         let (reordered, pieces) = (receive.reordered(), receive.received.count());
+        let in_order = receive.contiguous();
         let new = receive.store(offset, data, &mut self.spare);
         self.counters.pieces = self.counters.pieces - pieces + receive.received.count();
         if self.counters.pieces > MAX_PIECES {
@@ -101,6 +103,14 @@ impl Session {
         // Data that overtakes the OPEN is reported after it.
         let announce = stream.opened && receive.needs_notice();
         receive.announced |= announce;
+        let in_order_now = receive.contiguous();
+        if end > in_order_now && new > 0 {
+            receive.arrivals.note(offset, end, now);
+        }
+        if in_order_now > in_order {
+            let waits = &mut self.counters.waits;
+            receive.arrivals.advance(in_order, in_order_now, now, waits);
+        }
         let reordered_now = receive.reordered();
         self.receive_credit.used += growth;
         self.counters.reorder = self.counters.reorder - reordered + reordered_now;

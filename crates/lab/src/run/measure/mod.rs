@@ -98,6 +98,8 @@ impl Phase<'_> {
         measurement.duplicates_bytes = duplicates.or(ends.map(|ends| ends.duplicates_bytes));
         let reorder_peak = evidence.reorder_peak_bytes;
         measurement.reorder_peak_bytes = reorder_peak.or(ends.map(|ends| ends.reorder_peak_bytes));
+        let wait = evidence.in_order_wait_p99_s;
+        measurement.in_order_wait_p99_s = wait.or(ends.map(|ends| ends.in_order_wait_p99_s));
         if !evidence.note.is_empty() {
             push_note(&mut measurement.note, &evidence.note);
         }

@@ -89,6 +89,9 @@ pub(super) fn of_system(
         below_best: compared.iter().filter(|(x, c)| *x < c.max).count(),
         lag_ms: Spread::of(lags.iter().map(|lag| lag.greatest_s * 1e3)),
         lag_above_s: Spread::of(lags.iter().map(|lag| lag.above_s)),
+        in_order_wait_p99_ms: Spread::of(
+            all().filter_map(|run| Some(run.in_order_wait_p99_s? * 1e3)),
+        ),
         // For links measured one at a time, different goodputs are not a sign of unfairness.
         fairness: Spread::of(all().filter(|_| system != ALONE).filter_map(jain)),
         links: links

@@ -169,6 +169,7 @@ impl Driver {
             streams_total: stats.streams_total,
             reorder_bytes: stats.reorder,
             reorder_peak_bytes: stats.reorder_peak,
+            in_order_wait_p99_ms: stats.in_order_wait_p99.as_secs_f64() * 1e3,
             receive_buffer_bytes: stats.receive_buffered + self.pools.down.held(),
             send_buffer_bytes: stats.send_buffered + self.pools.up.held(),
             memory_limit_bytes: self.memory,
