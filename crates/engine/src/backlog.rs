@@ -18,12 +18,16 @@ pub(crate) const MINIMUM: u64 = 64 * 1024;
 const INITIAL: u64 = 256 * 1024;
 
 /// The same two limits for a stream in the background, or of a class that is not learned yet.
-pub(crate) const BULK_MINIMUM: u64 = 384 * 1024;
+pub(crate) const BULK_MINIMUM: u64 = 128 * 1024;
 const BULK_INITIAL: u64 = 2 << 20;
+
+/// Bytes that are acknowledged until the initial bound of such a stream has no effect. It falls by
+/// half of them: a program that has filled it on a slow link is not blocked until it has drained.
+const INITIAL_LASTS: u64 = 2 * BULK_LIMIT;
 
 /// Time at the sustained rate that a stream in the background may buffer. Rates that change within
 /// seconds, and windows that grow, need more than the other classes have.
-const BULK_TIME: Duration = Duration::from_secs(2);
+const BULK_TIME: Duration = Duration::from_millis(500);
 
 /// Round trips of data that a stream may buffer, if these take longer than the time of its class:
 /// the data in flight, and as much again to send while the acknowledgment returns.
@@ -68,6 +72,8 @@ pub(crate) struct Backlog {
     acknowledged: u64,
     /// The session has had more to send at each acknowledgment since then.
     is_backlogged: bool,
+    /// Bytes acknowledged since the rate is known, up to [`INITIAL_LASTS`].
+    since_rate: u64,
 }
 
 impl Backlog {
@@ -80,6 +86,9 @@ impl Backlog {
             return;
         };
         self.acknowledged += bytes;
+        if self.rate.is_some() {
+            self.since_rate = (self.since_rate + bytes).min(INITIAL_LASTS);
+        }
         self.is_backlogged &= is_backlogged;
         let time = now.saturating_sub(since);
         if time >= INTERVAL {
@@ -128,6 +137,10 @@ impl Backlog {
             return initial;
         };
         let time = time.as_secs_f64().max(rounds * min_rtt.as_secs_f64());
+        let minimum = match class {
+            Class::Background => minimum.max(BULK_LIMIT - self.since_rate / 2),
+            _ => minimum,
+        };
         minimum.max((rate * time) as u64)
     }
 }
@@ -176,7 +189,7 @@ mod tests {
     fn each_class_buffers_its_time_at_the_sustained_rate() {
         let (backlog, _) = steady(10_000_000);
         let bounds = CLASSES.map(|class| backlog.in_time(class, RTT));
-        for (bound, ms) in bounds.into_iter().zip([80, 160, 200, 2000]) {
+        for (bound, ms) in bounds.into_iter().zip([80, 160, 200, 500]) {
             let expected = ms * 10_000;
             assert!(bound.abs_diff(expected) < expected / 100, "{bounds:?}");
         }
@@ -186,7 +199,7 @@ mod tests {
     fn round_trips_longer_than_the_time_of_the_class_raise_the_bound() {
         let (backlog, _) = steady(10_000_000);
         let bounds = CLASSES.map(|class| backlog.in_time(class, 300 * MS));
-        for (bound, ms) in bounds.into_iter().zip([600, 600, 600, 2000]) {
+        for (bound, ms) in bounds.into_iter().zip([600, 600, 600, 1800]) {
             let expected = ms * 10_000;
             assert!(bound.abs_diff(expected) < expected / 100, "{bounds:?}");
         }
@@ -247,6 +260,25 @@ mod tests {
         assert!(backlog.in_time(Class::Streaming, RTT) > before / 2);
     }
 
+    #[test]
+    fn the_initial_bound_falls_by_half_of_the_acknowledged_bytes() {
+        // 3 Mbit/s.
+        let (mut backlog, mut now) = (Backlog::default(), Instant::from_secs(1));
+        run(&mut backlog, &mut now, 375_000, 300 * MS, true);
+        let mut before = backlog.in_time(Class::Background, RTT);
+        assert!(before >= 1_000_000, "{before}");
+        for _ in 0..20 {
+            run(&mut backlog, &mut now, 375_000, 250 * MS, true);
+            let bound = backlog.in_time(Class::Background, RTT);
+            let acknowledged = 375_000 / 4 + 3750;
+            assert!(before - bound <= acknowledged / 2, "{before} {bound}");
+            before = bound;
+        }
+        run(&mut backlog, &mut now, 375_000, 2000 * MS, true);
+        let bound = backlog.in_time(Class::Background, RTT);
+        assert!(bound <= 190_000, "{bound}");
+    }
+
     proptest! {
         /// Whatever is acknowledged, the bound is between its minimum and what the fastest
         /// interval allows, and classes keep their order.
@@ -265,7 +297,7 @@ mod tests {
                 prop_assert!(bounds.is_sorted(), "{bounds:?}");
                 prop_assert!(bounds[0] >= MINIMUM && bounds[3] >= BULK_MINIMUM);
                 // All bytes within the shortest interval, for the longest time.
-                let seconds = (BULK_ROUNDS * f64::from(rtt) / 1e3).max(2.0);
+                let seconds = (BULK_ROUNDS * f64::from(rtt) / 1e3).max(0.5);
                 let limit = most as f64 / INTERVAL.as_secs_f64() * seconds;
                 prop_assert!(bounds[3] as f64 <= limit.max(BULK_INITIAL as f64), "{bounds:?}");
             }

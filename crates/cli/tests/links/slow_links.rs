@@ -23,7 +23,7 @@ const OWN_BUFFER: usize = 32 * 1024;
 const SETTLED: Duration = Duration::from_secs(3);
 
 /// Longest time for which a write may take no byte while the links deliver.
-const BLOCKED: Duration = Duration::from_secs(5);
+const BLOCKED: Duration = Duration::from_secs(2);
 
 /// The times of an upload that a program writes as fast as it can.
 struct Upload {
