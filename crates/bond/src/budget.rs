@@ -21,7 +21,7 @@ const RECORD_TIME: Duration = Duration::from_millis(5);
 /// Bytes on the wire of the records for a path with that rate, in bytes per second; `None` for full
 /// records.
 ///
-/// What is handed over at once and is smaller than a record becomes one.
+/// Frames that are handed over together and fill less than a record become one record.
 pub(crate) fn short_record(rate: f64, segment: u64) -> Option<u64> {
     let bytes = (rate * RECORD_TIME.as_secs_f64()) as u64;
     // Whole segments: a part of one would wait for the next record.

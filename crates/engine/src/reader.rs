@@ -55,8 +55,8 @@ const PROMPT: u64 = 512 * 1024;
 /// The same for a reader that leaves bytes unread.
 const SLOW: u64 = 256 * 1024;
 
-/// Until a reader has taken this much, its rate is unknown: a pipe and a socket accept as many bytes
-/// from a stream whose program does not read.
+/// Until a reader has taken this much, its rate is unknown: a pipe and a socket accept as much for
+/// a program that does not read.
 const ABSORBED: u64 = 320 * 1024;
 
 /// Rounds of credit for a reader that leaves bytes unread ...

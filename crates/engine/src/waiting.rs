@@ -83,7 +83,7 @@ const BUCKETS: usize = 64;
 /// Buckets for each doubling of the time.
 const PER_DOUBLING: f64 = 4.0;
 
-/// Times below this one are not told apart.
+/// Shorter times fall into the first bucket.
 const SHORTEST: Duration = Duration::from_millis(1);
 
 /// Distribution of the waiting times of a session's bytes.

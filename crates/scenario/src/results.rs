@@ -152,8 +152,8 @@ pub struct Measurement {
     /// systems that do not report it.
     #[serde(default)]
     pub reorder_peak_bytes: Option<u64>,
-    /// Time in seconds that 99 % of the bytes did not exceed in waiting for earlier ones, at the end
-    /// where it is longer; unknown for systems that do not report it.
+    /// 99 % of the bytes waited no longer than this for earlier ones, in seconds, at the end where
+    /// it is longer; unknown for systems that do not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_order_wait_p99_s: Option<f64>,
     /// Peak memory of its sessions, client and server together: unacknowledged data, and pages with

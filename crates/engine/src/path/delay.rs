@@ -36,8 +36,8 @@ impl Path {
     /// What slow start may add to the delay of a byte handed over now: a round trip.
     ///
     /// A window that doubles beyond the path's capacity waits behind its other half, and its end is
-    /// often a loss that takes a round trip to repair (RFC 5681, sections 3.1 and 3.2). None of this
-    /// shows in measurements, which are a round trip old.
+    /// often a loss that takes a round trip to repair (RFC 5681, sections 3.1 and 3.2).
+    /// Measurements are a round trip old and show neither.
     pub(crate) fn slow_start_allowance(&self) -> Duration {
         match self.is_doubling() {
             true => self.srtt(),

@@ -25,8 +25,8 @@ pub struct Stats {
     pub reorder: u64,
     /// Highest value of `reorder`.
     pub reorder_peak: u64,
-    /// Time that 99 % of the received bytes have not exceeded in waiting for earlier ones, since the
-    /// session began; up to a fifth too long, and 0 for less than a millisecond.
+    /// 99 % of the bytes received since the session began have waited no longer than this for
+    /// earlier ones. Up to a fifth too long, and 0 for less than a millisecond.
     pub in_order_wait_p99: Duration,
     /// Received and unread bytes now.
     pub receive_buffered: u64,

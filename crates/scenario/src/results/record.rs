@@ -50,8 +50,8 @@ pub struct EndsRecord {
     pub duplicates_bytes: u64,
     /// Peak memory for out-of-order bytes, summed over both ends.
     pub reorder_peak_bytes: u64,
-    /// Time in seconds that 99 % of the bytes did not exceed in waiting for earlier ones, at the end
-    /// where it is longer.
+    /// 99 % of the bytes waited no longer than this for earlier ones, in seconds, at the end where
+    /// it is longer.
     #[serde(default)]
     pub in_order_wait_p99_s: f64,
 }

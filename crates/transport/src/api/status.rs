@@ -39,8 +39,8 @@ pub struct SessionStatus {
     pub reorder_bytes: u64,
     /// The highest value of `reorder_bytes`.
     pub reorder_peak_bytes: u64,
-    /// Time in milliseconds that 99 % of the received bytes have not exceeded in waiting for earlier
-    /// ones, since the start; up to a fifth too long, and 0 for less than a millisecond.
+    /// 99 % of the bytes received since the start have waited no longer than this for earlier
+    /// ones, in milliseconds; up to a fifth too long, and 0 for less than a millisecond.
     #[serde(default)]
     pub in_order_wait_p99_ms: f64,
     /// Bytes received and not yet taken by local readers (reorder memory included).

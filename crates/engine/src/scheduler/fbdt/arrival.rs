@@ -72,8 +72,8 @@ impl Forecast {
         self.asking.caution > 0.0
     }
 
-    /// Whether a place within the next `backlog` bytes suits the asking path even if its bytes are as
-    /// late as they may be. At the end of an object there may be none.
+    /// Whether a place within the next `backlog` bytes suits the asking path even if its bytes are
+    /// as late as they may be. At the end of an object there may be none.
     pub(super) fn may_be_cautious(&self, backlog: f64) -> bool {
         self.is_useful(1, backlog, Caution::Yes)
     }

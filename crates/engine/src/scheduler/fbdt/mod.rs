@@ -183,9 +183,9 @@ impl Fbdt {
         if all == 0 || !forecast.may_be_useful(whole.min(all), backlog) {
             return None;
         }
-        // Where the reader waits for bytes that came later than predicted, all paths stand still. So
-        // a path in slow start takes bytes further ahead, or the last ones if more will follow. At
-        // the end of an object, the plain prediction decides.
+        // While the reader waits for bytes that are later than predicted, all paths stand still.
+        // So a path in slow start takes bytes further ahead, or the last ones if more will follow.
+        // At the end of an object, the plain prediction decides.
         let has_more = end < stream.send.written || view.is_blocked(stream);
         let (cautious, plain) = match forecast.needs_caution() {
             true if has_more => (true, Place::last(all.saturating_sub(whole))),
