@@ -19,8 +19,10 @@ const SYSTEMS: [&str; 4] = [
     "sumlink:ecf",
 ];
 
-/// Links, as rate, one-way delay and further lines.
-const LINKS: [(&str, [(&str, &str, &str); 2]); 4] = [
+/// A link: its rate, its one-way delay, and further lines.
+type Link = (&'static str, &'static str, &'static str);
+
+const LINKS: [(&str, [Link; 2]); 4] = [
     (
         "100/5 + 10/50",
         [("100mbit", "5ms", ""), ("10mbit", "50ms", "")],
@@ -76,7 +78,7 @@ fn lag_behind_the_best_link() {
     insta::assert_snapshot!("lag", table);
 }
 
-fn scenario(links: &[(&str, &str, &str)]) -> Scenario {
+fn scenario(links: &[Link]) -> Scenario {
     let mut text = "name = \"lag\"\nduration = \"4s\"\n".to_owned();
     for (index, (rate, delay, more)) in links.iter().enumerate() {
         write!(
