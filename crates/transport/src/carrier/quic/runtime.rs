@@ -197,7 +197,9 @@ mod tests {
         let woken = Arc::<Woken>::default();
         let reader = Waker::from(Arc::clone(&woken));
         let short = gate.begin();
-        assert!(gate.poll_open(&reader).is_ready());
+        let is_open = gate.poll_open(&reader).is_ready();
+        // On a busy machine, this thread may have paused here.
+        assert!(is_open || gate.has_long_turn());
         drop(short);
         let long = gate.begin();
         while !gate.has_long_turn() {
