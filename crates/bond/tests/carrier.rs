@@ -92,6 +92,25 @@ fn a_young_carrier_gets_a_window_and_a_segment_a_grown_one_its_low_water_mark() 
 }
 
 #[test]
+fn a_grown_carrier_on_a_slow_path_gets_one_short_record() {
+    let mut socket = Fake::default();
+    let mut carrier = carrier(&mut socket);
+    // 5 ms at 1 and 10 Mbit/s; without a rate of its own, 10 segments in 200 ms are 0.6 Mbit/s.
+    for (rate, app_limited, segments) in [
+        (125_000, false, 1),
+        (1_250_000, false, 4),
+        (1_250_000, true, 1),
+        (0, false, 1),
+    ] {
+        socket.info = info(GROWN);
+        socket.info.delivery_rate_bytes_per_s = rate;
+        socket.info.app_limited = app_limited;
+        carrier.refresh(&mut socket, 100 * MS);
+        assert_eq!(carrier.budget(), segments * 1448 - 22, "{rate}");
+    }
+}
+
+#[test]
 fn a_carrier_is_young_again_after_a_pause() {
     let mut socket = Fake::default();
     let mut carrier = carrier(&mut socket);

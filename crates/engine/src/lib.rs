@@ -81,6 +81,7 @@ mod stream;
 pub mod testing;
 pub mod varint;
 mod waiting;
+mod writers;
 
 pub use config::{Class, Config, ConfigError, Hints, Redundancy, Role};
 pub use datagram::{

@@ -418,6 +418,7 @@ impl ReceiveHalf {
     /// Drops the received bytes and counts them as read.
     pub(crate) fn drop_all(&mut self, spare: &mut Spare) {
         self.pages.clear(spare);
+        self.arrivals.clear();
         self.received.insert(0..self.highest);
         self.read = self.highest;
     }

@@ -12,34 +12,35 @@ use crate::Instant;
 /// that a peer that sends tiny pieces cannot use up memory.
 const MAX_PIECES: usize = 4096;
 
-/// Pieces that follow each other within this time count as one.
+/// Pieces that follow each other within this time of the first one count as arrived with it.
 const MERGE: Duration = Duration::from_millis(1);
 
 /// Arrivals of the bytes of a stream that are behind a gap.
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
-    /// Start of each piece: its end, and the arrival of its last byte.
+    /// Start of each piece: its end, and the arrival of its first bytes.
     pieces: BTreeMap<u64, (u64, Instant)>,
 }
 
 impl Arrivals {
-    /// The bytes from `start` to `end` have arrived behind a gap.
-    pub(crate) fn note(&mut self, start: u64, end: u64, now: Instant) {
-        if let Some((_, piece)) = self.pieces.range_mut(..=start).next_back()
-            && start <= piece.0
+    /// The bytes from `start` to `end` have arrived behind a gap, some of them for a second time.
+    pub(crate) fn note(&mut self, mut start: u64, end: u64, now: Instant) {
+        while let Some((_, piece)) = self.pieces.range_mut(..=start).next_back()
+            && (start..end).contains(&piece.0)
         {
             if now.saturating_sub(piece.1) < MERGE {
-                *piece = (piece.0.max(end), now);
+                piece.0 = end;
                 return;
             }
-            // A copy of bytes that have been here for longer adds its end at most.
-            let start = piece.0;
-            if start < end {
-                self.insert(start, end, now);
+            if piece.0 == start {
+                break;
             }
-            return;
+            start = piece.0;
         }
-        self.insert(start, end, now);
+        let before = self.pieces.range(..=start).next_back();
+        if before.is_none_or(|(_, piece)| piece.0 <= start) {
+            self.insert(start, end, now);
+        }
     }
 
     fn insert(&mut self, start: u64, end: u64, now: Instant) {
@@ -103,6 +104,11 @@ impl Default for Waits {
 
 impl Waits {
     fn add(&mut self, time: Duration, bytes: u64) {
+        // Most bytes: no logarithm.
+        if time <= SHORTEST {
+            self.buckets[0] += bytes;
+            return;
+        }
         let doublings = (time.as_secs_f64() / SHORTEST.as_secs_f64()).log2();
         let index = (doublings * PER_DOUBLING).ceil().max(0.0) as usize;
         self.buckets[index.min(BUCKETS - 1)] += bytes;
@@ -152,6 +158,42 @@ mod tests {
         arrivals.advance(3000, 6000, at(135), &mut waits);
         assert!(arrivals.pieces.is_empty());
         assert!(waits.quantile(1.0) >= 100 * MS, "{waits:?}");
+    }
+
+    #[test]
+    fn pieces_of_a_fast_path_keep_their_own_arrival() {
+        let (mut arrivals, mut waits) = (Arrivals::default(), Waits::default());
+        // For 100 ms, a piece arrives every half millisecond.
+        for piece in 0..200 {
+            let now = Instant::from_secs(1) + piece * (MS / 2);
+            let start = 1000 * u64::from(piece + 1);
+            arrivals.note(start, start + 1000, now);
+        }
+        arrivals.advance(0, 201_000, at(100), &mut waits);
+        for (share, ms) in [(0.2, 20), (0.5, 50), (0.9, 90)] {
+            let wait = waits.quantile(share).as_secs_f64() * 1e3;
+            let most = f64::from(ms) * 1.2 + 1.0;
+            assert!(
+                (f64::from(ms) - 2.0..=most).contains(&wait),
+                "{share}: {wait} ms"
+            );
+        }
+    }
+
+    #[test]
+    fn a_piece_that_overlaps_earlier_ones_adds_its_end() {
+        let (mut arrivals, mut waits) = (Arrivals::default(), Waits::default());
+        arrivals.note(1000, 2000, at(0));
+        arrivals.note(2000, 3000, at(10));
+        arrivals.note(1500, 4000, at(50));
+        arrivals.advance(0, 4000, at(100), &mut waits);
+        let waited = |time: Duration| (time.as_secs_f64() * 10.0).round() / 10.0;
+        assert_eq!(waits.quantile(0.25), Duration::ZERO);
+        assert!(
+            waits.quantile(0.5) >= 50 * MS && waits.quantile(0.5) < 60 * MS,
+            "{waits:?}"
+        );
+        assert_eq!(waited(waits.quantile(1.0)), 0.1, "{waits:?}");
     }
 
     #[test]

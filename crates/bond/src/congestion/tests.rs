@@ -29,6 +29,13 @@ const CLEAN_LINK: Network = Network {
     busy: 1.0,
 };
 
+/// Losses that no queue causes, at the rate that they leave to a loss-based control.
+const LOSSY_LINK: Network = Network {
+    rate: 2000,
+    one_in: 20,
+    ..CLEAN_LINK
+};
+
 impl Running {
     fn new() -> Self {
         let min_rtt = Some(Duration::from_millis(10));
@@ -88,11 +95,7 @@ fn losses_of_a_full_queue_are_congestion() {
 #[test]
 fn losses_without_a_queue_select_bbr_within_a_second_while_they_last() {
     let mut running = Running::new();
-    let lossy = Network {
-        one_in: 20,
-        rate: 2000,
-        ..CLEAN_LINK
-    };
+    let lossy = LOSSY_LINK;
     let freed = Network {
         rate: 50_000,
         ..lossy
@@ -103,16 +106,12 @@ fn losses_without_a_queue_select_bbr_within_a_second_while_they_last() {
     assert_eq!(changes, [(LOSS_BASED, 51)]);
 }
 
-/// The loss-based control begins with the window that the model-based one left. That rate is no
-/// measure of what it reaches.
+/// The loss-based control begins with the window that the model-based one left, so its first rate
+/// is not its own.
 #[test]
 fn a_trial_is_not_judged_by_the_window_of_the_former_control() {
     let mut running = Running::new();
-    let lossy = Network {
-        one_in: 20,
-        rate: 2000,
-        ..CLEAN_LINK
-    };
+    let lossy = LOSSY_LINK;
     let freed = Network {
         rate: 10_000,
         ..lossy
@@ -136,9 +135,8 @@ fn a_trial_is_not_judged_by_the_window_of_the_former_control() {
 fn a_trial_without_gain_is_repeated_when_the_rate_falls() {
     let mut running = Running::new();
     let lossy = Network {
-        one_in: 20,
         rate: 10_000,
-        ..CLEAN_LINK
+        ..LOSSY_LINK
     };
     let changes = [(MODEL_BASED, 5), (LOSS_BASED, 15)];
     assert_eq!(running.run(lossy, 2), changes);
@@ -159,11 +157,7 @@ fn a_trial_without_gain_is_repeated_when_the_rate_falls() {
 #[test]
 fn losses_with_a_queue_restore_the_loss_based_control() {
     let mut running = Running::new();
-    let lossy = Network {
-        one_in: 20,
-        rate: 2000,
-        ..CLEAN_LINK
-    };
+    let lossy = LOSSY_LINK;
     assert_eq!(running.run(lossy, 1), [(MODEL_BASED, 5)]);
     assert_eq!(
         running.run(
@@ -197,11 +191,7 @@ fn losses_with_a_queue_restore_the_loss_based_control() {
 #[test]
 fn a_self_made_queue_ends_bbr_ever_less_often() {
     let mut running = Running::new();
-    let cubic = Network {
-        one_in: 20,
-        rate: 2000,
-        ..CLEAN_LINK
-    };
+    let cubic = LOSSY_LINK;
     let bbr = Network {
         rate: 8000,
         queueing: Duration::from_millis(10),
@@ -225,11 +215,7 @@ fn a_self_made_queue_ends_bbr_ever_less_often() {
 #[test]
 fn an_occasional_queue_changes_nothing() {
     let mut running = Running::new();
-    let lossy = Network {
-        one_in: 20,
-        rate: 2000,
-        ..CLEAN_LINK
-    };
+    let lossy = LOSSY_LINK;
     assert_eq!(running.run(lossy, 1), [(MODEL_BASED, 5)]);
     let bbr = Network {
         rate: 8000,

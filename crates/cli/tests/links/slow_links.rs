@@ -9,7 +9,10 @@ use std::time::{Duration, Instant};
 use socket2::SockRef;
 use sumlink_test_support::emulated::traffic::{Pattern, listen};
 
+use sumlink_lab::Side;
+
 use crate::bond::{Bond, Plan};
+use crate::memory::{pair, write_on};
 use crate::socks::ask;
 
 /// Bytes in one write. Every write is a whole block.
@@ -115,10 +118,10 @@ impl Upload {
     }
 }
 
-fn start(links: &[&str; 2], class: &str) -> Option<Bond> {
+fn start(links: &[&str], class: &str) -> Option<Bond> {
     let rule = format!("links = \"auto\"\n[[class]]\nport = \"8080\"\nclass = \"{class}\"\n");
     let bond = Plan::new(links).client(&rule).start()?;
-    bond.until_active(&["a", "b"]);
+    bond.until_active(&["a", "b"][..links.len()]);
     Some(bond)
 }
 
@@ -133,6 +136,37 @@ fn a_live_stream_notices_within_a_second_that_the_links_are_slow() {
     // 1.2 s of data at 6 Mbit/s. The goal is 600 ms to delivery; a busy machine adds to it.
     assert!(upload.ahead() <= 900_000, "{} bytes", upload.ahead());
     assert!(upload.lag() <= Duration::from_secs(1), "{:?}", upload.lag());
+    bond.stop();
+}
+
+/// Reads of a program over a link of 1 Mbit/s, on which a full record takes 130 ms.
+#[test]
+fn a_slow_link_delivers_single_segments() {
+    let Some(bond) = start(&["a:rate=1mbit,delay=10ms"], "background") else {
+        return;
+    };
+    let target = SocketAddrV4::new([10, 99, 0, 1].into(), 8080);
+    let listener = listen(&bond.bench, target.into());
+    let (mut reader, writer) = pair(&bond.bench, &listener, target, Side::Client);
+    let written = write_on(writer);
+    // The first 256 KiB come in the records of a growing window, and take 2.2 s.
+    let (start, mut reads, mut piece) = (Instant::now(), Vec::new(), vec![0; 64 * 1024]);
+    while start.elapsed() < 3 * SETTLED {
+        let len = reader.read(&mut piece).unwrap();
+        reads.push((start.elapsed(), len));
+    }
+    reads.retain(|(at, _)| *at > SETTLED);
+    let mut sizes: Vec<usize> = reads.iter().map(|(_, len)| *len).collect();
+    let mut gaps: Vec<Duration> = reads.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+    sizes.sort_unstable();
+    gaps.sort_unstable();
+    let (size, gap) = (sizes[sizes.len() / 2], gaps[gaps.len() / 2]);
+    println!(
+        "{} reads, half of at most {size} bytes after {gap:?}",
+        sizes.len()
+    );
+    assert!(size <= 1448, "{size}");
+    drop((reader, written));
     bond.stop();
 }
 

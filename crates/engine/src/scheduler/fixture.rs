@@ -12,6 +12,7 @@ use crate::pages::Spare;
 use crate::path::{Flight, Path, PathSample, PathState};
 use crate::share::Share;
 use crate::stream::Stream;
+use crate::writers::Writers;
 use crate::{Class, Instant, PathId, StreamId};
 
 /// Large from the first byte on, so that all written bytes form one window unless a test changes
@@ -183,7 +184,7 @@ impl Fixture {
             paths: &self.paths,
             streams: &self.streams,
             ready: &ready,
-            blocked: &BTreeSet::new(),
+            writers: &Writers::default(),
             classes: ClassSet::ALL,
             last_served: self.last_served,
             credit: self.credit,

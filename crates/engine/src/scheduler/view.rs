@@ -8,6 +8,7 @@ use crate::path::{Path, PathState};
 use crate::policy::Priority;
 use crate::share::Share;
 use crate::stream::Stream;
+use crate::writers::Writers;
 use crate::{Class, Instant, PathId, StreamId};
 
 /// The state that a scheduler can read.
@@ -19,8 +20,8 @@ pub struct View<'a> {
     pub(crate) streams: &'a BTreeMap<StreamId, Stream>,
     /// Streams with unsent bytes.
     pub(crate) ready: &'a BTreeSet<StreamId>,
-    /// Streams with a short write.
-    pub(crate) blocked: &'a BTreeSet<StreamId>,
+    /// Programs with more to write than the send buffers of their streams take.
+    pub(crate) writers: &'a Writers,
     /// The classes with visible streams.
     pub(crate) classes: ClassSet,
     /// The stream that was served last.
@@ -72,14 +73,17 @@ impl<'a> View<'a> {
         after.chain(before).filter_map(|id| self.stream(*id))
     }
 
-    /// Whether the program has more to write to the stream than its send buffer takes.
-    pub fn is_blocked(&self, stream: &Stream) -> bool {
-        self.blocked.contains(&stream.id())
+    /// Whether the program is known to have more to write to the stream.
+    pub fn is_ahead(&self, stream: &Stream) -> bool {
+        self.writers.is_ahead(stream.id())
     }
 
     /// Streams with a program that waits for space in the send buffer.
     pub fn blocked_streams(&self) -> impl Iterator<Item = &'a Stream> + '_ {
-        self.blocked.iter().filter_map(|id| self.stream(*id))
+        self.writers
+            .blocked()
+            .iter()
+            .filter_map(|id| self.stream(*id))
     }
 
     /// All streams, with or without unsent bytes.

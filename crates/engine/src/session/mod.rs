@@ -14,7 +14,6 @@ mod stats;
 mod streams;
 mod transmit;
 mod unjoined;
-mod writers;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -31,6 +30,7 @@ use crate::scheduler::Schedulers;
 use crate::stream::Stream;
 use crate::varint;
 use crate::waiting::Waits;
+use crate::writers::Writers;
 use crate::{Config, Instant, PathId, PeerText, Role, StreamId};
 
 pub use error::{PathRefused, ProtocolError, StreamError};
@@ -39,7 +39,6 @@ use report::Reports;
 use select::Selecting;
 pub use stats::{PathStats, Stats, StreamStats};
 use unjoined::UnjoinedPaths;
-use writers::Writers;
 
 /// The bond between one client and one server; the crate documentation describes how to drive it.
 #[derive(Debug)]

@@ -186,18 +186,16 @@ impl Fbdt {
         // While the reader waits for bytes that are later than predicted, all paths stand still.
         // So a path in slow start takes bytes further ahead, or the last ones if more will follow.
         // At the end of an object, the plain prediction decides.
-        let has_more = end < stream.send.written || view.is_blocked(stream);
+        let has_more = end < stream.send.written || view.is_ahead(stream);
         let (cautious, plain) = match forecast.needs_caution() {
             true if has_more => (true, Place::last(all.saturating_sub(whole))),
             true => (forecast.may_be_cautious(backlog), Place::FIRST),
             false => (false, Place::FIRST),
         };
         let cautious = cautious.then_some(Place::CAUTIOUS);
-        let places = cautious.into_iter().chain([plain]);
+        let mut places = cautious.into_iter().chain([plain]);
         let pieces = (whole, piece);
-        places
-            .into_iter()
-            .find_map(|place| self.pick_at(stream, path, forecast, place, pieces, view))
+        places.find_map(|place| self.pick_at(stream, path, forecast, place, pieces, view))
     }
 
     /// The bytes of the first window in which `path` is useful: at most the second of the `pieces`,

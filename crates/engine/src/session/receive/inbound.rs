@@ -84,7 +84,6 @@ impl Session {
             receive.highest = receive.highest.max(end);
             self.counters.pieces -= receive.received.count();
             receive.drop_all(&mut self.spare);
-            receive.arrivals.clear();
             self.counters.pieces += receive.received.count();
             self.receive_credit.used += growth;
             self.reports.stream_changed(&mut self.streams, id);

@@ -167,7 +167,7 @@ impl Session {
             paths: &self.paths,
             streams: &self.streams,
             ready: &self.ready,
-            blocked: self.writers.blocked(),
+            writers: &self.writers,
             classes: ClassSet::ALL,
             last_served: 0,
             credit: self

@@ -6,7 +6,7 @@ use crate::StreamId;
 
 /// The streams of such programs.
 #[derive(Debug, Default)]
-pub(super) struct Writers {
+pub(crate) struct Writers {
     /// Streams with a short write; their programs are notified when there is space.
     blocked: BTreeSet<StreamId>,
     /// Streams that were reported as writable and have not been written since.
@@ -16,17 +16,22 @@ pub(super) struct Writers {
 impl Writers {
     /// Whether any program is known to have more to write. If not, the paths may carry less than
     /// they could.
-    pub(super) fn are_ahead(&self) -> bool {
+    pub(crate) fn are_ahead(&self) -> bool {
         !self.blocked.is_empty() || !self.notified.is_empty()
     }
 
+    /// Whether the stream's program is known to have more to write.
+    pub(crate) fn is_ahead(&self, stream: StreamId) -> bool {
+        self.blocked.contains(&stream) || self.notified.contains(&stream)
+    }
+
     /// Streams that await space in their send buffer.
-    pub(super) fn blocked(&self) -> &BTreeSet<StreamId> {
+    pub(crate) fn blocked(&self) -> &BTreeSet<StreamId> {
         &self.blocked
     }
 
     /// A program has written; `is_short` if the send buffer did not take all of it.
-    pub(super) fn wrote(&mut self, stream: StreamId, is_short: bool) {
+    pub(crate) fn wrote(&mut self, stream: StreamId, is_short: bool) {
         self.remove(stream);
         if is_short {
             self.blocked.insert(stream);
@@ -34,19 +39,19 @@ impl Writers {
     }
 
     /// The stream takes no more bytes.
-    pub(super) fn remove(&mut self, stream: StreamId) {
+    pub(crate) fn remove(&mut self, stream: StreamId) {
         self.blocked.remove(&stream);
         self.notified.remove(&stream);
     }
 
     /// Forgets all streams.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.blocked.clear();
         self.notified.clear();
     }
 
     /// The blocked streams that `has_space` selects: their programs are to be notified now.
-    pub(super) fn notify(&mut self, has_space: impl Fn(StreamId) -> bool) -> Vec<StreamId> {
+    pub(crate) fn notify(&mut self, has_space: impl Fn(StreamId) -> bool) -> Vec<StreamId> {
         let mut writable = Vec::new();
         self.blocked.retain(|&stream| {
             let is_writable = has_space(stream);
@@ -75,6 +80,7 @@ mod tests {
         assert_eq!(writers.notify(|_| true), [5]);
         assert!(writers.blocked().is_empty());
         assert!(writers.are_ahead(), "until they have written");
+        assert!(writers.is_ahead(1) && writers.is_ahead(5) && !writers.is_ahead(2));
         writers.wrote(1, false);
         writers.remove(5);
         assert!(!writers.are_ahead());
