@@ -84,8 +84,6 @@ pub(crate) struct Reader {
     round: Option<(Instant, Instant)>,
     /// The part of a round that is not a queue.
     without_queue: f64,
-    /// Bytes read since the stream began.
-    total: u64,
     /// Bytes read in the round, and bytes that arrived in it.
     read: u64,
     arrived: u64,
@@ -108,14 +106,13 @@ impl Reader {
     /// Bytes have been read or dropped.
     pub(crate) fn note_read(&mut self, bytes: u64, now: Instant, trip: impl FnOnce() -> Trip) {
         self.end_rounds(now, trip);
-        self.total += bytes;
         self.read += bytes;
     }
 
-    /// Bytes that the peer may send beyond the bytes already read; `is_prompt` if none wait to be
-    /// read.
-    pub(crate) fn window(&self, is_prompt: bool) -> u64 {
-        let arrives = match self.total < ABSORBED {
+    /// Bytes that the peer may send beyond the `read` bytes that were read since the stream began;
+    /// `is_prompt` if none wait to be read.
+    pub(crate) fn window(&self, read: u64, is_prompt: bool) -> u64 {
+        let arrives = match read < ABSORBED {
             true => 0,
             false => self.max_arrived.max(self.arrived),
         };
@@ -201,9 +198,9 @@ mod tests {
         now += Duration::from_secs(60);
         reader.note_arrival(10, now, || Trip::idle(TRIP));
         reader.note_read(10, now, || Trip::idle(TRIP));
-        let ahead = reader.window(true) - PROMPT;
+        let ahead = reader.window(ABSORBED, true) - PROMPT;
         assert!((3 * 350_000..3 * 420_000).contains(&ahead), "{ahead}");
-        assert!(reader.window(false) < SLOW + 100_000);
+        assert!(reader.window(ABSORBED, false) < SLOW + 100_000);
     }
 
     #[test]
@@ -221,7 +218,7 @@ mod tests {
             );
             // A reader of large pieces may have read a whole piece in the current round.
             let round = bytes.max(41_000);
-            let ahead = reader.window(false) - SLOW;
+            let ahead = reader.window(ABSORBED, false) - SLOW;
             assert!((40_000..=2 * round).contains(&ahead), "{ms} ms: {ahead}");
         }
     }
@@ -235,18 +232,20 @@ mod tests {
             now += TRIP;
         }
         reader.note_read(2_000_000, now, || Trip::idle(TRIP));
-        assert_eq!(reader.window(false), SLOW + 200_000);
+        assert_eq!(reader.window(ABSORBED, false), SLOW + 200_000);
     }
 
     #[test]
     fn growing_rounds_leave_credit_for_a_doubling_window() {
         let (mut reader, mut now) = (Reader::default(), Instant::from_secs(1));
+        let mut read = 0;
         for power in 0..10 {
             let bytes = 10_000 << power;
-            assert!(reader.window(true) >= bytes, "{power}: {reader:?}");
+            assert!(reader.window(read, true) >= bytes, "{power}: {reader:?}");
             reader.note_arrival(bytes, now, || Trip::idle(TRIP));
             reader.note_read(bytes, now, || Trip::idle(TRIP));
-            let ahead = reader.window(true).max(FIRST - reader.total.min(FIRST));
+            read += bytes;
+            let ahead = reader.window(read, true).max(FIRST - read.min(FIRST));
             assert!(ahead >= 2 * bytes, "{power}: {ahead}");
             now += TRIP;
         }
@@ -256,17 +255,23 @@ mod tests {
             reader.note_read(bytes, now, || Trip::idle(TRIP));
             now += TRIP;
         }
-        assert_eq!(reader.window(true), PROMPT + 3 * bytes, "it stops growing");
+        assert_eq!(
+            reader.window(ABSORBED, true),
+            PROMPT + 3 * bytes,
+            "it stops growing"
+        );
     }
 
     #[test]
     fn bytes_that_a_pipe_and_a_socket_accept_earn_no_rounds() {
         let (mut reader, now) = (Reader::default(), Instant::from_secs(1));
         reader.note_arrival(FIRST, now, || Trip::idle(TRIP));
-        reader.note_read(ABSORBED - 1, now, || Trip::idle(TRIP));
-        assert_eq!(reader.window(true), PROMPT);
-        reader.note_read(1, now, || Trip::idle(TRIP));
-        assert_eq!(reader.window(true), PROMPT + ROUNDS_OF_GROWTH * ABSORBED);
+        reader.note_read(ABSORBED, now, || Trip::idle(TRIP));
+        assert_eq!(reader.window(ABSORBED - 1, true), PROMPT);
+        assert_eq!(
+            reader.window(ABSORBED, true),
+            PROMPT + ROUNDS_OF_GROWTH * ABSORBED
+        );
     }
 
     #[test]
@@ -282,7 +287,10 @@ mod tests {
                 reader.note_read(100_000 * u64::from(queue), now, || trip);
                 now += queue * TRIP;
             }
-            (reader.window(false), reader.window(true))
+            (
+                reader.window(ABSORBED, false),
+                reader.window(ABSORBED, true),
+            )
         });
         // 1.5 minimum round trips count at most.
         assert_eq!(
@@ -300,9 +308,12 @@ mod tests {
         let (mut reader, mut now) = (Reader::default(), Instant::from_secs(1));
         let ms = Duration::from_millis(1);
         steady(&mut reader, &mut now, ms, 10_000, 10_000);
-        assert!(reader.window(false) >= SLOW + 2 * 390_000);
+        assert!(reader.window(ABSORBED, false) >= SLOW + 2 * 390_000);
         now += 6 * TRIP;
         reader.note_read(10, now, || Trip::idle(TRIP));
-        assert!(reader.window(false) < SLOW + 400_000, "{reader:?}");
+        assert!(
+            reader.window(ABSORBED, false) < SLOW + 400_000,
+            "{reader:?}"
+        );
     }
 }

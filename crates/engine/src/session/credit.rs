@@ -93,7 +93,7 @@ impl Session {
         let most = most.max(credit.initial);
         let is_prompt = receive.readable() == 0;
         let behind_a_gap = if is_prompt { receive.reordered() } else { 0 };
-        let window = receive.reader.window(is_prompt) + behind_a_gap;
+        let window = receive.reader.window(receive.read, is_prompt) + behind_a_gap;
         let most = most.min(window);
         let limit = receive.read + most;
         // The peer divides the remaining session credit among the streams with recent grants, so
