@@ -19,6 +19,7 @@ use super::routing::{Route, Rule};
 use super::settings::Settings;
 use super::state::{Lock, State};
 use super::sysctl::{self, Sysctl};
+use super::vpn::{self, Reported};
 
 /// The lock of this network namespace's gateway, and the state of the system.
 ///
@@ -81,7 +82,9 @@ impl Prepared {
     ) -> Result<Applied, KernelError> {
         let mut applied = Applied {
             lock: self.lock,
+            facts: self.facts,
             netlink: self.netlink,
+            vpns: vpn::overridden(&plan.warnings),
             plan,
             state: State::new(""),
             listing: None,
@@ -107,8 +110,12 @@ impl Prepared {
 #[derive(Debug)]
 pub struct Applied {
     pub(super) lock: Lock,
+    /// The state of the system; [`Applied::follow`] updates interfaces, rules and routes.
+    pub(super) facts: Facts,
     pub(super) netlink: Netlink,
     pub(super) plan: Plan,
+    /// Other VPNs that have been reported.
+    pub(super) vpns: Vec<Reported>,
     pub(super) state: State,
     /// The firewall table as nft showed it after it was loaded.
     pub(super) listing: Option<String>,
@@ -303,31 +310,35 @@ impl Applied {
         Ok(())
     }
 
+    /// Lists interfaces, rules and routes again, because something has changed.
+    pub(super) async fn update_facts(&mut self) -> Result<(), KernelError> {
+        let listed = self.netlink.state().await;
+        let (devices, rules, routes) = listed.map_err(KernelError::system("list the routes"))?;
+        (self.facts.devices, self.facts.rules, self.facts.routes) = (devices, rules, routes);
+        Ok(())
+    }
+
     /// Plans the firewall table again, because the directly connected networks may have changed;
     /// returns whether it differs.
-    pub(super) async fn follow_networks(&mut self) -> Result<bool, KernelError> {
+    pub(super) fn follow_networks(&mut self) -> bool {
         if self.plan.table.is_none() || !self.plan.settings.refuses_bound_programs() {
-            return Ok(false);
+            return false;
         }
-        let listed = self.netlink.state().await;
-        let (_, _, routes) = listed.map_err(KernelError::system("list the routes"))?;
-        let table = self.plan.table_for(&routes);
+        let table = self.plan.table_for(&self.facts.routes);
         let is_changed = self.plan.table != table;
         self.plan.table = table;
-        Ok(is_changed)
+        is_changed
     }
 
     /// Plans the routes to the LAN again, because its addresses may have changed.
-    pub(super) async fn follow_lan(&mut self) -> Result<(), KernelError> {
+    pub(super) fn follow_lan(&mut self) {
         if self.plan.settings.lan.is_empty() {
-            return Ok(());
+            return;
         }
-        let listed = self.netlink.devices().await;
-        let devices = listed.map_err(KernelError::system("list the interfaces"))?;
-        let lan = plan::lan_routes(&self.plan.settings, &devices, &self.plan.captured);
+        let devices = &self.facts.devices;
+        let lan = plan::lan_routes(&self.plan.settings, devices, &self.plan.captured);
         self.plan.routes.retain(|route| route.table != TABLE_LAN);
         self.plan.routes.extend(lan);
-        Ok(())
     }
 }
 

@@ -56,20 +56,25 @@ impl Applied {
 
     /// Adds missing entries and deletes those no longer planned. If one part fails, the others are
     /// restored nevertheless.
-    async fn restore(&mut self, answer: Answer) -> Result<(), KernelError> {
-        let lan = self.follow_lan().await;
+    pub(super) async fn restore(&mut self, answer: Answer) -> Result<(), KernelError> {
+        let facts = self.update_facts().await;
+        if facts.is_ok() {
+            self.follow_lan();
+        }
         let sysctls = self.follow_sysctls();
         let routes = self.restore_routing(&mut Steps::default()).await;
-        let table = match self.follow_networks().await {
-            Ok(false) => self.follow_table(answer).await,
-            Ok(true) => self.load_table(&mut Steps::default()).await,
-            Err(error) => Err(error),
+        let table = match facts.is_ok() && self.follow_networks() {
+            false => self.follow_table(answer).await,
+            true => self.load_table(&mut Steps::default()).await,
         };
         let rules = self.restore_rules(&mut Steps::default()).await;
         if let Ok(true) = rules {
             tracing::warn!("another program has deleted rules of the gateway; added again");
         }
-        lan.and(sysctls).and(routes).and(table).and(rules)?;
+        if facts.is_ok() {
+            self.report_vpns();
+        }
+        facts.and(sysctls).and(routes).and(table).and(rules)?;
         self.remove_obsolete().await
     }
 
@@ -105,7 +110,7 @@ impl Applied {
 
 /// The response that a change requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Answer {
+pub(super) enum Answer {
     Nothing,
     /// Rules and routes are compared.
     Routing,

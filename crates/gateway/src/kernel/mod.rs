@@ -60,6 +60,7 @@ mod state;
 mod sysctl;
 #[cfg(test)]
 mod tests;
+mod vpn;
 
 pub use apply::{Applied, Prepared};
 pub use check::{Refusal, Warning};

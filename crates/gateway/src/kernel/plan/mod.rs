@@ -125,6 +125,11 @@ impl Plan {
         Some(table)
     }
 
+    /// The families that must not leave beside the bond.
+    pub(super) fn touched(&self) -> &[Family] {
+        &self.touched
+    }
+
     /// Warnings for the administrator.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings

@@ -1,10 +1,10 @@
 //! Kernel parameters of a plan.
 
-use super::super::check;
 use super::super::facts::Facts;
 use super::super::routing::Family;
 use super::super::settings::{Capture, Settings};
 use super::super::sysctl::{ALL_IPV6_FORWARDING, Sysctl, of_interface};
+use super::super::vpn;
 
 /// Parameters of the TUN device vanish with it; the others are restored.
 pub(super) fn sysctls(
@@ -33,7 +33,7 @@ pub(super) fn sysctls(
         // A host that begins to forward deletes the default routes that router advertisements have
         // given its links, unless accept_ra is 2 (`rt6_purge_dflt_routers` in `net/ipv6/route.c`).
         let mut links: Vec<&str> = settings.links.iter().map(String::as_str).collect();
-        links.extend(check::ipv6_default_devices(facts));
+        links.extend(vpn::ipv6_default_devices(facts));
         if capture == Capture::Tun {
             links.push("default");
         }

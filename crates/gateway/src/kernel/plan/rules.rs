@@ -4,9 +4,9 @@ use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
 
-use super::super::check;
 use super::super::routing::{Family, MAIN, Rule};
 use super::super::settings::{Capture, Settings};
+use super::super::vpn;
 use super::super::{CARRIER_MARK, LOCAL_MARK, PROBE_MARK, TABLE_BOND, TABLE_LAN, TABLE_LOCAL};
 
 pub(super) fn rules(
@@ -44,7 +44,7 @@ pub(super) fn rules(
             }));
         }
         let suppress = if settings.over_vpn {
-            check::widest(*family)
+            vpn::widest(*family)
         } else {
             0
         };

@@ -1,5 +1,6 @@
 //! Changes by others while the gateway runs.
 
+use super::super::follow::Answer;
 use super::*;
 
 /// Runs `job` while the gateway of `world` follows the kernel's changes.
@@ -108,4 +109,34 @@ fn fifty_flaps_of_a_link_and_the_lan_end_in_the_planned_state() {
     // The kernel itself has deleted the link's routes and IPv6 addresses.
     let after = world.snapshot();
     assert!(!after.contains("lookup 7443") && !after.contains("table inet sumlink"));
+}
+
+#[test]
+fn a_vpn_that_starts_and_ends_while_the_gateway_runs_is_reported_once() {
+    let Some(world) = World::new() else { return };
+    world.gateway.run(async || {
+        let (_tun, mut applied) = start(world.state(), &settings()).await;
+        let reported = async |applied: &mut Applied| {
+            applied.restore(Answer::Routing).await.unwrap();
+            let vpns = applied.vpns.iter();
+            let vpns = vpns.map(|vpn| (vpn.device.clone(), vpn.takes_all));
+            vpns.collect::<Vec<_>>()
+        };
+        assert_eq!(reported(&mut applied).await, []);
+        world.gateway.ip("tuntap add vpn0 mode tun");
+        world.gateway.ip("link set vpn0 up");
+        // The two halves of the default route that OpenVPN adds.
+        world.gateway.ip("route add 0.0.0.0/1 dev vpn0");
+        world.gateway.ip("route add 128.0.0.0/1 dev vpn0");
+        assert_eq!(reported(&mut applied).await, [("vpn0".to_owned(), false)]);
+        // A rule as wg-quick adds it: the kernel places it before all others.
+        world.gateway.ip("route add default dev vpn0 table 51820");
+        world.gateway.ip("rule add table 51820");
+        let both = reported(&mut applied).await;
+        assert!(both.contains(&("vpn0".to_owned(), true)), "{both:?}");
+        world.gateway.ip("rule del table 51820");
+        world.gateway.ip("link del vpn0");
+        assert_eq!(reported(&mut applied).await, []);
+        applied.remove().await.unwrap();
+    });
 }
