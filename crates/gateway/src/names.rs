@@ -28,8 +28,17 @@ const MAX_NAME: usize = 255;
 /// argument.
 #[derive(Debug)]
 pub struct Names {
-    addresses: Recent<IpAddr, HashMap<Arc<str>, Instant>>,
+    addresses: Recent<IpAddr, Entry>,
     most: usize,
+}
+
+/// The names of an address.
+#[derive(Debug, Default)]
+struct Entry {
+    /// Each name, and the end of its lifetime.
+    names: HashMap<Arc<str>, Instant>,
+    /// The name of the latest answer.
+    latest: Option<Arc<str>>,
 }
 
 impl Names {
@@ -54,13 +63,15 @@ impl Names {
             while self.addresses.len() >= self.most {
                 self.addresses.pop_oldest();
             }
-            self.addresses.insert(ip, HashMap::new());
+            self.addresses.insert(ip, Entry::default());
         }
-        let Some(names) = self.addresses.touch(&ip) else {
+        let Some(Entry { names, latest }) = self.addresses.touch(&ip) else {
             return;
         };
         names.retain(|_, until| now < *until);
-        if let Some(known) = names.get_mut(name.as_str()) {
+        let name: Arc<str> = name.into();
+        *latest = Some(Arc::clone(&name));
+        if let Some(known) = names.get_mut(&name) {
             *known = until.max(*known);
             return;
         }
@@ -70,19 +81,25 @@ impl Names {
                 names.remove(&first);
             }
         }
-        names.insert(name.into(), until);
+        names.insert(name, until);
     }
 
     /// The names of an address, in alphabetical order: lower case, no dot at the end.
     pub fn of(&self, ip: IpAddr, now: Instant) -> Vec<Arc<str>> {
-        let names = self.addresses.get(&ip.to_canonical());
-        let valid = names
-            .into_iter()
-            .flatten()
-            .filter(|(_, until)| now < **until);
+        let entry = self.addresses.get(&ip.to_canonical());
+        let names = entry.into_iter().flat_map(|entry| &entry.names);
+        let valid = names.filter(|(_, until)| now < **until);
         let mut names: Vec<Arc<str>> = valid.map(|(name, _)| Arc::clone(name)).collect();
         names.sort_unstable();
         names
+    }
+
+    /// The name that was answered with this address most recently, if it is still valid.
+    pub fn latest(&self, ip: IpAddr, now: Instant) -> Option<Arc<str>> {
+        let entry = self.addresses.get(&ip.to_canonical())?;
+        let latest = entry.latest.as_ref()?;
+        let until = entry.names.get(latest)?;
+        (now < *until).then(|| Arc::clone(latest))
     }
 
     /// Number of addresses, including those of which all names have expired.
@@ -118,6 +135,12 @@ impl SharedNames {
         let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         names.of(ip, Instant::now())
     }
+
+    /// See [`Names::latest`].
+    pub fn latest(&self, ip: IpAddr) -> Option<Arc<str>> {
+        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        names.latest(ip, Instant::now())
+    }
 }
 
 #[cfg(test)]
@@ -133,6 +156,19 @@ mod tests {
     fn texts(names: &Names, ip: IpAddr, now: Instant) -> Vec<String> {
         let names = names.of(ip, now);
         names.iter().map(|name| name.to_string()).collect()
+    }
+
+    #[test]
+    fn the_latest_name_of_an_address_is_known_until_it_expires() {
+        let (mut names, now) = (Names::default(), Instant::now());
+        let minute = Duration::from_secs(60);
+        assert_eq!(names.latest(ip(1), now), None);
+        names.learn(ip(1), "a.org", 10 * minute, now);
+        names.learn(ip(1), "b.org", minute, now);
+        assert_eq!(names.latest(ip(1), now).as_deref(), Some("b.org"));
+        assert_eq!(names.latest(ip(1), now + minute), None);
+        names.learn(ip(1), "a.org", minute, now);
+        assert_eq!(names.latest(ip(1), now).as_deref(), Some("a.org"));
     }
 
     #[test]

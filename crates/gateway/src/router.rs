@@ -12,6 +12,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use sumlink_exit::target::Host;
@@ -27,6 +28,7 @@ pub use facts::{Inspector, Owner, SystemInspector};
 pub use local::{LocalExits, LocalSettings, UsableLinks};
 pub use socket::RouterSocket;
 pub use stream::RouterStream;
+use without_ipv6::Ipv6;
 
 mod cgroups;
 mod counters;
@@ -37,6 +39,7 @@ mod socket;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod without_ipv6;
 
 /// What happens to the traffic of the bond while the bond is down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,6 +82,7 @@ pub struct Parts<O> {
 struct Shared<O> {
     parts: Parts<O>,
     counters: Counters,
+    ipv6: Ipv6,
 }
 
 /// The exit that a stream or a flow takes.
@@ -101,6 +105,7 @@ impl<O> Router<O> {
             shared: Arc::new(Shared {
                 parts,
                 counters: Counters::default(),
+                ipv6: Ipv6::default(),
             }),
         }
     }
@@ -204,13 +209,7 @@ impl<O: Opener> Shared<O> {
         target: &Target,
         class: Option<Class>,
     ) -> Option<Result<O::Stream, OpenError>> {
-        let bond = &self.parts.bond;
-        let opening = async {
-            match origin {
-                Some(origin) => bond.open_from(origin, target.clone(), class).await,
-                None => bond.open(target.clone(), class).await,
-            }
-        };
+        let opening = self.open_at_server(origin, target, class);
         if self.parts.without_bond == WithoutBond::Block {
             return Some(opening.await);
         }
@@ -224,6 +223,31 @@ impl<O: Opener> Shared<O> {
             Err(OpenError::SessionClosed | OpenError::TimedOut) if !*is_up.borrow() => None,
             opened => Some(opened),
         }
+    }
+
+    /// Opens a stream over the bond: to the name of an IPv6 address if the server has no IPv6.
+    async fn open_at_server(
+        &self,
+        origin: Option<Origin>,
+        target: &Target,
+        class: Option<Class>,
+    ) -> Result<O::Stream, OpenError> {
+        let bond = &self.parts.bond;
+        let open = async |target: &Target| match origin {
+            Some(origin) => bond.open_from(origin, target.clone(), class).await,
+            None => bond.open(target.clone(), class).await,
+        };
+        let Some(by_name) = without_ipv6::by_name(target, &self.parts.names) else {
+            return open(target).await;
+        };
+        if !self.ipv6.is_missing(Instant::now()) {
+            match open(target).await {
+                Err(OpenError::Unreachable) => self.ipv6.note_missing(Instant::now()),
+                opened => return opened,
+            }
+        }
+        debug!(%target, %by_name, "the server has no route to the IPv6 address; it gets the name");
+        open(&by_name).await
     }
 }
 

@@ -30,13 +30,19 @@ struct Inside {
     sources: Mutex<Vec<PairSocket>>,
     /// Streams are not answered.
     is_silent: Mutex<bool>,
+    /// The server has no route to IPv6 addresses.
+    has_no_ipv6: Mutex<bool>,
 }
 
 impl Opener for Bond {
     type Stream = Buffered<DuplexStream>;
 
     async fn open(&self, target: Target, _: Option<Class>) -> Result<Self::Stream, OpenError> {
+        let is_ipv6 = matches!(target.host, Host::Ip(IpAddr::V6(_)));
         self.inside.opened.lock().unwrap().push(target);
+        if is_ipv6 && *self.inside.has_no_ipv6.lock().unwrap() {
+            return Err(OpenError::Unreachable);
+        }
         if *self.inside.is_silent.lock().unwrap() {
             std::future::pending::<()>().await;
         }
@@ -276,6 +282,32 @@ async fn names_of_answers_decide_about_addresses() {
     );
     let decision = bench.router.decide(Protocol::Tcp, &address, None);
     assert_eq!(decision.reason, "rule 1: www.a.org is in the domain a.org");
+}
+
+#[tokio::test]
+async fn a_server_without_ipv6_connects_to_the_name_of_an_address() {
+    let bench = Bench::new(&[], WithoutBond::Block);
+    let (address, unknown) = (target("[2001:db8::1]:443"), target("[2001:db8::2]:443"));
+    let ip = "2001:db8::1".parse().unwrap();
+    bench.names.learn(ip, "a.org", Duration::from_secs(60));
+    let opened = || {
+        let opened = std::mem::take(&mut *bench.bond.inside.opened.lock().unwrap());
+        let opened = opened.iter().map(ToString::to_string);
+        opened.collect::<Vec<_>>()
+    };
+    assert!(bench.takes_bond(&address).await);
+    assert_eq!(opened(), ["[2001:db8::1]:443"]);
+    *bench.bond.inside.has_no_ipv6.lock().unwrap() = true;
+    assert!(bench.takes_bond(&address).await);
+    assert_eq!(opened(), ["[2001:db8::1]:443", "a.org:443"]);
+    assert!(bench.takes_bond(&address).await);
+    assert_eq!(
+        opened(),
+        ["a.org:443"],
+        "no stream waits for a second failure"
+    );
+    let refused = bench.open(&unknown).await.unwrap_err();
+    assert_eq!(refused, OpenError::Unreachable, "an address without a name");
 }
 
 #[tokio::test]
