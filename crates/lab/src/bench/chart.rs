@@ -14,6 +14,10 @@ const LINE: f64 = 20.0;
 const HEAD: f64 = 46.0;
 const LEGEND_LINE: f64 = 18.0;
 const LEGEND_COLUMN: f64 = 210.0;
+const LEGEND_COLUMNS: usize = 4;
+/// Width of a sample with its margins, and of a character of a label: an upper limit for most text.
+const LEGEND_SAMPLE: f64 = 24.0;
+const CHARACTER: f64 = 6.2;
 /// The axis ends at this multiple of the largest bound, and as far on the other side of 0; arrows
 /// mark values beyond it.
 const REACH: f64 = 3.0;
@@ -96,8 +100,12 @@ fn picture(
     let is_beside = bars.iter().any(|(_, judged)| beside(judged).is_some());
     let fixed = 2 + usize::from(is_beside);
     let more = shown.note();
-    let entries = others.len() + fixed + usize::from(more.is_some());
-    let legend = entries.div_ceil(4) as f64 * LEGEND_LINE;
+    let mut labels = vec![judged_name, "the bar"];
+    labels.extend(is_beside.then_some("in the others' seeds"));
+    labels.extend(others.iter().copied());
+    labels.extend(more.as_deref());
+    let (cells, legend_lines) = legend_cells(&labels);
+    let legend = legend_lines as f64 * LEGEND_LINE;
     let bottom = HEAD + LINE * bars.len() as f64;
     let height = bottom + 34.0 + legend;
     let better = if quantity.more_is_better() {
@@ -202,10 +210,10 @@ fn picture(
         );
     }
     let place = |index: usize| {
-        let column = (index % 4) as f64 * LEGEND_COLUMN;
+        let (column, line) = cells[index];
         (
-            16.0 + column,
-            bottom + 24.0 + LEGEND_LINE * (index / 4) as f64,
+            16.0 + LEGEND_COLUMN * column as f64,
+            bottom + 24.0 + LEGEND_LINE * line as f64,
         )
     };
     // A legend entry: a sample with its label behind it.
@@ -229,12 +237,29 @@ fn picture(
         svg.marker((left, y), 3.2, palette.style(name), false);
         say(&mut svg, (left, y), name);
     }
-    if let Some(note) = more {
-        let (left, y) = place(entries - 1);
+    if let Some(note) = &more {
+        let (left, y) = place(labels.len() - 1);
         let at = (left - 4.0, y + 4.0);
-        svg.text(at, 11.0, Ink::Muted, Anchor::Start, "", &note);
+        svg.text(at, 11.0, Ink::Muted, Anchor::Start, "", note);
     }
     Some(svg.finish())
+}
+
+/// The column and line of each legend entry, and the number of lines. A long label takes several
+/// columns.
+fn legend_cells(labels: &[&str]) -> (Vec<(usize, usize)>, usize) {
+    let (mut column, mut line) = (0, 0);
+    let mut cells = Vec::new();
+    for label in labels {
+        let width = LEGEND_SAMPLE + CHARACTER * label.chars().count() as f64;
+        let columns = ((width / LEGEND_COLUMN).ceil() as usize).clamp(1, LEGEND_COLUMNS);
+        if column + columns > LEGEND_COLUMNS {
+            (column, line) = (0, line + 1);
+        }
+        cells.push((column, line));
+        column += columns;
+    }
+    (cells, line + 1)
 }
 
 /// The systems of a chart: the system under test, and the others by their median over the lines.
@@ -265,6 +290,16 @@ fn shown<'a>(
 mod tests {
     use super::*;
     use crate::bench::side_by_side::tests;
+
+    #[test]
+    fn a_long_label_of_the_legend_takes_the_columns_that_it_needs() {
+        let long = "sumlink:fbdt:capture=socks:from=gateway";
+        let (cells, lines) = legend_cells(&["under test", "the bar", "mptcp", long, "noq"]);
+        assert_eq!(cells, [(0, 0), (1, 0), (2, 0), (0, 1), (2, 1)]);
+        assert_eq!(lines, 2);
+        let (cells, lines) = legend_cells(&["x"; 8]);
+        assert_eq!((cells[7], lines), ((3, 1), 2));
+    }
 
     #[test]
     fn a_value_far_beyond_the_bar_has_an_arrow_and_its_number() {
