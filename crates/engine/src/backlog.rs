@@ -27,7 +27,7 @@ const INITIAL_LASTS: u64 = 2 * BULK_LIMIT;
 
 /// Time at the sustained rate that a stream in the background may buffer. Rates that change within
 /// seconds, and windows that grow, need more than the other classes have.
-const BULK_TIME: Duration = Duration::from_millis(500);
+const BULK_TIME: Duration = Duration::from_millis(400);
 
 /// Round trips of data that a stream may buffer, if these take longer than the time of its class:
 /// the data in flight, and as much again to send while the acknowledgment returns.
@@ -189,7 +189,7 @@ mod tests {
     fn each_class_buffers_its_time_at_the_sustained_rate() {
         let (backlog, _) = steady(10_000_000);
         let bounds = CLASSES.map(|class| backlog.in_time(class, RTT));
-        for (bound, ms) in bounds.into_iter().zip([80, 160, 200, 500]) {
+        for (bound, ms) in bounds.into_iter().zip([80, 160, 200, 400]) {
             let expected = ms * 10_000;
             assert!(bound.abs_diff(expected) < expected / 100, "{bounds:?}");
         }

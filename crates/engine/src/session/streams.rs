@@ -189,6 +189,14 @@ impl Session {
         Ok(self.send_space_of(state, &self.send_bounds()))
     }
 
+    /// Bytes that the stream's send buffer may hold, from its class and the rate of the session; 0
+    /// for a stream that does not exist. A driver with a buffer of its own in front of it derives
+    /// the size of that buffer from this one.
+    pub fn send_bound(&self, stream: StreamId) -> u64 {
+        let state = self.streams.get(&stream);
+        state.map_or(0, |state| self.send_bound_of(state, &self.send_bounds()))
+    }
+
     /// Upper limit of a send buffer, from the latest measurements of the paths.
     fn bulk_buffer(&self) -> u64 {
         BULK_LIMIT.max((SEND_BUFFER_BDP * self.bandwidth_delay()) as u64)
@@ -212,10 +220,14 @@ impl Session {
     fn send_space_of(&self, state: &Stream, bounds: &Bounds) -> u64 {
         let own = state.send.buffered();
         let left = self.config.receive_window() - self.send_credit.buffered;
-        let bound = self.backlog.bound(state.buffer_class(), bounds);
-        let most = bound.min(self.config.stream_memory);
+        let most = self.send_bound_of(state, bounds);
         let share = self.config.share().more(own, left);
         share.min(most.saturating_sub(own))
+    }
+
+    fn send_bound_of(&self, state: &Stream, bounds: &Bounds) -> u64 {
+        let bound = self.backlog.bound(state.buffer_class(), bounds);
+        bound.min(self.config.stream_memory)
     }
 
     /// Appends at most `most` received bytes to `out`.

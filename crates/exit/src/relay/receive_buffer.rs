@@ -16,7 +16,7 @@ use tracing::debug;
 
 /// Smallest and largest size that is asked for, in bytes. The kernel doubles it for its own
 /// bookkeeping, and `net.core.rmem_max` limits it (`SO_RCVBUF`, socket(7)).
-const SMALLEST: usize = 64 * 1024;
+const SMALLEST: usize = 32 * 1024;
 const LARGEST: usize = 4 << 20;
 
 /// The buffer holds what the relay reads in this time: several turns of a busy task.

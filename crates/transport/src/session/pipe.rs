@@ -212,9 +212,11 @@ impl Pipe {
     }
 
     /// Takes data written by the program, in exchange for a chunk that the engine has consumed
-    /// completely. Data that the engine has not consumed stays with the session.
-    pub(crate) fn take_up(&self, chunk: &mut Chunk) -> Taken {
+    /// completely. Data that the engine has not consumed stays with the session. From now on the
+    /// program may be `ahead` bytes ahead of the session, within the pool's limits.
+    pub(crate) fn take_up(&self, chunk: &mut Chunk, ahead: usize) -> Taken {
         let mut ends = self.lock();
+        ends.up_holding.set_limit(ahead);
         if chunk.is_empty() {
             let next = ends.up.pop_front().map(Chunk::from);
             let done = mem::replace(chunk, next.unwrap_or_default());
@@ -328,10 +330,10 @@ mod tests {
         }
         assert_eq!(pools.up.held(), FLOOR as u64);
         let mut chunk = Chunk::default();
-        assert!(pipe.take_up(&mut chunk).drained);
+        assert!(pipe.take_up(&mut chunk, usize::MAX).drained);
         assert_eq!(chunk.rest(), &(0..100).collect::<Vec<u8>>());
         chunk.discard();
-        pipe.take_up(&mut chunk);
+        pipe.take_up(&mut chunk, usize::MAX);
         assert_eq!(pools.up.held(), 0);
     }
 
@@ -344,14 +346,31 @@ mod tests {
         pipe.push(chunk);
         assert_eq!(reserved(&pipe, 1), None);
         let mut chunk = Chunk::default();
-        pipe.take_up(&mut chunk);
+        pipe.take_up(&mut chunk, usize::MAX);
         assert_eq!(reserved(&pipe, 1), None, "the session still holds the data");
         chunk.discard();
-        pipe.take_up(&mut chunk);
+        pipe.take_up(&mut chunk, usize::MAX);
         let kept = reserved(&pipe, 1).unwrap();
         assert_eq!(pipe.space_down(5), 1);
         drop((pipe, kept));
         assert_eq!((pools.up.held(), pools.down.held()), (0, 0));
+    }
+
+    #[test]
+    fn a_writer_is_as_far_ahead_as_its_session_permits() {
+        let pools = Pools::new(1 << 20);
+        let pipe = Pipe::new(0, unbounded_channel().0, pools);
+        let mut chunk = Chunk::default();
+        pipe.take_up(&mut chunk, 4 * FLOOR);
+        let mut written = reserved(&pipe, 60_000).unwrap();
+        assert_eq!(written.capacity(), 4 * FLOOR);
+        written.resize(4 * FLOOR, 1);
+        pipe.push(written);
+        assert_eq!(reserved(&pipe, 1), None);
+        pipe.take_up(&mut chunk, 6 * FLOOR);
+        let more = reserved(&pipe, 60_000).unwrap();
+        assert_eq!(more.capacity(), 2 * FLOOR);
+        pipe.push(more);
     }
 
     fn take(pipe: &Pipe) -> Received {

@@ -12,6 +12,13 @@ use crate::session::pipe::memory::CHUNK;
 use crate::session::pipe::{Pipe, Pools};
 use sumlink_exit::target::{OpenError, Target};
 
+/// The part of a stream's send buffer that its program may be ahead of it, in the pipe: the buffer
+/// is bounded in time, and so is the pipe then.
+const AHEAD: u64 = 4;
+
+/// Least bytes that a program may be ahead: a segment of every path.
+const LEAST_AHEAD: usize = 8 * 1024;
+
 /// A program that has written this many bytes at once probably has more.
 const LARGE_WRITE: usize = 32 * 1024;
 
@@ -208,7 +215,11 @@ impl Driver {
         };
         local.pipe.clear_notification();
         loop {
-            let taken = local.pipe.take_up(&mut local.up);
+            let bound = self.engine.send_bound(id) / AHEAD;
+            let ahead = usize::try_from(bound)
+                .unwrap_or(usize::MAX)
+                .max(LEAST_AHEAD);
+            let taken = local.pipe.take_up(&mut local.up, ahead);
             if !local.up.is_empty() {
                 let rest = local.up.rest();
                 let is_much = rest.len() >= LARGE_WRITE;

@@ -23,7 +23,8 @@ pub(crate) const CHUNK: usize = 256 * 1024;
 pub(crate) const MAX_DOWN: usize = 2 * CHUNK;
 
 /// Bytes that one stream holds at most on its way to the session: two reads of a relay. They wait
-/// in front of the engine's send buffer, which is bounded in time, so they are few.
+/// in front of the engine's send buffer, which is bounded in time, so they are few. On slow links
+/// the session permits less ([`Holding::set_limit`]).
 pub(crate) const MAX_UP: usize = 128 * 1024;
 
 /// The part of the free pool that one stream may take: 1 / alpha.
@@ -61,9 +62,16 @@ impl Pool {
 #[derive(Debug, Default)]
 pub(crate) struct Holding {
     held: usize,
+    /// Bytes that it may hold if that is less than the pool permits.
+    limit: Option<usize>,
 }
 
 impl Holding {
+    /// Lets it hold at most `bytes` from now on. What it holds beyond them stays until it leaves.
+    pub(crate) fn set_limit(&mut self, bytes: usize) {
+        self.limit = Some(bytes);
+    }
+
     /// Takes up to `want` more bytes and returns the number taken. 0 for a nonzero `want` means
     /// that held data must leave first; an empty holding always gets some.
     pub(crate) fn take(&mut self, pool: &Pool, want: usize) -> usize {
@@ -71,7 +79,8 @@ impl Holding {
         let mut granted = 0;
         // Cannot fail: the request is at most a quarter of the free pool.
         let _ = pool.free.fetch_update(Relaxed, Relaxed, |free| {
-            granted = self.space(free, pool.most).min(want);
+            let most = pool.most.min(self.limit.unwrap_or(usize::MAX));
+            granted = self.space(free, most).min(want);
             Some(free - (excess(self.held + granted) - excess(self.held)))
         });
         self.held += granted;
