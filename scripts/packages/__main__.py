@@ -3,8 +3,8 @@
     scripts/packages [--quick] [--only FORMAT] --target TARGET PROGRAM
 
 Packs PROGRAM twice and compares the bytes, checks the contents of each package, the archive and the
-image, and then installs, starts, upgrades and removes each package in a minimal Debian in namespaces of
-its own (root). With --quick, only the contents are checked.
+image, then installs, starts, upgrades and removes each package in a minimal Debian in namespaces of its
+own, and runs the image (root). With --quick, only the contents are checked.
 
 Exit codes: 0 success, 1 a test failed, 2 wrong command line.
 """
@@ -20,6 +20,7 @@ import time
 import traceback
 
 import contents
+import container
 import formats
 import lifecycle
 from root import Root, base
@@ -78,6 +79,8 @@ def main():
             lower = base(pathlib.Path(os.environ.get("CARGO_TARGET_DIR", "target")).resolve() / "packages/debian")
             tests += [(f"installed, started, upgraded, removed: {name}", live, (name, old, new, lower))
                       for name in formats.choose() if args.only in (None, name)]
+            if args.only is None:
+                tests.append(("the image runs as a gateway", container.container, (new, place)))
         failed = 0
         for name, test, arguments in tests:
             began = time.monotonic()

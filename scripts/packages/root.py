@@ -76,7 +76,7 @@ class Root:
         # From outside, through the namespace.
         self.path = pathlib.Path(f"/proc/{self.pid}/root{self.mounted}")
         device = self.path / "dev/net/tun"
-        device.parent.mkdir(exist_ok=True)
+        device.parent.mkdir(parents=True, exist_ok=True)
         if not device.exists():
             os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(10, 200))
 
@@ -111,12 +111,12 @@ class Root:
             raise AssertionError(f"{' '.join(map(str, command))}: exit code {done.returncode}\n{done.stdout}")
         return done
 
-    def wait(self, *command, seconds=30):
+    def wait(self, *command, seconds=30, **options):
         """Repeats a command until it succeeds."""
         end = time.monotonic() + seconds
-        while (done := self.run(*command, check=False)).returncode:
+        while (done := self.run(*command, check=False, **options)).returncode:
             if time.monotonic() > end:
-                raise AssertionError(f"{' '.join(command)} does not succeed:\n{done.stdout}")
+                raise AssertionError(f"{' '.join(map(str, command))} does not succeed:\n{done.stdout}")
             time.sleep(0.1)
         return done
 
