@@ -4,12 +4,14 @@
 #
 #   scripts/dist.sh PROGRAM TARGET FOLDER
 #
-# TARGET is the Rust target of PROGRAM. PACKAGE_VERSION (default: that of Cargo.toml) is the version
-# of the packages, SOURCE_DATE_EPOCH (default: the last commit's time) the time of all files in them.
-# STATIC_RUNNER runs a program for another processor, for example qemu-aarch64-static. OPENWRT_ARCH is
-# the architecture of the ipk, as `opkg print-architecture` prints it on the router.
-# PACKAGE_MAINTAINER is the name and address of who publishes the packages. PACKAGE_CONFIG (default:
-# packaging) is the folder with client.toml and server.toml.
+# TARGET is the Rust target of PROGRAM. Variables:
+#
+#   PACKAGE_VERSION     version of the packages (default: that of Cargo.toml)
+#   PACKAGE_MAINTAINER  the publisher's name and mail address
+#   PACKAGE_CONFIG      folder with client.toml and server.toml (default: packaging)
+#   SOURCE_DATE_EPOCH   time of all files (default: that of the last commit)
+#   STATIC_RUNNER       runs a program for another processor, for example qemu-aarch64-static
+#   OPENWRT_ARCH        architecture of the ipk, as `opkg print-architecture` prints it on the router
 set -euo pipefail
 
 if [ $# -ne 3 ]; then
@@ -43,7 +45,7 @@ stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 umask 022
 
-# What the packages share. deb/ and site/ have what distributions keep in different places.
+# common/ is for all packages; deb/ and site/ have files with a place of each distribution.
 mkdir -p "$stage"/{usr/bin,etc/sumlink,common/share/{man/man1,bash-completion/completions},openrc,openwrt,licenses}
 mkdir -p "$stage"/common/share/{fish/vendor_completions.d,doc/sumlink/{docs,examples/systemd}}
 mkdir -p "$stage"/systemd/{systemd/system,sysusers.d} "$stage"/site/zsh/site-functions

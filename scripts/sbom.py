@@ -25,7 +25,7 @@ def output(*command):
 
 
 def listed(target):
-    """What cargo-cyclonedx writes for the program."""
+    """The bill of materials that cargo-cyclonedx writes for the program."""
     tool = output("scripts/tool.sh", "cargo-cyclonedx").decode().strip()
     epoch = os.environ.get("SOURCE_DATE_EPOCH") or output("git", "log", "-1", "--format=%ct").decode().strip()
     # It writes beside each Cargo.toml of the workspace, so that it works on a copy.

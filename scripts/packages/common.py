@@ -1,4 +1,4 @@
-"""What the package formats share."""
+"""The base of all package formats."""
 
 import pathlib
 import shutil
@@ -8,12 +8,12 @@ USERS = ("/etc/passwd", "/etc/group", "/etc/shadow", "/etc/gshadow", "/etc/.pwd.
 
 
 class Format:
-    """What the formats share. `root` is the system, a `root.Root`. A class of services.py starts services."""
+    """The base of all package formats. `root` is the system, a `root.Root`. A class of services.py starts services."""
 
     glob = ""
     # Prefixes of the manager's own files.
     database = ()
-    # What it calls the new version of a configuration file that has been edited.
+    # The suffix of the new version of a configuration file that has been edited.
     new_config = ""
     how = ""
     # Whether the manager itself runs, and not unpacked.py.

@@ -9,7 +9,7 @@ import tarfile
 from contents import check, one
 from root import Root
 
-# What Docker and Podman grant by default, as far as it matters here, and --cap-add NET_ADMIN.
+# Of the capabilities that Docker and Podman grant, those that matter here; and NET_ADMIN.
 RIGHTS = "-all,+chown,+dac_override,+setgid,+setuid,+kill,+net_bind_service,+sys_chroot,+net_admin"
 SOCKET = "/run/sumlink/gateway.sock"
 

@@ -39,7 +39,7 @@ def data_of(archive):
 
 
 def common(files):
-    """What each package has: the program, and examples that only the services may read."""
+    """The files of each package: the program, and examples that only the services may read."""
     check(files["/usr/bin/sumlink"] == (0o755, "root", "root"), f"program: {files['/usr/bin/sumlink']}")
     for name in CONFIGURATION:
         group = "sumlink-" + pathlib.Path(name).stem
@@ -49,7 +49,7 @@ def common(files):
 
 
 def pages(files):
-    """What each package for people has: manual pages, completions, documentation."""
+    """The files of each package for people: manual pages, completions, documentation."""
     for name in ("man/man1/sumlink.1.gz", "man/man1/sumlink-client.1.gz", "bash-completion/completions/sumlink",
                  "fish/vendor_completions.d/sumlink.fish", "doc/sumlink/README.md", "doc/sumlink/docs/install.md"):
         check(f"/usr/share/{name}" in files, f"{name} is missing")

@@ -1,4 +1,4 @@
-"""What every package must do: install, start, upgrade while it runs, and leave nothing behind."""
+"""The life of a package: install, start, upgrade while it runs, and leave nothing behind."""
 
 import re
 
@@ -28,7 +28,7 @@ def users(root):
 
 
 def changes(system, before):
-    """What differs from before, apart from the manager's own files and the users'."""
+    """The files that differ from before, apart from the manager's own files and the users'."""
     ignore = (*system.database, *USERS, "/run/calls")
     found = difference(before, system.root.files())
     return [name for name in found if not name.startswith(ignore)]
@@ -159,7 +159,7 @@ def lifecycle(system, old, new, before):
     check(new[1] in system.version(), f"after the upgrade, installed is {system.version()}")
     upgraded(system, pids, edited)
     pids = {name: system.pid(name) for name in (SERVER, GATEWAY)}
-    # The gateway is killed: what it leaves must go with the package.
+    # The gateway is killed: its firewall rules and routes must go with the package.
     root.wait("nft", "list", "table", "inet", "sumlink")
     root.run("sh", "-c", f"kill -KILL {pids[GATEWAY]}")
     check(table(root), "a killed gateway should leave its firewall table until `sumlink down`")
