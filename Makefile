@@ -22,8 +22,8 @@ TIMED := scripts/timed.sh
 # Seconds for each fuzz target.
 FUZZ_SECONDS ?= 10
 
-.PHONY: all build static install dist test-packages test-packages-quick demo peers bench bench-throughput bench-matrix bench-pack bench-unpack \
-	validate papers check test test-cargo test-unit test-doc test-seeds test-fuzz test-python \
+.PHONY: all build static install dist test-packages test-packages-quick demo peers bench \
+	bench-throughput bench-matrix bench-pack bench-unpack validate papers check test test-cargo test-unit test-doc test-seeds test-fuzz test-python \
 	python-venv test-long nightly instructions ns3 ns3-test lint lint-format lint-clippy lint-doc \
 	lint-deny lint-wasm clean help
 
@@ -43,7 +43,8 @@ STATIC := $(TARGET_DIR)/$(STATIC_TARGET)/release/sumlink
 STATIC_RUNNER ?=
 # ring contains C code; without musl-gcc, any C compiler for the architecture suffices. Debian's
 # cross compilers have these names; rustc's own linker needs no C library.
-STATIC_CROSS := $(patsubst aarch64-%,aarch64-linux-gnu-gcc,$(patsubst armv7-%,arm-linux-gnueabihf-gcc,$(STATIC_TARGET)))
+STATIC_CROSS := $(patsubst aarch64-%,aarch64-linux-gnu-gcc,\
+	$(patsubst armv7-%,arm-linux-gnueabihf-gcc,$(STATIC_TARGET)))
 ifeq ($(firstword $(subst -, ,$(STATIC_TARGET))),$(shell uname -m))
 STATIC_CC := CC_$(subst -,_,$(STATIC_TARGET))="$(shell command -v musl-gcc || command -v cc)"
 else

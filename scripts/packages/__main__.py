@@ -76,7 +76,7 @@ def main():
             pack(args.program, args.target, old, OLD, config)
             pack(args.program, args.target, again, NEW)
             tests.append(("packed twice: the same bytes", reproducible, (new, again)))
-            lower = base(pathlib.Path(os.environ.get("CARGO_TARGET_DIR", "target")).resolve() / "packages/debian")
+            lower = base(pathlib.Path(os.environ.get("CARGO_TARGET_DIR", "target")).resolve() / "packages")
             tests += [(f"installed, started, upgraded, removed: {name}", live, (name, old, new, lower))
                       for name in formats.choose() if args.only in (None, name)]
             if args.only is None:

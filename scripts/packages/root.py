@@ -1,5 +1,6 @@
 """A throw-away Debian system in namespaces of its own: files, processes and network."""
 
+import hashlib
 import os
 import pathlib
 import shutil
@@ -24,7 +25,8 @@ while True:
 
 
 def base(folder):
-    """The system below all others, made by debootstrap on first use."""
+    """The system below all others, made by debootstrap on first use; `folder` keeps it."""
+    folder = folder / f"debian-{hashlib.sha256(PACKAGES.encode()).hexdigest()[:8]}"
     done = folder / ".done"
     if not done.exists():
         shutil.rmtree(folder, ignore_errors=True)

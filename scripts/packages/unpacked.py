@@ -13,7 +13,7 @@ class Unpacked(Format):
     manager = False
     database = ("/var/lib/unpacked",)
     new_config = ".new"
-    # The names of the scripts of each step.
+    # The name of the script of each step.
     scripts = {}
 
     def unpack(self, package):
@@ -21,12 +21,11 @@ class Unpacked(Format):
         raise NotImplementedError
 
     def script(self, step, upgrade=False):
-        for name in self.scripts.get(step, ()):
-            file = self.state / name
-            if file.exists():
-                inside = "/" + str(file.relative_to(self.root.path))
-                return self.root.run("sh", inside, env=(f"PKG_UPGRADE={int(upgrade)}",))
-        return None
+        """Runs the script of a step, if the package has it."""
+        file = self.state / self.scripts.get(step, "none")
+        if file.exists():
+            inside = "/" + str(file.relative_to(self.root.path))
+            self.root.run("sh", inside, env=(f"PKG_UPGRADE={int(upgrade)}",))
 
     @property
     def state(self):
@@ -44,7 +43,7 @@ class Unpacked(Format):
         self.state.mkdir(parents=True)
         for name, text in new["scripts"].items():
             (self.state / name).write_bytes(text)
-        output = [self.script("before upgrade" if upgrade else "before", upgrade)]
+        self.script("before upgrade" if upgrade else "before", upgrade)
         listed = []
         for member, data in new["files"]:
             path = self.root.path / member.name.removeprefix("./")
@@ -65,8 +64,7 @@ class Unpacked(Format):
             self.root.run("chown", f"0:{self.group(member)}", "/" + str(path.relative_to(self.root.path)))
         (self.state / "files").write_text("\n".join(listed) + "\n")
         (self.state / "version").write_text(new["version"])
-        output.append(self.script("after upgrade" if upgrade else "after", upgrade))
-        return output
+        self.script("after upgrade" if upgrade else "after", upgrade)
 
     def group(self, member):
         return member.gname or member.gid
@@ -97,8 +95,8 @@ class ApkUnpacked(OpenRc, Unpacked):
     glob = "*.apk"
     how = "unpacked by the test; no program apk (APK=...)"
     scripts = {
-        "before": (".pre-install",), "after": (".post-install",), "before upgrade": (".pre-upgrade",),
-        "after upgrade": (".post-upgrade",), "before removal": (".pre-deinstall",),
+        "before": ".pre-install", "before upgrade": ".pre-upgrade", "after upgrade": ".post-upgrade",
+        "before removal": ".pre-deinstall",
     }
 
     def unpack(self, package):
@@ -116,7 +114,7 @@ class ApkUnpacked(OpenRc, Unpacked):
 class IpkUnpacked(Procd, Unpacked):
     glob = "*.ipk"
     how = "unpacked by the test; no program opkg (OPKG=...)"
-    scripts = {"after": ("postinst",), "after upgrade": ("postinst",), "before removal": ("prerm",)}
+    scripts = {"after": "postinst", "after upgrade": "postinst", "before removal": "prerm"}
 
     # opkg ignores the names of owners.
     def group(self, member):
