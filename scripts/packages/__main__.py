@@ -2,15 +2,17 @@
 
     scripts/packages [--quick] [--only FORMAT] --target TARGET PROGRAM
 
-Packs PROGRAM twice and compares the bytes, checks the contents of each package, the archive and the
-image, then installs, starts, upgrades and removes each package in a minimal Debian in namespaces of its
-own, and runs the image (root). With --quick, only the contents are checked.
+Packs PROGRAM twice and compares the bytes, checks the contents of each package, of the archive, the
+image and the bill of materials, then installs, starts, upgrades and removes each package in a minimal
+Debian in namespaces of its own, and runs the image (root). With --quick, only the contents of the files
+of scripts/dist.sh are checked.
 
 Exit codes: 0 success, 1 a test failed, 2 wrong command line.
 """
 
 import argparse
 import filecmp
+import json
 import os
 import pathlib
 import subprocess
@@ -29,9 +31,13 @@ OLD, NEW = "0.0.1", "0.0.2"
 
 
 def pack(program, target, folder, version, config=None):
-    """Runs scripts/dist.sh."""
-    env = os.environ | {"PACKAGE_VERSION": version} | ({"PACKAGE_CONFIG": str(config)} if config else {})
-    subprocess.run(["scripts/dist.sh", program, target, folder], check=True, env=env, stderr=subprocess.DEVNULL)
+    """Runs scripts/dist.sh, with the time of the program for all files."""
+    env = os.environ | {"PACKAGE_VERSION": version, "SOURCE_DATE_EPOCH": str(int(program.stat().st_mtime))}
+    if config:
+        env["PACKAGE_CONFIG"] = str(config)
+    done = subprocess.run(["scripts/dist.sh", program, target, folder], env=env, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise SystemExit(f"scripts/dist.sh failed:\n{done.stderr}")
 
 
 def reproducible(first, second):
@@ -39,6 +45,20 @@ def reproducible(first, second):
     lifecycle.check(names == sorted(file.name for file in second.iterdir()), "the two builds have different files")
     different = [name for name in names if not filecmp.cmp(first / name, second / name, shallow=False)]
     lifecycle.check(not different, f"two builds differ in {different}")
+
+
+def materials(target, folder):
+    """The bill of materials: the same bytes twice, and the crates of this build only."""
+    for name in ("first.json", "second.json"):
+        subprocess.run(["scripts/sbom.py", "--target", target, folder / name], check=True)
+    lifecycle.check(filecmp.cmp(folder / "first.json", folder / "second.json", shallow=False), "two bills differ")
+    text = (folder / "first.json").read_text()
+    bill = json.loads(text)
+    lifecycle.check(bill["bomFormat"] == "CycloneDX" and bill["metadata"]["component"]["name"] == "sumlink", "format")
+    names = {part["name"] for part in bill["components"]}
+    lifecycle.check({"ring", "rustls", "tokio", "sumlink-engine"} <= names, f"crates are missing: {names}")
+    lifecycle.check(not names & {"libbpf-sys", "proptest", "clap_derive"}, "crates that are not in the program")
+    lifecycle.check(os.getcwd() not in text and "/tmp/" not in text, "it names places of this machine")
 
 
 def live(name, old, new, lower):
@@ -76,6 +96,7 @@ def main():
             pack(args.program, args.target, old, OLD, config)
             pack(args.program, args.target, again, NEW)
             tests.append(("packed twice: the same bytes", reproducible, (new, again)))
+            tests.append(("bill of materials", materials, (args.target, place)))
             lower = base(pathlib.Path(os.environ.get("CARGO_TARGET_DIR", "target")).resolve() / "packages")
             tests += [(f"installed, started, upgraded, removed: {name}", live, (name, old, new, lower))
                       for name in formats.choose() if args.only in (None, name)]
