@@ -22,8 +22,8 @@ TIMED := scripts/timed.sh
 # Seconds for each fuzz target.
 FUZZ_SECONDS ?= 10
 
-.PHONY: all build static install dist demo peers bench bench-throughput bench-matrix bench-pack bench-unpack \
-	validate papers check test test-cargo test-unit test-doc test-seeds test-fuzz test-python \
+.PHONY: all build static install dist test-packages test-packages-quick demo peers bench \
+	bench-throughput bench-matrix bench-pack bench-unpack validate papers check test test-cargo test-unit test-doc test-seeds test-fuzz test-python \
 	python-venv test-long nightly instructions ns3 ns3-test lint lint-format lint-clippy lint-doc \
 	lint-deny lint-wasm clean help
 
@@ -39,8 +39,18 @@ $(BINARY) $(EDGE) $(LAB):
 # Linux of that architecture.
 STATIC_TARGET ?= $(shell uname -m)-unknown-linux-musl
 STATIC := $(TARGET_DIR)/$(STATIC_TARGET)/release/sumlink
-# ring contains C code; without musl-gcc, any C compiler for this architecture suffices.
+# For another processor, STATIC_RUNNER runs a program of it: qemu-aarch64-static, qemu-arm-static.
+STATIC_RUNNER ?=
+# ring contains C code; without musl-gcc, any C compiler for the architecture suffices. Debian's
+# cross compilers have these names; rustc's own linker needs no C library.
+STATIC_CROSS := $(patsubst aarch64-%,aarch64-linux-gnu-gcc,\
+	$(patsubst armv7-%,arm-linux-gnueabihf-gcc,$(STATIC_TARGET)))
+ifeq ($(firstword $(subst -, ,$(STATIC_TARGET))),$(shell uname -m))
 STATIC_CC := CC_$(subst -,_,$(STATIC_TARGET))="$(shell command -v musl-gcc || command -v cc)"
+else
+STATIC_CC := CC_$(subst -,_,$(STATIC_TARGET))=$(STATIC_CROSS) \
+	CARGO_TARGET_$(shell echo '$(STATIC_TARGET)' | tr a-z- A-Z_)_LINKER=rust-lld
+endif
 
 static: ## Build sumlink as one static binary, without the kernel part
 	@libdir=$$(rustc --print target-libdir --target $(STATIC_TARGET)); \
@@ -52,8 +62,10 @@ static: ## Build sumlink as one static binary, without the kernel part
 		fi; \
 		rustup target add $(STATIC_TARGET); \
 	fi
-	$(STATIC_CC) $(CARGO) build --release --locked -p sumlink --bin sumlink --no-default-features --target $(STATIC_TARGET)
-	scripts/check-static.sh $(STATIC)
+	$(CARGO) fetch --locked --target $(STATIC_TARGET)
+	$(STATIC_CC) RUSTFLAGS="$${RUSTFLAGS:-} $$(scripts/remap.sh)" \
+		$(CARGO) build --release --locked -p sumlink --bin sumlink --no-default-features --target $(STATIC_TARGET)
+	STATIC_RUNNER="$(STATIC_RUNNER)" scripts/check-static.sh $(STATIC)
 
 # After `make build` it only copies files, so that root needs no Rust toolchain.
 install: $(BINARY) $(EDGE) $(LAB) ## Install programs, manual pages, completions and systemd units (PREFIX, DESTDIR)
@@ -94,12 +106,28 @@ install: $(BINARY) $(EDGE) $(LAB) ## Install programs, manual pages, completions
 	install -d $(DESTDIR)$(PREFIX)/share/doc/sumlink/docs
 	install -m 0644 docs/*.md $(DESTDIR)$(PREFIX)/share/doc/sumlink/docs/
 
-dist: build ## Pack the installed files into an archive in dist/
-	rm -rf dist/stage
-	$(MAKE) install DESTDIR=dist/stage PREFIX=/usr
-	tar -C dist/stage --owner=0 --group=0 --numeric-owner -czf dist/sumlink-$(VERSION)-$(HOST).tar.gz usr
-	rm -rf dist/stage
-	@echo "dist/sumlink-$(VERSION)-$(HOST).tar.gz"
+# PACKAGE_VERSION, PACKAGE_MAINTAINER and OPENWRT_ARCH: see scripts/dist.sh. Packages of several
+# architectures may be made one after the other.
+dist: static ## Make packages (deb, rpm, apk, ipk, tar), a container image, an SBOM and checksums, in dist/
+	STATIC_RUNNER="$(STATIC_RUNNER)" scripts/dist.sh $(STATIC) $(STATIC_TARGET) dist
+	scripts/sbom.py --target $(STATIC_TARGET) dist/sumlink-$(VERSION)-$(STATIC_TARGET).cdx.json
+	cd dist && sha256sum $$(ls | grep -v SHA256SUMS) > SHA256SUMS && cat SHA256SUMS
+
+# The packages are made of PACKAGED, and installed in a minimal Debian in namespaces (root). APK and
+# OPKG name the package managers of Alpine and OpenWrt, if present.
+PACKAGED ?= $(STATIC)
+
+test-packages: ## Test the packages: install, start, upgrade and remove each of them (root; after make static)
+	CARGO_TARGET_DIR=$(TARGET_DIR) $(PYTHON) scripts/packages --target $(STATIC_TARGET) $(PACKAGED)
+
+$(TARGET_DIR)/debug/sumlink:
+	$(CARGO) build --all-features --locked -p sumlink --bin sumlink
+
+# Only the contents of the packages, made of the program of the Rust tests.
+test-packages-quick: $(TARGET_DIR)/debug/sumlink
+	mkdir -p $(TARGET_DIR)/packages
+	objcopy --strip-all $(TARGET_DIR)/debug/sumlink $(TARGET_DIR)/packages/sumlink
+	CARGO_TARGET_DIR=$(TARGET_DIR) $(PYTHON) scripts/packages --quick --target $(STATIC_TARGET) $(TARGET_DIR)/packages/sumlink
 
 demo: ## Compare two emulated links, alone and bonded: a table and a chart
 	scripts/setup.sh demo
@@ -185,10 +213,11 @@ test: ## Run all tests that a change must pass, including end-to-end tests
 	$(TIMED) "documentation examples" $(MAKE) test-doc
 	$(TIMED) "Python package" $(MAKE) test-python
 	$(TIMED) "fuzz seeds" $(MAKE) test-seeds
+	$(TIMED) "contents of packages" $(MAKE) test-packages-quick
 	@$(TIMED) --table
 
 # SUMLINK_SKIP_NS3=1 skips the tests that need ns-3, on systems without it.
-nightly: ## Run all tests in full, with fuzzing, random tests, notebooks, ns-3 and instruction counts
+nightly: ## Run all tests in full, with fuzzing, random tests, packages, notebooks, ns-3 and instruction counts
 	scripts/setup.sh nightly
 	@$(TIMED) --start
 	$(TIMED) "Rust tests, in full" $(MAKE) test-cargo NEXTEST_FLAGS="--profile nightly --run-ignored all"
@@ -197,6 +226,8 @@ nightly: ## Run all tests in full, with fuzzing, random tests, notebooks, ns-3 a
 	$(TIMED) fuzzing $(MAKE) test-fuzz FUZZ_SECONDS=$(if $(filter command line,$(origin FUZZ_SECONDS)),$(FUZZ_SECONDS),60)
 	$(if $(SUMLINK_SKIP_NS3),@echo "SUMLINK_SKIP_NS3 is set: the program in ns-3 is neither built nor tested",$(TIMED) ns-3 $(MAKE) ns3-test)
 	$(TIMED) "instruction counts" $(MAKE) instructions
+	$(TIMED) "static build" $(MAKE) static
+	$(TIMED) packages $(MAKE) test-packages
 	$(TIMED) "random tests" $(MAKE) test-long
 	@$(TIMED) --table
 

