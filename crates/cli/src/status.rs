@@ -338,8 +338,7 @@ mod tests {
             pid: 4711,
             note: note.to_owned(),
             sessions,
-            edge: None,
-            gateway: None,
+            ..Report::default()
         }
     }
 

@@ -11,6 +11,7 @@ mod dependencies;
 mod files;
 mod logs;
 mod messages;
+mod monitor;
 mod same_path;
 mod units;
 mod verbs;

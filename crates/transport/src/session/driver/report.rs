@@ -58,6 +58,7 @@ impl Drop for Driver {
     /// Reports the end of every session whose start was reported, on any way out.
     fn drop(&mut self) {
         let Some(began) = self.began else { return };
+        self.listeners.former.ended(&self.status());
         let stats = self.engine.stats();
         let reason = match (self.ended.take(), self.role) {
             (Some(reason), _) => reason,
