@@ -64,7 +64,7 @@ pub struct Events {
     lines: Option<Spool>,
     /// Events dropped since the last one that fitted in the queue.
     missed: Arc<AtomicU64>,
-    /// The same events for those who ask for them later.
+    /// The same events for later subscribers.
     feed: broadcast::Sender<Arc<str>>,
 }
 

@@ -12,6 +12,7 @@ mod files;
 mod logs;
 mod messages;
 mod monitor;
+mod page;
 mod prometheus;
 mod same_path;
 mod units;

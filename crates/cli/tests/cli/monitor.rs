@@ -1,4 +1,4 @@
-//! The monitoring port of client and server: metrics, health, events, and who may read them.
+//! The monitoring port of client and server: metrics, health, events, and access.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -254,7 +254,7 @@ mod tests {
             ..report.totals[0].clone()
         });
         let texts = text(&report, Format::Prometheus);
-        // Two clients of one name are told apart by their keys.
+        // The keys distinguish two clients of one name.
         has(&texts, "sumlink_sessions{client=\"laptop (KEY)\"} 1");
         has(&texts, "sumlink_sessions{client=\"laptop (OTHERKEY)\"} 1");
         report.totals[1].client.clear();

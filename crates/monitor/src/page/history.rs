@@ -11,7 +11,7 @@ use crate::Report;
 /// Points of an hour.
 const POINTS: usize = 360;
 
-/// Most links with a history of their own.
+/// Most links with a separate history.
 const MAX_LINKS: usize = 32;
 
 /// Name of the sum over all links.

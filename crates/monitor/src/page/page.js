@@ -90,13 +90,14 @@ function badge(element, state) {
   put(element, state);
 }
 
-const PAIRS = ["Receiving", "Sending", "Round trip", "Share received", "Share sent", "Retransmitted", "Failovers", "Data cap"];
+const PAIRS = ["Receiving", "Sending", "Round trip", "Share received", "Share sent", "Sent again", "Failovers", "Data cap"];
 
 function makeLink() {
   const pairs = make("dl", "pairs");
   for (const name of PAIRS) pairs.append(make("div", "", make("dt", "", name), make("dd")));
   const chart = document.createElementNS(SVG, "svg");
-  for (const [name, value] of [["viewBox", "0 0 360 80"], ["preserveAspectRatio", "none"], ["role", "img"], ["class", "chart"]]) {
+  for (const [name, value] of [["viewBox", "0 0 360 80"], ["preserveAspectRatio", "none"], ["role", "img"], ["class", "chart"],
+    ["aria-label", "Rates of the last hour: no point yet"]]) {
     chart.setAttribute(name, value);
   }
   const head = make("div", "head", make("h3"), make("span", "badge"));
@@ -192,13 +193,14 @@ function show(report) {
   badge(at("badge"), report.note ? "not connected" : "healthy");
   put(at("note"), report.note);
   const uptime = most(sessions, (session) => session.uptime_s);
-  put(at("about"), `version ${report.version}, process ${report.pid}` + (sessions.length && uptime ? `, session for ${time(uptime)}` : ""));
+  put(at("about"), `version ${report.version}, process ${report.pid}` + (sessions.length && uptime ? `, ${isServer ? "oldest session" : "session"} for ${time(uptime)}` : ""));
   const [receiving, bestReceiving] = together(links, (path) => path.receive_rate_bps);
   const [sending, bestSending] = together(links, (path) => path.send_rate_bps);
   put(at("receiving"), rate(receiving));
-  put(at("best-receiving"), isServer ? "–" : rate(bestReceiving));
+  put(at("best-receiving"), rate(bestReceiving));
   put(at("sending"), rate(sending));
-  put(at("best-sending"), isServer ? "–" : rate(bestSending));
+  put(at("best-sending"), rate(bestSending));
+  for (const one of document.querySelectorAll(".of-links")) one.hidden = isServer;
   at("part-links").hidden = isServer;
   at("part-clients").hidden = !isServer;
   if (isServer) {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::status::{LinkTotals, SessionStatus};
 
-/// Most links of a peer with totals of their own. A client chooses the names of its links.
+/// Most links of a peer with separate totals. A client chooses the names of its links.
 const MAX_LINKS: usize = 64;
 
 /// Name for the totals of further links.

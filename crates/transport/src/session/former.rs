@@ -1,6 +1,6 @@
 //! The counters of sessions that have ended, so that those of the process never fall.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::api::status::SessionStatus;
@@ -37,16 +37,16 @@ impl Former {
     pub(crate) fn with(&self, present: &[SessionStatus]) -> Vec<PeerTotals> {
         let state = self.lock();
         let mut peers = state.peers.clone();
+        let recent = state.recent.iter();
+        let recent: HashSet<(&str, &str)> = recent.map(|(peer, id)| (&**peer, &**id)).collect();
         for session in present.iter().filter(|session| !session.session.is_empty()) {
             let peer = key(session);
-            let mut recent = state.recent.iter();
-            let has_ended = recent.any(|(of, id)| of == peer && *id == session.session);
+            let has_ended = recent.contains(&(peer, &*session.session));
             let totals = peers.entry(peer.to_owned()).or_default();
             if !has_ended {
                 totals.add(session);
             }
         }
-        drop(state);
         let mut all: Vec<PeerTotals> = peers
             .into_iter()
             .map(|(peer, totals)| PeerTotals { peer, ..totals })
