@@ -76,6 +76,7 @@ mod tests {
         Settings {
             listen: "127.0.0.1:9571".parse().unwrap(),
             token: token.and_then(Token::new),
+            per_client: true,
         }
     }
 

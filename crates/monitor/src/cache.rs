@@ -20,6 +20,7 @@ const PART: u32 = 10;
 #[derive(Debug)]
 pub(crate) struct Cache<W> {
     program: W,
+    per_client: bool,
     newest: Mutex<Option<Kept>>,
 }
 
@@ -33,15 +34,17 @@ struct Kept {
 #[derive(Debug)]
 pub(crate) struct Shot {
     pub(crate) report: Report,
+    per_client: bool,
     json: OnceLock<Bytes>,
     prometheus: OnceLock<Bytes>,
     open_metrics: OnceLock<Bytes>,
 }
 
 impl<W: Watched> Cache<W> {
-    pub(crate) fn new(program: W) -> Self {
+    pub(crate) fn new(program: W, per_client: bool) -> Self {
         Self {
             program,
+            per_client,
             newest: Mutex::default(),
         }
     }
@@ -66,6 +69,7 @@ impl<W: Watched> Cache<W> {
         }
         let shot = Arc::new(Shot {
             report,
+            per_client: self.per_client,
             json: OnceLock::new(),
             prometheus: OnceLock::new(),
             open_metrics: OnceLock::new(),
@@ -98,7 +102,7 @@ impl Shot {
             Format::Prometheus => &self.prometheus,
             Format::OpenMetrics => &self.open_metrics,
         };
-        let text = kept.get_or_init(|| metrics::text(&self.report, format).into());
+        let text = kept.get_or_init(|| metrics::text(&self.report, format, self.per_client).into());
         text.clone()
     }
 }
@@ -130,7 +134,7 @@ mod tests {
 
     #[tokio::test]
     async fn requests_share_a_report_while_it_is_fresh() {
-        let cache = Cache::new(Slow(AtomicU64::new(0), Duration::from_millis(30)));
+        let cache = Cache::new(Slow(AtomicU64::new(0), Duration::from_millis(30)), true);
         let (first, second) = tokio::join!(cache.get(), cache.get());
         assert!(Arc::ptr_eq(&first, &second));
         // It took 30 ms, so it is kept for 300 ms.

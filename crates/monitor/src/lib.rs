@@ -49,6 +49,8 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// The secret that every request needs; none: whoever reaches the address may read.
     pub token: Option<Token>,
+    /// Whether the metrics of a server have the client as a label, instead of sums over all.
+    pub per_client: bool,
 }
 
 /// Why settings are refused: other machines could read without a token.
@@ -161,6 +163,7 @@ mod tests {
             let mut settings = Settings {
                 listen: listen.parse().unwrap(),
                 token: None,
+                per_client: true,
             };
             assert_eq!(settings.check().is_ok(), is_fine, "{listen}");
             settings.token = Some(Token::new("0123456789abcdef").unwrap());

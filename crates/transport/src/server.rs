@@ -280,9 +280,9 @@ impl ServerHandle {
     pub fn totals(&self, present: &[SessionStatus]) -> Vec<PeerTotals> {
         let mut all = self.shared.former.with(present);
         for totals in &mut all {
-            let key = totals.peer.parse();
-            let name = key.ok().and_then(|key| self.shared.name(&key));
-            totals.client = name.unwrap_or_default();
+            if let Ok(key) = totals.peer.parse() {
+                totals.client = self.shared.name(&key).unwrap_or_default();
+            }
         }
         all
     }

@@ -99,6 +99,7 @@ pub(super) struct Client {
 pub(super) struct Monitor {
     pub(super) listen: Spanned<String>,
     pub(super) token: Field<PathBuf>,
+    pub(super) per_client: Field<bool>,
 }
 
 /// `[[publish]]`

@@ -99,7 +99,7 @@ fn the_page_shows_links_clients_and_events_and_names_are_no_markup() {
     running.wait();
     page.until("document.querySelectorAll('#clients tr').length === 0");
     assert_eq!(
-        page.value("document.querySelector('#no-clients').hidden"),
+        page.value("document.querySelector('#more-clients').hidden"),
         false
     );
 

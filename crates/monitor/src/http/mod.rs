@@ -56,8 +56,8 @@ struct Shared<W> {
 /// Answers requests without end.
 pub(crate) async fn serve(listener: TcpListener, settings: Settings, program: impl Watched) {
     let shared = Arc::new(Shared {
+        cache: Cache::new(program, settings.per_client),
         settings,
-        cache: Cache::new(program),
         history: History::default(),
         followers: Mutex::new(Slots::new(MAX_FOLLOWERS)),
     });

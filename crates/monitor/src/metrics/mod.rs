@@ -4,6 +4,7 @@
 //! samples; the crate `prometheus-client` would write only the second one.
 
 mod catalog;
+mod source;
 mod view;
 mod writer;
 
@@ -52,18 +53,19 @@ pub struct Metric {
 pub fn metrics() -> impl Iterator<Item = Metric> {
     FAMILIES.iter().map(|family| Metric {
         name: family.name,
-        kind: family.kind(),
-        labels: family.labels(),
+        kind: family.source.kind(),
+        labels: family.source.labels(),
         help: family.help,
     })
 }
 
-/// The metrics of a report. A metric without a value is absent.
-pub(crate) fn text(report: &Report, format: Format) -> String {
-    let view = View::new(report);
+/// The metrics of a report. A metric without a value is absent. With `per_client` false, those of
+/// a server are the sums over its clients.
+pub(crate) fn text(report: &Report, format: Format, per_client: bool) -> String {
+    let view = View::new(report, per_client);
     let mut writer = Writer::new(format);
     for family in FAMILIES {
-        writer.family(family.name, family.kind(), family.help);
+        writer.family(family.name, family.source.kind(), family.help);
         family.source.write(&view, &mut writer);
     }
     writer.finish()
@@ -164,7 +166,7 @@ mod tests {
     #[test]
     fn a_report_has_every_metric_in_base_units() {
         let report = report();
-        let text = text(&report, Format::Prometheus);
+        let text = text(&report, Format::Prometheus, true);
         for line in [
             "sumlink_build_info{version=\"1.2.3\",role=\"client\"} 1",
             "sumlink_healthy 1",
@@ -213,12 +215,12 @@ mod tests {
     fn open_metrics_has_the_same_samples() {
         let report = report();
         let of = |format| {
-            let text = text(&report, format);
+            let text = text(&report, format, true);
             let samples = text.lines().filter(|line| !line.starts_with('#'));
             samples.map(str::to_owned).collect::<Vec<_>>()
         };
         assert_eq!(of(Format::OpenMetrics), of(Format::Prometheus));
-        let text = text(&report, Format::OpenMetrics);
+        let text = text(&report, Format::OpenMetrics, true);
         has(&text, "# TYPE sumlink_link_stalls counter");
         has(&text, "# TYPE sumlink_path_srtt_seconds gauge");
         has(&text, "# UNIT sumlink_path_srtt_seconds seconds");
@@ -243,6 +245,7 @@ mod tests {
         let mut report = report();
         report.role = "server".to_owned();
         report.policies.clear();
+        report.totals[0].links[0].bytes_sent = 7;
         let mut second = report.sessions[0].clone();
         report.sessions[0].peer = "KEY (laptop)".to_owned();
         report.sessions[0].client = "laptop".to_owned();
@@ -253,12 +256,12 @@ mod tests {
             peer: "OTHERKEY-OTHERKEY".to_owned(),
             ..report.totals[0].clone()
         });
-        let texts = text(&report, Format::Prometheus);
+        let texts = text(&report, Format::Prometheus, true);
         // The keys distinguish two clients of one name.
         has(&texts, "sumlink_sessions{client=\"laptop (KEY)\"} 1");
         has(&texts, "sumlink_sessions{client=\"laptop (OTHERKEY)\"} 1");
         report.totals[1].client.clear();
-        let texts = text(&report, Format::Prometheus);
+        let texts = text(&report, Format::Prometheus, true);
         has(&texts, "sumlink_sessions{client=\"laptop\"} 1");
         has(&texts, "sumlink_sessions{client=\"OTHERKEY-OTHERKEY\"} 1");
         has(&texts, "sumlink_clients 2");
@@ -275,5 +278,14 @@ mod tests {
             samples.len(),
             "a series occurs twice: {texts}"
         );
+        let together = text(&report, Format::Prometheus, false);
+        has(&together, "sumlink_clients 2");
+        has(&together, "sumlink_sessions 2");
+        has(&together, "sumlink_sessions_started_total 2");
+        let stalls = "sumlink_link_stalls_total{link=\"w\\\"0\\\\\\n\"} 6";
+        has(&together, stalls);
+        for absent in ["client=", "sumlink_path_", "sumlink_link_share"] {
+            assert!(!together.contains(absent), "{absent}: {together}");
+        }
     }
 }

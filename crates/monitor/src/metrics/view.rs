@@ -1,5 +1,6 @@
 //! A report grouped for the metrics: by peer, and within a peer by link.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use sumlink_transport::SessionStatus;
@@ -22,9 +23,11 @@ pub(super) struct View<'a> {
 pub(super) struct Peer<'a> {
     /// The client's name, at a server.
     pub(super) client: Option<String>,
-    pub(super) totals: &'a PeerTotals,
+    pub(super) totals: Cow<'a, PeerTotals>,
     pub(super) sessions: Vec<&'a SessionStatus>,
     pub(super) links: BTreeMap<&'a str, LinkNow>,
+    /// These are all clients together.
+    pub(super) is_sum: bool,
 }
 
 /// A link's present state, over all paths of all sessions of the peer.
@@ -37,43 +40,75 @@ pub(super) struct LinkNow {
     /// Rates in bytes per second: sent, received.
     pub(super) rates: [f64; 2],
     /// Shares of the newest session's stream bytes: sent, received.
-    pub(super) shares: [f64; 2],
+    pub(super) shares: Option<[f64; 2]>,
 }
 
 impl<'a> View<'a> {
-    pub(super) fn new(report: &'a Report) -> Self {
-        let mut by_peer: HashMap<&str, Vec<&SessionStatus>> = HashMap::new();
-        for session in &report.sessions {
-            let peer = session.peer.split(' ').next().unwrap_or_default();
-            by_peer.entry(peer).or_default().push(session);
-        }
-        let mut names: HashMap<&str, usize> = HashMap::new();
-        for totals in &report.totals {
-            *names.entry(totals.client.as_str()).or_default() += 1;
-        }
-        let peers = report.totals.iter().map(|totals| {
-            let mut sessions = by_peer.remove(totals.peer.as_str()).unwrap_or_default();
-            // The oldest first.
-            sessions.sort_by(|a, b| b.uptime_s.total_cmp(&a.uptime_s));
-            let is_unique = names.get(totals.client.as_str()) == Some(&1);
-            Peer {
-                client: (report.role == "server").then(|| name(totals, is_unique)),
-                totals,
-                links: links(&sessions),
-                sessions,
-            }
-        });
-        let mut peers: Vec<Peer<'_>> = peers.collect();
-        // The links of a client that has no session.
-        for session in by_peer.into_values().flatten() {
-            peers.push(Peer {
-                client: None,
-                totals: &EMPTY,
-                links: links(&[session]),
-                sessions: Vec::new(),
-            });
-        }
+    /// Groups a report by clients, or with `per_client` false takes them together.
+    pub(super) fn new(report: &'a Report, per_client: bool) -> Self {
+        let peers = match per_client || report.role != "server" {
+            true => peers(report),
+            false => vec![together(report)],
+        };
         Self { report, peers }
+    }
+}
+
+/// The peers, each with its sessions.
+fn peers(report: &Report) -> Vec<Peer<'_>> {
+    let mut by_peer: HashMap<&str, Vec<&SessionStatus>> = HashMap::new();
+    for session in &report.sessions {
+        let peer = session.peer.split(' ').next().unwrap_or_default();
+        by_peer.entry(peer).or_default().push(session);
+    }
+    let mut names: HashMap<&str, usize> = HashMap::new();
+    for totals in &report.totals {
+        *names.entry(totals.client.as_str()).or_default() += 1;
+    }
+    let peers = report.totals.iter().map(|totals| {
+        let mut sessions = by_peer.remove(totals.peer.as_str()).unwrap_or_default();
+        // The oldest first.
+        sessions.sort_by(|a, b| b.uptime_s.total_cmp(&a.uptime_s));
+        let is_unique = names.get(totals.client.as_str()) == Some(&1);
+        Peer {
+            client: (report.role == "server").then(|| name(totals, is_unique)),
+            totals: Cow::Borrowed(totals),
+            links: links(&sessions),
+            sessions,
+            is_sum: false,
+        }
+    });
+    let mut peers: Vec<Peer<'_>> = peers.collect();
+    // The links of a client that has no session.
+    for session in by_peer.into_values().flatten() {
+        peers.push(Peer {
+            client: None,
+            totals: Cow::Owned(PeerTotals::default()),
+            links: links(&[session]),
+            sessions: Vec::new(),
+            is_sum: false,
+        });
+    }
+    peers
+}
+
+/// All clients as one.
+fn together(report: &Report) -> Peer<'_> {
+    let mut totals = PeerTotals::default();
+    for one in &report.totals {
+        totals.merge(one);
+    }
+    let sessions: Vec<&SessionStatus> = report.sessions.iter().collect();
+    let mut links = links(&sessions);
+    for link in links.values_mut() {
+        link.shares = None;
+    }
+    Peer {
+        client: None,
+        totals: Cow::Owned(totals),
+        sessions,
+        links,
+        is_sum: true,
     }
 }
 
@@ -86,20 +121,6 @@ impl Peer<'_> {
         labels
     }
 }
-
-/// Counters of a peer without any.
-static EMPTY: PeerTotals = PeerTotals {
-    peer: String::new(),
-    client: String::new(),
-    sessions: 0,
-    streams: 0,
-    bytes_sent: 0,
-    bytes_received: 0,
-    duplicates_sent_bytes: 0,
-    duplicates_received_bytes: 0,
-    datagrams_dropped: 0,
-    links: Vec::new(),
-};
 
 /// A client's name, with the beginning of its key if another one has the same name; or its key.
 fn name(totals: &PeerTotals, is_unique: bool) -> String {
@@ -128,7 +149,7 @@ fn links<'a>(sessions: &[&'a SessionStatus]) -> BTreeMap<&'a str, LinkNow> {
         }
         for totals in &session.links {
             let link = links.entry(&totals.link).or_default();
-            link.shares = [totals.send_share, totals.receive_share];
+            link.shares = Some([totals.send_share, totals.receive_share]);
         }
     }
     links

@@ -185,7 +185,8 @@ fn number(out: &mut String, value: f64) {
         f64::INFINITY => write!(out, "+Inf"),
         f64::NEG_INFINITY => write!(out, "-Inf"),
         value if value.is_nan() => write!(out, "NaN"),
-        value => write!(out, "{value}"),
+        // The sum of nothing is -0.
+        value => write!(out, "{}", value + 0.0),
     };
 }
 

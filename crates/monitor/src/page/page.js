@@ -3,6 +3,7 @@
 
 const CLASSES = ["conversational", "streaming", "interactive", "background"];
 const MAX_EVENTS = 50;
+const MAX_CLIENTS = 300;
 const SVG = "http://www.w3.org/2000/svg";
 
 const at = (id) => document.getElementById(id);
@@ -205,8 +206,10 @@ function show(report) {
   at("part-clients").hidden = !isServer;
   if (isServer) {
     const clients = clientsOf(report);
-    sync(at("clients"), clients, (client) => client.key, makeClient, updateClient);
-    at("no-clients").hidden = clients.length > 0;
+    sync(at("clients"), clients.slice(0, MAX_CLIENTS), (client) => client.key, makeClient, updateClient);
+    const more = clients.length - MAX_CLIENTS;
+    at("more-clients").hidden = clients.length > 0 && more <= 0;
+    put(at("more-clients"), clients.length ? `${more} more; sumlink status lists all.` : "No client has a session.");
   } else {
     sync(at("links"), links, (link) => link.name, makeLink, updateLink);
     at("no-links").hidden = links.length > 0;

@@ -58,9 +58,10 @@ impl Durations {
 /// it. They never fall while the process runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PeerTotals {
-    /// The peer's public key.
+    /// The peer's public key; empty for the sum of all clients whose keys were removed.
     pub peer: String,
     /// At a server the client's name in the configuration; empty if it has none, and at a client.
+    /// `(removed)` for that sum.
     pub client: String,
     /// Sessions.
     pub sessions: u64,
@@ -84,14 +85,29 @@ pub struct PeerTotals {
 impl PeerTotals {
     /// Adds the counters of a session.
     pub(crate) fn add(&mut self, session: &SessionStatus) {
-        self.sessions += 1;
-        self.streams += session.streams_total;
-        self.bytes_sent += session.bytes_sent;
-        self.bytes_received += session.bytes_received;
-        self.duplicates_sent_bytes += session.duplicates_sent_bytes;
-        self.duplicates_received_bytes += session.duplicates_received_bytes;
-        self.datagrams_dropped += session.datagrams_dropped;
-        for link in &session.links {
+        self.merge(&Self {
+            sessions: 1,
+            streams: session.streams_total,
+            bytes_sent: session.bytes_sent,
+            bytes_received: session.bytes_received,
+            duplicates_sent_bytes: session.duplicates_sent_bytes,
+            duplicates_received_bytes: session.duplicates_received_bytes,
+            datagrams_dropped: session.datagrams_dropped,
+            links: session.links.clone(),
+            ..Self::default()
+        });
+    }
+
+    /// Adds all counters of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        self.sessions += other.sessions;
+        self.streams += other.streams;
+        self.bytes_sent += other.bytes_sent;
+        self.bytes_received += other.bytes_received;
+        self.duplicates_sent_bytes += other.duplicates_sent_bytes;
+        self.duplicates_received_bytes += other.duplicates_received_bytes;
+        self.datagrams_dropped += other.datagrams_dropped;
+        for link in &other.links {
             self.link(&link.link).add(link);
         }
     }

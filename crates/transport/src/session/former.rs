@@ -10,6 +10,9 @@ use crate::api::totals::PeerTotals;
 /// added up afterwards, would otherwise count that session twice.
 const MAX_RECENT: usize = 4096;
 
+/// In place of a client's name, for the sum of removed ones.
+const REMOVED: &str = "(removed)";
+
 /// The counters of a process's ended sessions, by peer. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Former(Arc<Mutex<State>>);
@@ -17,6 +20,8 @@ pub(crate) struct Former(Arc<Mutex<State>>);
 #[derive(Debug, Default)]
 struct State {
     peers: HashMap<String, PeerTotals>,
+    /// The sum of all peers that were dropped.
+    removed: PeerTotals,
     /// Peer and identifier of the newest ended sessions, oldest first.
     recent: VecDeque<(String, String)>,
 }
@@ -52,12 +57,26 @@ impl Former {
             .map(|(peer, totals)| PeerTotals { peer, ..totals })
             .collect();
         all.sort_by(|a, b| a.peer.cmp(&b.peer));
+        if state.removed.sessions > 0 {
+            all.push(PeerTotals {
+                client: REMOVED.to_owned(),
+                ..state.removed.clone()
+            });
+        }
         all
     }
 
-    /// Drops the totals of all peers that are not to be kept.
+    /// Keeps only these peers, and the sum of all others.
     pub(crate) fn retain(&self, is_kept: impl Fn(&str) -> bool) {
-        self.lock().peers.retain(|peer, _| is_kept(peer));
+        let mut state = self.lock();
+        let State { peers, removed, .. } = &mut *state;
+        peers.retain(|peer, totals| {
+            let is_kept = is_kept(peer);
+            if !is_kept {
+                removed.merge(totals);
+            }
+            is_kept
+        });
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -100,7 +119,12 @@ mod tests {
         assert_eq!(sum(&[]), (1, 1, 12));
         // Without a session there is nothing to count.
         assert_eq!(sum(&[session("", "", 0)]), (1, 1, 12));
+        // The sum over all never falls.
         former.retain(|peer| peer != "A");
-        assert_eq!(sum(&[]), (0, 0, 0));
+        assert_eq!(sum(&[]), (1, 1, 12));
+        assert_eq!(former.with(&[])[0].client, REMOVED);
+        former.ended(&session("B", "1", 5));
+        former.retain(|_| false);
+        assert_eq!(sum(&[]), (1, 2, 17));
     }
 }

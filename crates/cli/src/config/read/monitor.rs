@@ -1,6 +1,7 @@
 //! Reads `[monitor]`.
 
 use sumlink_monitor::{Settings, Token};
+use toml::Spanned;
 
 use super::super::{parse_entry, raw};
 use super::Reader;
@@ -19,6 +20,7 @@ impl Reader<'_> {
         let settings = Settings {
             listen,
             token: token.flatten(),
+            per_client: raw.per_client.is_none_or(Spanned::into_inner),
         };
         match settings.check() {
             // Its token is reported already.
