@@ -33,7 +33,8 @@ async fn carry(args: ClientArgs, own: &OwnSchedulers, events: &Events) -> Result
     let plan = ClientPlan::start(args, own)?;
     let mut stop = Stop::new()?;
     // Failures of this machine are found before any use of the network.
-    let reporting = Reporting::open(plan.control.as_deref(), plan.monitor.clone(), events).await?;
+    let mut reporting =
+        Reporting::open(plan.control.as_deref(), plan.monitor.clone(), events).await?;
     if plan.gateway.is_some() {
         tracing::warn!("the file's [gateway] is not used: sumlink up starts a gateway");
     }

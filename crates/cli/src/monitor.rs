@@ -46,16 +46,17 @@ impl Reporting {
         Ok(Self { control, monitor })
     }
 
-    /// Answers without end.
-    pub(crate) async fn answer(self, program: impl Controlled) {
+    /// Answers without end. The control socket stays until `self` is dropped.
+    pub(crate) async fn answer(&mut self, program: impl Controlled) {
+        let (control, monitor) = (&self.control, self.monitor.take());
         let control = async {
-            match &self.control {
+            match control {
                 Some(control) => control.serve(program.clone()).await,
                 None => std::future::pending().await,
             }
         };
         let monitor = async {
-            match self.monitor {
+            match monitor {
                 Some(monitor) => monitor.serve(Watching(program.clone())).await,
                 None => std::future::pending().await,
             }

@@ -31,7 +31,8 @@ async fn serve(args: ServerArgs, own: OwnSchedulers, events: &Events) -> Result<
     let mut stop = Stop::new()?;
     let mut hangup = signal(SignalKind::hangup())?;
 
-    let reporting = Reporting::open(plan.control.as_deref(), plan.monitor.clone(), events).await?;
+    let mut reporting =
+        Reporting::open(plan.control.as_deref(), plan.monitor.clone(), events).await?;
     let public = plan.config.key.public();
     let clients = plan.config.authorized.len();
     let udp = plan.config.udp;

@@ -78,7 +78,7 @@ pub(super) async fn carry(
     let prepared = Prepared::new(Path::new(kernel::DEFAULT_STATE), &kernel).await?;
     let control = ControlSocket::bind(&socket(&plan)?)?;
     let _known_place = KnownPlace::new(control.path())?;
-    let reporting = Reporting::with(Some(control), plan.monitor.clone(), events).await?;
+    let mut reporting = Reporting::with(Some(control), plan.monitor.clone(), events).await?;
     let limits = Limits::of(&plan);
     let entries = Entries::bind(&plan, &limits).await?;
     // A killed gateway's address in there would answer no lookup.

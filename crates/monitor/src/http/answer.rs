@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{
-    ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, VARY, WWW_AUTHENTICATE,
+    ACCEPT, ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, VARY, WWW_AUTHENTICATE,
 };
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::mpsc;
@@ -140,6 +140,9 @@ async fn events<W: Watched>(shared: &Arc<Shared<W>>) -> Response<Answer> {
     let mut answer = Response::new(Answer::Events(receiver));
     let kind = HeaderValue::from_static(page::EVENTS);
     answer.headers_mut().insert(CONTENT_TYPE, kind);
+    // The connection has no slot of other connections any more, so it must end with the events.
+    let close = HeaderValue::from_static("close");
+    answer.headers_mut().insert(CONNECTION, close);
     answer
 }
 
