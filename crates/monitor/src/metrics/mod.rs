@@ -1,6 +1,6 @@
 //! The metrics of a [`Report`] as text, in the formats of Prometheus and of OpenMetrics.
 //!
-//! [`FAMILIES`](catalog::FAMILIES) lists every metric with its source. Both formats have the same
+//! [`FAMILIES`] lists every metric with its source. Both formats have the same
 //! samples; the crate `prometheus-client` would write only the second one.
 
 mod catalog;
