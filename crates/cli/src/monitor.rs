@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use serde_json::json;
 use sumlink_monitor::{Monitor, Report, Settings, Watched};
+use sumlink_transport::{LinkPolicy, LinkReport};
 use tokio::sync::broadcast;
 
-use crate::control::{self, ControlSocket, Controlled};
+use crate::control::{self, ControlSocket, Controlled, LinkChange};
 use crate::exit::CliError;
 use crate::output::Events;
 
@@ -71,6 +72,19 @@ struct Watching<C>(C);
 impl<C: Controlled> Watched for Watching<C> {
     async fn report(&self) -> Report {
         control::report(&self.0).await
+    }
+
+    async fn set_link(
+        &self,
+        name: String,
+        policy: Option<LinkPolicy>,
+    ) -> Result<LinkReport, String> {
+        let change = LinkChange {
+            policy,
+            keep: false,
+        };
+        let changed = self.0.link(name, Some(change)).await;
+        changed.map_err(|refusal| refusal.error)
     }
 
     fn events(&self) -> broadcast::Receiver<Arc<str>> {

@@ -110,8 +110,8 @@ impl Events {
         }
     }
 
-    /// The events from now on, each as one JSON object. A receiver that lags by more than 256 misses
-    /// the oldest and gets their number.
+    /// The events from now on, each as one JSON object. A receiver that lags by more than 256
+    /// misses the oldest and gets their number.
     pub fn subscribe(&self) -> broadcast::Receiver<Arc<str>> {
         self.feed.subscribe()
     }

@@ -7,8 +7,6 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sumlink_transport::SessionStatus;
-
 use crate::args::StatusArgs;
 use crate::control::{self, ControlError, Refusal, RefusalKind, Report};
 use crate::exit::CliError;
@@ -184,6 +182,7 @@ fn render(
 
 #[cfg(test)]
 mod tests {
+    use sumlink_transport::SessionStatus;
     use sumlink_transport::status::{LinkTotals, PathStatus, StreamStatus};
 
     use super::*;

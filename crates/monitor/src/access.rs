@@ -3,10 +3,14 @@
 //! A page of another origin cannot read an answer, because no answer permits that (CORS). It could
 //! if its own name resolved to this machine (DNS rebinding); then the request has that name in
 //! `Host`. Without a token, only addresses and `localhost` are therefore accepted there.
+//!
+//! A browser sends a stored password with requests that other pages cause (CSRF). Changes therefore
+//! need an `Origin` that names this port, which only a page of this port has, and JSON, which other
+//! pages cannot send without asking first (CORS).
 
 use std::net::IpAddr;
 
-use hyper::header::{AUTHORIZATION, HOST, HeaderMap};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, ORIGIN};
 use hyper::{Method, Request, StatusCode, Version};
 
 use crate::Settings;
@@ -34,8 +38,31 @@ pub(crate) fn check<B>(request: &Request<B>, settings: &Settings) -> Result<(), 
             return Err((StatusCode::FORBIDDEN, reason));
         }
     }
-    if request.method() != Method::GET && request.method() != Method::HEAD {
-        return Err((StatusCode::METHOD_NOT_ALLOWED, "this port only reads"));
+    match *request.method() {
+        Method::GET | Method::HEAD => Ok(()),
+        Method::POST if request.uri().path() == CHANGE => change(headers, settings),
+        _ => Err((StatusCode::METHOD_NOT_ALLOWED, "this only reads")),
+    }
+}
+
+/// The path of changes.
+pub(crate) const CHANGE: &str = "/link";
+
+/// Whether a change comes from the page of this port. A token is checked already.
+fn change(headers: &HeaderMap, settings: &Settings) -> Result<(), Refusal> {
+    if settings.token.is_none() {
+        let reason = "changes need a `token` in [monitor]; use sumlink link";
+        return Err((StatusCode::FORBIDDEN, reason));
+    }
+    let origin = headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
+    let from = origin.and_then(|origin| origin.split_once("://"));
+    let is_own = from.is_some_and(|(_, from)| host(headers) == Some(from));
+    let kind = headers
+        .get(CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok());
+    if !is_own || kind != Some("application/json") {
+        let reason = "changes need JSON from a page of this port; use sumlink link";
+        return Err((StatusCode::FORBIDDEN, reason));
     }
     Ok(())
 }
@@ -129,6 +156,46 @@ mod tests {
         let right = ("authorization", "Bearer 0123456789abcdef");
         assert_eq!(status(&request("GET", &[host, right]), &closed), None);
         assert_eq!(status(&request("GET", &[right]), &closed), None);
+    }
+
+    #[test]
+    fn only_its_own_page_can_change_a_link() {
+        let closed = settings(Some("0123456789abcdef"));
+        let token = ("authorization", "Bearer 0123456789abcdef");
+        let (host, json) = (
+            ("host", "a.example:1"),
+            ("content-type", "application/json"),
+        );
+        let own = ("origin", "https://a.example:1");
+        let post = |headers: &[(&str, &str)], path: &str, settings: &Settings| {
+            let mut request = request("POST", headers);
+            *request.uri_mut() = path.parse().unwrap();
+            status(&request, settings)
+        };
+        assert_eq!(post(&[host, own, json, token], CHANGE, &closed), None);
+        assert_eq!(post(&[host, own, json], CHANGE, &closed), Some(401));
+        assert_eq!(
+            post(&[host, own, json, token], "/metrics", &closed),
+            Some(405)
+        );
+        for bad in [
+            &[host, json, token][..],
+            &[host, ("origin", "null"), json, token],
+            &[host, ("origin", "https://evil.example"), json, token],
+            &[host, ("origin", "https://a.example"), json, token],
+            &[host, own, token],
+            &[host, own, ("content-type", "text/plain"), token],
+            &[own, json, token],
+        ] {
+            assert_eq!(post(bad, CHANGE, &closed), Some(403), "{bad:?}");
+        }
+        let local = ("host", "localhost");
+        let open = post(
+            &[local, ("origin", "http://localhost"), json],
+            CHANGE,
+            &settings(None),
+        );
+        assert_eq!(open, Some(403));
     }
 
     #[test]

@@ -49,6 +49,11 @@ impl<W: Watched> Cache<W> {
         }
     }
 
+    /// Makes the next request wait for a new report.
+    pub(crate) async fn renew(&self) {
+        *self.newest.lock().await = None;
+    }
+
     /// The watched program.
     pub(crate) fn program(&self) -> &W {
         &self.program
@@ -125,6 +130,14 @@ mod tests {
                 note: count.to_string(),
                 ..Report::default()
             }
+        }
+
+        async fn set_link(
+            &self,
+            _: String,
+            _: Option<sumlink_transport::LinkPolicy>,
+        ) -> Result<sumlink_transport::LinkReport, String> {
+            Err("no links".to_owned())
         }
 
         fn events(&self) -> broadcast::Receiver<Arc<str>> {

@@ -3,7 +3,8 @@
 //!
 //! Everything comes from one [`Report`], the same that `sumlink status --json` prints. Answers are
 //! at most 0.1 s old: a report is kept that long, and ten times as long as it took to make, so that
-//! frequent requests cost the program little. The port only reads: no request changes anything.
+//! frequent requests cost the program little. With a token, the page can change the policies of
+//! links; all other requests only read.
 //!
 //! - [`Monitor`] binds the port and serves it.
 //! - [`Token`] is the secret that other machines need.
@@ -24,6 +25,7 @@ mod token;
 use std::io;
 use std::net::SocketAddr;
 
+use sumlink_transport::{LinkPolicy, LinkReport};
 use sumlink_util::plain;
 use tokio::net::TcpListener;
 use tokio::sync::broadcast;
@@ -37,6 +39,14 @@ pub use token::{Token, TokenError};
 pub trait Watched: Send + Sync + 'static {
     /// The current report.
     fn report(&self) -> impl Future<Output = Report> + Send;
+
+    /// Sets the policy of a link until the program ends; `None` restores the configured one. An
+    /// error is one line.
+    fn set_link(
+        &self,
+        name: String,
+        policy: Option<LinkPolicy>,
+    ) -> impl Future<Output = Result<LinkReport, String>> + Send;
 
     /// The program's events from now on, each as one JSON object.
     fn events(&self) -> broadcast::Receiver<std::sync::Arc<str>>;

@@ -98,7 +98,12 @@ fn server(bench: &Bench, client_key: &str, port: u16) -> (Daemon, SocketAddr, So
 
 /// A client of `server` with a monitoring port, and its SOCKS port.
 pub(crate) fn client(host: &Host) -> (Daemon, SocketAddr, String) {
-    let file = format!("server = \"{}\"\n{MONITOR}", host.address);
+    client_with(host, MONITOR)
+}
+
+/// The same with this `[monitor]`.
+pub(crate) fn client_with(host: &Host, monitor: &str) -> (Daemon, SocketAddr, String) {
+    let file = format!("server = \"{}\"\n{monitor}", host.address);
     host.bench.write("client.toml", &file);
     let control = [("--config", "client.toml"), ("--control", "client.sock")];
     let mut client = Daemon::start(host.client(&control));
@@ -308,6 +313,61 @@ fn only_this_machine_and_holders_of_the_token_may_read() {
     assert_eq!(get_with(closed, "/metrics", wrong).status, 401);
     let right = "Host: any.example\r\nAuthorization: Bearer 0123456789abcdef0123\r\n";
     assert_eq!(get_with(closed, "/metrics", right).status, 200);
+}
+
+#[test]
+fn only_the_page_of_a_port_with_a_token_can_change_a_link() {
+    let (host, at_server) = host();
+    let token = host.bench.write("token", "0123456789abcdef0123\n");
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(token, private).unwrap();
+    let (_client, closed, _) = client_with(&host, &format!("{MONITOR}token = \"token\"\n"));
+    let post = |address: SocketAddr, headers: &str, body: &str| {
+        let length = body.len();
+        let request = format!(
+            "POST /link HTTP/1.1\r\nHost: {address}\r\n{headers}Content-Length: {length}\r\n\
+             Connection: close\r\n\r\n{body}"
+        );
+        let answer = send(address, &request);
+        (answer.status, answer.body)
+    };
+    let right = "Authorization: Bearer 0123456789abcdef0123\r\nContent-Type: application/json\r\n";
+    let own = format!("{right}Origin: http://{closed}\r\n");
+    let backup = r#"{"name":"lo","policy":{"priority":"backup"}}"#;
+    // Another page, no token, and a port without one.
+    let foreign = format!("{right}Origin: http://evil.example\r\n");
+    assert_eq!(post(closed, &foreign, backup).0, 403);
+    let stranger = format!("Content-Type: application/json\r\nOrigin: http://{closed}\r\n");
+    assert_eq!(post(closed, &stranger, backup).0, 401);
+    let open = format!("{right}Origin: http://{at_server}\r\n");
+    assert_eq!(post(at_server, &open, backup).0, 403);
+    let policy = || {
+        let ran = host
+            .bench
+            .run(&["link", "lo", "--json", "--control", "client.sock"]);
+        serde_json::from_str::<serde_json::Value>(&ran.out).unwrap()
+    };
+    assert_eq!(policy()["source"], "configuration");
+    for (body, status) in [
+        ("{}", 400),
+        ("nonsense", 400),
+        (r#"{"name":"none","policy":null}"#, 422),
+        (r#"{"name":"lo","policy":{"reset_day":77}}"#, 422),
+        (r#"{"name":"lo","policy":{"surprise":1}}"#, 400),
+    ] {
+        let (found, reason) = post(closed, &own, body);
+        assert_eq!(
+            (found, reason.lines().count()),
+            (status, 1),
+            "{body}: {reason}"
+        );
+    }
+    assert_eq!(post(closed, &own, &" ".repeat(5000)).0, 400);
+    assert_eq!(policy()["source"], "configuration");
+    let (status, changed) = post(closed, &own, backup);
+    assert_eq!(status, 200, "{changed}");
+    assert_eq!(policy()["priority"], "backup");
+    assert_eq!(policy()["source"], "set");
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! The status page in a browser.
 
+use serde_json::json;
 use sumlink_test_support::browser::{Page, browser};
 
-use crate::monitor::{client, host, move_bytes};
+use crate::monitor::{client, client_with, host, move_bytes};
 
 /// The text of an element.
 fn text(page: &mut Page, selector: &str) -> String {
@@ -31,8 +32,8 @@ fn assert_readable(page: &mut Page) {
         assert_eq!(back, color);
     }
     let nameless = page.value(
-        "[...document.querySelectorAll('svg, section, [role=region]')]\
-         .filter(one => !one.getAttribute('aria-label') && !one.getAttribute('aria-labelledby')).length",
+        "[...document.querySelectorAll('svg, section, [role=region]')].filter(one => \
+         !one.getAttribute('aria-label') && !one.getAttribute('aria-labelledby')).length",
     );
     assert_eq!(nameless, 0);
     assert_eq!(page.value("document.documentElement.lang"), "en");
@@ -108,4 +109,42 @@ fn the_page_shows_links_clients_and_events_and_names_are_no_markup() {
     page.until("!document.querySelector('#lost').hidden");
     let said = text(&mut page, "#lost");
     assert!(said.contains("trying again"), "{said}");
+}
+
+#[test]
+fn the_page_changes_the_priority_of_a_link_if_the_port_has_a_token() {
+    let Some(browser) = browser() else { return };
+    let (host, at_server) = host();
+    let token = host.bench.write("token", "0123456789abcdef0123\n");
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(token, private).unwrap();
+    let monitor = "[monitor]\nlisten = \"127.0.0.1:0\"\ntoken = \"token\"\n";
+    let (_client, at_client, _) = client_with(&host, monitor);
+    let mut page = Page::open(browser, host.bench.dir());
+    page.go(&format!("http://{at_server}/"));
+    page.until("document.body?.dataset.changes === 'no'");
+    page.call("Network.enable", json!({}));
+    let headers = json!({ "Authorization": "Bearer 0123456789abcdef0123" });
+    page.call("Network.setExtraHTTPHeaders", json!({ "headers": headers }));
+    page.go(&format!("http://{at_client}/"));
+    page.until("document.querySelector('#links select')?.value === 'primary'");
+    let named = "document.querySelector('#links select').labels.length";
+    assert_eq!(page.value(named), 1);
+    page.value(
+        "(() => { const one = document.querySelector('#links select'); one.value = 'backup'; \
+         one.dispatchEvent(new Event('change')); })()",
+    );
+    page.until("document.querySelector('#links .said').textContent.startsWith('Changed')");
+    let policy = || {
+        let ran = host
+            .bench
+            .run(&["link", "lo", "--json", "--control", "client.sock"]);
+        serde_json::from_str::<serde_json::Value>(&ran.out).unwrap()
+    };
+    assert_eq!(policy()["priority"], "backup");
+    page.until("!document.querySelector('#links button').hidden");
+    page.value("document.querySelector('#links button').click()");
+    page.until("document.querySelector('#links select').value === 'primary'");
+    assert_eq!(policy()["source"], "configuration");
+    assert_readable(&mut page);
 }

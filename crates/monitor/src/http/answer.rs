@@ -12,6 +12,8 @@ use hyper::header::{
     ACCEPT, ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, VARY, WWW_AUTHENTICATE,
 };
 use hyper::{Method, Request, Response, StatusCode};
+use serde::Deserialize;
+use sumlink_transport::LinkPolicy;
 use tokio::sync::mpsc;
 
 use super::Shared;
@@ -20,6 +22,10 @@ use crate::{Watched, access, page};
 
 /// Time for the report of a program that is busy.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Time for the body of a change, and its most bytes.
+const BODY_TIMEOUT: Duration = Duration::from_secs(5);
+const MAX_BODY: usize = 4096;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
@@ -68,12 +74,13 @@ impl Body for Answer {
 
 /// Answers a request; sets `follows` if the answer is the stream of events.
 pub(super) async fn answer<W: Watched>(
-    request: &Request<Incoming>,
+    request: Request<Incoming>,
     shared: &Arc<Shared<W>>,
     follows: &AtomicBool,
 ) -> Response<Answer> {
-    let mut answer = match access::check(request, &shared.settings) {
-        Ok(()) => route(request, shared, follows).await,
+    let mut answer = match access::check(&request, &shared.settings) {
+        Ok(()) if request.method() == Method::POST => change(request.into_body(), shared).await,
+        Ok(()) => route(&request, shared, follows).await,
         Err((status, reason)) => refused(status, reason),
     };
     let headers = answer.headers_mut();
@@ -92,6 +99,10 @@ async fn route<W: Watched>(
     follows: &AtomicBool,
 ) -> Response<Answer> {
     let path = request.uri().path();
+    if path == "/" {
+        let page = page::index(shared.settings.token.is_some());
+        return whole(StatusCode::OK, "text/html; charset=utf-8", page.into());
+    }
     if let Some((kind, text)) = page::asset(path) {
         return whole(StatusCode::OK, kind, Bytes::from_static(text.as_bytes()));
     }
@@ -131,6 +142,54 @@ async fn route<W: Watched>(
         _ if shot.report.is_healthy() => whole(StatusCode::OK, TEXT, Bytes::from_static(b"ok\n")),
         _ => refused(StatusCode::SERVICE_UNAVAILABLE, &shot.report.note),
     }
+}
+
+/// A change of a link's policy, as the page sends it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Change {
+    name: String,
+    policy: Option<LinkPolicy>,
+}
+
+/// Sets the policy of a link until the program ends.
+async fn change<W: Watched>(body: Incoming, shared: &Arc<Shared<W>>) -> Response<Answer> {
+    let read = tokio::time::timeout(BODY_TIMEOUT, whole_body(body)).await;
+    let Ok(Some(bytes)) = read else {
+        return refused(
+            StatusCode::BAD_REQUEST,
+            "the request is too long or too slow",
+        );
+    };
+    let Ok(change) = serde_json::from_slice::<Change>(&bytes) else {
+        return refused(
+            StatusCode::BAD_REQUEST,
+            "write a link's name and its policy as JSON",
+        );
+    };
+    let name = change.name.clone();
+    let set = shared.cache.program().set_link(change.name, change.policy);
+    match set.await {
+        Ok(report) => {
+            tracing::info!(link = %name, "the status page has changed the policy of a link");
+            shared.cache.renew().await;
+            let text = serde_json::to_vec(&report).unwrap_or_default();
+            whole(StatusCode::OK, JSON, text.into())
+        }
+        Err(reason) => refused(StatusCode::UNPROCESSABLE_ENTITY, &reason),
+    }
+}
+
+/// A body of at most [`MAX_BODY`] bytes.
+async fn whole_body(mut body: Incoming) -> Option<Vec<u8>> {
+    let mut all = Vec::new();
+    while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+        all.extend_from_slice(frame.ok()?.data_ref()?);
+        if all.len() > MAX_BODY {
+            return None;
+        }
+    }
+    Some(all)
 }
 
 /// The program's events from now on, as server-sent events.

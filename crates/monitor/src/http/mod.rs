@@ -92,7 +92,7 @@ async fn connection<W: Watched>(stream: TcpStream, slot: Slot, shared: Arc<Share
     let follows = Arc::new(AtomicBool::new(false));
     let service = service_fn(|request| {
         let (shared, follows) = (Arc::clone(&shared), Arc::clone(&follows));
-        async move { Ok::<_, Infallible>(answer::answer(&request, &shared, &follows).await) }
+        async move { Ok::<_, Infallible>(answer::answer(request, &shared, &follows).await) }
     });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())

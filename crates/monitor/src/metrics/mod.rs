@@ -174,7 +174,8 @@ mod tests {
             "sumlink_streams{class=\"background\"} 0",
             "sumlink_link_up{link=\"w\\\"0\\\\\\n\"} 1",
             "sumlink_link_up{link=\"eth0\"} 0",
-            "sumlink_link_bytes_total{link=\"w\\\"0\\\\\\n\",direction=\"sent\"} 18446744073709551615",
+            "sumlink_link_bytes_total{link=\"w\\\"0\\\\\\n\",direction=\"sent\"} \
+             18446744073709551615",
             "sumlink_link_rate_bytes_per_second{link=\"w\\\"0\\\\\\n\",direction=\"sent\"} 1000",
             "sumlink_link_stalls_total{link=\"w\\\"0\\\\\\n\"} 3",
             "sumlink_link_failover_seconds_bucket{link=\"w\\\"0\\\\\\n\",le=\"0.05\"} 0",
@@ -183,7 +184,8 @@ mod tests {
             "sumlink_link_failover_seconds_sum{link=\"w\\\"0\\\\\\n\"} 400.25",
             "sumlink_link_failover_seconds_count{link=\"w\\\"0\\\\\\n\"} 3",
             "sumlink_link_return_seconds_bucket{link=\"w\\\"0\\\\\\n\",le=\"+Inf\"} 0",
-            "sumlink_path_srtt_seconds{session=\"00112233\",link=\"w\\\"0\\\\\\n\",path=\"2\"} 0.0125",
+            "sumlink_path_srtt_seconds{session=\"00112233\",link=\"w\\\"0\\\\\\n\",path=\"2\"} \
+             0.0125",
             "sumlink_link_cap_used_bytes{link=\"eth0\",period=\"month\"} 50",
             "sumlink_link_cap_limit_bytes{link=\"eth0\",period=\"month\"} 100",
             "sumlink_handshakes_refused_total{reason=\"timeout\"} 4",

@@ -21,10 +21,18 @@ const QUEUE: usize = 64;
 /// Interval of comments that show both sides that the connection lives.
 const ALIVE: Duration = Duration::from_secs(15);
 
+/// The page itself; `may_change` shows what changes the policies of links.
+pub(crate) fn index(may_change: bool) -> String {
+    let page = include_str!("index.html");
+    match may_change {
+        true => page.replace("data-changes=\"no\"", "data-changes=\"yes\""),
+        false => page.to_owned(),
+    }
+}
+
 /// A file of the page: its content type and its text.
 pub(crate) fn asset(path: &str) -> Option<(&'static str, &'static str)> {
     Some(match path {
-        "/" => ("text/html; charset=utf-8", include_str!("index.html")),
         "/page.css" => ("text/css; charset=utf-8", include_str!("page.css")),
         "/page.js" => ("text/javascript; charset=utf-8", include_str!("page.js")),
         _ => return None,
@@ -99,17 +107,17 @@ mod tests {
 
     #[test]
     fn the_page_loads_nothing_from_elsewhere() {
-        for path in ["/", "/page.css", "/page.js"] {
-            let (_, text) = asset(path).unwrap();
-            let namespace = "http://www.w3.org/2000/svg";
-            let text = text.replace(namespace, "");
+        let page = index(true);
+        assert!(page.contains("data-changes=\"yes\"") && index(false).contains("=\"no\""));
+        let [style, script] = ["/page.css", "/page.js"].map(|path| asset(path).unwrap().1);
+        for text in [&page, style, script] {
+            let text = text.replace("http://www.w3.org/2000/svg", "");
             assert!(
                 !text.contains("http:") && !text.contains("https:"),
-                "{path}"
+                "{text}"
             );
-            assert!(!text.contains("//cdn"), "{path}");
+            assert!(!text.contains("=\"//"), "{text}");
         }
-        let (_, page) = asset("/").unwrap();
         assert!(
             !page.contains("<style") && !page.contains(" style="),
             "CSP forbids it"

@@ -102,7 +102,49 @@ function makeLink() {
     chart.setAttribute(name, value);
   }
   const head = make("div", "head", make("h3"), make("span", "badge"));
-  return make("li", "", head, make("p", "why dim"), pairs, chart);
+  return make("li", "", head, make("p", "why dim"), pairs, chart, ...makeControls());
+}
+
+const PRIORITIES = ["primary", "secondary", "backup", "never"];
+
+// What changes the policy of a link, if the port has a token.
+function makeControls() {
+  if (document.body.dataset.changes !== "yes") return [];
+  const select = make("select", "");
+  for (const name of PRIORITIES) select.append(new Option(name === "never" ? "never (off)" : name, name));
+  const reset = make("button", "", "As configured");
+  reset.type = "button";
+  const said = make("p", "said");
+  said.setAttribute("role", "status");
+  const controls = make("div", "controls", make("label", "", "Priority ", select), reset);
+  const change = async (policy) => {
+    select.disabled = reset.disabled = true;
+    try {
+      const name = controls.closest("li").dataset.key;
+      const answer = await fetch("/link", {
+        method: "POST", headers: { "Content-Type": "application/json" },
+        body: JSON.stringify({ name, policy }), signal: AbortSignal.timeout(10000),
+      });
+      put(said, answer.ok ? "Changed until sumlink restarts." : (await answer.text()).trim());
+    } catch (error) {
+      put(said, error.message);
+    }
+    select.disabled = reset.disabled = false;
+    refresh();
+  };
+  select.addEventListener("change", () => change({ ...controls.policy.policy, priority: select.value }));
+  reset.addEventListener("click", () => change(null));
+  return [controls, said];
+}
+
+function updateControls(card, policy) {
+  const controls = card.querySelector(".controls");
+  if (!controls || !policy) return;
+  controls.policy = policy;
+  const select = controls.querySelector("select");
+  // While a choice is open or on its way, it stays.
+  if (document.activeElement !== select && !select.disabled) select.value = policy.priority;
+  controls.querySelector("button").hidden = policy.source === "configuration";
 }
 
 function capOf(policy) {
@@ -118,6 +160,7 @@ function updateLink(card, link) {
   put(card.querySelector("h3"), (link.name || "unnamed") + (link.label ? ` (${link.label})` : ""));
   badge(card.querySelector(".badge"), best ? best.state : "absent");
   put(card.querySelector(".why"), best ? best.reason : "");
+  updateControls(card, link.policy);
   const { totals, now } = link;
   const values = [
     rate(sum(link.paths, (path) => path.receive_rate_bps)),
