@@ -10,7 +10,7 @@
 #
 # As root, or with passwordless sudo, it installs without asking and prints the purpose of each
 # package. Otherwise it prints the command to run and exits with 1. Services contained in packages
-# (nginx, sshd, iperf3) are not started.
+# (nginx, sshd, iperf3, prometheus) are not started.
 set -eu
 
 purpose=${1:-}
@@ -90,6 +90,7 @@ if [ "$tests" ]; then
     need wireguard-go "the tunnels, in user space" have wireguard-go
     need rsync "copies files through the gateway in the end-to-end tests" have rsync
     need chromium "loads pages through the gateway in the end-to-end tests" have chromium
+    need prometheus "reads metrics and checks alerts in the end-to-end tests" have promtool
     need openssl "makes the certificate of these pages" have openssl
     need bind9-dnsutils "asks name servers through the bond in the end-to-end tests" have dig
 fi

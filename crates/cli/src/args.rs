@@ -69,6 +69,8 @@ pub(crate) enum Verb {
     Links(LinksArgs),
     /// Show the sessions, paths and links of a running client or server.
     Status(StatusArgs),
+    /// Print the events of a running client, server or gateway as they happen.
+    Events(EventsArgs),
     /// Show or change the policy of a running client's link: priority, limits, data caps.
     Link(LinkArgs),
     /// List, load and unload congestion controls.
@@ -100,6 +102,7 @@ impl Verb {
             Self::Check(args) => args.json,
             Self::Links(args) => args.json,
             Self::Status(args) => args.json,
+            Self::Events(args) => args.json,
             Self::Link(args) => args.json(),
             Self::Cc { command } => command.json(),
             Self::Completions { .. } | Self::Man(_) => false,
@@ -300,6 +303,18 @@ pub struct StatusArgs {
     /// Refresh every second until interrupted.
     #[arg(long)]
     pub watch: bool,
+    /// Print one JSON object per line.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `sumlink events`
+#[derive(Debug, Args)]
+pub struct EventsArgs {
+    /// Ask at this control socket. Default: the running service's, in /run/sumlink-client,
+    /// /run/sumlink-server or /run/sumlink (a gateway).
+    #[arg(long, value_name = "SOCKET")]
+    pub control: Option<PathBuf>,
     /// Print one JSON object per line.
     #[arg(long)]
     pub json: bool,

@@ -11,12 +11,13 @@ use sumlink_proxy::{
     UdpForwarder,
 };
 use sumlink_transport::{Client, LinkReport};
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 
 use crate::args::ClientArgs;
 use crate::config::{ClientPlan, Entrance};
-use crate::control::{ControlSocket, Controlled, LinkChange, Refusal, RefusalKind, Report};
+use crate::control::{Controlled, LinkChange, Refusal, RefusalKind, Report};
 use crate::exit::CliError;
+use crate::monitor::Reporting;
 use crate::opener::Bond;
 use crate::output::Events;
 use crate::signals::Stop;
@@ -32,11 +33,8 @@ async fn carry(args: ClientArgs, own: &OwnSchedulers, events: &Events) -> Result
     let plan = ClientPlan::start(args, own)?;
     let mut stop = Stop::new()?;
     // Failures of this machine are found before any use of the network.
-    let control = plan
-        .control
-        .as_deref()
-        .map(ControlSocket::bind)
-        .transpose()?;
+    let mut reporting =
+        Reporting::open(plan.control.as_deref(), plan.monitor.clone(), events).await?;
     if plan.gateway.is_some() {
         tracing::warn!("the file's [gateway] is not used: sumlink up starts a gateway");
     }
@@ -45,7 +43,11 @@ async fn carry(args: ClientArgs, own: &OwnSchedulers, events: &Events) -> Result
     let server = plan.config.server.clone();
     let (slot, session) = watch::channel(None);
     let following = Cell::new(None);
-    let answering = answer(control.as_ref(), session, server.clone());
+    let answering = reporting.answer(Running {
+        session,
+        server: server.clone(),
+        events: events.clone(),
+    });
     let serving = async {
         let (server_key, public_key) = (plan.config.server_key, plan.config.key.public());
         let client = Client::connect(plan.config).await?;
@@ -65,7 +67,7 @@ async fn carry(args: ClientArgs, own: &OwnSchedulers, events: &Events) -> Result
     };
     tokio::select! {
         failed = serving => return failed,
-        never = answering => never,
+        () = answering => return Ok(()),
         name = stop.next() => tracing::info!("{name}: closing the session"),
     }
     let client = slot.borrow().clone();
@@ -79,24 +81,13 @@ async fn carry(args: ClientArgs, own: &OwnSchedulers, events: &Events) -> Result
     Ok(())
 }
 
-/// Answers at the control socket without end, if there is one.
-async fn answer(
-    control: Option<&ControlSocket>,
-    session: watch::Receiver<Option<Client>>,
-    server: String,
-) {
-    let Some(control) = control else {
-        return std::future::pending().await;
-    };
-    control.serve(Running { session, server }).await;
-}
-
-/// A running client at its control socket.
+/// A running client at its control socket and its monitoring port.
 #[derive(Clone)]
 pub(crate) struct Running {
     /// The client, once it has connected.
     pub(crate) session: watch::Receiver<Option<Client>>,
     pub(crate) server: String,
+    pub(crate) events: Events,
 }
 
 impl Running {
@@ -120,7 +111,16 @@ impl Controlled for Running {
         } else {
             String::new()
         };
-        Report::new("client", note, vec![status])
+        let (totals, policies) = (client.totals(&status), client.links(&status));
+        Report {
+            totals,
+            policies,
+            ..Report::new("client", note, vec![status])
+        }
+    }
+
+    fn events(&self) -> Option<broadcast::Receiver<Arc<str>>> {
+        Some(self.events.subscribe())
     }
 
     async fn link(&self, name: String, change: Option<LinkChange>) -> Result<LinkReport, Refusal> {

@@ -4,6 +4,8 @@
 //! object on one line:
 //!
 //! - `{"cmd":"status"}` is answered with a [`Report`].
+//! - `{"cmd":"events"}` is answered with the program's events, one object on each line, until
+//!   either side ends the connection.
 //! - `{"cmd":"link","name":"wwan0"}`, with or without a `change`, is answered by a client with a
 //!   [`LinkReport`].
 //! - `{"cmd":"rate","name":"lte","rate_bps":12000000}` is answered by an edge node with a
@@ -15,6 +17,7 @@
 //! Connections without a request block no others: each has 5 s, and a connection beyond the limit
 //! ends the oldest one.
 
+mod events;
 mod request;
 
 use std::io::{self, BufRead, BufReader, Write};
@@ -26,15 +29,18 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+pub use sumlink_monitor::Report;
 use sumlink_transport::accept::Accepting;
-use sumlink_transport::{LinkReport, SessionStatus, SetPolicyError};
+use sumlink_transport::slots::{Slot, Slots};
+use sumlink_transport::{LinkReport, SetPolicyError};
 use sumlink_util::plain;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixListener;
+use tokio::sync::broadcast;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::slots::{Slot, Slots};
+use crate::logging;
 pub use request::{LinkChange, LinkRate, RouteRequest};
 use request::{MAX_REQUEST, Request};
 
@@ -42,7 +48,7 @@ use request::{MAX_REQUEST, Request};
 pub(crate) const LONGEST_PATH: usize = 107;
 
 /// Longest accepted answer, in bytes: thousands of paths.
-const MAX_ANSWER: u64 = 16 << 20;
+const MAX_ANSWER: u64 = 64 << 20;
 
 /// Limit on connections that wait for their request, and separately on those being answered. One
 /// more ends the oldest.
@@ -51,47 +57,15 @@ const MAX_CONNECTIONS: usize = 16;
 /// Time for which either side waits for the other.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Report of a client, server or edge node.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Report {
-    /// Version of the running program.
-    pub version: String,
-    /// `client`, `server` or `edge`.
-    pub role: String,
-    /// Process id.
-    pub pid: u32,
-    /// Why there is no session, or the attempt to open one; empty otherwise.
-    pub note: String,
-    /// The sessions; a client has at most one.
-    pub sessions: Vec<SessionStatus>,
-    /// Report of an edge node, in a form that only its own program knows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub edge: Option<serde_json::Value>,
-    /// Report of a gateway.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gateway: Option<serde_json::Value>,
-}
-
-impl Report {
-    /// Makes a report of this process.
-    pub fn new(role: &str, note: String, sessions: Vec<SessionStatus>) -> Self {
-        let version = env!("CARGO_PKG_VERSION").to_owned();
-        Self {
-            version,
-            role: role.to_owned(),
-            pid: std::process::id(),
-            note,
-            sessions,
-            edge: None,
-            gateway: None,
-        }
-    }
-}
-
 /// A program that answers at its control socket. It refuses the requests that are not for it.
 pub trait Controlled: Clone + Send + Sync + 'static {
     /// The report of `sumlink status`.
     fn report(&self) -> impl Future<Output = Report> + Send;
+
+    /// The program's events from now on, each as one JSON object.
+    fn events(&self) -> Option<broadcast::Receiver<Arc<str>>> {
+        None
+    }
 
     /// Shows the policy of a link, or changes it first.
     fn link(
@@ -280,19 +254,19 @@ impl ControlSocket {
     pub async fn serve(&self, program: impl Controlled) {
         let mut accepting = Accepting::new("the control socket");
         let mut connections = JoinSet::new();
-        let (mut asking, answering) = (
-            Slots::new(MAX_CONNECTIONS),
-            Arc::new(Mutex::new(Slots::new(MAX_CONNECTIONS))),
-        );
+        let slots = || Arc::new(Mutex::new(Slots::new(MAX_CONNECTIONS)));
+        let mut asking = Slots::new(MAX_CONNECTIONS);
+        let (answering, following) = (slots(), slots());
         loop {
             let stream = tokio::select! {
                 stream = accepting.next(&self.listener) => stream,
                 Some(_) = connections.join_next() => continue,
             };
             let program = program.clone();
-            let (slot, answering) = (asking.enter(), Arc::clone(&answering));
+            let slot = asking.enter();
+            let (answering, following) = (Arc::clone(&answering), Arc::clone(&following));
             connections.spawn(async move {
-                let served = serve_one(stream, slot, &answering, program);
+                let served = serve_one(stream, slot, (&answering, &following), program);
                 if let Err(error) = served.await {
                     tracing::debug!(%error, "control connection");
                 }
@@ -326,6 +300,37 @@ pub(crate) fn link(
     request(path, &Request::Link { name, change })
 }
 
+/// Passes each event of the program at the other end of `path` to `show`, as a JSON object on one
+/// line with its end, until that program or `show` ends it.
+pub(crate) fn follow(
+    path: &Path,
+    mut show: impl FnMut(&str) -> io::Result<()>,
+) -> Result<io::Result<()>, ControlError> {
+    let mut stream = connect(path)?;
+    let failed = |reason: io::Error| ControlError::Answer {
+        path: path.to_owned(),
+        reason: plain(reason).to_string(),
+    };
+    let request = serde_json::to_string(&Request::Events {}).map_err(|e| failed(e.into()))?;
+    let asked = stream.write_all(format!("{request}\n").as_bytes());
+    asked.map_err(failed)?;
+    let mut lines = BufReader::new(stream);
+    let mut line = String::new();
+    loop {
+        line.clear();
+        let limited = io::Read::take(&mut lines, MAX_ANSWER).read_line(&mut line);
+        if limited.map_err(failed)? == 0 {
+            return Ok(Ok(()));
+        }
+        if let Ok(refusal) = serde_json::from_str::<Refusal>(&line) {
+            return Err(ControlError::Refused(refusal));
+        }
+        if let Err(error) = show(&line) {
+            return Ok(Err(error));
+        }
+    }
+}
+
 /// Sets the rate of a link of the edge node at the other end of `path`.
 pub fn set_rate(path: &Path, rate: LinkRate) -> Result<LinkRate, ControlError> {
     request(path, &Request::Rate(rate))
@@ -341,6 +346,16 @@ pub(crate) fn stop(path: &Path) -> Result<Stopping, ControlError> {
     request(path, &Request::Stop {})
 }
 
+fn connect(path: &Path) -> Result<UnixStream, ControlError> {
+    UnixStream::connect(path).map_err(|reason| match reason.kind() {
+        io::ErrorKind::PermissionDenied => ControlError::NotPermitted(path.to_owned()),
+        _ => ControlError::Nobody {
+            path: path.to_owned(),
+            reason,
+        },
+    })
+}
+
 /// Sends one request and reads its answer.
 fn request<T: DeserializeOwned>(path: &Path, request: &Request) -> Result<T, ControlError> {
     let owned = || path.to_owned();
@@ -348,13 +363,7 @@ fn request<T: DeserializeOwned>(path: &Path, request: &Request) -> Result<T, Con
         path: owned(),
         reason,
     };
-    let mut stream = UnixStream::connect(path).map_err(|reason| match reason.kind() {
-        io::ErrorKind::PermissionDenied => ControlError::NotPermitted(owned()),
-        _ => ControlError::Nobody {
-            path: owned(),
-            reason,
-        },
-    })?;
+    let mut stream = connect(path)?;
     let exchange = |stream: &mut UnixStream| -> io::Result<String> {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
@@ -375,7 +384,7 @@ fn request<T: DeserializeOwned>(path: &Path, request: &Request) -> Result<T, Con
 async fn serve_one(
     mut stream: tokio::net::UnixStream,
     slot: Slot,
-    answering: &Mutex<Slots>,
+    (answering, following): (&Mutex<Slots>, &Mutex<Slots>),
     program: impl Controlled,
 ) -> io::Result<()> {
     let asked = tokio::select! {
@@ -387,10 +396,14 @@ async fn serve_one(
             Err("no request arrived, and other connections need the slot".to_owned())
         }
     };
-    let slot = answering
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .enter();
+    let enter = |slots: &Mutex<Slots>| {
+        let mut slots = slots.lock().unwrap_or_else(PoisonError::into_inner);
+        slots.enter()
+    };
+    if let (Ok(Request::Events {}), Some(events)) = (&asked, program.events()) {
+        return events::write(stream, events, enter(following)).await;
+    }
+    let slot = enter(answering);
     let exchange = async {
         let answer = match asked {
             Ok(request) => answer(request, program).await?,
@@ -417,6 +430,14 @@ async fn read_request(stream: &mut tokio::net::UnixStream) -> io::Result<Vec<u8>
     Ok(line)
 }
 
+/// The whole report of a program.
+pub(crate) async fn report(program: &impl Controlled) -> Report {
+    Report {
+        log: logging::counts(),
+        ..program.report().await
+    }
+}
+
 async fn answer(request: Request, program: impl Controlled) -> io::Result<serde_json::Value> {
     fn of<T: Serialize>(result: Result<T, Refusal>) -> serde_json::Result<serde_json::Value> {
         match result {
@@ -425,7 +446,10 @@ async fn answer(request: Request, program: impl Controlled) -> io::Result<serde_
         }
     }
     let answer = match request {
-        Request::Status {} => serde_json::to_value(program.report().await),
+        Request::Status {} => serde_json::to_value(report(&program).await),
+        Request::Events {} => serde_json::to_value(Refusal::not_here(
+            "only a client, a server or a gateway has events",
+        )),
         Request::Link { name, change } => of(program.link(name, change).await),
         Request::Rate(asked) => of(program.rate(&asked).map(|()| asked)),
         Request::Route(asked) => of(program.route(asked).await),

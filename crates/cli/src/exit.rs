@@ -148,6 +148,9 @@ pub enum CliError {
     /// Caused by the system or the user: the server could not start.
     #[error(transparent)]
     Server(#[from] ServerError),
+    /// Caused by the system or the user: the monitoring port.
+    #[error(transparent)]
+    Monitor(#[from] sumlink_monitor::BindError),
     /// Caused by the system: interfaces could not be listed.
     #[error(transparent)]
     Links(#[from] LinkError),
@@ -220,7 +223,11 @@ impl CliError {
             Self::Key(_) => Exit::Key,
             Self::Connect(error) => connect_exit(error),
             Self::Server(error) => server_exit(error),
-            Self::Listen(_) | Self::BindUdp(_) | Self::Links(_) | Self::Split(_) => Exit::Network,
+            Self::Listen(_)
+            | Self::BindUdp(_)
+            | Self::Monitor(_)
+            | Self::Links(_)
+            | Self::Split(_) => Exit::Network,
             Self::Control(ControlError::Refused(refusal)) => match refusal.kind {
                 RefusalKind::NoSuchLink => Exit::Network,
                 RefusalKind::Usage => Exit::Usage,

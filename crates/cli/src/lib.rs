@@ -18,6 +18,7 @@ pub mod client;
 pub mod config;
 mod congestion;
 pub mod control;
+mod events;
 pub mod exit;
 pub mod find_socket;
 pub mod gateway;
@@ -34,13 +35,13 @@ mod link;
 mod links;
 mod log_limit;
 mod logging;
+mod monitor;
 mod moved;
 mod opener;
 pub mod output;
 pub mod program;
 pub mod server;
 pub mod signals;
-pub mod slots;
 mod spool;
 pub mod status;
 pub mod table;
@@ -49,6 +50,8 @@ mod usage;
 use std::process::ExitCode;
 
 use sumlink_engine::scheduler::OwnSchedulers;
+
+pub use sumlink_transport::slots;
 
 use args::{Cli, Verb, Verbosity};
 use exit::{CliError, Exit};
@@ -100,6 +103,7 @@ impl Program for Cli {
             Verb::Check(args) => check::run(&args),
             Verb::Links(args) => block_on(links::run(&args)),
             Verb::Status(args) => status::run(&args),
+            Verb::Events(args) => events::run(&args),
             Verb::Link(args) => link::run(&args),
             Verb::Cc { command } => cc::run(command),
             Verb::Completions { shell } => generate::completions::<Self>(shell),

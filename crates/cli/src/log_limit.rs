@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -46,6 +47,8 @@ struct Shared {
     state: Mutex<State>,
     /// Signals the first suppressed line.
     suppressed: Condvar,
+    /// All lines that were suppressed so far.
+    all: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -138,6 +141,11 @@ impl LogLimit {
         }
     }
 
+    /// Lines suppressed since the program began.
+    pub(crate) fn suppressed(&self) -> u64 {
+        self.shared.all.load(Ordering::Relaxed)
+    }
+
     fn admits(&self, event: &Event<'_>, client: Client, now: Instant) -> bool {
         let metadata = event.metadata();
         let mut state = self.shared.lock();
@@ -157,6 +165,7 @@ impl LogLimit {
             kind.example = message.0;
         }
         kind.suppressed += 1;
+        self.shared.all.fetch_add(1, Ordering::Relaxed);
         let is_alone = std::mem::replace(&mut state.has_thread, true);
         drop(state);
         if !is_alone {
@@ -248,7 +257,7 @@ impl Visit for Message {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
 
     use tracing::subscriber::with_default;
     use tracing_subscriber::layer::SubscriberExt;

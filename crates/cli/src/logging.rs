@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use sumlink_engine::peer_text::escaped;
+use sumlink_monitor::LogCounts;
 use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
@@ -109,6 +110,14 @@ pub(crate) fn finish() {
     }
     if let Some(log) = LOG.get() {
         log.finish(FINISH_TIMEOUT);
+    }
+}
+
+/// Lines that were not written so far.
+pub(crate) fn counts() -> LogCounts {
+    LogCounts {
+        dropped: LOG.get().map_or(0, Spool::dropped),
+        suppressed: LIMIT.get().map_or(0, LogLimit::suppressed),
     }
 }
 

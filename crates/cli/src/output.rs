@@ -49,6 +49,9 @@ pub fn note(text: &str) {
     logging::note(text);
 }
 
+/// Events that wait for each receiver of [`Events::subscribe`].
+const FEED: usize = 256;
+
 /// Time for which a daemon that ends waits for the reader of its events.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -61,6 +64,8 @@ pub struct Events {
     lines: Option<Spool>,
     /// Events dropped since the last one that fitted in the queue.
     missed: Arc<AtomicU64>,
+    /// The same events for later subscribers.
+    feed: broadcast::Sender<Arc<str>>,
 }
 
 impl Events {
@@ -73,12 +78,15 @@ impl Events {
         Ok(Self {
             lines,
             missed: Arc::default(),
+            feed: broadcast::channel(FEED).0,
         })
     }
 
     /// Queues one event. A reader that has gone away or does not read does not stop the daemon.
     pub fn emit(&self, event: &impl Serialize) {
-        let Some(lines) = &self.lines else { return };
+        if self.lines.is_none() && self.feed.receiver_count() == 0 {
+            return;
+        }
         let mut event = match serde_json::to_value(event) {
             Ok(event) => event,
             Err(error) => return tracing::debug!(%error, "cannot serialize an event"),
@@ -86,6 +94,10 @@ impl Events {
         if let Some(event) = event.as_object_mut() {
             event.insert("time".to_owned(), now().into());
         }
+        let event = event.to_string();
+        // Without a receiver the send fails, and nothing is lost.
+        let _ = self.feed.send(event.as_str().into());
+        let Some(lines) = &self.lines else { return };
         if !lines.push(format!("{event}\n").as_bytes()) {
             if self.missed.fetch_add(1, Ordering::Relaxed) == 0 {
                 tracing::warn!("events dropped: standard output is not read");
@@ -96,6 +108,12 @@ impl Events {
         if missed > 0 {
             tracing::warn!(missed, "events dropped");
         }
+    }
+
+    /// The events from now on, each as one JSON object. A receiver that lags by more than 256
+    /// misses the oldest and gets their number.
+    pub fn subscribe(&self) -> broadcast::Receiver<Arc<str>> {
+        self.feed.subscribe()
     }
 
     /// Waits until the events have been written and returns the result of the daemon. After 1 s
@@ -167,7 +185,7 @@ fn now() -> String {
 }
 
 /// The line that reports dropped events at the place where they are missing.
-fn missed(events: u64) -> String {
+pub(crate) fn missed(events: u64) -> String {
     format!(
         "{}\n",
         json!({ "event": "missed", "events": events, "time": now() })

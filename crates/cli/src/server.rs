@@ -1,18 +1,20 @@
 //! `sumlink server`.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::json;
 use sumlink_engine::scheduler::OwnSchedulers;
 use sumlink_transport::egress::EgressPolicy;
 use sumlink_transport::{LinkReport, Server, ServerHandle};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::oneshot;
+use tokio::sync::{broadcast, oneshot};
 
 use crate::args::ServerArgs;
 use crate::config::{self, ConfigError, File, ServerPlan};
-use crate::control::{ControlSocket, Controlled, LinkChange, Refusal, RefusalKind, Report};
+use crate::control::{Controlled, LinkChange, Refusal, RefusalKind, Report};
 use crate::exit::CliError;
+use crate::monitor::Reporting;
 use crate::output::Events;
 use crate::signals::Stop;
 
@@ -29,11 +31,8 @@ async fn serve(args: ServerArgs, own: OwnSchedulers, events: &Events) -> Result<
     let mut stop = Stop::new()?;
     let mut hangup = signal(SignalKind::hangup())?;
 
-    let control = plan
-        .control
-        .as_deref()
-        .map(ControlSocket::bind)
-        .transpose()?;
+    let mut reporting =
+        Reporting::open(plan.control.as_deref(), plan.monitor.clone(), events).await?;
     let public = plan.config.key.public();
     let clients = plan.config.authorized.len();
     let udp = plan.config.udp;
@@ -50,7 +49,7 @@ async fn serve(args: ServerArgs, own: OwnSchedulers, events: &Events) -> Result<
         // A message and a dropped sender both mean the end.
         let _ = ended.await;
     }));
-    let answering = answer(control.as_ref(), handle.clone());
+    let answering = reporting.answer(Running(handle.clone(), events.clone()));
     tokio::pin!(answering);
     loop {
         tokio::select! {
@@ -78,21 +77,22 @@ async fn serve(args: ServerArgs, own: OwnSchedulers, events: &Events) -> Result<
     Ok(())
 }
 
-/// Answers at the control socket without end, if there is one.
-async fn answer(control: Option<&ControlSocket>, handle: ServerHandle) {
-    let Some(control) = control else {
-        return std::future::pending().await;
-    };
-    control.serve(Running(handle)).await;
-}
-
-/// A running server at its control socket.
+/// A running server at its control socket and its monitoring port.
 #[derive(Clone)]
-struct Running(ServerHandle);
+struct Running(ServerHandle, Events);
 
 impl Controlled for Running {
     async fn report(&self) -> Report {
-        Report::new("server", String::new(), self.0.status().await)
+        let sessions = self.0.status().await;
+        Report {
+            totals: self.0.totals(&sessions),
+            refused: self.0.refused(),
+            ..Report::new("server", String::new(), sessions)
+        }
+    }
+
+    fn events(&self) -> Option<broadcast::Receiver<Arc<str>>> {
+        Some(self.1.subscribe())
     }
 
     async fn link(&self, _: String, _: Option<LinkChange>) -> Result<LinkReport, Refusal> {

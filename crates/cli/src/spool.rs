@@ -5,6 +5,7 @@
 //! is written once writing works again.
 
 use std::io::{self, ErrorKind, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -33,6 +34,8 @@ struct Shared {
     state: Mutex<State>,
     /// Signals a change that the thread or [`Spool::finish`] waits for.
     changed: Condvar,
+    /// Lines dropped since the beginning, before and while they were written.
+    all_dropped: AtomicU64,
     name: &'static str,
     capacity: usize,
     /// Formats the line that reports a number of dropped lines.
@@ -85,6 +88,7 @@ impl Spool {
         let shared = Shared {
             state: Mutex::new(state),
             changed: Condvar::new(),
+            all_dropped: AtomicU64::new(0),
             name,
             capacity,
             notice,
@@ -106,12 +110,20 @@ impl Spool {
             state.waiting.extend_from_slice(lines);
         } else {
             state.dropped += count(lines);
+            self.shared
+                .all_dropped
+                .fetch_add(count(lines), Ordering::Relaxed);
         }
         if let Some(sink) = state.sink.take() {
             self.start(sink, &mut state);
         }
         self.shared.changed.notify_all();
         fits
+    }
+
+    /// Lines dropped since the beginning.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.shared.all_dropped.load(Ordering::Relaxed)
     }
 
     /// Waits up to `patience` until everything has been written or dropped; returns whether it has.
@@ -162,6 +174,7 @@ impl Shared {
             let (lines, dropped) = self.take(lost > 0);
             lost = self.report(&mut out, lost);
             let unwritten = out.write(&lines);
+            self.all_dropped.fetch_add(unwritten, Ordering::Relaxed);
             lost += unwritten + dropped;
             // The dropped lines came after the lines that were waiting.
             if unwritten == 0 {

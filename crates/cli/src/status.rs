@@ -7,8 +7,6 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sumlink_transport::SessionStatus;
-
 use crate::args::StatusArgs;
 use crate::control::{self, ControlError, Refusal, RefusalKind, Report};
 use crate::exit::CliError;
@@ -105,11 +103,14 @@ fn keep_clients(report: &mut Report, patterns: &[String]) -> Result<(), CliError
     }
     let names = clients::by_client(&report.sessions).into_iter();
     let names: Vec<String> = names.map(|of| printable(clients::name(of[0]))).collect();
-    let is_meant = |session: &SessionStatus| {
+    let is_meant = |client: &str, peer: &str| {
         let mut patterns = patterns.iter();
-        patterns.any(|pattern| clients::is_called(session, pattern))
+        patterns.any(|pattern| clients::is_called(client, peer, pattern))
     };
-    report.sessions.retain(is_meant);
+    let sessions = &mut report.sessions;
+    sessions.retain(|session| is_meant(&session.client, &session.peer));
+    let totals = &mut report.totals;
+    totals.retain(|totals| is_meant(&totals.client, &totals.peer));
     match (report.sessions.is_empty(), names.as_slice()) {
         (false, _) => Ok(()),
         (true, []) => Err(no_client("no client has a session".to_owned())),
@@ -181,6 +182,7 @@ fn render(
 
 #[cfg(test)]
 mod tests {
+    use sumlink_transport::SessionStatus;
     use sumlink_transport::status::{LinkTotals, PathStatus, StreamStatus};
 
     use super::*;
@@ -338,8 +340,7 @@ mod tests {
             pid: 4711,
             note: note.to_owned(),
             sessions,
-            edge: None,
-            gateway: None,
+            ..Report::default()
         }
     }
 

@@ -3,6 +3,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "for tests")]
 
+pub mod browser;
 #[cfg(feature = "emulated")]
 pub mod emulated;
 pub mod netns;

@@ -6,3 +6,4 @@ pub mod datagrams;
 pub mod publish;
 pub mod status;
 pub(crate) mod stream;
+pub(crate) mod totals;

@@ -38,7 +38,7 @@
 //! | [`links`] | the machine's links from rtnetlink, their policies, the dialing of carriers |
 //! | `publishing` | published ports: messages, and the client's side |
 //! | `server` | the port for all clients, half-open connections, each client's sessions |
-//! | `local` | accept loop, listen addresses, file descriptors, the order in which tasks start |
+//! | `local` | accept loop, connection slots, addresses, file descriptors, the order of tasks |
 //!
 //! `api`, `session` and `links` refer to each other: the client's handle starts a session and the
 //! link manager, and both use the configuration, streams and status that `api` defines. `carrier`
@@ -70,7 +70,7 @@ pub use carrier::keys::{PublicKey, SecretKey};
 pub use carrier::{congestion, keys, quic, socket, tcp_info, tls};
 pub use links::policy;
 pub use links::policy::{LinkPolicy, LinkReport};
-pub use local::{accept, address, descriptors, saved_syn, tasks};
+pub use local::{accept, address, descriptors, saved_syn, slots, tasks};
 pub use server::{Server, ServerError, ServerHandle};
 pub use sumlink_bond::Early;
 pub use sumlink_engine::frame::RefuseCode;

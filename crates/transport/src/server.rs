@@ -5,11 +5,12 @@ mod datagrams;
 mod half_open;
 mod own;
 mod publish;
+mod refused;
 mod sessions;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -27,6 +28,7 @@ use crate::api::config::{AuthorizedClient, ServerConfig};
 use crate::api::publish::PublishRule;
 use crate::api::status::{SessionEvent, SessionStatus};
 use crate::api::stream::Stream;
+use crate::api::totals::PeerTotals;
 use crate::carrier::Carrier;
 use crate::carrier::congestion;
 use crate::carrier::handshake::{CarrierError, ServerCarrier, within};
@@ -38,6 +40,7 @@ use crate::local::accept::Accepting;
 use crate::local::descriptors;
 use crate::local::tasks::spawn_begun;
 use crate::session::driver::{Command, Driver, Incoming, LinkStates, Listeners, session_span};
+use crate::session::former::Former;
 use crate::session::sources::Sources;
 use sumlink_exit::dial::{Turn, Turns, dial_in_turn};
 use sumlink_exit::egress::EgressPolicy;
@@ -48,6 +51,7 @@ use sumlink_exit::udp::UdpExit;
 
 use half_open::{HalfOpen, HalfOpenLimit};
 use publish::Leases;
+use refused::Refused;
 use sessions::{Entry, SessionId, Sessions};
 
 /// A server that listens, and accepts clients once it [runs](Server::run).
@@ -110,6 +114,10 @@ struct Shared {
     /// carriers.
     targets: Arc<Semaphore>,
     events: broadcast::Sender<SessionEvent>,
+    /// The counters of former sessions.
+    former: Former,
+    /// Connections that were refused.
+    refused: Refused,
     stopping: watch::Sender<bool>,
     /// Receives the streams, if they are not connected to their targets.
     handler: Handler,
@@ -174,6 +182,8 @@ impl Server {
             half_open: HalfOpenLimit::new(&config.half_open.within(descriptors::for_strangers())),
             targets: Arc::new(Semaphore::new(descriptors::for_streams())),
             events: broadcast::channel(256).0,
+            former: Former::default(),
+            refused: Refused::default(),
             stopping: watch::channel(false).0,
             handler,
             config,
@@ -265,6 +275,23 @@ impl ServerHandle {
         all
     }
 
+    /// The counters of each client since the server began, over all sessions; `present` is the
+    /// current status.
+    pub fn totals(&self, present: &[SessionStatus]) -> Vec<PeerTotals> {
+        let mut all = self.shared.former.with(present);
+        for totals in &mut all {
+            if let Ok(key) = totals.peer.parse() {
+                totals.client = self.shared.name(&key).unwrap_or_default();
+            }
+        }
+        all
+    }
+
+    /// How many connections were refused since the server began, by reason.
+    pub fn refused(&self) -> BTreeMap<String, u64> {
+        self.shared.refused.counts()
+    }
+
     /// Replaces the set of authorized clients. Sessions of removed keys end, and so do published
     /// ports that are no longer permitted.
     pub fn set_authorized(&self, clients: &[AuthorizedClient]) {
@@ -286,6 +313,8 @@ impl ServerHandle {
             .publish
             .write()
             .unwrap_or_else(PoisonError::into_inner) = publish.collect();
+        let known: HashSet<String> = clients.iter().map(|c| c.key.to_string()).collect();
+        self.shared.former.retain(|key| known.contains(key));
         let leases = &self.shared.leases;
         leases.recheck(|client, port| self.shared.may_publish(client, port));
         for ((key, _), entry) in self.shared.sessions().iter() {
@@ -322,6 +351,7 @@ impl Shared {
         let carrier = match self.prove(tcp, &tls, &mut guard).await {
             Ok(carrier) => carrier,
             Err(error) => {
+                self.refused.handshake(error.as_ref());
                 match error {
                     Some(error) => tracing::info!(%from, %error, "connection refused"),
                     None => tracing::warn!(
@@ -335,7 +365,7 @@ impl Shared {
         };
         drop(guard);
         if *self.stopping.borrow() {
-            return carrier.refuse(RefuseCode::Stopping, "").await;
+            return self.refuse(carrier, RefuseCode::Stopping, "").await;
         }
         let name = self.name(&carrier.client);
         let client = Some((&carrier.client, name.as_deref()));
@@ -359,11 +389,11 @@ impl Shared {
             // Looked up by the client's own key: a client cannot name another client's session.
             let entry = self.sessions().get(&key).cloned();
             let Some(entry) = entry else {
-                return carrier.refuse(RefuseCode::NoSuchSession, "").await;
+                return self.refuse(carrier, RefuseCode::NoSuchSession, "").await;
             };
             let (most, refusal) = self.config.session.max_paths(self.config.limits.paths);
             if !entry.reserve(most).await {
-                return carrier.refuse(RefuseCode::Limit, &refusal).await;
+                return self.refuse(carrier, RefuseCode::Limit, &refusal).await;
             }
             let welcomed = self.welcome(carrier).await;
             match &welcomed {
@@ -410,6 +440,12 @@ impl Shared {
         }
     }
 
+    /// Refuses a connection that has proved a key.
+    async fn refuse(&self, carrier: ServerCarrier, code: RefuseCode, reason: &str) {
+        self.refused.code(code);
+        carrier.refuse(code, reason).await;
+    }
+
     /// Turns a connection that may join into a path.
     async fn welcome(&self, carrier: ServerCarrier) -> Result<Carrier, CarrierError> {
         let session = carrier.session;
@@ -438,6 +474,7 @@ impl Shared {
             carriers: None,
             wants_traffic: false,
             events: self.events.clone(),
+            former: self.former.clone(),
             links: LinkStates::default(),
             policies: None,
             max_paths: self.config.limits.paths,
@@ -452,7 +489,7 @@ impl Shared {
             // The configuration was checked when the server started.
             Err(error) => {
                 tracing::error!(%error, "cannot create a session; connection dropped");
-                return carrier.refuse(RefuseCode::Limit, "").await;
+                return self.refuse(carrier, RefuseCode::Limit, "").await;
             }
         };
         let entry = Entry::new(commands.clone());
@@ -492,7 +529,7 @@ impl Shared {
             }
         };
         if let Some((code, reason)) = refusal {
-            return carrier.refuse(code, reason).await;
+            return self.refuse(carrier, code, reason).await;
         }
         let _forget = Forget {
             shared: self,

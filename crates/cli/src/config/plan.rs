@@ -52,6 +52,7 @@ pub(crate) struct ClientPlan {
     /// When a stream is reported as connected before the server confirms it.
     pub(crate) early: Early,
     pub(crate) control: Option<PathBuf>,
+    pub(crate) monitor: Option<sumlink_monitor::Settings>,
 }
 
 /// A server's configuration.
@@ -61,6 +62,7 @@ pub(crate) struct ServerPlan {
     /// Number of egress rules.
     pub(crate) rules: usize,
     pub(crate) control: Option<PathBuf>,
+    pub(crate) monitor: Option<sumlink_monitor::Settings>,
 }
 
 /// The configuration of a file of either role.
@@ -304,6 +306,7 @@ fn client(
         classes: file.classes,
         gateway: file.gateway,
         control,
+        monitor: file.monitor,
     }))
 }
 
@@ -375,6 +378,7 @@ fn server(
         config,
         rules: rules_count,
         control,
+        monitor: file.monitor,
     }))
 }
 

@@ -51,8 +51,15 @@ pub(super) const SERVER_KEYS: [&str; 6] =
     ["listen", "client", "egress", "limits", "datagrams", "dns"];
 
 /// Keys of both.
-pub(super) const COMMON_KEYS: [&str; 6] =
-    ["key", "control", "congestion", "coupled", "udp", "session"];
+pub(super) const COMMON_KEYS: [&str; 7] = [
+    "key",
+    "control",
+    "congestion",
+    "coupled",
+    "udp",
+    "monitor",
+    "session",
+];
 
 /// File of a client.
 #[derive(Debug, Deserialize)]
@@ -78,11 +85,21 @@ pub(super) struct Client {
     pub(super) link: Vec<Link>,
     #[serde(default)]
     pub(super) class: Vec<Spanned<ClassRule>>,
+    pub(super) monitor: Option<Monitor>,
     pub(super) gateway: Option<Gateway>,
     #[serde(default)]
     pub(super) publish: Vec<Publish>,
     #[serde(default)]
     pub(super) session: Session,
+}
+
+/// `[monitor]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Monitor {
+    pub(super) listen: Spanned<String>,
+    pub(super) token: Field<PathBuf>,
+    pub(super) per_client: Field<bool>,
 }
 
 /// `[[publish]]`
@@ -203,6 +220,7 @@ pub(super) struct Server {
     pub(super) datagrams: Exit,
     #[serde(default)]
     pub(super) dns: Dns,
+    pub(super) monitor: Option<Monitor>,
     #[serde(default)]
     pub(super) session: Session,
 }

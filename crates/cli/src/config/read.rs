@@ -3,6 +3,7 @@
 mod ends;
 mod gateway;
 mod links;
+mod monitor;
 mod publish;
 mod session;
 

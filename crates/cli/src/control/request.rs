@@ -12,6 +12,8 @@ pub(crate) const MAX_REQUEST: usize = 4096;
 pub(crate) enum Request {
     /// Requests the whole report.
     Status {},
+    /// Requests the events from now on.
+    Events {},
     /// Shows or changes one link of a client.
     Link {
         /// Name of the link.

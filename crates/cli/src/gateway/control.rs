@@ -10,7 +10,7 @@ use sumlink_gateway::rules::{Keep, Protocol, Rule, RuleError};
 use sumlink_proxy::{Origin, Target};
 use sumlink_transport::{Client, LinkReport};
 use sumlink_tun::StatsHandle;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, broadcast, watch};
 
 use super::route::Tested;
 use super::run::GatewayRouter;
@@ -18,6 +18,7 @@ use crate::client;
 use crate::control::{
     Controlled, LinkChange, Refusal, RefusalKind, Report, RouteRequest, Stopping,
 };
+use crate::output::Events;
 
 /// The parts of a gateway that control requests read.
 #[derive(Clone)]
@@ -31,6 +32,7 @@ pub(super) struct Running {
     pub(super) capture: Capture,
     /// Notified when the gateway must end.
     pub(super) stop: Arc<Notify>,
+    pub(super) events: Events,
 }
 
 impl Controlled for Running {
@@ -38,6 +40,10 @@ impl Controlled for Running {
         let mut report = self.client().report().await;
         report.gateway = Some(self.status());
         report
+    }
+
+    fn events(&self) -> Option<broadcast::Receiver<Arc<str>>> {
+        self.client().events()
     }
 
     async fn link(&self, name: String, change: Option<LinkChange>) -> Result<LinkReport, Refusal> {
@@ -89,6 +95,7 @@ impl Running {
         client::Running {
             session: self.session.clone(),
             server: self.server.clone(),
+            events: self.events.clone(),
         }
     }
 

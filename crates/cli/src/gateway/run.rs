@@ -37,6 +37,7 @@ use crate::config::{ClientPlan, DnsDomain, DnsSettings, GatewaySettings};
 use crate::control::ControlSocket;
 use crate::exit::{CliError, Exit};
 use crate::find_socket;
+use crate::monitor::Reporting;
 use crate::opener::Late;
 use crate::output::Events;
 use crate::signals::Stop;
@@ -77,6 +78,7 @@ pub(super) async fn carry(
     let prepared = Prepared::new(Path::new(kernel::DEFAULT_STATE), &kernel).await?;
     let control = ControlSocket::bind(&socket(&plan)?)?;
     let _known_place = KnownPlace::new(control.path())?;
+    let mut reporting = Reporting::with(Some(control), plan.monitor.clone(), events).await?;
     let limits = Limits::of(&plan);
     let entries = Entries::bind(&plan, &limits).await?;
     // A killed gateway's address in there would answer no lookup.
@@ -116,6 +118,7 @@ pub(super) async fn carry(
         kernel: kernel.clone(),
         capture,
         stop: Arc::clone(&asked),
+        events: events.clone(),
     };
     let address = inputs.dns.as_ref().map(|dns| dns.address);
     let mut serving = inputs.serve(&router, &limits, forwarder);
@@ -167,7 +170,7 @@ pub(super) async fn carry(
     };
     let ended = tokio::select! {
         ended = connecting => ended,
-        () = control.serve(running) => Ok(()),
+        () = reporting.answer(running) => Ok(()),
         never = policy.follow() => match never {},
         followed = applied.follow() => match followed {
             Ok(never) => match never {},

@@ -30,9 +30,8 @@ pub(super) fn name(session: &SessionStatus) -> &str {
 }
 
 /// Whether the pattern matches the client: its name, a glob for it, or the beginning of its key.
-pub(super) fn is_called(session: &SessionStatus, pattern: &str) -> bool {
-    name_matches(pattern, &session.client)
-        || (!pattern.is_empty() && session.peer.starts_with(pattern))
+pub(super) fn is_called(client: &str, peer: &str, pattern: &str) -> bool {
+    name_matches(pattern, client) || (!pattern.is_empty() && peer.starts_with(pattern))
 }
 
 /// The sessions grouped by client, sorted by name.
@@ -84,11 +83,12 @@ mod tests {
             client: "laptop-7".to_owned(),
             ..SessionStatus::default()
         };
+        let is_called = |pattern| is_called(&session.client, &session.peer, pattern);
         for pattern in ["laptop-7", "laptop-*", "E2tQ", "*"] {
-            assert!(is_called(&session, pattern), "{pattern}");
+            assert!(is_called(pattern), "{pattern}");
         }
         for pattern in ["laptop", "", "2tQ", "phone"] {
-            assert!(!is_called(&session, pattern), "{pattern}");
+            assert!(!is_called(pattern), "{pattern}");
         }
         let unnamed = SessionStatus {
             client: String::new(),

@@ -12,6 +12,8 @@ fn bench(example: &str, file: &str) -> (Bench, String) {
     let bench = crate::common::new();
     let public = bench.key("client.key");
     std::fs::copy(bench.path("client.key"), bench.path("server.key")).unwrap();
+    let token = bench.write("monitor.token", "0123456789abcdef\n");
+    std::fs::set_permissions(token, std::fs::Permissions::from_mode(0o600)).unwrap();
     let text = example
         .replace("SERVER-HOST", "192.0.2.1")
         .replace("SERVER-PUBLIC-KEY", &public)

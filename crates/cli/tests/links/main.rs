@@ -29,6 +29,7 @@ mod slow_links;
 mod slow_readers;
 mod socks;
 mod split;
+mod totals;
 mod waste;
 mod wireguard;
 

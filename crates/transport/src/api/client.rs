@@ -16,6 +16,7 @@ use tracing::Instrument;
 use crate::api::config::ClientConfig;
 use crate::api::status::{SessionEvent, SessionStatus};
 use crate::api::stream::Stream;
+use crate::api::totals::PeerTotals;
 use crate::carrier::handshake::CarrierError;
 use crate::carrier::socket::SocketError;
 use crate::links::LinkError;
@@ -23,6 +24,7 @@ use crate::links::manager::{Manager, Outcome, until_true};
 use crate::links::policy::{LinkPolicy, LinkReport, Policies, PolicyError, StateError};
 use crate::publishing::{Publisher, session_of};
 use crate::session::driver::{Command, Driver, LinkStates, Listeners, open_in, session_span};
+use crate::session::former::Former;
 use crate::session::sources::Sources;
 use sumlink_exit::target::{OpenError, OwnService, Target};
 
@@ -130,6 +132,8 @@ struct Shared {
     sources: Arc<Sources>,
     /// The published ports.
     publisher: Arc<Publisher>,
+    /// The counters of former sessions.
+    former: Former,
     /// Set once by `close`, or when the last clone is dropped.
     closing: watch::Sender<bool>,
     closed: watch::Sender<Option<String>>,
@@ -151,6 +155,7 @@ impl Client {
             policies,
             sources: Arc::default(),
             publisher,
+            former: Former::default(),
             closing: watch::channel(false).0,
             closed: watch::channel(None).0,
         });
@@ -163,6 +168,7 @@ impl Client {
             policies: shared.policies.clone(),
             sources: Arc::clone(&shared.sources),
             publisher: Arc::clone(&shared.publisher),
+            former: shared.former.clone(),
             closing: shared.closing.subscribe(),
             closed: shared.closed.clone(),
         };
@@ -240,6 +246,25 @@ impl Client {
             published: self.shared.publisher.status(),
             ..SessionStatus::default()
         }
+    }
+
+    /// The counters since [`Client::connect`], over all sessions; `present` is the current status.
+    pub fn totals(&self, present: &SessionStatus) -> Vec<PeerTotals> {
+        self.shared.former.with(std::slice::from_ref(present))
+    }
+
+    /// Policy and usage of each link of a status, in its order.
+    pub fn links(&self, present: &SessionStatus) -> Vec<LinkReport> {
+        let mut names: Vec<&str> = Vec::new();
+        let paths = present.paths.iter().map(|path| path.link.as_str());
+        for name in paths.chain(present.links.iter().map(|link| link.link.as_str())) {
+            if !name.is_empty() && !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let reports = names.into_iter();
+        let reports = reports.map(|name| self.shared.policies.report(name));
+        reports.collect()
     }
 
     /// Policy and usage of a link.
@@ -326,6 +351,7 @@ struct Task {
     policies: Policies,
     sources: Arc<Sources>,
     publisher: Arc<Publisher>,
+    former: Former,
     closing: watch::Receiver<bool>,
     closed: watch::Sender<Option<String>>,
 }
@@ -394,6 +420,7 @@ impl Task {
             carriers: Some(news_sender),
             wants_traffic: self.config.measures_carriers(),
             events: self.events.clone(),
+            former: self.former.clone(),
             links: self.links.clone(),
             policies: Some(self.policies.clone()),
             max_paths: CLIENT_PATHS,

@@ -1,8 +1,11 @@
 //! The status of a session: the structures behind `sumlink status --json`.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 pub use crate::api::publish::PublishStatus;
+pub use crate::api::totals::{Durations, PeerTotals};
 use crate::carrier::keys::PublicKey;
 
 /// One side's view of a session.
@@ -35,6 +38,9 @@ pub struct SessionStatus {
     pub streams_open: u64,
     /// Streams opened since the start.
     pub streams_total: u64,
+    /// Open streams by the class of what this side sends; classes without streams are absent.
+    #[serde(default)]
+    pub streams_by_class: BTreeMap<String, u64>,
     /// Bytes held because earlier bytes are missing.
     pub reorder_bytes: u64,
     /// The highest value of `reorder_bytes`.
@@ -68,6 +74,9 @@ pub struct SessionStatus {
     /// The flows of datagrams, in the order of their numbers; at most the first thousand.
     #[serde(default)]
     pub flows: Vec<FlowStatus>,
+    /// Open flows by the class of what this side sends; classes without flows are absent.
+    #[serde(default)]
+    pub flows_by_class: BTreeMap<String, u64>,
     /// Datagrams dropped because the session or a local program did not take them in time.
     #[serde(default)]
     pub datagrams_dropped: u64,
@@ -183,6 +192,34 @@ pub struct LinkTotals {
     pub send_share: f64,
     /// The link's share of all stream bytes that the session has received, 0..=1.
     pub receive_share: f64,
+    /// Payload bytes that TCP has sent, TLS and retransmissions included.
+    #[serde(default)]
+    pub tcp_bytes_sent: u64,
+    /// Of those: bytes sent again because TCP took them for lost.
+    #[serde(default)]
+    pub tcp_bytes_retransmitted: u64,
+    /// Packets of datagrams sent.
+    #[serde(default)]
+    pub datagram_packets_sent: u64,
+    /// Packets of datagrams received.
+    #[serde(default)]
+    pub datagram_packets_received: u64,
+    /// Packets of datagrams sent that the peer reports as lost.
+    #[serde(default)]
+    pub datagram_packets_lost: u64,
+    /// Bytes of those sent over UDP; those over TCP are a part of `bytes_sent`.
+    #[serde(default)]
+    pub datagram_bytes_sent: u64,
+    /// Bytes of those received over UDP.
+    #[serde(default)]
+    pub datagram_bytes_received: u64,
+    /// For each stall of a path: how long it had delivered nothing when its unacknowledged data
+    /// went to the other paths.
+    #[serde(default)]
+    pub failovers: Durations,
+    /// For each time when the link stalled or lost its last path and came back: how long that took.
+    #[serde(default)]
+    pub returns: Durations,
 }
 
 /// One open stream of a session.
@@ -245,6 +282,9 @@ pub struct PathStatus {
     pub rttvar_ms: f64,
     /// TCP congestion window in bytes.
     pub cwnd_bytes: u64,
+    /// Bytes that TCP has sent and the peer's TCP has not acknowledged.
+    #[serde(default)]
+    pub in_flight_bytes: u64,
     /// Bytes waiting in the interface's queue (qdisc); 0 unless a scheduler of the session reads it
     /// (`Scheduler::reads_local_queue`).
     #[serde(default)]

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use sumlink_bond::CallCapState;
+use sumlink_bond::{CallCapState, TcpInfo};
 use sumlink_engine::PathSample;
 use sumlink_qdisc::LocalQueue;
 
@@ -50,6 +50,11 @@ impl Carrier {
             link: &self.link,
         };
         self.policy.refresh(&mut kernel, now);
+    }
+
+    /// The newest TCP_INFO.
+    pub(crate) fn tcp_info(&self) -> &TcpInfo {
+        self.policy.info()
     }
 
     /// Bytes to hand over at once.

@@ -632,6 +632,7 @@ mod tests {
             carriers: Some(news_sender),
             wants_traffic: false,
             events,
+            former: Default::default(),
             links: LinkStates::default(),
             policies: None,
             max_paths: 1,

@@ -37,6 +37,7 @@ impl Shared {
         let proved = tokio::select! {
             proved = attempt.prove(patience) => proved,
             () = guard.evicted() => {
+                self.refused.handshake(None);
                 tracing::warn!(
                     %from,
                     "too many connections without a key; dropped the oldest one of the busiest \
@@ -48,6 +49,7 @@ impl Shared {
         let carrier = match proved {
             Ok(carrier) => carrier,
             Err(error) => {
+                self.refused.datagrams(&error);
                 tracing::info!(%from, %error, "datagram connection refused");
                 return;
             }
@@ -61,9 +63,11 @@ impl Shared {
             let key = (*carrier.client(), *carrier.session());
             let entry = self.sessions().get(&key).cloned();
             let Some(entry) = entry else {
+                self.refused.code(RefuseCode::NoSuchSession);
                 return carrier.refuse(RefuseCode::NoSuchSession, "").await;
             };
             if *self.stopping.borrow() {
+                self.refused.code(RefuseCode::Stopping);
                 return carrier.refuse(RefuseCode::Stopping, "").await;
             }
             match carrier.welcome().await {

@@ -36,6 +36,7 @@ use crate::api::stream::Stream;
 use crate::carrier::Carrier;
 use crate::carrier::keys::PublicKey;
 use crate::links::policy::Policies;
+use crate::session::former::Former;
 use crate::session::pipe::Pools;
 use crate::session::sources::{SourceHandle, Sources};
 
@@ -64,6 +65,8 @@ pub(crate) struct Listeners {
     /// The receiver of `carriers` also needs the traffic of the links.
     pub(crate) wants_traffic: bool,
     pub(crate) events: broadcast::Sender<SessionEvent>,
+    /// Gets the session's counters at its end.
+    pub(crate) former: Former,
     pub(crate) links: LinkStates,
     /// The policies of the client's links; they count each link's traffic.
     pub(crate) policies: Option<Policies>,

@@ -52,6 +52,7 @@ impl Reader<'_> {
             max_connections: self.count(raw.max_connections).map(|n| n as usize),
             udp: raw.udp.map(Spanned::into_inner),
             classes,
+            monitor: self.monitor(raw.monitor),
             gateway: raw.gateway.map(|gateway| self.gateway(gateway)),
             publish: self.publish(raw.publish),
             control: raw.control.map(|path| self.beside(path.get_ref())),
@@ -139,6 +140,7 @@ impl Reader<'_> {
         let coupled = self.coupled(raw.coupled, other);
         let exit = self.exit(raw.datagrams);
         let resolvers = self.resolvers(raw.dns);
+        let monitor = self.monitor(raw.monitor);
         let mut limit = |field, default| self.count(field).map_or(default, |n| n as usize);
         Some(ServerSettings {
             limits: ClientLimits {
@@ -151,6 +153,7 @@ impl Reader<'_> {
             udp: raw.udp.map(Spanned::into_inner),
             exit,
             resolvers,
+            monitor,
             listen: self.parse(raw.listen, |s| parse_public(s)),
             key: raw.key.map(|path| self.beside(path.get_ref())),
             authorized,

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use quinn::crypto::rustls::QuicServerConfig;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use sumlink_lab::Side;
+use sumlink_test_support::browser::{self, browser};
 use sumlink_test_support::emulated::Bench;
 use sumlink_test_support::emulated::lan::Lan;
 use tokio::runtime::Runtime;
@@ -19,19 +20,6 @@ use crate::quic::endpoint;
 const NAME: &str = "www.example.test";
 /// Scripts of the page; each writes a line with the protocol that brought it.
 const PARTS: usize = 20;
-
-/// The program, if it is installed; says so if it is not.
-fn browser() -> Option<&'static str> {
-    let names = ["chromium", "chromium-browser", "google-chrome"];
-    let found = names.into_iter().find(|name| {
-        let asked = Command::new(name).arg("--version").output();
-        asked.is_ok_and(|output| output.status.success())
-    });
-    if found.is_none() {
-        eprintln!("skipped: chromium is not installed");
-    }
-    found
-}
 
 /// Makes a certificate for [`NAME`]; the hash by which the browser knows it.
 fn certificate(bench: &Bench) -> String {
@@ -151,20 +139,9 @@ fn shown(lan: &Lan, browser: &str, hash: &str, more: &[&str], profile: &str) -> 
     let directory = format!("--user-data-dir={}", lan.bench.path(profile).display());
     let known = format!("--ignore-certificate-errors-spki-list={hash}");
     let url = format!("https://{NAME}/");
-    let words = [
-        browser,
-        "--headless",
-        // It runs as root.
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--no-first-run",
-        "--disable-background-networking",
-        "--disable-component-update",
-        &directory,
-        &known,
-    ];
-    let output = lan.try_on(Side::Lan, &[&words, more, &["--dump-dom", &url]].concat());
+    let words = [&[browser], browser::OPTIONS, &[&directory, &known], more];
+    let words = [&words.concat()[..], &["--dump-dom", &url]].concat();
+    let output = lan.try_on(Side::Lan, &words);
     let [shown, log] =
         [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
     if !output.status.success() || !shown.contains("by ") {

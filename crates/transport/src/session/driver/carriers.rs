@@ -90,6 +90,8 @@ impl Driver {
             "path up"
         );
         let (path, link) = (carrier.id.0, carrier.link.clone());
+        self.totals.note_link(&link);
+        self.totals.returned(&link);
         self.report_start(carrier.remote.to_string());
         self.report(PathEvent::Up { path, link });
         self.carriers.push(carrier);
@@ -111,8 +113,12 @@ impl Driver {
         let now = self.now();
         let all = self.engine.path_stats_all(now);
         if let Some(stats) = all.iter().find(|stats| stats.id == carrier.id) {
-            self.totals.ended(&carrier.link, stats);
+            self.totals.ended(&carrier.link, stats, carrier.tcp_info());
         }
+        if !self.carriers.iter().any(|other| other.link == carrier.link) {
+            self.totals.lost(&carrier.link);
+        }
+        self.note_datagrams_of(carrier.id);
         self.note_limit(carrier.id, None);
         self.engine.path_down(carrier.id, now);
         self.choose_stand_ins();

@@ -117,6 +117,7 @@ impl Driver {
         let link = link_number(carrier.link()).unwrap_or(id.0.into());
         self.datagrams.reasons.remove(carrier.link());
         let link_name = carrier.link().to_owned();
+        self.totals.note_link(&link_name);
         // A former carrier of the link is obsolete: the client makes one at a time.
         while let Some(index) = self.quic_of(&link_name) {
             self.end_datagrams(index, "replaced by a new connection on the same link");
@@ -164,8 +165,17 @@ impl Driver {
         if !self.engine.is_closed() {
             tracing::info!(path = id.0, link, reason, "datagram path down");
         }
+        self.note_datagrams_of(id);
         self.engine.datagram_path_down(id, self.now());
         self.choose_stand_ins();
+    }
+
+    /// Adds the counters of a path of datagrams, which is about to end, to the totals of its link.
+    pub(super) fn note_datagrams_of(&mut self, id: PathId) {
+        let all = self.engine.datagram_path_stats_all(self.now());
+        if let Some(stats) = all.iter().find(|path| path.id == id) {
+            self.totals.ended_datagrams(stats);
+        }
     }
 
     /// Lets one TCP carrier of each link take datagrams, and no other. While the link's QUIC
@@ -177,6 +187,7 @@ impl Driver {
         let former = std::mem::take(&mut self.datagrams.streams);
         for id in &former {
             if !wanted.iter().any(|(wanted, _)| wanted == id) {
+                self.note_datagrams_of(*id);
                 self.engine.datagram_path_down(*id, now);
             }
         }

@@ -33,6 +33,7 @@ impl Driver {
                     let reason = format!("nothing delivered for {} ms", silent_for.as_millis());
                     let link = self.link_of(path);
                     tracing::info!(path = path.0, %link, %reason, "path stalled");
+                    self.totals.stalled(&link, silent_for);
                     let event = PathEvent::Stalled {
                         path: path.0,
                         link,
@@ -74,6 +75,7 @@ impl Driver {
                     let link = self.link_of(path);
                     self.notify_recovered(path);
                     tracing::info!(path = path.0, %link, "path recovered");
+                    self.totals.returned(&link);
                     self.report(PathEvent::Recovered { path: path.0, link });
                 }
                 Event::PathLimited { path, rate } => self.limit(path, rate),

@@ -58,6 +58,11 @@ impl Drop for Driver {
     /// Reports the end of every session whose start was reported, on any way out.
     fn drop(&mut self) {
         let Some(began) = self.began else { return };
+        // After a failure of this task its state is unknown, and a second failure would end the
+        // program: the session's counters are then lost.
+        if !std::thread::panicking() {
+            self.listeners.former.ended(&self.status());
+        }
         let stats = self.engine.stats();
         let reason = match (self.ended.take(), self.role) {
             (Some(reason), _) => reason,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use sumlink_bond::{CallCapState, NOT_DELIVERING, is_delivering};
-use sumlink_engine::{PathState, PathStats, Priority, Role, Session};
+use sumlink_engine::{Class, PathState, PathStats, Priority, Role, Session};
 
 use super::Driver;
 use super::streams::Local;
@@ -145,9 +145,10 @@ impl Driver {
         }
         let present = all.iter().filter_map(|path| {
             let carrier = self.carriers.iter().find(|carrier| carrier.id == path.id)?;
-            Some((carrier.link.as_str(), path))
+            Some((carrier.link.as_str(), path, carrier.tcp_info()))
         });
-        let mut links = self.totals.with(present);
+        let datagrams = self.engine.datagram_path_stats_all(self.now());
+        let mut links = self.totals.with(present, &datagrams);
         for link in &mut links {
             link.label = label(&link.link);
         }
@@ -167,6 +168,7 @@ impl Driver {
             receive_goodput_bps: received,
             streams_open: stats.streams_open,
             streams_total: stats.streams_total,
+            streams_by_class: by_class(self.engine.stream_stats().map(|stream| stream.class)),
             reorder_bytes: stats.reorder,
             reorder_peak_bytes: stats.reorder_peak,
             in_order_wait_p99_ms: stats.in_order_wait_p99.as_secs_f64() * 1e3,
@@ -180,6 +182,7 @@ impl Driver {
             streams: self.stream_statuses(),
             datagram_paths: self.datagram_paths(),
             flows: self.flow_statuses(),
+            flows_by_class: by_class(self.engine.flow_stats().map(|flow| flow.class)),
             datagrams_dropped: self.datagrams_dropped(),
             published: Vec::new(),
         }
@@ -262,6 +265,7 @@ fn path_status(
         srtt_ms: milliseconds(path.srtt),
         rttvar_ms: milliseconds(path.rttvar),
         cwnd_bytes: path.cwnd,
+        in_flight_bytes: carrier.tcp_info().unacked_bytes,
         local_queue_bytes: path.local_queue,
         send_rate_bps: bits(path.send_rate),
         receive_rate_bps: bits(path.receive_rate),
@@ -289,6 +293,18 @@ fn call_reason(carrier: &Carrier) -> String {
         }
         (CallCapState::Off, _) => String::new(),
     }
+}
+
+/// How many there are of each class.
+fn by_class(classes: impl Iterator<Item = Class>) -> BTreeMap<String, u64> {
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    for class in classes {
+        match counts.get_mut(class.name()) {
+            Some(count) => *count += 1,
+            None => drop(counts.insert(class.name().to_owned(), 1)),
+        }
+    }
+    counts
 }
 
 /// A rate in bit/s. Less than a byte per second is the rest of an average after the flow has ended,

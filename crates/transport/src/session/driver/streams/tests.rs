@@ -33,6 +33,7 @@ fn driver() -> Driver {
         carriers: None,
         wants_traffic: false,
         events: broadcast::channel(1).0,
+        former: Default::default(),
         links: LinkStates::default(),
         policies: None,
         max_paths: 1,
