@@ -396,6 +396,7 @@ impl Task {
             events: self.events.clone(),
             links: self.links.clone(),
             policies: Some(self.policies.clone()),
+            account: None,
             max_paths: CLIENT_PATHS,
             sources: Arc::clone(&self.sources),
             udp: self.config.udp,

@@ -634,6 +634,7 @@ mod tests {
             events,
             links: LinkStates::default(),
             policies: None,
+            account: None,
             max_paths: 1,
             sources: Arc::default(),
             udp: true,

@@ -57,6 +57,7 @@ impl Driver {
 impl Drop for Driver {
     /// Reports the end of every session whose start was reported, on any way out.
     fn drop(&mut self) {
+        self.count_carriers();
         let Some(began) = self.began else { return };
         let stats = self.engine.stats();
         let reason = match (self.ended.take(), self.role) {

@@ -35,6 +35,7 @@ fn driver() -> Driver {
         events: broadcast::channel(1).0,
         links: LinkStates::default(),
         policies: None,
+        account: None,
         max_paths: 1,
         sources: Arc::default(),
         udp: true,
