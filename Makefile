@@ -39,8 +39,10 @@ $(BINARY) $(EDGE) $(LAB):
 # Linux of that architecture.
 STATIC_TARGET ?= $(shell uname -m)-unknown-linux-musl
 STATIC := $(TARGET_DIR)/$(STATIC_TARGET)/release/sumlink
-# ring contains C code; without musl-gcc, any C compiler for this architecture suffices.
-STATIC_CC := CC_$(subst -,_,$(STATIC_TARGET))="$(shell command -v musl-gcc || command -v cc)"
+# ring and SQLite contain C code; without musl-gcc, any C compiler for this architecture suffices.
+# musl has no separate functions for large files: all of its files are.
+STATIC_CC := CC_$(subst -,_,$(STATIC_TARGET))="$(shell command -v musl-gcc || command -v cc)" \
+	LIBSQLITE3_FLAGS=-DSQLITE_DISABLE_LFS
 
 static: ## Build sumlink as one static binary, without the kernel part
 	@libdir=$$(rustc --print target-libdir --target $(STATIC_TARGET)); \

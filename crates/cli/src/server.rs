@@ -1,6 +1,8 @@
 //! `sumlink server`.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::json;
 use sumlink_engine::scheduler::OwnSchedulers;
@@ -10,7 +12,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
 use crate::args::ServerArgs;
-use crate::config::{self, ConfigError, File, ServerPlan};
+use crate::clients::{ClientsRequest, InviteRequest, Keeper, Running, addresses};
+use crate::config::{self, ClientsSettings, ConfigError, File, ServerPlan};
 use crate::control::{ControlSocket, Controlled, LinkChange, Refusal, RefusalKind, Report};
 use crate::exit::CliError;
 use crate::output::Events;
@@ -35,10 +38,20 @@ async fn serve(args: ServerArgs, own: OwnSchedulers, events: &Events) -> Result<
         .map(ControlSocket::bind)
         .transpose()?;
     let public = plan.config.key.public();
-    let clients = plan.config.authorized.len();
     let udp = plan.config.udp;
-    let server = Server::bind(plan.config).await?;
+    let mut config = plan.config;
+    let store = Running::start(&plan.clients, public, config.authorized.clone())?;
+    if let Some(store) = &store {
+        config.authorized.clone_from(&store.admitted);
+        config.invitations = Some(Arc::new(store.keeper.clone()));
+    }
+    let clients = config.authorized.len();
+    let keeper = store.as_ref().map(|store| store.keeper.clone());
+    let server = Server::bind(config).await?;
     let (handle, listen) = (server.handle(), server.local_addr()?);
+    if let Some(keeper) = &keeper {
+        keeper.attach(handle.clone());
+    }
     tracing::info!(%listen, udp, public_key = %public, clients, "server listens");
     events.emit(&json!({
         "event": "listening", "address": listen, "udp": udp, "public_key": public,
@@ -50,7 +63,15 @@ async fn serve(args: ServerArgs, own: OwnSchedulers, events: &Events) -> Result<
         // A message and a dropped sender both mean the end.
         let _ = ended.await;
     }));
-    let answering = answer(control.as_ref(), handle.clone());
+    let answering = answer(
+        control.as_ref(),
+        Serving {
+            handle: handle.clone(),
+            keeper: keeper.clone(),
+            clients: plan.clients,
+            listen,
+        },
+    );
     tokio::pin!(answering);
     loop {
         tokio::select! {
@@ -58,7 +79,7 @@ async fn serve(args: ServerArgs, own: OwnSchedulers, events: &Events) -> Result<
                 tracing::info!("{name}: closing every session");
                 break;
             }
-            _ = hangup.recv() => reload.run(&handle, events),
+            _ = hangup.recv() => reload.run(&handle, keeper.as_ref(), events),
             () = &mut answering => {}
             ended = &mut serving => {
                 let reason = ended.err().map_or("the server ended unexpectedly".to_owned(), |e| e.to_string());
@@ -73,26 +94,52 @@ async fn serve(args: ServerArgs, own: OwnSchedulers, events: &Events) -> Result<
         }
     });
     done.await?;
+    if let Some(store) = store {
+        // After the sessions, so that their last bytes are written.
+        store.end();
+    }
     following.end().await;
     events.emit(&json!({ "event": "stopped" }));
     Ok(())
 }
 
 /// Answers at the control socket without end, if there is one.
-async fn answer(control: Option<&ControlSocket>, handle: ServerHandle) {
+async fn answer(control: Option<&ControlSocket>, serving: Serving) {
     let Some(control) = control else {
         return std::future::pending().await;
     };
-    control.serve(Running(handle)).await;
+    control.serve(serving).await;
 }
 
 /// A running server at its control socket.
 #[derive(Clone)]
-struct Running(ServerHandle);
+struct Serving {
+    handle: ServerHandle,
+    /// The clients that are managed at run time.
+    keeper: Option<Keeper>,
+    clients: ClientsSettings,
+    listen: SocketAddr,
+}
 
-impl Controlled for Running {
+impl Controlled for Serving {
     async fn report(&self) -> Report {
-        Report::new("server", String::new(), self.0.status().await)
+        Report::new("server", String::new(), self.handle.status().await)
+    }
+
+    async fn clients(&self, asked: ClientsRequest) -> Result<serde_json::Value, Refusal> {
+        let Some(keeper) = &self.keeper else {
+            return Err(Refusal::not_here(
+                "this server has no store of clients: add `[clients] store` to its file",
+            ));
+        };
+        let asked = match asked {
+            ClientsRequest::Invite(asked) if asked.addresses.is_empty() => {
+                let addresses = addresses(&self.clients, self.listen).await;
+                ClientsRequest::Invite(InviteRequest { addresses, ..asked })
+            }
+            asked => asked,
+        };
+        keeper.ask(asked).await
     }
 
     async fn link(&self, _: String, _: Option<LinkChange>) -> Result<LinkReport, Refusal> {
@@ -125,12 +172,12 @@ impl Reload {
         }
     }
 
-    fn run(&self, handle: &ServerHandle, events: &Events) {
+    fn run(&self, handle: &ServerHandle, keeper: Option<&Keeper>, events: &Events) {
         let Some(file) = &self.file else {
             tracing::warn!("SIGHUP ignored: there is no configuration file to reload");
             return;
         };
-        match self.apply(file, handle) {
+        match self.apply(file, handle, keeper) {
             Ok(clients) => {
                 tracing::info!(clients, file = %file.display(), "SIGHUP: clients and egress rules reloaded");
                 events.emit(&json!({ "event": "reloaded", "clients": clients }));
@@ -143,7 +190,12 @@ impl Reload {
     }
 
     /// Applies the file and returns its number of clients.
-    fn apply(&self, file: &Path, handle: &ServerHandle) -> Result<usize, ConfigError> {
+    fn apply(
+        &self,
+        file: &Path,
+        handle: &ServerHandle,
+        keeper: Option<&Keeper>,
+    ) -> Result<usize, ConfigError> {
         let settings = match config::read_settings(file, &self.own_schedulers)? {
             File::Server(settings) => settings,
             other => {
@@ -154,14 +206,17 @@ impl Reload {
             }
         };
         if !self.keys_by_flags {
-            if settings.authorized.is_empty() {
+            if settings.authorized.is_empty() && keeper.is_none() {
                 // Revoking the last key must work like revoking any other.
                 tracing::warn!(
                     file = %file.display(),
                     "SIGHUP: the file has no [[client]] block, so no client may connect"
                 );
             }
-            handle.set_authorized(&settings.authorized);
+            match keeper {
+                Some(keeper) => keeper.configured(settings.authorized.clone()),
+                None => handle.set_authorized(&settings.authorized),
+            }
         }
         if !self.egress_by_flags {
             handle.set_egress(EgressPolicy::new(settings.egress));
