@@ -41,8 +41,8 @@ STATIC_TARGET ?= $(shell uname -m)-unknown-linux-musl
 STATIC := $(TARGET_DIR)/$(STATIC_TARGET)/release/sumlink
 # For another processor, STATIC_RUNNER runs a program of it: qemu-aarch64-static, qemu-arm-static.
 STATIC_RUNNER ?=
-# ring contains C code; without musl-gcc, any C compiler for the architecture suffices. Debian's
-# cross compilers have these names; rustc's own linker needs no C library.
+# ring and SQLite contain C code; without musl-gcc, any C compiler for the architecture suffices.
+# Debian's cross compilers have these names; rustc's own linker needs no C library.
 STATIC_CROSS := $(patsubst aarch64-%,aarch64-linux-gnu-gcc,\
 	$(patsubst armv7-%,arm-linux-gnueabihf-gcc,$(STATIC_TARGET)))
 ifeq ($(firstword $(subst -, ,$(STATIC_TARGET))),$(shell uname -m))
@@ -51,6 +51,8 @@ else
 STATIC_CC := CC_$(subst -,_,$(STATIC_TARGET))=$(STATIC_CROSS) \
 	CARGO_TARGET_$(shell echo '$(STATIC_TARGET)' | tr a-z- A-Z_)_LINKER=rust-lld
 endif
+# musl has no separate functions for large files: all of its files are.
+STATIC_CC += LIBSQLITE3_FLAGS=-DSQLITE_DISABLE_LFS
 
 static: ## Build sumlink as one static binary, without the kernel part
 	@libdir=$$(rustc --print target-libdir --target $(STATIC_TARGET)); \

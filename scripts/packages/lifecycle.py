@@ -10,7 +10,7 @@ SOCKET = "/run/sumlink-server/control.sock"
 # Changes that an administrator makes to the examples.
 EDIT = "# edited by the administrator\n"
 # Written by services and by the administrator: not part of the package.
-OWN = ("/etc/sumlink", "/var/lib/sumlink", "/var/lib/sumlink-client")
+OWN = ("/etc/sumlink", "/var/lib/sumlink", "/var/lib/sumlink-client", "/var/lib/sumlink-server")
 
 
 def check(condition, message):

@@ -13,7 +13,9 @@ use sumlink_transport::egress::EgressRule;
 use sumlink_transport::{Class, Early, PublicKey};
 
 use crate::cc::CcCommand;
+use crate::clients::{ClientsArgs, InviteArgs};
 use crate::gateway::{DownArgs, RouteArgs, UpArgs};
+use crate::join::JoinArgs;
 use crate::link::LinkArgs;
 
 /// Bond all links of a machine into one connection.
@@ -63,6 +65,12 @@ pub(crate) enum Verb {
     Down(DownArgs),
     /// List, add, remove and test the routing rules of a running gateway.
     Route(RouteArgs),
+    /// Invite a new client: print one line, and a QR code, for `sumlink join`.
+    Invite(InviteArgs),
+    /// Join the server that printed this invitation: make a key and a configuration file.
+    Join(JoinArgs),
+    /// List, disable and remove the clients of a server; set their quotas.
+    Clients(ClientsArgs),
     /// Check a configuration file; report each problem with its line and reason.
     Check(CheckArgs),
     /// List the interfaces of this machine and show which can be used as links.
@@ -99,6 +107,9 @@ impl Verb {
             Self::Up(args) => args.client.json,
             Self::Down(args) => args.json,
             Self::Route(args) => args.json,
+            Self::Invite(args) => args.json(),
+            Self::Join(args) => args.json,
+            Self::Clients(args) => args.json(),
             Self::Check(args) => args.json,
             Self::Links(args) => args.json,
             Self::Status(args) => args.json,

@@ -11,6 +11,7 @@
 //! - `{"cmd":"rate","name":"lte","rate_bps":12000000}` is answered by an edge node with a
 //!   [`LinkRate`].
 //! - `{"cmd":"route","op":"list"}` and its kin ([`RouteRequest`]) are answered by a gateway.
+//! - `{"cmd":"clients","op":"list"}` and its kin ([`ClientsRequest`]) are answered by a server.
 //! - `{"cmd":"stop"}` ends a gateway; the answer is a [`Stopping`].
 //! - Everything else is answered with `{"error":"..."}`.
 //!
@@ -40,6 +41,7 @@ use tokio::sync::broadcast;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::clients::ClientsRequest;
 use crate::logging;
 pub use request::{LinkChange, LinkRate, RouteRequest};
 use request::{MAX_REQUEST, Request};
@@ -95,6 +97,14 @@ pub trait Controlled: Clone + Send + Sync + 'static {
         )))
     }
 
+    /// Shows or changes the clients of a server, or makes an invitation.
+    fn clients(
+        &self,
+        _asked: ClientsRequest,
+    ) -> impl Future<Output = Result<serde_json::Value, Refusal>> + Send {
+        std::future::ready(Err(Refusal::not_here("only a server has clients")))
+    }
+
     /// Begins to end the program.
     fn stop(&self) -> Result<Stopping, Refusal> {
         Err(Refusal::not_here(
@@ -135,7 +145,7 @@ pub enum RefusalKind {
 
 impl Refusal {
     /// The request is for another kind of program.
-    fn not_here(reason: &str) -> Self {
+    pub(crate) fn not_here(reason: &str) -> Self {
         Self {
             error: reason.to_owned(),
             kind: RefusalKind::Usage,
@@ -341,6 +351,14 @@ pub(crate) fn route(path: &Path, asked: RouteRequest) -> Result<serde_json::Valu
     request(path, &Request::Route(asked))
 }
 
+/// Shows or changes the clients of the server at the other end of `path`.
+pub(crate) fn clients(
+    path: &Path,
+    asked: ClientsRequest,
+) -> Result<serde_json::Value, ControlError> {
+    request(path, &Request::Clients(asked))
+}
+
 /// Ends the gateway at the other end of `path`.
 pub(crate) fn stop(path: &Path) -> Result<Stopping, ControlError> {
     request(path, &Request::Stop {})
@@ -453,6 +471,7 @@ async fn answer(request: Request, program: impl Controlled) -> io::Result<serde_
         Request::Link { name, change } => of(program.link(name, change).await),
         Request::Rate(asked) => of(program.rate(&asked).map(|()| asked)),
         Request::Route(asked) => of(program.route(asked).await),
+        Request::Clients(asked) => of(program.clients(asked).await),
         Request::Stop {} => of(program.stop()),
     };
     Ok(answer?)

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 use sumlink_proxy::{ListenError, UdpBindError};
+use sumlink_transport::join::JoinError;
 use sumlink_transport::keys::KeyError;
 use sumlink_transport::links::LinkError;
 use sumlink_transport::tls::HandshakeError;
@@ -151,6 +152,12 @@ pub enum CliError {
     /// Caused by the system or the user: the monitoring port.
     #[error(transparent)]
     Monitor(#[from] sumlink_monitor::BindError),
+    /// Caused by the network, the server or the user: this client could not join.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// Caused by the system or the user: the store of clients cannot be used.
+    #[error(transparent)]
+    Store(#[from] sumlink_store::StoreError),
     /// Caused by the system: interfaces could not be listed.
     #[error(transparent)]
     Links(#[from] LinkError),
@@ -223,6 +230,7 @@ impl CliError {
             Self::Key(_) => Exit::Key,
             Self::Connect(error) => connect_exit(error),
             Self::Server(error) => server_exit(error),
+            Self::Join(error) => join_exit(error),
             Self::Listen(_)
             | Self::BindUdp(_)
             | Self::Monitor(_)
@@ -236,7 +244,7 @@ impl CliError {
             Self::Control(_) => Exit::Control,
             Self::Kernel(error) => kernel_exit(error),
             Self::Gateway(_) | Self::Device(_) | Self::Dns(_) => Exit::Gateway,
-            Self::Rule(_) => Exit::Config,
+            Self::Rule(_) | Self::Store(_) => Exit::Config,
             Self::Other(failure) => failure.exit,
             Self::AlreadyReported(exit) => *exit,
             Self::Write { .. } | Self::Read { .. } | Self::System(_) => Exit::Other,
@@ -306,17 +314,32 @@ fn connect_exit(error: &ConnectError) -> Exit {
                 },
             ..
         } => Exit::Version,
-        ConnectError::Carrier {
-            error: CarrierError::Tls(error),
-            ..
-        } => match error {
+        ConnectError::Carrier { error, .. } => carrier_exit(error),
+        _ => Exit::Network,
+    }
+}
+
+/// Exit codes of failed handshakes.
+fn carrier_exit(error: &CarrierError) -> Exit {
+    match error {
+        CarrierError::Tls(
             HandshakeError::WrongServerKey { .. }
             | HandshakeError::NotAuthorized { .. }
             | HandshakeError::UnknownClient { .. }
-            | HandshakeError::PinnedElsewhere => Exit::Authentication,
-            HandshakeError::VersionMismatch => Exit::Version,
-            _ => Exit::Network,
-        },
+            | HandshakeError::PinnedElsewhere,
+        ) => Exit::Authentication,
+        CarrierError::Tls(HandshakeError::VersionMismatch) => Exit::Version,
+        _ => Exit::Network,
+    }
+}
+
+/// Exit codes of failures to join.
+fn join_exit(error: &JoinError) -> Exit {
+    match error {
+        JoinError::NotAccepted => Exit::Authentication,
+        JoinError::NotOffered => Exit::Version,
+        JoinError::Failed(_) => Exit::Other,
+        JoinError::Carrier(error) => carrier_exit(error),
         _ => Exit::Network,
     }
 }

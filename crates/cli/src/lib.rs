@@ -15,6 +15,7 @@ pub mod args;
 mod cc;
 pub mod check;
 pub mod client;
+pub mod clients;
 pub mod config;
 mod congestion;
 pub mod control;
@@ -29,6 +30,7 @@ pub mod grid;
     expect(unsafe_code, reason = "mallopt(3) has no safe wrapper")
 )]
 mod heap;
+mod join;
 mod kernel;
 pub mod keys;
 mod link;
@@ -100,6 +102,9 @@ impl Program for Cli {
             Verb::Up(args) => block_on(gateway::up(args, OwnSchedulers::default())),
             Verb::Down(args) => block_on(gateway::down(args)),
             Verb::Route(args) => gateway::route(&args),
+            Verb::Invite(args) => block_on(clients::invite(args)),
+            Verb::Join(args) => block_on(join::run(args)),
+            Verb::Clients(args) => block_on(clients::run(args)),
             Verb::Check(args) => check::run(&args),
             Verb::Links(args) => block_on(links::run(&args)),
             Verb::Status(args) => status::run(&args),

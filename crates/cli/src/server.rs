@@ -1,5 +1,6 @@
 //! `sumlink server`.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,7 +12,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{broadcast, oneshot};
 
 use crate::args::ServerArgs;
-use crate::config::{self, ConfigError, File, ServerPlan};
+use crate::clients::{ClientsRequest, InviteRequest, Keeper, Running, addresses};
+use crate::config::{self, ClientsSettings, ConfigError, File, ServerPlan};
 use crate::control::{Controlled, LinkChange, Refusal, RefusalKind, Report};
 use crate::exit::CliError;
 use crate::monitor::Reporting;
@@ -34,10 +36,20 @@ async fn serve(args: ServerArgs, own: OwnSchedulers, events: &Events) -> Result<
     let mut reporting =
         Reporting::open(plan.control.as_deref(), plan.monitor.clone(), events).await?;
     let public = plan.config.key.public();
-    let clients = plan.config.authorized.len();
     let udp = plan.config.udp;
-    let server = Server::bind(plan.config).await?;
+    let mut config = plan.config;
+    let store = Running::start(&plan.clients, public, config.authorized.clone())?;
+    if let Some(store) = &store {
+        config.authorized.clone_from(&store.admitted);
+        config.invitations = Some(Arc::new(store.keeper.clone()));
+    }
+    let clients = config.authorized.len();
+    let keeper = store.as_ref().map(|store| store.keeper.clone());
+    let server = Server::bind(config).await?;
     let (handle, listen) = (server.handle(), server.local_addr()?);
+    if let Some(keeper) = &keeper {
+        keeper.attach(handle.clone());
+    }
     tracing::info!(%listen, udp, public_key = %public, clients, "server listens");
     events.emit(&json!({
         "event": "listening", "address": listen, "udp": udp, "public_key": public,
@@ -49,7 +61,13 @@ async fn serve(args: ServerArgs, own: OwnSchedulers, events: &Events) -> Result<
         // A message and a dropped sender both mean the end.
         let _ = ended.await;
     }));
-    let answering = reporting.answer(Running(handle.clone(), events.clone()));
+    let answering = reporting.answer(Serving {
+        handle: handle.clone(),
+        events: events.clone(),
+        keeper: keeper.clone(),
+        clients: plan.clients,
+        listen,
+    });
     tokio::pin!(answering);
     loop {
         tokio::select! {
@@ -57,7 +75,7 @@ async fn serve(args: ServerArgs, own: OwnSchedulers, events: &Events) -> Result<
                 tracing::info!("{name}: closing every session");
                 break;
             }
-            _ = hangup.recv() => reload.run(&handle, events),
+            _ = hangup.recv() => reload.run(&handle, keeper.as_ref(), events),
             () = &mut answering => {}
             ended = &mut serving => {
                 let reason = ended.err().map_or("the server ended unexpectedly".to_owned(), |e| e.to_string());
@@ -72,6 +90,10 @@ async fn serve(args: ServerArgs, own: OwnSchedulers, events: &Events) -> Result<
         }
     });
     done.await?;
+    if let Some(store) = store {
+        // After the sessions, so that their last bytes are written.
+        store.end();
+    }
     following.end().await;
     events.emit(&json!({ "event": "stopped" }));
     Ok(())
@@ -79,20 +101,43 @@ async fn serve(args: ServerArgs, own: OwnSchedulers, events: &Events) -> Result<
 
 /// A running server at its control socket and its monitoring port.
 #[derive(Clone)]
-struct Running(ServerHandle, Events);
+struct Serving {
+    handle: ServerHandle,
+    events: Events,
+    /// The clients that are managed at run time.
+    keeper: Option<Keeper>,
+    clients: ClientsSettings,
+    listen: SocketAddr,
+}
 
-impl Controlled for Running {
+impl Controlled for Serving {
     async fn report(&self) -> Report {
-        let sessions = self.0.status().await;
+        let sessions = self.handle.status().await;
         Report {
-            totals: self.0.totals(&sessions),
-            refused: self.0.refused(),
+            totals: self.handle.totals(&sessions),
+            refused: self.handle.refused(),
             ..Report::new("server", String::new(), sessions)
         }
     }
 
     fn events(&self) -> Option<broadcast::Receiver<Arc<str>>> {
-        Some(self.1.subscribe())
+        Some(self.events.subscribe())
+    }
+
+    async fn clients(&self, asked: ClientsRequest) -> Result<serde_json::Value, Refusal> {
+        let Some(keeper) = &self.keeper else {
+            return Err(Refusal::not_here(
+                "this server has no store of clients: add `[clients] store` to its file",
+            ));
+        };
+        let asked = match asked {
+            ClientsRequest::Invite(asked) if asked.addresses.is_empty() => {
+                let addresses = addresses(&self.clients, self.listen).await;
+                ClientsRequest::Invite(InviteRequest { addresses, ..asked })
+            }
+            asked => asked,
+        };
+        keeper.ask(asked).await
     }
 
     async fn link(&self, _: String, _: Option<LinkChange>) -> Result<LinkReport, Refusal> {
@@ -125,12 +170,12 @@ impl Reload {
         }
     }
 
-    fn run(&self, handle: &ServerHandle, events: &Events) {
+    fn run(&self, handle: &ServerHandle, keeper: Option<&Keeper>, events: &Events) {
         let Some(file) = &self.file else {
             tracing::warn!("SIGHUP ignored: there is no configuration file to reload");
             return;
         };
-        match self.apply(file, handle) {
+        match self.apply(file, handle, keeper) {
             Ok(clients) => {
                 tracing::info!(clients, file = %file.display(), "SIGHUP: clients and egress rules reloaded");
                 events.emit(&json!({ "event": "reloaded", "clients": clients }));
@@ -143,7 +188,12 @@ impl Reload {
     }
 
     /// Applies the file and returns its number of clients.
-    fn apply(&self, file: &Path, handle: &ServerHandle) -> Result<usize, ConfigError> {
+    fn apply(
+        &self,
+        file: &Path,
+        handle: &ServerHandle,
+        keeper: Option<&Keeper>,
+    ) -> Result<usize, ConfigError> {
         let settings = match config::read_settings(file, &self.own_schedulers)? {
             File::Server(settings) => settings,
             other => {
@@ -154,14 +204,17 @@ impl Reload {
             }
         };
         if !self.keys_by_flags {
-            if settings.authorized.is_empty() {
+            if settings.authorized.is_empty() && keeper.is_none() {
                 // Revoking the last key must work like revoking any other.
                 tracing::warn!(
                     file = %file.display(),
                     "SIGHUP: the file has no [[client]] block, so no client may connect"
                 );
             }
-            handle.set_authorized(&settings.authorized);
+            match keeper {
+                Some(keeper) => keeper.configured(settings.authorized.clone()),
+                None => handle.set_authorized(&settings.authorized),
+            }
         }
         if !self.egress_by_flags {
             handle.set_egress(EgressPolicy::new(settings.egress));

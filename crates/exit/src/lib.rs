@@ -34,6 +34,7 @@ mod fixture;
 pub mod happy_eyeballs;
 pub mod local_hop;
 pub mod outgoing;
+pub mod pace;
 pub mod recent;
 pub mod relay;
 pub mod resolver;

@@ -32,6 +32,7 @@ use tracing::debug;
 use crate::datagram::DatagramSocket;
 use crate::egress::EgressPolicy;
 use crate::outgoing::Outgoing;
+use crate::pace::Pace;
 use crate::resolver::Resolvers;
 
 mod client;
@@ -143,8 +144,18 @@ impl UdpExit {
         settings: UdpSettings,
         sockets: Option<Arc<Semaphore>>,
     ) -> Self {
+        Self::paced(policy, settings, sockets, Arc::default())
+    }
+
+    /// The same, within a limit that other traffic of the client shares.
+    pub fn paced(
+        policy: watch::Receiver<Arc<EgressPolicy>>,
+        settings: UdpSettings,
+        sockets: Option<Arc<Semaphore>>,
+        pace: Arc<Pace>,
+    ) -> Self {
         Self {
-            client: Arc::new(Client::new(policy, settings, sockets)),
+            client: Arc::new(Client::new(policy, settings, sockets, pace)),
             resolvers: None,
         }
     }

@@ -3,6 +3,7 @@
 pub(crate) mod client;
 pub mod config;
 pub mod datagrams;
+pub mod join;
 pub mod publish;
 pub mod status;
 pub(crate) mod stream;

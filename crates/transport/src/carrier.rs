@@ -67,9 +67,31 @@ pub(crate) struct Carrier {
     /// Frames received together with the last frame of the handshake.
     early: Vec<u8>,
     /// Bytes on the wire that have been charged to the link.
-    accounted: u64,
+    accounted: Moved,
     /// The interface's queue, if its length is needed.
     local_queue: Option<LocalQueue>,
+}
+
+/// Bytes on a link in each direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Moved {
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
+}
+
+impl Moved {
+    /// Both directions together.
+    pub(crate) fn sum(self) -> u64 {
+        self.sent.saturating_add(self.received)
+    }
+
+    /// The bytes added since `before`.
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self {
+            sent: self.sent.saturating_sub(before.sent),
+            received: self.received.saturating_sub(before.received),
+        }
+    }
 }
 
 /// Bytes read from a socket at once.
@@ -107,7 +129,7 @@ impl Carrier {
             logged_states: LoggedStates::default(),
             policy,
             began: now,
-            accounted: 0,
+            accounted: Moved::default(),
             local_queue: None,
             tcp,
             tls,

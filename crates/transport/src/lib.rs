@@ -61,7 +61,7 @@ mod session;
 pub use api::client::{Client, ConnectError, SetPolicyError};
 pub use api::status::{PathEvent, SessionEvent, SessionStatus};
 pub use api::stream::{Lent, Stream};
-pub use api::{config, datagrams, publish, status};
+pub use api::{config, datagrams, join, publish, status};
 pub use carrier::groups::CarrierGroups;
 pub use carrier::handshake::CarrierError;
 #[cfg(feature = "fuzz")]
@@ -71,7 +71,7 @@ pub use carrier::{congestion, keys, quic, socket, tcp_info, tls};
 pub use links::policy;
 pub use links::policy::{LinkPolicy, LinkReport};
 pub use local::{accept, address, descriptors, saved_syn, slots, tasks};
-pub use server::{Server, ServerError, ServerHandle};
+pub use server::{ClientUsage, Restriction, Server, ServerError, ServerHandle};
 pub use sumlink_bond::Early;
 pub use sumlink_engine::frame::RefuseCode;
 pub use sumlink_engine::scheduler::fbdt::{Coupling, FbdtConfig, WindowRule};

@@ -1,8 +1,10 @@
 //! The server: one port for all clients, and a session for each client that proves an authorized
 //! key.
 
+mod accounts;
 mod datagrams;
 mod half_open;
+mod join;
 mod own;
 mod publish;
 mod refused;
@@ -31,7 +33,7 @@ use crate::api::stream::Stream;
 use crate::api::totals::PeerTotals;
 use crate::carrier::Carrier;
 use crate::carrier::congestion;
-use crate::carrier::handshake::{CarrierError, ServerCarrier, within};
+use crate::carrier::handshake::{CarrierError, Greeted, JoinCarrier, ServerCarrier, within};
 use crate::carrier::keys::PublicKey;
 use crate::carrier::quic::{QuicError, QuicListener};
 use crate::carrier::socket::{self, SocketError};
@@ -44,12 +46,17 @@ use crate::session::former::Former;
 use crate::session::sources::Sources;
 use sumlink_exit::dial::{Turn, Turns, dial_in_turn};
 use sumlink_exit::egress::EgressPolicy;
+use sumlink_exit::pace::Paced;
 use sumlink_exit::relay::{Upload, relay};
 use sumlink_exit::resolver::Resolvers;
 use sumlink_exit::target::{OpenError, OwnService, Target};
 use sumlink_exit::udp::UdpExit;
 
+pub use accounts::{ClientUsage, Restriction};
+
+use accounts::Accounts;
 use half_open::{HalfOpen, HalfOpenLimit};
+use join::JoinLimit;
 use publish::Leases;
 use refused::Refused;
 use sessions::{Entry, SessionId, Sessions};
@@ -110,6 +117,8 @@ struct Shared {
     resolvers: Resolvers,
     sessions: Mutex<Sessions>,
     half_open: Arc<HalfOpenLimit>,
+    accounts: Accounts,
+    joins: JoinLimit,
     /// Limit on streams of all clients connected to targets, so that descriptors remain for
     /// carriers.
     targets: Arc<Semaphore>,
@@ -180,6 +189,8 @@ impl Server {
             resolvers: Resolvers::new(config.resolvers.clone()),
             sessions: Mutex::default(),
             half_open: HalfOpenLimit::new(&config.half_open.within(descriptors::for_strangers())),
+            accounts: Accounts::default(),
+            joins: JoinLimit::new(),
             targets: Arc::new(Semaphore::new(descriptors::for_streams())),
             events: broadcast::channel(256).0,
             former: Former::default(),
@@ -213,7 +224,10 @@ impl Server {
 
     /// Serves until `shutdown` completes, then closes all sessions.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let tls = tls::server_config(&self.shared.config.key, &self.shared.authorized);
+        let tls = Arc::new(TlsConfigs {
+            clients: tls::server_config(&self.shared.config.key, &self.shared.authorized),
+            strangers: tls::join_config(&self.shared.config.key),
+        });
         let mut tasks = JoinSet::new();
         let mut accepting = Accepting::new("the server");
         let mut shutdown = std::pin::pin!(shutdown);
@@ -339,17 +353,13 @@ impl ServerHandle {
 
 impl Shared {
     /// Handles a connection; for the first one of a session, until the session ends.
-    async fn serve(
-        self: Arc<Self>,
-        tcp: TcpStream,
-        tls: Arc<rustls::ServerConfig>,
-        mut guard: HalfOpen,
-    ) {
+    async fn serve(self: Arc<Self>, tcp: TcpStream, tls: Arc<TlsConfigs>, mut guard: HalfOpen) {
         let from = tcp
             .peer_addr()
             .map_or_else(|_| "?".to_owned(), |addr| addr.to_string());
-        let carrier = match self.prove(tcp, &tls, &mut guard).await {
-            Ok(carrier) => carrier,
+        let carrier = match self.prove(tcp, &tls, &mut guard, &from).await {
+            Ok(Some(carrier)) => carrier,
+            Ok(None) => return,
             Err(error) => {
                 self.refused.handshake(error.as_ref());
                 match error {
@@ -406,14 +416,16 @@ impl Shared {
         }
     }
 
-    /// Waits for a connection to prove a key and to state its purpose. `Err(None)` means that it
-    /// had to make room for another connection.
+    /// Waits for a connection to prove a key and to state its purpose. `Ok(None)` is the end of a
+    /// connection with an invitation. `Err(None)` means that it had to make room for another
+    /// connection.
     async fn prove(
         &self,
         tcp: TcpStream,
-        tls: &Arc<rustls::ServerConfig>,
+        tls: &TlsConfigs,
         guard: &mut HalfOpen,
-    ) -> Result<ServerCarrier, Option<CarrierError>> {
+        from: &str,
+    ) -> Result<Option<ServerCarrier>, Option<CarrierError>> {
         // A silent peer costs neither TLS nor, when it is dropped, a closing exchange of the
         // kernel. `peek` and not `readable`, because a socket may seem readable when it is not.
         let mut byte = [0];
@@ -435,7 +447,7 @@ impl Shared {
         }
         let patience = guard.patience;
         tokio::select! {
-            proved = ServerCarrier::accept(tcp, tls, patience) => proved.map_err(Some),
+            proved = self.accept(tcp, tls, patience, from) => proved.map_err(Some),
             () = guard.evicted() => Err(None),
         }
     }
@@ -444,6 +456,30 @@ impl Shared {
     async fn refuse(&self, carrier: ServerCarrier, code: RefuseCode, reason: &str) {
         self.refused.code(code);
         carrier.refuse(code, reason).await;
+    }
+
+    /// The handshake of a client, or the whole exchange with a stranger that has an invitation.
+    async fn accept(
+        &self,
+        tcp: TcpStream,
+        tls: &TlsConfigs,
+        patience: Duration,
+        from: &str,
+    ) -> Result<Option<ServerCarrier>, CarrierError> {
+        let greeted = Greeted::read(tcp, patience).await?;
+        // A server without invitations answers as one that has never heard of them.
+        let attempt = greeted.join().filter(|_| self.config.invitations.is_some());
+        let Some(attempt) = attempt else {
+            let carrier = ServerCarrier::accept(greeted, &tls.clients, patience).await?;
+            return Ok(Some(carrier));
+        };
+        let Some(open) = self.admit_join(&attempt) else {
+            return Err(greeted.deny(patience).await);
+        };
+        let carrier = JoinCarrier::accept(greeted, &tls.strangers, patience).await?;
+        self.serve_join(open.as_ref(), carrier, patience, from)
+            .await;
+        Ok(None)
     }
 
     /// Turns a connection that may join into a path.
@@ -477,6 +513,7 @@ impl Shared {
             former: self.former.clone(),
             links: LinkStates::default(),
             policies: None,
+            account: Some(self.accounts.of(&key.0)),
             max_paths: self.config.limits.paths,
             sources: Arc::clone(&sources),
             udp: self.config.udp,
@@ -498,12 +535,17 @@ impl Shared {
             let of_client = {
                 let mut sessions = self.sessions();
                 if sessions.contains(&key) {
-                    break Some((RefuseCode::SessionExists, ""));
+                    break Some((RefuseCode::SessionExists, String::new()));
                 }
                 // The key may have been removed while the client held back its HELLO. Sessions
                 // already listed by then are ended by `set_authorized`.
                 if !self.authorized.contains(&key.0) {
-                    break Some((RefuseCode::NoSuchSession, "the key is no longer authorized"));
+                    let reason = "the key is no longer authorized".to_owned();
+                    break Some((RefuseCode::NoSuchSession, reason));
+                }
+                // Sessions that are listed by the time of a restriction end by it.
+                if let Some(reason) = self.accounts.blocked(&key.0) {
+                    break Some((RefuseCode::Limit, reason));
                 }
                 let of_client = sessions.of_client(&key.0);
                 if of_client.len() < most {
@@ -515,10 +557,8 @@ impl Shared {
             // A restarted client has left its former session without a path. That session would
             // only wait for its timeout, and keep the client out meanwhile.
             let Some((id, without_path)) = sessions::oldest_without_path(of_client).await else {
-                break Some((
-                    RefuseCode::Limit,
-                    "too many sessions, all of which have paths",
-                ));
+                let reason = "too many sessions, all of which have paths".to_owned();
+                break Some((RefuseCode::Limit, reason));
             };
             if self.sessions().remove(&id, &without_path) {
                 tracing::info!(
@@ -529,7 +569,7 @@ impl Shared {
             }
         };
         if let Some((code, reason)) = refusal {
-            return self.refuse(carrier, code, reason).await;
+            return self.refuse(carrier, code, &reason).await;
         }
         let _forget = Forget {
             shared: self,
@@ -636,6 +676,7 @@ impl Shared {
         match connected {
             Ok(tcp) => {
                 serving.accept(id);
+                let stream = Paced::new(stream, self.pace_of(&serving.session.0));
                 relay(tcp, stream, &[], Upload::Unlimited).await;
             }
             Err(error) => serving.refuse(id, error),
@@ -659,6 +700,13 @@ impl Shared {
             .get(key)
             .cloned()
     }
+}
+
+/// The TLS configurations of a server.
+struct TlsConfigs {
+    clients: Arc<rustls::ServerConfig>,
+    /// For those with an invitation.
+    strangers: Arc<rustls::ServerConfig>,
 }
 
 /// A session, as the tasks of its streams use it.

@@ -32,7 +32,7 @@ use read::read;
 pub use read::{Read, Reader, read_with};
 pub(crate) use schedulers::{SchedulerName, parse_class_scheduler};
 pub(crate) use settings::{
-    ClientSettings, DnsDomain, DnsSettings, GatewaySettings, ServerSettings,
+    ClientSettings, ClientsSettings, DnsDomain, DnsSettings, GatewaySettings, ServerSettings,
 };
 pub use settings::{Lines, LinkLines};
 

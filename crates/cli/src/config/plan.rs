@@ -16,10 +16,10 @@ use sumlink_transport::config::{
     AuthorizedClient, Carriers, ClientConfig, LinkConfig, ServerConfig,
 };
 use sumlink_transport::egress::EgressPolicy;
-use sumlink_transport::{ConnectError, Early, Target};
+use sumlink_transport::{ConnectError, Early, ServerError, Target};
 
 use super::read::{Read, read};
-use super::settings::{ClientSettings, GatewaySettings, ServerSettings};
+use super::settings::{ClientSettings, ClientsSettings, GatewaySettings, ServerSettings};
 use super::{ConfigError, File, Problem, memory};
 use crate::args::{ClientArgs, CommonArgs, ServerArgs};
 use crate::congestion::Controls;
@@ -59,6 +59,8 @@ pub(crate) struct ClientPlan {
 #[derive(Debug)]
 pub(crate) struct ServerPlan {
     pub(crate) config: ServerConfig,
+    /// The clients that are managed at run time.
+    pub(crate) clients: ClientsSettings,
     /// Number of egress rules.
     pub(crate) rules: usize,
     pub(crate) control: Option<PathBuf>,
@@ -240,7 +242,8 @@ fn client(
         entries::warn_of_overlaps(&links, &mut found);
     }
     let state_by_flag = args.state.is_some();
-    let state = args.state.or(file.state).or_else(state_of_service);
+    let state = args.state.or(file.state);
+    let state = state.or_else(|| state_of_service("links.json"));
     let mut controls = Controls::new(purpose == Purpose::Start);
     // A coupled congestion control applies to all links.
     let couples = coupled.is_some();
@@ -347,7 +350,11 @@ fn server(
         };
         args.authorize.into_iter().map(unnamed).collect()
     };
-    found.need_clients(authorized.first());
+    let mut clients = file.clients;
+    clients.store = clients.store.or_else(|| state_of_service("clients.db"));
+    if clients.store.is_none() {
+        found.need_clients(authorized.first());
+    }
     let rules = match args.egress.is_empty() {
         true => file.egress,
         false => args.egress,
@@ -372,10 +379,14 @@ fn server(
         .groups(controls.into_groups())
         .session(session.config());
     if let (true, Err(error)) = (found.is_sound(), config.check()) {
-        found.failure = Some(error.into());
+        // The clients of the store are not known yet.
+        if clients.store.is_none() || !matches!(error, ServerError::NobodyAuthorized) {
+            found.failure = Some(error.into());
+        }
     }
     found.finish(Some(ServerPlan {
         config,
+        clients,
         rules: rules_count,
         control,
         monitor: file.monitor,
@@ -388,12 +399,12 @@ enum Forwards {
     File(Vec<AnyForward>),
 }
 
-/// The file in the directory that systemd gives a service (`StateDirectory=`); in the first one of
-/// several.
-fn state_of_service() -> Option<PathBuf> {
+/// The file of this name in the directory that systemd gives a service (`StateDirectory=`); in the
+/// first one of several.
+fn state_of_service(name: &str) -> Option<PathBuf> {
     let directories = std::env::var_os("STATE_DIRECTORY")?;
     let first = std::env::split_paths(&directories).next()?;
-    Some(first.join("links.json"))
+    Some(first.join(name))
 }
 
 /// Checks the HOST:PORT of a server flag; every verb reports the same error.

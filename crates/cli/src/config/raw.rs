@@ -47,8 +47,15 @@ pub(super) const CLIENT_KEYS: [&str; 14] = [
 ];
 
 /// Keys that only the file of a server has.
-pub(super) const SERVER_KEYS: [&str; 6] =
-    ["listen", "client", "egress", "limits", "datagrams", "dns"];
+pub(super) const SERVER_KEYS: [&str; 7] = [
+    "listen",
+    "client",
+    "clients",
+    "egress",
+    "limits",
+    "datagrams",
+    "dns",
+];
 
 /// Keys of both.
 pub(super) const COMMON_KEYS: [&str; 7] = [
@@ -212,6 +219,8 @@ pub(super) struct Server {
     #[serde(default)]
     pub(super) client: Vec<Authorized>,
     #[serde(default)]
+    pub(super) clients: Clients,
+    #[serde(default)]
     pub(super) egress: Egress,
     #[serde(default)]
     pub(super) limits: Limits,
@@ -234,6 +243,16 @@ pub(super) struct Authorized {
     pub(super) name: String,
     #[serde(default)]
     pub(super) publish: Vec<Spanned<String>>,
+}
+
+/// `[clients]` in the file of a server.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Clients {
+    pub(super) store: Field<PathBuf>,
+    #[serde(default)]
+    pub(super) address: Vec<Spanned<String>>,
+    pub(super) beyond: Field<String>,
 }
 
 /// `[dns]` in the file of a server.

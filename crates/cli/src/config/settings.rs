@@ -15,6 +15,7 @@ use sumlink_transport::config::{
     AuthorizedClient, Carriers, ClientLimits, HalfOpenLimits, LinkConfig, SessionConfig,
 };
 use sumlink_transport::egress::EgressRule;
+use sumlink_transport::policy::Beyond;
 use sumlink_transport::publish::Publish;
 use sumlink_transport::resolver::ResolverSource;
 use sumlink_transport::udp::UdpSettings;
@@ -129,6 +130,7 @@ pub(crate) struct ServerSettings {
     pub(crate) listen: Option<SocketAddr>,
     pub(crate) key: Option<PathBuf>,
     pub(crate) authorized: Vec<AuthorizedClient>,
+    pub(crate) clients: ClientsSettings,
     pub(crate) egress: Vec<EgressRule>,
     pub(crate) limits: ClientLimits,
     pub(crate) half_open: HalfOpenLimits,
@@ -141,6 +143,27 @@ pub(crate) struct ServerSettings {
     pub(crate) control: Option<PathBuf>,
     pub(crate) session: SessionSettings,
     pub(crate) lines: Lines,
+}
+
+/// `[clients]` in the file of a server.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientsSettings {
+    /// The store of clients that are managed at run time.
+    pub(crate) store: Option<PathBuf>,
+    /// The server's addresses in invitations, HOST:PORT each.
+    pub(crate) addresses: Vec<String>,
+    /// The action beyond a quota without one of its own.
+    pub(crate) beyond: Beyond,
+}
+
+impl Default for ClientsSettings {
+    fn default() -> Self {
+        Self {
+            store: None,
+            addresses: Vec::new(),
+            beyond: Beyond::Never,
+        }
+    }
 }
 
 /// Lines of a file's settings, for problems that show only when all settings are put together.

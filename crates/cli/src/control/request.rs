@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use sumlink_transport::LinkPolicy;
 
+use crate::clients::ClientsRequest;
+
 /// Longest request, in bytes.
 pub(crate) const MAX_REQUEST: usize = 4096;
 
@@ -26,6 +28,8 @@ pub(crate) enum Request {
     Rate(LinkRate),
     /// Shows, changes or tests the routing rules of a gateway.
     Route(RouteRequest),
+    /// Shows or changes the clients of a server.
+    Clients(ClientsRequest),
     /// Ends a gateway.
     Stop {},
 }

@@ -414,13 +414,68 @@ fn help_names_every_exit_code() {
 #[test]
 fn help_texts() {
     let bench = crate::common::new();
-    let verbs = ["", "server", "client", "status", "link", "cc", "cc load"];
+    let verbs = [
+        "",
+        "server",
+        "client",
+        "invite",
+        "join",
+        "clients",
+        "clients quota",
+        "status",
+        "link",
+        "cc",
+        "cc load",
+    ];
     for verb in verbs {
         let args: Vec<&str> = verb.split_whitespace().chain(["-h"]).collect();
         let verb = verb.replace(' ', "_");
         let name = format!("help_{}", if verb.is_empty() { "sumlink" } else { &verb });
         insta::assert_snapshot!(name, bench.run(&args).out);
     }
+}
+
+#[test]
+fn wrong_invitations_and_requests_about_clients_are_one_line() {
+    let bench = crate::common::new();
+    let link = "sumlink://join?a=192.0.2.1:1&k=BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc&s=AAAA";
+    // Standard input is empty.
+    for wrong in ["-", "https://example.org/", link] {
+        bench
+            .run(&["join", wrong])
+            .fails(2, "not a whole invitation");
+    }
+    let whole = link.replace("AAAA", "AAAAAAAAAAAAAAAAAAAAAA");
+    bench
+        .run(&["join", &whole, "--out", "a.key"])
+        .fails(2, "--out must name a file");
+    for (args, words) in [
+        (&["quota", "laptop", "5"][..], "100GB/month"),
+        (&["quota", "laptop", "1GB", "--reset-day", "32"], "32"),
+        (&["quota", "laptop", "1GB", "--beyond", "backup"], "block"),
+        (
+            &["quota", "laptop", "none", "--beyond", "block"],
+            "need a quota",
+        ),
+    ] {
+        let ran = bench.run(&[&["clients"], args].concat());
+        assert_eq!(ran.code, 2, "{args:?}: {}", ran.err);
+        assert!(ran.err.contains(words), "{args:?}: {}", ran.err);
+    }
+    for verb in [&["clients", "list"][..], &["invite"]] {
+        let at = ["--control", "none.sock"];
+        bench
+            .run(&[verb, &at].concat())
+            .fails(8, "no sumlink answers");
+    }
+    bench.key("server.key");
+    bench.write(
+        "server.toml",
+        "listen = \"7443\"\nkey = \"server.key\"\n[clients]\nstore = \"clients.db\"\n",
+    );
+    let ran = bench.run(&["invite", "--config", "server.toml"]);
+    ran.fails(3, "there is no store of clients");
+    assert!(!bench.path("clients.db").exists());
 }
 
 #[test]

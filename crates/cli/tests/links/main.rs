@@ -18,6 +18,7 @@ mod hostile;
 mod http3;
 mod memory;
 mod networks;
+mod pairing;
 mod peer;
 mod policies;
 mod programs;

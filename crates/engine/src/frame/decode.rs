@@ -47,7 +47,7 @@ impl<'a> Frame<'a> {
         let Some(kind) = varint::read(&mut rest) else {
             return Ok(None);
         };
-        let known = (kind::HELLO..=kind::POLICY).contains(&kind)
+        let known = (kind::HELLO..=kind::JOINED).contains(&kind)
             || matches!(kind, kind::PATH_STATE | kind::DATAGRAM);
         let optional = kind >= FIRST_OPTIONAL && kind & 1 == 1;
         if !known && !optional {
@@ -195,6 +195,18 @@ fn decode_body(kind: u64, body: &[u8]) -> Result<Frame<'_>, FrameError> {
         kind::DATAGRAM => Frame::Datagram {
             packet: core::mem::take(&mut rest),
         },
+        kind::JOIN => {
+            let version = int()?;
+            let (secret, after) = rest.split_first_chunk::<16>().ok_or_else(malformed)?;
+            rest = after;
+            Frame::Join {
+                version,
+                secret: *secret,
+            }
+        }
+        kind::JOINED => Frame::Joined {
+            name: text(&mut rest, name)?,
+        },
         kind::CLOSE => Frame::Close {
             code: int()?,
             reason: text(&mut rest, name)?,
@@ -242,6 +254,7 @@ mod tests {
                     | Frame::Open { .. }
                     | Frame::Data { .. }
                     | Frame::Datagram { .. }
+                    | Frame::Joined { .. }
                     | Frame::Close { .. }
             );
             if open_ended {
@@ -266,8 +279,8 @@ mod tests {
     #[test]
     fn unknown_types_are_refused_unless_optional() {
         assert_eq!(
-            Frame::decode(&[0x13, 0x00]),
-            Err(FrameError::UnknownType(0x13))
+            Frame::decode(&[0x15, 0x00]),
+            Err(FrameError::UnknownType(0x15))
         );
         assert_eq!(
             Frame::decode(&[0x40, 0x42, 0x00]),

@@ -175,6 +175,15 @@ fn encode_body(frame: &Frame<'_>, out: &mut Vec<u8>) -> u64 {
             out.extend_from_slice(packet);
             kind::DATAGRAM
         }
+        Frame::Join { version, secret } => {
+            put(&[*version]);
+            out.extend_from_slice(secret);
+            kind::JOIN
+        }
+        Frame::Joined { name } => {
+            out.extend_from_slice(name);
+            kind::JOINED
+        }
         Frame::Close { code, reason } => {
             put(&[*code]);
             out.extend_from_slice(reason);

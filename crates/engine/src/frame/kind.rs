@@ -18,6 +18,8 @@ pub(super) const PONG: u64 = 0x0f;
 pub(super) const PATH: u64 = 0x10;
 pub(super) const CLOSE: u64 = 0x11;
 pub(super) const POLICY: u64 = 0x12;
+pub(super) const JOIN: u64 = 0x13;
+pub(super) const JOINED: u64 = 0x14;
 /// Optional: a peer that does not know it detects the change later.
 pub(super) const PATH_STATE: u64 = 0x43;
 
@@ -42,6 +44,8 @@ pub(super) fn name(kind: u64) -> &'static str {
         PATH => "PATH",
         CLOSE => "CLOSE",
         POLICY => "POLICY",
+        JOIN => "JOIN",
+        JOINED => "JOINED",
         PATH_STATE => "PATH_STATE",
         DATAGRAM => "DATAGRAM",
         _ => "unknown",

@@ -161,6 +161,19 @@ pub enum Frame<'a> {
         /// The packet.
         packet: &'a [u8],
     },
+    /// The only frame of a client with a key unknown to the server: asks to be added, with the
+    /// secret of an invitation.
+    Join {
+        /// Version of this format.
+        version: u64,
+        /// The secret.
+        secret: [u8; 16],
+    },
+    /// Answer to a JOIN: the key is now that of a client.
+    Joined {
+        /// The client's name at the server.
+        name: &'a [u8],
+    },
     /// Ends the session.
     Close {
         /// The reason; application-defined, 0 is a normal end.
@@ -315,6 +328,11 @@ pub(crate) mod tests {
             Frame::Datagram {
                 packet: b"\x05\x09\x01",
             },
+            Frame::Join {
+                version: VERSION,
+                secret: [7; 16],
+            },
+            Frame::Joined { name: b"laptop" },
             Frame::Close {
                 code: 0,
                 reason: b"done",

@@ -12,6 +12,7 @@ use super::limits::{Account, Bucket, Budget};
 use super::{MIN_IDLE, UdpSettings};
 use crate::dial::LOOK_UPS;
 use crate::egress::EgressPolicy;
+use crate::pace::{Pace, Toward};
 
 /// Idle time after which a source makes room for a new one. A call sends every 20 ms, a game every
 /// 50 ms, so a flood of new sources does not end them.
@@ -30,6 +31,8 @@ pub(super) struct Client {
     sources: Mutex<Sources>,
     to_network: Option<Mutex<Bucket>>,
     to_client: Option<Mutex<Bucket>>,
+    /// A limit that all traffic of the client shares.
+    pace: Arc<Pace>,
     epoch: Instant,
 }
 
@@ -116,6 +119,7 @@ impl Client {
         policy: watch::Receiver<Arc<EgressPolicy>>,
         mut settings: UdpSettings,
         sockets: Option<Arc<Semaphore>>,
+        pace: Arc<Pace>,
     ) -> Self {
         settings.sources = settings.sources.max(1);
         settings.idle = settings.idle.max(MIN_IDLE);
@@ -134,6 +138,7 @@ impl Client {
             sources: Mutex::default(),
             to_network: bucket(),
             to_client: bucket(),
+            pace,
             epoch: now,
             settings,
         }
@@ -187,6 +192,11 @@ impl Client {
             let mut bucket = bucket.lock().unwrap_or_else(PoisonError::into_inner);
             bucket.take(bytes, now)
         });
+        let toward = match direction {
+            Direction::ToNetwork => Toward::Network,
+            Direction::ToClient => Toward::Client,
+        };
+        let is_within = is_within && self.pace.take(toward, bytes, now);
         if !is_within {
             count(&self.counters.over_rate);
         }
@@ -250,7 +260,7 @@ mod tests {
             sources,
             ..UdpSettings::default()
         };
-        Client::new(policy, settings, None)
+        Client::new(policy, settings, None, Arc::default())
     }
 
     #[tokio::test]

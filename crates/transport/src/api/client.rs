@@ -423,6 +423,7 @@ impl Task {
             former: self.former.clone(),
             links: self.links.clone(),
             policies: Some(self.policies.clone()),
+            account: None,
             max_paths: CLIENT_PATHS,
             sources: Arc::clone(&self.sources),
             udp: self.config.udp,

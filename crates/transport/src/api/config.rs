@@ -16,6 +16,7 @@ use sumlink_engine::{
 };
 
 use crate::api::client::ConnectError;
+use crate::api::join::Invitations;
 #[cfg(doc)]
 use crate::api::publish::MAX_PUBLISHED;
 use crate::api::publish::{Publish, PublishRule};
@@ -469,6 +470,7 @@ impl ServerConfig {
             half_open: HalfOpenLimits::default(),
             congestion: None,
             groups: None,
+            invitations: None,
             udp: true,
             exit: UdpSettings::default(),
             resolvers: ResolverSource::default(),
@@ -480,6 +482,13 @@ impl ServerConfig {
     #[must_use]
     pub fn udp(mut self, udp: bool) -> Self {
         self.udp = udp;
+        self
+    }
+
+    /// Sets [`ServerConfig::invitations`].
+    #[must_use]
+    pub fn invitations(mut self, invitations: impl Into<Option<Arc<dyn Invitations>>>) -> Self {
+        self.invitations = invitations.into();
         self
     }
 
@@ -547,7 +556,8 @@ impl ServerConfig {
     /// The first error, as returned by `bind`.
     pub fn check(&self) -> Result<(), ServerError> {
         self.session.check()?;
-        match self.authorized.is_empty() {
+        // With invitations, clients come later.
+        match self.authorized.is_empty() && self.invitations.is_none() {
             true => Err(ServerError::NobodyAuthorized),
             false => Ok(()),
         }
@@ -576,6 +586,9 @@ pub struct ServerConfig {
     /// Groups the carriers of a session for coupled congestion controls; `None` leaves them
     /// independent.
     pub groups: Option<Arc<dyn CarrierGroups>>,
+    /// The invitations with which clients may join at run time; without them, only authorized
+    /// clients exist.
+    pub invitations: Option<Arc<dyn Invitations>>,
     /// Whether the server takes datagram carriers, on the UDP port of the same number; otherwise
     /// datagrams take the TCP carriers.
     pub udp: bool,

@@ -1,9 +1,11 @@
 //! From a TCP connection to a carrier: TLS, then HELLO and its answer.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::server::Acceptor;
 use rustls::{ClientConfig, Connection, ServerConfig};
 pub(crate) use sumlink_bond::dial::HANDSHAKE_TIMEOUT;
 use sumlink_engine::frame::{Frame, FrameError, Hello, MAX_TEXT, RefuseCode, VERSION};
@@ -11,11 +13,13 @@ use sumlink_engine::{PathId, PeerText};
 use sumlink_util::plain;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
+use tokio_rustls::server::StartHandshake;
+use tokio_rustls::{LazyConfigAcceptor, TlsConnector, client, server};
 
+use crate::api::join;
 use crate::carrier::Carrier;
 use crate::carrier::keys::PublicKey;
-use crate::carrier::tls::{self, HandshakeError};
+use crate::carrier::tls::{self, HandshakeError, JOIN_ALPN};
 
 /// Limit on the length of a handshake frame; valid ones are far shorter.
 const MAX: usize = 2 * 1024;
@@ -41,6 +45,9 @@ pub enum CarrierError {
         /// The reason sent by the server.
         reason: PeerText,
     },
+    /// At the server: a stranger has no open invitation, or tries too often.
+    #[error("it has no open invitation, or tries too often")]
+    NoInvitation,
     /// The connection broke.
     #[error("the connection broke during the handshake: {}", plain(.0))]
     Io(#[from] io::Error),
@@ -67,6 +74,31 @@ pub(crate) struct ServerCarrier {
     pub(crate) path: PathId,
     link: String,
 }
+
+/// A connection at the server after the first message of TLS.
+pub(crate) struct Greeted {
+    start: StartHandshake<TcpStream>,
+    from: IpAddr,
+}
+
+/// A stranger's attempt to join the server.
+#[derive(Debug)]
+pub(crate) struct JoinAttempt {
+    pub(crate) from: IpAddr,
+    /// The tag of its invitation, if it has sent one.
+    pub(crate) tag: Option<join::Tag>,
+}
+
+/// A connection at the server of a client with an invitation, after TLS.
+#[derive(Debug)]
+pub(crate) struct JoinCarrier {
+    tls: server::TlsStream<TcpStream>,
+    /// The key that the client has proved.
+    pub(crate) key: PublicKey,
+}
+
+/// The fatal alert `access_denied` in place of a ServerHello (RFC 8446, sections 5.1 and 6).
+const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
 
 impl ClientCarrier {
     /// Performs the TLS handshake with the server.
@@ -121,17 +153,111 @@ impl ClientCarrier {
     }
 }
 
-impl ServerCarrier {
-    /// Performs the TLS handshake with a client and reads its HELLO, each within `patience`.
+impl Greeted {
+    /// Reads the first message of TLS.
+    pub(crate) async fn read(tcp: TcpStream, patience: Duration) -> Result<Self, CarrierError> {
+        let from = tcp.peer_addr()?.ip();
+        let start = LazyConfigAcceptor::new(Acceptor::default(), tcp);
+        let start = within(patience, start).await?;
+        let start = start.map_err(|error| HandshakeError::at_server(&error))?;
+        Ok(Self { start, from })
+    }
+
+    /// The client's wish to join the server with an invitation, if that is what it wants.
+    pub(crate) fn join(&self) -> Option<JoinAttempt> {
+        let hello = self.start.client_hello();
+        let names: Vec<&[u8]> = hello.alpn()?.collect();
+        names.contains(&JOIN_ALPN).then(|| JoinAttempt {
+            from: self.from,
+            tag: join::tag_of(names.into_iter()),
+        })
+    }
+
+    /// Ends the connection with an alert that means that an invitation is not accepted.
+    pub(crate) async fn deny(self, patience: Duration) -> CarrierError {
+        let mut tcp = self.start.io;
+        let answer = async {
+            tcp.write_all(&ACCESS_DENIED).await?;
+            tcp.shutdown().await
+        };
+        let _ = within(patience, answer).await;
+        CarrierError::NoInvitation
+    }
+
+    async fn handshake(
+        self,
+        config: &Arc<ServerConfig>,
+        patience: Duration,
+    ) -> Result<server::TlsStream<TcpStream>, CarrierError> {
+        let accept = self.start.into_stream(Arc::clone(config));
+        let accepted = within(patience, accept).await?;
+        Ok(accepted.map_err(|error| HandshakeError::at_server(&error))?)
+    }
+}
+
+impl JoinCarrier {
+    /// Performs the TLS handshake with a client that has an invitation.
     pub(crate) async fn accept(
-        tcp: TcpStream,
+        greeted: Greeted,
         config: &Arc<ServerConfig>,
         patience: Duration,
     ) -> Result<Self, CarrierError> {
-        let accept = TlsAcceptor::from(Arc::clone(config)).accept(tcp);
-        let mut stream = within(patience, accept)
-            .await?
-            .map_err(|error| HandshakeError::at_server(&error))?;
+        let tls = greeted.handshake(config, patience).await?;
+        let key = tls::peer_key(tls.get_ref().1).ok_or(HandshakeError::NoKey)?;
+        Ok(Self { tls, key })
+    }
+
+    /// Reads the secret.
+    pub(crate) async fn secret(
+        mut self,
+        patience: Duration,
+    ) -> Result<([u8; 16], Self), CarrierError> {
+        let mut buffer = Vec::new();
+        let len = within(patience, read_frame(&mut self.tls, &mut buffer)).await??;
+        match Frame::decode(&buffer[..len]) {
+            Ok(Some((Frame::Join { version, secret }, _))) if version == VERSION => {
+                Ok((secret, self))
+            }
+            Ok(Some((Frame::Join { .. }, _))) => {
+                let reason = format!("this server speaks version {VERSION}");
+                self.refuse(RefuseCode::Version, &reason).await?;
+                Err(CarrierError::Protocol("it speaks another version"))
+            }
+            _ => {
+                self.refuse(RefuseCode::Protocol, "expected a JOIN frame")
+                    .await?;
+                Err(CarrierError::Protocol("its first frame is not a JOIN"))
+            }
+        }
+    }
+
+    /// Confirms that the client has joined, under this name.
+    pub(crate) async fn joined(mut self, name: &str) -> Result<(), CarrierError> {
+        let mut out = Vec::new();
+        let name = name.as_bytes();
+        Frame::Joined { name }.encode(&mut out);
+        in_time(self.tls.write_all(&out)).await??;
+        Ok(in_time(self.tls.shutdown()).await??)
+    }
+
+    /// Refuses the client; without a reason, because of its invitation.
+    pub(crate) async fn refuse(
+        mut self,
+        code: RefuseCode,
+        reason: &str,
+    ) -> Result<(), CarrierError> {
+        Ok(in_time(refuse(&mut self.tls, code, reason)).await??)
+    }
+}
+
+impl ServerCarrier {
+    /// Performs the TLS handshake with a client and reads its HELLO, each within `patience`.
+    pub(crate) async fn accept(
+        greeted: Greeted,
+        config: &Arc<ServerConfig>,
+        patience: Duration,
+    ) -> Result<Self, CarrierError> {
+        let mut stream = greeted.handshake(config, patience).await?;
         let client = tls::peer(stream.get_ref().1)?;
         let mut buffer = Vec::new();
         let asked = match within(patience, read_hello(&mut stream, &mut buffer)).await? {
@@ -278,7 +404,7 @@ pub(crate) async fn read_hello<S: AsyncRead + Unpin>(
 }
 
 /// Reads until `buffer` begins with a whole frame, and returns its length.
-async fn read_frame<S: AsyncRead + Unpin>(
+pub(crate) async fn read_frame<S: AsyncRead + Unpin>(
     stream: &mut S,
     buffer: &mut Vec<u8>,
 ) -> Result<usize, CarrierError> {

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use sumlink_bond::socket::{Report, Socket};
 use tokio::net::TcpStream;
 
+use crate::carrier::Moved;
 use crate::carrier::pacing;
 use crate::carrier::socket::{self, SocketError};
 use crate::carrier::tcp_info::{self, TcpInfo};
@@ -99,10 +100,12 @@ impl Socket for Kernel<'_> {
 
 /// Bytes that a carrier's packets take on the link, including the headers of TCP and IP with the
 /// timestamps that nearly every connection uses (RFC 7323).
-pub(super) fn wire_total(info: &TcpInfo, remote: SocketAddr) -> u64 {
+pub(super) fn wire_total(info: &TcpInfo, remote: SocketAddr) -> Moved {
     let header = if remote.is_ipv4() { 52 } else { 72 };
-    let packets = u64::from(info.segs_out) + u64::from(info.segs_in);
-    info.bytes_sent + info.bytes_received + packets * header
+    Moved {
+        sent: info.bytes_sent + u64::from(info.segs_out) * header,
+        received: info.bytes_received + u64::from(info.segs_in) * header,
+    }
 }
 
 #[cfg(test)]

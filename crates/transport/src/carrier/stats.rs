@@ -6,8 +6,8 @@ use sumlink_bond::{CallCapState, TcpInfo};
 use sumlink_engine::PathSample;
 use sumlink_qdisc::LocalQueue;
 
-use super::Carrier;
 use super::kernel::{Kernel, wire_total};
+use super::{Carrier, Moved};
 
 impl Carrier {
     /// Makes [`Carrier::sample`] include the length of the interface's queue from now on.
@@ -90,13 +90,13 @@ impl Carrier {
         self.policy.bytes_moved()
     }
 
-    /// Bytes that its packets took on the link since the last call, in both directions, including
-    /// the headers of TCP and IP.
-    pub(crate) fn wire_bytes(&mut self) -> u64 {
+    /// Bytes that its packets took on the link since the last call, including the headers of TCP
+    /// and IP.
+    pub(crate) fn wire_bytes(&mut self) -> Moved {
         self.refresh(Instant::now());
         let total = wire_total(self.policy.info(), self.remote);
         let before = std::mem::replace(&mut self.accounted, total);
-        total.saturating_sub(before)
+        total.since(before)
     }
 
     /// Whether its packets wait in a queue on the path.

@@ -30,12 +30,16 @@ use rustls::{
 use crate::carrier::keys::{PublicKey, SecretKey};
 
 pub use error::HandshakeError;
+pub(crate) use error::alert;
 
 /// The protocol and its version as negotiated by TLS (ALPN, RFC 7301).
 pub const ALPN: &[u8] = b"sumlink/1";
 
 /// The protocol of datagram carriers and its version, also negotiated by ALPN.
 pub const DATAGRAM_ALPN: &[u8] = b"sumlink-datagrams/1";
+
+/// The protocol of clients with an invitation, before the server knows their keys; also by ALPN.
+pub const JOIN_ALPN: &[u8] = b"sumlink-join/1";
 
 /// The set of client keys that a server accepts; clones share one set.
 ///
@@ -66,6 +70,13 @@ pub fn client_config(key: &SecretKey, server: &PublicKey) -> Arc<ClientConfig> {
 /// `authorized`.
 pub fn server_config(key: &SecretKey, authorized: &Authorized) -> Arc<ServerConfig> {
     Arc::new(Identity::new(key).server_config(authorized, ALPN, None))
+}
+
+/// The TLS configuration of a server for clients with an invitation: they prove a key, whichever
+/// it is.
+pub(crate) fn join_config(key: &SecretKey) -> Arc<ServerConfig> {
+    let accepts = Accepts::Any;
+    Arc::new(Identity::new(key).server_config_for(accepts, JOIN_ALPN, None))
 }
 
 /// A placeholder server name required by the TLS library; it is neither sent nor checked.
@@ -130,10 +141,17 @@ impl Identity {
         alpn: &[u8],
         refusal: Option<Refusal>,
     ) -> ServerConfig {
-        let verifier = AuthorizedClients {
-            authorized: authorized.clone(),
-            refusal,
-        };
+        let accepts = Accepts::These(authorized.clone());
+        self.server_config_for(accepts, alpn, refusal)
+    }
+
+    fn server_config_for(
+        &self,
+        accepts: Accepts,
+        alpn: &[u8],
+        refusal: Option<Refusal>,
+    ) -> ServerConfig {
+        let verifier = AuthorizedClients { accepts, refusal };
         let resolver = AlwaysResolvesServerRawPublicKeys::new(Arc::clone(&self.key));
         let mut config =
             ServerConfig::builder_with_details(Arc::clone(&self.crypto), Arc::new(NoClock))
@@ -286,11 +304,27 @@ impl ServerCertVerifier for PinnedServer {
     }
 }
 
-/// The server's check of the client's key: it must be in the set.
+/// The server's check of the client's key: it must be in the set, if there is one.
 #[derive(Debug)]
 struct AuthorizedClients {
-    authorized: Authorized,
+    accepts: Accepts,
     refusal: Option<Refusal>,
+}
+
+/// The client keys that a server accepts.
+#[derive(Debug)]
+enum Accepts {
+    These(Authorized),
+    Any,
+}
+
+impl Accepts {
+    fn contains(&self, key: &PublicKey) -> bool {
+        match self {
+            Self::These(authorized) => authorized.contains(key),
+            Self::Any => true,
+        }
+    }
 }
 
 impl ClientCertVerifier for AuthorizedClients {
@@ -305,7 +339,7 @@ impl ClientCertVerifier for AuthorizedClients {
         _now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
         let key = presented_key(end_entity)?;
-        if self.authorized.contains(&key) {
+        if self.accepts.contains(&key) {
             Ok(ClientCertVerified::assertion())
         } else {
             let reason = HandshakeError::UnknownClient { key };

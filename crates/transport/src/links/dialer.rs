@@ -338,7 +338,7 @@ mod tests {
     use super::*;
     use tokio::net::TcpListener;
 
-    use crate::carrier::handshake::{HANDSHAKE_TIMEOUT, ServerCarrier};
+    use crate::carrier::handshake::{Greeted, HANDSHAKE_TIMEOUT, ServerCarrier};
     use crate::carrier::keys::SecretKey;
     use crate::fixture::{Silent, client_config, closed_port, serve, server_config};
 
@@ -383,7 +383,8 @@ mod tests {
         let hanging = listener.local_addr().unwrap();
         let mute_server = tokio::spawn(async move {
             let (tcp, _) = listener.accept().await.unwrap();
-            ServerCarrier::accept(tcp, &tls, HANDSHAKE_TIMEOUT)
+            let greeted = Greeted::read(tcp, HANDSHAKE_TIMEOUT).await.unwrap();
+            ServerCarrier::accept(greeted, &tls, HANDSHAKE_TIMEOUT)
                 .await
                 .unwrap()
         });

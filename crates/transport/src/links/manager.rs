@@ -635,6 +635,7 @@ mod tests {
             former: Default::default(),
             links: LinkStates::default(),
             policies: None,
+            account: None,
             max_paths: 1,
             sources: Arc::default(),
             udp: true,

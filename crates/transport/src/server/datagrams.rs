@@ -111,7 +111,8 @@ impl Shared {
         let exit = exits.entry(*client).or_insert_with(|| {
             let descriptors = Some(Arc::clone(&self.targets));
             let settings = self.config.exit.clone();
-            UdpExit::new(self.egress.subscribe(), settings, descriptors)
+            let pace = self.pace_of(client);
+            UdpExit::paced(self.egress.subscribe(), settings, descriptors, pace)
                 .with_resolvers(self.resolvers.clone())
         });
         exit.clone()

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol as SocketProtocol, Socket, Type};
+use sumlink_exit::pace::Paced;
 use sumlink_exit::relay::{self, Upload, relay};
 use sumlink_exit::target::{Host, OpenError, PUBLISH, Target};
 use sumlink_exit::udp::PublishedPort;
@@ -324,6 +325,7 @@ impl Shared {
             is_full = false;
             let (lease, entry) = (Arc::clone(&held.lease), request.entry);
             let commands = serving.commands.clone();
+            let pace = self.pace_of(&serving.session.0);
             lease.total.fetch_add(1, Ordering::Relaxed);
             let task = async move {
                 let _permits = (place, descriptor);
@@ -335,7 +337,9 @@ impl Shared {
                 // The client reads the beginning before it accepts or resets the stream.
                 let opened = open_in(commands, &target, None, None);
                 match timeout(OPEN_TIMEOUT, opened).await {
-                    Ok(Ok(stream)) => connect(tcp, peer, entry, stream).await,
+                    Ok(Ok(stream)) => {
+                        connect(tcp, peer, entry, Paced::new(stream, pace)).await;
+                    }
                     failed => {
                         let error = failed.map_or(OpenError::TimedOut, |opened| {
                             opened.err().unwrap_or(OpenError::Reset)
@@ -367,7 +371,7 @@ impl Drop for Open<'_> {
 }
 
 /// Relays a connection to a published port over its stream to the client.
-async fn connect(tcp: TcpStream, peer: SocketAddr, entry: u16, stream: Stream) {
+async fn connect(tcp: TcpStream, peer: SocketAddr, entry: u16, stream: Paced<Stream>) {
     let Ok(local) = tcp.local_addr() else { return };
     let head = Head { entry, peer, local }.encode();
     if let Err(error) = relay::tune(&tcp) {

@@ -33,9 +33,10 @@ use tokio::time::Sleep;
 use crate::api::config::SessionConfig;
 use crate::api::status::SessionEvent;
 use crate::api::stream::Stream;
-use crate::carrier::Carrier;
 use crate::carrier::keys::PublicKey;
+use crate::carrier::{Carrier, Moved};
 use crate::links::policy::Policies;
+use crate::session::account::Account;
 use crate::session::former::Former;
 use crate::session::pipe::Pools;
 use crate::session::sources::{SourceHandle, Sources};
@@ -70,6 +71,8 @@ pub(crate) struct Listeners {
     pub(crate) links: LinkStates,
     /// The policies of the client's links; they count each link's traffic.
     pub(crate) policies: Option<Policies>,
+    /// At a server, counts the client's traffic.
+    pub(crate) account: Option<Arc<Account>>,
     /// Maximum number of paths of the session.
     pub(crate) max_paths: usize,
     /// The programs' sources of datagrams.
@@ -78,6 +81,23 @@ pub(crate) struct Listeners {
     pub(crate) udp: bool,
     /// Receives the sources that the peer opens; none if this side has no exit for datagrams.
     pub(crate) datagram_exit: Option<UnboundedSender<SourceHandle>>,
+}
+
+impl Listeners {
+    /// Whether the bytes on the links are counted.
+    fn counts_usage(&self) -> bool {
+        self.policies.is_some() || self.account.is_some()
+    }
+
+    /// Counts bytes on a link.
+    fn count(&self, link: &str, moved: Moved) {
+        if let Some(policies) = &self.policies {
+            policies.count(link, moved.sum());
+        }
+        if let Some(account) = &self.account {
+            account.count(moved);
+        }
+    }
 }
 
 /// A session's task.
@@ -130,6 +150,8 @@ pub(crate) struct Driver {
     totals: totals::Totals,
     /// When the links' usage was last counted.
     usage_counted: Instant,
+    /// Bytes have moved since then.
+    has_moved: bool,
     /// After the end: deadline for sending the last frames.
     close_deadline: Option<Instant>,
     /// Why the session ended.
@@ -183,6 +205,7 @@ impl Driver {
             traffic: Traffic::new(Duration::ZERO),
             totals: totals::Totals::default(),
             usage_counted: now,
+            has_moved: false,
             close_deadline: None,
             ended: None,
         };
@@ -232,6 +255,9 @@ impl Driver {
         if let Some(due) = self.datagrams.due() {
             at = at.min(due);
         }
+        if let Some(due) = self.usage_due() {
+            at = at.min(due);
+        }
         if let Some(until) = self.close_deadline {
             at = at.min(until);
         }
@@ -270,6 +296,7 @@ impl Future for Driver {
             this.look_for_silence();
             this.notify_moving(moved && !this.locals.is_empty());
             this.notify_traffic();
+            this.has_moved |= moved;
             this.count_usage();
             if this.close_deadline.is_some() && this.has_left(cx) {
                 return Poll::Ready(this.ended.clone().unwrap_or_default());

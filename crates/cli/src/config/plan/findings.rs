@@ -119,7 +119,8 @@ impl<'a> Findings<'a> {
             Some(_) if self.lines.keys.contains_key("client") => {}
             Some(_) => self.problem(
                 1,
-                "no client may connect: add a [[client]] block with a client's public key",
+                "no client may connect: add a [[client]] block with a client's public key, or a \
+                store for `sumlink invite` as `[clients] store`",
             ),
         }
     }

@@ -14,7 +14,7 @@ use sumlink_transport::{PublicKey, Target};
 use toml::Spanned;
 
 use super::super::raw::{self, Field};
-use super::super::settings::{ClientSettings, ServerSettings};
+use super::super::settings::{ClientSettings, ClientsSettings, ServerSettings};
 use super::super::{memory, parse_congestion, parse_entry, parse_public};
 use super::{Reader, text_of_value};
 use crate::congestion::parse_coupled;
@@ -133,6 +133,7 @@ impl Reader<'_> {
             });
         }
         let defaults = memory::limits();
+        let clients = self.clients(raw.clients);
         let half_open = self.half_open(&raw.limits);
         let memory = self.parse(raw.limits.memory, |s| units::parse_size(s));
         let memory = memory.unwrap_or(defaults.memory);
@@ -157,6 +158,7 @@ impl Reader<'_> {
             listen: self.parse(raw.listen, |s| parse_public(s)),
             key: raw.key.map(|path| self.beside(path.get_ref())),
             authorized,
+            clients,
             egress: self.parse_all(raw.egress.rules, |s| s.parse()),
             congestion: self.parse(raw.congestion, |s| parse_congestion(s)),
             coupled,
@@ -168,6 +170,17 @@ impl Reader<'_> {
 }
 
 impl Reader<'_> {
+    /// The store of clients.
+    fn clients(&mut self, raw: raw::Clients) -> ClientsSettings {
+        let address = |s: &String| s.parse::<Target>().map(|_| s.clone());
+        let beyond = self.parse(raw.beyond, |s| sumlink_store::parse_beyond(s));
+        ClientsSettings {
+            store: raw.store.map(|path| self.beside(path.get_ref())),
+            addresses: self.parse_all(raw.address, address),
+            beyond: beyond.unwrap_or(ClientsSettings::default().beyond),
+        }
+    }
+
     /// Limits and timeouts of each client's UDP sockets.
     fn exit(&mut self, raw: raw::Exit) -> UdpSettings {
         let defaults = UdpSettings::default();

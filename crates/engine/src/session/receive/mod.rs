@@ -189,9 +189,11 @@ impl Session {
                 self.end(code, PeerText::new(reason));
                 Ok(())
             }
-            Frame::Hello(_) | Frame::Welcome { .. } | Frame::Refuse { .. } => {
-                Err(ProtocolError::Handshake)
-            }
+            Frame::Hello(_)
+            | Frame::Welcome { .. }
+            | Frame::Refuse { .. }
+            | Frame::Join { .. }
+            | Frame::Joined { .. } => Err(ProtocolError::Handshake),
         }
     }
 

@@ -150,6 +150,14 @@ impl HandshakeError {
     }
 }
 
+/// The alert with which the peer has ended the handshake.
+pub(crate) fn alert(error: &io::Error) -> Option<AlertDescription> {
+    match tls_error(error)? {
+        rustls::Error::AlertReceived(alert) => Some(*alert),
+        _ => None,
+    }
+}
+
 /// The TLS error inside an I/O error of the TLS stream, if it contains one.
 fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref()

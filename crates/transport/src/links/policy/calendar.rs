@@ -80,8 +80,9 @@ impl Period<'_> {
 }
 
 impl Usage {
-    /// A counter at zero.
-    pub(super) fn new(today: NaiveDate, reset_day: u8) -> Self {
+    /// A counter at zero; months begin on `reset_day` (1 to 31), or on the last day of shorter
+    /// ones.
+    pub fn new(today: NaiveDate, reset_day: u8) -> Self {
         Self {
             day: today,
             day_bytes: 0,
@@ -96,7 +97,8 @@ impl Usage {
     ///
     /// If the reset day is changed, the count goes on until that day comes next: how much of it
     /// belongs to the new month is unknown, and a change must not grant a cap twice.
-    pub(super) fn as_of(mut self, today: NaiveDate, reset_day: u8) -> Self {
+    #[must_use]
+    pub fn as_of(mut self, today: NaiveDate, reset_day: u8) -> Self {
         let day = Period {
             start: &mut self.day,
             bytes: &mut self.day_bytes,
@@ -119,9 +121,15 @@ impl Usage {
         self
     }
 
-    pub(super) fn add(&mut self, bytes: u64) {
+    /// Adds bytes.
+    pub fn add(&mut self, bytes: u64) {
         self.day_bytes = self.day_bytes.saturating_add(bytes);
         self.month_bytes = self.month_bytes.saturating_add(bytes);
+    }
+
+    /// The first day of the month after the one that `month_bytes` covers.
+    pub fn next_month(&self, reset_day: u8) -> NaiveDate {
+        next_month_start(self.month, reset_day)
     }
 
     /// The day on which a link that has reached a cap of this policy may be used again; the later
@@ -129,8 +137,8 @@ impl Usage {
     pub(super) fn used_up_until(&self, policy: &LinkPolicy) -> Option<NaiveDate> {
         let over = |cap: Option<u64>, bytes| cap.is_some_and(|cap| bytes >= cap);
         let day = over(policy.cap_day, self.day_bytes).then(|| day_after(self.day));
-        let month = over(policy.cap_month, self.month_bytes)
-            .then(|| next_month_start(self.month, policy.reset_day));
+        let month =
+            over(policy.cap_month, self.month_bytes).then(|| self.next_month(policy.reset_day));
         day.max(month)
     }
 }

@@ -102,9 +102,9 @@ impl Driver {
     pub(super) fn end_carrier(&mut self, index: usize, reason: &str) {
         let mut carrier = self.carriers.swap_remove(index);
         self.count_links();
-        if let Some(policies) = &self.listeners.policies {
+        if self.listeners.counts_usage() {
             let moved = carrier.wire_bytes();
-            policies.count(&carrier.link, moved);
+            self.listeners.count(&carrier.link, moved);
         }
         if self.listeners.wants_traffic {
             self.traffic
@@ -307,6 +307,12 @@ impl Driver {
         let _ = listener.send(CarrierNews::Traffic(links));
     }
 
+    /// When the last bytes before a pause are counted, for a server's quotas.
+    pub(super) fn usage_due(&self) -> Option<Instant> {
+        let waits = self.has_moved && self.listeners.account.is_some();
+        waits.then(|| self.usage_counted + USAGE_EVERY)
+    }
+
     /// Adds the bytes of the carriers' packets to the links' usage.
     pub(super) fn count_usage(&mut self) {
         let clock = Instant::now();
@@ -314,11 +320,17 @@ impl Driver {
             return;
         }
         let elapsed = clock.duration_since(std::mem::replace(&mut self.usage_counted, clock));
+        self.has_moved = false;
         self.follow_links(elapsed);
-        if let Some(policies) = &self.listeners.policies {
+        self.count_carriers();
+    }
+
+    /// Adds the bytes of the TCP carriers that have not been counted yet.
+    pub(super) fn count_carriers(&mut self) {
+        if self.listeners.counts_usage() {
             for carrier in &mut self.carriers {
                 let moved = carrier.wire_bytes();
-                policies.count(&carrier.link, moved);
+                self.listeners.count(&carrier.link, moved);
             }
         }
     }

@@ -24,6 +24,7 @@ pub(super) use flows::Policies;
 use super::Driver;
 use super::bucket::Bucket;
 use super::carriers::link_number;
+use crate::carrier::Moved;
 use crate::carrier::quic::{DatagramCarrier, Ended, SendError};
 use crate::session::sources::{Inbox, Outgoing, SourceHandle, Sources};
 
@@ -59,7 +60,7 @@ struct Quic {
     carrier: DatagramCarrier,
     sampled: Instant,
     /// UDP bytes already counted as the link's usage.
-    counted: u64,
+    counted: Moved,
     /// The limit of its link.
     bucket: Bucket,
     /// A packet for which the carrier had no room after all; it goes first.
@@ -127,7 +128,7 @@ impl Driver {
         let mut carrier = Quic {
             carrier,
             sampled: Instant::now(),
-            counted: 0,
+            counted: Moved::default(),
             bucket: Bucket::default(),
             refused: None,
         };
@@ -158,9 +159,7 @@ impl Driver {
     fn end_datagrams(&mut self, index: usize, reason: &str) {
         let quic = self.datagrams.carriers.swap_remove(index);
         quic.carrier.close(reason);
-        if let Some(policies) = &self.listeners.policies {
-            policies.count(quic.carrier.link(), quic.uncounted());
-        }
+        self.listeners.count(quic.carrier.link(), quic.uncounted());
         let (id, link) = (quic.carrier.path(), quic.carrier.link());
         if !self.engine.is_closed() {
             tracing::info!(path = id.0, link, reason, "datagram path down");
@@ -360,11 +359,10 @@ impl Driver {
             let quic = &mut self.datagrams.carriers[index];
             quic.bucket
                 .limit(limit.filter(|_| !own.is_empty()), Instant::now());
-            let bytes = quic.uncounted();
-            quic.counted += bytes;
-            if let Some(policies) = &self.listeners.policies {
-                policies.count(&link, bytes);
-            }
+            let moved = quic.uncounted();
+            quic.counted.sent += moved.sent;
+            quic.counted.received += moved.received;
+            self.listeners.count(&link, moved);
             // Streams get the rest of the link's limit.
             let used = quic.bucket.take_used() as f64 / elapsed.as_secs_f64().max(0.01);
             for id in own {
@@ -390,6 +388,7 @@ impl Driver {
     /// The end of the session for its sources: a server's end, a client's wait for the next one.
     pub(super) fn end_all_datagrams(&mut self) {
         for quic in self.datagrams.carriers.drain(..) {
+            self.listeners.count(quic.carrier.link(), quic.uncounted());
             quic.carrier.close("the session has ended");
         }
         self.datagrams.flows.clear();
@@ -414,16 +413,18 @@ impl Quic {
         }
     }
 
-    /// Bytes of IP packets in both directions that are not yet counted as the link's usage.
-    fn uncounted(&self) -> u64 {
+    /// Bytes of IP packets that are not yet counted as the link's usage.
+    fn uncounted(&self) -> Moved {
         let sample = self.carrier.sample();
-        let packets = sample.sent_udp + sample.received_udp;
         let headers = if self.carrier.remote().is_ipv6() {
             48
         } else {
             28
         };
-        let bytes = sample.sent_bytes + sample.received_bytes + headers * packets;
-        bytes.saturating_sub(self.counted)
+        let total = Moved {
+            sent: sample.sent_bytes + headers * sample.sent_udp,
+            received: sample.received_bytes + headers * sample.received_udp,
+        };
+        total.since(self.counted)
     }
 }

@@ -57,6 +57,7 @@ impl Driver {
 impl Drop for Driver {
     /// Reports the end of every session whose start was reported, on any way out.
     fn drop(&mut self) {
+        self.count_carriers();
         let Some(began) = self.began else { return };
         // After a failure of this task its state is unknown, and a second failure would end the
         // program: the session's counters are then lost.

@@ -36,6 +36,7 @@ fn driver() -> Driver {
         former: Default::default(),
         links: LinkStates::default(),
         policies: None,
+        account: None,
         max_paths: 1,
         sources: Arc::default(),
         udp: true,

@@ -1,0 +1,289 @@
+//! The store of a running server, on a separate thread: a slow disk delays no session.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use sumlink_store::{Now, Sqlite, StoreError};
+use sumlink_transport::config::AuthorizedClient;
+use sumlink_transport::join::{Invitations, Redeemed, Tag};
+use sumlink_transport::{PublicKey, ServerHandle};
+use tokio::sync::oneshot;
+
+use super::desk::{Admission, Desk};
+use super::request::ClientsRequest;
+use crate::config::ClientsSettings;
+use crate::control::{Refusal, RefusalKind};
+
+/// How often usage is written and quotas are checked: a process that is killed loses at most this
+/// much.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Time between two warnings about a store that cannot be written.
+const WARN_EVERY: Duration = Duration::from_secs(60);
+
+/// The clients of a running server that are managed at run time. Clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct Keeper {
+    messages: mpsc::Sender<Message>,
+    tags: Arc<RwLock<Tags>>,
+}
+
+/// The open invitations, with the second in which each one ends.
+type Tags = HashMap<Tag, u64>;
+
+enum Message {
+    /// The server listens.
+    Attach(ServerHandle),
+    /// The clients of the configuration.
+    Configured(Vec<AuthorizedClient>),
+    Ask(ClientsRequest, oneshot::Sender<Result<Value, Refusal>>),
+    Redeem([u8; 16], PublicKey, oneshot::Sender<Redeemed>),
+    /// Write the last usage.
+    End,
+}
+
+/// The thread; it ends when [`Running::end`] is called.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) keeper: Keeper,
+    /// All clients that may connect at the start.
+    pub(crate) admitted: Vec<AuthorizedClient>,
+    thread: JoinHandle<()>,
+}
+
+impl Running {
+    /// Opens the store, or creates it, and starts the thread.
+    pub(crate) fn start(
+        settings: &ClientsSettings,
+        server_key: PublicKey,
+        configured: Vec<AuthorizedClient>,
+    ) -> Result<Option<Self>, StoreError> {
+        let Some(file) = &settings.store else {
+            return Ok(None);
+        };
+        let store = Sqlite::open_or_create(file)?;
+        let desk = Desk::new(store, settings, server_key, configured)?;
+        let (messages, received) = mpsc::channel();
+        let tags = Arc::default();
+        let mut work = Work {
+            desk,
+            handle: None,
+            tags: Arc::clone(&tags),
+            applied: None,
+            warned: None,
+        };
+        work.publish_tags(Now::read());
+        let admitted = work.authorized(&work.desk.admission(Now::read()));
+        let named = std::thread::Builder::new().name("clients".to_owned());
+        let thread = named.spawn(move || work.run(&received));
+        let thread = thread.map_err(|error| StoreError::System {
+            file: file.clone(),
+            reason: error.to_string(),
+        })?;
+        let keeper = Keeper { messages, tags };
+        Ok(Some(Self {
+            keeper,
+            admitted,
+            thread,
+        }))
+    }
+
+    /// Writes the last usage and ends the thread.
+    pub(crate) fn end(self) {
+        let _ = self.keeper.messages.send(Message::End);
+        if self.thread.join().is_err() {
+            tracing::error!("the thread of the store of clients failed");
+        }
+    }
+}
+
+impl Keeper {
+    /// Admits the clients at a server.
+    pub(crate) fn attach(&self, handle: ServerHandle) {
+        let _ = self.messages.send(Message::Attach(handle));
+    }
+
+    /// Replaces the clients of the configuration.
+    pub(crate) fn configured(&self, clients: Vec<AuthorizedClient>) {
+        let _ = self.messages.send(Message::Configured(clients));
+    }
+
+    /// Answers a request.
+    pub(crate) async fn ask(&self, asked: ClientsRequest) -> Result<Value, Refusal> {
+        let (reply, answer) = oneshot::channel();
+        let _ = self.messages.send(Message::Ask(asked, reply));
+        answer.await.unwrap_or_else(|_| {
+            Err(Refusal {
+                error: "the server is stopping".to_owned(),
+                kind: RefusalKind::Other,
+            })
+        })
+    }
+}
+
+impl Invitations for Keeper {
+    fn knows(&self, tag: &Tag) -> bool {
+        let tags = self.tags.read().unwrap_or_else(PoisonError::into_inner);
+        let expires = tags.get(tag);
+        expires.is_some_and(|expires| *expires > Now::read().seconds)
+    }
+
+    fn redeem(
+        &self,
+        secret: [u8; 16],
+        key: PublicKey,
+    ) -> Pin<Box<dyn Future<Output = Redeemed> + Send + '_>> {
+        let (reply, answer) = oneshot::channel();
+        let _ = self.messages.send(Message::Redeem(secret, key, reply));
+        Box::pin(async {
+            let stopping = || Err("the server is stopping".to_owned());
+            answer.await.unwrap_or_else(|_| stopping())
+        })
+    }
+}
+
+/// The thread's part.
+struct Work {
+    desk: Desk,
+    handle: Option<ServerHandle>,
+    tags: Arc<RwLock<Tags>>,
+    /// The clients that the server admits now.
+    applied: Option<Admission>,
+    /// When a store that cannot be written was reported last.
+    warned: Option<Instant>,
+}
+
+impl Work {
+    fn run(&mut self, messages: &mpsc::Receiver<Message>) {
+        let mut due = Instant::now() + EVERY;
+        loop {
+            let wait = due.saturating_duration_since(Instant::now());
+            match messages.recv_timeout(wait) {
+                Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => break,
+                Ok(message) => self.handle(message),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if Instant::now() >= due {
+                self.keep(Now::read());
+                due = Instant::now() + EVERY;
+            }
+        }
+        self.keep(Now::read());
+    }
+
+    fn handle(&mut self, message: Message) {
+        let now = Now::read();
+        match message {
+            Message::Attach(handle) => self.handle = Some(handle),
+            Message::Configured(clients) => {
+                self.desk.configured = clients;
+                self.applied = None;
+            }
+            Message::Ask(asked, reply) => {
+                self.collect(now);
+                // Answered when the change is in force.
+                let answer = self.desk.answer(asked, now);
+                self.publish_tags(now);
+                self.admit(now);
+                let _ = reply.send(answer);
+                return;
+            }
+            Message::Redeem(secret, key, reply) => {
+                let redeemed = self.desk.redeem(secret, key, now);
+                if let Err(error) = &redeemed {
+                    tracing::warn!(%error, "cannot add a client to the store");
+                }
+                self.publish_tags(now);
+                self.admit(now);
+                // The file's name is of no use to the client.
+                let reason = |_| "its store of clients cannot be written".to_owned();
+                let _ = reply.send(redeemed.map_err(reason));
+                return;
+            }
+            Message::End => {}
+        }
+        self.admit(now);
+    }
+
+    /// Writes usage, and lets quotas and expiry take effect.
+    fn keep(&mut self, now: Now) {
+        self.collect(now);
+        let written = self
+            .desk
+            .registry
+            .flush()
+            .and_then(|()| self.desk.registry.forget_expired(now));
+        match written {
+            Ok(()) => {
+                if self.warned.take().is_some() {
+                    tracing::info!("the store of clients is written again; no usage was lost");
+                }
+            }
+            Err(error) => {
+                if self
+                    .warned
+                    .is_none_or(|warned| warned.elapsed() >= WARN_EVERY)
+                {
+                    tracing::warn!(
+                        %error,
+                        "cannot write the store of clients; sessions go on, and usage is kept in \
+                        memory until it can be written"
+                    );
+                    self.warned = Some(Instant::now());
+                }
+            }
+        }
+        self.publish_tags(now);
+        self.admit(now);
+    }
+
+    /// Takes the usage that the server has counted.
+    fn collect(&mut self, now: Now) {
+        let Some(handle) = &self.handle else { return };
+        let usage = handle.take_usage().into_iter();
+        let usage: Vec<_> = usage
+            .map(|used| (used.key, used.sent, used.received))
+            .collect();
+        self.desk.registry.count(&usage, now);
+    }
+
+    /// Gives the server the clients that may connect, if they have changed.
+    fn admit(&mut self, now: Now) {
+        let Some(handle) = &self.handle else { return };
+        let admission = self.desk.admission(now);
+        if self.applied.as_ref() == Some(&admission) {
+            return;
+        }
+        let all = self.authorized(&admission);
+        // Restrictions first: a client must not get in between.
+        handle.set_restrictions(admission.restrictions.clone());
+        handle.set_authorized(&all);
+        self.applied = Some(admission);
+    }
+
+    /// The clients of the configuration and those of the store.
+    fn authorized(&self, admission: &Admission) -> Vec<AuthorizedClient> {
+        let stored = admission.authorized.iter();
+        let stored = stored.map(|(key, name)| AuthorizedClient {
+            key: *key,
+            name: name.clone(),
+            publish: Vec::new(),
+        });
+        self.desk.configured.iter().cloned().chain(stored).collect()
+    }
+
+    fn publish_tags(&mut self, now: Now) {
+        let open = self.desk.registry.invitations(now);
+        let open: Tags = open.map(|open| (open.tag, open.expires)).collect();
+        let mut tags = self.tags.write().unwrap_or_else(PoisonError::into_inner);
+        if *tags != open {
+            *tags = open;
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! The store in a file, by SQLite.
+//!
+//! The file is in WAL mode: a process that is killed, or a machine that loses power, loses no
+//! transaction that has ended. One process has it open at a time; another one gets
+//! [`StoreError::InUse`], because it would not notice the changes of the first.
+
+mod row;
+mod schema;
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, OpenFlags, params};
+use sumlink_transport::PublicKey;
+
+use crate::{Client, Invitation, Store, StoreError, Tag};
+
+/// A store in an SQLite file.
+#[derive(Debug)]
+pub struct Sqlite {
+    connection: Connection,
+    file: PathBuf,
+}
+
+impl Sqlite {
+    /// Opens the store, and creates it with mode 0600 if the file does not exist.
+    ///
+    /// # Errors
+    ///
+    /// The file is damaged or of another program (it is not changed then), is in use, or cannot be
+    /// read or written.
+    pub fn open_or_create(file: &Path) -> Result<Self, StoreError> {
+        match Self::open(file) {
+            Err(StoreError::Missing(_)) => {
+                create(file)?;
+                Self::open(file)
+            }
+            opened => opened,
+        }
+    }
+
+    /// Opens the store.
+    ///
+    /// # Errors
+    ///
+    /// As above, and [`StoreError::Missing`].
+    pub fn open(file: &Path) -> Result<Self, StoreError> {
+        let metadata = std::fs::metadata(file).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => StoreError::Missing(file.to_owned()),
+            _ => StoreError::of_io(file, &error),
+        })?;
+        // For SQLite an empty file is a new database; here it is one that was cut.
+        if metadata.len() == 0 || !metadata.is_file() {
+            return Err(StoreError::Damaged {
+                file: file.to_owned(),
+                reason: "it is empty".to_owned(),
+            });
+        }
+        let opened = connect(file).and_then(|connection| {
+            // Until the file has been checked, closing it must not write to it.
+            connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+            connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+            Ok(connection)
+        });
+        let mut store = Self {
+            connection: opened.map_err(|error| explain(file, error))?,
+            file: file.to_owned(),
+        };
+        schema::check(&store.connection, file)?;
+        store.run(schema::migrate)?;
+        store.run(|connection| {
+            // Takes the lock, which is then kept.
+            let transaction = connection.transaction()?;
+            transaction.pragma_update(None, "user_version", schema::VERSION)?;
+            transaction.commit()?;
+            connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
+            Ok(())
+        })?;
+        Ok(store)
+    }
+
+    fn run<T>(
+        &mut self,
+        work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        work(&mut self.connection).map_err(|error| explain(&self.file, error))
+    }
+
+    /// The same in a transaction.
+    fn transact<T>(
+        &mut self,
+        work: impl FnOnce(&rusqlite::Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        self.run(|connection| {
+            let transaction = connection.transaction()?;
+            let result = work(&transaction)?;
+            transaction.commit()?;
+            Ok(result)
+        })
+    }
+}
+
+impl Store for Sqlite {
+    fn clients(&mut self) -> Result<Vec<Client>, StoreError> {
+        self.run(|connection| {
+            let mut statement = connection.prepare("SELECT * FROM clients ORDER BY name")?;
+            let rows = statement.query_map([], row::client)?;
+            rows.collect()
+        })
+    }
+
+    fn invitations(&mut self) -> Result<Vec<Invitation>, StoreError> {
+        self.run(|connection| {
+            let mut statement = connection.prepare("SELECT * FROM invitations ORDER BY name")?;
+            let rows = statement.query_map([], row::invitation)?;
+            rows.collect()
+        })
+    }
+
+    fn write(&mut self, clients: &[&Client]) -> Result<(), StoreError> {
+        self.transact(|transaction| {
+            let mut statement = transaction.prepare(row::UPDATE_CLIENT)?;
+            for client in clients {
+                row::bind_client(&mut statement, client)?;
+                statement.raw_execute()?;
+            }
+            Ok(())
+        })
+    }
+
+    fn remove(&mut self, key: &PublicKey) -> Result<(), StoreError> {
+        self.transact(|transaction| {
+            transaction.execute("DELETE FROM clients WHERE key = ?1", [key.as_bytes()])?;
+            Ok(())
+        })
+    }
+
+    fn invite(&mut self, invitation: &Invitation) -> Result<(), StoreError> {
+        self.transact(|transaction| {
+            let mut statement = transaction.prepare(row::INSERT_INVITATION)?;
+            row::bind_invitation(&mut statement, invitation)?;
+            statement.raw_execute()?;
+            Ok(())
+        })
+    }
+
+    fn redeem(&mut self, tag: &Tag, client: &Client) -> Result<bool, StoreError> {
+        self.transact(|transaction| {
+            let removed = transaction.execute("DELETE FROM invitations WHERE tag = ?1", [tag])?;
+            if removed == 0 {
+                return Ok(false);
+            }
+            let mut statement = transaction.prepare(row::INSERT_CLIENT)?;
+            row::bind_client(&mut statement, client)?;
+            statement.raw_execute()?;
+            Ok(true)
+        })
+    }
+
+    fn forget_expired(&mut self, now: u64) -> Result<(), StoreError> {
+        let now = i64::try_from(now).unwrap_or(i64::MAX);
+        self.transact(|transaction| {
+            transaction.execute("DELETE FROM invitations WHERE expires <= ?1", params![now])?;
+            Ok(())
+        })
+    }
+}
+
+/// Creates an empty store: beside its place at first, so that no half of one is ever there.
+fn create(file: &Path) -> Result<(), StoreError> {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".new");
+    let new = PathBuf::from(name);
+    let of_io = |error: io::Error| StoreError::of_io(file, &error);
+    match std::fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(of_io(error)),
+        _ => {}
+    }
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&new)
+        .map_err(of_io)?;
+    let made = connect(&new).and_then(|mut connection| {
+        connection.pragma_update(None, "application_id", schema::APPLICATION)?;
+        schema::migrate(&mut connection)?;
+        connection.close().map_err(|(_, error)| error)
+    });
+    let made = made.map_err(|error| explain(file, error));
+    // A link, because a rename would replace a file that another process has just made. Some file
+    // systems have no links.
+    let made = made.and_then(|()| match std::fs::hard_link(&new, file) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(_) => std::fs::rename(&new, file).map_err(of_io),
+        Ok(()) => Ok(()),
+    });
+    let _ = std::fs::remove_file(&new);
+    made
+}
+
+fn connect(file: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Connection::open_with_flags(file, flags)
+}
+
+fn explain(file: &Path, error: rusqlite::Error) -> StoreError {
+    let file = file.to_owned();
+    let code = error.sqlite_error_code();
+    // Without the statement, which is the same for every cause.
+    let reason = match &error {
+        rusqlite::Error::SqliteFailure(_, Some(message)) => message.clone(),
+        other => other.to_string(),
+    };
+    match code {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::InUse(file),
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+            StoreError::Damaged { file, reason }
+        }
+        Some(_) => StoreError::System { file, reason },
+        // A value that no version of the program writes.
+        None => StoreError::Damaged { file, reason },
+    }
+}
