@@ -5,9 +5,18 @@
 use libfuzzer_sys::fuzz_target;
 use request::{MAX_REQUEST, Request};
 
-/// Included as a module because the program is not a library.
+/// Included as modules because the program's library does not have them.
 #[path = "../../crates/cli/src/control/request.rs"]
 mod request;
+
+#[allow(dead_code, reason = "the target only reads and writes requests")]
+#[path = "../../crates/cli/src/clients/request.rs"]
+mod clients_request;
+
+/// The place where the first module looks for the second.
+mod clients {
+    pub use super::clients_request::ClientsRequest;
+}
 
 fuzz_target!(|bytes: &[u8]| {
     decode(bytes);
@@ -19,6 +28,7 @@ fuzz_target!(|bytes: &[u8]| {
         ),
         ("{\"cmd\":\"link\",", "}\n"),
         ("{\"cmd\":\"rate\",", "}\n"),
+        ("{\"cmd\":\"clients\",", "}\n"),
         ("{", "}\n"),
     ] {
         decode(&[start.as_bytes(), bytes, end.as_bytes()].concat());

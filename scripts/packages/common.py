@@ -38,4 +38,4 @@ class Format:
     def purge(self):
         """Removes the rest, as docs/install.md says."""
         self.remove()
-        self.root.run("sh", "-c", "rm -rf /etc/sumlink /var/lib/sumlink /var/lib/sumlink-client /var/lib/sumlink-server")
+        self.root.run("sh", "-c", "rm -rf /etc/sumlink /var/lib/sumlink*")

@@ -10,8 +10,9 @@ use crate::carrier::quic::QuicError;
 use crate::carrier::tls::HandshakeError;
 
 /// The reasons, by the names that status and metrics have for them.
-const REASONS: [&str; 11] = [
+const REASONS: [&str; 12] = [
     "unknown_key",
+    "invitation",
     "other_server_key",
     "not_sumlink",
     "version",
@@ -73,6 +74,7 @@ fn of_carrier(error: &CarrierError) -> &'static str {
     match error {
         CarrierError::Tls(error) => of_tls(error),
         CarrierError::TimedOut => "timeout",
+        CarrierError::NoInvitation => "invitation",
         CarrierError::Protocol(_) => "protocol",
         CarrierError::Refused { code, .. } => of_code(*code),
         CarrierError::Io(_) => "broken",
@@ -108,6 +110,7 @@ mod tests {
         let refused = Refused::default();
         refused.handshake(None);
         refused.handshake(Some(&CarrierError::TimedOut));
+        refused.handshake(Some(&CarrierError::NoInvitation));
         refused.handshake(Some(&CarrierError::Protocol("")));
         refused.handshake(Some(&HandshakeError::NotTls.into()));
         refused.handshake(Some(&HandshakeError::Closed.into()));
@@ -117,7 +120,7 @@ mod tests {
             refused.code(RefuseCode::from_code(code));
         }
         let counts = refused.counts();
-        assert_eq!(counts.values().sum::<u64>(), 14, "{counts:?}");
+        assert_eq!(counts.values().sum::<u64>(), 15, "{counts:?}");
         assert_eq!((counts["not_sumlink"], counts["limit"]), (2, 2));
         assert_eq!(counts["unknown_key"], 0);
     }
