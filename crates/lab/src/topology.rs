@@ -207,6 +207,9 @@ impl Kernel {
 /// [`set_congestion`].
 pub(crate) fn set_sysctls(namespace: &Namespace, kernel: Kernel) -> Result<(), LabError> {
     let mut settings = vec![
+        // A namespace inherits it from a host that routes for containers. It comes first: a change
+        // sets the other parameters of IPv4 to their defaults.
+        ("ipv4/ip_forward", "0".to_owned()),
         ("ipv4/conf/all/rp_filter", "0".to_owned()),
         ("ipv4/conf/default/rp_filter", "0".to_owned()),
         ("ipv4/tcp_no_metrics_save", "1".to_owned()),
@@ -216,6 +219,7 @@ pub(crate) fn set_sysctls(namespace: &Namespace, kernel: Kernel) -> Result<(), L
     if kernel.ipv6 {
         settings.extend(
             [
+                ("ipv6/conf/all/forwarding", "0"),
                 ("ipv6/conf/all/disable_ipv6", "0"),
                 ("ipv6/conf/default/disable_ipv6", "0"),
                 // Addresses are usable at once, also after a loss of the carrier.

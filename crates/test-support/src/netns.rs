@@ -12,7 +12,7 @@ pub struct Netns {
 }
 
 impl Netns {
-    /// A new namespace with only loopback up.
+    /// A new namespace with only loopback up, which forwards nothing.
     ///
     /// `None` only if `SUMLINK_SKIP_NETNS=1` says that this machine cannot create one; otherwise a
     /// failure panics.
@@ -31,6 +31,9 @@ impl Netns {
             run(&["ip", "netns", "add", &name], "");
         }
         let ns = Self { name };
+        // Inherited from a host that routes for containers.
+        ns.enter(|| std::fs::write("/proc/sys/net/ipv4/ip_forward", "0"))
+            .expect("forwarding is off in the new namespace");
         ns.ip("link set lo up");
         Some(ns)
     }
