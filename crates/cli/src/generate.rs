@@ -123,6 +123,12 @@ fn page(name: &str, command: &Command, codes: &[Exit]) -> String {
         exits.text([roman(
             "Filter of the log on standard error, such as debug or sumlink_transport=trace,info.",
         )]);
+        exits.control("TP", []);
+        exits.text([bold("SUMLINK_LOG_FORMAT")]);
+        exits.text([roman(
+            "Form of its lines: text, json, or journal, the default where standard error is \
+             systemd's journal.",
+        )]);
         exits.to_writer(out)
     };
     // Writing to memory cannot fail.

@@ -35,6 +35,7 @@ mod kernel;
 pub mod keys;
 mod link;
 mod links;
+mod log_format;
 mod log_limit;
 mod logging;
 mod monitor;

@@ -8,18 +8,19 @@ use std::panic::PanicHookInfo;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use sumlink_engine::peer_text::escaped;
+use sumlink_engine::peer_text::is_plain;
 use sumlink_monitor::LogCounts;
-use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
+use tracing::{Level, Subscriber};
+use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{Layer, fmt};
 
 use crate::exit::CliError;
+use crate::log_format::LogFormat;
 use crate::log_limit::LogLimit;
 use crate::spool::{self, Spool};
 
@@ -35,6 +36,9 @@ const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Lines on their way to standard error, once logging has started.
 static LOG: OnceLock<Spool> = OnceLock::new();
+
+/// The form of the lines, once logging has started.
+static FORMAT: OnceLock<LogFormat> = OnceLock::new();
 
 /// The limit on lines of one kind, unless it is off.
 static LIMIT: OnceLock<LogLimit> = OnceLock::new();
@@ -60,6 +64,10 @@ pub(crate) fn start(verbose: u8, quiet: bool) -> Result<(), CliError> {
                 .with_target("rustls", rustls)
         }
     };
+    let format = *FORMAT.get_or_init({
+        let chosen = LogFormat::from_environment()?;
+        move || chosen
+    });
     let descriptor = spool::unlocked(io::stderr())?;
     let log = LOG.get_or_init(|| Spool::new("log", descriptor, dropped));
     let is_limited = std::env::var(LIMIT_VARIABLE).as_deref() != Ok("off");
@@ -67,26 +75,28 @@ pub(crate) fn start(verbose: u8, quiet: bool) -> Result<(), CliError> {
     tracing_subscriber::registry()
         .with(filter)
         .with(limit)
-        .with(lines(log, io::stderr().is_terminal(), verbose > 0))
+        .with(lines(log, format, io::stderr().is_terminal(), verbose > 0))
         .init();
     std::panic::set_hook(Box::new(report_panic));
     Ok(())
 }
 
 /// Formats events as lines and queues them in `log`.
-fn lines<S>(log: &Spool, ansi: bool, target: bool) -> impl Layer<S> + use<S>
+fn lines<S>(log: &Spool, format: LogFormat, ansi: bool, target: bool) -> impl Layer<S> + use<S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    fmt::layer()
-        .with_writer(Lines {
-            log: log.clone(),
-            ansi,
-        })
-        // The layer reports failed writes with `eprintln!`, which panics where writing fails.
-        .log_internal_errors(false)
-        .with_ansi(ansi)
-        .with_target(target)
+    let lines = Lines {
+        log: log.clone(),
+        format,
+        ansi,
+    };
+    format.layer(lines, ansi, target)
+}
+
+/// The form of the lines.
+fn format() -> LogFormat {
+    FORMAT.get().copied().unwrap_or_default()
 }
 
 /// Writes a note for people to standard error after the log lines queued before. It never waits and
@@ -101,6 +111,11 @@ pub(crate) fn note(text: &str) {
             let _ = io::stderr().write_all(text.as_bytes());
         }
     }
+}
+
+/// Like [`note`], in the form of the log: why the program ends.
+pub(crate) fn error(text: &str) {
+    note(&format().line(Level::ERROR, text));
 }
 
 /// Waits up to 1 s until everything has been written.
@@ -124,7 +139,8 @@ pub(crate) fn counts() -> LogCounts {
 /// The line that reports dropped lines.
 fn dropped(lines: u64) -> String {
     let s = if lines == 1 { "" } else { "s" };
-    format!("{lines} log line{s} dropped: standard error could not be written or was not read\n")
+    let text = "dropped: standard error could not be written or was not read";
+    format().line(Level::WARN, &format!("{lines} log line{s} {text}\n"))
 }
 
 /// Reports a panic without waiting. The standard library's hook waits for the reader of standard
@@ -137,13 +153,14 @@ fn report_panic(panic: &PanicHookInfo<'_>) {
         std::backtrace::BacktraceStatus::Captured => format!("{backtrace}\n"),
         _ => String::new(),
     };
-    note(&format!("thread '{name}' {panic}\n{trace}"));
+    error(&format!("thread '{name}' {panic}\n{trace}"));
 }
 
 /// Queues each event as a line; the formatter writes an event in one call.
 struct Lines {
     log: Spool,
-    /// The formatter uses colors.
+    format: LogFormat,
+    /// Text has colors.
     ansi: bool,
 }
 
@@ -157,7 +174,7 @@ impl<'a> MakeWriter<'a> for Lines {
 
 impl Write for &Lines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.log.push(&one_line(line, self.ansi));
+        self.log.push(&one_line(line, self.format, self.ansi));
         Ok(line.len())
     }
 
@@ -168,7 +185,7 @@ impl Write for &Lines {
 
 /// Makes an event one line of printable characters, whatever its message and fields contain. The
 /// formatter's own colors stay; it has escaped those of messages and fields.
-fn one_line(event: &[u8], ansi: bool) -> Cow<'_, [u8]> {
+fn one_line(event: &[u8], format: LogFormat, ansi: bool) -> Cow<'_, [u8]> {
     let (text, end) = match event.split_last() {
         Some((b'\n', text)) => (text, "\n"),
         _ => (event, ""),
@@ -181,7 +198,8 @@ fn one_line(event: &[u8], ansi: bool) -> Cow<'_, [u8]> {
     for c in text.chars() {
         match c {
             '\x1b' if ansi => line.push(c),
-            _ => line.extend(escaped(c)),
+            _ if is_plain(c) => line.push(c),
+            _ => format.escape(c, &mut line),
         }
     }
     line.push_str(end);
@@ -191,8 +209,6 @@ fn one_line(event: &[u8], ansi: bool) -> Cow<'_, [u8]> {
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, Mutex};
-
-    use sumlink_engine::peer_text::is_plain;
 
     use super::*;
 
@@ -211,27 +227,56 @@ mod tests {
         }
     }
 
-    #[test]
-    fn messages_and_fields_cannot_forge_a_line() {
+    const HOSTILE: &str = "bye\n2026-01-01T00:00:00Z  INFO forged\r\x1b[2J\u{202e}";
+
+    /// The lines of two events in this form.
+    fn logged(format: LogFormat) -> String {
         let kept = Kept::default();
         let log = Spool::new("log", kept.clone(), dropped);
-        let lines = lines(&log, false, false);
-        let hostile = "bye\n2026-01-01T00:00:00Z  INFO forged\r\x1b[2J\u{202e}";
+        let lines = lines(&log, format, false, false);
         tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), || {
-            tracing::info!(reason = %hostile, debugged = ?hostile, plain = hostile, "{hostile}");
-            tracing::info!("Käse");
+            let session = tracing::info_span!("session", client = "laptop", id = %HOSTILE);
+            let _session = session.enter();
+            tracing::info!(reason = %HOSTILE, debugged = ?HOSTILE, plain = HOSTILE, "{HOSTILE}");
+            tracing::warn!("Käse");
         });
         assert!(log.finish(FINISH_TIMEOUT * 60));
         let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
         assert_eq!(text.lines().count(), 2, "{text}");
-        assert!(
-            text.lines().all(|line| line.chars().all(is_plain)),
-            "{text}"
-        );
+        let mut lines = text.lines();
+        assert!(lines.all(|line| line.chars().all(is_plain)), "{text}");
+        text
+    }
+
+    #[test]
+    fn messages_and_fields_cannot_forge_a_line() {
+        let text = logged(LogFormat::Text);
         assert!(
             text.contains("Käse") && text.contains(r"bye\n2026"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn lines_for_the_journal_begin_with_their_priority() {
+        let text = logged(LogFormat::Journal);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("<6> INFO session{"), "{text}");
+        assert!(lines[1].starts_with("<4> WARN session{"), "{text}");
+        assert!(lines[1].ends_with("Käse"), "{text}");
+    }
+
+    #[test]
+    fn lines_of_json_have_fields_and_sessions() {
+        let text = logged(LogFormat::Json);
+        let lines = text.lines().map(serde_json::from_str);
+        let lines: Vec<serde_json::Value> = lines.map(Result::unwrap).collect();
+        assert_eq!(lines[0]["reason"], HOSTILE);
+        assert_eq!(lines[0]["message"], HOSTILE);
+        assert_eq!(lines[0]["spans"][0]["client"], "laptop");
+        assert_eq!(lines[0]["spans"][0]["name"], "session");
+        assert_eq!(lines[1]["level"], "WARN");
+        assert!(lines[1]["timestamp"].is_string(), "{text}");
     }
 
     #[test]

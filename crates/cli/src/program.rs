@@ -93,9 +93,9 @@ fn fail(program: &str, error: &CliError, json: bool) -> ExitCode {
         CliError::System(io) if io.kind() == std::io::ErrorKind::BrokenPipe => {}
         _ if json => output::print_json(&error.json()).unwrap_or_default(),
         CliError::Other(failure) if failure.has_places => {
-            output::note(&format!("{}\n", plain(error)));
+            logging::error(&format!("{}\n", plain(error)));
         }
-        _ => output::note(&format!("{program}: {}\n", plain(error))),
+        _ => logging::error(&format!("{program}: {}\n", plain(error))),
     }
     error.code().into()
 }

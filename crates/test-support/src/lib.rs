@@ -70,6 +70,7 @@ impl Bench {
             .args(args)
             .current_dir(self.dir())
             .env_remove("SUMLINK_LOG")
+            .env_remove("SUMLINK_LOG_FORMAT")
             .env_remove("COLUMNS")
             .stdin(Stdio::null());
         command

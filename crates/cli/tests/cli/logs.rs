@@ -11,7 +11,7 @@ use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::common::{Bench, Daemon, PATIENCE};
+use crate::common::{self, Bench, Daemon, PATIENCE};
 use crate::daemons::{Host, SERVER, config, status, suppressed, through};
 
 /// This number of failed reloads, each with a line of [`LONG`] bytes, fills a queue of 1 MiB and
@@ -303,4 +303,61 @@ fn a_client_with_refused_targets_cannot_fill_the_log() {
         logged <= 3000 + 100 * seconds && logged > 0,
         "{logged} in {seconds} s"
     );
+}
+
+/// The log of a server that is started and stopped, in this form.
+fn log_in(form: &str) -> String {
+    let host = Host::new();
+    let mut command = host.client(&[]);
+    command.env("SUMLINK_LOG_FORMAT", form);
+    let mut client = Daemon::start(command);
+    client.event("session_start");
+    client.signal("TERM");
+    assert_eq!(client.wait(), Some(0));
+    client.log_at_end()
+}
+
+#[test]
+fn the_log_has_the_form_that_the_environment_asks_for() {
+    let json = log_in("json");
+    let lines = json.lines().map(serde_json::from_str);
+    let lines: Vec<serde_json::Value> = lines.map(Result::unwrap).collect();
+    let begins = lines
+        .iter()
+        .find(|line| line["message"] == "session begins");
+    let begins = begins.unwrap_or_else(|| panic!("no session begins in {json}"));
+    assert_eq!(begins["level"], "INFO");
+    assert_eq!(begins["spans"][0]["name"], "session");
+    assert!(begins["spans"][0]["id"].is_string(), "{begins}");
+    let journal = log_in("journal");
+    assert!(
+        journal.lines().all(|line| line.starts_with("<6> INFO ")),
+        "{journal}"
+    );
+    assert!(journal.contains("session begins"), "{journal}");
+    let text = log_in("text");
+    assert!(text.contains("Z  INFO session{id="), "{text}");
+}
+
+#[test]
+fn an_error_that_ends_a_program_has_the_form_of_the_log() {
+    let bench = common::new();
+    let ends = |form: &str| {
+        let mut command = bench.command(["server", "--config", "missing.toml"]);
+        let output = command.env("SUMLINK_LOG_FORMAT", form).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(text.lines().count(), 1, "{text}");
+        (output.status.code(), text)
+    };
+    let (code, json) = ends("json");
+    let error: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((code, &error["level"]), (Some(3), &"ERROR".into()));
+    assert!(
+        error["message"].as_str().unwrap().contains("missing.toml"),
+        "{json}"
+    );
+    assert!(ends("journal").1.starts_with("<3>"));
+    let (code, wrong) = ends("xml");
+    assert_eq!(code, Some(2), "{wrong}");
+    assert!(wrong.contains("choose text, json or journal"), "{wrong}");
 }

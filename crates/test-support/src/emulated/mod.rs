@@ -102,6 +102,7 @@ impl Bench {
             .args(args)
             .current_dir(self.dir.path())
             .env_remove("SUMLINK_LOG")
+            .env_remove("SUMLINK_LOG_FORMAT")
             .stdin(Stdio::null());
         command
     }
@@ -116,6 +117,7 @@ impl Bench {
             .args(args)
             .current_dir(self.dir.path())
             .env_remove("SUMLINK_LOG")
+            .env_remove("SUMLINK_LOG_FORMAT")
             .stdin(Stdio::null());
         command
     }
