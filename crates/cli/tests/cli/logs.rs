@@ -322,19 +322,17 @@ fn the_log_has_the_form_that_the_environment_asks_for() {
     let json = log_in("json");
     let lines = json.lines().map(serde_json::from_str);
     let lines: Vec<serde_json::Value> = lines.map(Result::unwrap).collect();
-    let begins = lines
-        .iter()
-        .find(|line| line["message"] == "session begins");
-    let begins = begins.unwrap_or_else(|| panic!("no session begins in {json}"));
-    assert_eq!(begins["level"], "INFO");
-    assert_eq!(begins["spans"][0]["name"], "session");
-    assert!(begins["spans"][0]["id"].is_string(), "{begins}");
+    let up = lines.iter().find(|line| line["message"] == "path up");
+    let up = up.unwrap_or_else(|| panic!("no path up in {json}"));
+    assert_eq!(up["level"], "INFO");
+    assert_eq!(up["spans"][0]["name"], "session");
+    assert!(up["spans"][0]["id"].is_string(), "{up}");
     let journal = log_in("journal");
     assert!(
         journal.lines().all(|line| line.starts_with("<6> INFO ")),
         "{journal}"
     );
-    assert!(journal.contains("session begins"), "{journal}");
+    assert!(journal.contains("path up"), "{journal}");
     let text = log_in("text");
     assert!(text.contains("Z  INFO session{id="), "{text}");
 }
