@@ -1,6 +1,6 @@
 //! `sumlink join`: makes this machine a client of the server that has invited it.
 
-use std::io::{self, Write};
+use std::io::{self, BufRead, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +10,7 @@ use sumlink_store::InvitationLink;
 use sumlink_transport::join::join;
 use sumlink_transport::keys::KeyError;
 use sumlink_transport::{PublicKey, SecretKey};
+use sumlink_util::plain;
 
 use crate::exit::{CliError, Exit, Failure};
 use crate::output::{print, print_json};
@@ -39,15 +40,16 @@ const TEMPLATE: &str = include_str!("../../../packaging/client.toml");
 /// Runs the verb.
 pub(crate) async fn run(args: JoinArgs) -> Result<(), CliError> {
     let text = match args.invitation.as_str() {
-        "-" => io::stdin().lines().next().transpose()?.unwrap_or_default(),
+        "-" => first_line(io::stdin().lock())?,
         text => text.to_owned(),
     };
     let link: InvitationLink = text
         .parse()
         .map_err(|error| CliError::Usage(format!("{error}")))?;
     let files = Files::new(&args.out)?;
-    if !args.force {
-        files.must_be_absent()?;
+    match args.force {
+        true => files.must_be_replaceable()?,
+        false => files.must_be_absent()?,
     }
     let mut stop = Stop::new()?;
     let key = SecretKey::generate()?;
@@ -65,7 +67,7 @@ pub(crate) async fn run(args: JoinArgs) -> Result<(), CliError> {
         _ = stop.next() => return Err(CliError::AlreadyReported(Exit::Interrupted)),
     };
     new.configure(&server, &link.server_key, &files, Some(&name))?;
-    new.keep(&files)?;
+    new.keep(&files, args.force)?;
     let (config, key_file) = (files.config.display(), files.key.display());
     if args.json {
         return print_json(&json!({
@@ -92,8 +94,22 @@ impl Files {
             let reason = "--out must name a file that does not end with .key";
             return Err(CliError::Usage(reason.to_owned()));
         }
+        if key.file_name().and_then(|name| name.to_str()).is_none() {
+            let reason = "--out must be valid UTF-8: the configuration names the key's file";
+            return Err(CliError::Usage(reason.to_owned()));
+        }
         let config = config.to_owned();
         Ok(Self { config, key })
+    }
+
+    /// Only files can be replaced.
+    fn must_be_replaceable(&self) -> Result<(), CliError> {
+        for path in [&self.key, &self.config] {
+            if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+                return Err(wrote(path, io::ErrorKind::IsADirectory.into()));
+            }
+        }
+        Ok(())
     }
 
     fn must_be_absent(&self) -> Result<(), CliError> {
@@ -153,13 +169,52 @@ impl New {
         write().map_err(|reason| wrote(&files.config, reason))
     }
 
-    /// Moves the files to their places.
-    fn keep(self, files: &Files) -> Result<(), CliError> {
-        let rename =
-            |from: &Path, to: &Path| std::fs::rename(from, to).map_err(|reason| wrote(to, reason));
-        rename(&self.0.key, &files.key)?;
-        rename(&self.0.config, &files.config)
+    /// Moves the files to their places, where other files may have appeared meanwhile. If that
+    /// fails they stay beside them, because the server knows the key now.
+    fn keep(self, files: &Files, replaces: bool) -> Result<(), CliError> {
+        let place = |from: &Path, to: &Path| match replaces {
+            true => std::fs::rename(from, to),
+            false => rename_to_new(from, to),
+        };
+        let placed = place(&self.0.key, &files.key);
+        let placed = placed.and_then(|()| place(&self.0.config, &files.config));
+        placed.map_err(|reason| {
+            let (key, config) = (self.0.key.clone(), self.0.config.clone());
+            // Not deleted.
+            std::mem::forget(self);
+            let new: Vec<String> = [key, config]
+                .iter()
+                .filter(|path| path.exists())
+                .map(|path| path.display().to_string())
+                .collect();
+            let reason = format!(
+                "joined, but the files cannot be moved to their places ({}): they are {}",
+                plain(&reason),
+                new.join(" and ")
+            );
+            Failure::new(Exit::Other, reason).into()
+        })
     }
+}
+
+/// Renames a file, and fails if the new name exists.
+fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
+    match std::fs::hard_link(from, to) {
+        Ok(()) => std::fs::remove_file(from),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+        // A file system without links.
+        Err(_) if to.symlink_metadata().is_ok() => Err(io::ErrorKind::AlreadyExists.into()),
+        Err(_) => std::fs::rename(from, to),
+    }
+}
+
+/// The first line of the input; longer lines than an invitation can be are cut.
+fn first_line(input: impl BufRead) -> io::Result<String> {
+    const MAX_LINE: u64 = 16 * 1024;
+    let mut line = Vec::new();
+    input.take(MAX_LINE).read_until(b'\n', &mut line)?;
+    let line = String::from_utf8_lossy(&line);
+    Ok(line.trim_end_matches(['\r', '\n']).to_owned())
 }
 
 impl Drop for New {
@@ -207,6 +262,35 @@ fn configuration(server: &str, server_key: &PublicKey, key: &Path, name: Option<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_first_line_is_read_and_no_more_than_an_invitation_has() {
+        assert_eq!(
+            first_line(&b"sumlink://x\r\nmore"[..]).unwrap(),
+            "sumlink://x"
+        );
+        assert_eq!(first_line(&b"\xff\n"[..]).unwrap(), "\u{fffd}");
+        assert_eq!(
+            first_line(io::BufReader::new(io::repeat(0))).unwrap().len(),
+            16 * 1024
+        );
+    }
+
+    #[test]
+    fn files_that_appear_during_the_exchange_are_kept() {
+        let place = tempfile::tempdir().unwrap();
+        let files = Files::new(&place.path().join("home.toml")).unwrap();
+        let new = New::create(&files, &SecretKey::generate().unwrap()).unwrap();
+        let beside = new.0.key.clone();
+        std::fs::write(&files.key, "another's").unwrap();
+        let error = new.keep(&files, false).unwrap_err().to_string();
+        assert!(
+            error.contains("joined, but") && error.contains(".new-"),
+            "{error}"
+        );
+        assert_eq!(std::fs::read_to_string(&files.key).unwrap(), "another's");
+        assert!(beside.exists(), "the server knows this key");
+    }
 
     #[test]
     fn the_file_has_the_servers_values_and_all_comments() {

@@ -55,7 +55,13 @@ impl Token {
             file: file.to_owned(),
             reason,
         };
-        let mode = std::fs::metadata(file).map_err(read)?.permissions().mode();
+        let metadata = std::fs::metadata(file).map_err(read)?;
+        if !metadata.is_file() {
+            // A pipe could delay the start without end.
+            let reason = io::Error::new(io::ErrorKind::InvalidInput, "it is not a file");
+            return Err(read(reason));
+        }
+        let mode = metadata.permissions().mode();
         if mode & 0o077 != 0 {
             return Err(TokenError::Public(file.to_owned()));
         }

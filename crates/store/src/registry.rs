@@ -33,7 +33,10 @@ pub enum Change {
 #[non_exhaustive]
 pub enum ChangeError {
     /// The user's fault: there is no such client.
-    #[error("there is no client `{0}` in the store: `sumlink clients list` shows all")]
+    #[error(
+        "there is no client `{}` in the store: `sumlink clients list` shows all",
+        .0.escape_debug()
+    )]
     NoSuchClient(String),
     /// The user's fault: the name belongs to another client or invitation.
     #[error("the name `{0}` is taken by a client or an open invitation: choose another")]

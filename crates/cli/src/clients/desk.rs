@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 use serde_json::Value;
 use sumlink_store::{
-    Change, ChangeError, Client, Invitation, InvitationLink, Now, Registry, Secret, Sqlite,
+    Change, ChangeError, Client, Invitation, InvitationLink, Now, Quota, Registry, Secret, Sqlite,
     Standing, StoreError, check_name,
 };
 use sumlink_transport::config::AuthorizedClient;
@@ -71,8 +71,8 @@ impl Desk {
             ClientsRequest::Disable { name } => self.change(&name, Change::Disabled(true), now),
             ClientsRequest::Enable { name } => self.change(&name, Change::Disabled(false), now),
             ClientsRequest::Quota { name, quota } => {
-                if quota.is_some_and(|quota| !(1..=31).contains(&quota.reset_day)) {
-                    return Err(usage("the reset day must be from 1 to 31"));
+                if quota.is_some_and(|quota| !is_valid(&quota)) {
+                    return Err(usage(BAD_QUOTA));
                 }
                 self.change(&name, Change::Quota(quota), now)
             }
@@ -154,6 +154,9 @@ impl Desk {
                 "an invitation has at most {most} addresses: give fewer with --address"
             )));
         }
+        if asked.quota.is_some_and(|quota| !is_valid(&quota)) {
+            return Err(usage(BAD_QUOTA));
+        }
         let secret = Secret::generate().ok_or_else(|| Refusal {
             error: "the operating system has no random numbers yet: try again later".to_owned(),
             kind: RefusalKind::Other,
@@ -169,12 +172,19 @@ impl Desk {
             quota: asked.quota,
             client_expires: asked.client_seconds.map(after),
         };
-        self.registry.invite(invitation, now).map_err(refusal)?;
         let link = InvitationLink {
             addresses: asked.addresses.clone(),
             server_key: self.server_key,
             secret,
         };
+        let again = link.to_string().parse::<InvitationLink>();
+        if !again.is_ok_and(|again| again.addresses == link.addresses) {
+            let addresses = asked.addresses.join(", ");
+            return Err(usage(&format!(
+                "not addresses that clients can use: {addresses}; give HOST:PORT with --address"
+            )));
+        }
+        self.registry.invite(invitation, now).map_err(refusal)?;
         value(&InviteReport {
             invitation: link.to_string(),
             name,
@@ -212,6 +222,13 @@ impl Desk {
             false => Ok(()),
         }
     }
+}
+
+/// The reason to refuse a quota.
+const BAD_QUOTA: &str = "a quota has at least one byte, and a reset day from 1 to 31";
+
+fn is_valid(quota: &Quota) -> bool {
+    quota.bytes > 0 && (1..=31).contains(&quota.reset_day)
 }
 
 fn value(answer: &impl Serialize) -> Result<Value, Refusal> {

@@ -104,7 +104,7 @@ pub enum ConnectError {
 #[non_exhaustive]
 pub enum SetPolicyError {
     /// Neither the machine nor the configuration has this link.
-    #[error("no link named {name}; known links: {known}")]
+    #[error("no link named {}; known links: {known}", .name.escape_debug())]
     NoSuchLink {
         /// The name.
         name: String,

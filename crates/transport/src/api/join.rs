@@ -111,7 +111,35 @@ pub async fn join(
     secret: &[u8; 16],
     key: &SecretKey,
 ) -> Result<(String, String), JoinError> {
-    let (address, tcp) = connect(addresses).await?;
+    let mut last = None;
+    for address in addresses {
+        match join_at(address, server, secret, key).await {
+            // The secret was not sent there: another machine may have that address here.
+            Err(
+                error @ (JoinError::Unreachable { .. }
+                | JoinError::Carrier(_)
+                | JoinError::NotOffered),
+            ) => last = Some(error),
+            Err(error) => return Err(error),
+            Ok(name) => return Ok((address.clone(), name)),
+        }
+    }
+    Err(last.unwrap_or(JoinError::NotOffered))
+}
+
+/// Joins the server at this address; returns the client's name.
+async fn join_at(
+    address: &str,
+    server: &PublicKey,
+    secret: &[u8; 16],
+    key: &SecretKey,
+) -> Result<String, JoinError> {
+    let tcp = dial(address)
+        .await
+        .map_err(|reason| JoinError::Unreachable {
+            address: address.to_owned(),
+            reason,
+        })?;
     let mut config = Identity::new(key).client_config(server, JOIN_ALPN, None);
     config.alpn_protocols.push(tag_protocol(&tag(secret)));
     let connecting = TlsConnector::from(Arc::new(config)).connect(tls::server_name(), tcp);
@@ -139,7 +167,7 @@ pub async fn join(
         .and_then(|exchanged| exchanged)
         .map_err(JoinError::Unanswered)?;
     match Frame::decode(&answer) {
-        Ok(Some((Frame::Joined { name }, _))) => Ok((address, PeerText::new(name).to_string())),
+        Ok(Some((Frame::Joined { name }, _))) => Ok(PeerText::new(name).to_string()),
         Ok(Some((Frame::Refuse { reason: [], .. }, _))) => Err(JoinError::NotAccepted),
         Ok(Some((Frame::Refuse { reason, .. }, _))) => {
             Err(JoinError::Failed(PeerText::new(reason)))
@@ -164,20 +192,6 @@ pub(crate) fn tag_of<'a>(mut names: impl Iterator<Item = &'a [u8]>) -> Option<Ta
 
 /// The beginning of the protocol name with a tag.
 const TAG_PROTOCOL: &[u8] = b"sumlink-invitation/";
-
-async fn connect(addresses: &[String]) -> Result<(String, TcpStream), JoinError> {
-    let mut last = None;
-    for address in addresses {
-        match dial(address).await {
-            Ok(tcp) => return Ok((address.clone(), tcp)),
-            Err(reason) => {
-                let address = address.clone();
-                last = Some(JoinError::Unreachable { address, reason });
-            }
-        }
-    }
-    Err(last.unwrap_or(JoinError::NotOffered))
-}
 
 async fn dial(address: &str) -> io::Result<TcpStream> {
     let resolved: Vec<SocketAddr> = tokio::net::lookup_host(address).await?.collect();

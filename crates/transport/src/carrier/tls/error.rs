@@ -24,7 +24,10 @@ pub enum HandshakeError {
         pinned: PublicKey,
     },
     /// At the client: the server does not know this client's key.
-    #[error("the server does not authorize this client's key {key}: add it there with --authorize")]
+    #[error(
+        "the server does not authorize this client's key {key}: add it there with --authorize, \
+         enable the client there, or join with an invitation"
+    )]
     NotAuthorized {
         /// This client's own key.
         key: PublicKey,
