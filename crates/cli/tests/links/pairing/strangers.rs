@@ -116,8 +116,8 @@ fn a_flood_of_guesses_locks_no_client_out() {
         "{rate:.0} guesses/s, {:.0} us of the server each",
         each * 1e6
     );
-    // With the download's own work.
-    assert!(each < 0.001, "{each} s of processor time for each guess");
+    // With the download's own work, of which few guesses on a busy machine have a large part.
+    assert!(each < 0.005, "{each} s of processor time for each guess");
     // The first attempt succeeds.
     text(scene.join(&invitation, &["--out", "second.toml"]));
     drop(flood);
