@@ -53,8 +53,8 @@ impl LogFormat {
         })
     }
 
-    /// The layer that writes events to `writer`; `ansi` adds colors to text, and `target` the module
-    /// of the program.
+    /// The layer that writes events to `writer`; `ansi` adds colors to text, and `target` the
+    /// program's module.
     pub(crate) fn layer<S, W>(
         self,
         writer: W,

@@ -26,6 +26,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod bucket;
 pub mod datagram;
 pub mod dial;
 pub mod egress;

@@ -8,8 +8,9 @@ use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::Instant;
 
-use super::limits::{Account, Bucket, Budget};
+use super::limits::{Account, Budget};
 use super::{MIN_IDLE, UdpSettings};
+use crate::bucket::Bucket;
 use crate::dial::LOOK_UPS;
 use crate::egress::EgressPolicy;
 use crate::pace::{Pace, Toward};

@@ -10,9 +10,10 @@ use tracing::{debug, info};
 
 use super::client::{Client, Direction, Place, count};
 use super::expiry::Expiry;
-use super::limits::{Account, Bucket};
+use super::limits::Account;
 use super::names::Names;
 use super::remotes::{Inbound, Remotes};
+use crate::bucket::Bucket;
 use crate::datagram::{DatagramSocket, FlowFailure, SendError};
 use crate::egress::EgressPolicy;
 use crate::target::{ECHO_PORT, Target};

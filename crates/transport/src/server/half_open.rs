@@ -17,7 +17,8 @@ use tokio::sync::oneshot;
 
 use crate::api::config::HalfOpenLimits;
 use crate::carrier::handshake::HANDSHAKE_TIMEOUT;
-use table::{Host, Place, Table, host};
+pub(super) use table::{Host, host};
+use table::{Place, Table};
 
 /// Keeps the connections that have not proved a key within their limits.
 #[derive(Debug)]

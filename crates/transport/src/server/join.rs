@@ -11,9 +11,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sumlink_engine::frame::RefuseCode;
+use sumlink_exit::bucket::Bucket;
 use tokio::time::Instant;
 
 use super::Shared;
+use super::half_open::{Host, host};
 use crate::api::join::{Invitations, Tag};
 use crate::carrier::handshake::{CarrierError, JoinAttempt, JoinCarrier};
 
@@ -23,19 +25,12 @@ pub(super) struct JoinLimit(Mutex<Limits>);
 
 #[derive(Debug)]
 struct Limits {
-    /// Answers to guesses for each network.
-    networks: HashMap<IpAddr, Bucket>,
+    /// Answers to guesses for each host's network.
+    networks: HashMap<Host, Bucket>,
     /// Handshakes for each tag.
     tags: HashMap<Tag, Bucket>,
     /// Handshakes of all.
     all: Bucket,
-}
-
-/// A token bucket.
-#[derive(Clone, Copy, Debug)]
-struct Bucket {
-    level: f64,
-    at: Instant,
 }
 
 /// Tokens per second, and most of them.
@@ -59,7 +54,7 @@ impl JoinLimit {
         Self(Mutex::new(Limits {
             networks: HashMap::new(),
             tags: HashMap::new(),
-            all: Bucket::full(ALL, now),
+            all: full(ALL, now),
         }))
     }
 
@@ -67,15 +62,14 @@ impl JoinLimit {
     fn admits(&self, from: IpAddr, tag: Option<&Tag>, open: &dyn Invitations) -> bool {
         let now = Instant::now();
         let mut limits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let network = network(from);
-        if !take(&mut limits.networks, network, NETWORK, now) {
+        if !take(&mut limits.networks, host(from), NETWORK, now) {
             return false;
         }
         let Some(tag) = tag.filter(|tag| open.knows(tag)) else {
             return false;
         };
         // The limit of all is last: a tag that is tried too often takes nothing from it.
-        take(&mut limits.tags, *tag, TAG, now) && limits.all.take(ALL, now)
+        take(&mut limits.tags, *tag, TAG, now) && limits.all.take(1, now)
     }
 }
 
@@ -88,53 +82,17 @@ fn take<K: Eq + std::hash::Hash>(
     now: Instant,
 ) -> bool {
     if buckets.len() >= MAX_REMEMBERED && !buckets.contains_key(&key) {
-        buckets.retain(|_, bucket| !bucket.is_full(rate, now));
+        buckets.retain(|_, bucket| !bucket.is_full(now));
         if buckets.len() >= MAX_REMEMBERED {
             buckets.clear();
         }
     }
     let bucket = buckets.entry(key);
-    bucket
-        .or_insert_with(|| Bucket::full(rate, now))
-        .take(rate, now)
+    bucket.or_insert_with(|| full(rate, now)).take(1, now)
 }
 
-impl Bucket {
-    fn full((_, most): Rate, now: Instant) -> Self {
-        Self {
-            level: most,
-            at: now,
-        }
-    }
-
-    fn fill(&mut self, (rate, most): Rate, now: Instant) {
-        let passed = now.saturating_duration_since(self.at);
-        self.level = (self.level + rate * passed.as_secs_f64()).min(most);
-        self.at = now;
-    }
-
-    fn take(&mut self, rate: Rate, now: Instant) -> bool {
-        self.fill(rate, now);
-        let has_one = self.level >= 1.0;
-        if has_one {
-            self.level -= 1.0;
-        }
-        has_one
-    }
-
-    fn is_full(&self, rate: Rate, now: Instant) -> bool {
-        let mut filled = *self;
-        filled.fill(rate, now);
-        filled.level >= rate.1
-    }
-}
-
-/// The hosts of one owner: an IPv4 address, an IPv6 /64.
-fn network(from: IpAddr) -> IpAddr {
-    match from.to_canonical() {
-        IpAddr::V6(ip) => IpAddr::V6((u128::from(ip) >> 64 << 64).into()),
-        v4 => v4,
-    }
+fn full((rate, most): Rate, now: Instant) -> Bucket {
+    Bucket::new(rate, most, now)
 }
 
 impl Shared {

@@ -15,7 +15,7 @@ use crate::api::config::HalfOpenLimits;
 type Networks = [u128; 3];
 
 /// The unit that belongs to one host: an IPv4 address, an IPv6 /64.
-pub(super) type Host = u128;
+pub(in crate::server) type Host = u128;
 
 /// The number of a connection's place, increasing over time.
 pub(super) type Place = u64;
@@ -66,7 +66,7 @@ struct Pool {
 }
 
 /// The host of an address.
-pub(super) fn host(address: IpAddr) -> Host {
+pub(in crate::server) fn host(address: IpAddr) -> Host {
     let [.., host] = networks(address);
     host
 }
