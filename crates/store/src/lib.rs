@@ -60,6 +60,9 @@ pub trait Store: Send {
     /// Adds an invitation.
     fn invite(&mut self, invitation: &Invitation) -> Result<(), StoreError>;
 
+    /// Removes an invitation.
+    fn cancel(&mut self, tag: &Tag) -> Result<(), StoreError>;
+
     /// Removes an invitation and adds its client. False, and no change, if the invitation does not
     /// exist: of two calls for one invitation, one succeeds.
     fn redeem(&mut self, tag: &Tag, client: &Client) -> Result<bool, StoreError>;

@@ -137,6 +137,16 @@ impl<S: Store> Registry<S> {
         Ok(())
     }
 
+    /// Ends the open invitation with this name and returns it; `None` if there is none.
+    pub fn cancel(&mut self, name: &str) -> Result<Option<Invitation>, StoreError> {
+        let mut open = self.invitations.values();
+        let Some(tag) = open.find(|open| open.name == name).map(|open| open.tag) else {
+            return Ok(None);
+        };
+        self.store.cancel(&tag)?;
+        Ok(self.invitations.remove(&tag))
+    }
+
     /// Makes the holder of the secret a client; `None` if no open invitation has it, or if the key
     /// is a client's already. An invitation serves once.
     pub fn redeem(

@@ -147,6 +147,13 @@ impl Store for Sqlite {
         })
     }
 
+    fn cancel(&mut self, tag: &Tag) -> Result<(), StoreError> {
+        self.transact(|transaction| {
+            transaction.execute("DELETE FROM invitations WHERE tag = ?1", [tag])?;
+            Ok(())
+        })
+    }
+
     fn redeem(&mut self, tag: &Tag, client: &Client) -> Result<bool, StoreError> {
         self.transact(|transaction| {
             let removed = transaction.execute("DELETE FROM invitations WHERE tag = ?1", [tag])?;

@@ -65,6 +65,8 @@ impl Desk {
                     others
                         .map(|other| ClientReport::configured(&other.name, other.key.to_string())),
                 );
+                let open = self.registry.invitations(now);
+                all.extend(open.map(|open| ClientReport::invited(open, self.beyond)));
                 value(&all)
             }
             ClientsRequest::Show { name } => self.report(&name, now),
@@ -78,6 +80,9 @@ impl Desk {
             }
             ClientsRequest::Remove { name } => {
                 self.must_be_stored(&name)?;
+                if let Some(open) = self.registry.cancel(&name).map_err(|e| refusal(e.into()))? {
+                    return value(&ClientReport::invited(&open, self.beyond));
+                }
                 let removed = self.registry.remove(&name).map_err(refusal)?;
                 value(&ClientReport::of(&removed, now, self.beyond))
             }
@@ -201,6 +206,10 @@ impl Desk {
 
     fn report(&self, name: &str, now: Now) -> Result<Value, Refusal> {
         let configured = self.configured.iter().find(|client| client.name == name);
+        let mut open = self.registry.invitations(now);
+        if let Some(open) = open.find(|open| open.name == name) {
+            return value(&ClientReport::invited(open, self.beyond));
+        }
         match (self.registry.client(name), configured) {
             (Ok(client), _) => value(&ClientReport::of(client, now, self.beyond)),
             (_, Some(client)) => value(&ClientReport::configured(name, client.key.to_string())),

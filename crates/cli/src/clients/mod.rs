@@ -51,7 +51,7 @@ pub struct ClientsArgs {
 
 #[derive(Debug, Subcommand)]
 enum ClientsCommand {
-    /// List all clients with their usage
+    /// List all clients with their usage, and open invitations
     List,
     /// Show one client
     Show {
@@ -68,7 +68,7 @@ enum ClientsCommand {
         /// Name of the client.
         name: String,
     },
-    /// Forget a client, its usage included, and end its sessions
+    /// Forget a client and end its sessions, or withdraw an open invitation
     Remove {
         /// Name of the client.
         name: String,
@@ -274,10 +274,13 @@ fn render(clients: &[ClientReport]) -> String {
 fn details(client: &ClientReport) -> String {
     let mut lines = vec![
         ("name", client.name.clone()),
-        ("key", client.key.clone()),
         ("from", client.source.clone()),
         ("state", client.state.clone()),
     ];
+    // The holder of an open invitation has none yet.
+    if !client.key.is_empty() {
+        lines.insert(1, ("key", client.key.clone()));
+    }
     lines.extend(client.created.map(|created| ("joined", date(created))));
     lines.extend(client.expires.map(|expires| ("expires", date(expires))));
     if let Some(quota) = client.quota_bytes {

@@ -1,7 +1,7 @@
 //! Requests about the clients of a server, and their answers.
 
 use serde::{Deserialize, Serialize};
-use sumlink_store::{Client, Now, Quota, Standing, format_beyond};
+use sumlink_store::{Client, Invitation, Now, Quota, Standing, format_beyond};
 use sumlink_transport::policy::Beyond;
 
 /// A question about the clients of a server, or a change of them.
@@ -25,7 +25,7 @@ pub enum ClientsRequest {
         /// Its name.
         name: String,
     },
-    /// Forgets it; its sessions end.
+    /// Forgets it; its sessions end. An open invitation ends.
     Remove {
         /// Its name.
         name: String,
@@ -65,9 +65,10 @@ pub struct ClientReport {
     pub name: String,
     /// Public key.
     pub key: String,
-    /// `store`, or `configuration` for a `[[client]]` block or `--authorize`.
+    /// `store`, `configuration` for a `[[client]]` block or `--authorize`, or `invitation` for an
+    /// open one, which has no key yet.
     pub source: String,
-    /// `good`, `disabled`, `expired`, `blocked` (by its quota) or `limited` (to a rate, likewise).
+    /// `invited`, `good`, `disabled`, `expired`, `blocked` (by its quota) or `limited` (to a rate, likewise).
     pub state: String,
     /// When it joined, in seconds since 1970.
     pub created: Option<u64>,
@@ -103,6 +104,22 @@ pub struct InviteReport {
 }
 
 impl ClientReport {
+    /// The holder of an open invitation, which ends when it `expires`.
+    pub(super) fn invited(open: &Invitation, default: Beyond) -> Self {
+        let beyond = open.quota.and_then(|quota| quota.beyond);
+        Self {
+            name: open.name.clone(),
+            source: "invitation".to_owned(),
+            state: "invited".to_owned(),
+            created: Some(open.created),
+            expires: Some(open.expires),
+            quota_bytes: open.quota.map(|quota| quota.bytes),
+            reset_day: open.quota.map_or(1, |quota| quota.reset_day),
+            beyond: format_beyond(beyond.unwrap_or(default)),
+            ..Self::configured("", String::new())
+        }
+    }
+
     /// A client of the store.
     pub(super) fn of(client: &Client, now: Now, default: Beyond) -> Self {
         let (month_sent_bytes, month_received_bytes) = client.month(now);

@@ -299,6 +299,24 @@ fn an_invitation_ends_and_a_client_expires() {
 }
 
 #[test]
+fn an_open_invitation_is_listed_and_can_be_withdrawn() {
+    let Some(scene) = Scene::new("") else { return };
+    let invitation = scene.invite(&["--name", "guest"]);
+    let listed = scene.asked(&["clients", "list"]);
+    assert_eq!(listed[0]["name"], "guest");
+    assert_eq!(listed[0]["state"], "invited");
+    assert_eq!(scene.asked(&["clients", "show", "guest"]), listed[0]);
+    let ended = scene.asked(&["clients", "remove", "guest"]);
+    assert_eq!(ended["state"], "invited");
+    assert_eq!(scene.asked(&["clients", "list"]), serde_json::json!([]));
+    let out = ["--out", "guest.toml"];
+    Scene::fails(&scene.join(&invitation, &out), 6, "used, expired or wrong");
+    // The name is free again.
+    scene.invite(&["--name", "guest"]);
+    scene.stop();
+}
+
+#[test]
 fn a_client_beyond_its_quota_is_blocked_or_limited() {
     let Some(scene) = Scene::new("beyond = \"64kbit\"") else {
         return;
