@@ -2,6 +2,7 @@
 //! key.
 
 mod accounts;
+mod admit;
 mod datagrams;
 mod half_open;
 mod join;
@@ -9,6 +10,7 @@ mod own;
 mod publish;
 mod refused;
 mod sessions;
+mod streams;
 #[cfg(test)]
 mod tests;
 
@@ -18,44 +20,34 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use sumlink_engine::frame::RefuseCode;
-use sumlink_engine::{ConfigError, Role, StreamId};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use sumlink_engine::ConfigError;
+use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, broadcast, watch};
 use tokio::task::JoinSet;
-use tracing::Instrument;
 
 use crate::api::config::{AuthorizedClient, ServerConfig};
 use crate::api::publish::PublishRule;
 use crate::api::status::{SessionEvent, SessionStatus};
 use crate::api::stream::Stream;
 use crate::api::totals::PeerTotals;
-use crate::carrier::Carrier;
-use crate::carrier::congestion;
-use crate::carrier::handshake::{CarrierError, Greeted, JoinCarrier, ServerCarrier, within};
 use crate::carrier::keys::PublicKey;
 use crate::carrier::quic::{QuicError, QuicListener};
 use crate::carrier::socket::{self, SocketError};
 use crate::carrier::tls::{self, Authorized};
 use crate::local::accept::Accepting;
 use crate::local::descriptors;
-use crate::local::tasks::spawn_begun;
-use crate::session::driver::{Command, Driver, Incoming, LinkStates, Listeners, session_span};
+use crate::session::driver::session_span;
 use crate::session::former::Former;
-use crate::session::sources::Sources;
-use sumlink_exit::dial::{Turn, Turns, dial_in_turn};
 use sumlink_exit::egress::EgressPolicy;
-use sumlink_exit::pace::Paced;
-use sumlink_exit::relay::{Upload, relay};
 use sumlink_exit::resolver::Resolvers;
-use sumlink_exit::target::{OpenError, OwnService, Target};
+use sumlink_exit::target::Target;
 use sumlink_exit::udp::UdpExit;
 
 pub use accounts::{ClientUsage, Restriction};
 
 use accounts::Accounts;
-use half_open::{HalfOpen, HalfOpenLimit};
+use admit::TlsConfigs;
+use half_open::HalfOpenLimit;
 use join::JoinLimit;
 use publish::Leases;
 use refused::Refused;
@@ -93,9 +85,6 @@ pub enum ServerError {
     #[error("no client is authorized: name at least one public key")]
     NobodyAuthorized,
 }
-
-/// How long a dial to a target may take.
-const DIAL_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Time allowed for sessions to close when the server stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
@@ -352,337 +341,6 @@ impl ServerHandle {
 }
 
 impl Shared {
-    /// Handles a connection; for the first one of a session, until the session ends.
-    async fn serve(self: Arc<Self>, tcp: TcpStream, tls: Arc<TlsConfigs>, mut guard: HalfOpen) {
-        let from = tcp
-            .peer_addr()
-            .map_or_else(|_| "?".to_owned(), |addr| addr.to_string());
-        let carrier = match self.prove(tcp, &tls, &mut guard, &from).await {
-            Ok(Some(carrier)) => carrier,
-            Ok(None) => return,
-            Err(error) => {
-                self.refused.handshake(error.as_ref());
-                match error {
-                    Some(error) => tracing::info!(%from, %error, "connection refused"),
-                    None => tracing::warn!(
-                        %from,
-                        "too many connections without a key; dropped the oldest one of the \
-                        busiest network"
-                    ),
-                }
-                return;
-            }
-        };
-        drop(guard);
-        if *self.stopping.borrow() {
-            return self.refuse(carrier, RefuseCode::Stopping, "").await;
-        }
-        let name = self.name(&carrier.client);
-        let client = Some((&carrier.client, name.as_deref()));
-        let span = session_span(&carrier.session, client);
-        self.serve_known(carrier, name, &from)
-            .instrument(span)
-            .await;
-    }
-
-    /// [`Shared::serve`] for a connection whose client is known.
-    async fn serve_known(
-        self: Arc<Self>,
-        carrier: ServerCarrier,
-        name: Option<String>,
-        from: &str,
-    ) {
-        let key = (carrier.client, carrier.session);
-        if carrier.new {
-            self.serve_new(key, carrier, name, from).await;
-        } else {
-            // Looked up by the client's own key: a client cannot name another client's session.
-            let entry = self.sessions().get(&key).cloned();
-            let Some(entry) = entry else {
-                return self.refuse(carrier, RefuseCode::NoSuchSession, "").await;
-            };
-            let (most, refusal) = self.config.session.max_paths(self.config.limits.paths);
-            if !entry.reserve(most).await {
-                return self.refuse(carrier, RefuseCode::Limit, &refusal).await;
-            }
-            let welcomed = self.welcome(carrier).await;
-            match &welcomed {
-                Ok(carrier) => entry.vouch(&self.half_open, carrier.remote.ip()),
-                Err(error) => {
-                    tracing::info!(%from, %error, "connection lost while it joined a session")
-                }
-            }
-            entry.fill(welcomed.ok()).await;
-        }
-    }
-
-    /// Waits for a connection to prove a key and to state its purpose. `Ok(None)` is the end of a
-    /// connection with an invitation. `Err(None)` means that it had to make room for another
-    /// connection.
-    async fn prove(
-        &self,
-        tcp: TcpStream,
-        tls: &TlsConfigs,
-        guard: &mut HalfOpen,
-        from: &str,
-    ) -> Result<Option<ServerCarrier>, Option<CarrierError>> {
-        // A silent peer costs neither TLS nor, when it is dropped, a closing exchange of the
-        // kernel. `peek` and not `readable`, because a socket may seem readable when it is not.
-        let mut byte = [0];
-        let first = tokio::select! {
-            first = within(guard.patience, tcp.peek(&mut byte)) => first.and_then(|read| Ok(read?)),
-            () = guard.evicted() => {
-                let _ = tcp.set_zero_linger();
-                return Err(None);
-            }
-        };
-        if let Err(error) = first {
-            let _ = tcp.set_zero_linger();
-            return Err(Some(error));
-        }
-        guard.spoke();
-        let congestion = self.config.congestion.as_deref();
-        if let Err(error) = socket::tune_accepted(&tcp, congestion) {
-            return Err(Some(std::io::Error::other(error).into()));
-        }
-        let patience = guard.patience;
-        tokio::select! {
-            proved = self.accept(tcp, tls, patience, from) => proved.map_err(Some),
-            () = guard.evicted() => Err(None),
-        }
-    }
-
-    /// Refuses a connection that has proved a key.
-    async fn refuse(&self, carrier: ServerCarrier, code: RefuseCode, reason: &str) {
-        self.refused.code(code);
-        carrier.refuse(code, reason).await;
-    }
-
-    /// The handshake of a client, or the whole exchange with a stranger that has an invitation.
-    async fn accept(
-        &self,
-        tcp: TcpStream,
-        tls: &TlsConfigs,
-        patience: Duration,
-        from: &str,
-    ) -> Result<Option<ServerCarrier>, CarrierError> {
-        let greeted = Greeted::read(tcp, patience).await?;
-        // A server without invitations answers as one that has never heard of them.
-        let attempt = greeted.join().filter(|_| self.config.invitations.is_some());
-        let Some(attempt) = attempt else {
-            let carrier = ServerCarrier::accept(greeted, &tls.clients, patience).await?;
-            return Ok(Some(carrier));
-        };
-        let Some(open) = self.admit_join(&attempt) else {
-            return Err(greeted.deny(patience).await);
-        };
-        let carrier = JoinCarrier::accept(greeted, &tls.strangers, patience).await?;
-        self.serve_join(open.as_ref(), carrier, patience, from)
-            .await;
-        Ok(None)
-    }
-
-    /// Turns a connection that may join into a path.
-    async fn welcome(&self, carrier: ServerCarrier) -> Result<Carrier, CarrierError> {
-        let session = carrier.session;
-        let mut carrier = carrier.welcome().await?;
-        if self.config.congestion.as_deref() == Some(congestion::AUTO) {
-            carrier.choose_congestion();
-        }
-        if let Some(groups) = &self.config.groups {
-            carrier.join_group(groups.as_ref(), &session);
-        }
-        Ok(carrier)
-    }
-
-    async fn serve_new(
-        self: &Arc<Self>,
-        key: (PublicKey, [u8; 16]),
-        carrier: ServerCarrier,
-        name: Option<String>,
-        from: &str,
-    ) {
-        let (incoming_sender, incoming) = unbounded_channel();
-        let (source_sender, opened_sources) = unbounded_channel();
-        let sources = Arc::<Sources>::default();
-        let listeners = Listeners {
-            incoming: Some(incoming_sender),
-            carriers: None,
-            wants_traffic: false,
-            events: self.events.clone(),
-            former: self.former.clone(),
-            links: LinkStates::default(),
-            policies: None,
-            account: Some(self.accounts.of(&key.0)),
-            max_paths: self.config.limits.paths,
-            sources: Arc::clone(&sources),
-            udp: self.config.udp,
-            // A program that is the target of all streams has no sockets for datagrams.
-            datagram_exit: self.handler.0.is_none().then_some(source_sender),
-        };
-        let made = Driver::new(Role::Server, key.1, key.0, &self.config.session, listeners);
-        let (driver, commands) = match made {
-            Ok((driver, commands)) => (driver.with_client(name), commands),
-            // The configuration was checked when the server started.
-            Err(error) => {
-                tracing::error!(%error, "cannot create a session; connection dropped");
-                return self.refuse(carrier, RefuseCode::Limit, "").await;
-            }
-        };
-        let entry = Entry::new(commands.clone());
-        let most = self.config.limits.sessions_of(&self.config.session);
-        let refusal = loop {
-            let of_client = {
-                let mut sessions = self.sessions();
-                if sessions.contains(&key) {
-                    break Some((RefuseCode::SessionExists, String::new()));
-                }
-                // The key may have been removed while the client held back its HELLO. Sessions
-                // already listed by then are ended by `set_authorized`.
-                if !self.authorized.contains(&key.0) {
-                    let reason = "the key is no longer authorized".to_owned();
-                    break Some((RefuseCode::NoSuchSession, reason));
-                }
-                // Sessions that are listed by the time of a restriction end by it.
-                if let Some(reason) = self.accounts.blocked(&key.0) {
-                    break Some((RefuseCode::Limit, reason));
-                }
-                let of_client = sessions.of_client(&key.0);
-                if of_client.len() < most {
-                    sessions.insert(key, entry.clone());
-                    break None;
-                }
-                of_client
-            };
-            // A restarted client has left its former session without a path. That session would
-            // only wait for its timeout, and keep the client out meanwhile.
-            let Some((id, without_path)) = sessions::oldest_without_path(of_client).await else {
-                let reason = "too many sessions, all of which have paths".to_owned();
-                break Some((RefuseCode::Limit, reason));
-            };
-            if self.sessions().remove(&id, &without_path) {
-                tracing::info!(
-                    client = %key.0,
-                    "closing a session without paths to make room for a new one"
-                );
-                without_path.close("a new session of the same client takes its place");
-            }
-        };
-        if let Some((code, reason)) = refusal {
-            return self.refuse(carrier, code, &reason).await;
-        }
-        let _forget = Forget {
-            shared: self,
-            key,
-            entry: entry.clone(),
-        };
-        match self.welcome(carrier).await {
-            Ok(carrier) => {
-                tracing::info!(%from, "session begins");
-                entry.vouch(&self.half_open, carrier.remote.ip());
-                // In a separate task, because the session's task must run for the lock to become
-                // free.
-                tokio::spawn(async move { entry.fill(Some(carrier)).await });
-                let serving = Arc::new(Serving {
-                    session: key,
-                    sources,
-                    commands,
-                });
-                let streams = Arc::clone(self).serve_streams(serving, incoming);
-                let streams = tokio::spawn(streams.in_current_span());
-                let sources = Arc::clone(self).serve_sources(key.0, opened_sources);
-                let sources = tokio::spawn(sources.in_current_span());
-                driver.await;
-                streams.abort();
-                sources.abort();
-            }
-            Err(error) => {
-                tracing::info!(%from, %error, "connection lost while its session started")
-            }
-        }
-    }
-
-    /// Connects the client's streams, in the order of its requests.
-    async fn serve_streams(
-        self: Arc<Self>,
-        serving: Arc<Serving>,
-        mut incoming: UnboundedReceiver<Incoming>,
-    ) {
-        let mut tasks = JoinSet::new();
-        let mut turns = Turns::default();
-        let most = usize::try_from(self.config.session.max_streams).unwrap_or(usize::MAX);
-        loop {
-            tokio::select! {
-                next = incoming.recv() => match next {
-                    // A stream's task may briefly outlive the stream; the limit applies to the
-                    // tasks.
-                    Some(next) if tasks.len() >= most => {
-                        serving.refuse(next.id, OpenError::LimitReached);
-                    }
-                    Some(next) => {
-                        let (shared, serving) = (Arc::clone(&self), Arc::clone(&serving));
-                        let turn = turns.next(&next.target);
-                        let task = async move {
-                            shared.serve_stream(&serving, next, turn).await;
-                        };
-                        spawn_begun(&mut tasks, task.in_current_span()).await;
-                    }
-                    None => break,
-                },
-                Some(_) = tasks.join_next() => {}
-            }
-        }
-    }
-
-    async fn serve_stream(&self, serving: &Serving, incoming: Incoming, turn: Turn) {
-        let Incoming { id, target, stream } = incoming;
-        let Ok(target) = Target::decode(&target) else {
-            return serving.refuse(id, OpenError::BadTarget);
-        };
-        if let Some(handler) = &self.handler.0 {
-            serving.accept(id);
-            handler(serving.session.0, target, stream);
-            return;
-        }
-        let service = target.own_service();
-        if service == Some(OwnService::Publish) {
-            serving.accept(id);
-            return self.serve_lease(serving, stream).await;
-        }
-        let policy = Arc::clone(&self.egress.borrow());
-        let Ok(_place) = self.targets.try_acquire() else {
-            return serving.refuse(id, OpenError::LimitReached);
-        };
-        let connect = async {
-            match service {
-                None => dial_in_turn(&target, &policy, DIAL_TIMEOUT, turn).await,
-                Some(OwnService::Resolver) => self.resolvers.connect(DIAL_TIMEOUT).await,
-                Some(_) => Err(OpenError::NameNotResolved),
-            }
-        };
-        let connected = tokio::select! {
-            connected = connect => connected,
-            // The client has given up, and the dial ends with the stream; otherwise a client could
-            // start any number of dials.
-            _ = stream.failed() => return,
-        };
-        match &connected {
-            Err(OpenError::NotAllowed) if service.is_none() => {
-                tracing::info!(%target, "refused by the egress policy");
-            }
-            Err(error) => tracing::debug!(%target, %error, "cannot connect a stream to its target"),
-            Ok(_) => {}
-        }
-        match connected {
-            Ok(tcp) => {
-                serving.accept(id);
-                let stream = Paced::new(stream, self.pace_of(&serving.session.0));
-                relay(tcp, stream, &[], Upload::Unlimited).await;
-            }
-            Err(error) => serving.refuse(id, error),
-        }
-    }
-
     /// Replaces the egress policy by one derived from the current policy.
     fn change_egress(&self, change: impl FnOnce(&EgressPolicy) -> EgressPolicy) {
         self.egress
@@ -699,49 +357,5 @@ impl Shared {
             .unwrap_or_else(PoisonError::into_inner)
             .get(key)
             .cloned()
-    }
-}
-
-/// The TLS configurations of a server.
-struct TlsConfigs {
-    clients: Arc<rustls::ServerConfig>,
-    /// For those with an invitation.
-    strangers: Arc<rustls::ServerConfig>,
-}
-
-/// A session, as the tasks of its streams use it.
-#[derive(Debug)]
-struct Serving {
-    session: SessionId,
-    sources: Arc<Sources>,
-    commands: UnboundedSender<Command>,
-}
-
-impl Serving {
-    /// The target of a stream is connected.
-    fn accept(&self, stream: StreamId) {
-        let _ = self.commands.send(Command::Accept(stream));
-    }
-
-    /// The target of a stream cannot be connected.
-    fn refuse(&self, stream: StreamId, error: OpenError) {
-        let _ = self.commands.send(Command::Refuse(stream, error));
-    }
-}
-
-/// Removes a session from the list when its task ends, on any way out.
-struct Forget<'a> {
-    shared: &'a Shared,
-    key: SessionId,
-    entry: Entry,
-}
-
-impl Drop for Forget<'_> {
-    fn drop(&mut self) {
-        let mut sessions = self.shared.sessions();
-        sessions.remove(&self.key, &self.entry);
-        if sessions.of_client(&self.key.0).is_empty() {
-            self.shared.forget_exit(&self.key.0);
-        }
     }
 }

@@ -20,8 +20,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::Instrument;
 
+use super::Shared;
 use super::sessions::SessionId;
-use super::{Serving, Shared};
+use super::streams::Serving;
 use crate::api::publish::{MAX_PUBLISHED, Protocol, PublicPort, PublishStatus};
 use crate::api::stream::Stream;
 use crate::carrier::keys::PublicKey;

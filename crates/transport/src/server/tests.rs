@@ -3,10 +3,13 @@
 use std::future::poll_fn;
 
 use sumlink_engine::PathId;
-use sumlink_engine::frame::Frame;
+use sumlink_engine::frame::{Frame, RefuseCode};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::streams::DIAL_TIMEOUT;
 use super::*;
+use crate::carrier::Carrier;
 use crate::carrier::handshake::{CarrierError, ClientCarrier};
 use crate::carrier::keys::SecretKey;
 use crate::fixture::{Silent, serve, server_config};
