@@ -111,6 +111,8 @@ pub(crate) fn check(file: &Path) -> Result<(), StateError> {
         _ => Path::new("."),
     };
     let writable = match directory.metadata() {
+        // An empty path, or `..`.
+        _ if file.file_name().is_none() => Err(io::ErrorKind::IsADirectory.into()),
         Ok(found) if !found.is_dir() => Err(io::ErrorKind::NotADirectory.into()),
         Ok(_) => access(directory, AccessFlags::W_OK | AccessFlags::X_OK).map_err(io::Error::from),
         Err(error) => Err(error),
@@ -171,6 +173,20 @@ mod tests {
             assert!(matches!(error, StateError::Damaged { .. }), "{strange}");
             assert_eq!(error.to_string().lines().count(), 1);
             assert_eq!(std::fs::read_to_string(&file).unwrap(), strange);
+        }
+    }
+
+    #[test]
+    fn a_path_without_a_file_name_is_refused() {
+        for path in ["", "..", "/"] {
+            let error = check(Path::new(path)).unwrap_err();
+            assert!(
+                matches!(
+                    error,
+                    StateError::Unwritable { .. } | StateError::Unreadable { .. }
+                ),
+                "{path}: {error:?}"
+            );
         }
     }
 
