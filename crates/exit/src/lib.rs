@@ -36,6 +36,7 @@ pub mod happy_eyeballs;
 pub mod local_hop;
 pub mod outgoing;
 pub mod pace;
+pub mod processors;
 pub mod recent;
 pub mod relay;
 pub mod resolver;
@@ -44,6 +45,7 @@ pub mod resolver;
     reason = "sock_diag(7) has no wrapper among the dependencies"
 )]
 pub mod sock_diag;
+pub mod speed;
 pub mod target;
 pub mod udp;
 pub mod udp_io;

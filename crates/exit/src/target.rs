@@ -17,6 +17,9 @@ pub const RESOLVER: &str = "resolver.sumlink.internal";
 /// The name for requests to publish a port (docs/protocol-publish.md).
 pub const PUBLISH: &str = "publish.sumlink.internal";
 
+/// The name for speed tests of the bond (docs/protocol.md, "Speed test").
+pub const SPEED: &str = "speed.sumlink.internal";
+
 /// The suffix of all names with a special meaning.
 const OWN_NAMES: &str = ".sumlink.internal";
 
@@ -46,6 +49,8 @@ pub enum OwnService {
     Resolver,
     /// A request to publish a port.
     Publish,
+    /// A speed test.
+    Speed,
     /// Only a newer server knows it.
     Unknown,
 }
@@ -115,6 +120,7 @@ impl Target {
             false => None,
             true if is(RESOLVER) && self.port == DNS_PORT => Some(OwnService::Resolver),
             true if is(PUBLISH) => Some(OwnService::Publish),
+            true if is(SPEED) => Some(OwnService::Speed),
             true => Some(OwnService::Unknown),
         }
     }
@@ -338,6 +344,7 @@ mod tests {
             service(&format!("{PUBLISH}:443")),
             Some(OwnService::Publish)
         );
+        assert_eq!(service(&format!("{SPEED}:1")), Some(OwnService::Speed));
         assert_eq!(service("x.sumlink.internal:1"), Some(OwnService::Unknown));
         for other in [
             "sumlink.internal:53",

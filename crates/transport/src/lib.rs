@@ -77,4 +77,4 @@ pub use sumlink_engine::frame::RefuseCode;
 pub use sumlink_engine::scheduler::fbdt::{Coupling, FbdtConfig, WindowRule};
 pub use sumlink_engine::{Class, ConfigError, Hints, Priority, Redundancy};
 pub use sumlink_exit::target::{OpenError, Target};
-pub use sumlink_exit::{egress, resolver, target, udp};
+pub use sumlink_exit::{egress, processors, resolver, speed, target, udp};

@@ -7,6 +7,7 @@ use sumlink_engine::StreamId;
 use sumlink_exit::dial::{Turn, Turns, dial_in_turn};
 use sumlink_exit::pace::Paced;
 use sumlink_exit::relay::{Upload, relay};
+use sumlink_exit::speed;
 use sumlink_exit::target::{OpenError, OwnService, Target};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinSet;
@@ -88,6 +89,14 @@ impl Shared {
         if service == Some(OwnService::Publish) {
             serving.accept(id);
             return self.serve_lease(serving, stream).await;
+        }
+        if service == Some(OwnService::Speed) {
+            serving.accept(id);
+            let stream = Paced::new(stream, self.pace_of(&serving.session.0));
+            if let Err(error) = speed::serve(stream).await {
+                tracing::debug!(%error, "a speed test has ended");
+            }
+            return;
         }
         let policy = Arc::clone(&self.egress.borrow());
         let Ok(_place) = self.targets.try_acquire() else {
