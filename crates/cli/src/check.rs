@@ -75,7 +75,13 @@ fn describe(plan: &Plan) -> String {
                 true => "every link that reaches it".to_owned(),
                 false => joined(links.collect()),
             };
-            format!("server {} over {links}", config.server)
+            let servers: Vec<&str> = config.servers().map(|(server, _)| server).collect();
+            let word = if servers.len() > 1 {
+                "servers"
+            } else {
+                "server"
+            };
+            format!("{word} {} over {links}", servers.join(", "))
         }
         Plan::Server(server) => {
             let clients = match server.config.authorized.len() {

@@ -10,6 +10,7 @@ use sumlink_proxy::{
     ClassRule, ConnectionLimit, DatagramOpener, Listener, Opener, SourceLimit, UdpForward,
     UdpForwarder,
 };
+use sumlink_transport::config::ClientConfig;
 use sumlink_transport::{Client, LinkReport};
 use tokio::sync::{broadcast, watch};
 
@@ -49,13 +50,9 @@ async fn carry(args: ClientArgs, own: &OwnSchedulers, events: &Events) -> Result
         events: events.clone(),
     });
     let serving = async {
-        let (server_key, public_key) = (plan.config.server_key, plan.config.key.public());
-        let client = Client::connect(plan.config).await?;
-        tracing::info!(%server, %server_key, "connected");
+        let client = Client::connect(plan.config.clone()).await?;
         following.set(Some(events.follow(client.events())));
-        events.emit(&json!({
-            "event": "connected", "server": server, "server_key": server_key, "public_key": public_key,
-        }));
+        report_connected(&client.server(), &plan.config, events);
         let bond = Bond {
             client: client.clone(),
             early: plan.early,
@@ -81,6 +78,18 @@ async fn carry(args: ClientArgs, own: &OwnSchedulers, events: &Events) -> Result
     Ok(())
 }
 
+/// Logs the first session and emits its event.
+pub(crate) fn report_connected(server: &str, config: &ClientConfig, events: &Events) {
+    let mut servers = config.servers();
+    let key = servers.find(|(name, _)| *name == server);
+    let server_key = key.map_or(config.server_key, |(_, key)| key);
+    tracing::info!(%server, %server_key, "connected");
+    events.emit(&json!({
+        "event": "connected", "server": server, "server_key": server_key,
+        "public_key": config.key.public(),
+    }));
+}
+
 /// A running client at its control socket and its monitoring port.
 #[derive(Clone)]
 pub(crate) struct Running {
@@ -98,10 +107,11 @@ impl Running {
 
 impl Controlled for Running {
     async fn report(&self) -> Report {
-        let connecting = format!("connecting to {}", self.server);
         let Some(client) = self.client() else {
+            let connecting = format!("connecting to {}", self.server);
             return Report::new("client", connecting, Vec::new());
         };
+        let connecting = format!("connecting to {}", client.server());
         let status = client.status().await;
         let note = if status.session.is_empty() {
             connecting

@@ -16,6 +16,7 @@ mod own;
 pub mod policy;
 mod portal;
 mod resolver;
+pub(crate) mod servers;
 mod watch;
 
 use std::io;

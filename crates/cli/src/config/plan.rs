@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use sumlink_engine::scheduler::OwnSchedulers;
 use sumlink_proxy::{AnyForward, ClassRule};
 use sumlink_transport::config::{
-    AuthorizedClient, Carriers, ClientConfig, LinkConfig, ServerConfig,
+    Alternative, AuthorizedClient, Carriers, ClientConfig, LinkConfig, ServerConfig,
 };
 use sumlink_transport::egress::EgressPolicy;
 use sumlink_transport::{ConnectError, Early, ServerError, Target};
@@ -219,14 +219,20 @@ fn client(
     let session = found.usage_of(session);
     let session = session.unwrap_or_default();
     found.warnings.extend(session.unused());
-    let server = args.server.as_ref().or(file.server.as_ref());
-    found.need(server, "server", "HOST:PORT", "the server");
+    let servers = match args.server.clone() {
+        Some(server) => vec![server],
+        None => file.servers,
+    };
+    found.need(servers.first(), "server", "HOST:PORT", "the server");
     if let Some(server) = &args.server {
         found.usage_of(super::parse_server(server));
     }
-    let server_key = args.server_key.or(file.server_key);
+    let server_keys = match args.server_key {
+        Some(key) => vec![key],
+        None => file.server_keys,
+    };
     found.need(
-        server_key.as_ref(),
+        server_keys.first(),
         "server_key",
         "PUBKEY",
         "its public key, printed by sumlink pubkey on the server",
@@ -280,10 +286,17 @@ fn client(
     if let Some(gateway) = &file.gateway {
         gateway::check(gateway, &links, &mut found);
     }
-    let (Some(server), Some(server_key), Some(key)) = (server.cloned(), server_key, key) else {
+    let keys = server_keys
+        .iter()
+        .chain(server_keys.last().into_iter().cycle());
+    let mut servers = servers.into_iter().zip(keys.copied());
+    let (Some((server, server_key)), Some(key)) = (servers.next(), key) else {
         return found.finish(None);
     };
+    let alternatives = servers.map(|(server, server_key)| Alternative { server, server_key });
     let config = ClientConfig::new(server, server_key, key)
+        .alternatives(alternatives.collect())
+        .server_choice(file.server_choice.unwrap_or_default())
         .links(links)
         .congestion(congestion)
         .groups(controls.into_groups())

@@ -29,10 +29,11 @@ pub(super) const EDGE_KEYS: [&str; 15] = [
 ];
 
 /// Keys that only the file of a client has.
-pub(super) const CLIENT_KEYS: [&str; 14] = [
+pub(super) const CLIENT_KEYS: [&str; 15] = [
     "gateway",
     "server",
     "server_key",
+    "server_choice",
     "socks",
     "http",
     "forward",
@@ -72,8 +73,9 @@ pub(super) const COMMON_KEYS: [&str; 7] = [
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Client {
-    pub(super) server: Field<String>,
-    pub(super) server_key: Field<String>,
+    pub(super) server: Field<toml::Value>,
+    pub(super) server_key: Field<toml::Value>,
+    pub(super) server_choice: Field<String>,
     pub(super) key: Field<PathBuf>,
     pub(super) socks: Field<String>,
     pub(super) http: Field<String>,

@@ -12,7 +12,8 @@ use sumlink_gateway::rules::Rule;
 use sumlink_proxy::{AnyForward, ClassRule};
 use sumlink_settings::session::SessionOptions;
 use sumlink_transport::config::{
-    AuthorizedClient, Carriers, ClientLimits, HalfOpenLimits, LinkConfig, SessionConfig,
+    AuthorizedClient, Carriers, ClientLimits, HalfOpenLimits, LinkConfig, ServerChoice,
+    SessionConfig,
 };
 use sumlink_transport::egress::EgressRule;
 use sumlink_transport::policy::Beyond;
@@ -28,8 +29,11 @@ use crate::exit::CliError;
 /// Settings of a client; each is present only if it is set.
 #[derive(Debug, Default)]
 pub(crate) struct ClientSettings {
-    pub(crate) server: Option<String>,
-    pub(crate) server_key: Option<PublicKey>,
+    /// The servers, HOST:PORT each.
+    pub(crate) servers: Vec<String>,
+    /// The key of all of them, or one for each.
+    pub(crate) server_keys: Vec<PublicKey>,
+    pub(crate) server_choice: Option<ServerChoice>,
     pub(crate) key: Option<PathBuf>,
     /// `Some` and empty is an explicit `auto`.
     pub(crate) links: Option<Vec<LinkConfig>>,

@@ -1,11 +1,13 @@
-//! Looks up the server's name while this machine's resolver is the gateway itself, or blocked.
+//! Looks up the servers' names while this machine's resolver is the gateway itself, or blocked.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use socket2::{Domain, Socket, Type};
 use sumlink_dns::Name;
 use sumlink_dns::stub::{AddressQuestion, MAX_ANSWER, nameservers};
@@ -24,43 +26,48 @@ const ATTEMPT: Duration = Duration::from_secs(1);
 /// Files with this machine's resolvers: systemd-resolved's, behind its stub, and the usual one.
 const FILES: [&str; 2] = ["/run/systemd/resolve/resolv.conf", "/etc/resolv.conf"];
 
-/// The server's addresses from the latest successful lookup.
+/// The servers' addresses, each from the latest successful lookup of its name.
 ///
 /// Two ways are tried at once: this machine's resolver, which knows /etc/hosts and asks over the
 /// bond once it is up; and the resolvers that this machine had before, over sockets with the
 /// carriers' mark, which pass while everything else waits for the bond.
 #[derive(Clone, Debug)]
-pub(super) struct KnownServer {
-    known: Arc<Mutex<Vec<SocketAddr>>>,
+pub(super) struct KnownServers {
+    known: Arc<Mutex<BTreeMap<(String, u16), Vec<SocketAddr>>>>,
     resolvers: Arc<[SocketAddr]>,
 }
 
-impl KnownServer {
-    /// Looks up the server. It may be unknown for now: each later attempt to connect asks again.
+impl KnownServers {
+    /// Looks up the servers. One may be unknown for now: each later attempt to connect asks again.
     ///
     /// The resolvers are read now, so the gateway must not have changed their file yet.
-    pub(super) async fn new(server: &str) -> Self {
+    pub(super) async fn new(servers: impl IntoIterator<Item = &str>) -> Self {
         let known = Self {
             known: Arc::default(),
             resolvers: of_system(),
         };
         // Another form is an error of the first attempt to connect.
-        if let Ok(Target { host, port }) = server.parse() {
+        let targets = servers.into_iter().filter_map(|server| server.parse().ok());
+        let look_ups = targets.map(|Target { host, port }| {
             let host = match host {
                 Host::Name(name) => name,
                 Host::Ip(ip) => ip.to_string(),
             };
-            if let Err(error) = known.look_up(host.clone(), port).await {
-                tracing::warn!("cannot resolve the server's name {host} yet: {error}");
+            let known = &known;
+            async move {
+                if let Err(error) = known.look_up(host.clone(), port).await {
+                    tracing::warn!("cannot resolve the server's name {host} yet: {error}");
+                }
             }
-        }
+        });
+        join_all(look_ups).await;
         known
     }
 
     /// The addresses.
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.clone()
+        known.values().flatten().copied().collect()
     }
 
     /// Asks over sockets with the carriers' mark.
@@ -88,7 +95,7 @@ impl KnownServer {
     }
 }
 
-impl Lookup for KnownServer {
+impl Lookup for KnownServers {
     fn look_up(
         &self,
         host: String,
@@ -115,6 +122,7 @@ impl Lookup for KnownServer {
                 },
             };
             let mut known = server.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = known.entry((host.clone(), port)).or_default();
             match found {
                 Ok(found) if !found.is_empty() => *known = found,
                 // The addresses from before are better than none.
@@ -208,7 +216,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_address_needs_no_resolver() {
-        let known = KnownServer::new("[2001:db8::1]:7443").await;
+        let known = KnownServers::new(["[2001:db8::1]:7443"]).await;
         assert_eq!(known.addresses(), ["[2001:db8::1]:7443".parse().unwrap()]);
         let found = known.look_up("192.0.2.1".to_owned(), 7443).await.unwrap();
         assert_eq!(found, ["192.0.2.1:7443".parse().unwrap()]);

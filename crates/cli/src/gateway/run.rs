@@ -29,10 +29,10 @@ use tokio::task::JoinSet;
 
 use super::control::Running;
 use super::links::KnownLinks;
-use super::lookup::KnownServer;
+use super::lookup::KnownServers;
 use super::own::LocalPolicy;
 use super::resolver::Resolver;
-use crate::client::{Entries, Limits};
+use crate::client::{Entries, Limits, report_connected};
 use crate::config::{ClientPlan, DnsDomain, DnsSettings, GatewaySettings};
 use crate::control::ControlSocket;
 use crate::exit::{CliError, Exit};
@@ -84,7 +84,7 @@ pub(super) async fn carry(
     // A killed gateway's address in there would answer no lookup.
     super::resolver::clean()?;
     let server = plan.config.server.clone();
-    let known = KnownServer::new(&server).await;
+    let known = KnownServers::new(plan.config.servers().map(|(server, _)| server)).await;
     kernel.servers = known.addresses().iter().map(SocketAddr::ip).collect();
     let inputs = Inputs::open(&mut kernel, &settings.dns, &prepared, &limits).await?;
     let changes = prepared.plan(&kernel).map_err(KernelError::from)?;
@@ -150,11 +150,7 @@ pub(super) async fn carry(
     let connecting = async {
         loop {
             let client = connect(&config).await?;
-            tracing::info!(%server, server_key = %config.server_key, "connected");
-            events.emit(&json!({
-                "event": "connected", "server": server, "server_key": config.server_key,
-                "public_key": config.key.public(),
-            }));
+            report_connected(&client.server(), &config, events);
             let _following = events.follow(client.events());
             slot.send_replace(Some(client.clone()));
             let addresses = || known.addresses();

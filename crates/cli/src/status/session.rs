@@ -58,6 +58,9 @@ pub(super) fn render(session: &SessionStatus, view: View) -> String {
     }
     let mut head = Table::new(&["session", &printable(&session.session)]);
     let mut line = |name: &str, value: String| head.row([name.to_owned(), value]);
+    if !session.server.is_empty() {
+        line("server", session.server.clone());
+    }
     line("peer", session.peer.clone());
     line(
         "up",

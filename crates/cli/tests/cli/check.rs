@@ -502,7 +502,7 @@ speed = 1
 "#,
         &[
             "3: unknown key `sevrer_key`: did you mean `server_key`?",
-            "4: `server_key`: write a text in quotes, not the number 5",
+            "4: `server_key`: write a text in quotes, or a list of them",
             "6: unknown key `scoks`: did you mean `socks`?",
             "7: `http`: `x` is not an address and port",
             "8: `forward`: write a text in quotes, not the number 7",
@@ -662,7 +662,7 @@ fn paths_in_a_file_are_relative_to_the_file() {
     bench.write("etc/client.toml", &text);
     bench
         .run(&["check", "etc/client.toml"])
-        .fails(4, "etc/client.toml:13:");
+        .fails(4, "etc/client.toml:19:");
     std::fs::rename(bench.path("client.key"), bench.path("etc/client.key")).unwrap();
     assert_eq!(bench.run(&["check", "etc/client.toml"]).code, 0);
     let open = std::fs::Permissions::from_mode(0o640);

@@ -1,6 +1,8 @@
 //! The client: a session to one server over all links, created anew when the server has lost it.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use ring::rand::{SecureRandom, SystemRandom};
 use sumlink_bond::Early;
@@ -22,6 +24,7 @@ use crate::carrier::socket::SocketError;
 use crate::links::LinkError;
 use crate::links::manager::{Manager, Outcome, until_true};
 use crate::links::policy::{LinkPolicy, LinkReport, Policies, PolicyError, StateError};
+use crate::links::servers::{Move, Servers};
 use crate::publishing::{Publisher, session_of};
 use crate::session::driver::{Command, Driver, LinkStates, Listeners, open_in, session_span};
 use crate::session::former::Former;
@@ -123,6 +126,8 @@ pub enum SetPolicyError {
 struct Shared {
     /// The command channel of the current session; `None` while there is none.
     session: watch::Sender<Option<UnboundedSender<Command>>>,
+    /// The server of the current or latest session, HOST:PORT.
+    server: watch::Sender<String>,
     events: broadcast::Sender<SessionEvent>,
     /// Events since `connect` began, for the first subscriber.
     first_events: Mutex<Option<broadcast::Receiver<SessionEvent>>>,
@@ -147,8 +152,10 @@ impl Client {
         let policies = Policies::new(&config.links, config.state.clone())?;
         let (events, first_events) = broadcast::channel(256);
         let publisher = Arc::new(Publisher::new(&config));
+        let servers = Servers::new(config, policies.clone());
         let shared = Arc::new(Shared {
             session: watch::channel(None).0,
+            server: watch::channel(servers.config(0).server.clone()).0,
             events,
             first_events: Mutex::new(Some(first_events)),
             links: LinkStates::default(),
@@ -161,8 +168,9 @@ impl Client {
         });
         // The task must not keep alive the bond that it serves.
         let task = Task {
-            config: Arc::new(config),
+            servers: Arc::new(servers),
             session: shared.session.clone(),
+            server: shared.server.clone(),
             events: shared.events.clone(),
             links: shared.links.clone(),
             policies: shared.policies.clone(),
@@ -226,6 +234,11 @@ impl Client {
             .unwrap_or(Err(OpenError::TimedOut))
     }
 
+    /// The server of the current session, or of the latest attempt, as the configuration names it.
+    pub fn server(&self) -> String {
+        self.shared.server.borrow().clone()
+    }
+
     /// The status of the current session; only the links while there is none.
     pub async fn status(&self) -> SessionStatus {
         let commands = self.shared.session.borrow().clone();
@@ -236,12 +249,14 @@ impl Client {
         {
             let published = self.shared.publisher.status();
             return SessionStatus {
+                server: self.server(),
                 published,
                 ..status
             };
         }
         SessionStatus {
             role: "client".to_owned(),
+            server: self.server(),
             paths: self.shared.links.paths(),
             published: self.shared.publisher.status(),
             ..SessionStatus::default()
@@ -342,10 +357,22 @@ impl Drop for Shared {
     }
 }
 
-/// Maintains a session to the server.
+/// Time for a session to close before the client moves to another server: one that no longer
+/// answers does not delay it.
+const MOVE_TIMEOUT: Duration = Duration::from_millis(300);
+
+/// How a session ended.
+enum Ended {
+    Session(Outcome),
+    /// It has left its server for another one.
+    Moved(Move),
+}
+
+/// Maintains a session to the server, or to one of several.
 struct Task {
-    config: Arc<ClientConfig>,
+    servers: Arc<Servers>,
     session: watch::Sender<Option<UnboundedSender<Command>>>,
+    server: watch::Sender<String>,
     events: broadcast::Sender<SessionEvent>,
     links: LinkStates,
     policies: Policies,
@@ -365,12 +392,41 @@ impl Task {
         let _leases = self
             .publisher
             .spawn(&self.session.subscribe(), &self.sources);
+        // The servers that no session was made with since the last one that was.
+        let mut failed = BTreeSet::new();
+        let mut next = None;
         loop {
-            let outcome = self.one_session(&mut ready).await;
+            let place = match next.take() {
+                Some(place) => place,
+                None => tokio::select! {
+                    place = self.servers.choose(&failed) => place,
+                    () = until_true(&mut self.closing) => break,
+                },
+            };
+            let server = self.servers.config(place).server.clone();
+            self.server.send_replace(server.clone());
+            let ended = self.one_session(place, &mut ready).await;
             self.session.send_replace(None);
+            let outcome = match ended {
+                Ended::Session(outcome) => outcome,
+                Ended::Moved(Move { to, reason }) => {
+                    let other = &self.servers.config(to).server;
+                    tracing::warn!(%server, to = %other, "{reason}; the bond moves there");
+                    failed.clear();
+                    next = Some(to);
+                    continue;
+                }
+            };
             match outcome {
                 Outcome::Closed => break,
+                Outcome::Failed(error)
+                    if failed.insert(place) && failed.len() < self.servers.len() =>
+                {
+                    tracing::warn!(%server, %error, "cannot reach this server; trying the next one");
+                    continue;
+                }
                 Outcome::Failed(error) => {
+                    failed.clear();
                     if let Some(ready) = ready.take() {
                         let _ = ready.send(Err(error));
                         break;
@@ -383,6 +439,7 @@ impl Task {
                     last_reason = reason;
                 }
                 Outcome::Lost { lasted } => {
+                    failed.clear();
                     last_reason.clear();
                     if lasted > LASTING {
                         pause = RENEW_PAUSE.0;
@@ -405,20 +462,21 @@ impl Task {
     /// Creates a session and runs it until it ends.
     async fn one_session(
         &mut self,
+        place: usize,
         ready: &mut Option<oneshot::Sender<Result<(), ConnectError>>>,
-    ) -> Outcome {
+    ) -> Ended {
+        let config = Arc::clone(self.servers.config(place));
         let mut id = [0; 16];
         if SystemRandom::new().fill(&mut id).is_err() {
-            return Outcome::Failed(ConnectError::NoLink(
-                "the operating system has no random numbers".into(),
-            ));
+            let reason = "the operating system has no random numbers".to_owned();
+            return Ended::Session(Outcome::Failed(ConnectError::NoLink(reason)));
         }
         let (news_sender, news) = unbounded_channel();
         let (incoming_sender, incoming) = unbounded_channel();
         let listeners = Listeners {
             incoming: self.publisher.takes_streams().then_some(incoming_sender),
             carriers: Some(news_sender),
-            wants_traffic: self.config.measures_carriers(),
+            wants_traffic: config.measures_carriers(),
             events: self.events.clone(),
             former: self.former.clone(),
             links: self.links.clone(),
@@ -426,17 +484,22 @@ impl Task {
             account: None,
             max_paths: CLIENT_PATHS,
             sources: Arc::clone(&self.sources),
-            udp: self.config.udp,
+            udp: config.udp,
             datagram_exit: None,
         };
-        let peer = self.config.server_key;
-        let made = Driver::new(Role::Client, id, peer, &self.config.session, listeners);
+        let made = Driver::new(
+            Role::Client,
+            id,
+            config.server_key,
+            &config.session,
+            listeners,
+        );
         let (driver, commands) = match made {
             Ok(made) => made,
-            Err(error) => return Outcome::Failed(error.into()),
+            Err(error) => return Ended::Session(Outcome::Failed(error.into())),
         };
         let manager = Manager::new(
-            Arc::clone(&self.config),
+            config,
             id,
             commands.clone(),
             news,
@@ -452,12 +515,27 @@ impl Task {
                 None => tracing::info!("reconnected with a new session"),
             }
         };
+        let servers = Arc::clone(&self.servers);
+        let superseded = servers.superseded(place, commands.clone());
         let session = manager.run(driver, &mut self.closing, connected);
         let published = session_of(Arc::clone(&self.publisher), incoming, commands.clone());
         let session = async {
             tokio::select! {
                 outcome = session => outcome,
                 never = published => match never {},
+            }
+        };
+        let session = async {
+            let mut session = std::pin::pin!(session);
+            tokio::select! {
+                outcome = &mut session => Ended::Session(outcome),
+                moved = superseded => {
+                    let _ = commands.send(Command::Close(moved.reason.to_owned()));
+                    match tokio::time::timeout(MOVE_TIMEOUT, session).await {
+                        Ok(Outcome::Closed) => Ended::Session(Outcome::Closed),
+                        _ => Ended::Moved(moved),
+                    }
+                }
             }
         };
         session.instrument(session_span(&id, None)).await

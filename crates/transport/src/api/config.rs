@@ -192,6 +192,44 @@ impl LinkConfig {
     }
 }
 
+/// A server besides the first one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alternative {
+    /// Its host and port.
+    pub server: String,
+    /// Its public key.
+    pub server_key: PublicKey,
+}
+
+/// How a client chooses among several servers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ServerChoice {
+    /// The one that answers first over any link: round trip, loss and load decide. The client stays
+    /// with it while it answers.
+    #[default]
+    Fastest,
+    /// The first of the list that answers. The client returns to an earlier one that answers again
+    /// while it has neither streams nor flows.
+    Listed,
+}
+
+impl ServerChoice {
+    /// The names in configuration files.
+    pub const NAMES: [&'static str; 2] = ["fastest", "listed"];
+}
+
+impl std::str::FromStr for ServerChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "fastest" => Ok(Self::Fastest),
+            "listed" => Ok(Self::Listed),
+            _ => Err(format!("write one of: {}", Self::NAMES.join(", "))),
+        }
+    }
+}
+
 /// The configuration of a client.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -200,6 +238,10 @@ pub struct ClientConfig {
     pub server: String,
     /// The server's public key; servers with another key are rejected.
     pub server_key: PublicKey,
+    /// Other servers for the same client. It has a session with one server at a time.
+    pub alternatives: Vec<Alternative>,
+    /// How the server is chosen, if there are several.
+    pub server_choice: ServerChoice,
     /// This client's own key.
     pub key: SecretKey,
     /// The links to use; empty means every interface that can route to the server.
@@ -240,6 +282,8 @@ impl ClientConfig {
         Self {
             server: server.into(),
             server_key,
+            alternatives: Vec::new(),
+            server_choice: ServerChoice::default(),
             key,
             links: Vec::new(),
             ignored_links: Vec::new(),
@@ -253,6 +297,28 @@ impl ClientConfig {
             publish: Vec::new(),
             session: SessionConfig::default(),
         }
+    }
+
+    /// All servers with their keys, the first one first.
+    pub fn servers(&self) -> impl Iterator<Item = (&str, PublicKey)> {
+        let first = (self.server.as_str(), self.server_key);
+        let others = self.alternatives.iter();
+        let others = others.map(|other| (other.server.as_str(), other.server_key));
+        std::iter::once(first).chain(others)
+    }
+
+    /// Sets [`ClientConfig::alternatives`].
+    #[must_use]
+    pub fn alternatives(mut self, alternatives: Vec<Alternative>) -> Self {
+        self.alternatives = alternatives;
+        self
+    }
+
+    /// Sets [`ClientConfig::server_choice`].
+    #[must_use]
+    pub fn server_choice(mut self, choice: ServerChoice) -> Self {
+        self.server_choice = choice;
+        self
     }
 
     /// Sets [`ClientConfig::links`].

@@ -15,6 +15,9 @@ pub struct SessionStatus {
     pub role: String,
     /// The session's identifier, 32 hex digits.
     pub session: String,
+    /// At a client the server, as the configuration names it; empty at the server.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub server: String,
     /// The peer's public key, followed at a server by the client's name in parentheses if it has
     /// one.
     pub peer: String,

@@ -103,6 +103,20 @@ impl Dialer {
         Err(self.explain(link, servers, error).await)
     }
 
+    /// Whether any of these addresses completes TLS over `link`. The connection is closed again.
+    pub(super) async fn is_answered(&self, link: &str, servers: &[SocketAddr]) -> bool {
+        let mut race = Race::new(servers.iter().copied(), |server| {
+            self.open(link, server, None)
+        });
+        while let Some(opened) = race.next().await {
+            match opened {
+                Ok(_) => return true,
+                Err(error) => tracing::debug!(link, %error, "a server does not answer"),
+            }
+        }
+        false
+    }
+
     /// The portal that intercepts the link, if that is why a dial failed; otherwise the error.
     async fn explain(
         &self,

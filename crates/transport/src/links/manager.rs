@@ -25,6 +25,7 @@ use crate::links::policy::Policies;
 use crate::links::{self, CarrierCheck};
 use crate::session::driver::{CarrierNews, Command, Driver, LinkStates};
 use dials::{Dialed, LinkState};
+pub(super) use survey::{wanted, ways};
 
 /// How often the links' usage is saved: a killed process loses at most this much.
 const KEEP_EVERY: Duration = Duration::from_secs(10);

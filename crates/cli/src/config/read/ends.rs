@@ -1,5 +1,6 @@
 //! Reads the file of a client and of a server.
 
+use std::fmt::Display;
 use std::num::NonZeroU64;
 use std::ops::Range;
 use std::time::Duration;
@@ -36,9 +37,19 @@ impl Reader<'_> {
                 forward_lines.push(line);
             }
         }
+        let keys_span = raw.server_key.as_ref().map(Spanned::span);
+        let servers = self.one_or_more(raw.server, |s| s.parse::<Target>().map(|_| s.to_owned()));
+        let server_keys = self.one_or_more(raw.server_key, |s| s.parse::<PublicKey>());
+        if let (Some(span), 2..) = (keys_span, server_keys.len())
+            && server_keys.len() != servers.len()
+        {
+            let reason = "write one key for all servers, or as many keys as servers";
+            self.problem(span, reason);
+        }
         Some(ClientSettings {
-            server: self.parse(raw.server, |s| s.parse::<Target>().map(|_| s.clone())),
-            server_key: self.parse(raw.server_key, |s| s.parse()),
+            servers,
+            server_keys,
+            server_choice: self.parse(raw.server_choice, |s| s.parse()),
             key: raw.key.map(|path| self.beside(path.get_ref())),
             links,
             congestion: self.parse(raw.congestion, |s| parse_congestion(s)),
@@ -59,6 +70,36 @@ impl Reader<'_> {
             session: self.session(raw.session, own),
             lines: self.lines(link_lines, forward_lines),
         })
+    }
+
+    /// A text, or a list of different texts.
+    fn one_or_more<T: PartialEq, E: Display>(
+        &mut self,
+        field: Field<toml::Value>,
+        parse: impl Fn(&str) -> Result<T, E>,
+    ) -> Vec<T> {
+        let parse_value = |value: &toml::Value| match value.as_str() {
+            Some(text) => parse(text).map_err(|error| error.to_string()),
+            None => Err("write a text in quotes, or a list of them".to_owned()),
+        };
+        let parsed = self.parse(field, |value| {
+            let toml::Value::Array(values) = value else {
+                return parse_value(value).map(|one| vec![one]);
+            };
+            let mut all = Vec::new();
+            for value in values {
+                let one = parse_value(value)?;
+                if all.contains(&one) {
+                    return Err(format!("{value} occurs twice"));
+                }
+                all.push(one);
+            }
+            match all.is_empty() {
+                true => Err("the list is empty".to_owned()),
+                false => Ok(all),
+            }
+        });
+        parsed.unwrap_or_default()
     }
 
     /// All paths use it, so no other congestion control is allowed at `other`.

@@ -7,11 +7,12 @@ use std::time::Instant;
 
 use super::Manager;
 use crate::api::client::ConnectError;
+use crate::api::config::ClientConfig;
 use crate::links::{self, CarrierCheck, Link};
 
 /// The server's addresses that a link can reach, each with the source address that the routing
 /// tables choose.
-pub(super) type Ways = Vec<(SocketAddr, IpAddr)>;
+pub(crate) type Ways = Vec<(SocketAddr, IpAddr)>;
 
 impl Manager {
     /// Lists all links: leaves those that are gone, dials those that can be used.
@@ -19,7 +20,7 @@ impl Manager {
         self.looked = Instant::now();
         let servers = self.servers.clone();
         let all = links::list().await?;
-        let wanted = self.wanted(&all, &servers);
+        let wanted = wanted(&self.dialer.config, &all, &servers);
         let mut unusable = self.missing(&all);
         let mut present = BTreeSet::new();
         for link in wanted {
@@ -108,29 +109,6 @@ impl Manager {
         }
     }
 
-    /// The links to use: the configured ones, or all but loopback, or only loopback for a server on
-    /// this machine.
-    fn wanted<'a>(&self, all: &'a [Link], servers: &[SocketAddr]) -> Vec<&'a Link> {
-        let named = &self.dialer.config.links;
-        let is_named = |link: &Link| {
-            named
-                .iter()
-                .any(|n| links::name_matches(&n.name, &link.name))
-        };
-        let here = servers
-            .iter()
-            .all(|server| server.ip().to_canonical().is_loopback());
-        let ignored = &self.dialer.config.ignored_links;
-        let fits = |link: &&Link| {
-            if named.is_empty() {
-                link.loopback == here && !ignored.contains(&link.name)
-            } else {
-                is_named(link)
-            }
-        };
-        all.iter().filter(fits).collect()
-    }
-
     /// Configured names without an interface, with the reason.
     fn missing(&self, all: &[Link]) -> Vec<(String, String)> {
         let named = self.dialer.config.links.iter().map(|link| &link.name);
@@ -149,8 +127,29 @@ impl Manager {
     }
 }
 
+/// The links to use: the configured ones, or all but loopback, or only loopback for a server on
+/// this machine.
+pub(crate) fn wanted<'a>(
+    config: &ClientConfig,
+    all: &'a [Link],
+    servers: &[SocketAddr],
+) -> Vec<&'a Link> {
+    let here = servers
+        .iter()
+        .all(|server| server.ip().to_canonical().is_loopback());
+    let fits = |link: &&Link| match config.links.is_empty() {
+        true => link.loopback == here && !config.ignored_links.contains(&link.name),
+        false => config.link(&link.name).is_some(),
+    };
+    all.iter().filter(fits).collect()
+}
+
 /// The link's routes to the server, or the reason why there are none.
-async fn ways(link: &Link, servers: &[SocketAddr], mark: Option<u32>) -> Result<Ways, String> {
+pub(crate) async fn ways(
+    link: &Link,
+    servers: &[SocketAddr],
+    mark: Option<u32>,
+) -> Result<Ways, String> {
     let mut ways = Vec::new();
     let mut reason = "the server's name has no address".to_owned();
     for &server in servers {

@@ -157,6 +157,7 @@ impl Driver {
                 Role::Client => "client".to_owned(),
                 Role::Server => "server".to_owned(),
             },
+            server: String::new(),
             session: super::report::hex(&self.id),
             peer: self.peer.to_string(),
             client: String::new(),
