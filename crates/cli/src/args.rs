@@ -14,9 +14,13 @@ use sumlink_transport::{Class, Early, PublicKey};
 
 use crate::cc::CcCommand;
 use crate::clients::{ClientsArgs, InviteArgs};
+use crate::diag::DiagArgs;
+use crate::doctor::DoctorArgs;
 use crate::gateway::{DownArgs, RouteArgs, UpArgs};
 use crate::join::JoinArgs;
 use crate::link::LinkArgs;
+use crate::setup::SetupArgs;
+use crate::speedtest::SpeedtestArgs;
 
 /// Bond all links of a machine into one connection.
 #[derive(Debug, Parser)]
@@ -65,6 +69,8 @@ pub(crate) enum Verb {
     Down(DownArgs),
     /// List, add, remove and test the routing rules of a running gateway.
     Route(RouteArgs),
+    /// Set up a client or a server: make its key and its configuration, check them, start it.
+    Setup(SetupArgs),
     /// Invite a new client: print one line, and a QR code, for `sumlink join`.
     Invite(InviteArgs),
     /// Join the server that printed this invitation: make a key and a configuration file.
@@ -79,6 +85,13 @@ pub(crate) enum Verb {
     Status(StatusArgs),
     /// Print the events of a running client, server or gateway as they happen.
     Events(EventsArgs),
+    /// Measure the speed of each link alone, and of all together, between this client and its
+    /// server.
+    Speedtest(SpeedtestArgs),
+    /// Check configuration, machine, links and server; say what to do about each fault.
+    Doctor(DoctorArgs),
+    /// Write a report for others to one text file, without secrets and identities.
+    Diag(DiagArgs),
     /// Show or change the policy of a running client's link: priority, limits, data caps.
     Link(LinkArgs),
     /// List, load and unload congestion controls.
@@ -107,6 +120,7 @@ impl Verb {
             Self::Up(args) => args.client.json,
             Self::Down(args) => args.json,
             Self::Route(args) => args.json,
+            Self::Setup(args) => args.json(),
             Self::Invite(args) => args.json(),
             Self::Join(args) => args.json,
             Self::Clients(args) => args.json(),
@@ -114,9 +128,11 @@ impl Verb {
             Self::Links(args) => args.json,
             Self::Status(args) => args.json,
             Self::Events(args) => args.json,
+            Self::Speedtest(args) => args.json,
+            Self::Doctor(args) => args.json,
             Self::Link(args) => args.json(),
             Self::Cc { command } => command.json(),
-            Self::Completions { .. } | Self::Man(_) => false,
+            Self::Diag(_) | Self::Completions { .. } | Self::Man(_) => false,
         }
     }
 }

@@ -19,6 +19,8 @@ pub mod clients;
 pub mod config;
 mod congestion;
 pub mod control;
+mod diag;
+mod doctor;
 mod events;
 pub mod exit;
 pub mod find_socket;
@@ -44,7 +46,9 @@ mod opener;
 pub mod output;
 pub mod program;
 pub mod server;
+mod setup;
 pub mod signals;
+mod speedtest;
 mod spool;
 pub mod status;
 pub mod table;
@@ -103,6 +107,7 @@ impl Program for Cli {
             Verb::Up(args) => block_on(gateway::up(args, OwnSchedulers::default())),
             Verb::Down(args) => block_on(gateway::down(args)),
             Verb::Route(args) => gateway::route(&args),
+            Verb::Setup(args) => block_on(setup::run(args)),
             Verb::Invite(args) => block_on(clients::invite(args)),
             Verb::Join(args) => block_on(join::run(args)),
             Verb::Clients(args) => block_on(clients::run(args)),
@@ -110,6 +115,9 @@ impl Program for Cli {
             Verb::Links(args) => block_on(links::run(&args)),
             Verb::Status(args) => status::run(&args),
             Verb::Events(args) => events::run(&args),
+            Verb::Speedtest(args) => block_on(speedtest::run(args)),
+            Verb::Doctor(args) => block_on(doctor::run(&args)),
+            Verb::Diag(args) => block_on(diag::run(args)),
             Verb::Link(args) => link::run(&args),
             Verb::Cc { command } => cc::run(command),
             Verb::Completions { shell } => generate::completions::<Self>(shell),

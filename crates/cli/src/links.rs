@@ -14,16 +14,16 @@ use crate::table::Table;
 
 /// An interface and its usability.
 #[derive(Debug, Serialize)]
-struct Row {
+pub(crate) struct Row {
     #[serde(flatten)]
-    link: Link,
+    pub(crate) link: Link,
     /// Whether a client could use it for the named server, or for any server if none is named.
-    usable: bool,
+    pub(crate) usable: bool,
     /// Source address of connections to the server.
     #[serde(skip_serializing_if = "Option::is_none")]
-    source: Option<IpAddr>,
+    pub(crate) source: Option<IpAddr>,
     /// Why it is usable or not.
-    reason: String,
+    pub(crate) reason: String,
 }
 
 /// Runs the verb.
@@ -47,7 +47,8 @@ pub(crate) async fn run(args: &LinksArgs) -> Result<(), CliError> {
     }
 }
 
-async fn resolve(server: &str) -> Result<Vec<SocketAddr>, CliError> {
+/// The addresses of a server, HOST:PORT.
+pub(crate) async fn resolve(server: &str) -> Result<Vec<SocketAddr>, CliError> {
     config::parse_server(server)?;
     let failed = |reason: String| ConnectError::Resolve {
         name: server.to_owned(),
@@ -66,7 +67,7 @@ async fn resolve(server: &str) -> Result<Vec<SocketAddr>, CliError> {
 
 /// Checks the routes of this link to a server with these addresses: yes if there is a route to one
 /// of them, otherwise why there is none to the first.
-async fn towards(link: Link, remotes: &[SocketAddr]) -> Result<Row, CliError> {
+pub(crate) async fn towards(link: Link, remotes: &[SocketAddr]) -> Result<Row, CliError> {
     let mut refusal = String::new();
     for remote in remotes {
         match links::can_reach(&link, *remote).await {

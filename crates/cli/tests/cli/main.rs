@@ -8,6 +8,7 @@ mod check_values;
 mod common;
 mod daemons;
 mod dependencies;
+mod diag;
 mod files;
 mod logs;
 mod messages;
