@@ -47,7 +47,7 @@ pub(crate) async fn run(args: JoinArgs) -> Result<(), CliError> {
         true => files.must_be_replaceable()?,
         false => files.must_be_absent()?,
     }
-    let mut stop = Stop::new()?;
+    let mut stop = Stop::of_command()?;
     let key = SecretKey::generate()?;
     // Failures of this machine come before any use of the network: an invitation serves once.
     let new = New::create(&files, &key)?;

@@ -87,7 +87,15 @@ impl Program for Cli {
     ];
 
     fn verbosity(&self) -> Verbosity {
-        self.verbosity
+        // The sessions that these make are a part of their answer, not events.
+        let is_answer = matches!(
+            self.verb,
+            Verb::Doctor(_) | Verb::Speedtest(_) | Verb::Setup(_)
+        );
+        Verbosity {
+            quiet: self.verbosity.quiet || (is_answer && self.verbosity.verbose == 0),
+            ..self.verbosity
+        }
     }
 
     fn json(&self) -> bool {

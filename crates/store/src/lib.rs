@@ -45,6 +45,9 @@ impl Now {
 
 /// Keeps clients and invitations. Each call is one transaction: all of it is kept, or nothing.
 pub trait Store: Send {
+    /// Checks that the store is still in its place.
+    fn check(&mut self) -> Result<(), StoreError>;
+
     /// All clients.
     fn clients(&mut self) -> Result<Vec<Client>, StoreError>;
 
@@ -111,11 +114,19 @@ pub enum StoreError {
     },
     /// The user's fault: another process has the store open.
     #[error(
-        "{}: another process uses this store; if it is the running server, name its control \
-        socket with --control",
+        "{}: another process uses this store: only one server can; to reach the running server, \
+        name its control socket with --control",
         .0.display()
     )]
     InUse(PathBuf),
+    /// The user's fault: the file was removed, or another one has taken its place, while the store
+    /// was open.
+    #[error(
+        "{}: the store of clients was removed or replaced while the server runs: put the file \
+        back, or start the server again to use the one that is there",
+        .0.display()
+    )]
+    Replaced(PathBuf),
     /// The system's fault: the file cannot be read or written, for example because the disk is
     /// full.
     #[error("{}: cannot use the store of clients: {reason}", file.display())]

@@ -203,7 +203,7 @@ impl<S: Store> Registry<S> {
     /// next call tries again.
     pub fn flush(&mut self) -> Result<(), StoreError> {
         if self.unwritten.is_empty() {
-            return Ok(());
+            return self.store.check();
         }
         let clients = self.clients.values();
         let dirty: Vec<&Client> = clients

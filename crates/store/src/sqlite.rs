@@ -9,7 +9,7 @@ mod schema;
 
 use std::fs::OpenOptions;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rusqlite::config::DbConfig;
@@ -23,6 +23,8 @@ use crate::{Client, Invitation, Store, StoreError, Tag};
 pub struct Sqlite {
     connection: Connection,
     file: PathBuf,
+    /// Device and inode of the open file.
+    identity: (u64, u64),
 }
 
 impl Sqlite {
@@ -68,6 +70,7 @@ impl Sqlite {
         let mut store = Self {
             connection: opened.map_err(|error| explain(file, error))?,
             file: file.to_owned(),
+            identity: identity(&metadata),
         };
         schema::check(&store.connection, file)?;
         store.run(schema::migrate)?;
@@ -89,11 +92,13 @@ impl Sqlite {
         work(&mut self.connection).map_err(|error| explain(&self.file, error))
     }
 
-    /// The same in a transaction.
+    /// The same in a transaction, which changes the file that has the store's name: SQLite would
+    /// go on with a file that was deleted, and the changes would end with the process.
     fn transact<T>(
         &mut self,
         work: impl FnOnce(&rusqlite::Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
+        self.check()?;
         self.run(|connection| {
             let transaction = connection.transaction()?;
             let result = work(&transaction)?;
@@ -104,6 +109,14 @@ impl Sqlite {
 }
 
 impl Store for Sqlite {
+    fn check(&mut self) -> Result<(), StoreError> {
+        let metadata = std::fs::metadata(&self.file);
+        match metadata.map(|metadata| identity(&metadata)) {
+            Ok(identity) if identity == self.identity => Ok(()),
+            _ => Err(StoreError::Replaced(self.file.clone())),
+        }
+    }
+
     fn clients(&mut self) -> Result<Vec<Client>, StoreError> {
         self.run(|connection| {
             let mut statement = connection.prepare("SELECT * FROM clients ORDER BY name")?;
@@ -176,16 +189,30 @@ impl Store for Sqlite {
     }
 }
 
+fn identity(metadata: &std::fs::Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
+/// Removes a database and the files that SQLite keeps beside it.
+fn remove_all(file: &Path) -> io::Result<()> {
+    for ending in ["", "-wal", "-shm", "-journal"] {
+        let mut name = file.as_os_str().to_owned();
+        name.push(ending);
+        match std::fs::remove_file(name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Creates an empty store: beside its place at first, so that no half of one is ever there.
 fn create(file: &Path) -> Result<(), StoreError> {
     let mut name = file.as_os_str().to_owned();
     name.push(".new");
     let new = PathBuf::from(name);
     let of_io = |error: io::Error| StoreError::of_io(file, &error);
-    match std::fs::remove_file(&new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(of_io(error)),
-        _ => {}
-    }
+    remove_all(&new).map_err(of_io)?;
     OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -195,6 +222,8 @@ fn create(file: &Path) -> Result<(), StoreError> {
     let made = connect(&new).and_then(|mut connection| {
         connection.pragma_update(None, "application_id", schema::APPLICATION)?;
         schema::migrate(&mut connection)?;
+        // Closing would do the same, but ignore a full disk.
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         connection.close().map_err(|(_, error)| error)
     });
     let made = made.map_err(|error| explain(file, error));
@@ -205,7 +234,7 @@ fn create(file: &Path) -> Result<(), StoreError> {
         Err(_) => std::fs::rename(&new, file).map_err(of_io),
         Ok(()) => Ok(()),
     });
-    let _ = std::fs::remove_file(&new);
+    let _ = remove_all(&new);
     made
 }
 

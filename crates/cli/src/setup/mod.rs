@@ -168,7 +168,7 @@ pub(crate) async fn run(args: SetupArgs) -> Result<(), CliError> {
     };
 
     // From here on, a signal does not leave half of the files.
-    let _signals = Stop::new()?;
+    let _signals = Stop::of_command()?;
     let mut outcome = Outcome {
         role,
         config: files.config,

@@ -117,7 +117,7 @@ pub(crate) struct Directions {
 /// Runs the verb.
 pub(crate) async fn run(args: SpeedtestArgs) -> Result<(), CliError> {
     let config = client_config(&args.config)?;
-    let mut stop = Stop::new()?;
+    let mut stop = Stop::of_command()?;
     let measuring = async {
         let links = chosen(&config, &args.link, args.metered).await?;
         let seconds = Duration::from_secs(args.seconds.into());
@@ -207,12 +207,10 @@ async fn chosen(
                 chosen.push(link);
             }
         } else if policy.priority == Some(Priority::Never) {
-            tracing::info!(link = %link.name, "not measured: its priority is never");
+            left_out(&link.name, "its priority is never");
         } else if costs && !metered {
-            tracing::warn!(
-                link = %link.name,
-                "not measured: it is metered or has a data cap; --metered measures it, too"
-            );
+            let reason = "it is metered or has a data cap; --metered measures it, too";
+            left_out(&link.name, reason);
         } else {
             chosen.push(link);
         }
@@ -227,6 +225,10 @@ async fn chosen(
             Err(Failure::new(Exit::Network, format!("no link to measure; {all}")).into())
         }
     }
+}
+
+fn left_out(link: &str, reason: &str) {
+    note(&format!("{link} is not measured: {reason}\n"));
 }
 
 /// Measures each link alone and then all that worked, one after the other.

@@ -299,6 +299,31 @@ fn an_invitation_ends_and_a_client_expires() {
 }
 
 #[test]
+fn a_signal_during_join_leaves_nothing_behind() {
+    let Some(scene) = Scene::new("") else { return };
+    let invitation = scene.invite(&["--name", "laptop"]);
+    // No host has this address.
+    let silent = invitation.replace(SERVER, "10.99.0.77:7000");
+    assert_ne!(silent, invitation);
+    let before = files(&scene.bench);
+    for signal in ["HUP", "INT", "TERM"] {
+        let log = format!("{signal}.log");
+        let args = ["join", &silent, "--out", "laptop.toml"];
+        let mut joining = scene.bench.sumlink_on(Side::Client, signal, &args);
+        until("the files are prepared", || {
+            let files = files(&scene.bench);
+            let has = |part: &str| files.iter().any(|file| file.contains(part));
+            (has("laptop.toml.new") && has("laptop.key.new")).then_some(())
+        });
+        joining.signal(signal);
+        assert_eq!(joining.wait(), Some(130), "SIG{signal}: {}", joining.log());
+        fs::remove_file(scene.bench.path(&log)).unwrap();
+        assert_eq!(files(&scene.bench), before, "SIG{signal}");
+    }
+    scene.stop();
+}
+
+#[test]
 fn an_open_invitation_is_listed_and_can_be_withdrawn() {
     let Some(scene) = Scene::new("") else { return };
     let invitation = scene.invite(&["--name", "guest"]);

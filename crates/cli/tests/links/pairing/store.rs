@@ -157,6 +157,57 @@ fn a_full_disk_stops_no_session_and_loses_no_usage() {
     scene.stop();
 }
 
+/// SQLite needs room for its journal as well, so that the store's own pages may fit.
+#[test]
+fn a_first_start_on_a_small_disk_leaves_nothing_behind() {
+    let Some(mut scene) = Scene::new("") else {
+        return;
+    };
+    if !sumlink_test_support::emulated::has_users() {
+        return;
+    }
+    let mut server = scene.server.take().unwrap();
+    server.signal("TERM");
+    server.wait();
+    let file = fs::read_to_string(scene.bench.path("server.toml")).unwrap();
+    let file = file.replace("\"clients.db\"", "\"disk/clients.db\"");
+    scene.bench.write("server.toml", file);
+    mount(&scene.bench);
+    for size in ["48k", "64k", "72k", "76k", "80k"] {
+        let option = format!("remount,size={size}");
+        let resized = ["mount", "-o", &option, "disk"];
+        scene.bench.run(Side::Server, &resized);
+        let args = ["server", "--config", "server.toml"];
+        let output = scene.bench.run_sumlink(Side::Server, &args);
+        Scene::fails(&output, 3, "cannot use the store of clients");
+        let left = scene.bench.run(Side::Server, &["ls", "-A", "disk"]);
+        assert_eq!(left, "", "{size}");
+    }
+    scene
+        .bench
+        .run(Side::Server, &["mount", "-o", "remount,size=1m", "disk"]);
+    scene.start("server-2");
+    scene.stop();
+}
+
+#[test]
+fn a_removed_store_is_reported_while_the_server_runs() {
+    let Some(scene) = Scene::new("") else { return };
+    let store = scene.bench.path("clients.db");
+    let aside = scene.bench.path("aside.db");
+    fs::rename(&store, &aside).unwrap();
+    until("the loss is reported", || {
+        (scene.server().lines_with("was removed or replaced") > 0).then_some(())
+    });
+    Scene::fails(&scene.ask(&["invite"]), 1, "nothing changed");
+    fs::rename(&aside, &store).unwrap();
+    until("the store is written again", || {
+        (scene.server().lines_with("is written again") > 0).then_some(())
+    });
+    scene.invite(&["--name", "laptop"]);
+    scene.stop();
+}
+
 /// Mounts a small file system in the test's directory, in the server's namespace.
 fn mount(bench: &Bench) {
     let script = "mkdir disk && mount -t tmpfs -o size=512k tmpfs disk";
