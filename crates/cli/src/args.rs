@@ -16,6 +16,7 @@ use crate::cc::CcCommand;
 use crate::clients::{ClientsArgs, InviteArgs};
 use crate::diag::DiagArgs;
 use crate::doctor::DoctorArgs;
+use crate::drain::DrainArgs;
 use crate::gateway::{DownArgs, RouteArgs, UpArgs};
 use crate::join::JoinArgs;
 use crate::link::LinkArgs;
@@ -77,6 +78,8 @@ pub(crate) enum Verb {
     Join(JoinArgs),
     /// List, disable and remove the clients of a server; set their quotas.
     Clients(ClientsArgs),
+    /// Have a running server refuse new sessions before it is stopped; present ones go on.
+    Drain(DrainArgs),
     /// Check a configuration file; report each problem with its line and reason.
     Check(CheckArgs),
     /// List the interfaces of this machine and show which can be used as links.
@@ -124,6 +127,7 @@ impl Verb {
             Self::Invite(args) => args.json(),
             Self::Join(args) => args.json,
             Self::Clients(args) => args.json(),
+            Self::Drain(args) => args.json,
             Self::Check(args) => args.json,
             Self::Links(args) => args.json,
             Self::Status(args) => args.json,

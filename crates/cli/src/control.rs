@@ -105,6 +105,11 @@ pub trait Controlled: Clone + Send + Sync + 'static {
         std::future::ready(Err(Refusal::not_here("only a server has clients")))
     }
 
+    /// Refuses new sessions from now on, or admits them again.
+    fn drain(&self, _on: bool) -> Result<(), Refusal> {
+        Err(Refusal::not_here("only a server has sessions to drain"))
+    }
+
     /// Begins to end the program.
     fn stop(&self) -> Result<Stopping, Refusal> {
         Err(Refusal::not_here(
@@ -359,6 +364,12 @@ pub(crate) fn clients(
     request(path, &Request::Clients(asked))
 }
 
+/// Has the server at the other end of `path` refuse new sessions, or admit them again.
+pub(crate) fn drain(path: &Path, on: bool) -> Result<(), ControlError> {
+    let _: serde_json::Value = request(path, &Request::Drain { on })?;
+    Ok(())
+}
+
 /// Ends the gateway at the other end of `path`.
 pub(crate) fn stop(path: &Path) -> Result<Stopping, ControlError> {
     request(path, &Request::Stop {})
@@ -472,6 +483,7 @@ async fn answer(request: Request, program: impl Controlled) -> io::Result<serde_
         Request::Rate(asked) => of(program.rate(&asked).map(|()| asked)),
         Request::Route(asked) => of(program.route(asked).await),
         Request::Clients(asked) => of(program.clients(asked).await),
+        Request::Drain { on } => of(program.drain(on).map(|()| serde_json::json!({}))),
         Request::Stop {} => of(program.stop()),
     };
     Ok(answer?)

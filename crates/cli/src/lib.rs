@@ -21,6 +21,7 @@ mod congestion;
 pub mod control;
 mod diag;
 mod doctor;
+mod drain;
 mod events;
 pub mod exit;
 pub mod find_socket;
@@ -119,6 +120,7 @@ impl Program for Cli {
             Verb::Invite(args) => block_on(clients::invite(args)),
             Verb::Join(args) => block_on(join::run(args)),
             Verb::Clients(args) => block_on(clients::run(args)),
+            Verb::Drain(args) => drain::run(&args),
             Verb::Check(args) => check::run(&args),
             Verb::Links(args) => block_on(links::run(&args)),
             Verb::Status(args) => status::run(&args),

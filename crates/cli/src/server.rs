@@ -113,15 +113,31 @@ struct Serving {
 impl Controlled for Serving {
     async fn report(&self) -> Report {
         let sessions = self.handle.status().await;
+        let note = match self.handle.is_draining() {
+            true => format!("draining: no new sessions; {} left", sessions.len()),
+            false => String::new(),
+        };
         Report {
             totals: self.handle.totals(&sessions),
             refused: self.handle.refused(),
-            ..Report::new("server", String::new(), sessions)
+            ..Report::new("server", note, sessions)
         }
     }
 
     fn events(&self) -> Option<broadcast::Receiver<Arc<str>>> {
         Some(self.events.subscribe())
+    }
+
+    fn drain(&self, on: bool) -> Result<(), Refusal> {
+        if self.handle.is_draining() != on {
+            match on {
+                true => tracing::info!("draining: new sessions are refused, others go on"),
+                false => tracing::info!("new sessions are admitted again"),
+            }
+            self.events.emit(&json!({ "event": "draining", "on": on }));
+        }
+        self.handle.set_draining(on);
+        Ok(())
     }
 
     async fn clients(&self, asked: ClientsRequest) -> Result<serde_json::Value, Refusal> {

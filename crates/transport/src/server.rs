@@ -17,6 +17,7 @@ mod tests;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::future::Future;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -116,6 +117,8 @@ struct Shared {
     former: Former,
     /// Connections that were refused.
     refused: Refused,
+    /// Whether new sessions are refused.
+    is_draining: AtomicBool,
     stopping: watch::Sender<bool>,
     /// Receives the streams, if they are not connected to their targets.
     handler: Handler,
@@ -184,6 +187,7 @@ impl Server {
             events: broadcast::channel(256).0,
             former: Former::default(),
             refused: Refused::default(),
+            is_draining: AtomicBool::new(false),
             stopping: watch::channel(false).0,
             handler,
             config,
@@ -332,6 +336,17 @@ impl ServerHandle {
         self.shared.change_egress(|present| {
             policy.with_own_addresses(present.own_addresses().iter().copied())
         });
+    }
+
+    /// Refuses new sessions from now on, or admits them again. Present sessions go on, and their
+    /// links may join.
+    pub fn set_draining(&self, on: bool) {
+        self.shared.is_draining.store(on, Ordering::Relaxed);
+    }
+
+    /// Whether new sessions are refused.
+    pub fn is_draining(&self) -> bool {
+        self.shared.is_draining.load(Ordering::Relaxed)
     }
 
     /// Events of paths and sessions of all clients.

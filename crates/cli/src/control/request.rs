@@ -30,6 +30,11 @@ pub(crate) enum Request {
     Route(RouteRequest),
     /// Shows or changes the clients of a server.
     Clients(ClientsRequest),
+    /// Whether a server refuses new sessions.
+    Drain {
+        /// Whether it does from now on.
+        on: bool,
+    },
     /// Ends a gateway.
     Stop {},
 }

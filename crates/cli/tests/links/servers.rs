@@ -98,7 +98,8 @@ fn start(bench: &Bench, name: &str, address: &str) -> Daemon {
     bench.write(
         &file,
         format!(
-            "listen = \"{address}:7000\"\nkey = \"{name}.key\"\n[[client]]\nkey = \"{}\"\n\
+            "listen = \"{address}:7000\"\nkey = \"{name}.key\"\ncontrol = \"{name}.sock\"\n\
+             [[client]]\nkey = \"{}\"\n\
              [egress]\nrules = [\"allow 10.99.0.1\"]\n",
             bench.client_key
         ),
@@ -165,6 +166,38 @@ fn a_client_moves_from_a_silent_server() {
         log.contains("the server no longer answers, and another one does"),
         "{log}"
     );
+    scene.stop();
+}
+
+#[test]
+fn a_draining_server_keeps_its_sessions_and_gets_no_new_ones() {
+    let Some(mut scene) = Scene::new("server_choice = \"listed\"") else {
+        return;
+    };
+    scene.until_at("10.99.0.1");
+    let drain = |scene: &Scene, option: &str| {
+        let args = ["drain", "--control", "server.sock", "--json"];
+        let args: Vec<&str> = args.into_iter().chain(option.split_whitespace()).collect();
+        let output = text(scene.bench.program(&args).output().unwrap());
+        serde_json::from_str::<Value>(&output).unwrap()
+    };
+    assert_eq!(drain(&scene, "")["sessions"], 1);
+    scene.downloads();
+    let note = ["status", "--json", "--control", "server.sock"];
+    let note = text(scene.bench.program(&note).output().unwrap());
+    let note: Value = serde_json::from_str(&note).unwrap();
+    assert_eq!(note["note"], "draining: no new sessions; 1 left");
+    // A new session begins at the other server, although this one answers.
+    scene.client.signal("TERM");
+    scene.client.wait();
+    assert_eq!(drain(&scene, "--wait")["sessions"], 0);
+    scene.client = scene
+        .bench
+        .sumlink("again", &["client", "--config", "client.toml"]);
+    let event = scene.client.event("connected");
+    assert_eq!(event["server"], format!("{SECOND}:7000"));
+    scene.until_at(SECOND);
+    assert_eq!(drain(&scene, "--off")["draining"], false);
     scene.stop();
 }
 

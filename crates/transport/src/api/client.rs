@@ -417,6 +417,9 @@ impl Task {
                     continue;
                 }
             };
+            if let Outcome::Failed(_) = &outcome {
+                self.servers.note_failure(place);
+            }
             match outcome {
                 Outcome::Closed => break,
                 Outcome::Failed(error)

@@ -1,7 +1,7 @@
 //! Which of several servers a client uses.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -35,6 +35,10 @@ const TRY_AGAIN: Duration = Duration::from_secs(2);
 /// Interval at which an earlier server of the list is tried.
 const RETURN: Duration = Duration::from_secs(30);
 
+/// How long a server is not tried for a return after a session with it has failed: one that answers
+/// may refuse sessions.
+const AVOID: Duration = Duration::from_secs(300);
+
 /// The servers of a client, by their place in the configuration.
 #[derive(Debug)]
 pub(crate) struct Servers {
@@ -42,6 +46,8 @@ pub(crate) struct Servers {
     each: Vec<Arc<ClientConfig>>,
     choice: ServerChoice,
     policies: Policies,
+    /// When a session with each server failed last.
+    failed_at: Mutex<BTreeMap<usize, Instant>>,
 }
 
 /// Why a session leaves its server for another one.
@@ -66,6 +72,7 @@ impl Servers {
             each,
             choice,
             policies,
+            failed_at: Mutex::default(),
         }
     }
 
@@ -77,6 +84,27 @@ impl Servers {
     /// The configuration for sessions with this server.
     pub(crate) fn config(&self, place: usize) -> &Arc<ClientConfig> {
         &self.each[place]
+    }
+
+    /// No session could be made with this server.
+    pub(crate) fn note_failure(&self, place: usize) {
+        self.failed_at().insert(place, Instant::now());
+    }
+
+    fn failed_at(&self) -> MutexGuard<'_, BTreeMap<usize, Instant>> {
+        self.failed_at
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The servers of the list before this one to which a session may return.
+    fn earlier(&self, current: usize) -> Vec<usize> {
+        let failed_at = self.failed_at();
+        let failed = |place: &usize| failed_at.get(place).is_some_and(|at| at.elapsed() < AVOID);
+        match self.choice {
+            ServerChoice::Fastest => Vec::new(),
+            ServerChoice::Listed => (0..current).filter(|place| !failed(place)).collect(),
+        }
     }
 
     /// The server for a new session, none of `failed` if there are others. If none answers, the
@@ -164,10 +192,10 @@ impl Servers {
             }
             silent_since = None;
             has_delivered = true;
-            let earlier = &others[..others.partition_point(|other| *other < current)];
-            let returns = self.choice == ServerChoice::Listed && !earlier.is_empty();
-            if returns && use_of.is_idle && now >= returns_at {
-                if let Some(to) = self.answering(earlier).await
+            if use_of.is_idle && now >= returns_at {
+                let earlier = self.earlier(current);
+                if !earlier.is_empty()
+                    && let Some(to) = self.answering(&earlier).await
                     && look(&session).await.is_some_and(|use_of| use_of.is_idle)
                 {
                     let reason = "an earlier server of the list answers again";

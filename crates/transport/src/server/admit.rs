@@ -1,6 +1,7 @@
 //! A connection of a client, from its first byte to its place in a session.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sumlink_engine::Role;
@@ -75,7 +76,10 @@ impl Shared {
         from: &str,
     ) {
         let key = (carrier.client, carrier.session);
-        if carrier.new {
+        if carrier.new && self.is_draining.load(Ordering::Relaxed) {
+            let reason = "the server takes no new sessions for now";
+            self.refuse(carrier, RefuseCode::Stopping, reason).await;
+        } else if carrier.new {
             self.serve_new(key, carrier, name, from).await;
         } else {
             // Looked up by the client's own key: a client cannot name another client's session.
