@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sumlink_proxy::{DatagramOpener, Opener};
 use sumlink_transport::datagrams::DatagramSource;
+use sumlink_transport::target::OwnService;
 use sumlink_transport::{Class, Client, Early, OpenError, Stream, Target};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -20,6 +21,10 @@ impl Opener for Bond {
     type Stream = Stream;
 
     async fn open(&self, target: Target, class: Option<Class>) -> Result<Stream, OpenError> {
+        // Those are for the owner of the bond, not for every program or host that may use it.
+        if target.own_service() == Some(OwnService::Speed) {
+            return Err(OpenError::NotAllowed);
+        }
         let early = self.early;
         self.client.open_stream_early(target, class, early).await
     }

@@ -2,7 +2,7 @@
 //! and nothing beyond the server.
 //!
 //! The client writes one byte, a [`Request`]; the server answers with its clock and serves the
-//! request (docs/protocol.md, "Speed test").
+//! request (docs/protocol-publish.md, "Speed test").
 
 use std::io;
 use std::time::{Duration, SystemTime};
@@ -23,6 +23,9 @@ const MEASURED: Duration = Duration::from_secs(1);
 
 /// Bytes read or written at once.
 const PIECE: usize = 64 << 10;
+
+/// What a download consists of.
+static ZEROS: [u8; PIECE] = [0; PIECE];
 
 /// What a client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,9 +84,8 @@ async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<(
 }
 
 async fn send(mut stream: impl AsyncWrite + Unpin) -> io::Result<()> {
-    let piece = vec![0; PIECE];
     loop {
-        stream.write_all(&piece).await?;
+        stream.write_all(&ZEROS).await?;
     }
 }
 

@@ -17,7 +17,7 @@ pub const RESOLVER: &str = "resolver.sumlink.internal";
 /// The name for requests to publish a port (docs/protocol-publish.md).
 pub const PUBLISH: &str = "publish.sumlink.internal";
 
-/// The name for speed tests of the bond (docs/protocol.md, "Speed test").
+/// The name for speed tests of the bond (docs/protocol-publish.md).
 pub const SPEED: &str = "speed.sumlink.internal";
 
 /// The suffix of all names with a special meaning.

@@ -31,6 +31,7 @@ use serde::Serialize;
 use sumlink_util::plain;
 
 pub(crate) use carrier::CarrierCheck;
+pub(crate) use dialer::NO_SESSION;
 pub use glob::{Overlap, is_pattern, name_matches, overlap};
 pub use own::OwnAddresses;
 pub use resolver::Lookup;

@@ -219,17 +219,28 @@ fn client(
     let session = found.usage_of(session);
     let session = session.unwrap_or_default();
     found.warnings.extend(session.unused());
-    let servers = match args.server.clone() {
-        Some(server) => vec![server],
-        None => file.servers,
+    let servers = match &args.server {
+        Some(server) => vec![server.clone()],
+        None => file.servers.clone(),
     };
     found.need(servers.first(), "server", "HOST:PORT", "the server");
     if let Some(server) = &args.server {
         found.usage_of(super::parse_server(server));
     }
-    let server_keys = match args.server_key {
-        Some(key) => vec![key],
-        None => file.server_keys,
+    let server_keys = match (args.server_key, &args.server) {
+        (Some(key), _) => vec![key],
+        // One of several servers, each with its own key.
+        (None, Some(server)) if file.server_keys.len() > 1 => {
+            let place = file.servers.iter().position(|other| other == server);
+            let key = place.and_then(|place| file.server_keys.get(place));
+            let key = key.copied().ok_or_else(|| {
+                CliError::Usage(format!(
+                    "--server {server} is none of the servers in the file: give --server-key, too"
+                ))
+            });
+            found.usage_of(key).into_iter().collect()
+        }
+        (None, _) => file.server_keys,
     };
     found.need(
         server_keys.first(),

@@ -1,6 +1,6 @@
 //! A client: its entries, its links, and the server over each of them.
 
-use std::net::{TcpListener, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -10,13 +10,13 @@ use sumlink_transport::links::{self, name_matches};
 use sumlink_transport::{Client, SessionStatus};
 use tokio::time::{sleep, timeout};
 
-use super::Findings;
+use super::{Findings, TAKEN};
 use crate::config::{ClientPlan, Entrance};
 use crate::control::{self, Report};
-use crate::exit::{CliError, Exit};
+use crate::exit::{CliError, Exit, Failure};
 use crate::find_socket;
 use crate::links::{Row, resolve, towards};
-use crate::speedtest::{self, measure};
+use crate::speedtest::{self, Bar, FULL, measure};
 use crate::table;
 
 /// Control sockets of the units that run a client.
@@ -37,9 +37,6 @@ const MEASURED: Duration = Duration::from_secs(3);
 /// Difference between two clocks from which it is reported, in seconds.
 const CLOCKS: f64 = 5.0;
 
-/// Percent of a processor's time from which it may limit a transfer.
-const FULL: u8 = 95;
-
 /// Signal of Wi-Fi in dBm below which rates are low and losses frequent.
 const WEAK: f64 = -70.0;
 
@@ -55,25 +52,9 @@ pub(super) async fn check(
         gateway(found).await?;
     }
     let config = speedtest::beside(plan.config, has_gateway);
-    for other in &config.alternatives {
-        match resolve(&other.server).await {
-            Ok(_) => found.ok("server", format!("{} has an address", other.server))?,
-            Err(error) => found.warn("server", error)?,
-        }
-    }
-    let remotes = match resolve(&config.server).await {
-        Ok(remotes) => remotes,
-        Err(error) => return found.fail("server", error.exit(), error),
+    let Some((config, remotes)) = servers(config, found).await? else {
+        return Ok(());
     };
-    let shown: Vec<String> = remotes
-        .iter()
-        .map(|remote| remote.ip().to_string())
-        .collect();
-    found.ok(
-        "server",
-        format!("{} is {}", config.server, shown.join(", ")),
-    )?;
-
     let mut rows = Vec::new();
     for link in links::list().await? {
         rows.push(towards(link, &remotes).await?);
@@ -96,9 +77,13 @@ pub(super) async fn check(
         let Some(block) = block_of(&config, &row) else {
             continue;
         };
+        if speedtest::bar(&block) == Some(Bar::Never) {
+            let subject = format!("link {}", block.name);
+            found.ok(&subject, "not used: its priority is never")?;
+            continue;
+        }
         tried += 1;
-        let alone = config.clone().alternatives(Vec::new());
-        let alone = alone.links(vec![block.clone()]);
+        let alone = config.clone().links(vec![block.clone()]);
         if link(&row, alone, is_named, working.is_empty(), found).await? {
             working.push(block);
         }
@@ -109,21 +94,90 @@ pub(super) async fn check(
             Exit::Network,
             "no interface leads to the server: connect one, or name it in a [[link]] block",
         ),
-        (_, 0) => found.fail(
-            "links",
-            Exit::Network,
-            "the server is reached over none of them",
-        ),
+        (_, 0) => found.fail("links", Exit::Network, "none of them reaches the server"),
         (_, 1) => found.warn(
             "links",
             "only one reaches the server: there is nothing to bond",
         ),
         (_, many) => found.ok("links", format!("{many} reach the server")),
     }?;
-    if speed && !working.is_empty() {
-        measured(&config, working, found).await?;
+    if speed {
+        let (free, left_out): (Vec<_>, Vec<_>) = working
+            .into_iter()
+            .partition(|link| speedtest::bar(link).is_none());
+        for link in left_out {
+            let subject = format!("speed {}", link.name);
+            found.ok(&subject, "not measured: metered, or with a data cap")?;
+        }
+        if !free.is_empty() {
+            measured(&config, free, found).await?;
+        }
     }
     Ok(())
+}
+
+/// The addresses of the server; with several servers, also whether each one accepts the client.
+/// Returns the configuration for one of them, the first that does, with its addresses.
+async fn servers(
+    config: ClientConfig,
+    found: &mut Findings,
+) -> Result<Option<(ClientConfig, Vec<SocketAddr>)>, CliError> {
+    const SUBJECT: &str = "server";
+    let names: Vec<String> = config.servers().map(|(name, _)| name.to_owned()).collect();
+    let several = names.len() > 1;
+    let (mut working, mut known) = (None, None);
+    let mut failed = None;
+    for name in &names {
+        let alone = speedtest::only(config.clone(), name);
+        let addresses = match resolve(name).await {
+            Ok(addresses) => addresses,
+            Err(error) => {
+                let exit = error.exit();
+                failed.get_or_insert(exit);
+                match several {
+                    true => found.warn(SUBJECT, error)?,
+                    false => found.fail(SUBJECT, exit, error)?,
+                }
+                continue;
+            }
+        };
+        let shown: Vec<String> = addresses.iter().map(|a| a.ip().to_string()).collect();
+        found.ok(SUBJECT, format!("{name} is {}", shown.join(", ")))?;
+        if several {
+            match connect(alone.clone()).await {
+                Ok(client) => {
+                    client.close().await;
+                    found.ok(SUBJECT, format!("{name} accepts this client"))?;
+                    working.get_or_insert((alone.clone(), addresses.clone()));
+                }
+                Err(error) => {
+                    failed.get_or_insert(error.exit());
+                    found.warn(SUBJECT, format!("{name}: {error}"))?;
+                }
+            }
+        }
+        known.get_or_insert((alone, addresses));
+    }
+    if several && working.is_none() {
+        let exit = failed.unwrap_or(Exit::Network);
+        found.fail(SUBJECT, exit, "none of the servers can be used")?;
+    }
+    Ok(working.or(known))
+}
+
+/// Connects, within [`PATIENCE`].
+async fn connect(config: ClientConfig) -> Result<Client, CliError> {
+    match timeout(PATIENCE, Client::connect(config)).await {
+        Ok(connected) => Ok(connected?),
+        Err(_) => {
+            let reason = format!(
+                "no answer from the server within {} s: check that its firewall and this network \
+                 let TCP pass to its port",
+                PATIENCE.as_secs()
+            );
+            Err(Failure::new(Exit::Network, reason).into())
+        }
+    }
 }
 
 /// The client that runs, and the state of its paths.
@@ -168,9 +222,10 @@ fn entries(plan: &ClientPlan, runs: bool, found: &mut Findings) -> Result<(), Cl
         let text = format!("{} on {}", entry.word, entry.address);
         match bound {
             Ok(()) => found.ok("entry", format!("{text}: free"))?,
-            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && runs => {
-                found.ok("entry", format!("{text}: in use, while a client runs"))?;
-            }
+            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => match runs {
+                true => found.ok("entry", format!("{text}: in use, while a client runs"))?,
+                false => found.warn("entry", format!("{text}: {TAKEN}"))?,
+            },
             Err(error) => found.fail(
                 "entry",
                 Exit::Network,
@@ -217,17 +272,8 @@ async fn gateway(found: &mut Findings) -> Result<(), CliError> {
 
 /// The settings of an interface as a link; `None` if it is not meant to be one.
 fn block_of(config: &ClientConfig, row: &Row) -> Option<LinkConfig> {
-    let name = &row.link.name;
-    let mut blocks = config.links.iter();
-    if let Some(block) = blocks.find(|block| name_matches(&block.name, name)) {
-        return Some(LinkConfig {
-            name: name.clone(),
-            ..block.clone()
-        });
-    }
-    let is_candidate = !row.link.loopback && row.link.up && !row.link.addresses.is_empty();
-    let is_meant = config.links.is_empty() && !config.ignored_links.contains(name);
-    (is_meant && is_candidate).then(|| LinkConfig::named(name))
+    let is_candidate = row.link.up && !row.link.addresses.is_empty();
+    speedtest::block_of(config, &row.link).filter(|_| !config.links.is_empty() || is_candidate)
 }
 
 /// Connects over one link alone. True if the server is reached.
@@ -256,20 +302,10 @@ async fn link(
     }
     let udp = config.udp;
     let begun = Instant::now();
-    let client = match timeout(PATIENCE, Client::connect(config)).await {
-        Ok(Ok(client)) => client,
-        Ok(Err(error)) => {
-            let error = CliError::from(error);
+    let client = match connect(config).await {
+        Ok(client) => client,
+        Err(error) => {
             found.fail(&subject, error.exit(), error)?;
-            return Ok(false);
-        }
-        Err(_) => {
-            let text = format!(
-                "no answer from the server within {} s: check that its firewall and this network \
-                 let TCP pass to its port",
-                PATIENCE.as_secs()
-            );
-            found.fail(&subject, Exit::Network, text)?;
             return Ok(false);
         }
     };

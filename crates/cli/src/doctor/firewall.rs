@@ -15,12 +15,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) enum Incoming {
     /// No chain drops packets by default.
     Open,
-    /// A chain drops packets by default, and some rule names the port.
-    Named,
-    /// A chain drops packets by default, and no rule names the port.
+    /// A chain drops packets by default, and a rule of it accepts the port.
+    Accepted,
+    /// A chain drops packets by default, and no rule of it accepts the port.
     Dropped,
-    /// The rules cannot be read: no `nft`, or no permission.
-    Unknown,
+    /// The rules cannot be read, for this reason.
+    Unknown(&'static str),
 }
 
 /// Reads the rules of this network namespace for a port.
@@ -34,75 +34,144 @@ pub(super) async fn incoming(port: u16) -> Incoming {
         Ok(Ok(output)) if output.status.success() => {
             judge(&String::from_utf8_lossy(&output.stdout), port)
         }
-        _ => Incoming::Unknown,
+        Ok(Err(error)) if error.kind() == std::io::ErrorKind::NotFound => {
+            Incoming::Unknown("the program nft is missing")
+        }
+        _ if !nix::unistd::geteuid().is_root() => {
+            Incoming::Unknown("nft shows its rules to root only")
+        }
+        _ => Incoming::Unknown("nft does not show its rules as JSON"),
     }
 }
 
 fn judge(ruleset: &str, port: u16) -> Incoming {
     let Ok(ruleset) = serde_json::from_str::<Value>(ruleset) else {
-        return Incoming::Unknown;
+        return Incoming::Unknown("nft's answer is not JSON");
     };
-    let objects = ruleset["nftables"].as_array();
-    let objects = objects.map(Vec::as_slice).unwrap_or_default();
-    let drops = objects
-        .iter()
-        .map(|object| &object["chain"])
-        .any(|chain| chain["hook"] == "input" && chain["policy"] == "drop");
-    let names = || {
-        let rules = objects.iter().filter(|object| object.get("rule").is_some());
-        rules.clone().any(|rule| names_port(rule, port)) || sets(objects, port)
+    let rules = Rules {
+        objects: ruleset["nftables"].as_array().map_or(&[], Vec::as_slice),
     };
-    match drops {
-        false => Incoming::Open,
-        true if names() => Incoming::Named,
-        true => Incoming::Dropped,
-    }
-}
-
-/// Whether a set of ports contains it.
-fn sets(objects: &[Value], port: u16) -> bool {
-    let mut sets = objects.iter().filter_map(|object| object.get("set"));
-    sets.any(|set| set["type"] == "inet_service" && contains(&set["elem"], port))
-}
-
-/// Whether a part of a rule matches a destination port that contains it.
-fn names_port(value: &Value, port: u16) -> bool {
-    match value {
-        Value::Object(fields) => {
-            let is_match = fields
-                .get("left")
-                .is_some_and(|left| left["payload"]["field"] == "dport");
-            let right = fields.get("right");
-            let accepts = |right: &Value| match fields.get("op") {
-                Some(op) if op == "!=" => !contains(right, port),
-                _ => contains(right, port),
-            };
-            is_match && right.is_some_and(accepts)
-                || fields.values().any(|field| names_port(field, port))
+    let mut result = Incoming::Open;
+    for base in rules
+        .of_kind("chain")
+        .filter(|chain| chain["hook"] == "input")
+    {
+        let chains = rules.reachable(base);
+        let drops = base["policy"] == "drop" || rules.of_chain(base).any(drops_all);
+        let mut all = chains.iter().flat_map(|chain| rules.of_chain(chain));
+        match drops {
+            false => {}
+            // Each chain of the hook decides: one that drops is enough.
+            true if !all.any(|rule| rules.accepts(rule, port)) => return Incoming::Dropped,
+            true => result = Incoming::Accepted,
         }
-        Value::Array(parts) => parts.iter().any(|part| names_port(part, port)),
-        _ => false,
     }
+    result
 }
 
-/// Whether a number, a range or a set contains the port.
-fn contains(value: &Value, port: u16) -> bool {
-    match value {
-        Value::Number(number) => number.as_u64() == Some(port.into()),
-        Value::Array(parts) => parts.iter().any(|part| contains(part, port)),
-        Value::Object(fields) => {
-            if let Some([first, last]) = fields
-                .get("range")
-                .and_then(Value::as_array)
-                .map(Vec::as_slice)
-            {
-                let bound = |value: &Value| value.as_u64().unwrap_or(u64::MAX);
-                return (bound(first)..=bound(last)).contains(&port.into());
+/// A ruleset as nft prints it.
+struct Rules<'a> {
+    objects: &'a [Value],
+}
+
+impl<'a> Rules<'a> {
+    fn of_kind(&self, kind: &'static str) -> impl Iterator<Item = &'a Value> + use<'a> {
+        self.objects
+            .iter()
+            .filter_map(move |object| object.get(kind))
+    }
+
+    /// The rules of a chain.
+    fn of_chain(&self, chain: &'a Value) -> impl Iterator<Item = &'a Value> + use<'a> {
+        let is_same = |rule: &Value| {
+            let same = |key: &str| rule[key] == chain[key];
+            same("family") && same("table") && rule["chain"] == chain["name"]
+        };
+        self.of_kind("rule").filter(move |rule| is_same(rule))
+    }
+
+    /// A chain, and those to which its rules lead.
+    fn reachable(&self, base: &'a Value) -> Vec<&'a Value> {
+        let mut found = vec![base];
+        let mut next = 0;
+        while let Some(&chain) = found.get(next) {
+            next += 1;
+            let statements = self
+                .of_chain(chain)
+                .filter_map(|rule| rule["expr"].as_array());
+            let targets: Vec<&Value> = statements
+                .flatten()
+                .filter_map(|statement| statement.get("jump").or_else(|| statement.get("goto")))
+                .map(|verdict| &verdict["target"])
+                .collect();
+            let here = self.of_kind("chain").filter(|other| {
+                let same = |key: &str| other[key] == chain[key];
+                same("family") && same("table") && targets.contains(&&other["name"])
+            });
+            for other in here {
+                if !found.contains(&other) {
+                    found.push(other);
+                }
             }
-            fields.values().any(|field| contains(field, port))
         }
-        _ => false,
+        found
     }
+
+    /// Whether a rule accepts packets to this port.
+    fn accepts(&self, rule: &Value, port: u16) -> bool {
+        let statements = rule["expr"].as_array().map_or(&[][..], Vec::as_slice);
+        let accepts = statements
+            .iter()
+            .any(|statement| statement.get("accept").is_some());
+        accepts
+            && statements
+                .iter()
+                .any(|statement| self.names_port(statement, port))
+    }
+
+    /// Whether a statement matches the destination port.
+    fn names_port(&self, statement: &Value, port: u16) -> bool {
+        let matched = &statement["match"];
+        if matched["left"]["payload"]["field"] != "dport" {
+            return false;
+        }
+        match matched["op"].as_str() {
+            Some("!=") => !self.contains(&matched["right"], port),
+            _ => self.contains(&matched["right"], port),
+        }
+    }
+
+    /// Whether a number, a range or a set contains the port.
+    fn contains(&self, value: &Value, port: u16) -> bool {
+        match value {
+            Value::Number(number) => number.as_u64() == Some(port.into()),
+            Value::Array(parts) => parts.iter().any(|part| self.contains(part, port)),
+            Value::String(name) => name.strip_prefix('@').is_some_and(|name| {
+                let mut sets = self.of_kind("set").filter(|set| set["name"] == name);
+                sets.any(|set| self.contains(&set["elem"], port))
+            }),
+            Value::Object(fields) => match fields.get("range").and_then(Value::as_array) {
+                Some(bounds) => {
+                    let bound = |index: usize| bounds.get(index).and_then(Value::as_u64);
+                    let port = u64::from(port);
+                    bound(0).is_some_and(|first| first <= port)
+                        && bound(1).is_some_and(|last| port <= last)
+                }
+                None => fields.values().any(|field| self.contains(field, port)),
+            },
+            _ => false,
+        }
+    }
+}
+
+/// Whether a rule drops or rejects every packet that reaches it.
+fn drops_all(rule: &Value) -> bool {
+    let statements = rule["expr"].as_array().map_or(&[][..], Vec::as_slice);
+    let has =
+        |statement: &Value, names: &[&str]| names.iter().any(|name| statement.get(name).is_some());
+    let mut ends = statements.iter().filter(|s| has(s, &["drop", "reject"]));
+    let mut others = statements.iter().filter(|s| !has(s, &["drop", "reject"]));
+    ends.next().is_some() && others.all(|s| has(s, &["counter", "log"]))
 }
 
 #[cfg(test)]
@@ -116,6 +185,8 @@ mod tests {
             { "metainfo": { "version": "1.1.3" } },
             { "chain": { "family": "inet", "table": "filter", "name": "input", "hook": "input",
                 "policy": policy } },
+            { "set": { "family": "inet", "table": "filter", "name": "open", "type": "inet_service",
+                "elem": [443, 7443] } },
             { "rule": { "family": "inet", "table": "filter", "chain": "input", "expr": [
                 { "match": { "op": "==",
                     "left": { "payload": { "protocol": "tcp", "field": "dport" } },
@@ -133,14 +204,45 @@ mod tests {
             json!({ "set": [22, 7443] }),
             json!({ "range": [7000, 8000] }),
             json!({ "set": [22, { "range": [7443, 7450] }] }),
+            json!("@open"),
         ] {
-            assert_eq!(judge(&rules("drop", right), 7443), Incoming::Named);
+            let judged = judge(&rules("drop", right.clone()), 7443);
+            assert_eq!(judged, Incoming::Accepted, "{right}");
         }
-        for right in [json!(22), json!({ "range": [8000, 9000] })] {
+        for right in [json!(22), json!({ "range": [8000, 9000] }), json!("@other")] {
             assert_eq!(judge(&rules("drop", right), 7443), Incoming::Dropped);
         }
         assert_eq!(judge(&rules("accept", json!(22)), 7443), Incoming::Open);
-        assert_eq!(judge("", 7443), Incoming::Unknown);
+        assert!(matches!(judge("", 7443), Incoming::Unknown(_)));
         assert_eq!(judge("{}", 7443), Incoming::Open);
+    }
+
+    /// As firewalld does: the policy accepts, other chains have the ports, and the end rejects.
+    #[test]
+    fn a_final_rejection_drops_as_well_and_chains_are_followed() {
+        let chain = |name: &str, hook: Option<&str>| {
+            let mut chain = json!({ "family": "inet", "table": "t", "name": name });
+            if let Some(hook) = hook {
+                (chain["hook"], chain["policy"]) = (hook.into(), "accept".into());
+            }
+            json!({ "chain": chain })
+        };
+        let rule = |chain: &str, expr: Value| json!({ "rule": { "family": "inet", "table": "t", "chain": chain, "expr": expr } });
+        let dport = json!({ "match": { "op": "==", "right": 7443,
+            "left": { "payload": { "protocol": "tcp", "field": "dport" } } } });
+        let ruleset = |port: &str, verdict: &str| {
+            json!({ "nftables": [
+                chain("in", Some("input")),
+                chain("out", Some("output")),
+                chain("zone", None),
+                rule("in", json!([{ "jump": { "target": "zone" } }])),
+                rule("in", json!([{ "counter": null }, { "reject": { "type": "icmpx" } }])),
+                rule(port, json!([dport, { verdict: null }])),
+            ] })
+            .to_string()
+        };
+        assert_eq!(judge(&ruleset("zone", "accept"), 7443), Incoming::Accepted);
+        assert_eq!(judge(&ruleset("zone", "drop"), 7443), Incoming::Dropped);
+        assert_eq!(judge(&ruleset("out", "accept"), 7443), Incoming::Dropped);
     }
 }

@@ -19,6 +19,10 @@ use crate::signals::Stop;
 use crate::speedtest::CLIENT_FILE;
 use crate::table::{printable, wrap};
 
+/// A port that is in use, while no control socket of a client or a server is known here.
+const TAKEN: &str = "in use, by a program without a known control socket (--control or `control`), \
+                     or by another program: `ss -ltnup` shows which";
+
 /// The server's file of the packages.
 const SERVER_FILE: &str = "/etc/sumlink/server.toml";
 

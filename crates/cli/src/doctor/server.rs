@@ -4,8 +4,8 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 
 use sumlink_transport::resolver::Resolvers;
 
-use super::Findings;
 use super::firewall::{self, Incoming};
+use super::{Findings, TAKEN};
 use crate::config::ServerPlan;
 use crate::control;
 use crate::exit::{CliError, Exit};
@@ -35,25 +35,19 @@ pub(super) async fn check(plan: &ServerPlan, found: &mut Findings) -> Result<(),
     }
     match firewall::incoming(listen.port()).await {
         Incoming::Open => found.ok("firewall", "nftables drops nothing by default")?,
-        Incoming::Named => {
-            found.ok(
-                "firewall",
-                format!("nftables has a rule for port {}", listen.port()),
-            )?;
+        Incoming::Accepted => {
+            let text = format!("nftables accepts port {}", listen.port());
+            found.ok("firewall", text)?;
         }
         Incoming::Dropped => found.warn(
             "firewall",
             format!(
-                "nftables drops incoming packets and has no rule for port {}: allow TCP and UDP \
+                "nftables drops incoming packets, and no rule accepts port {}: allow TCP and UDP \
                  to it",
                 listen.port()
             ),
         )?,
-        Incoming::Unknown => found.warn(
-            "firewall",
-            "not checked: nftables shows its rules to root only. A provider's firewall is seen \
-             from a client only: `sumlink doctor` there",
-        )?,
+        Incoming::Unknown(reason) => found.warn("firewall", format!("not checked: {reason}"))?,
     }
     match Resolvers::new(plan.config.resolvers.clone()).addresses() {
         Ok(addresses) => {
@@ -104,9 +98,10 @@ fn port(
             format!("{text}: free, although a server runs: it listens elsewhere"),
         ),
         Ok(()) => found.ok("port", format!("{text}: free")),
-        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && runs => {
-            found.ok("port", format!("{text}: in use, while a server runs"))
-        }
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => match runs {
+            true => found.ok("port", format!("{text}: in use, while a server runs")),
+            false => found.warn("port", format!("{text}: {TAKEN}")),
+        },
         Err(error) => {
             let advice = match error.kind() {
                 std::io::ErrorKind::PermissionDenied => {

@@ -15,7 +15,7 @@ use sumlink_engine::scheduler::OwnSchedulers;
 use sumlink_gateway::kernel::CARRIER_MARK;
 use sumlink_transport::Client;
 use sumlink_transport::config::{ClientConfig, LinkConfig};
-use sumlink_transport::links::{self, name_matches};
+use sumlink_transport::links::{self, Link, name_matches};
 use sumlink_transport::processors::Processors;
 use tokio::time::{Instant, sleep};
 
@@ -66,7 +66,7 @@ const JOINING: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Percent of a processor's time from which it limits a transfer.
-const FULL: u8 = 95;
+pub(crate) const FULL: u8 = 95;
 
 /// The rates of a link alone, or of the bond.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -99,12 +99,18 @@ pub(crate) struct Results {
     pub(crate) links: Vec<LinkResult>,
     /// The bond of the links that were measured; absent with fewer than two.
     pub(crate) bond: Option<Rates>,
+    /// Why the bond was not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) bond_error: Option<String>,
     /// Bonded rates divided by the sum of the links' rates.
     pub(crate) of_sum: Option<Directions>,
     /// Bonded rates divided by the best link's.
     pub(crate) of_best: Option<Directions>,
     /// What limits the download: `links`, `client processor` or `server processor`.
     pub(crate) limited_by: &'static str,
+    /// The kind of the first error.
+    #[serde(skip)]
+    failed: Option<Exit>,
 }
 
 /// A figure for each direction.
@@ -119,6 +125,7 @@ pub(crate) async fn run(args: SpeedtestArgs) -> Result<(), CliError> {
     let config = client_config(&args.config)?;
     let mut stop = Stop::of_command()?;
     let measuring = async {
+        let config = answering(config).await?;
         let links = chosen(&config, &args.link, args.metered).await?;
         let seconds = Duration::from_secs(args.seconds.into());
         measure(&config, links, seconds, |line| match args.json {
@@ -138,8 +145,30 @@ pub(crate) async fn run(args: SpeedtestArgs) -> Result<(), CliError> {
     }
     match results.links.iter().any(|link| link.rates.is_some()) {
         true => Ok(()),
-        false => Err(CliError::AlreadyReported(Exit::Network)),
+        false => Err(CliError::AlreadyReported(
+            results.failed.unwrap_or(Exit::Network),
+        )),
     }
+}
+
+/// The configuration for the server that the client would use now.
+pub(crate) async fn answering(config: ClientConfig) -> Result<ClientConfig, CliError> {
+    if config.alternatives.is_empty() {
+        return Ok(config);
+    }
+    let client = Client::connect(config.clone()).await?;
+    let server = client.server();
+    client.close().await;
+    Ok(only(config, &server))
+}
+
+/// The configuration with this one of its servers.
+pub(crate) fn only(mut config: ClientConfig, server: &str) -> ClientConfig {
+    let found = config.servers().find(|(name, _)| *name == server);
+    if let Some((server, key)) = found.map(|(server, key)| (server.to_owned(), key)) {
+        (config.server, config.server_key) = (server, key);
+    }
+    config.alternatives(Vec::new())
 }
 
 /// The configuration of a client's file for sessions beside the running client's: nothing is
@@ -169,25 +198,28 @@ pub(crate) async fn present(config: &ClientConfig) -> Result<Vec<LinkConfig>, Cl
     let mut found = Vec::new();
     let remotes = resolve(&config.server).await?;
     for link in links::list().await? {
-        let named = config
-            .links
-            .iter()
-            .find(|block| name_matches(&block.name, &link.name));
-        let block = match named {
-            Some(block) => LinkConfig {
-                name: link.name.clone(),
-                ..block.clone()
-            },
-            None if !config.links.is_empty() || config.ignored_links.contains(&link.name) => {
-                continue;
-            }
-            None => LinkConfig::named(&link.name),
-        };
-        if named.is_some() || towards(link, &remotes).await?.usable {
+        if let Some(block) = block_of(config, &link)
+            && (!config.links.is_empty() || towards(link, &remotes).await?.usable)
+        {
             found.push(block);
         }
     }
     Ok(found)
+}
+
+/// The settings of an interface as a link: those of the first block that matches, or the defaults
+/// if there are no blocks. `None` if it is no link.
+pub(crate) fn block_of(config: &ClientConfig, link: &Link) -> Option<LinkConfig> {
+    let mut blocks = config.links.iter();
+    match blocks.find(|block| name_matches(&block.name, &link.name)) {
+        Some(block) => Some(LinkConfig {
+            name: link.name.clone(),
+            ..block.clone()
+        }),
+        None if !config.links.is_empty() || link.loopback => None,
+        None if config.ignored_links.contains(&link.name) => None,
+        None => Some(LinkConfig::named(&link.name)),
+    }
 }
 
 /// The links to measure.
@@ -200,19 +232,19 @@ async fn chosen(
     let all: Vec<String> = present.iter().map(|link| link.name.clone()).collect();
     let mut chosen = Vec::new();
     for link in present {
-        let policy = &link.policy;
-        let costs = policy.metered || policy.cap_day.is_some() || policy.cap_month.is_some();
         if !named.is_empty() {
             if named.iter().any(|name| name_matches(name, &link.name)) {
                 chosen.push(link);
             }
-        } else if policy.priority == Some(Priority::Never) {
-            left_out(&link.name, "its priority is never");
-        } else if costs && !metered {
-            let reason = "it is metered or has a data cap; --metered measures it, too";
-            left_out(&link.name, reason);
-        } else {
-            chosen.push(link);
+            continue;
+        }
+        match bar(&link) {
+            Some(Bar::Never) => left_out(&link.name, "its priority is never"),
+            Some(Bar::Costs) if !metered => {
+                let reason = "it is metered or has a data cap; --metered measures it, too";
+                left_out(&link.name, reason);
+            }
+            _ => chosen.push(link),
         }
     }
     match chosen.is_empty() {
@@ -224,6 +256,25 @@ async fn chosen(
             };
             Err(Failure::new(Exit::Network, format!("no link to measure; {all}")).into())
         }
+    }
+}
+
+/// Why a link is not measured unless its user asks for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bar {
+    /// Its priority is never.
+    Never,
+    /// It is metered or has a data cap.
+    Costs,
+}
+
+/// Why this link is not measured, if that is so.
+pub(crate) fn bar(link: &LinkConfig) -> Option<Bar> {
+    let policy = &link.policy;
+    match policy.metered || policy.has_cap() {
+        _ if policy.priority == Some(Priority::Never) => Some(Bar::Never),
+        true => Some(Bar::Costs),
+        false => None,
     }
 }
 
@@ -241,6 +292,7 @@ pub(crate) async fn measure(
     let mut results = Vec::new();
     let mut working = Vec::new();
     let mut limited_by = "links";
+    let mut failed = None;
     for link in links {
         progress(&format!("measuring {}", link.name));
         let name = link.name.clone();
@@ -251,7 +303,10 @@ pub(crate) async fn measure(
                 limited_by = limit;
                 (Some(rates), None)
             }
-            Err(error) => (None, Some(error.to_string())),
+            Err(error) => {
+                failed.get_or_insert(error.exit());
+                (None, Some(error.to_string()))
+            }
         };
         results.push(LinkResult {
             link: name,
@@ -259,13 +314,14 @@ pub(crate) async fn measure(
             error,
         });
     }
-    let mut bond = None;
+    let (mut bond, mut bond_error) = (None, None);
     if working.len() > 1 {
         progress("measuring all links together");
         let count = working.len();
-        let (rates, limit) = of(config.clone().links(working), count, duration).await?;
-        limited_by = limit;
-        bond = Some(rates);
+        match of(config.clone().links(working), count, duration).await {
+            Ok((rates, limit)) => (bond, limited_by) = (Some(rates), limit),
+            Err(error) => bond_error = Some(error.to_string()),
+        }
     }
     Ok(Results {
         server: config.server.clone(),
@@ -273,7 +329,9 @@ pub(crate) async fn measure(
         of_best: bond.as_ref().and_then(|bond| compare(bond, &results, best)),
         links: results,
         bond,
+        bond_error,
         limited_by,
+        failed,
     })
 }
 
@@ -309,7 +367,7 @@ async fn of(
     links: usize,
     duration: Duration,
 ) -> Result<(Rates, &'static str), CliError> {
-    let client = Client::connect(config.alternatives(Vec::new())).await?;
+    let client = Client::connect(config).await?;
     let measured = transfers(&client, links, duration).await;
     client.close().await;
     measured
@@ -384,8 +442,12 @@ pub(crate) fn render(results: &Results) -> String {
     for link in &results.links {
         row(&link.link, &link.rates, link.error.as_deref().unwrap_or(""));
     }
-    if results.bond.is_some() {
-        row("bonded", &results.bond, "");
+    if results.bond.is_some() || results.bond_error.is_some() {
+        row(
+            "bonded",
+            &results.bond,
+            results.bond_error.as_deref().unwrap_or(""),
+        );
     }
     let mut text = table.render();
     if let (Some(sum), Some(best)) = (results.of_sum, results.of_best) {
@@ -447,7 +509,9 @@ mod tests {
             of_best: compare(&bond, &links, best),
             links: links.to_vec(),
             bond: Some(bond),
+            bond_error: None,
             limited_by: "client processor",
+            failed: None,
         };
         insta::assert_snapshot!(render(&results));
     }

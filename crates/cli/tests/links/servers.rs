@@ -23,8 +23,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// `client` are further lines of the client's file. The first server is `delay` behind the
-    /// second one.
+    /// `client` are further lines of the client's file.
     fn new(client: &str) -> Option<Self> {
         let links = ["a:rate=16mbit,delay=5ms", "b:rate=16mbit,delay=8ms"];
         let bench = crate::bench(&links.map(str::to_owned))?;
@@ -73,6 +72,17 @@ impl Scene {
         });
     }
 
+    /// Drops everything that arrives for a server.
+    fn silence(&self, address: &str) {
+        let rules = format!(
+            "table ip silent {{\nchain input {{\ntype filter hook input priority 0\n\
+             ip daddr {address} tcp dport 7000 drop\nip daddr {address} udp dport 7000 drop\n}}\n}}\n"
+        );
+        let file = self.bench.write("silent.nft", rules);
+        self.bench
+            .run(Side::Server, &["nft", "-f", file.to_str().unwrap()]);
+    }
+
     /// A download of some bytes.
     #[track_caller]
     fn downloads(&self) {
@@ -92,7 +102,7 @@ impl Scene {
     }
 }
 
-/// Starts a server, whose control socket and log have its name.
+/// Starts a server; its files have its name.
 fn start(bench: &Bench, name: &str, address: &str) -> Daemon {
     let file = format!("{name}.toml");
     bench.write(
@@ -137,7 +147,7 @@ fn a_client_moves_from_a_killed_server_and_returns_to_it() {
     scene.stop();
 }
 
-/// Nothing answers at the address of a server whose machine has lost its power.
+/// Nothing answers at the address of a machine without power.
 #[test]
 fn a_client_moves_from_a_silent_server() {
     let Some(scene) = Scene::new("") else { return };
@@ -149,23 +159,79 @@ fn a_client_moves_from_a_silent_server() {
         false => (SECOND, "10.99.0.1"),
     };
     scene.until_at(address);
-    let drop = format!(
-        "table ip silent {{\nchain input {{\ntype filter hook input priority 0\n\
-         ip daddr {address} tcp dport 7000 drop\nip daddr {address} udp dport 7000 drop\n}}\n}}\n"
-    );
-    let rules = scene.bench.write("silent.nft", drop);
     let transfer = Transfer::download(&scene.bench, SOURCE.parse().unwrap());
     transfer.goes_on(500_000);
-    scene
-        .bench
-        .run(Side::Server, &["nft", "-f", rules.to_str().unwrap()]);
+    scene.silence(address);
     scene.until_at(other);
-    std::mem::drop(transfer);
+    drop(transfer);
     let log = scene.client.log();
     assert!(
         log.contains("the server no longer answers, and another one does"),
         "{log}"
     );
+    scene.stop();
+}
+
+/// An outage of the client's own links is no reason to leave its server.
+#[test]
+fn a_session_outlasts_an_outage_of_all_links() {
+    let Some(scene) = Scene::new("server_choice = \"listed\"") else {
+        return;
+    };
+    scene.until_at("10.99.0.1");
+    let before = scene.session()["session"].clone();
+    let transfer = Transfer::download(&scene.bench, SOURCE.parse().unwrap());
+    transfer.goes_on(500_000);
+    let set = |state: &str| {
+        for link in ["a", "b"] {
+            scene.bench.set(link, &format!("state={state}"));
+        }
+    };
+    set("blackhole");
+    until("no path delivers", || {
+        let session = scene.session();
+        let paths = session["paths"].as_array()?;
+        let delivers = paths.iter().any(|path| path["state"] == "active");
+        (!delivers).then_some(())
+    });
+    // Long enough for the client to try the other server.
+    thread::sleep(Duration::from_secs(2));
+    set("up");
+    transfer.goes_on(2_000_000);
+    transfer.finish();
+    assert_eq!(scene.session()["session"], before);
+    assert_eq!(scene.session()["server"], "10.99.0.1:7000");
+    scene.stop();
+}
+
+/// A server that answers, but admits no session of this client, is no replacement.
+#[test]
+fn a_client_does_not_move_to_a_server_that_refuses_it() {
+    let Some(scene) = Scene::new("server_choice = \"listed\"") else {
+        return;
+    };
+    scene.until_at("10.99.0.1");
+    let before = scene.session()["session"].clone();
+    let drain = ["drain", "--control", "second.sock"];
+    text(scene.bench.program(&drain).output().unwrap());
+    let transfer = Transfer::download(&scene.bench, SOURCE.parse().unwrap());
+    transfer.goes_on(500_000);
+    scene.silence("10.99.0.1");
+    let refused = || {
+        let status = ["status", "--json", "--control", "second.sock"];
+        let status = text(scene.bench.program(&status).output().unwrap());
+        let status: Value = serde_json::from_str(&status).unwrap();
+        status["refused"]["stopping"].as_u64().unwrap()
+    };
+    until("the second server is asked", || {
+        (refused() > 0).then_some(())
+    });
+    scene
+        .bench
+        .run(Side::Server, &["nft", "delete table ip silent"]);
+    transfer.goes_on(2_000_000);
+    transfer.finish();
+    assert_eq!(scene.session()["session"], before);
     scene.stop();
 }
 

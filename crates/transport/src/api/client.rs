@@ -425,7 +425,11 @@ impl Task {
                 Outcome::Failed(error)
                     if failed.insert(place) && failed.len() < self.servers.len() =>
                 {
-                    tracing::warn!(%server, %error, "cannot reach this server; trying the next one");
+                    tracing::warn!(
+                        %server,
+                        %error,
+                        "cannot reach this server; trying the next one"
+                    );
                     continue;
                 }
                 Outcome::Failed(error) => {
@@ -518,7 +522,7 @@ impl Task {
                 None => tracing::info!("reconnected with a new session"),
             }
         };
-        let servers = Arc::clone(&self.servers);
+        let (servers, current) = (Arc::clone(&self.servers), self.session.clone());
         let superseded = servers.superseded(place, commands.clone());
         let session = manager.run(driver, &mut self.closing, connected);
         let published = session_of(Arc::clone(&self.publisher), incoming, commands.clone());
@@ -533,6 +537,8 @@ impl Task {
             tokio::select! {
                 outcome = &mut session => Ended::Session(outcome),
                 moved = superseded => {
+                    // Streams that programs open from now on wait for the next session.
+                    current.send_replace(None);
                     let _ = commands.send(Command::Close(moved.reason.to_owned()));
                     match tokio::time::timeout(MOVE_TIMEOUT, session).await {
                         Ok(Outcome::Closed) => Ended::Session(Outcome::Closed),

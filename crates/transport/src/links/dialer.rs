@@ -43,6 +43,10 @@ pub(super) struct Dialer {
 /// Pause before a silent link is searched for a captive portal; doubles up to the second value.
 const PORTAL_PAUSE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));
 
+/// A session that no client makes. The answer to a client that joins it shows whether the server
+/// would accept a new one: [`RefuseCode::NoSuchSession`] if it would.
+pub(crate) const NO_SESSION: [u8; 16] = [0; 16];
+
 /// The [`rank`] of errors that another attempt does not fix.
 const DEFINITE: u8 = 3;
 
@@ -103,15 +107,34 @@ impl Dialer {
         Err(self.explain(link, servers, error).await)
     }
 
-    /// Whether any of these addresses completes TLS over `link`. The connection is closed again.
+    /// Whether a server at any of these addresses would accept a session over `link`. It is asked
+    /// with a HELLO for [`NO_SESSION`].
     pub(super) async fn is_answered(&self, link: &str, servers: &[SocketAddr]) -> bool {
         let mut race = Race::new(servers.iter().copied(), |server| {
             self.open(link, server, None)
         });
         while let Some(opened) = race.next().await {
-            match opened {
-                Ok(_) => return true,
-                Err(error) => tracing::debug!(link, %error, "a server does not answer"),
+            let opened = match opened {
+                Ok(opened) => opened,
+                Err(error) => {
+                    tracing::debug!(link, %error, "a server does not answer");
+                    continue;
+                }
+            };
+            let hello = opened
+                .carrier
+                .hello(NO_SESSION, false, PathId(0), link.to_owned());
+            match hello.await {
+                Err(CarrierError::Refused {
+                    code: RefuseCode::NoSuchSession,
+                    ..
+                }) => return true,
+                Err(error) => {
+                    let server = opened.server;
+                    tracing::debug!(link, %server, %error, "a server accepts no session");
+                }
+                // No server has this session.
+                Ok(_) => {}
             }
         }
         false

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tracing::Instrument;
 
 use super::datagrams::DatagramLinks;
@@ -113,6 +113,8 @@ impl Manager {
     ) -> Outcome {
         let mut connected = Some(connected);
         let mut driver = tokio::spawn(driver.in_current_span());
+        // A session that moves to another server does not wait for this one's end.
+        let _end = AbortOnDrop(driver.abort_handle());
         let _datagrams = self.keep_datagrams();
         let mut watch = links::Watch::new().ok();
         let mut policies = self.policies.changes();
@@ -252,6 +254,15 @@ impl Manager {
                 false
             }
         }
+    }
+}
+
+/// Ends a task, if it has not ended yet.
+struct AbortOnDrop(AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

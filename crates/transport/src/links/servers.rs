@@ -7,15 +7,15 @@ use std::time::Duration;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
-use super::dialer::Dialer;
+use super::dialer::{Dialer, NO_SESSION};
 use super::manager::{wanted, ways};
 use super::policy::Policies;
 use super::resolver::Resolver;
 use crate::api::config::{ClientConfig, ServerChoice};
 use crate::links;
-use crate::session::driver::Command;
+use crate::session::driver::{Command, Use};
 
 /// Time for the servers to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -26,17 +26,20 @@ const GRACE: Duration = Duration::from_secs(1);
 /// Interval of the looks at a session's paths.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// How long no path may deliver before the other servers are tried.
-const SILENCE: Duration = Duration::from_millis(700);
+/// How long no path may be known to deliver before the other servers are tried.
+const SILENCE: Duration = Duration::from_millis(200);
+
+/// Least time for the server of a silent session to answer a new connection.
+const LAST_CHANCE: Duration = Duration::from_millis(700);
 
 /// Pause before the other servers are tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(2);
 
-/// Interval at which an earlier server of the list is tried.
-const RETURN: Duration = Duration::from_secs(30);
+/// Interval at which an earlier server of the list is tried; doubles up to the second value while
+/// none answers.
+const RETURN: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(600));
 
-/// How long a server is not tried for a return after a session with it has failed: one that answers
-/// may refuse sessions.
+/// How long a server is not tried for a return after a session with it has failed.
 const AVOID: Duration = Duration::from_secs(300);
 
 /// The servers of a client, by their place in the configuration.
@@ -116,16 +119,16 @@ impl Servers {
         }
         match left.as_slice() {
             [only] => *only,
-            left => self.answering(left).await.unwrap_or(left[0]),
+            left => self.answering(left, Over::All).await.unwrap_or(left[0]),
         }
     }
 
-    /// The chosen one of the servers that answer.
-    async fn answering(&self, places: &[usize]) -> Option<usize> {
+    /// The chosen one of the servers that answer over these links.
+    async fn answering(&self, places: &[usize], over: Over) -> Option<usize> {
         let race = async {
             let mut probes: FuturesUnordered<_> = places
                 .iter()
-                .map(async |place| (*place, answers(&self.each[*place], &self.policies).await))
+                .map(async |place| (*place, self.answers(*place, over).await))
                 .collect();
             let mut race = Race::new(places, self.choice);
             let mut grace = None;
@@ -165,11 +168,11 @@ impl Servers {
         if self.len() == 1 {
             return std::future::pending().await;
         }
-        let others: Vec<usize> = (0..self.len()).filter(|i| *i != current).collect();
         let begun = Instant::now();
         let mut has_delivered = false;
         let mut silent_since = None;
-        let mut returns_at = begun + RETURN;
+        let mut pause = RETURN.0;
+        let mut returns_at = begun + pause;
         loop {
             sleep(LOOK).await;
             let Some(use_of) = look(&session).await else {
@@ -180,7 +183,7 @@ impl Servers {
                 let since = *silent_since.get_or_insert(now);
                 let is_connecting = !has_delivered && now < begun + PATIENCE;
                 if now >= since + SILENCE && !is_connecting {
-                    if let Some(to) = self.answering(&others).await
+                    if let Some(to) = self.replacement(current).await
                         && look(&session).await.is_some_and(|use_of| !use_of.delivers)
                     {
                         let reason = "the server no longer answers, and another one does";
@@ -195,64 +198,87 @@ impl Servers {
             if use_of.is_idle && now >= returns_at {
                 let earlier = self.earlier(current);
                 if !earlier.is_empty()
-                    && let Some(to) = self.answering(&earlier).await
+                    && let Some(to) = self.answering(&earlier, Over::Free).await
                     && look(&session).await.is_some_and(|use_of| use_of.is_idle)
                 {
                     let reason = "an earlier server of the list answers again";
                     return Move { to, reason };
                 }
-                returns_at = Instant::now() + RETURN;
+                pause = RETURN.1.min(2 * pause);
+                returns_at = Instant::now() + pause;
             }
         }
     }
+
+    /// Another server that answers, unless this one does as well: after an outage of the client's
+    /// links both do, and the session goes on.
+    async fn replacement(&self, current: usize) -> Option<usize> {
+        let others: Vec<usize> = (0..self.len()).filter(|place| *place != current).collect();
+        let begun = Instant::now();
+        let mut here = std::pin::pin!(self.answers(current, Over::All));
+        let mut there = std::pin::pin!(self.answering(&others, Over::All));
+        tokio::select! {
+            answers = &mut here => match answers {
+                true => None,
+                false => there.await,
+            },
+            found = &mut there => {
+                let to = found?;
+                let last = begun + LAST_CHANCE.max(2 * begun.elapsed());
+                match timeout_at(last, here).await {
+                    Ok(true) => None,
+                    _ => Some(to),
+                }
+            }
+        }
+    }
+
+    /// Whether a server would accept a session over any of these links.
+    async fn answers(&self, place: usize, over: Over) -> bool {
+        let config = &self.each[place];
+        let mut resolver = Resolver::new(&config.server, config.lookup.clone());
+        let (Ok(servers), Ok(all)) = (resolver.resolve().await, links::list().await) else {
+            return false;
+        };
+        let dialer = Dialer::new(Arc::clone(config), NO_SESSION);
+        let mut probes = FuturesUnordered::new();
+        for link in wanted(config, &all, &servers) {
+            let policy = self.policies.report(&link.name).policy;
+            let costs = policy.metered || policy.has_cap();
+            if self.policies.bars(&link.name).is_some() || (costs && over == Over::Free) {
+                continue;
+            }
+            if let Ok(ways) = ways(link, &servers, config.mark).await {
+                let dialer = &dialer;
+                probes.push(async move {
+                    let servers: Vec<_> = ways.iter().map(|(server, _)| *server).collect();
+                    dialer.is_answered(&link.name, &servers).await
+                });
+            }
+        }
+        while let Some(is_answered) = probes.next().await {
+            if is_answered {
+                return true;
+            }
+        }
+        false
+    }
 }
 
-/// What a session does at the moment.
-#[derive(Clone, Copy, Debug)]
-struct Use {
-    /// Whether any path delivers.
-    delivers: bool,
-    /// Whether it has neither a stream nor a flow.
-    is_idle: bool,
+/// The links over which servers are tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Over {
+    /// All that may be used.
+    All,
+    /// Of these, those that are neither metered nor have a data cap.
+    Free,
 }
 
 /// `None` if the session has ended.
 async fn look(session: &UnboundedSender<Command>) -> Option<Use> {
     let (reply, answer) = oneshot::channel();
-    session.send(Command::Status(reply)).ok()?;
-    let status = answer.await.ok()?;
-    Some(Use {
-        delivers: status.paths.iter().any(|path| path.state == "active"),
-        is_idle: status.streams_open == 0 && status.flows.is_empty(),
-    })
-}
-
-/// Whether a server completes a TLS handshake over any link that may be used.
-async fn answers(config: &Arc<ClientConfig>, policies: &Policies) -> bool {
-    let mut resolver = Resolver::new(&config.server, config.lookup.clone());
-    let (Ok(servers), Ok(all)) = (resolver.resolve().await, links::list().await) else {
-        return false;
-    };
-    let dialer = Dialer::new(Arc::clone(config), [0; 16]);
-    let mut probes = FuturesUnordered::new();
-    for link in wanted(config, &all, &servers) {
-        if policies.bars(&link.name).is_some() {
-            continue;
-        }
-        if let Ok(ways) = ways(link, &servers, config.mark).await {
-            let dialer = &dialer;
-            probes.push(async move {
-                let servers: Vec<_> = ways.iter().map(|(server, _)| *server).collect();
-                dialer.is_answered(&link.name, &servers).await
-            });
-        }
-    }
-    while let Some(is_answered) = probes.next().await {
-        if is_answered {
-            return true;
-        }
-    }
-    false
+    session.send(Command::Look(reply)).ok()?;
+    answer.await.ok()
 }
 
 /// The answers of servers so far.

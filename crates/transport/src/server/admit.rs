@@ -7,18 +7,20 @@ use std::time::Duration;
 use sumlink_engine::Role;
 use sumlink_engine::frame::RefuseCode;
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::sync::mpsc::unbounded_channel;
 use tracing::Instrument;
 
 use super::Shared;
 use super::half_open::HalfOpen;
 use super::sessions::{self, Entry, SessionId};
-use super::streams::Serving;
+use super::streams::{SPEED_TESTS, Serving};
 use crate::carrier::Carrier;
 use crate::carrier::congestion;
 use crate::carrier::handshake::{CarrierError, Greeted, JoinCarrier, ServerCarrier, within};
 use crate::carrier::keys::PublicKey;
 use crate::carrier::socket;
+use crate::links::NO_SESSION;
 use crate::session::driver::{Driver, LinkStates, Listeners, session_span};
 use crate::session::sources::Sources;
 
@@ -76,16 +78,17 @@ impl Shared {
         from: &str,
     ) {
         let key = (carrier.client, carrier.session);
-        if carrier.new && self.is_draining.load(Ordering::Relaxed) {
-            let reason = "the server takes no new sessions for now";
-            self.refuse(carrier, RefuseCode::Stopping, reason).await;
-        } else if carrier.new {
+        if carrier.new {
             self.serve_new(key, carrier, name, from).await;
         } else {
             // Looked up by the client's own key: a client cannot name another client's session.
             let entry = self.sessions().get(&key).cloned();
             let Some(entry) = entry else {
-                return self.refuse(carrier, RefuseCode::NoSuchSession, "").await;
+                let asks = carrier.session == NO_SESSION;
+                let barred = self.bars_sessions(&carrier.client).filter(|_| asks);
+                let no_session = (RefuseCode::NoSuchSession, String::new());
+                let (code, reason) = barred.unwrap_or(no_session);
+                return self.refuse(carrier, code, &reason).await;
             };
             let (most, refusal) = self.config.session.max_paths(self.config.limits.paths);
             if !entry.reserve(most).await {
@@ -100,6 +103,16 @@ impl Shared {
             }
             entry.fill(welcomed.ok()).await;
         }
+    }
+
+    /// Why a client may not begin a session now.
+    fn bars_sessions(&self, client: &PublicKey) -> Option<(RefuseCode, String)> {
+        if self.is_draining.load(Ordering::Relaxed) {
+            let reason = "the server takes no new sessions for now".to_owned();
+            return Some((RefuseCode::Stopping, reason));
+        }
+        let blocked = self.accounts.blocked(client);
+        blocked.map(|reason| (RefuseCode::Limit, reason))
     }
 
     /// Waits for a connection to prove a key and to state its purpose. `Ok(None)` is the end of a
@@ -230,8 +243,8 @@ impl Shared {
                     break Some((RefuseCode::NoSuchSession, reason));
                 }
                 // Sessions that are listed by the time of a restriction end by it.
-                if let Some(reason) = self.accounts.blocked(&key.0) {
-                    break Some((RefuseCode::Limit, reason));
+                if let Some(barred) = self.bars_sessions(&key.0) {
+                    break Some(barred);
                 }
                 let of_client = sessions.of_client(&key.0);
                 if of_client.len() < most {
@@ -273,6 +286,7 @@ impl Shared {
                     session: key,
                     sources,
                     commands,
+                    speed_tests: Semaphore::new(SPEED_TESTS),
                 });
                 let streams = Arc::clone(self).serve_streams(serving, incoming);
                 let streams = tokio::spawn(streams.in_current_span());

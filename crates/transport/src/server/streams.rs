@@ -9,6 +9,7 @@ use sumlink_exit::pace::Paced;
 use sumlink_exit::relay::{Upload, relay};
 use sumlink_exit::speed;
 use sumlink_exit::target::{OpenError, OwnService, Target};
+use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinSet;
 use tracing::Instrument;
@@ -22,12 +23,17 @@ use crate::session::sources::Sources;
 /// How long a dial to a target may take.
 pub(super) const DIAL_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// Concurrent speed tests of a session: a download or an upload, and the server's load.
+pub(super) const SPEED_TESTS: usize = 4;
+
 /// A session, as the tasks of its streams use it.
 #[derive(Debug)]
 pub(super) struct Serving {
     pub(super) session: SessionId,
     pub(super) sources: Arc<Sources>,
     pub(super) commands: UnboundedSender<Command>,
+    /// Limit on concurrent speed tests.
+    pub(super) speed_tests: Semaphore,
 }
 
 impl Serving {
@@ -91,6 +97,9 @@ impl Shared {
             return self.serve_lease(serving, stream).await;
         }
         if service == Some(OwnService::Speed) {
+            let Ok(_place) = serving.speed_tests.try_acquire() else {
+                return serving.refuse(id, OpenError::LimitReached);
+            };
             serving.accept(id);
             let stream = Paced::new(stream, self.pace_of(&serving.session.0));
             if let Err(error) = speed::serve(stream).await {

@@ -46,7 +46,7 @@ pub(crate) use commands::{Command, OpenReply, Opening, open_in};
 use datagrams::Datagrams;
 use moving::Moving;
 pub(crate) use report::session_span;
-pub(crate) use status::LinkStates;
+pub(crate) use status::{LinkStates, Use};
 use status::RateWindow;
 use streams::Local;
 

@@ -7,7 +7,7 @@ use sumlink_engine::{Class, Hints, PathId, StreamId};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
-use super::Driver;
+use super::{Driver, Use};
 use crate::api::status::SessionStatus;
 use crate::api::stream::Stream;
 use crate::carrier::Carrier;
@@ -106,6 +106,8 @@ pub(crate) enum Command {
     Remove(PathId, String),
     /// Requests the session's status.
     Status(oneshot::Sender<SessionStatus>),
+    /// Asks what the session does at the moment.
+    Look(oneshot::Sender<Use>),
     /// Ends the session, with the reason.
     Close(String),
 }
@@ -140,6 +142,9 @@ impl Driver {
             }
             Command::Status(reply) => {
                 let _ = reply.send(self.status());
+            }
+            Command::Look(reply) => {
+                let _ = reply.send(self.look());
             }
             Command::Close(reason) => self.engine.close(0, &reason, now),
         }

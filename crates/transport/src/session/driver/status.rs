@@ -105,7 +105,24 @@ impl RateWindow {
 /// Maximum number of streams in a status.
 const MAX_STREAMS: usize = 1000;
 
+/// What a session does at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Use {
+    /// Whether any path is known to deliver.
+    pub(crate) delivers: bool,
+    /// Whether it has neither a flow nor a stream, but for the requests of published ports.
+    pub(crate) is_idle: bool,
+}
+
 impl Driver {
+    pub(super) fn look(&self) -> Use {
+        let streams_are_leases = self.locals.values().all(Local::is_lease);
+        Use {
+            delivers: self.is_delivering(),
+            is_idle: streams_are_leases && self.engine.flow_stats().next().is_none(),
+        }
+    }
+
     /// Whether any path is known to deliver.
     pub(super) fn is_delivering(&self) -> bool {
         is_delivering(&self.engine.path_stats_all(self.now()))

@@ -10,7 +10,7 @@ use crate::api::stream::Stream;
 use crate::session::pipe::chunk::Chunk;
 use crate::session::pipe::memory::CHUNK;
 use crate::session::pipe::{Pipe, Pools};
-use sumlink_exit::target::{OpenError, Target};
+use sumlink_exit::target::{OpenError, OwnService, Target};
 
 /// The part of a stream's send buffer that its program may be ahead of it, in the pipe: the buffer
 /// is bounded in time, and so is the pipe then.
@@ -47,6 +47,12 @@ impl Local {
             opening: None,
             unconfirmed: false,
         }
+    }
+
+    /// Whether it is the request of a published port, which stays open.
+    pub(super) fn is_lease(&self) -> bool {
+        let target = Target::decode(&self.target);
+        target.is_ok_and(|target| target.own_service() == Some(OwnService::Publish))
     }
 
     /// The target in its text form.
