@@ -38,7 +38,8 @@ async fn serve(args: ServerArgs, own: OwnSchedulers, events: &Events) -> Result<
     let public = plan.config.key.public();
     let udp = plan.config.udp;
     let mut config = plan.config;
-    let store = Running::start(&plan.clients, public, config.authorized.clone())?;
+    let configured = config.authorized.clone();
+    let store = Running::start(&plan.clients, public, configured, events)?;
     if let Some(store) = &store {
         config.authorized.clone_from(&store.admitted);
         config.invitations = Some(Arc::new(store.keeper.clone()));

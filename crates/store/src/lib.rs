@@ -13,7 +13,7 @@ mod registry;
 mod sqlite;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use sumlink_transport::PublicKey;
 
@@ -72,6 +72,9 @@ pub trait Store: Send {
 
     /// Removes the invitations that have expired.
     fn forget_expired(&mut self, now: u64) -> Result<(), StoreError>;
+
+    /// Copies the store, as it is now, to a new file with mode 0600.
+    fn back_up(&mut self, copy: &Path) -> Result<(), StoreError>;
 }
 
 /// Why a store cannot be used.
@@ -127,6 +130,14 @@ pub enum StoreError {
         .0.display()
     )]
     Replaced(PathBuf),
+    /// The user's or the system's fault: a copy cannot be written.
+    #[error("cannot write the copy {}: {reason}; nothing is left of it", copy.display())]
+    BackUp {
+        /// The copy.
+        copy: PathBuf,
+        /// The system's or SQLite's error.
+        reason: String,
+    },
     /// The system's fault: the file cannot be read or written, for example because the disk is
     /// full.
     #[error("{}: cannot use the store of clients: {reason}", file.display())]

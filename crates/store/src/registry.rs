@@ -1,6 +1,7 @@
 //! The clients of a running server.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use sumlink_transport::PublicKey;
 
@@ -101,6 +102,12 @@ impl<S: Store> Registry<S> {
         self.unwritten.remove(&changed.key);
         self.clients.insert(name.to_owned(), changed);
         self.client(name)
+    }
+
+    /// Copies the store to a new file, the usage of this moment included.
+    pub fn back_up(&mut self, copy: &Path) -> Result<(), StoreError> {
+        self.flush()?;
+        self.store.back_up(copy)
     }
 
     /// Removes a client and returns it.

@@ -180,6 +180,30 @@ impl Store for Sqlite {
         })
     }
 
+    fn back_up(&mut self, copy: &Path) -> Result<(), StoreError> {
+        let failed = |reason: String| StoreError::BackUp {
+            copy: copy.to_owned(),
+            reason,
+        };
+        let name = copy.to_str();
+        let name = name.ok_or_else(|| failed("its name is not UTF-8".to_owned()))?;
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(copy)
+            .map_err(|error| failed(sumlink_util::plain(&error).to_string()))?;
+        let copied = self.run(|connection| connection.execute("VACUUM INTO ?1", [name]));
+        copied.map(drop).map_err(|error| {
+            // Only this call has made it.
+            let _ = remove_all(copy);
+            match error {
+                StoreError::System { reason, .. } => failed(reason),
+                other => other,
+            }
+        })
+    }
+
     fn forget_expired(&mut self, now: u64) -> Result<(), StoreError> {
         let now = i64::try_from(now).unwrap_or(i64::MAX);
         self.transact(|transaction| {

@@ -86,6 +86,15 @@ impl Desk {
                 let removed = self.registry.remove(&name).map_err(refusal)?;
                 value(&ClientReport::of(&removed, now, self.beyond))
             }
+            ClientsRequest::Expire { name, seconds } => {
+                let expires = seconds.map(|seconds| now.seconds.saturating_add(seconds));
+                self.change(&name, Change::Expires(expires), now)
+            }
+            ClientsRequest::Backup { file } => {
+                let copied = self.registry.back_up(&file);
+                copied.map_err(|error| refusal(error.into()))?;
+                value(&serde_json::json!({ "file": file }))
+            }
             ClientsRequest::Invite(asked) => self.invite(asked, now),
         }
     }

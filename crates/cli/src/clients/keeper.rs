@@ -19,6 +19,7 @@ use super::desk::{Admission, Desk};
 use super::request::ClientsRequest;
 use crate::config::ClientsSettings;
 use crate::control::{Refusal, RefusalKind};
+use crate::output::Events;
 
 /// How often usage is written and quotas are checked: a process that is killed loses at most this
 /// much.
@@ -63,6 +64,7 @@ impl Running {
         settings: &ClientsSettings,
         server_key: PublicKey,
         configured: Vec<AuthorizedClient>,
+        events: &Events,
     ) -> Result<Option<Self>, StoreError> {
         let Some(file) = &settings.store else {
             return Ok(None);
@@ -77,6 +79,7 @@ impl Running {
             tags: Arc::clone(&tags),
             applied: None,
             warned: None,
+            events: events.clone(),
         };
         work.publish_tags(Now::read());
         let admitted = work.authorized(&work.desk.admission(Now::read()));
@@ -157,6 +160,7 @@ struct Work {
     applied: Option<Admission>,
     /// When a store that cannot be written was reported last.
     warned: Option<Instant>,
+    events: Events,
 }
 
 impl Work {
@@ -201,6 +205,11 @@ impl Work {
                 }
                 self.publish_tags(now);
                 self.admit(now);
+                if let Ok(Some(name)) = &redeemed {
+                    self.events.emit(&serde_json::json!({
+                        "event": "client_joined", "client": name, "peer": key,
+                    }));
+                }
                 // The file's name is of no use to the client.
                 let reason = |_| "its store of clients cannot be written".to_owned();
                 let _ = reply.send(redeemed.map_err(reason));

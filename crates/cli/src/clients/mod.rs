@@ -73,6 +73,20 @@ enum ClientsCommand {
         /// Name of the client.
         name: String,
     },
+    /// Set the time after which a client may no longer connect
+    Expire {
+        /// Name of the client.
+        name: String,
+        /// Time from now on, with a unit up to h, such as 720h; or never.
+        #[arg(value_name = "TIME|never", value_parser = parse_expiry)]
+        time: Expiry,
+    },
+    /// Copy the store, as it is now, to a new file with mode 0600
+    Backup {
+        /// The new file; the running server's user must be able to write it.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
     /// Set the monthly quota of a client
     Quota {
         /// Name of the client.
@@ -85,6 +99,10 @@ enum ClientsCommand {
         options: QuotaArgs,
     },
 }
+
+/// A time from now on, or no limit.
+#[derive(Clone, Copy, Debug)]
+struct Expiry(Option<Duration>);
 
 /// Bytes of a month, or no quota.
 #[derive(Clone, Copy, Debug)]
@@ -147,12 +165,20 @@ impl InviteArgs {
 /// Runs `sumlink clients`.
 pub(crate) async fn run(args: ClientsArgs) -> Result<(), CliError> {
     let is_list = matches!(args.command, ClientsCommand::List);
+    let is_backup = matches!(args.command, ClientsCommand::Backup { .. });
     let request = match args.command {
         ClientsCommand::List => ClientsRequest::List {},
         ClientsCommand::Show { name } => ClientsRequest::Show { name },
         ClientsCommand::Disable { name } => ClientsRequest::Disable { name },
         ClientsCommand::Enable { name } => ClientsRequest::Enable { name },
         ClientsCommand::Remove { name } => ClientsRequest::Remove { name },
+        ClientsCommand::Expire { name, time } => ClientsRequest::Expire {
+            name,
+            seconds: time.0.map(|time| time.as_secs()),
+        },
+        ClientsCommand::Backup { file } => ClientsRequest::Backup {
+            file: std::path::absolute(file)?,
+        },
         ClientsCommand::Quota {
             name,
             size,
@@ -166,6 +192,10 @@ pub(crate) async fn run(args: ClientsArgs) -> Result<(), CliError> {
     let answer = place.ask(request).await?;
     if args.place.json {
         return print_json(&answer);
+    }
+    if is_backup {
+        let file = answer["file"].as_str().unwrap_or_default();
+        return print(&format!("store copied to {}\n", table::printable(file)));
     }
     match is_list {
         true => print(&render(&parsed::<Vec<ClientReport>>(answer)?)),
@@ -207,6 +237,13 @@ impl QuotaArgs {
             )),
             None => Ok(None),
         }
+    }
+}
+
+fn parse_expiry(text: &str) -> Result<Expiry, String> {
+    match text {
+        "never" => Ok(Expiry(None)),
+        time => parse_time(time).map(|time| Expiry(Some(time))),
     }
 }
 

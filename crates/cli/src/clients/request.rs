@@ -1,5 +1,7 @@
 //! Requests about the clients of a server, and their answers.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 use sumlink_store::{Client, Invitation, Now, Quota, Standing, format_beyond};
 use sumlink_transport::policy::Beyond;
@@ -36,6 +38,18 @@ pub enum ClientsRequest {
         name: String,
         /// The quota.
         quota: Option<Quota>,
+    },
+    /// Sets the time after which it may no longer connect.
+    Expire {
+        /// Its name.
+        name: String,
+        /// Seconds from now; `None` for no limit.
+        seconds: Option<u64>,
+    },
+    /// Copies the store to a new file; the answer names it.
+    Backup {
+        /// The file, an absolute path at the server.
+        file: PathBuf,
     },
     /// Makes an invitation; the answer is an [`InviteReport`].
     Invite(InviteRequest),

@@ -49,7 +49,10 @@ fn judge(ruleset: &str, port: u16) -> Incoming {
         return Incoming::Unknown("nft's answer is not JSON");
     };
     let rules = Rules {
-        objects: ruleset["nftables"].as_array().map_or(&[], Vec::as_slice),
+        objects: ruleset["nftables"]
+            .as_array()
+            .map(Vec::as_slice)
+            .unwrap_or_default(),
     };
     let mut result = Incoming::Open;
     for base in rules
@@ -58,7 +61,10 @@ fn judge(ruleset: &str, port: u16) -> Incoming {
     {
         let chains = rules.reachable(base);
         let drops = base["policy"] == "drop" || rules.of_chain(base).any(drops_all);
-        let mut all = chains.iter().flat_map(|chain| rules.of_chain(chain));
+        let mut all = chains
+            .iter()
+            .copied()
+            .flat_map(|chain| rules.of_chain(chain));
         match drops {
             false => {}
             // Each chain of the hook decides: one that drops is enough.
@@ -83,7 +89,7 @@ impl<'a> Rules<'a> {
 
     /// The rules of a chain.
     fn of_chain(&self, chain: &'a Value) -> impl Iterator<Item = &'a Value> + use<'a> {
-        let is_same = |rule: &Value| {
+        let is_same = move |rule: &Value| {
             let same = |key: &str| rule[key] == chain[key];
             same("family") && same("table") && rule["chain"] == chain["name"]
         };
@@ -119,7 +125,10 @@ impl<'a> Rules<'a> {
 
     /// Whether a rule accepts packets to this port.
     fn accepts(&self, rule: &Value, port: u16) -> bool {
-        let statements = rule["expr"].as_array().map_or(&[][..], Vec::as_slice);
+        let statements = rule["expr"]
+            .as_array()
+            .map(Vec::as_slice)
+            .unwrap_or_default();
         let accepts = statements
             .iter()
             .any(|statement| statement.get("accept").is_some());
@@ -166,12 +175,18 @@ impl<'a> Rules<'a> {
 
 /// Whether a rule drops or rejects every packet that reaches it.
 fn drops_all(rule: &Value) -> bool {
-    let statements = rule["expr"].as_array().map_or(&[][..], Vec::as_slice);
-    let has =
-        |statement: &Value, names: &[&str]| names.iter().any(|name| statement.get(name).is_some());
-    let mut ends = statements.iter().filter(|s| has(s, &["drop", "reject"]));
-    let mut others = statements.iter().filter(|s| !has(s, &["drop", "reject"]));
-    ends.next().is_some() && others.all(|s| has(s, &["counter", "log"]))
+    let statements = rule["expr"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let ends = |statement: &Value| is_one_of(statement, &["drop", "reject"]);
+    let is_unconditional =
+        |statement: &Value| ends(statement) || is_one_of(statement, &["counter", "log"]);
+    statements.iter().any(ends) && statements.iter().all(is_unconditional)
+}
+
+fn is_one_of(statement: &Value, names: &[&str]) -> bool {
+    names.iter().any(|name| statement.get(name).is_some())
 }
 
 #[cfg(test)]

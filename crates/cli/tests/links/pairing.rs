@@ -192,6 +192,7 @@ fn two_commands_make_a_client_that_transfers_data() {
         "{joined}"
     );
     assert_eq!(files(&scene.bench), ["laptop.key", "laptop.toml"]);
+    assert_eq!(scene.server().event("client_joined")["client"], "laptop");
     let mode = |name| {
         fs::metadata(scene.bench.path(name))
             .unwrap()
@@ -258,6 +259,10 @@ fn a_client_is_disabled_and_removed_within_a_second() {
     ends("no longer authorized", &client);
     let shown = scene.asked(&["clients", "enable", "laptop"]);
     assert_eq!(shown["state"], "good");
+    let shown = scene.asked(&["clients", "expire", "other", "720h"]);
+    assert!(shown["expires"].as_u64().unwrap() > shown["created"].as_u64().unwrap() + 2_500_000);
+    let shown = scene.asked(&["clients", "expire", "other", "never"]);
+    assert_eq!(shown["expires"], Value::Null);
     until("it is back", || (scene.sessions() == 2).then_some(()));
     scene.asked(&["clients", "remove", "laptop"]);
     ends("no longer authorized", &client);

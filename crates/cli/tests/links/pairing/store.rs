@@ -191,6 +191,44 @@ fn a_first_start_on_a_small_disk_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_store_is_copied_while_the_server_runs_and_the_copy_can_be_used() {
+    let Some(mut scene) = Scene::new("") else {
+        return;
+    };
+    let client = scene.client("laptop");
+    let copied = scene.asked(&["clients", "backup", "copy.db"]);
+    assert_eq!(
+        copied["file"],
+        scene.bench.path("copy.db").to_str().unwrap()
+    );
+    let mode = fs::metadata(scene.bench.path("copy.db")).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::mode(&mode.permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    Scene::fails(
+        &scene.ask(&["clients", "backup", "copy.db"]),
+        1,
+        "File exists",
+    );
+    Scene::fails(
+        &scene.ask(&["clients", "backup", "none/copy.db"]),
+        1,
+        "copy.db",
+    );
+
+    // The copy knows the client, and not its later removal.
+    scene.asked(&["clients", "remove", "laptop"]);
+    scene.kill();
+    for ending in ["-wal", "-shm"] {
+        let _ = fs::remove_file(scene.bench.path(&format!("clients.db{ending}")));
+    }
+    fs::rename(scene.bench.path("copy.db"), scene.bench.path("clients.db")).unwrap();
+    scene.start("server-2");
+    assert_eq!(scene.asked(&["clients", "show", "laptop"])["state"], "good");
+    drop(client);
+    scene.stop();
+}
+
+#[test]
 fn a_removed_store_is_reported_while_the_server_runs() {
     let Some(scene) = Scene::new("") else { return };
     let store = scene.bench.path("clients.db");
