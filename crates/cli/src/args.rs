@@ -91,7 +91,7 @@ pub(crate) enum Verb {
     /// Measure the speed of each link alone, and of all together, between this client and its
     /// server.
     Speedtest(SpeedtestArgs),
-    /// Check configuration, machine, links and server; say what to do about each fault.
+    /// Check configuration, machine, links and server; print a remedy for each fault.
     Doctor(DoctorArgs),
     /// Write a report for others to one text file, without secrets and identities.
     Diag(DiagArgs),

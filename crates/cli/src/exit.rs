@@ -45,7 +45,8 @@ pub enum Exit {
     Kernel = 11,
     /// Routes, firewall, device or DNS port of a gateway.
     Gateway = 12,
-    /// A signal interrupted the laboratory, or a second signal arrived while a daemon was closing.
+    /// A signal interrupted doctor, speedtest, setup, join or the laboratory, or a second signal
+    /// arrived while a daemon was closing.
     Interrupted = 130,
 }
 
@@ -118,7 +119,8 @@ impl Exit {
                 "gateway: privilege, device or firewall missing, refused, or already running"
             }
             Self::Interrupted => {
-                "interrupted: the laboratory, or a daemon by a second signal while closing"
+                "interrupted: doctor, speedtest, setup, join or the laboratory; a daemon by a second \
+                 signal"
             }
         }
     }

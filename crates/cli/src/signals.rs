@@ -30,7 +30,7 @@ impl Stop {
         })
     }
 
-    /// Handles SIGHUP as well, for a command that ends by itself.
+    /// Handles SIGHUP as well, for a command that does not run until it is stopped.
     pub fn of_command() -> io::Result<Self> {
         Ok(Self {
             hangup: Some(signal(SignalKind::hangup())?),

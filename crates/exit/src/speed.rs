@@ -24,16 +24,16 @@ const MEASURED: Duration = Duration::from_secs(1);
 /// Bytes read or written at once.
 const PIECE: usize = 64 << 10;
 
-/// What a download consists of.
+/// The bytes of a download.
 static ZEROS: [u8; PIECE] = [0; PIECE];
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Request {
     /// The server sends bytes until the client ends the stream.
     Download = 0,
-    /// The server discards what the client sends, and reports ten times a second how many bytes it
+    /// The server discards the client's bytes, and reports ten times a second how many bytes it
     /// has received so far, as a number of 8 bytes; the last one follows the client's last byte.
     Upload = 1,
     /// The server reports how busy its processors are during one second, as two bytes: percent of

@@ -1,6 +1,8 @@
 //! Output of other programs and of files, within limits of time and size.
 
-use std::io::Read;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -10,17 +12,15 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 use tokio::time::timeout;
 
+use crate::setup::machine;
+
 /// Time for a program.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Most bytes of one output or file.
 const CAP: usize = 256 << 10;
 
-/// Folders of programs that are often outside the PATH of an ordinary user.
-const MORE_PATH: &str = "/usr/local/sbin:/usr/sbin:/sbin";
-
-/// Runs a program and returns its command line and its output, or one line with the reason why
-/// there is none.
+/// Runs a program and returns its command line and its output, or the reason for none in one line.
 pub(super) async fn output(line: &str) -> String {
     let result = match timeout(PATIENCE, run(line)).await {
         Ok(Ok(text)) => text,
@@ -34,10 +34,9 @@ pub(super) async fn output(line: &str) -> String {
 async fn run(line: &str) -> Result<String, String> {
     let mut words = line.split(' ');
     let program = words.next().unwrap_or_default();
-    let path = std::env::var("PATH").unwrap_or_default();
     let spawned = Command::new(program)
         .args(words)
-        .env("PATH", format!("{path}:{MORE_PATH}"))
+        .env("PATH", machine::path())
         .env("LC_ALL", "C")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -45,7 +44,7 @@ async fn run(line: &str) -> Result<String, String> {
         .kill_on_drop(true)
         .spawn();
     let mut child = spawned.map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => format!("{program} is not installed"),
+        io::ErrorKind::NotFound => format!("{program} is not installed"),
         _ => plain(error).line(),
     })?;
     let (out, complaint) = tokio::join!(read(child.stdout.take()), read(child.stderr.take()));
@@ -75,7 +74,7 @@ async fn read(pipe: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     bytes
 }
 
-/// The text of a file, or one line with the reason why there is none.
+/// The text of a file, or the reason for none in one line.
 pub(super) fn file(path: &Path) -> String {
     read_file(path).unwrap_or_else(|reason| format!("({}: {reason})\n", path.display()))
 }
@@ -83,20 +82,57 @@ pub(super) fn file(path: &Path) -> String {
 /// The text of a regular file, up to the cap.
 pub(super) fn read_file(path: &Path) -> Result<String, String> {
     let read = || {
-        // A pipe could block.
-        if !std::fs::metadata(path)?.is_file() {
-            return Err(std::io::Error::other("it is not a regular file"));
-        }
-        let mut bytes = Vec::new();
-        let file = std::fs::File::open(path)?;
-        file.take(CAP as u64).read_to_end(&mut bytes)?;
-        Ok(bytes)
+        let file = open(path, 0)?;
+        regular(&file)?;
+        text_of(file)
     };
-    read().map(capped).map_err(|error| plain(error).line())
+    read().map_err(|error| plain(error).line())
 }
 
-/// A text of at most the cap. A line that was cut is left out, because a part of a secret would not
-/// be recognized.
+/// The text of a regular file of one of these users, up to the cap. Links are refused: another user
+/// may have made one to a file that only root may read.
+pub(super) fn read_file_of(owners: &[u32], path: &Path) -> Result<String, String> {
+    let read = || {
+        let file = open(path, libc::O_NOFOLLOW)?;
+        let metadata = regular(&file)?;
+        if !owners.contains(&metadata.uid()) {
+            return Err(io::Error::other("it belongs to another user"));
+        }
+        if metadata.nlink() != 1 {
+            return Err(io::Error::other("it has several hard links"));
+        }
+        text_of(file)
+    };
+    read().map_err(|error| match error.raw_os_error() {
+        Some(libc::ELOOP) => "it is a link".to_owned(),
+        _ => plain(error).line(),
+    })
+}
+
+/// Opens a file to read it. Opening a pipe does not block.
+fn open(path: &Path, flags: i32) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_NONBLOCK | flags);
+    options.open(path)
+}
+
+/// The metadata of an open file, which must be a regular one.
+fn regular(file: &File) -> io::Result<Metadata> {
+    let metadata = file.metadata()?;
+    match metadata.is_file() {
+        true => Ok(metadata),
+        false => Err(io::Error::other("it is not a regular file")),
+    }
+}
+
+fn text_of(file: File) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    file.take(CAP as u64).read_to_end(&mut bytes)?;
+    Ok(capped(bytes))
+}
+
+/// A text of at most the cap. It ends with a whole line: the redaction would not recognize a part
+/// of a secret.
 pub(super) fn capped(bytes: Vec<u8>) -> String {
     let mut text = String::from_utf8_lossy(&bytes).into_owned();
     if bytes.len() >= CAP {
@@ -148,6 +184,24 @@ mod tests {
         std::fs::write(&path, "abc\n".repeat(CAP)).unwrap();
         let text = file(&path);
         assert!(text.len() < CAP + 100 && text.ends_with("abc\n(cut at 256 KiB)\n"));
+    }
+
+    #[test]
+    fn links_and_files_of_others_can_be_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        std::fs::write(&path, "a\n").unwrap();
+        let owner = path.metadata().unwrap().uid();
+        assert_eq!(read_file_of(&[7, owner], &path).unwrap(), "a\n");
+        let refused = |owner: u32, path: &Path| read_file_of(&[owner], path).unwrap_err();
+        assert_eq!(refused(owner + 1, &path), "it belongs to another user");
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert_eq!(refused(owner, &link), "it is a link");
+        assert_eq!(file(&link), "a\n");
+        assert_eq!(refused(owner, folder.path()), "it is not a regular file");
+        std::fs::hard_link(&path, folder.path().join("other")).unwrap();
+        assert_eq!(refused(owner, &path), "it has several hard links");
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! `sumlink diag`: one text file with what a report of a problem needs, without secrets and
-//! identities.
+//! `sumlink diag`: one text file for a bug report, without secrets and identities.
 //!
-//! - `sections` collects the texts; nothing there is shown before it is redacted.
+//! - `sections` and `configuration` collect the texts, which are redacted before they are shown.
 //! - `redact` replaces secrets, keys, public addresses and names; `names` finds the names.
 
 mod command;
+mod configuration;
 mod names;
 mod redact;
 mod sections;
@@ -29,8 +29,8 @@ pub(crate) struct DiagArgs {
     /// the current folder.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Ask the running program at this control socket. Default: the running services, and the
-    /// sockets that the configuration files name.
+    /// Ask the running program at this control socket. Default: the sockets of the running services
+    /// and of the configuration files.
     #[arg(long, value_name = "SOCKET")]
     control: Option<PathBuf>,
     /// Write to this new file, with mode 0600; `-` is standard output. Default:
@@ -39,16 +39,16 @@ pub(crate) struct DiagArgs {
     out: Option<PathBuf>,
 }
 
-/// The text before the list of what was replaced.
+/// The text before the list of replacements.
 const HEAD: &str = "\
-Look through this text before you send it to anybody. The same thing has the same replacement
-everywhere. Replaced were:
+Review this text before you send it. The same thing has the same replacement everywhere.
+Replacements:
 ";
 
-/// The text behind the list.
+/// The text after the list.
 const UNCHANGED: &str = "\
-Unchanged are addresses of private networks, of single links and for documentation, names of links,
-of files and of a server's clients, the time zone, and the rest of the log.
+Not replaced: private, link-local and documentation addresses; names of links, of files and of a
+server's clients; the time zone; the rest of the log.
 ";
 
 /// Runs the verb. Only a file that cannot be written is a failure.
@@ -74,7 +74,7 @@ pub(crate) async fn run(args: DiagArgs) -> Result<(), CliError> {
         let _ = std::fs::remove_file(&out);
         wrote(&out, reason)
     })?;
-    note("look through this file before you send it to anybody\n");
+    note("review this file before you send it\n");
     print(&format!("{}\n", out.display()))
 }
 
@@ -103,8 +103,12 @@ fn wrote(path: &Path, reason: io::Error) -> CliError {
     }
 }
 
-/// The whole text. Every section is redacted before the summary, which counts what was replaced.
+/// The whole text. Every section is redacted before the summary, which counts the replacements.
 fn report(now: DateTime<Local>, sections: &[Section], redactor: &mut Redactor) -> String {
+    // A host is known in all sections, before the first one is redacted.
+    for section in sections {
+        redactor.hosts_of_urls(&section.text);
+    }
     let mut text = String::new();
     for Section { title, text: body } in sections {
         let head = redactor.redact(title);
@@ -145,6 +149,11 @@ mod tests {
         let sections = [
             Section::new("file of vpn.example.org", "token = \"abc\"\n\n"),
             Section::new("routes", "default via 85.1.2.3"),
+            Section::new("log", "login.hotel.example answers"),
+            Section::new(
+                "status",
+                "sign in at http://login.hotel.example/?mac=aabbccddeeff",
+            ),
         ];
         let text = report(Local::now(), &sections, &mut redactor);
         assert!(
@@ -156,6 +165,11 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("     1 public addresses"), "{text}");
+        assert!(text.contains("host-2 answers\n"), "{text}");
+        assert!(
+            text.contains("sign in at http://host-2/?<redacted>\n"),
+            "{text}"
+        );
         assert!(!text.contains("sumlink://"));
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::redact::Redactor;
+use crate::setup::machine::host_name;
 
 /// Keys of configurations and reports with hosts.
 const HOST_KEYS: &[&str] = &[
@@ -25,20 +26,22 @@ const DOMAIN_KEYS: &[&str] = &["domain", "allow_private"];
 /// Words before a name in a log.
 const BEFORE: &[&str] = &["target=", "domain=", "server=", "host="];
 
-/// Last labels that are endings of files.
+/// Last labels that are endings of files, and no top-level domains.
 const ENDINGS: &[&str] = &[
-    "conf", "db", "json", "key", "log", "rs", "service", "slice", "sock", "socket", "toml", "txt",
+    "conf", "db", "json", "key", "log", "service", "slice", "sock", "socket", "toml", "txt",
 ];
 
-/// The first user id of people, and that of nobody.
+/// A top-level domain that is also the ending of source files: logs have them as `x.rs:7:1`.
+const SOURCES: &str = ".rs";
+
+/// The user IDs of persons; the next one is that of `nobody`.
 const PEOPLE: std::ops::Range<u32> = 1000..65534;
 
 /// Makes the name and the users of this machine known.
 pub(super) fn of_machine(redactor: &mut Redactor) {
-    for file in ["/proc/sys/kernel/hostname", "/etc/hostname"] {
-        let name = std::fs::read_to_string(file).unwrap_or_default();
-        redactor.machine(name.trim());
-    }
+    redactor.machine(&host_name());
+    let name = std::fs::read_to_string("/etc/hostname").unwrap_or_default();
+    redactor.machine(name.trim());
     let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     for user in people(&users) {
         redactor.user(user);
@@ -51,7 +54,7 @@ pub(super) fn of_machine(redactor: &mut Redactor) {
     redactor.user(&folder.to_string_lossy());
 }
 
-/// The users of passwd(5) that are people.
+/// The users of passwd(5) that are persons.
 fn people(passwd: &str) -> impl Iterator<Item = &str> {
     passwd.lines().filter_map(|line| {
         let mut fields = line.split(':');
@@ -185,11 +188,12 @@ fn of_text(text: &str, kind: Kind, redactor: &mut Redactor) {
         let name = rest[..len].trim_matches('.');
         let port = text[at..].strip_prefix(':');
         let has_port = port.is_some_and(|port| port.starts_with(|c: char| c.is_ascii_digit()));
+        let is_source = name.ends_with(SOURCES) && port.is_some_and(is_line_and_column);
         let is_said = || BEFORE.iter().any(|word| text[..start].ends_with(*word));
         // A group of an IPv6 address is none.
         let is_group = name.chars().all(|c| c.is_ascii_hexdigit());
         let is_host = match kind {
-            Kind::None => is_domain(name) && (has_port || is_said()),
+            Kind::None => is_domain(name) && ((has_port && !is_source) || is_said()),
             Kind::Hosts => (has_port && !is_group) || is_domain(name),
             Kind::Domains => true,
         };
@@ -199,12 +203,22 @@ fn of_text(text: &str, kind: Kind, redactor: &mut Redactor) {
     }
 }
 
+/// Whether a text begins with two numbers, `12:5`: it follows the name of a source file.
+fn is_line_and_column(text: &str) -> bool {
+    let column = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    let column = column.strip_prefix(':');
+    column.is_some_and(|column| column.starts_with(|c: char| c.is_ascii_digit()))
+}
+
 /// Whether a name has several labels, and the last one is not a number or the ending of a file.
 fn is_domain(name: &str) -> bool {
     let Some((first, last)) = name.rsplit_once('.') else {
         return false;
     };
-    let is_name = last.chars().count() >= 2 && last.chars().all(char::is_alphabetic);
+    // A name of another script in ASCII may have digits (RFC 5890, section 2.3.2.1).
+    let is_encoded = last.to_ascii_lowercase().starts_with("xn--");
+    let is_word = last.chars().count() >= 2 && last.chars().all(char::is_alphabetic);
+    let is_name = is_encoded || is_word;
     let has_labels = first.split('.').all(|label| !label.is_empty());
     is_name && has_labels && !ENDINGS.contains(&last)
 }
@@ -275,6 +289,18 @@ mod tests {
         let text = "c.example d.example e.example main.rs client.toml";
         let found = known(|to| of_log(log, to), text);
         assert_eq!(found, "host-1 host-2 e.example main.rs client.toml");
+    }
+
+    #[test]
+    fn hosts_of_all_top_level_domains_are_found() {
+        let log = "cannot resolve blic.rs:443: no such host, target=novosti.rs \
+                   xn--e1afmkfd.xn--p1ai:443 xn--80ak6aa92e.XN--90A3AC:80 \
+                   at crates/x/src/main.rs:12:5 in lib.rs, prestige.xn--p1ai";
+        let text = "blic.rs novosti.rs xn--e1afmkfd.xn--p1ai xn--80ak6aa92e.xn--90a3ac main.rs \
+                    lib.rs prestige.xn--p1ai";
+        let found = known(|to| of_log(log, to), text);
+        let expected = "host-1 host-2 host-3 host-4 main.rs lib.rs prestige.xn--p1ai";
+        assert_eq!(found, expected);
     }
 
     #[test]

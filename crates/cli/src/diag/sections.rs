@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use chrono::Local;
 use sumlink_util::plain;
 
-use super::command::{capped, file, output, read_file};
-use super::names;
+use super::command::{capped, file, output};
 use super::redact::Redactor;
+use super::{configuration, names};
 use crate::control::{self, ControlError};
 use crate::find_socket;
 use crate::kernel;
@@ -20,13 +20,10 @@ pub(super) struct Section {
     pub(super) text: String,
 }
 
-/// Folder of the services' configurations.
-const HOME: &str = "/etc/sumlink";
-
 /// Folder of the runtime directories of the services.
 const RUN: &str = "/run";
 
-/// Parameters of the kernel beside those of TCP, below /proc/sys/net.
+/// Kernel parameters besides those of TCP, below /proc/sys/net.
 const PARAMETERS: &[&str] = &[
     "core/default_qdisc",
     "core/netdev_max_backlog",
@@ -56,7 +53,7 @@ impl Section {
     }
 }
 
-/// Collects all sections, and makes the names in them known to the redactor.
+/// Collects all sections and makes their names known to the redactor.
 pub(super) async fn collect(
     config: Option<&Path>,
     control: Option<&Path>,
@@ -92,10 +89,10 @@ pub(super) async fn collect(
     let wireless = file(Path::new("/proc/net/wireless"));
     sections.push(Section::new("wireless", wireless));
 
-    let files = configurations(config);
+    let files = configuration::files(config);
     let mut sockets = sockets(control);
-    for path in &files {
-        let (section, socket) = configuration(path, redactor);
+    for file in &files {
+        let (section, socket) = configuration::section(file, redactor);
         sections.push(section);
         let socket = socket.filter(|socket| control.is_none() && !sockets.contains(socket));
         sockets.extend(socket.filter(|socket| socket.exists()));
@@ -161,7 +158,7 @@ fn memory() -> String {
     )
 }
 
-/// The parameters of TCP, and others that matter. Keys among them are left out.
+/// The parameters of TCP and those of the list. Keys are left out.
 fn parameters() -> String {
     let net = Path::new("/proc/sys/net");
     let mut all: Vec<String> = PARAMETERS.iter().map(|&name| name.to_owned()).collect();
@@ -179,64 +176,12 @@ fn parameters() -> String {
     all.sort();
     let mut text = String::new();
     for name in all {
-        // Parameters of parts that the kernel lacks are no news.
+        // A kernel without a part has no parameters of it.
         if let Ok(value) = std::fs::read_to_string(net.join(&name)) {
             let _ = writeln!(text, "net/{name} = {}", value.trim().replace('\t', " "));
         }
     }
     text
-}
-
-/// The configuration that was named, or those that exist at the usual places.
-fn configurations(named: Option<&Path>) -> Vec<PathBuf> {
-    if let Some(named) = named {
-        return vec![named.to_owned()];
-    }
-    let mut found: Vec<PathBuf> = Vec::new();
-    for folder in [Path::new(HOME), Path::new("")] {
-        for name in ["client.toml", "server.toml"] {
-            let path = folder.join(name);
-            let is_known = |known: &PathBuf| same_file(known, &path);
-            if path.symlink_metadata().is_ok() && !found.iter().any(is_known) {
-                found.push(path);
-            }
-        }
-    }
-    found
-}
-
-fn same_file(one: &Path, other: &Path) -> bool {
-    match (one.canonicalize(), other.canonicalize()) {
-        (Ok(one), Ok(other)) => one == other,
-        _ => false,
-    }
-}
-
-/// A configuration file with the numbers of its lines, without comments; and its control socket.
-fn configuration(path: &Path, redactor: &mut Redactor) -> (Section, Option<PathBuf>) {
-    let title = format!("configuration {}, without comments", path.display());
-    let text = match read_file(path) {
-        // A key in place of a configuration must not even be redacted.
-        Ok(text) if text.contains("PRIVATE KEY") => {
-            let reason = "(this is a key and not a configuration)";
-            return (Section::new(title, reason), None);
-        }
-        Ok(text) => text,
-        Err(reason) => return (Section::new(title, format!("({reason})")), None),
-    };
-    names::of_configuration(&text, redactor);
-    let socket = text.parse::<toml::Table>().ok().and_then(|table| {
-        let control = table.get("control")?.as_str()?;
-        Some(path.parent()?.join(control))
-    });
-    let mut lines = String::new();
-    for (line, number) in text.lines().zip(1..) {
-        let is_comment = line.trim_start().starts_with('#');
-        if !is_comment && !line.trim().is_empty() {
-            let _ = writeln!(lines, "{number:>4}  {line}");
-        }
-    }
-    (Section::new(title, lines), socket)
 }
 
 /// The socket that was named, or those of the services that exist.
@@ -272,30 +217,6 @@ fn program(socket: &Path, redactor: &mut Redactor) -> Section {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_configuration_has_its_line_numbers_and_no_comment() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("x.toml");
-        let text = "# mine\nserver = \"vpn.example.org:1\"\n\n#x = 1\ncontrol = \"x.sock\"\n";
-        std::fs::write(&path, text).unwrap();
-        let mut redactor = Redactor::default();
-        let (section, socket) = configuration(&path, &mut redactor);
-        let text = "   2  server = \"vpn.example.org:1\"\n   5  control = \"x.sock\"\n";
-        assert_eq!(section.text, text);
-        assert_eq!(socket, Some(folder.path().join("x.sock")));
-        assert_eq!(redactor.redact("vpn.example.org"), "host-1");
-    }
-
-    #[test]
-    fn a_key_in_place_of_a_configuration_is_not_shown() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("x.key");
-        let key = sumlink_transport::SecretKey::generate().unwrap();
-        key.save(&path).unwrap();
-        let (section, _) = configuration(&path, &mut Redactor::default());
-        assert_eq!(section.text, "(this is a key and not a configuration)");
-    }
 
     #[test]
     fn parameters_have_no_key() {

@@ -239,7 +239,7 @@ fn entries(plan: &ClientPlan, runs: bool, found: &mut Findings) -> Result<(), Cl
     Ok(())
 }
 
-/// What a gateway needs of the kernel.
+/// The kernel's part of a gateway.
 async fn gateway(found: &mut Findings) -> Result<(), CliError> {
     const SUBJECT: &str = "gateway";
     let facts = match Facts::collect().await {
@@ -334,7 +334,7 @@ async fn with_datagrams(client: &Client) -> SessionStatus {
     }
 }
 
-/// What a connection over one link shows.
+/// The result of a connection over one link.
 fn connected(
     subject: &str,
     took: f64,
@@ -412,7 +412,7 @@ async fn server(client: &Client, found: &mut Findings) -> Result<(), CliError> {
     }
 }
 
-/// Rates, with what limits them.
+/// Rates, and their limit.
 async fn measured(
     config: &ClientConfig,
     links: Vec<LinkConfig>,

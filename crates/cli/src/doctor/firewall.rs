@@ -10,7 +10,7 @@ use tokio::time::timeout;
 /// Time for `nft`.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the rules mean for incoming packets.
+/// The effect of the rules on incoming packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Incoming {
     /// No chain drops packets by default.

@@ -1,5 +1,5 @@
 //! `sumlink doctor`: checks whether this machine, its links and the server let a client or a server
-//! work, and says what to do where they do not. It changes nothing.
+//! work, and names a remedy for each fault. It changes nothing.
 
 mod client;
 mod firewall;
@@ -69,7 +69,7 @@ struct Check {
     /// The subject: `clock`, `link wlan0`.
     subject: String,
     verdict: Verdict,
-    /// What was found, and for a warning or a failure what to do.
+    /// The finding, with a remedy for a warning or a failure.
     text: String,
 }
 

@@ -1,5 +1,4 @@
-//! Questions on the terminal. Nothing is written before the last answer, so that an interruption
-//! leaves nothing behind.
+//! Questions on the terminal. The setup writes nothing before the last answer.
 
 use std::fmt::Display;
 use std::io::{self, BufRead, Read, Write};
@@ -18,8 +17,8 @@ pub(super) struct Questions {
 }
 
 impl Questions {
-    /// The terminal of this process. Questions are on standard error, so that standard output has
-    /// results only.
+    /// The terminal of this process. Questions go to standard error: standard output has only
+    /// results.
     pub(super) fn of_terminal() -> Self {
         Self::new(io::stdin().lock(), io::stderr())
     }
@@ -31,7 +30,7 @@ impl Questions {
         }
     }
 
-    /// Asks until the answer can be parsed. An empty one means the default, if there is one.
+    /// Asks until the answer is valid. An empty answer means the default, if there is one.
     ///
     /// # Errors
     ///
@@ -58,7 +57,7 @@ impl Questions {
         }
     }
 
-    /// Asks for a list of words. `default` is shown; an empty answer is an empty list.
+    /// Asks for a list of words and shows `default`; an empty answer is an empty list.
     pub(super) fn ask_all<T, E: Display>(
         &mut self,
         question: &str,

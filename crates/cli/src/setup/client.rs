@@ -18,7 +18,7 @@ pub(super) struct ClientSetup {
     /// Connect to this server.
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_address)]
     server: Option<String>,
-    /// Require this public key of the server, as `sumlink setup server` prints it there.
+    /// Require this public key of the server; `sumlink setup server` prints it.
     #[arg(long, value_name = "PUBKEY")]
     server_key: Option<PublicKey>,
     /// Use this interface, a name or glob; repeatable. Default: every interface with a route to the
@@ -37,7 +37,7 @@ const SOCKS: &str = "127.0.0.1:1080";
 const ALL: &str = "all";
 
 impl ClientSetup {
-    /// The configuration. Asks for what is missing, if somebody can be asked.
+    /// Makes the configuration. On a terminal, asks for missing values.
     pub(super) async fn finish(
         mut self,
         files: &Files,
@@ -68,7 +68,7 @@ impl ClientSetup {
         })
     }
 
-    /// Options without a default that were not given.
+    /// The missing options without a default.
     fn missing(&self) -> Vec<&'static str> {
         let server = self.server.is_none().then_some("--server HOST:PORT");
         let key = self.server_key.is_none().then_some("--server-key PUBKEY");
@@ -80,7 +80,7 @@ impl ClientSetup {
             self.server = Some(questions.ask("Server (HOST:PORT)", None, parse_address)?);
         }
         if self.server_key.is_none() {
-            let question = "Public key of the server, as `sumlink setup server` prints it";
+            let question = "Public key of the server; `sumlink setup server` prints it";
             self.server_key = Some(questions.ask(question, None, parse_key)?);
         }
         if self.link.is_empty() && !yes {
@@ -96,7 +96,7 @@ impl ClientSetup {
     }
 }
 
-/// Names of the interfaces that may be links.
+/// Names of the interfaces that can be links.
 async fn usable_links() -> Vec<String> {
     let links = links::list().await.unwrap_or_default();
     let usable = links
@@ -105,7 +105,7 @@ async fn usable_links() -> Vec<String> {
     usable.map(|link| link.name).collect()
 }
 
-/// The next step at the server: it admits this key.
+/// The next step at the server: to admit this key.
 pub(super) fn steps(key: &str, name: &str) -> String {
     format!(
         "next, at the server: add this block to its configuration, and reload it with \

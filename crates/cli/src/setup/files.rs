@@ -1,5 +1,5 @@
-//! A configuration and its key as files: written beside their places first and then moved there, so
-//! that no place ever has a part of a file.
+//! A configuration and its key as files. They are written beside their places and then moved there,
+//! so that no place ever has a part of a file.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -92,7 +92,7 @@ impl Draft {
     /// Writes a text in place of an earlier one.
     pub(crate) fn write(&self, text: &str) -> Result<(), CliError> {
         let write = || {
-            // It may be left from an earlier process with this id.
+            // An earlier process with this ID may have left it.
             let _ = fs::remove_file(&self.beside);
             let mut file = OpenOptions::new()
                 .write(true)
@@ -121,7 +121,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Leaves the file beside its place, and returns its path.
+    /// Leaves the file beside its place and returns its path.
     pub(crate) fn leave(mut self) -> PathBuf {
         self.is_temporary = false;
         self.beside.clone()

@@ -1,12 +1,14 @@
 //! `sumlink setup`: makes key and configuration of a client or a server, checks them, and starts
 //! the service.
 //!
-//! All questions come before the first file, so that an interruption of the questions leaves
-//! nothing behind. A key is never replaced, and a configuration only with `--force`.
+//! It asks all questions before it writes the first file: an interrupted question leaves nothing
+//! behind. It never replaces a key, and a configuration only with `--force`.
 
 mod ask;
 mod client;
 mod files;
+mod init;
+pub(crate) mod machine;
 mod outcome;
 mod server;
 mod service;
@@ -17,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use sumlink_engine::scheduler::OwnSchedulers;
+use sumlink_transport::keys::KeyError;
 use sumlink_transport::{PublicKey, SecretKey, Target};
 
 use crate::config::{self, ConfigError, File};
@@ -42,9 +45,9 @@ pub(crate) struct SetupArgs {
 
 #[derive(Debug, Subcommand)]
 enum Side {
-    /// Set up a client: its key, and a configuration with the server and its key
+    /// Set up a client: make its key, and a configuration with the server's address and key
     Client(ClientSetup),
-    /// Set up a server: its key, and a configuration with its port and its clients
+    /// Set up a server: make its key, and a configuration with its port and its clients
     Server(ServerSetup),
 }
 
@@ -59,13 +62,14 @@ struct CommonSetup {
     /// Replace an existing configuration. An existing key is never replaced.
     #[arg(long, global = true)]
     force: bool,
-    /// Accept the defaults: ask only for what has none.
+    /// Accept the defaults; ask only for values without one.
     #[arg(long, global = true)]
     yes: bool,
-    /// Start the service now and at boot. Default: print the command that does.
+    /// Start the service now and at boot; without a service, the exit code is 1. Default: print the
+    /// command.
     #[arg(long, global = true)]
     start: bool,
-    /// Print one JSON object; ask nothing, and leave out the checks of `sumlink doctor`.
+    /// Print one JSON object; ask nothing and skip the checks of `sumlink doctor`.
     #[arg(long, global = true)]
     json: bool,
 }
@@ -91,7 +95,7 @@ impl Side {
 enum Existing {
     /// There is none.
     Nothing,
-    /// The unchanged example of the packages, which is nobody's work.
+    /// The unchanged example of the packages.
     Example,
     /// A configuration.
     Configuration,
@@ -122,7 +126,7 @@ struct New {
 enum Next {
     /// The server must admit this client.
     Admit,
-    /// Clients join with an invitation, or with the server's key and one of its addresses.
+    /// Clients join with an invitation, or with the server's key and address.
     Join {
         /// Whether the server has a store of clients, which invitations need.
         invites: bool,
@@ -148,7 +152,7 @@ pub(crate) async fn run(args: SetupArgs) -> Result<(), CliError> {
             // The key is the one that the existing file names.
             let (key, next) = kept(role, &files.config).await?;
             let file = files.config.display();
-            let warning = format!("{file} exists and was kept as it is; --force replaces it");
+            let warning = format!("{file} exists and was kept; --force replaces it");
             (key, None, next, vec![warning])
         }
         false => {
@@ -167,18 +171,20 @@ pub(crate) async fn run(args: SetupArgs) -> Result<(), CliError> {
         _ => common.start,
     };
 
-    // From here on, a signal does not leave half of the files.
+    // From here on, a signal cannot interrupt the writing.
     let _signals = Stop::of_command()?;
     let mut outcome = Outcome {
         role,
         config: files.config,
         config_written: text.is_some(),
         place,
+        again: existing == Existing::Configuration && !keeps,
         key: None,
         warnings,
         problems: Vec::new(),
         exit: None,
         started: false,
+        failure: None,
     };
     outcome.write(key, text.as_deref(), existing != Existing::Nothing)?;
     outcome.check()?;
@@ -187,12 +193,13 @@ pub(crate) async fn run(args: SetupArgs) -> Result<(), CliError> {
         outcome.examine().await?;
     }
     if start {
-        outcome.start(existing == Existing::Configuration && !keeps)?;
+        outcome.start();
     }
     outcome.print_end(&next, common.json)
 }
 
-/// The key file and the next step of an existing configuration, whose mistakes the check reports.
+/// The key file and the next step of an existing configuration. Its mistakes are reported later, by
+/// the check.
 async fn kept(role: Role, file: &Path) -> Result<(Option<PathBuf>, Next), CliError> {
     let settings = config::read_settings(file, &OwnSchedulers::default());
     Ok(match (role, settings) {
@@ -234,7 +241,7 @@ impl Outcome {
                 false => SecretKey::load(&file)?,
             };
             match made {
-                true => key_draft = Some(Draft::of_key(&file, &secret)?),
+                true => key_draft = Some(of_key(&file, &secret)?),
                 false => self.warnings.extend(self.place.warn_of_key(&file)),
             }
             let public = secret.public();
@@ -258,6 +265,14 @@ impl Outcome {
         }
         Ok(())
     }
+}
+
+/// A new key beside its place. A folder that cannot be written is the same failure for both files.
+fn of_key(file: &Path, secret: &SecretKey) -> Result<Draft, CliError> {
+    Draft::of_key(file, secret).map_err(|error| match error {
+        CliError::Key(KeyError::Unwritable { source, .. }) => wrote(file, source),
+        error => error,
+    })
 }
 
 /// The failure without a terminal: all options that are missing.

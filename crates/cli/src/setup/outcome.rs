@@ -1,4 +1,4 @@
-//! What a setup has done and found: the check of the files, the start, and the next steps.
+//! The result of a setup: checks the files, starts the service and prints the next steps.
 
 use std::path::{Path, PathBuf};
 
@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use sumlink_transport::PublicKey;
 use sumlink_util::plain;
 
+use super::machine::host_name;
 use super::service::{Place, Role};
 use super::{Next, client, server};
 use crate::config::{self, ConfigError, Planned, Problem};
@@ -14,13 +15,15 @@ use crate::exit::{CliError, Exit, Failure};
 use crate::find_socket;
 use crate::output::{note, print, print_json};
 
-/// What was done, and what was found.
+/// The result so far.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) role: Role,
     pub(super) config: PathBuf,
     pub(super) config_written: bool,
     pub(super) place: Place,
+    /// Whether the service may run with another configuration.
+    pub(super) again: bool,
     /// The key, unless an existing configuration names none.
     pub(super) key: Option<Key>,
     /// Warnings that are not printed yet.
@@ -30,6 +33,8 @@ pub(super) struct Outcome {
     /// The exit code of the problems.
     pub(super) exit: Option<Exit>,
     pub(super) started: bool,
+    /// Why the setup ended early. The files are written by then, so it is returned after the end.
+    pub(super) failure: Option<CliError>,
 }
 
 /// The key of this side.
@@ -64,7 +69,7 @@ impl Outcome {
         Ok(())
     }
 
-    /// Prints which files there are, and what is wrong with them.
+    /// Prints the files and the problems of the configuration.
     pub(super) fn print_files(&mut self) -> Result<(), CliError> {
         let word = |is_new| if is_new { "written to" } else { "kept:" };
         let mut text = String::new();
@@ -90,7 +95,7 @@ impl Outcome {
         }
     }
 
-    /// Runs the doctor. Its failures are warnings here: a server may not know this client yet.
+    /// Runs the doctor. Its failures are warnings here: the server may not know this client yet.
     pub(super) async fn examine(&mut self) -> Result<(), CliError> {
         if self.exit.is_some() {
             return Ok(());
@@ -103,8 +108,9 @@ impl Outcome {
         print("\n")?;
         let reason = match doctor::run(&args).await {
             Ok(()) => return print("\n"),
-            Err(CliError::AlreadyReported(Exit::Interrupted)) => {
-                return Err(CliError::AlreadyReported(Exit::Interrupted));
+            Err(error @ CliError::AlreadyReported(Exit::Interrupted)) => {
+                self.failure = Some(error);
+                return print("\n");
             }
             Err(CliError::AlreadyReported(_)) => "some of these checks failed".to_owned(),
             Err(error) => format!("the checks ended early: {}", plain(&error)),
@@ -116,57 +122,89 @@ impl Outcome {
         print("\n")
     }
 
-    /// Starts the service, unless the configuration is wrong; `again` if it may run with another
-    /// one.
-    pub(super) fn start(&mut self, again: bool) -> Result<(), CliError> {
+    /// Starts the service, unless the configuration is wrong or the setup ended early.
+    pub(super) fn start(&mut self) {
+        if self.failure.is_some() {
+            return;
+        }
         if self.exit.is_some() {
             let reason = "not started: the configuration is wrong";
             self.warnings.push(reason.to_owned());
-            return Ok(());
+            return;
         }
-        let is_client = self.role == Role::Client && self.place.service().is_some();
-        if is_client && find_socket::socket(None, find_socket::GATEWAY).is_ok() {
-            let reason = "the files are written, but a gateway runs here, which includes a client: \
-                          restart sumlink-gateway instead of starting sumlink-client";
-            return Err(Failure::new(Exit::Gateway, reason).into());
-        }
-        self.started = self.place.start(again)?;
-        if !self.started {
-            let reason = "no service of this machine reads this file, so nothing was started";
-            self.warnings.push(reason.to_owned());
-        }
-        Ok(())
+        let result: Result<(), CliError> = match self.gateway_runs() {
+            true => {
+                let reason = "not started: a gateway runs here, which includes a client; restart \
+                              sumlink-gateway instead";
+                Err(Failure::new(Exit::Gateway, reason).into())
+            }
+            false => self.place.start(self.again),
+        };
+        self.started = result.is_ok();
+        self.failure = result.err();
     }
 
-    /// Prints the public key and the next steps. The failure carries the exit code of the problems.
+    /// Whether a gateway runs in place of the service of a client.
+    fn gateway_runs(&self) -> bool {
+        self.role == Role::Client
+            && self.place.service().is_some()
+            && find_socket::socket(None, find_socket::GATEWAY).is_ok()
+    }
+
+    /// Prints the public key and the next steps.
+    ///
+    /// # Errors
+    ///
+    /// The setup ended early, or the configuration has problems; both are printed.
     pub(super) fn print_end(mut self, next: &Next, json: bool) -> Result<(), CliError> {
         if json {
             print_json(&self.json(next))?;
         } else {
             self.print_warnings();
-            let role = self.role.name();
-            let mut text = String::new();
-            if let Some(key) = &self.key {
-                text.push_str(&format!("this {role}'s public key: {}\n", key.public));
+            match &self.failure {
+                None | Some(CliError::AlreadyReported(_)) => {}
+                Some(error) => note(&format!("sumlink: {}\n", plain(error))),
             }
-            text.push_str(&match self.started {
-                true => format!("started: {}\n", self.place.service().unwrap_or(role)),
-                false => format!("next, here: {}\n", self.place.command()),
-            });
-            text.push_str(&self.steps(next));
-            print(&text)?;
+            print(&self.end(next))?;
         }
-        match self.exit {
+        let failed = self.failure.as_ref().map(CliError::exit);
+        match failed.or(self.exit) {
             None => Ok(()),
             Some(exit) => Err(CliError::AlreadyReported(exit)),
         }
+    }
+
+    /// The last lines as text.
+    fn end(&self, next: &Next) -> String {
+        let role = self.role.name();
+        let mut text = String::new();
+        if let Some(key) = &self.key {
+            text.push_str(&format!("this {role}'s public key: {}\n", key.public));
+        }
+        let file = self.config.display();
+        text.push_str(&match self.start_command() {
+            _ if self.started => format!("started: {}\n", self.place.service().unwrap_or(role)),
+            Some(command) => format!("next, here: {command}\n"),
+            None if self.exit.is_some() => {
+                format!("next, here: correct {file}, then run `sumlink check {file}`\n")
+            }
+            None => "next, here: restart the gateway, which includes a client\n".to_owned(),
+        });
+        text.push_str(&self.steps(next));
+        text
+    }
+
+    /// The command that starts this side; `None` if it would fail.
+    fn start_command(&self) -> Option<String> {
+        let can_start = self.exit.is_none() && !self.gateway_runs();
+        can_start.then(|| self.place.command(self.again))
     }
 
     fn json(&self, next: &Next) -> Value {
         let key = self.key.as_ref();
         json!({
             "role": self.role.name(),
-            "ok": self.exit.is_none(),
+            "ok": self.exit.is_none() && self.failure.is_none(),
             "config": self.config,
             "config_written": self.config_written,
             "key": key.map(|key| &key.file),
@@ -174,8 +212,9 @@ impl Outcome {
             "public_key": key.map(|key| key.public),
             "problems": self.problems,
             "warnings": self.warnings,
+            "error": self.failure.as_ref().map(|error| error.json()["error"].take()),
             "started": self.started,
-            "start": self.place.command(),
+            "start": self.start_command(),
             "next": self.steps(next),
         })
     }
@@ -187,7 +226,7 @@ impl Outcome {
         };
         let key = key.public.to_string();
         match next {
-            Next::Admit => client::steps(&key, &machine()),
+            Next::Admit => client::steps(&key, &label(&host_name())),
             Next::Join { invites, addresses } => {
                 let file = (!self.place.is_of_service).then_some(self.config.as_path());
                 server::steps(&key, *invites, addresses, file)
@@ -201,11 +240,119 @@ fn line(file: &Path, found: &Problem) -> String {
     format!("{}:{}: {}", file.display(), found.line, found.text())
 }
 
-/// The name of this machine.
-fn machine() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    match name.trim().split('.').next() {
-        Some(name) if !name.is_empty() => name.to_owned(),
+/// The name of a client on a machine with this name.
+fn label(host_name: &str) -> String {
+    match host_name.split('.').next() {
+        Some(label) if !label.is_empty() => label.to_owned(),
         _ => "client".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::init::Init;
+    use super::*;
+
+    const NEXT: Next = Next::Join {
+        invites: true,
+        addresses: Vec::new(),
+    };
+
+    /// A server's service with a new key, before its start.
+    fn outcome(again: bool) -> Outcome {
+        let config = PathBuf::from("/etc/sumlink/server.toml");
+        Outcome {
+            role: Role::Server,
+            place: Place::new(Role::Server, &config, true, Some(Init::Systemd)),
+            config,
+            config_written: true,
+            again,
+            key: Some(Key {
+                file: PathBuf::from("/etc/sumlink/server.key"),
+                public: PublicKey::from_bytes([7; 32]).unwrap(),
+                made: true,
+            }),
+            warnings: Vec::new(),
+            problems: Vec::new(),
+            exit: None,
+            started: false,
+            failure: None,
+        }
+    }
+
+    /// The last lines as text. They must begin with the public key.
+    #[track_caller]
+    fn end(outcome: &Outcome) -> String {
+        let end = outcome.end(&NEXT);
+        let public = outcome.key.as_ref().unwrap().public;
+        let line = format!("this server's public key: {public}\n");
+        assert!(end.starts_with(&line), "{end}");
+        end
+    }
+
+    #[test]
+    fn a_service_that_may_run_already_is_restarted() {
+        let once = end(&outcome(false));
+        let next = "\nnext, here: systemctl enable --now sumlink-server.service\n";
+        assert!(once.contains(next), "{once}");
+        let again = end(&outcome(true));
+        let next = " && systemctl restart sumlink-server.service\n";
+        assert!(again.contains(next) && !again.contains("--now"), "{again}");
+        let start = outcome(true).json(&NEXT)["start"].clone();
+        assert!(start.as_str().unwrap().contains("restart"), "{start}");
+    }
+
+    #[test]
+    fn a_configuration_with_problems_is_not_to_be_started() {
+        let mut wrong = outcome(true);
+        wrong.exit = Some(Exit::Config);
+        wrong.start();
+        assert!(!wrong.started && wrong.failure.is_none());
+        assert_eq!(wrong.warnings, ["not started: the configuration is wrong"]);
+        let text = end(&wrong);
+        assert!(!text.contains("systemctl"), "{text}");
+        let next = "\nnext, here: correct /etc/sumlink/server.toml, ";
+        assert!(text.contains(next), "{text}");
+        assert_eq!(wrong.json(&NEXT)["start"], Value::Null);
+        assert_eq!(wrong.print_end(&NEXT, true).unwrap_err().code(), 3);
+    }
+
+    #[test]
+    fn a_failed_start_does_not_hide_the_public_key() {
+        let mut failed = outcome(false);
+        failed.place = Place::new(Role::Server, Path::new("home.toml"), false, None);
+        failed.start();
+        assert!(!failed.started);
+        let text = end(&failed);
+        let next = "\nnext, here: sumlink server --config home.toml\n";
+        assert!(text.contains(next), "{text}");
+        let object = failed.json(&NEXT);
+        assert_eq!(
+            (&object["ok"], &object["started"]),
+            (&false.into(), &false.into())
+        );
+        assert_eq!(object["error"]["exit_code"], 1, "{object}");
+        let message = object["error"]["message"].as_str().unwrap();
+        assert!(
+            message.ends_with("no service of this machine reads home.toml"),
+            "{message}"
+        );
+        assert_eq!(failed.print_end(&NEXT, true).unwrap_err().code(), 1);
+    }
+
+    #[test]
+    fn an_interruption_ends_the_setup_without_a_start() {
+        let mut ended = outcome(false);
+        ended.failure = Some(CliError::AlreadyReported(Exit::Interrupted));
+        ended.start();
+        assert!(!ended.started);
+        end(&ended);
+        assert_eq!(ended.print_end(&NEXT, false).unwrap_err().code(), 130);
+    }
+
+    #[test]
+    fn a_client_has_the_first_label_of_the_machine() {
+        assert_eq!(label("laptop.corp.example"), "laptop");
+        assert_eq!(label(""), "client");
     }
 }

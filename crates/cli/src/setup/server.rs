@@ -25,11 +25,11 @@ pub(super) struct ServerSetup {
     /// none, so that clients join with `sumlink invite`.
     #[arg(long, value_name = "PUBKEY", num_args = 1..)]
     authorize: Vec<PublicKey>,
-    /// Put this address of the server into invitations, as clients reach it; repeatable. Default:
-    /// the addresses of this machine.
+    /// Put this address into invitations; clients reach the server there. Repeatable. Default: the
+    /// addresses of this machine.
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_address)]
     address: Vec<String>,
-    /// Keep the clients that join in this file. Default: clients.db in /var/lib/sumlink-server for
+    /// Store the clients that join in this file. Default: clients.db in /var/lib/sumlink-server for
     /// the service, else beside the configuration; none on OpenWrt.
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
@@ -42,7 +42,7 @@ const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 74
 const NONE: &str = "none";
 
 impl ServerSetup {
-    /// The configuration. Asks for what is missing, if somebody can be asked.
+    /// Makes the configuration. On a terminal, asks for missing values.
     pub(super) async fn finish(
         mut self,
         files: &Files,
@@ -57,7 +57,7 @@ impl ServerSetup {
         let mut warnings = Vec::new();
         let store = match &self.store {
             Some(store) => {
-                // The file's own paths are relative to the file, and those of options are not.
+                // Paths in the file are relative to the file, those of options are not.
                 let store = std::path::absolute(store)?;
                 warnings.extend(place.warn_of_store(&store));
                 let Some(text) = store.to_str() else {
@@ -103,7 +103,7 @@ impl ServerSetup {
         }
         if self.address.is_empty() && !yes {
             let own = shown(Vec::new(), self.listen.unwrap_or(LISTEN)).await;
-            let question = "Addresses of this server (HOST:PORT), as clients reach it";
+            let question = "Addresses (HOST:PORT) at which clients reach this server";
             self.address = questions.ask_all(question, &own.join(" "), parse_address)?;
         }
         if self.authorize.is_empty() && !yes {
@@ -115,7 +115,7 @@ impl ServerSetup {
             if default.is_some() && yes {
                 return Ok(());
             }
-            let question = "File of clients that join, which is written often";
+            let question = "File for the clients that join; it is written often";
             self.store = questions.ask(question, default, parse_file)?;
         }
         Ok(())
@@ -140,8 +140,8 @@ pub(super) async fn shown(configured: Vec<String>, listen: SocketAddr) -> Vec<St
     addresses(&settings, listen).await
 }
 
-/// The next steps: a client joins with an invitation, or with the server's key. `config` is the
-/// file of a server that is not the service.
+/// The next steps: clients join with an invitation or with the server's key. `config` is the file
+/// of a server that is not the service.
 pub(super) fn steps(
     key: &str,
     invites: bool,
@@ -154,7 +154,7 @@ pub(super) fn steps(
     match invites {
         true => format!(
             "then, for each client: sumlink invite{option}\n\
-             or with keys, at a client that this server admits: {by_key}"
+             or with keys, at a client whose key this server has: {by_key}"
         ),
         false => format!("then, at each client: {by_key}"),
     }

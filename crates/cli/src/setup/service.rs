@@ -1,27 +1,21 @@
-//! The services of the packages: their files and users, and the commands that start them.
+//! The services of the packages: their files, users and stores.
 
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use nix::unistd::{User, geteuid};
 use sumlink_util::plain;
 
 use super::files::Draft;
+use super::init::Init;
+use super::machine::HOME;
 use super::template;
 use crate::exit::{CliError, Exit, Failure};
-
-/// Folder of the services' configurations and keys; the packages create it.
-const HOME: &str = "/etc/sumlink";
 
 /// The store of clients of the service, in the folder that its unit creates.
 const STORE: &str = "/var/lib/sumlink-server/clients.db";
 
-/// Folders of programs that are often outside the PATH of an ordinary user.
-const MORE_PATH: &str = "/usr/local/sbin:/usr/sbin:/sbin";
-
-/// The side that is set up.
+/// The side to set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Client,
@@ -53,7 +47,7 @@ impl Role {
         }
     }
 
-    /// The service's file for root, if the packages' folder exists; else one in the current folder.
+    /// For root, the service's file if the packages' folder exists; else one in the current folder.
     pub(super) fn default_file(self) -> PathBuf {
         let name = format!("{}.toml", self.name());
         match geteuid().is_root() && Path::new(HOME).is_dir() {
@@ -63,14 +57,6 @@ impl Role {
     }
 }
 
-/// A program that starts services.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Init {
-    Systemd,
-    OpenRc,
-    Procd,
-}
-
 /// Where a configuration belongs.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
@@ -78,7 +64,7 @@ pub(super) struct Place {
     file: PathBuf,
     /// Whether the service reads this file.
     pub(super) is_of_service: bool,
-    /// The starter of the service; absent for a file of its own.
+    /// The program that starts the service; `None` for other files, or if the service is missing.
     init: Option<Init>,
 }
 
@@ -86,11 +72,17 @@ impl Place {
     /// The place of this file on this machine.
     pub(super) fn of(role: Role, file: &Path) -> Self {
         let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
-        let is_of_service = absolute == Path::new(HOME).join(format!("{}.toml", role.name()));
-        let init = match is_of_service {
-            true => Init::of_machine(role.service()),
-            false => None,
-        };
+        if absolute != Path::new(HOME).join(format!("{}.toml", role.name())) {
+            return Self::new(role, file, false, None);
+        }
+        let init = Init::of_machine(role.service());
+        // In a container with the package, the service exists, and nothing starts it.
+        let is_of_service = init.is_some() || user(role.service()).is_some();
+        Self::new(role, file, is_of_service, init)
+    }
+
+    /// The place of a file that the service reads or not, and the program that starts the service.
+    pub(super) fn new(role: Role, file: &Path, is_of_service: bool, init: Option<Init>) -> Self {
         Self {
             role,
             file: file.to_owned(),
@@ -99,13 +91,13 @@ impl Place {
         }
     }
 
-    /// The service, if a program of this machine can start it with the file.
+    /// The service, if this machine can start it with the file.
     pub(super) fn service(&self) -> Option<&'static str> {
         self.init.map(|_| self.role.service())
     }
 
-    /// The store of clients of a server with this file; `None` if it must be named. OpenWrt has
-    /// its state in memory.
+    /// The store of clients of a server with this file; `None` if the user must name it, because
+    /// OpenWrt keeps its state in memory.
     pub(super) fn default_store(&self) -> Option<&'static str> {
         match (self.is_of_service, self.init) {
             (true, Some(Init::Procd)) => None,
@@ -126,13 +118,13 @@ impl Place {
         })
     }
 
-    /// Gives new files to the service, if root makes them there: the key to its user, and the
-    /// configuration to root and its group. Returns why that is not possible.
+    /// Gives new files of root to the service: the key to its user, the configuration to root and
+    /// its group. Returns why that is not possible.
     pub(super) fn give(&self, key: Option<&Draft>, config: Option<&Draft>) -> Option<String> {
         if !(self.is_of_service && geteuid().is_root()) {
             return None;
         }
-        let Some(user) = self.user() else {
+        let Some(user) = user(self.role.service()) else {
             return Some(format!(
                 "there is no user {}, so the files belong to root: if the service is installed, \
                  run systemd-sysusers, then chown them",
@@ -152,29 +144,22 @@ impl Place {
 
     /// Warns of an existing key that the service cannot read.
     pub(super) fn warn_of_key(&self, key: &Path) -> Option<String> {
-        let user = self.user().filter(|_| self.is_of_service)?;
+        let user = user(self.role.service()).filter(|_| self.is_of_service)?;
         let owner = std::fs::metadata(key).ok()?.uid();
         (owner != user.uid.as_raw()).then(|| {
             format!(
-                "the service {0} cannot read the key: chown {0}: {1}",
+                "the service {0} cannot read the key: run `chown {0}: {1}`",
                 self.role.service(),
                 key.display()
             )
         })
     }
 
-    fn user(&self) -> Option<User> {
-        User::from_name(self.role.service()).ok().flatten()
-    }
-
-    /// The command that starts the service, or else the program with the file in the foreground.
-    pub(super) fn command(&self) -> String {
+    /// The command that starts the service, or else runs the program in the foreground; `again` if
+    /// the service may run with another configuration.
+    pub(super) fn command(&self, again: bool) -> String {
         match self.init {
-            Some(init) => {
-                let commands = init.commands(self.role.service(), false);
-                let lines: Vec<String> = commands.iter().map(|words| words.join(" ")).collect();
-                lines.join(" && ")
-            }
+            Some(init) => init.command(self.role.service(), again),
             None => format!(
                 "sumlink {} --config {}",
                 self.role.name(),
@@ -184,89 +169,25 @@ impl Place {
     }
 
     /// Starts the service now and at boot; `again` if it may run with another configuration.
-    /// Returns whether there is one.
-    pub(super) fn start(&self, again: bool) -> Result<bool, CliError> {
+    ///
+    /// # Errors
+    ///
+    /// A command failed, or no service reads the file.
+    pub(super) fn start(&self, again: bool) -> Result<(), CliError> {
         let Some(init) = self.init else {
-            return Ok(false);
+            let reason = format!(
+                "not started: no service of this machine reads {}",
+                self.file.display()
+            );
+            return Err(Failure::new(Exit::Other, reason).into());
         };
-        for words in init.commands(self.role.service(), again) {
-            run(&words)?;
-        }
-        Ok(true)
+        init.start(self.role.service(), again)
     }
 }
 
-impl Init {
-    /// The one of this machine.
-    fn of_machine(service: &str) -> Option<Self> {
-        if Path::new("/run/systemd/system").is_dir() {
-            return Some(Self::Systemd);
-        }
-        if is_program("rc-service") {
-            return Some(Self::OpenRc);
-        }
-        let script = Path::new("/etc/init.d").join(service);
-        (is_program("procd") && script.exists()).then_some(Self::Procd)
-    }
-
-    /// The commands that start a service now and at boot, or start it again.
-    fn commands(self, service: &str, again: bool) -> Vec<Vec<String>> {
-        let start = if again { "restart" } else { "start" };
-        let lines = match (self, again) {
-            (Self::Systemd, false) => vec![format!("systemctl enable --now {service}.service")],
-            (Self::Systemd, true) => vec![
-                format!("systemctl enable {service}.service"),
-                format!("systemctl restart {service}.service"),
-            ],
-            (Self::OpenRc, _) => vec![
-                format!("rc-update add {service}"),
-                format!("rc-service {service} {start}"),
-            ],
-            (Self::Procd, _) => vec![
-                format!("/etc/init.d/{service} enable"),
-                format!("/etc/init.d/{service} {start}"),
-            ],
-        };
-        let words = |line: &String| line.split(' ').map(str::to_owned).collect();
-        lines.iter().map(words).collect()
-    }
-}
-
-/// Folders in which programs are searched.
-fn path() -> String {
-    let path = std::env::var("PATH").unwrap_or_default();
-    format!("{path}:{MORE_PATH}")
-}
-
-fn is_program(name: &str) -> bool {
-    std::env::split_paths(&path()).any(|folder| folder.join(name).is_file())
-}
-
-/// Runs a command; its failure is one line.
-fn run(words: &[String]) -> Result<(), CliError> {
-    let line = words.join(" ");
-    let failed = |reason: String| {
-        let reason = format!("the files are written, but `{line}` failed: {reason}");
-        CliError::from(Failure::new(Exit::Other, reason))
-    };
-    let Some((program, arguments)) = words.split_first() else {
-        return Ok(());
-    };
-    let output = Command::new(program)
-        .args(arguments)
-        .env("PATH", path())
-        .stdin(std::process::Stdio::null())
-        .output();
-    let output = output.map_err(|error: io::Error| failed(plain(error).to_string()))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    let complaint = complaint.trim().lines().next().unwrap_or_default();
-    Err(failed(match complaint {
-        "" => output.status.to_string(),
-        complaint => complaint.to_owned(),
-    }))
+/// The user of a service; the packages create it.
+fn user(service: &str) -> Option<User> {
+    User::from_name(service).ok().flatten()
 }
 
 #[cfg(test)]
@@ -275,14 +196,19 @@ mod tests {
 
     #[test]
     fn only_the_units_file_is_of_the_service() {
-        let place = Place::of(Role::Client, Path::new("/etc/sumlink/client.toml"));
-        assert!(place.is_of_service);
         for other in ["/etc/sumlink/home.toml", "client.toml", "/srv/client.toml"] {
             let place = Place::of(Role::Client, Path::new(other));
             assert!(!place.is_of_service, "{other}");
             assert_eq!(place.service(), None);
-            assert_eq!(place.command(), format!("sumlink client --config {other}"));
-            assert!(!place.start(false).unwrap());
+            let command = format!("sumlink client --config {other}");
+            assert_eq!(
+                (place.command(false), place.command(true)),
+                (command.clone(), command)
+            );
+            let error = place.start(false).unwrap_err();
+            assert_eq!(error.code(), 1);
+            let reason = format!("not started: no service of this machine reads {other}");
+            assert_eq!(error.to_string(), reason);
         }
         let server = Place::of(Role::Server, Path::new("/etc/sumlink/client.toml"));
         assert!(!server.is_of_service);
@@ -291,43 +217,34 @@ mod tests {
 
     #[test]
     fn each_init_has_its_commands() {
-        let place = |init| Place {
-            role: Role::Server,
-            file: PathBuf::from("/etc/sumlink/server.toml"),
-            is_of_service: true,
-            init: Some(init),
-        };
-        assert_eq!(
-            place(Init::Systemd).command(),
-            "systemctl enable --now sumlink-server.service"
-        );
-        assert_eq!(
-            place(Init::OpenRc).command(),
-            "rc-update add sumlink-server && rc-service sumlink-server start"
-        );
-        assert_eq!(
-            place(Init::Procd).command(),
-            "/etc/init.d/sumlink-server enable && /etc/init.d/sumlink-server start"
-        );
-        assert_eq!(
-            Init::OpenRc.commands("x", true)[1],
-            ["rc-service", "x", "restart"]
-        );
+        let file = Path::new("/etc/sumlink/server.toml");
+        let place = |init| Place::new(Role::Server, file, true, Some(init));
+        for (init, start, restart) in [
+            (
+                Init::Systemd,
+                "systemctl enable --now sumlink-server.service",
+                "systemctl enable sumlink-server.service && \
+                 systemctl restart sumlink-server.service",
+            ),
+            (
+                Init::OpenRc,
+                "rc-update add sumlink-server && rc-service sumlink-server start",
+                "rc-update add sumlink-server && rc-service sumlink-server restart",
+            ),
+            (
+                Init::Procd,
+                "/etc/init.d/sumlink-server enable && /etc/init.d/sumlink-server start",
+                "/etc/init.d/sumlink-server enable && /etc/init.d/sumlink-server restart",
+            ),
+        ] {
+            assert_eq!(place(init).command(false), start);
+            assert_eq!(place(init).command(true), restart);
+        }
         assert_eq!(place(Init::Systemd).default_store(), Some(STORE));
         assert_eq!(place(Init::Procd).default_store(), None);
         let warned = |store| place(Init::Systemd).warn_of_store(Path::new(store));
         assert_eq!(warned(STORE), None);
         assert!(warned("/srv/clients.db").is_some());
         assert_eq!(place(Init::OpenRc).warn_of_store(Path::new("/srv/x")), None);
-    }
-
-    #[test]
-    fn a_command_that_fails_is_one_line() {
-        let words = |line: &str| -> Vec<String> { line.split(' ').map(str::to_owned).collect() };
-        assert!(run(&words("true")).is_ok());
-        let error = run(&words("false")).unwrap_err().to_string();
-        assert!(error.contains("`false` failed: "), "{error}");
-        let error = run(&words("sumlink-no-such-program x")).unwrap_err();
-        assert_eq!(error.to_string().lines().count(), 1, "{error}");
     }
 }

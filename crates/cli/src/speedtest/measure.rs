@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A port is part of each target; the server ignores this one.
 const PORT: u16 = 1;
 
-/// What the server reports about itself.
+/// The server's report about its machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Server {
     /// Its clock minus this machine's, in seconds; up to half a round trip wrong.

@@ -106,7 +106,7 @@ pub(crate) struct Results {
     pub(crate) of_sum: Option<Directions>,
     /// Bonded rates divided by the best link's.
     pub(crate) of_best: Option<Directions>,
-    /// What limits the download: `links`, `client processor` or `server processor`.
+    /// The limit of the download: `links`, `client processor` or `server processor`.
     pub(crate) limited_by: &'static str,
     /// The kind of the first error.
     #[serde(skip)]
@@ -343,7 +343,7 @@ fn best(rates: &[f64]) -> f64 {
     rates.iter().copied().fold(0.0, f64::max)
 }
 
-/// The bond's rates divided by what the links have together; `None` if they carry nothing.
+/// The bond's rates divided by the sum or the best of the links'; `None` if these are 0.
 fn compare(bond: &Rates, links: &[LinkResult], whole: fn(&[f64]) -> f64) -> Option<Directions> {
     let rates: Vec<&Rates> = links
         .iter()

@@ -7,6 +7,8 @@ use crate::daemons::Host;
 const INVITATION: &str = "sumlink://join?a=192.0.2.1:1&s=QUJDREVGR0hJSktMTU5PUA\
                           &k=BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc";
 
+const PORTAL: &str = "sign in at http://login.hotel.example/?mac=aabbccddeeff";
+
 /// Checks that none of these texts is in a report.
 #[track_caller]
 fn hides(report: &str, texts: &[&str]) {
@@ -35,7 +37,7 @@ fn a_report_about_a_running_server_has_no_key() {
         "{}",
         ran.err
     );
-    assert!(ran.err.contains("look through this file"), "{}", ran.err);
+    assert!(ran.err.contains("review this file"), "{}", ran.err);
     let path = bench.path("report.txt");
     let report = std::fs::read_to_string(&path).unwrap();
     let secret = std::fs::read_to_string(bench.path("server.key")).unwrap();
@@ -86,10 +88,11 @@ fn a_report_on_standard_output_hides_invitations_tokens_and_hosts() {
     bench.write(
         "x.toml",
         &format!(
-            "server = \"bond.corp-of-mine.example:7443\"\nserver_key = \"{key}\"\n\
+            "server = \"bond.corp-of-mine.example:7443\" # my note\nserver_key = \"{key}\"\n\
              key = \"client.key\"\n# my note\n\
              [monitor]\nlisten = \"127.0.0.1:9571\"\ntoken = \"hunter2hunter2\"\n\
-             [[link]]\nname = \"wlan0\"\nlabel = \"{INVITATION}\"\n"
+             [[link]]\nname = \"wlan0\"\nlabel = \"{INVITATION}\"\n\
+             [[link]]\nname = \"wlan1\"\nlabel = \"{PORTAL}\"\n"
         ),
     );
     let out = ["--control", "none.sock", "--out", "-"];
@@ -102,6 +105,8 @@ fn a_report_on_standard_output_hides_invitations_tokens_and_hosts() {
         "hunter2",
         "corp-of-mine",
         "my note",
+        "hotel",
+        "aabbcc",
     ];
     hides(&ran.out, &[&secrets[..], &[key.as_str()]].concat());
     for part in [
@@ -109,6 +114,7 @@ fn a_report_on_standard_output_hides_invitations_tokens_and_hosts() {
         "   2  server_key = \"key-",
         "   7  token = \"<redacted>\"\n",
         "  10  label = \"<redacted>\"\n",
+        "/?<redacted>\"\n",
         "no sumlink answers",
     ] {
         assert!(ran.out.contains(part), "{part} is not in: {}", ran.out);
@@ -119,4 +125,32 @@ fn a_report_on_standard_output_hides_invitations_tokens_and_hosts() {
     assert!(ran.out.contains("this is a key"), "{}", ran.out);
     let secret = std::fs::read_to_string(bench.path("client.key")).unwrap();
     hides(&ran.out, &[secret.lines().nth(1).unwrap(), "PRIVATE KEY-"]);
+}
+
+#[test]
+fn root_reads_no_files_of_others_in_the_current_folder() {
+    let bench = crate::common::new();
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let secret = bench.write("shadow", "root:hunter2hunter2\n");
+    std::os::unix::fs::symlink(&secret, bench.path("client.toml")).unwrap();
+    let server = bench.write("server.toml", "key = \"hunter2hunter2\"\n");
+    std::os::unix::fs::chown(&server, Some(12345), None).unwrap();
+    let args = ["diag", "--control", "none.sock", "--out", "-"];
+    let run = |args: &[&str]| {
+        let output = bench.command(args).env_remove("SUDO_UID").output().unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let report = run(&args);
+    hides(&report, &["hunter2"]);
+    for part in [
+        "== configuration client.toml, without comments ==\n(not read: it is a link; ",
+        "== configuration server.toml, without comments ==\n(not read: it belongs to another ",
+    ] {
+        assert!(report.contains(part), "{part} is not in: {report}");
+    }
+    let named = run(&[&args[..], &["--config", "server.toml"]].concat());
+    assert!(named.contains("   1  key = "), "{named}");
 }

@@ -91,7 +91,7 @@ fn a_server_and_a_client_are_set_up_and_transfer_data() {
         assert_eq!(mode & 0o777, 0o600, "{name}");
     }
 
-    // The server is set up again with the client: its key stays.
+    // Set up the server again with the client: its key stays.
     let again = [&server[..], &["--authorize", client_key]].concat();
     let kept = setup(&bench, Side::Server, &again);
     assert_eq!(kept["config_written"], false, "{kept}");
@@ -168,8 +168,8 @@ fn missing_options_are_named_and_files_of_others_are_kept() {
     fails(
         &bench,
         &[&whole[..], &["none/x.toml"]].concat(),
-        4,
-        "cannot write",
+        1,
+        "cannot write none/x.key",
     );
 
     // An existing configuration with a mistake is reported, and neither changed nor completed.
@@ -189,6 +189,12 @@ fn missing_options_are_named_and_files_of_others_are_kept() {
     assert!(problems.contains("did you mean `socks`?"), "{object}");
     assert_eq!(fs::read_to_string(bench.path("y.toml")).unwrap(), mistake);
     absent("y.key");
+    assert_eq!(object["start"], Value::Null, "{object}");
+    let output = bench.run_sumlink(Side::Client, &["setup", "client", "--out", "y.toml"]);
+    assert_eq!(output.status.code(), Some(3));
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    let next = "next, here: correct y.toml, then run `sumlink check y.toml`\n";
+    assert!(shown.contains(next), "{shown}");
     let client = "server = \"h:1\"\nkey = \"server.key\"\n";
     bench.write("z.toml", client);
     fails(
@@ -197,4 +203,43 @@ fn missing_options_are_named_and_files_of_others_are_kept() {
         3,
         "this is a client's configuration",
     );
+}
+
+#[test]
+fn a_start_without_a_service_fails_and_shows_the_public_key() {
+    let Some(bench) = bench() else { return };
+    let key = bench.key("server.key");
+    let args = [
+        "setup",
+        "client",
+        "--server",
+        SERVER,
+        "--server-key",
+        &key,
+        "--out",
+        "x.toml",
+        "--start",
+    ];
+    let output = bench.run_sumlink(Side::Client, &[&args[..], &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let object: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&object["ok"], &object["started"]),
+        (&false.into(), &false.into())
+    );
+    assert_eq!(object["error"]["exit_code"], 1, "{object}");
+    assert_eq!(object["start"], "sumlink client --config x.toml");
+    let public = object["public_key"].as_str().unwrap();
+    assert!(bench.path("x.toml").exists() && bench.path("x.key").exists());
+
+    // For people, one line has the reason, and the end follows.
+    let output = bench.run_sumlink(Side::Client, &args);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    let reason = "sumlink: not started: no service of this machine reads x.toml\n";
+    assert!(error.ends_with(reason), "{error}");
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    let end =
+        format!("this client's public key: {public}\nnext, here: sumlink client --config x.toml\n");
+    assert!(shown.contains(&end), "{shown}");
 }

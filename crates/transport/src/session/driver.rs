@@ -46,8 +46,8 @@ pub(crate) use commands::{Command, OpenReply, Opening, open_in};
 use datagrams::Datagrams;
 use moving::Moving;
 pub(crate) use report::session_span;
-pub(crate) use status::{LinkStates, Use};
 use status::RateWindow;
+pub(crate) use status::{LinkStates, Use};
 use streams::Local;
 
 /// A stream opened by the peer.

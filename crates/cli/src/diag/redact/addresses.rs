@@ -8,13 +8,22 @@ use super::{Redactor, Run, replace_runs};
 /// Beginnings of interface names with the whole hardware address (systemd.net-naming-scheme(7)).
 const NAMED_BY_CARD: [&str; 5] = ["enx", "wlx", "wwx", "slx", "ibx"];
 
+/// Parts of the names of hardware addresses, in lower case.
+const CARDS: [&str; 4] = ["mac", "bssid", "hwaddr", "ether"];
+
+/// Bytes of a hardware address.
+const CARD: usize = 6;
+
 /// Bytes of a hardware address that name the vendor.
 const VENDOR: usize = 3;
+
+/// Separators between the bytes of a hardware address with a name, also as URLs encode them.
+const SEPARATORS: [&str; 8] = [":", "-", ".", "_", "%3A", "%3a", "%2D", "%2d"];
 
 /// Longest run that is searched for IPv6 addresses: addresses are shorter.
 const MAX_RUN: usize = 256;
 
-/// Well-known prefixes, which are nobody's: global unicast, Teredo, 6to4, NAT64.
+/// Well-known prefixes that identify no network: global unicast, Teredo, 6to4, NAT64.
 const PREFIXES: [Ipv6Addr; 4] = [
     Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0),
     Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0),
@@ -22,7 +31,7 @@ const PREFIXES: [Ipv6Addr; 4] = [
     Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0),
 ];
 
-/// The half of all IPv4 addresses that VPNs have as a route.
+/// Half of the IPv4 addresses: a route that VPNs use.
 const HALF: Ipv4Addr = Ipv4Addr::new(128, 0, 0, 0);
 
 impl Redactor {
@@ -101,14 +110,48 @@ impl Redactor {
     pub(super) fn hardware(&mut self, text: &str) -> String {
         let text = self.hardware_with(':', text);
         let text = self.hardware_with('-', &text);
+        let text = self.named_cards(&text);
         replace_runs(&text, char::is_alphanumeric, |run| {
             let prefix = NAMED_BY_CARD.iter().find(|p| run.text.starts_with(**p))?;
-            let digits = &run.text[prefix.len()..];
-            let card = digits.len() == 12 && digits.bytes().all(|b| b.is_ascii_hexdigit());
-            let card = card.then(|| bytes_of(digits.as_bytes()))??;
-            let number = self.card(&card);
-            let vendor = &digits[..2 * VENDOR];
-            Some((format!("{prefix}{vendor}xx{number:04x}"), 0))
+            let hidden = self.bare_card(&run.text[prefix.len()..])?;
+            Some((format!("{prefix}{hidden}"), 0))
+        })
+    }
+
+    /// Replaces the device half of words that are hardware addresses without separators. Other
+    /// numbers have this form, too: this is for texts where that does no harm.
+    pub(super) fn bare_cards(&mut self, text: &str) -> String {
+        replace_runs(text, char::is_alphanumeric, |run| {
+            Some((self.bare_card(run.text)?, 0))
+        })
+    }
+
+    /// A hardware address without separators and without its device half.
+    fn bare_card(&mut self, digits: &str) -> Option<String> {
+        let is_card = digits.len() == 2 * CARD && digits.bytes().all(|b| b.is_ascii_hexdigit());
+        let card = is_card.then(|| bytes_of(digits.as_bytes()))??;
+        let number = self.card(&card);
+        Some(format!("{}xx{number:04x}", &digits[..2 * VENDOR]))
+    }
+
+    /// Replaces the device half of hardware addresses behind names such as `mac=`. These may have
+    /// any separators, or none.
+    fn named_cards(&mut self, text: &str) -> String {
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        replace_runs(text, is_name, |run| {
+            let name = run.text.to_ascii_lowercase();
+            if !CARDS.iter().any(|word| name.contains(*word)) {
+                return None;
+            }
+            let blank = ['\\', '"', '\'', ' ', '\t'];
+            let value = run.after.trim_start_matches(blank);
+            let mut signs = ["=", ":", "%3D", "%3d"].iter();
+            let value = signs.find_map(|sign| value.strip_prefix(*sign))?;
+            let value = value.trim_start_matches(blank);
+            let lead = &run.after[..run.after.len() - value.len()];
+            let (digits, len) = card_digits(value)?;
+            let hidden = self.bare_card(&digits)?;
+            Some((format!("{}{lead}{hidden}", run.text), lead.len() + len))
         })
     }
 
@@ -134,8 +177,8 @@ impl Redactor {
         })
     }
 
-    /// The groups of a hardware address without its device half. An address of zeros, and that of
-    /// all cards, are nobody's.
+    /// The groups of a hardware address without its device half. All zeros and the broadcast
+    /// address stay: they identify no card.
     fn hidden(&mut self, groups: &[&str]) -> Vec<String> {
         let mut words: Vec<String> = groups.iter().map(|group| (*group).to_owned()).collect();
         let Some(card) = bytes_of(groups.concat().as_bytes()) else {
@@ -160,6 +203,23 @@ impl Redactor {
     fn address(&mut self, ip: IpAddr) -> String {
         format!("addr-{}", self.addresses.of(ip))
     }
+}
+
+/// The digits of the hardware address at the beginning of a text, and its length there.
+fn card_digits(text: &str) -> Option<(String, usize)> {
+    let (mut digits, mut rest) = (String::new(), text);
+    while digits.len() < 2 * CARD {
+        if !digits.is_empty() && digits.len() % 2 == 0 {
+            let mut separators = SEPARATORS.iter();
+            let behind = separators.find_map(|separator| rest.strip_prefix(*separator));
+            rest = behind.unwrap_or(rest);
+        }
+        let digit = rest.chars().next().filter(char::is_ascii_hexdigit)?;
+        digits.push(digit);
+        rest = &rest[1..];
+    }
+    let is_whole = !rest.starts_with(|c: char| c.is_ascii_alphanumeric());
+    is_whole.then(|| (digits, text.len() - rest.len()))
 }
 
 /// Bytes from their digits in hexadecimal.
@@ -220,8 +280,8 @@ fn first_ipv6(text: &str) -> Option<(usize, usize, Ipv6Addr)> {
     None
 }
 
-/// Whether an address belongs to somebody on the Internet: it is not private, shared (RFC 6598),
-/// for documentation, for measurements (RFC 2544), or reserved.
+/// Whether an address identifies a host on the Internet: it is not private, shared (RFC 6598), for
+/// documentation, for measurements (RFC 2544), or reserved.
 fn is_public_ipv4(ip: Ipv4Addr) -> bool {
     let [a, b, c, _] = ip.octets();
     let is_special = ip.is_private()

@@ -1,13 +1,14 @@
 //! Replaces what identifies people, machines and networks, and every secret. Each text of a report
 //! passes [`Redactor::redact`].
 //!
-//! The passes prefer to replace too much: a text that only looks like a key is replaced as well.
-//! The same thing has the same replacement everywhere.
+//! When in doubt, the passes replace, such as a text that only looks like a key. The same thing has
+//! the same replacement everywhere.
 
 mod addresses;
 mod secrets;
 #[cfg(test)]
 mod tests;
+mod urls;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -20,7 +21,7 @@ const REDACTED: &str = "<redacted>";
 /// Shortest name that is replaced, in bytes: shorter ones hide nothing.
 const MIN_NAME: usize = 3;
 
-/// Names that reveal nothing, and would make a report unreadable if their words were replaced.
+/// Names that reveal nothing. Replacing these words would make a report unreadable.
 const COMMON: &[&str] = &[
     "addr",
     "address",
@@ -163,6 +164,7 @@ impl Redactor {
     pub(super) fn redact(&mut self, text: &str) -> String {
         let text = self.blocks(text);
         let text = self.invitations(&text);
+        let text = self.urls(&text);
         let text = self.logins(&text);
         let text = self.named_secrets(&text);
         let text = self.base64(&text);
@@ -183,7 +185,7 @@ impl Redactor {
         let kinds = [
             (
                 self.secrets,
-                "secrets, such as invitations, passwords and tokens: <redacted>",
+                "secrets, such as passwords, tokens and queries of URLs: <redacted>",
             ),
             (self.keys.0.len(), "public keys: key-1, key-2, ..."),
             (self.addresses.0.len(), "public addresses: addr-1, ..."),

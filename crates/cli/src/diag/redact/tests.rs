@@ -54,6 +54,36 @@ fn cards_keep_their_vendor_and_are_the_same_in_all_forms() {
 }
 
 #[test]
+fn cards_behind_a_name_need_no_separators() {
+    let mut redactor = Redactor::default();
+    for (text, expected) in [
+        ("mac=aabbccddeeff&x=1", "mac=aabbccxx0001&x=1"),
+        ("MAC=AABBCCDDEEFF", "MAC=AABBCCxx0001"),
+        ("client_mac: aabb.ccdd.eeff", "client_mac: aabbccxx0001"),
+        (
+            "ap-mac=aa%3ABB%3acc%3Add%3aee%3A00&x",
+            "ap-mac=aaBBccxx0002&x",
+        ),
+        (
+            "%26umac%3Daa%2Dbb%2dcc%2ddd%2dee%2dff%26",
+            "%26umac%3Daabbccxx0001%26",
+        ),
+        (
+            r#"{"mac":"aabbccddee00","macaddr": "AA:BB:CC:DD:EE:FF"}"#,
+            r#"{"mac":"aabbccxx0002","macaddr": "AA:BB:CC:xx:00:01"}"#,
+        ),
+    ] {
+        assert_eq!(redactor.redact(text), expected);
+    }
+    for same in [
+        "commit=aabbccddeeff mac=aabbccddeeff0 mac=aabbccdde mac aabbccddeeff",
+        "machine=x mac=",
+    ] {
+        assert_eq!(redactor.redact(same), same);
+    }
+}
+
+#[test]
 fn public_keys_are_numbered_and_other_base64_is_secret() {
     let url = KEY
         .trim_end_matches('=')

@@ -105,7 +105,7 @@ impl RateWindow {
 /// Maximum number of streams in a status.
 const MAX_STREAMS: usize = 1000;
 
-/// What a session does at the moment.
+/// The present use of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Use {
     /// Whether any path is known to deliver.
