@@ -33,9 +33,12 @@ const FILES: [&str; 2] = ["/run/systemd/resolve/resolv.conf", "/etc/resolv.conf"
 /// carriers' mark, which pass while everything else waits for the bond.
 #[derive(Clone, Debug)]
 pub(super) struct KnownServers {
-    known: Arc<Mutex<BTreeMap<(String, u16), Vec<SocketAddr>>>>,
+    known: Arc<Mutex<Known>>,
     resolvers: Arc<[SocketAddr]>,
 }
+
+/// Addresses by host and port.
+type Known = BTreeMap<(String, u16), Vec<SocketAddr>>;
 
 impl KnownServers {
     /// Looks up the servers. One may be unknown for now: each later attempt to connect asks again.
