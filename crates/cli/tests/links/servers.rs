@@ -76,7 +76,8 @@ impl Scene {
     fn silence(&self, address: &str) {
         let rules = format!(
             "table ip silent {{\nchain input {{\ntype filter hook input priority 0\n\
-             ip daddr {address} tcp dport 7000 drop\nip daddr {address} udp dport 7000 drop\n}}\n}}\n"
+             ip daddr {address} tcp dport 7000 drop\n\
+             ip daddr {address} udp dport 7000 drop\n}}\n}}\n"
         );
         let file = self.bench.write("silent.nft", rules);
         self.bench
@@ -321,4 +322,21 @@ fn each_server_has_a_key_or_all_have_one() {
             problem => assert!(said.contains(problem), "{said}"),
         }
     }
+    // On the command line, one of the servers has its own key.
+    bench.write(
+        "client.toml",
+        format!(
+            "server = [\"a:1\", \"b:1\"]\nserver_key = [\"{second}\", \"{}\"]\n\
+             key = \"client.key\"\n",
+            bench.server_key
+        ),
+    );
+    let args = ["client", "--config", "client.toml", "--server", "c:1"];
+    let output = bench.program(&args).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        said.contains("is none of the servers in the file"),
+        "{said}"
+    );
 }
