@@ -131,7 +131,7 @@ async fn connect(folder: &Path, server: &str, key: PublicKey, number: usize) -> 
     std::future::pending().await
 }
 
-/// What this process has used so far.
+/// The resources that this process has used so far.
 struct Process {
     /// Resident memory in bytes.
     resident: f64,

@@ -82,7 +82,8 @@ pub struct ClientReport {
     /// `store`, `configuration` for a `[[client]]` block or `--authorize`, or `invitation` for an
     /// open one, which has no key yet.
     pub source: String,
-    /// `invited`, `good`, `disabled`, `expired`, `blocked` (by its quota) or `limited` (to a rate, likewise).
+    /// `invited`, `good`, `disabled`, `expired`, `blocked` (by its quota) or `limited` (by it, to a
+    /// rate).
     pub state: String,
     /// When it joined, in seconds since 1970.
     pub created: Option<u64>,

@@ -68,7 +68,7 @@ async fn run(line: &str) -> Result<String, String> {
 async fn read(pipe: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Some(pipe) = pipe {
-        // What was read before an error is kept.
+        // Output before an error is kept.
         let _ = pipe.take(CAP as u64).read_to_end(&mut bytes).await;
     }
     bytes

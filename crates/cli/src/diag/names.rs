@@ -152,7 +152,7 @@ pub(super) fn of_resolver(text: &str, redactor: &mut Redactor) {
     }
 }
 
-/// What the texts of a key are.
+/// The kind of a key's texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Any text: hosts have a port, or a word before them that says so.

@@ -242,7 +242,10 @@ mod tests {
             }
             json!({ "chain": chain })
         };
-        let rule = |chain: &str, expr: Value| json!({ "rule": { "family": "inet", "table": "t", "chain": chain, "expr": expr } });
+        let rule = |chain: &str, expr: Value| {
+            let (family, table) = ("inet", "t");
+            json!({ "rule": { "family": family, "table": table, "chain": chain, "expr": expr } })
+        };
         let dport = json!({ "match": { "op": "==", "right": 7443,
             "left": { "payload": { "protocol": "tcp", "field": "dport" } } } });
         let ruleset = |port: &str, verdict: &str| {

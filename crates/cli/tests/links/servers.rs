@@ -52,6 +52,13 @@ impl Scene {
         })
     }
 
+    /// A client that prefers the first server, and is there.
+    fn at_the_first() -> Option<Self> {
+        let scene = Self::new("server_choice = \"listed\"")?;
+        scene.until_at("10.99.0.1");
+        Some(scene)
+    }
+
     /// The client's first session.
     fn session(&self) -> Value {
         let args = ["status", "--json", "--control", "client.sock"];
@@ -123,10 +130,9 @@ fn start(bench: &Bench, name: &str, address: &str) -> Daemon {
 /// The connections of a killed process end at once.
 #[test]
 fn a_client_moves_from_a_killed_server_and_returns_to_it() {
-    let Some(mut scene) = Scene::new("server_choice = \"listed\"") else {
+    let Some(mut scene) = Scene::at_the_first() else {
         return;
     };
-    scene.until_at("10.99.0.1");
     scene.downloads();
     scene.servers[0].signal("KILL");
     scene.servers[0].wait();
@@ -176,10 +182,9 @@ fn a_client_moves_from_a_silent_server() {
 /// An outage of the client's own links is no reason to leave its server.
 #[test]
 fn a_session_outlasts_an_outage_of_all_links() {
-    let Some(scene) = Scene::new("server_choice = \"listed\"") else {
+    let Some(scene) = Scene::at_the_first() else {
         return;
     };
-    scene.until_at("10.99.0.1");
     let before = scene.session()["session"].clone();
     let transfer = Transfer::download(&scene.bench, SOURCE.parse().unwrap());
     transfer.goes_on(500_000);
@@ -208,10 +213,9 @@ fn a_session_outlasts_an_outage_of_all_links() {
 /// A server that answers, but admits no session of this client, is no replacement.
 #[test]
 fn a_client_does_not_move_to_a_server_that_refuses_it() {
-    let Some(scene) = Scene::new("server_choice = \"listed\"") else {
+    let Some(scene) = Scene::at_the_first() else {
         return;
     };
-    scene.until_at("10.99.0.1");
     let before = scene.session()["session"].clone();
     let drain = ["drain", "--control", "second.sock"];
     text(scene.bench.program(&drain).output().unwrap());
@@ -238,10 +242,9 @@ fn a_client_does_not_move_to_a_server_that_refuses_it() {
 
 #[test]
 fn a_draining_server_keeps_its_sessions_and_gets_no_new_ones() {
-    let Some(mut scene) = Scene::new("server_choice = \"listed\"") else {
+    let Some(mut scene) = Scene::at_the_first() else {
         return;
     };
-    scene.until_at("10.99.0.1");
     let drain = |scene: &Scene, option: &str| {
         let args = ["drain", "--control", "server.sock", "--json"];
         let args: Vec<&str> = args.into_iter().chain(option.split_whitespace()).collect();

@@ -175,7 +175,7 @@ impl Redactor {
         self.known_names(&text)
     }
 
-    /// What was replaced, a line for each kind.
+    /// The replacements, a line for each kind.
     pub(super) fn summary(&self) -> String {
         let used = |kind: &str| {
             let used = self.used.iter();

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::{REDACTED, Redactor, replace_runs};
 
-/// Most lines of a PEM block whose end is missing.
+/// Most lines of a PEM block without an end.
 const MAX_BLOCK: usize = 100;
 
 /// The beginning of an invitation.
@@ -145,7 +145,7 @@ impl Redactor {
     }
 }
 
-/// The place of a value behind its name, `= "value"` or `": value`: what is between the quotes, or
+/// The place of a value behind its name, `= "value"` or `": value`: the text between the quotes, or
 /// the word, list or line.
 fn value(behind: &str, is_line: bool) -> Option<Range<usize>> {
     let blank = [' ', '\t'];

@@ -5,7 +5,7 @@ use super::{REDACTED, Redactor};
 /// The beginning of an authority in a URL inside of another one.
 const ENCODED: &str = "%3a%2f%2f";
 
-/// Schemes of links whose authority is not a host.
+/// Schemes of links without a host.
 const WITHOUT_HOST: [&str; 2] = ["sumlink:", "file:"];
 
 /// Characters that may follow a URL in a sentence or a list.

@@ -114,21 +114,9 @@ fn the_store_is_used_without_its_server_and_locked_by_it() {
 
 #[test]
 fn a_full_disk_stops_no_session_and_loses_no_usage() {
-    let Some(mut scene) = Scene::new("") else {
+    let Some(mut scene) = on_small_disk() else {
         return;
     };
-    if !sumlink_test_support::emulated::has_users() {
-        return;
-    }
-    let mut server = scene.server.take().unwrap();
-    server.signal("TERM");
-    server.wait();
-    mount(&scene.bench);
-    let file = fs::read_to_string(scene.bench.path("server.toml")).unwrap();
-    scene.bench.write(
-        "server.toml",
-        file.replace("\"clients.db\"", "\"disk/clients.db\""),
-    );
     scene.start("server-2");
     let client = scene.client("laptop");
     fill(&scene.bench);
@@ -160,19 +148,9 @@ fn a_full_disk_stops_no_session_and_loses_no_usage() {
 /// SQLite needs room for its journal as well, so that the store's own pages may fit.
 #[test]
 fn a_first_start_on_a_small_disk_leaves_nothing_behind() {
-    let Some(mut scene) = Scene::new("") else {
+    let Some(mut scene) = on_small_disk() else {
         return;
     };
-    if !sumlink_test_support::emulated::has_users() {
-        return;
-    }
-    let mut server = scene.server.take().unwrap();
-    server.signal("TERM");
-    server.wait();
-    let file = fs::read_to_string(scene.bench.path("server.toml")).unwrap();
-    let file = file.replace("\"clients.db\"", "\"disk/clients.db\"");
-    scene.bench.write("server.toml", file);
-    mount(&scene.bench);
     for size in ["48k", "64k", "68k"] {
         let option = format!("remount,size={size}");
         let resized = ["mount", "-o", &option, "disk"];
@@ -244,6 +222,22 @@ fn a_removed_store_is_reported_while_the_server_runs() {
     });
     scene.invite(&["--name", "laptop"]);
     scene.stop();
+}
+
+/// A scene without a server, whose next one has its store on a file system of 512 KiB.
+fn on_small_disk() -> Option<Scene> {
+    let mut scene = Scene::new("")?;
+    if !sumlink_test_support::emulated::has_users() {
+        return None;
+    }
+    let mut server = scene.server.take().unwrap();
+    server.signal("TERM");
+    server.wait();
+    let file = fs::read_to_string(scene.bench.path("server.toml")).unwrap();
+    let file = file.replace("\"clients.db\"", "\"disk/clients.db\"");
+    scene.bench.write("server.toml", file);
+    mount(&scene.bench);
+    Some(scene)
 }
 
 /// Mounts a small file system in the test's directory, in the server's namespace.
