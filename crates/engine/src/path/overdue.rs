@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::gap::Gap;
-use super::{Flight, Path, PathSample, fade, srtt_of};
+use super::{Flight, LossState, Path, PathSample, fade, srtt_of};
 use crate::Instant;
 
 /// Reports of arrivals take this much longer than half a round trip: 5 ms, rarely 15 ms.
@@ -34,6 +34,11 @@ const STALL_SLACK: Duration = Duration::from_millis(150);
 /// round trip.
 const REPAIR_MIN: Duration = Duration::from_millis(50);
 
+/// Shortest retransmission timeout of common systems (Linux's `TCP_RTO_MIN`). While TCP repairs
+/// losses, a retransmission may be lost as well, and only this timeout repairs that: BBR overruns a
+/// short queue before it has found a link's rate.
+const TIMEOUT_MIN: Duration = Duration::from_millis(200);
+
 /// Added for the granularity of TCP's timers.
 const REPAIR_SLACK: Duration = Duration::from_millis(10);
 
@@ -55,6 +60,8 @@ pub(super) struct DeliveryProof {
     at: Instant,
     /// Bytes that TCP had in flight.
     in_flight: u64,
+    /// TCP was repairing losses.
+    repairs: bool,
     /// Delivery rate of the path, or its limit if that is lower, in bytes per second; none if it
     /// was unknown.
     rate: Option<f64>,
@@ -201,11 +208,12 @@ impl Path {
     /// long again.
     ///
     /// Much sooner if TCP has received no acknowledgment either. Then no repair is under way,
-    /// except of a loss that only a timeout detects, and one such timeout is allowed.
+    /// except of a loss that only a timeout detects, and one such timeout is allowed; a longer one
+    /// if TCP was repairing losses when it last proved that it delivers.
     pub(crate) fn stalls_at(&self) -> Option<Instant> {
         let late = self.late_stalls_at()?;
         let suspect = self.progress.proof.zip(self.suspect_from());
-        let stalls_at = suspect.map_or(late, |(proof, from)| late.min(from + proof.repair()));
+        let stalls_at = suspect.map_or(late, |(proof, from)| late.min(from + proof.stall_repair()));
         Some(stalls_at + self.more_repair(stalls_at))
     }
 
@@ -353,6 +361,7 @@ impl DeliveryProof {
         Self {
             at,
             in_flight: sample.in_flight,
+            repairs: sample.loss != LossState::Open,
             rate: delivered_rate(sample),
             delivered: sample.delivered,
             confirmed,
@@ -375,6 +384,14 @@ impl DeliveryProof {
     /// Time that TCP needs to detect a loss by its timeout and to repair it.
     fn repair(&self) -> Duration {
         self.srtt + (4 * self.rttvar).max(REPAIR_MIN) + REPAIR_SLACK
+    }
+
+    /// The same before a path stalls.
+    fn stall_repair(&self) -> Duration {
+        match self.repairs {
+            true => self.repair().max(self.srtt + TIMEOUT_MIN + REPAIR_SLACK),
+            false => self.repair(),
+        }
     }
 }
 
@@ -468,6 +485,22 @@ mod tests {
         let stalls_at = path.stalls_at();
         path.progress.more_repair = MoreRepair::new(Instant::ZERO);
         assert!(stalls_at > path.stalls_at());
+    }
+
+    #[test]
+    fn a_lost_retransmission_has_the_time_of_a_timeout() {
+        for (loss, least) in [
+            (LossState::Open, REPAIR_MIN),
+            (LossState::Recovery, TIMEOUT_MIN),
+        ] {
+            let sample = PathSample {
+                srtt: 20 * MS,
+                loss,
+                ..PathSample::default()
+            };
+            let proof = DeliveryProof::new(&sample, 0, 1000 * MS);
+            assert_eq!(proof.stall_repair(), 20 * MS + least + REPAIR_SLACK);
+        }
     }
 
     #[test]

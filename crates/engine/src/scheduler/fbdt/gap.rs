@@ -60,9 +60,7 @@ fn find(path: &Path, view: &View<'_>) -> Option<Pick> {
     });
     let mut oldest = oldest.peekable();
     oldest.peek()?;
-    let round_trips = view.active_paths().map(|path| round_trip(path, view));
-    let longest = round_trips.max().unwrap_or_default().as_secs_f64();
-    let kept = (REORDER_FACTOR * view.rate() * longest).max(REORDER_MIN) as u64;
+    let kept = usual_memory(view);
     // The data of a suspect path will hardly arrive, however little waits behind it.
     let is_worth = |(stream, is_suspect): &(&Stream, bool)| {
         stream.held_back() > if *is_suspect { 0 } else { kept }
@@ -80,6 +78,13 @@ fn find(path: &Path, view: &View<'_>) -> Option<Pick> {
     }
     let range = range.start..range.end.min(range.start + budget);
     Some(Pick::Repeat { stream, range })
+}
+
+/// Reorder memory in bytes above which a gap holds up the receiver.
+pub(super) fn usual_memory(view: &View<'_>) -> u64 {
+    let round_trips = view.active_paths().map(|path| round_trip(path, view));
+    let longest = round_trips.max().unwrap_or_default().as_secs_f64();
+    (REORDER_FACTOR * view.rate() * longest).max(REORDER_MIN) as u64
 }
 
 /// The round trip of `path`, or of a late path the one predicted when its oldest bytes were sent.

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::arrival::{delay, piece};
+use super::gap::usual_memory;
 use crate::path::{Flight, Path, REPORT_SLACK};
 use crate::scheduler::{Pick, View};
 use crate::stream::Stream;
@@ -236,13 +237,22 @@ fn is_urgent(stream: &Stream) -> bool {
     stream.class() == Class::Conversational || stream.unsent().is_empty()
 }
 
+/// Whether the peer has all bytes that it permits `stream`, or will have them soon, and few of them
+/// wait behind a gap: the credit is that of a slow reader.
+fn waits_for_reader(stream: &Stream, view: &View<'_>) -> bool {
+    let unsent = stream.unsent().first();
+    unsent.is_some_and(|unsent| unsent.start >= view.sendable_end(stream))
+        && stream.held_back() <= usual_memory(view)
+}
+
 /// The lowest bytes of selected streams in flight on another path that would arrive sooner over
 /// this one.
 ///
 /// Only data that is predicted to be late by more than the duplicate takes is duplicated, each
 /// piece once, and no data that has already reached the peer's host. A piece is late when its own
 /// estimate has passed by more than a trip over this path takes, or is still further away than
-/// that.
+/// that. For a stream that waits for its reader, only the first counts: bytes that arrive sooner
+/// would wait for the reader, too.
 pub(super) fn late_bytes(
     path: &Path,
     is_wanted: impl Fn(&Stream) -> bool,
@@ -260,22 +270,29 @@ pub(super) fn late_bytes(
         let behind = oldest.map_or(Duration::ZERO, |oldest| {
             view.now.saturating_sub(oldest.expected_at)
         });
-        let is_late = |flight: &Flight| {
-            if other.has_acknowledged(flight.record_end) {
-                return view.now >= other.late_at(flight);
-            }
-            flight.expected_at + behind > view.now + trip + REPORT_SLACK
-                || view.now >= flight.expected_at + flight.patience.max(trip)
+        let is_overdue = |flight: &Flight| match other.has_acknowledged(flight.record_end) {
+            true => view.now >= other.late_at(flight),
+            false => view.now >= flight.expected_at + flight.patience.max(trip),
+        };
+        let is_far = |flight: &Flight| {
+            !other.has_acknowledged(flight.record_end)
+                && flight.expected_at + behind > view.now + trip + REPORT_SLACK
         };
         for flight in other.flights().filter(|flight| !flight.repeated) {
             let place = (flight.stream, flight.range.start);
-            if !is_late(flight) || best.as_ref().is_some_and(|(s, r)| (*s, r.start) <= place) {
+            let is_overdue = is_overdue(flight);
+            if !is_overdue && !is_far(flight)
+                || best.as_ref().is_some_and(|(s, r)| (*s, r.start) <= place)
+            {
                 continue;
             }
             let stream = view.stream(flight.stream);
             let Some(stream) = stream.filter(|stream| is_wanted(stream)) else {
                 continue;
             };
+            if !is_overdue && waits_for_reader(stream, view) {
+                continue;
+            }
             let missing = stream.unacknowledged(flight.range.clone());
             if let Some(missing) = missing.into_iter().next() {
                 best = Some((flight.stream, missing));
@@ -283,4 +300,135 @@ pub(super) fn late_bytes(
         }
     }
     best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Fbdt;
+    use super::*;
+    use crate::pages::Spare;
+    use crate::scheduler::fixture::Fixture;
+
+    const BUDGET: u64 = 10_000;
+
+    #[test]
+    fn only_late_bytes_are_duplicated_once_and_within_the_budget() {
+        let (mut fixture, mut fbdt) = (Fixture::new(&[(80.0, 10), (80.0, 10)]), Fbdt::default());
+        fixture.write(0, 30_000);
+        while fixture.unsent() > 0 {
+            fixture.send(&mut fbdt, 1, BUDGET);
+        }
+        let path = PathId(0);
+        let expect = |fixture: &mut Fixture, ms: u64| {
+            let at = fixture.now + Duration::from_millis(ms);
+            let flights = &mut fixture.paths.get_mut(&PathId(1)).unwrap().outbound.flights;
+            flights
+                .iter_mut()
+                .for_each(|flight| flight.expected_at = at);
+        };
+        let next_look = |fixture: &mut Fixture| fixture.now += 2 * LOOK_INTERVAL;
+        fixture.repeat_budget = 4_000;
+        expect(&mut fixture, 8);
+        assert_eq!(
+            fixture.pick(&mut fbdt, path, BUDGET),
+            Pick::Idle,
+            "they arrive in time"
+        );
+        next_look(&mut fixture);
+        expect(&mut fixture, 500);
+        fixture.repeat_budget = 0;
+        assert_eq!(
+            fixture.pick(&mut fbdt, path, BUDGET),
+            Pick::Idle,
+            "no budget"
+        );
+        fixture.repeat_budget = 4_000;
+        assert_eq!(
+            fixture.pick(&mut fbdt, path, BUDGET),
+            Pick::Race {
+                stream: 0,
+                range: 0..4_000
+            }
+        );
+        // The bytes after that, each once.
+        let mut twice = 4_000;
+        loop {
+            fixture.repeat_budget = 4_000;
+            next_look(&mut fixture);
+            match fixture.pick(&mut fbdt, path, BUDGET) {
+                Pick::Race { stream: 0, range } => {
+                    assert_eq!(range.start, twice);
+                    twice = range.end;
+                }
+                pick => break assert_eq!(pick, Pick::Idle, "only one copy"),
+            }
+        }
+        assert_eq!(twice, 30_000);
+    }
+
+    #[test]
+    fn overdue_bytes_are_duplicated_unless_acknowledged() {
+        let (mut fixture, mut fbdt) = (Fixture::new(&[(80.0, 10), (80.0, 10)]), Fbdt::default());
+        fixture.write(0, 30_000);
+        while fixture.unsent() > 0 {
+            fixture.send(&mut fbdt, 1, BUDGET);
+        }
+        fixture.repeat_budget = 100_000;
+        assert_eq!(fixture.pick(&mut fbdt, PathId(0), BUDGET), Pick::Idle);
+        fixture.now += Duration::from_millis(100);
+        let spare = &mut Spare::default();
+        fixture
+            .streams
+            .get_mut(&0)
+            .unwrap()
+            .send
+            .acknowledge(0..10_000, spare);
+        let repeat = fixture.pick(&mut fbdt, PathId(0), BUDGET);
+        assert!(matches!(repeat, Pick::Race { stream: 0, range } if range.start >= 10_000));
+    }
+
+    /// A slow path has 30,000 bytes of a longer stream, a third of a second of its rate, and the
+    /// peer permits no more. It has received `kept` bytes behind them.
+    fn without_credit(kept: u64) -> (Fixture, Fbdt) {
+        let (mut fixture, fbdt) = (Fixture::new(&[(80.0, 10), (0.8, 10)]), Fbdt::default());
+        fixture.write(0, 2_000_000);
+        fixture.take(1, 0, 0..30_000);
+        let now = fixture.now;
+        let flights = &mut fixture.paths.get_mut(&PathId(1)).unwrap().outbound.flights;
+        flights[0].expected_at = now + Duration::from_millis(300);
+        fixture.take(0, 0, 30_000..30_000 + kept);
+        fixture
+            .paths
+            .get_mut(&PathId(0))
+            .unwrap()
+            .outbound
+            .flights
+            .clear();
+        let stream = fixture.streams.get_mut(&0).unwrap();
+        stream
+            .send
+            .acknowledge(30_000..30_000 + kept, &mut Spare::default());
+        fixture.credit = 0;
+        fixture.repeat_budget = 100_000;
+        (fixture, fbdt)
+    }
+
+    #[test]
+    fn bytes_for_a_slow_reader_are_duplicated_only_when_overdue() {
+        let (mut fixture, mut fbdt) = without_credit(100_000);
+        assert_eq!(fixture.pick(&mut fbdt, PathId(0), BUDGET), Pick::Idle);
+        fixture.now += Duration::from_secs(1);
+        let overdue = fixture.pick(&mut fbdt, PathId(0), BUDGET);
+        assert!(
+            matches!(overdue, Pick::Repeat { stream: 0, .. }),
+            "{overdue:?}"
+        );
+    }
+
+    #[test]
+    fn a_gap_that_takes_the_credit_is_closed_before_its_bytes_are_overdue() {
+        let (mut fixture, mut fbdt) = without_credit(600_000);
+        let early = fixture.pick(&mut fbdt, PathId(0), BUDGET);
+        assert!(matches!(early, Pick::Repeat { stream: 0, .. }), "{early:?}");
+    }
 }

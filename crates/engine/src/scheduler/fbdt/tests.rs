@@ -5,7 +5,6 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::forward::FORWARD_STAYS;
-use super::repeat::LOOK_INTERVAL;
 use super::*;
 use crate::path::{PathSample, PathState};
 use crate::scheduler::fixture::Fixture;
@@ -151,82 +150,6 @@ fn different_budgets_do_not_leave_bytes_unsent() {
         rounds += 1;
         assert!(rounds < 1000);
     }
-}
-
-#[test]
-fn only_late_bytes_are_duplicated_once_and_within_the_budget() {
-    let (mut fixture, mut fbdt) = (Fixture::new(&[(80.0, 10), (80.0, 10)]), Fbdt::default());
-    fixture.write(0, 30_000);
-    while fixture.unsent() > 0 {
-        fixture.send(&mut fbdt, 1, BUDGET);
-    }
-    let path = PathId(0);
-    let expect = |fixture: &mut Fixture, ms: u64| {
-        let at = fixture.now + Duration::from_millis(ms);
-        let flights = &mut fixture.paths.get_mut(&PathId(1)).unwrap().outbound.flights;
-        flights
-            .iter_mut()
-            .for_each(|flight| flight.expected_at = at);
-    };
-    let next_look = |fixture: &mut Fixture| fixture.now += 2 * LOOK_INTERVAL;
-    fixture.repeat_budget = 4_000;
-    expect(&mut fixture, 8);
-    assert_eq!(
-        fixture.pick(&mut fbdt, path, BUDGET),
-        Pick::Idle,
-        "they arrive in time"
-    );
-    next_look(&mut fixture);
-    expect(&mut fixture, 500);
-    fixture.repeat_budget = 0;
-    assert_eq!(
-        fixture.pick(&mut fbdt, path, BUDGET),
-        Pick::Idle,
-        "no budget"
-    );
-    fixture.repeat_budget = 4_000;
-    assert_eq!(
-        fixture.pick(&mut fbdt, path, BUDGET),
-        Pick::Race {
-            stream: 0,
-            range: 0..4_000
-        }
-    );
-    // The bytes after that, each once.
-    let mut twice = 4_000;
-    loop {
-        fixture.repeat_budget = 4_000;
-        next_look(&mut fixture);
-        match fixture.pick(&mut fbdt, path, BUDGET) {
-            Pick::Race { stream: 0, range } => {
-                assert_eq!(range.start, twice);
-                twice = range.end;
-            }
-            pick => break assert_eq!(pick, Pick::Idle, "only one copy"),
-        }
-    }
-    assert_eq!(twice, 30_000);
-}
-
-#[test]
-fn overdue_bytes_are_duplicated_unless_acknowledged() {
-    let (mut fixture, mut fbdt) = (Fixture::new(&[(80.0, 10), (80.0, 10)]), Fbdt::default());
-    fixture.write(0, 30_000);
-    while fixture.unsent() > 0 {
-        fixture.send(&mut fbdt, 1, BUDGET);
-    }
-    fixture.repeat_budget = 100_000;
-    assert_eq!(fixture.pick(&mut fbdt, PathId(0), BUDGET), Pick::Idle);
-    fixture.now += Duration::from_millis(100);
-    let spare = &mut crate::pages::Spare::default();
-    fixture
-        .streams
-        .get_mut(&0)
-        .unwrap()
-        .send
-        .acknowledge(0..10_000, spare);
-    let repeat = fixture.pick(&mut fbdt, PathId(0), BUDGET);
-    assert!(matches!(repeat, Pick::Race { stream: 0, range } if range.start >= 10_000));
 }
 
 #[test]
