@@ -72,6 +72,11 @@ cp packaging/systemd/sumlink-{client,gateway,server}.service "$stage/systemd/sys
 grep -v '^u sumlink-edge ' packaging/systemd/sysusers.conf > "$stage/systemd/sysusers.d/sumlink.conf"
 cp packaging/openrc/* "$stage/openrc/"
 cp packaging/openwrt/sumlink-* "$stage/openwrt/"
+# A page of LuCI, where that is installed.
+install -Dm 0644 packaging/openwrt/luci/menu.d/sumlink.json "$stage/luci/usr/share/luci/menu.d/sumlink.json"
+install -Dm 0644 packaging/openwrt/luci/acl.d/sumlink.json "$stage/luci/usr/share/rpcd/acl.d/sumlink.json"
+install -Dm 0644 packaging/openwrt/luci/view/sumlink/status.js \
+    "$stage/luci/www/luci-static/resources/view/sumlink/status.js"
 chmod 0755 "$stage"/openrc/* "$stage"/openwrt/*
 
 cp LICENSE-APACHE LICENSE-MIT "$stage/licenses/"

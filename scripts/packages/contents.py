@@ -125,6 +125,10 @@ def apk(folder, _):
     scripts({member.name: data for member, data in members if "init.d/sumlink" in member.name})
 
 
+LUCI = ("/usr/share/luci/menu.d/sumlink.json", "/usr/share/rpcd/acl.d/sumlink.json",
+        "/www/luci-static/resources/view/sumlink/status.js")
+
+
 def ipk(folder, _):
     with tarfile.open(one(folder, "*.ipk"), "r:gz") as package:
         parts = data_of(package)
@@ -135,6 +139,8 @@ def ipk(folder, _):
         starts = {name: data for name, data in data_of(archive).items() if "/init.d/" in name}
     check("/lib/upgrade/keep.d/sumlink" in files, "a firmware upgrade would remove the keys")
     check(len(starts) == 3, f"service scripts: {list(starts)}")
+    for name in LUCI:
+        check(name in files, f"{name} is missing")
     with tarfile.open(fileobj=io.BytesIO(parts["control.tar.gz"])) as archive:
         control = data_of(archive)
     check(set(control["conffiles"].decode().split()) == CONFIGURATION, "conffiles")

@@ -11,6 +11,7 @@ mod dependencies;
 mod diag;
 mod files;
 mod logs;
+mod luci;
 mod messages;
 mod monitor;
 mod page;

@@ -1,6 +1,8 @@
 //! The systemd units and the users that they run as.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::chown;
+use std::process::Command;
 
 const CLIENT: &str = include_str!("../../../../packaging/systemd/sumlink-client.service");
 const GATEWAY: &str = include_str!("../../../../packaging/systemd/sumlink-gateway.service");
@@ -39,6 +41,35 @@ fn the_gateway_has_the_capabilities_that_it_needs_and_cleans_up() {
     }
     assert!(value(GATEWAY, "ExecStopPost").ends_with("sumlink down --clean"));
     assert_eq!(value(GATEWAY, "DeviceAllow"), "/dev/net/tun rw");
+}
+
+/// Root without CAP_DAC_READ_SEARCH cannot read a file that only another user may read.
+#[test]
+fn the_gateway_reads_the_key_of_the_clients_service() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: needs root");
+        return;
+    }
+    let bench = crate::common::new();
+    bench.key("client.key");
+    let key = bench.path("client.key");
+    chown(&key, Some(65_534), None).unwrap();
+    let capabilities = value(GATEWAY, "CapabilityBoundingSet").to_lowercase();
+    let mut set = "-all".to_owned();
+    for name in capabilities.split(' ') {
+        set += &format!(",+{}", name.trim_start_matches("cap_"));
+    }
+    for (set, is_readable) in [(set.as_str(), true), ("-all", false)] {
+        let mut run = Command::new("setpriv");
+        run.args([
+            "--bounding-set",
+            set,
+            env!("CARGO_BIN_EXE_sumlink"),
+            "pubkey",
+        ]);
+        let output = run.arg(&key).output().unwrap();
+        assert_eq!(output.status.success(), is_readable, "{set}: {output:?}");
+    }
 }
 
 /// Exit codes that need the administrator of this machine (docs/cli.md): command line,
