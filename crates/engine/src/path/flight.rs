@@ -48,7 +48,12 @@ impl Flight {
     /// handed over. On a path that slows down, round trip and variation grow with the data that
     /// waits on it.
     pub(crate) fn stall_patience(&self) -> Duration {
-        self.round_trip + 2 * self.patience
+        Self::stall_patience_of(self.round_trip, self.patience)
+    }
+
+    /// The same for a piece with this round trip and this patience.
+    pub(crate) fn stall_patience_of(round_trip: Duration, patience: Duration) -> Duration {
+        round_trip + 2 * patience
     }
 }
 
