@@ -53,6 +53,8 @@ pub(crate) struct Carrier {
     pub(crate) link: String,
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
+    /// Bytes of frames that were sent before those of the session.
+    pub(crate) sent_before: u64,
     /// Maximum size of its IP packets in bytes, if larger ones were lost on its link; `None`
     /// otherwise.
     pub(crate) packet_limit: Option<u16>,
@@ -125,6 +127,7 @@ impl Carrier {
             local: canonical(tcp.local_addr()?),
             remote: canonical(tcp.peer_addr()?),
             link,
+            sent_before: 0,
             packet_limit: None,
             logged_states: LoggedStates::default(),
             policy,
@@ -346,6 +349,6 @@ impl Write for TryIo<'_> {
     }
 }
 
-fn canonical(address: SocketAddr) -> SocketAddr {
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }

@@ -411,7 +411,16 @@ impl Task {
                 Ended::Session(outcome) => outcome,
                 Ended::Moved(Move { to, reason }) => {
                     let other = &self.servers.config(to).server;
-                    tracing::warn!(%server, to = %other, "{reason}; the bond moves there");
+                    match to == place {
+                        true => tracing::warn!(
+                            %server,
+                            "the server no longer answers, and another one behind the same \
+                            address does; the bond moves there"
+                        ),
+                        false => {
+                            tracing::warn!(%server, to = %other, "{reason}; the bond moves there")
+                        }
+                    }
                     failed.clear();
                     next = Some(to);
                     continue;
@@ -523,7 +532,7 @@ impl Task {
             }
         };
         let (servers, current) = (Arc::clone(&self.servers), self.session.clone());
-        let superseded = servers.superseded(place, commands.clone());
+        let superseded = servers.superseded(place, commands.clone(), manager.names());
         let session = manager.run(driver, &mut self.closing, connected);
         let published = session_of(Arc::clone(&self.publisher), incoming, commands.clone());
         let session = async {

@@ -78,6 +78,7 @@ impl Driver {
         }
         let now = self.now();
         self.engine.path_up(carrier.id, now);
+        self.engine.path_sent(carrier.id, carrier.sent_before);
         if let Some(link) = link_number(&carrier.link) {
             self.engine.path_link(carrier.id, link);
         }
