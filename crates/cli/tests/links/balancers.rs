@@ -1,8 +1,8 @@
 //! Servers behind a load balancer: the configurations of packaging/ with HAProxy and nginx.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::process::{Child, Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -113,6 +113,15 @@ impl Scene {
         remotes.sort();
         assert_eq!(remotes, ["10.77.1.2", "10.77.2.2"]);
         place
+    }
+
+    /// The connections that a server has refused, by reason.
+    fn refused(&self, place: usize) -> BTreeMap<String, u64> {
+        let (name, _) = SERVERS[place];
+        let args = ["status", "--json", "--control", &format!("{name}.sock")];
+        let report = text(self.bench.program(&args).output().unwrap());
+        let report: Value = serde_json::from_str(&report).unwrap();
+        serde_json::from_value(report["refused"].clone()).unwrap()
     }
 
     /// A download of some bytes.
@@ -271,7 +280,24 @@ fn a_client_leaves_a_dead_server(balancer: Balancer) {
     // It comes back, and the other one no longer answers, as without power.
     let (name, address) = SERVERS[first];
     scene.servers[first] = start(&scene.bench, name, address);
-    thread::sleep(Duration::from_secs(5));
+    until("the balancer leads to the first server again", || {
+        let hello = [
+            "openssl",
+            "s_client",
+            "-connect",
+            "10.99.0.1:443",
+            "-servername",
+        ];
+        let name = format!("{name}.bond.example.org");
+        let words: Vec<&str> = hello.into_iter().chain([name.as_str()]).collect();
+        // The server refuses it, because it has no key.
+        scene
+            .bench
+            .spawn(Side::Server, &words)
+            .wait_with_output()
+            .unwrap();
+        (scene.refused(first).values().any(|count| *count > 0)).then_some(())
+    });
     let transfer = Transfer::download(&scene.bench, SOURCE.parse().unwrap());
     transfer.goes_on(500_000);
     let (_, silent) = SERVERS[1 - first];
@@ -338,14 +364,10 @@ fn datagrams_pass_a_balancer_without_udp() {
     until("both links have tried UDP", || {
         (scene.client.lines_with(reason) >= 2).then_some(())
     });
-    let (name, _) = SERVERS[place];
-    let args = ["status", "--json", "--control", &format!("{name}.sock")];
-    let report = text(scene.bench.program(&args).output().unwrap());
-    let report: Value = serde_json::from_str(&report).unwrap();
-    let refused = report["refused"].as_object().unwrap();
-    let refused: Vec<_> = refused.iter().filter(|(_, count)| **count != 0).collect();
+    let mut refused = scene.refused(place);
+    refused.retain(|_, count| *count > 0);
     assert!(
-        refused.iter().all(|(reason, _)| *reason == "broken"),
+        refused.keys().all(|reason| reason == "broken"),
         "{refused:?}"
     );
     scene.stop();

@@ -481,6 +481,35 @@ mod tests {
         first.abort();
     }
 
+    /// What load balancers and firewalls read.
+    #[tokio::test]
+    async fn the_first_message_has_the_configured_names() {
+        let (server, client) = keys();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let config = client_config(&server, &client, "bond.example:1");
+        let other = (config.clone().sni("www.example".to_owned()))
+            .alpn(vec!["h2".to_owned(), "http/1.1".to_owned()]);
+        for (config, name, protocols) in [
+            (config.clone(), Some("bond.example"), &["sumlink/1"][..]),
+            (other, Some("www.example"), &["h2", "http/1.1"]),
+            (config.sni(String::new()), None, &["sumlink/1"]),
+        ] {
+            let dialer = Dialer::new(Arc::new(config), [7; 16]);
+            let dial =
+                tokio::spawn(async move { dialer.dial("lo", &[address], None).await.map(drop) });
+            let (tcp, _) = listener.accept().await.unwrap();
+            let start = tokio_rustls::LazyConfigAcceptor::new(Default::default(), tcp);
+            let start = start.await.unwrap();
+            let hello = start.client_hello();
+            assert_eq!(hello.server_name(), name);
+            let offered: Vec<&[u8]> = hello.alpn().unwrap().collect();
+            let expected = protocols.iter().map(|name| name.as_bytes());
+            assert_eq!(offered, expected.collect::<Vec<_>>());
+            dial.abort();
+        }
+    }
+
     #[tokio::test]
     async fn the_most_informative_failure_is_reported() {
         let (server, client) = keys();
