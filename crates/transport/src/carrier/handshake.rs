@@ -310,7 +310,9 @@ impl ServerCarrier {
         let (tls, early) = (Connection::Server(tls), self.buffer);
         let mut carrier = Carrier::new(self.path, self.link, tcp, tls, early)?;
         carrier.sent_before = (out.len() - welcome) as u64;
-        carrier.remote = canonical(self.from);
+        let (from, tcp) = (canonical(self.from), carrier.remote);
+        carrier.remote = from;
+        carrier.end_to_end = (from != tcp).then(Default::default);
         Ok(carrier)
     }
 
@@ -509,14 +511,33 @@ fn refusal(code: RefuseCode, reason: &PeerText) -> String {
 /// The parsers of handshake data from peers, for the fuzz targets.
 #[cfg(feature = "fuzz")]
 pub mod fuzz {
+    use std::net::SocketAddr;
+
     use super::{AsyncRead, CarrierError, RefuseCode};
+    use crate::local::proxy_header::{self, Origin, ProxyHeaderError};
+
+    /// Reads the header of a load balancer; returns the address of its peer, if it has one.
+    pub async fn proxy_header<S: AsyncRead + Unpin>(
+        stream: &mut S,
+    ) -> Result<Option<SocketAddr>, ProxyHeaderError> {
+        Ok(match proxy_header::read(stream).await? {
+            Origin::Balancer => None,
+            Origin::Peer(peer) => Some(peer),
+        })
+    }
+
+    /// The header that this program writes.
+    pub fn written_header(peer: SocketAddr, local: SocketAddr) -> Vec<u8> {
+        proxy_header::header(peer, local)
+    }
 
     /// Handles a server's answer as a client does.
     pub async fn answer<S: AsyncRead + Unpin>(
         stream: &mut S,
         buffer: &mut Vec<u8>,
     ) -> Result<(), CarrierError> {
-        super::read_answer(stream, buffer).await
+        super::read_answer(stream, buffer).await?;
+        super::server_in(buffer).map(drop)
     }
 
     /// Handles a client's HELLO as a server does; returns the link's name, or the answer if there

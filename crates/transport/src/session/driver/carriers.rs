@@ -178,6 +178,9 @@ impl Driver {
         for carrier in &mut self.carriers {
             // Its readiness is a part of the sample; an error shows again when it is served.
             let _ = carrier.poll_writable(cx);
+            if carrier.end_to_end.is_some() {
+                carrier.observe_reports(self.engine.path_progress(carrier.id));
+            }
             let sample = carrier.sample(clock);
             self.engine.path_stats(carrier.id, sample, now);
         }
@@ -223,6 +226,9 @@ impl Driver {
             }
             self.frames.clear();
             let now = self.epoch.elapsed();
+            if carrier.end_to_end.is_some() {
+                carrier.observe_reports(self.engine.path_progress(carrier.id));
+            }
             self.engine
                 .path_stats(carrier.id, carrier.sample(Instant::now()), now);
             if self
