@@ -65,7 +65,7 @@ cp README.md CHANGELOG.md "$share/doc/sumlink/"
 cp docs/*.md "$share/doc/sumlink/docs/"
 cp packaging/client.toml packaging/server.toml "$share/doc/sumlink/examples/"
 cp packaging/systemd/congestion.conf "$share/doc/sumlink/examples/systemd/"
-cp -r packaging/grafana packaging/prometheus "$share/doc/sumlink/examples/"
+cp -r packaging/grafana packaging/haproxy packaging/nginx packaging/prometheus "$share/doc/sumlink/examples/"
 
 # Without the edge node, which is a program of its own.
 cp packaging/systemd/sumlink-{client,gateway,server}.service "$stage/systemd/systemd/system/"

@@ -50,6 +50,7 @@ have_cxx() { command -v c++ && echo 'int main(){return 0;}' | c++ -x c++ - -o /d
 have_bpf_compiler() { command -v clang && echo 'int x;' | clang -target bpf -x c -c - -o /dev/null; }
 have_header() { echo "#include <$1>" | cc -x c -fsyntax-only -; }
 have_proxy_netcat() { nc -h 2>&1 | grep -q -e -X; }
+have_nginx_stream() { ls /usr/lib/nginx/modules/ngx_stream_module.so; }
 have_venv() { python3 -c 'import ensurepip, venv'; }
 have_ca() { test -s /etc/ssl/certs/ca-certificates.crt; }
 
@@ -90,6 +91,8 @@ if [ "$tests" ]; then
     need wireguard-go "the tunnels, in user space" have wireguard-go
     need rsync "copies files through the gateway in the end-to-end tests" have rsync
     need chromium "loads pages through the gateway in the end-to-end tests" have chromium
+    need haproxy "balances servers in the end-to-end tests" have haproxy
+    need libnginx-mod-stream "the same, for nginx" have_nginx_stream
     need prometheus "reads metrics and checks alerts in the end-to-end tests" have promtool
     need openssl "makes the certificate of these pages" have openssl
     need bind9-dnsutils "asks name servers through the bond in the end-to-end tests" have dig

@@ -7,6 +7,7 @@
 //! | question | answer |
 //! | --- | --- |
 //! | How much may a carrier's socket hold, and how much is handed over at once? | [`Carrier`] |
+//! | How much may it hold if its TCP ends at a load balancer? | [`EndToEnd`] |
 //! | When does TCP pace, begin slow start again, or acknowledge at once? | [`Carrier`] |
 //! | How fast may a carrier send while a call uses its link? | [`CallCap`] |
 //! | Which congestion control does `auto` use? | [`congestion`] |
@@ -31,6 +32,7 @@ pub mod congestion;
 pub mod datagram;
 pub mod dial;
 mod early;
+mod end_to_end;
 mod health;
 pub mod join;
 mod known;
@@ -51,6 +53,7 @@ pub use budget::{RECORD, RECORD_OVERHEAD};
 pub use call_cap::{CallCap, CallCapState, beside_calls};
 pub use carrier::Carrier;
 pub use early::Early;
+pub use end_to_end::EndToEnd;
 pub use health::{Health, LoggedState, LoggedStates, NOT_DELIVERING, is_delivering, is_stalled};
 pub use known::Known;
 pub use link::{Link, Silence};

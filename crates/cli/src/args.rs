@@ -170,8 +170,8 @@ pub struct ServerArgs {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Listen for clients on this address; PORT alone and `*:PORT` mean all IPv4 and IPv6
-    /// addresses.
-    #[arg(long, value_name = "ADDR:PORT", value_parser = crate::config::parse_public)]
+    /// addresses, an address alone its port 443.
+    #[arg(long, value_name = "ADDR:PORT", value_parser = crate::config::parse_server_listen)]
     pub listen: Option<SocketAddr>,
     /// Read the server's secret key from this file.
     #[arg(long, value_name = "FILE")]
@@ -196,7 +196,7 @@ pub struct ClientArgs {
     /// Read this configuration file; flags override it.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Connect to this server.
+    /// Connect to this server; a host alone means port 443.
     #[arg(long, value_name = "HOST:PORT")]
     pub server: Option<String>,
     /// Require this public key of the server, as `sumlink keygen` printed it there.

@@ -49,12 +49,12 @@ pub(crate) async fn run(args: &LinksArgs) -> Result<(), CliError> {
 
 /// The addresses of a server, HOST:PORT.
 pub(crate) async fn resolve(server: &str) -> Result<Vec<SocketAddr>, CliError> {
-    config::parse_server(server)?;
+    let server = config::parse_server(server)?;
     let failed = |reason: String| ConnectError::Resolve {
-        name: server.to_owned(),
+        name: server.clone(),
         reason,
     };
-    let found = tokio::net::lookup_host(server)
+    let found = tokio::net::lookup_host(&server)
         .await
         .map_err(|error| failed(error.to_string()))?;
     let addresses: Vec<SocketAddr> = found.collect();

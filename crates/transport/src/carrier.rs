@@ -36,7 +36,7 @@ use std::time::{Duration, Instant};
 
 use rustls::Connection;
 use socket2::SockRef;
-use sumlink_bond::{Carrier as Policy, LoggedStates};
+use sumlink_bond::{Carrier as Policy, EndToEnd, LoggedStates};
 use sumlink_engine::PathId;
 use sumlink_qdisc::LocalQueue;
 use tokio::io::Interest;
@@ -53,6 +53,10 @@ pub(crate) struct Carrier {
     pub(crate) link: String,
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
+    /// Bytes of frames that were sent before those of the session.
+    pub(crate) sent_before: u64,
+    /// The peer's reports, if TCP ends at a load balancer.
+    pub(crate) end_to_end: Option<EndToEnd>,
     /// Maximum size of its IP packets in bytes, if larger ones were lost on its link; `None`
     /// otherwise.
     pub(crate) packet_limit: Option<u16>,
@@ -125,6 +129,8 @@ impl Carrier {
             local: canonical(tcp.local_addr()?),
             remote: canonical(tcp.peer_addr()?),
             link,
+            sent_before: 0,
+            end_to_end: None,
             packet_limit: None,
             logged_states: LoggedStates::default(),
             policy,
@@ -346,6 +352,6 @@ impl Write for TryIo<'_> {
     }
 }
 
-fn canonical(address: SocketAddr) -> SocketAddr {
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }

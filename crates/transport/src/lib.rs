@@ -70,6 +70,7 @@ pub use carrier::keys::{PublicKey, SecretKey};
 pub use carrier::{congestion, keys, quic, socket, tcp_info, tls};
 pub use links::policy;
 pub use links::policy::{LinkPolicy, LinkReport};
+pub use local::proxy_header::ProxyHeaderError;
 pub use local::{accept, address, descriptors, saved_syn, slots, tasks};
 pub use server::{ClientUsage, Restriction, Server, ServerError, ServerHandle};
 pub use sumlink_bond::Early;

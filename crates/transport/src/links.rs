@@ -12,6 +12,7 @@ pub(crate) mod datagrams;
 mod dialer;
 mod glob;
 pub(crate) mod manager;
+pub(crate) mod names;
 mod own;
 pub mod policy;
 mod portal;

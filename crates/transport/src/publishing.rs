@@ -4,7 +4,6 @@
 
 mod client;
 mod datagrams;
-mod proxy_header;
 pub(crate) mod wire;
 
 pub(crate) use client::{End, Publisher, session_of, until_end};

@@ -3,6 +3,7 @@
 
 mod accounts;
 mod admit;
+mod balanced;
 mod datagrams;
 mod half_open;
 mod join;
@@ -107,6 +108,8 @@ struct Shared {
     resolvers: Resolvers,
     sessions: Mutex<Sessions>,
     half_open: Arc<HalfOpenLimit>,
+    /// Connections of load balancers before their headers.
+    balanced: Arc<HalfOpenLimit>,
     accounts: Accounts,
     joins: JoinLimit,
     /// Limit on streams of all clients connected to targets, so that descriptors remain for
@@ -166,11 +169,13 @@ impl Server {
                     .local_addr()
                     .map_or(config.listen.port(), |addr| addr.port());
                 let address = SocketAddr::new(config.listen.ip(), port);
-                let bound = QuicListener::bind(address, &config.key, &authorized);
+                let alpn = tls::protocols(&config.alpn).collect();
+                let bound = QuicListener::bind_as(address, &config.key, &authorized, alpn);
                 Some(bound.map_err(ServerError::Udp)?)
             }
             false => None,
         };
+        let strangers = config.half_open.within(descriptors::for_strangers());
         let shared = Shared {
             authorized,
             egress: watch::channel(Arc::new(config.egress.clone())).0,
@@ -180,7 +185,8 @@ impl Server {
             leases: Leases::default(),
             resolvers: Resolvers::new(config.resolvers.clone()),
             sessions: Mutex::default(),
-            half_open: HalfOpenLimit::new(&config.half_open.within(descriptors::for_strangers())),
+            half_open: HalfOpenLimit::new(&strangers),
+            balanced: HalfOpenLimit::new(&balanced::places(&strangers)),
             accounts: Accounts::default(),
             joins: JoinLimit::new(),
             targets: Arc::new(Semaphore::new(descriptors::for_streams())),
@@ -217,8 +223,12 @@ impl Server {
 
     /// Serves until `shutdown` completes, then closes all sessions.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        let config = &self.shared.config;
+        let mut clients = tls::server_config(&config.key, &self.shared.authorized);
+        let names = tls::protocols(&config.alpn);
+        Arc::make_mut(&mut clients).alpn_protocols.extend(names);
         let tls = Arc::new(TlsConfigs {
-            clients: tls::server_config(&self.shared.config.key, &self.shared.authorized),
+            clients,
             strangers: tls::join_config(&self.shared.config.key),
         });
         let mut tasks = JoinSet::new();
@@ -238,9 +248,9 @@ impl Server {
                     tasks.spawn(async move { shared.serve_datagrams(attempt, guard).await });
                 }
                 (tcp, from) = accepting.next(&self.listener) => {
-                    let guard = self.shared.half_open.admit(from.ip());
+                    let guard = self.shared.admit(from);
                     let (shared, tls) = (Arc::clone(&self.shared), Arc::clone(&tls));
-                    tasks.spawn(async move { shared.serve(tcp, tls, guard).await });
+                    tasks.spawn(async move { shared.serve(tcp, from, tls, guard).await });
                 }
             }
         }

@@ -17,6 +17,7 @@ use sumlink_settings::units;
 use sumlink_store::{Quota, parse_beyond, parse_quota};
 use sumlink_transport::policy::Beyond;
 
+use crate::config::server_address;
 use crate::exit::CliError;
 use crate::output::{print, print_json};
 use crate::table::{self, Table};
@@ -270,10 +271,7 @@ fn parse_time(text: &str) -> Result<Duration, String> {
 }
 
 fn parse_address(text: &str) -> Result<String, String> {
-    let parsed = text.parse::<sumlink_transport::Target>();
-    parsed
-        .map(|_| text.to_owned())
-        .map_err(|error| error.to_string())
+    server_address(text).map_err(|error| error.to_string())
 }
 
 fn parsed<T: DeserializeOwned>(answer: Value) -> Result<T, CliError> {

@@ -14,7 +14,7 @@ mod read;
 mod schedulers;
 mod settings;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU8;
 use std::path::{Path, PathBuf};
 
@@ -23,6 +23,7 @@ use sumlink_engine::{DatagramPolicy, SelectorConfig, selector};
 use sumlink_transport::address::{AddressError, Bare, parse_listen};
 use sumlink_transport::config::Carriers;
 use sumlink_transport::links::is_pattern;
+use sumlink_transport::target::{Target, TargetError};
 use sumlink_util::plain;
 
 pub(crate) use plan::{ClientPlan, Entrance, Plan, ServerPlan, check, parse_server};
@@ -196,6 +197,30 @@ pub fn parse_public(text: &str) -> Result<SocketAddr, AddressError> {
     parse_listen(text, Bare::All)
 }
 
+/// The port of a server that is given without one, which most firewalls let through.
+pub const SERVER_PORT: u16 = 443;
+
+/// Parses the public port of a server; an address alone means [`SERVER_PORT`] of it.
+pub fn parse_server_listen(text: &str) -> Result<SocketAddr, AddressError> {
+    let inner = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
+    match inner.unwrap_or(text).parse::<IpAddr>() {
+        Ok(address) if inner.is_some() == address.is_ipv6() => {
+            Ok(SocketAddr::new(address, SERVER_PORT))
+        }
+        _ => parse_public(text),
+    }
+}
+
+/// The HOST:PORT of a server; a host alone means [`SERVER_PORT`] of it.
+pub fn server_address(text: &str) -> Result<String, TargetError> {
+    let with_port = match text.rsplit_once(':') {
+        None => format!("{text}:{SERVER_PORT}"),
+        Some(_) if text.starts_with('[') && text.ends_with(']') => format!("{text}:{SERVER_PORT}"),
+        Some(_) => text.to_owned(),
+    };
+    with_port.parse::<Target>().map(|_| with_port)
+}
+
 /// Parses the policy of datagrams.
 pub fn parse_datagram_policy(name: &str) -> Result<DatagramPolicy, String> {
     DatagramPolicy::by_name(name).ok_or_else(|| {
@@ -332,6 +357,39 @@ mod tests {
             "a_long_interface[0-9",
         ] {
             assert!(parse_link(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_server_without_a_port_has_that_of_https() {
+        for (text, expected) in [
+            ("bond.example.org", "bond.example.org:443"),
+            ("192.0.2.1", "192.0.2.1:443"),
+            ("[2001:db8::1]", "[2001:db8::1]:443"),
+            ("bond.example.org:7443", "bond.example.org:7443"),
+        ] {
+            assert_eq!(server_address(text).as_deref(), Ok(expected));
+        }
+        for wrong in [
+            "",
+            "2001:db8::1",
+            "bond.example.org:",
+            "[::1",
+            ":443",
+            "a b",
+        ] {
+            assert!(server_address(wrong).is_err(), "{wrong}");
+        }
+        for (text, expected) in [
+            ("[::]", "[::]:443"),
+            ("0.0.0.0", "0.0.0.0:443"),
+            ("7443", "[::]:7443"),
+            ("192.0.2.1:80", "192.0.2.1:80"),
+        ] {
+            assert_eq!(parse_server_listen(text), Ok(expected.parse().unwrap()));
+        }
+        for wrong in ["::", "", "host", "[0.0.0.0]"] {
+            assert!(parse_server_listen(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -16,7 +16,7 @@ use sumlink_transport::config::{
     Alternative, AuthorizedClient, Carriers, ClientConfig, LinkConfig, ServerConfig,
 };
 use sumlink_transport::egress::EgressPolicy;
-use sumlink_transport::{ConnectError, Early, ServerError, Target};
+use sumlink_transport::{ConnectError, Early, ServerError};
 
 use super::read::{Read, read};
 use super::settings::{ClientSettings, ClientsSettings, GatewaySettings, ServerSettings};
@@ -219,15 +219,16 @@ fn client(
     let session = found.usage_of(session);
     let session = session.unwrap_or_default();
     found.warnings.extend(session.unused());
-    let servers = match &args.server {
+    let server_by_flag = args.server.map(|server| {
+        let parsed = found.usage_of(super::parse_server(&server));
+        parsed.unwrap_or(server)
+    });
+    let servers = match &server_by_flag {
         Some(server) => vec![server.clone()],
         None => file.servers.clone(),
     };
     found.need(servers.first(), "server", "HOST:PORT", "the server");
-    if let Some(server) = &args.server {
-        found.usage_of(super::parse_server(server));
-    }
-    let server_keys = match (args.server_key, &args.server) {
+    let server_keys = match (args.server_key, &server_by_flag) {
         (Some(key), _) => vec![key],
         // One of several servers, each with its own key.
         (None, Some(server)) if file.server_keys.len() > 1 => {
@@ -308,6 +309,9 @@ fn client(
     let config = ClientConfig::new(server, server_key, key)
         .alternatives(alternatives.collect())
         .server_choice(file.server_choice.unwrap_or_default())
+        .sni(file.sni)
+        .alpn(file.alpn)
+        .datagram_alpn(file.datagram_alpn)
         .links(links)
         .congestion(congestion)
         .groups(controls.into_groups())
@@ -393,6 +397,9 @@ fn server(
     };
     let rules_count = rules.len();
     let config = ServerConfig::new(listen, key, authorized)
+        .name(file.name)
+        .alpn(file.alpn)
+        .proxy_protocol_from(file.proxy_protocol_from)
         .egress(EgressPolicy::new(rules))
         .limits(file.limits)
         .half_open(file.half_open)
@@ -431,8 +438,8 @@ fn state_of_service(name: &str) -> Option<PathBuf> {
     Some(first.join(name))
 }
 
-/// Checks the HOST:PORT of a server flag; every verb reports the same error.
-pub(crate) fn parse_server(server: &str) -> Result<(), CliError> {
+/// The HOST:PORT of a server flag; every verb reports the same error.
+pub(crate) fn parse_server(server: &str) -> Result<String, CliError> {
     let wrong = |error| CliError::Usage(format!("--server {server}: {error}"));
-    server.parse::<Target>().map(drop).map_err(wrong)
+    super::server_address(server).map_err(wrong)
 }

@@ -29,11 +29,13 @@ pub(super) const EDGE_KEYS: [&str; 15] = [
 ];
 
 /// Keys that only the file of a client has.
-pub(super) const CLIENT_KEYS: [&str; 15] = [
+pub(super) const CLIENT_KEYS: [&str; 17] = [
     "gateway",
     "server",
     "server_key",
     "server_choice",
+    "sni",
+    "datagram_alpn",
     "socks",
     "http",
     "forward",
@@ -48,8 +50,10 @@ pub(super) const CLIENT_KEYS: [&str; 15] = [
 ];
 
 /// Keys that only the file of a server has.
-pub(super) const SERVER_KEYS: [&str; 7] = [
+pub(super) const SERVER_KEYS: [&str; 9] = [
     "listen",
+    "server_name",
+    "proxy_protocol_from",
     "client",
     "clients",
     "egress",
@@ -59,8 +63,9 @@ pub(super) const SERVER_KEYS: [&str; 7] = [
 ];
 
 /// Keys of both.
-pub(super) const COMMON_KEYS: [&str; 7] = [
+pub(super) const COMMON_KEYS: [&str; 8] = [
     "key",
+    "alpn",
     "control",
     "congestion",
     "coupled",
@@ -76,6 +81,9 @@ pub(super) struct Client {
     pub(super) server: Field<toml::Value>,
     pub(super) server_key: Field<toml::Value>,
     pub(super) server_choice: Field<String>,
+    pub(super) sni: Field<String>,
+    pub(super) alpn: Field<toml::Value>,
+    pub(super) datagram_alpn: Field<toml::Value>,
     pub(super) key: Field<PathBuf>,
     pub(super) socks: Field<String>,
     pub(super) http: Field<String>,
@@ -214,6 +222,10 @@ pub(super) struct Link {
 #[serde(deny_unknown_fields)]
 pub(super) struct Server {
     pub(super) listen: Field<String>,
+    pub(super) server_name: Field<String>,
+    pub(super) alpn: Field<toml::Value>,
+    #[serde(default)]
+    pub(super) proxy_protocol_from: Vec<Spanned<String>>,
     pub(super) key: Field<PathBuf>,
     pub(super) control: Field<PathBuf>,
     pub(super) congestion: Field<String>,

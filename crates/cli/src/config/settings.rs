@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use sumlink_dns::{Name, UpstreamAddress};
 use sumlink_engine::scheduler::OwnSchedulers;
 use sumlink_engine::{DatagramConfig, DatagramPolicy, SelectorConfig};
@@ -34,6 +35,11 @@ pub(crate) struct ClientSettings {
     /// The key of all of them, or one for each.
     pub(crate) server_keys: Vec<PublicKey>,
     pub(crate) server_choice: Option<ServerChoice>,
+    /// The name that connections send; empty for none.
+    pub(crate) sni: Option<String>,
+    /// Names of the protocol over TCP and over QUIC.
+    pub(crate) alpn: Vec<String>,
+    pub(crate) datagram_alpn: Vec<String>,
     pub(crate) key: Option<PathBuf>,
     /// `Some` and empty is an explicit `auto`.
     pub(crate) links: Option<Vec<LinkConfig>>,
@@ -132,6 +138,12 @@ impl Default for DnsSettings {
 #[derive(Debug, Default)]
 pub(crate) struct ServerSettings {
     pub(crate) listen: Option<SocketAddr>,
+    /// The name by which load balancers know it.
+    pub(crate) name: Option<String>,
+    /// Further names of the protocol.
+    pub(crate) alpn: Vec<String>,
+    /// The addresses of load balancers.
+    pub(crate) proxy_protocol_from: Vec<IpNet>,
     pub(crate) key: Option<PathBuf>,
     pub(crate) authorized: Vec<AuthorizedClient>,
     pub(crate) clients: ClientsSettings,

@@ -11,6 +11,8 @@ use crate::setup::machine::host_name;
 /// Keys of configurations and reports with hosts.
 const HOST_KEYS: &[&str] = &[
     "server",
+    "server_name",
+    "sni",
     "address",
     "target",
     "forward",

@@ -20,9 +20,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use sumlink_engine::scheduler::OwnSchedulers;
 use sumlink_transport::keys::KeyError;
-use sumlink_transport::{PublicKey, SecretKey, Target};
+use sumlink_transport::{PublicKey, SecretKey};
 
-use crate::config::{self, ConfigError, File};
+use crate::config::{self, ConfigError, File, server_address};
 use crate::exit::CliError;
 use crate::signals::Stop;
 use ask::Questions;
@@ -285,9 +285,7 @@ fn missing(options: &[&str]) -> CliError {
 
 /// Parses HOST:PORT.
 fn parse_address(text: &str) -> Result<String, String> {
-    let parsed = text.parse::<Target>();
-    let checked = parsed.map(|_| text.to_owned());
-    checked.map_err(|error| error.to_string())
+    server_address(text).map_err(|error| error.to_string())
 }
 
 /// Parses a public key.

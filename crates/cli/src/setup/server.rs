@@ -11,7 +11,7 @@ use super::service::Place;
 use super::template::ServerValues;
 use super::{Files, New, Next, has_room_for_socket, missing, parse_address, parse_key};
 use crate::clients::addresses;
-use crate::config::{ClientsSettings, parse_public};
+use crate::config::{ClientsSettings, parse_server_listen};
 use crate::exit::CliError;
 
 /// `sumlink setup server`
@@ -19,7 +19,7 @@ use crate::exit::CliError;
 pub(super) struct ServerSetup {
     /// Listen for clients on this address; PORT alone and `*:PORT` mean all IPv4 and IPv6
     /// addresses. Default: [::]:7443.
-    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_public)]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_server_listen)]
     listen: Option<SocketAddr>,
     /// Authorize the client with this public key; takes several keys and is repeatable. Default:
     /// none, so that clients join with `sumlink invite`.
@@ -99,7 +99,7 @@ impl ServerSetup {
         if self.listen.is_none() && !yes {
             let question = "Address and port for clients, TCP and UDP";
             let default = LISTEN.to_string();
-            self.listen = Some(questions.ask(question, Some(&default), parse_public)?);
+            self.listen = Some(questions.ask(question, Some(&default), parse_server_listen)?);
         }
         if self.address.is_empty() && !yes {
             let own = shown(Vec::new(), self.listen.unwrap_or(LISTEN)).await;

@@ -59,7 +59,14 @@ pub(super) fn render(session: &SessionStatus, view: View) -> String {
     let mut head = Table::new(&["session", &printable(&session.session)]);
     let mut line = |name: &str, value: String| head.row([name.to_owned(), value]);
     if !session.server.is_empty() {
-        line("server", session.server.clone());
+        let server = &session.server;
+        line(
+            "server",
+            match session.server_name.as_str() {
+                "" => server.clone(),
+                name => format!("{server}, {}", printable(name)),
+            },
+        );
     }
     line("peer", session.peer.clone());
     line(

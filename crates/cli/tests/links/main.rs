@@ -6,6 +6,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a test")]
 
+mod balancers;
 mod bond;
 mod chaos;
 mod congestion;

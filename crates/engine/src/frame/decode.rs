@@ -48,7 +48,7 @@ impl<'a> Frame<'a> {
             return Ok(None);
         };
         let known = (kind::HELLO..=kind::JOINED).contains(&kind)
-            || matches!(kind, kind::PATH_STATE | kind::DATAGRAM);
+            || matches!(kind, kind::PATH_STATE | kind::DATAGRAM | kind::SERVER);
         let optional = kind >= FIRST_OPTIONAL && kind & 1 == 1;
         if !known && !optional {
             return Err(FrameError::UnknownType(kind));
@@ -207,6 +207,9 @@ fn decode_body(kind: u64, body: &[u8]) -> Result<Frame<'_>, FrameError> {
         kind::JOINED => Frame::Joined {
             name: text(&mut rest, name)?,
         },
+        kind::SERVER => Frame::Server {
+            name: text(&mut rest, name)?,
+        },
         kind::CLOSE => Frame::Close {
             code: int()?,
             reason: text(&mut rest, name)?,
@@ -255,6 +258,7 @@ mod tests {
                     | Frame::Data { .. }
                     | Frame::Datagram { .. }
                     | Frame::Joined { .. }
+                    | Frame::Server { .. }
                     | Frame::Close { .. }
             );
             if open_ended {

@@ -184,6 +184,10 @@ fn encode_body(frame: &Frame<'_>, out: &mut Vec<u8>) -> u64 {
             out.extend_from_slice(name);
             kind::JOINED
         }
+        Frame::Server { name } => {
+            out.extend_from_slice(name);
+            kind::SERVER
+        }
         Frame::Close { code, reason } => {
             put(&[*code]);
             out.extend_from_slice(reason);

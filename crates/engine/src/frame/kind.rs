@@ -26,6 +26,9 @@ pub(super) const PATH_STATE: u64 = 0x43;
 /// Optional: a peer without datagrams drops it.
 pub(super) const DATAGRAM: u64 = 0x45;
 
+/// Optional: a client that does not know it uses one name for all of its carriers.
+pub(super) const SERVER: u64 = 0x47;
+
 /// The name of a frame type in error messages. All kinds of credit share one name.
 pub(super) fn name(kind: u64) -> &'static str {
     match kind {
@@ -48,6 +51,7 @@ pub(super) fn name(kind: u64) -> &'static str {
         JOINED => "JOINED",
         PATH_STATE => "PATH_STATE",
         DATAGRAM => "DATAGRAM",
+        SERVER => "SERVER",
         _ => "unknown",
     }
 }

@@ -32,7 +32,8 @@ pub const MAX_DATA: usize = MAX_BODY - DATA_HEAD;
 /// Most received ranges in one ACK frame.
 pub const MAX_ACK_RANGES: usize = 64;
 
-/// Longest target of an OPEN, reason of a CLOSE or REFUSE, and link name of a HELLO, in bytes.
+/// Longest target of an OPEN, reason of a CLOSE or REFUSE, link name of a HELLO and name of a
+/// SERVER, in bytes.
 pub const MAX_TEXT: usize = 512;
 
 /// From this type on, a peer may skip odd frame types that it does not know.
@@ -172,6 +173,12 @@ pub enum Frame<'a> {
     /// Answer to a JOIN: the key is now that of a client.
     Joined {
         /// The client's name at the server.
+        name: &'a [u8],
+    },
+    /// The name of the server that has the session, for the client's further carriers (SNI): load
+    /// balancers choose servers by it.
+    Server {
+        /// A DNS name.
         name: &'a [u8],
     },
     /// Ends the session.
@@ -333,6 +340,9 @@ pub(crate) mod tests {
                 secret: [7; 16],
             },
             Frame::Joined { name: b"laptop" },
+            Frame::Server {
+                name: b"a.example.org",
+            },
             Frame::Close {
                 code: 0,
                 reason: b"done",

@@ -251,6 +251,14 @@ impl Session {
         }
     }
 
+    /// Counts frames that the driver itself has sent on a path, in `bytes`, before it has sent any
+    /// of the session's: the peer's reports include them.
+    pub fn path_sent(&mut self, id: PathId, bytes: u64) {
+        if let Some(path) = self.paths.get_mut(&id) {
+            path.outbound.sent += bytes;
+        }
+    }
+
     /// Sets the link of a path. Paths with the same number share one, so that data that needs two
     /// paths is sent over two links. By default each path has a link of its own.
     pub fn path_link(&mut self, id: PathId, link: u64) {

@@ -160,6 +160,12 @@ impl Session {
         self.streams.values().map(held).sum()
     }
 
+    /// The bytes that a path has been given, and those of them that the peer has reported.
+    pub fn path_progress(&self, id: PathId) -> Option<(u64, u64)> {
+        let path = self.paths.get(&id)?;
+        Some((path.outbound.sent, path.outbound.confirmed))
+    }
+
     /// Counters of every path, in the order of their numbers.
     pub fn path_stats_all(&self, now: Instant) -> Vec<PathStats> {
         let stats = self.paths.values().map(|path| PathStats {

@@ -23,6 +23,7 @@ use crate::carrier::handshake::CarrierError;
 use crate::carrier::socket::SocketError;
 use crate::links::LinkError;
 use crate::links::manager::{Manager, Outcome, until_true};
+use crate::links::names::Names;
 use crate::links::policy::{LinkPolicy, LinkReport, Policies, PolicyError, StateError};
 use crate::links::servers::{Move, Servers};
 use crate::publishing::{Publisher, session_of};
@@ -128,6 +129,8 @@ struct Shared {
     session: watch::Sender<Option<UnboundedSender<Command>>>,
     /// The server of the current or latest session, HOST:PORT.
     server: watch::Sender<String>,
+    /// The names of the current or latest session.
+    names: watch::Sender<Option<Arc<Names>>>,
     events: broadcast::Sender<SessionEvent>,
     /// Events since `connect` began, for the first subscriber.
     first_events: Mutex<Option<broadcast::Receiver<SessionEvent>>>,
@@ -156,6 +159,7 @@ impl Client {
         let shared = Arc::new(Shared {
             session: watch::channel(None).0,
             server: watch::channel(servers.config(0).server.clone()).0,
+            names: watch::channel(None).0,
             events,
             first_events: Mutex::new(Some(first_events)),
             links: LinkStates::default(),
@@ -171,6 +175,7 @@ impl Client {
             servers: Arc::new(servers),
             session: shared.session.clone(),
             server: shared.server.clone(),
+            names: shared.names.clone(),
             events: shared.events.clone(),
             links: shared.links.clone(),
             policies: shared.policies.clone(),
@@ -239,6 +244,14 @@ impl Client {
         self.shared.server.borrow().clone()
     }
 
+    /// The name of the current session's server, empty if it has none.
+    fn server_name(&self) -> String {
+        let names = self.shared.names.borrow();
+        let name = names.as_ref().and_then(|names| names.own());
+        name.map(|name| name.to_str().into_owned())
+            .unwrap_or_default()
+    }
+
     /// The status of the current session; only the links while there is none.
     pub async fn status(&self) -> SessionStatus {
         let commands = self.shared.session.borrow().clone();
@@ -250,6 +263,7 @@ impl Client {
             let published = self.shared.publisher.status();
             return SessionStatus {
                 server: self.server(),
+                server_name: self.server_name(),
                 published,
                 ..status
             };
@@ -373,6 +387,7 @@ struct Task {
     servers: Arc<Servers>,
     session: watch::Sender<Option<UnboundedSender<Command>>>,
     server: watch::Sender<String>,
+    names: watch::Sender<Option<Arc<Names>>>,
     events: broadcast::Sender<SessionEvent>,
     links: LinkStates,
     policies: Policies,
@@ -411,7 +426,16 @@ impl Task {
                 Ended::Session(outcome) => outcome,
                 Ended::Moved(Move { to, reason }) => {
                     let other = &self.servers.config(to).server;
-                    tracing::warn!(%server, to = %other, "{reason}; the bond moves there");
+                    match to == place {
+                        true => tracing::warn!(
+                            %server,
+                            "the server no longer answers, and another one behind the same \
+                            address does; the bond moves there"
+                        ),
+                        false => {
+                            tracing::warn!(%server, to = %other, "{reason}; the bond moves there")
+                        }
+                    }
                     failed.clear();
                     next = Some(to);
                     continue;
@@ -523,7 +547,9 @@ impl Task {
             }
         };
         let (servers, current) = (Arc::clone(&self.servers), self.session.clone());
-        let superseded = servers.superseded(place, commands.clone());
+        let names = manager.names();
+        self.names.send_replace(Some(Arc::clone(&names)));
+        let superseded = servers.superseded(place, commands.clone(), names);
         let session = manager.run(driver, &mut self.closing, connected);
         let published = session_of(Arc::clone(&self.publisher), incoming, commands.clone());
         let session = async {

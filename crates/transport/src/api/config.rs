@@ -1,14 +1,17 @@
 //! The configuration of a client and a server: plain structures, filled by the command line, a TOML
 //! file or a program that uses this crate.
 
+mod names;
 mod servers;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipnet::IpNet;
+pub use names::{NameError, parse_host_name, parse_network, parse_protocol_name};
 pub use servers::{Alternative, ServerChoice};
 pub use sumlink_bond::Carriers;
 use sumlink_bond::join::SERVER_PATHS;
@@ -207,6 +210,16 @@ pub struct ClientConfig {
     pub alternatives: Vec<Alternative>,
     /// How the server is chosen, if there are several.
     pub server_choice: ServerChoice,
+    /// The name that connections to any of the servers send (SNI), for load balancers and
+    /// firewalls. `None` sends the host of `server` if that is a name, an empty one sends none. A
+    /// server with a name of its own ([`ServerConfig::name`]) gets that with the further
+    /// connections of a session.
+    pub sni: Option<String>,
+    /// Names of the protocol that TCP connections offer (ALPN); none is [`crate::tls::ALPN`]. The
+    /// server must accept one of them.
+    pub alpn: Vec<String>,
+    /// The same for QUIC connections; none is [`crate::tls::DATAGRAM_ALPN`].
+    pub datagram_alpn: Vec<String>,
     /// This client's own key.
     pub key: SecretKey,
     /// The links to use; empty means every interface that can route to the server.
@@ -249,6 +262,9 @@ impl ClientConfig {
             server_key,
             alternatives: Vec::new(),
             server_choice: ServerChoice::default(),
+            sni: None,
+            alpn: Vec::new(),
+            datagram_alpn: Vec::new(),
             key,
             links: Vec::new(),
             ignored_links: Vec::new(),
@@ -283,6 +299,27 @@ impl ClientConfig {
     #[must_use]
     pub fn server_choice(mut self, choice: ServerChoice) -> Self {
         self.server_choice = choice;
+        self
+    }
+
+    /// Sets [`ClientConfig::sni`].
+    #[must_use]
+    pub fn sni(mut self, sni: impl Into<Option<String>>) -> Self {
+        self.sni = sni.into();
+        self
+    }
+
+    /// Sets [`ClientConfig::alpn`].
+    #[must_use]
+    pub fn alpn(mut self, names: Vec<String>) -> Self {
+        self.alpn = names;
+        self
+    }
+
+    /// Sets [`ClientConfig::datagram_alpn`].
+    #[must_use]
+    pub fn datagram_alpn(mut self, names: Vec<String>) -> Self {
+        self.datagram_alpn = names;
         self
     }
 
@@ -494,6 +531,9 @@ impl ServerConfig {
     pub fn new(listen: SocketAddr, key: SecretKey, authorized: Vec<AuthorizedClient>) -> Self {
         Self {
             listen,
+            name: None,
+            alpn: Vec::new(),
+            proxy_protocol_from: Vec::new(),
             key,
             authorized,
             egress: EgressPolicy::default(),
@@ -507,6 +547,34 @@ impl ServerConfig {
             resolvers: ResolverSource::default(),
             session: SessionConfig::default(),
         }
+    }
+
+    /// Sets [`ServerConfig::name`].
+    #[must_use]
+    pub fn name(mut self, name: impl Into<Option<String>>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Sets [`ServerConfig::alpn`].
+    #[must_use]
+    pub fn alpn(mut self, names: Vec<String>) -> Self {
+        self.alpn = names;
+        self
+    }
+
+    /// Sets [`ServerConfig::proxy_protocol_from`].
+    #[must_use]
+    pub fn proxy_protocol_from(mut self, networks: Vec<IpNet>) -> Self {
+        self.proxy_protocol_from = networks;
+        self
+    }
+
+    /// Whether connections from this address begin with a header of the PROXY protocol.
+    pub(crate) fn is_balancer(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        let networks = &self.proxy_protocol_from;
+        networks.iter().any(|network| network.contains(&address))
     }
 
     /// Sets [`ServerConfig::udp`].
@@ -601,6 +669,15 @@ impl ServerConfig {
 pub struct ServerConfig {
     /// The address and port for all clients; `[::]:PORT` takes IPv4 too.
     pub listen: SocketAddr,
+    /// The host name by which load balancers know this server among others, as
+    /// [`parse_host_name`] returns it. Clients send it (SNI) with the further connections of a
+    /// session.
+    pub name: Option<String>,
+    /// Names of the protocol (ALPN) that connections may have besides the usual ones.
+    pub alpn: Vec<String>,
+    /// The addresses of load balancers: each TCP connection from there must begin with a header of
+    /// the PROXY protocol, whose address counts as the client's.
+    pub proxy_protocol_from: Vec<IpNet>,
     /// This server's own key.
     pub key: SecretKey,
     /// The clients that may connect; all others are refused.

@@ -26,6 +26,7 @@ use tokio_rustls::TlsConnector;
 use crate::carrier::handshake::{CarrierError, HANDSHAKE_TIMEOUT, read_frame, within};
 use crate::carrier::keys::{PublicKey, SecretKey};
 use crate::carrier::tls::{self, HandshakeError, Identity, JOIN_ALPN};
+use crate::links::names::any_server;
 
 /// The tag of a secret.
 pub type Tag = [u8; 16];
@@ -142,7 +143,7 @@ async fn join_at(
         })?;
     let mut config = Identity::new(key).client_config(server, JOIN_ALPN, None);
     config.alpn_protocols.push(tag_protocol(&tag(secret)));
-    let connecting = TlsConnector::from(Arc::new(config)).connect(tls::server_name(), tcp);
+    let connecting = TlsConnector::from(Arc::new(config)).connect(any_server(None, address), tcp);
     let connected = within(HANDSHAKE_TIMEOUT, connecting).await?;
     let mut stream = connected.map_err(|error| explain(&error, &key.public()))?;
     if stream.get_ref().1.alpn_protocol() != Some(JOIN_ALPN) {

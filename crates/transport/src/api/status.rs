@@ -18,6 +18,10 @@ pub struct SessionStatus {
     /// At a client the server, as the configuration names it; empty at the server.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub server: String,
+    /// At a client the name of the session's server among those behind one load balancer; empty if
+    /// it has none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub server_name: String,
     /// The peer's public key, followed at a server by the client's name in parentheses if it has
     /// one.
     pub peer: String,

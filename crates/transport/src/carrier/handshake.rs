@@ -1,10 +1,11 @@
 //! From a TCP connection to a carrier: TLS, then HELLO and its answer.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::pki_types::ServerName;
 use rustls::server::Acceptor;
 use rustls::{ClientConfig, Connection, ServerConfig};
 pub(crate) use sumlink_bond::dial::HANDSHAKE_TIMEOUT;
@@ -17,9 +18,10 @@ use tokio_rustls::server::StartHandshake;
 use tokio_rustls::{LazyConfigAcceptor, TlsConnector, client, server};
 
 use crate::api::join;
-use crate::carrier::Carrier;
 use crate::carrier::keys::PublicKey;
 use crate::carrier::tls::{self, HandshakeError, JOIN_ALPN};
+use crate::carrier::{Carrier, canonical};
+use crate::local::proxy_header::ProxyHeaderError;
 
 /// Limit on the length of a handshake frame; valid ones are far shorter.
 const MAX: usize = 2 * 1024;
@@ -45,6 +47,15 @@ pub enum CarrierError {
         /// The reason sent by the server.
         reason: PeerText,
     },
+    /// At the client: a connection for the session has reached another server.
+    #[error(
+        "another server than that of the session answers: its load balancer must choose servers \
+        by their names (SNI)"
+    )]
+    OtherServer,
+    /// At the server: a connection of a load balancer does not begin as it must.
+    #[error(transparent)]
+    Balancer(#[from] ProxyHeaderError),
     /// At the server: a stranger has no open invitation, or tries too often.
     #[error("it has no open invitation, or tries too often")]
     NoInvitation,
@@ -73,18 +84,19 @@ pub(crate) struct ServerCarrier {
     pub(crate) session: [u8; 16],
     pub(crate) path: PathId,
     link: String,
+    from: SocketAddr,
 }
 
 /// A connection at the server after the first message of TLS.
 pub(crate) struct Greeted {
     start: StartHandshake<TcpStream>,
-    from: IpAddr,
+    from: SocketAddr,
 }
 
 /// A stranger's attempt to join the server.
 #[derive(Debug)]
 pub(crate) struct JoinAttempt {
-    pub(crate) from: IpAddr,
+    pub(crate) from: SocketAddr,
     /// The tag of its invitation, if it has sent one.
     pub(crate) tag: Option<join::Tag>,
 }
@@ -101,13 +113,14 @@ pub(crate) struct JoinCarrier {
 const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
 
 impl ClientCarrier {
-    /// Performs the TLS handshake with the server.
+    /// Performs the TLS handshake with the server of this name (SNI).
     pub(crate) async fn connect(
         tcp: TcpStream,
         config: &Arc<ClientConfig>,
+        name: ServerName<'static>,
         key: &PublicKey,
     ) -> Result<Self, CarrierError> {
-        let connect = TlsConnector::from(Arc::clone(config)).connect(tls::server_name(), tcp);
+        let connect = TlsConnector::from(Arc::clone(config)).connect(name, tcp);
         let stream = in_time(connect)
             .await?
             .map_err(|error| HandshakeError::at_client(&error, key))?;
@@ -118,19 +131,21 @@ impl ClientCarrier {
         })
     }
 
-    /// Requests to become a path of `session` and waits for the answer.
+    /// Requests to become a path of `session` and waits for the answer. Returns the name of the
+    /// server as well, if it has one.
     pub(crate) async fn hello(
         mut self,
         session: [u8; 16],
         new: bool,
         path: PathId,
         link: String,
-    ) -> Result<Carrier, CarrierError> {
+    ) -> Result<(Carrier, Option<ServerName<'static>>), CarrierError> {
         let out = encode_hello(session, new, path, &link);
         // A server that does not know this key has ended the connection by now; its alert is more
         // informative than the failed write.
         let written = self.tls.write_all(&out).await;
-        let mut buffer = Vec::new();
+        // The answer and the server's name are one record, which one read returns.
+        let mut buffer = Vec::with_capacity(MAX);
         match in_time(read_answer(&mut self.tls, &mut buffer)).await? {
             Ok(()) => {}
             Err(CarrierError::Io(error)) => {
@@ -142,21 +157,20 @@ impl ClientCarrier {
             }
             Err(error) => return Err(error),
         }
+        let name = server_in(&buffer)?;
         let (tcp, tls) = self.tls.into_inner();
-        Ok(Carrier::new(
-            path,
-            link,
-            tcp,
-            Connection::Client(tls),
-            buffer,
-        )?)
+        let carrier = Carrier::new(path, link, tcp, Connection::Client(tls), buffer)?;
+        Ok((carrier, name))
     }
 }
 
 impl Greeted {
-    /// Reads the first message of TLS.
-    pub(crate) async fn read(tcp: TcpStream, patience: Duration) -> Result<Self, CarrierError> {
-        let from = tcp.peer_addr()?.ip();
+    /// Reads the first message of TLS on a connection of this peer.
+    pub(crate) async fn read(
+        tcp: TcpStream,
+        from: SocketAddr,
+        patience: Duration,
+    ) -> Result<Self, CarrierError> {
         let start = LazyConfigAcceptor::new(Acceptor::default(), tcp);
         let start = within(patience, start).await?;
         let start = start.map_err(|error| HandshakeError::at_server(&error))?;
@@ -257,6 +271,7 @@ impl ServerCarrier {
         config: &Arc<ServerConfig>,
         patience: Duration,
     ) -> Result<Self, CarrierError> {
+        let from = greeted.from;
         let mut stream = greeted.handshake(config, patience).await?;
         let client = tls::peer(stream.get_ref().1)?;
         let mut buffer = Vec::new();
@@ -277,21 +292,28 @@ impl ServerCarrier {
             session: asked.session,
             path: asked.path,
             link: asked.link,
+            from,
         })
     }
 
-    /// Accepts the connection as a path.
-    pub(crate) async fn welcome(mut self) -> Result<Carrier, CarrierError> {
-        in_time(self.tls.write_all(&encode_welcome())).await??;
+    /// Accepts the connection as a path of the server with this name.
+    pub(crate) async fn welcome(mut self, name: Option<&str>) -> Result<Carrier, CarrierError> {
+        let mut out = encode_welcome();
+        let welcome = out.len();
+        if let Some(name) = name {
+            let name = name.as_bytes();
+            Frame::Server { name }.encode(&mut out);
+        }
+        in_time(self.tls.write_all(&out)).await??;
         in_time(self.tls.flush()).await??;
         let (tcp, tls) = self.tls.into_inner();
-        Ok(Carrier::new(
-            self.path,
-            self.link,
-            tcp,
-            Connection::Server(tls),
-            self.buffer,
-        )?)
+        let (tls, early) = (Connection::Server(tls), self.buffer);
+        let mut carrier = Carrier::new(self.path, self.link, tcp, tls, early)?;
+        carrier.sent_before = (out.len() - welcome) as u64;
+        let (from, tcp) = (canonical(self.from), carrier.remote);
+        carrier.remote = from;
+        carrier.end_to_end = (from != tcp).then(Default::default);
+        Ok(carrier)
     }
 
     /// Refuses the connection with a reason, and ends it.
@@ -341,6 +363,19 @@ pub(crate) async fn read_answer<S: AsyncRead + Unpin>(
     };
     buffer.drain(..len);
     answer
+}
+
+/// The server's name, if a SERVER frame follows WELCOME. The frame stays there: it counts as
+/// received by the session.
+fn server_in(buffer: &[u8]) -> Result<Option<ServerName<'static>>, CarrierError> {
+    let Ok(Some((Frame::Server { name }, _))) = Frame::decode(buffer) else {
+        return Ok(None);
+    };
+    let name = str::from_utf8(name).ok();
+    match name.map(|name| ServerName::try_from(name.to_owned())) {
+        Some(Ok(name @ ServerName::DnsName(_))) => Ok(Some(name)),
+        _ => Err(CarrierError::Protocol("its name is no host name")),
+    }
 }
 
 /// A client's request in its HELLO.
@@ -476,14 +511,33 @@ fn refusal(code: RefuseCode, reason: &PeerText) -> String {
 /// The parsers of handshake data from peers, for the fuzz targets.
 #[cfg(feature = "fuzz")]
 pub mod fuzz {
+    use std::net::SocketAddr;
+
     use super::{AsyncRead, CarrierError, RefuseCode};
+    use crate::local::proxy_header::{self, Origin, ProxyHeaderError};
+
+    /// Reads the header of a load balancer; returns the address of its peer, if it has one.
+    pub async fn proxy_header<S: AsyncRead + Unpin>(
+        stream: &mut S,
+    ) -> Result<Option<SocketAddr>, ProxyHeaderError> {
+        Ok(match proxy_header::read(stream).await? {
+            Origin::Balancer => None,
+            Origin::Peer(peer) => Some(peer),
+        })
+    }
+
+    /// The header that this program writes.
+    pub fn written_header(peer: SocketAddr, local: SocketAddr) -> Vec<u8> {
+        proxy_header::header(peer, local)
+    }
 
     /// Handles a server's answer as a client does.
     pub async fn answer<S: AsyncRead + Unpin>(
         stream: &mut S,
         buffer: &mut Vec<u8>,
     ) -> Result<(), CarrierError> {
-        super::read_answer(stream, buffer).await
+        super::read_answer(stream, buffer).await?;
+        super::server_in(buffer).map(drop)
     }
 
     /// Handles a client's HELLO as a server does; returns the link's name, or the answer if there

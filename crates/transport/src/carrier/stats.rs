@@ -37,8 +37,22 @@ impl Carrier {
             path: self.id.0,
             link: &self.link,
         };
-        self.policy
-            .sample(&mut kernel, local_queue, has_records, now)
+        let mut sample = self
+            .policy
+            .sample(&mut kernel, local_queue, has_records, now);
+        if let Some(end_to_end) = &self.end_to_end {
+            end_to_end.correct(&mut sample);
+        }
+        sample
+    }
+
+    /// Records the bytes of frames that the carrier has been given, and those of them that the peer
+    /// has reported. Only a carrier through a load balancer needs that.
+    pub(crate) fn observe_reports(&mut self, progress: Option<(u64, u64)>) {
+        let now = self.began.elapsed();
+        if let (Some(end_to_end), Some((sent, confirmed))) = (&mut self.end_to_end, progress) {
+            end_to_end.observe(sent, confirmed, now);
+        }
     }
 
     /// Reads TCP_INFO.
@@ -59,7 +73,11 @@ impl Carrier {
 
     /// Bytes to hand over at once.
     pub(crate) fn budget(&self) -> usize {
-        self.policy.budget()
+        let budget = self.policy.budget();
+        match &self.end_to_end {
+            Some(end_to_end) => budget.min(usize::try_from(end_to_end.room()).unwrap_or(budget)),
+            None => budget,
+        }
     }
 
     /// Name of the congestion control.

@@ -15,6 +15,7 @@ mod verifier;
 
 use std::collections::HashSet;
 use std::fmt;
+use std::net::Ipv4Addr;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
@@ -60,6 +61,11 @@ pub(crate) struct Identity {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Refusal(Arc<OnceLock<HandshakeError>>);
 
+/// Names of protocols as TLS has them.
+pub(crate) fn protocols(names: &[String]) -> impl Iterator<Item = Vec<u8>> {
+    names.iter().map(|name| name.clone().into_bytes())
+}
+
 /// The TLS configuration of a client with the key `key` for the server whose key is `server`.
 pub fn client_config(key: &SecretKey, server: &PublicKey) -> Arc<ClientConfig> {
     Arc::new(Identity::new(key).client_config(server, ALPN, None))
@@ -78,20 +84,22 @@ pub(crate) fn join_config(key: &SecretKey) -> Arc<ServerConfig> {
     Arc::new(Identity::new(key).server_config_for(accepts, JOIN_ALPN, None))
 }
 
-/// A placeholder server name required by the TLS library; it is neither sent nor checked.
+/// A placeholder server name required by the TLS library: an address, which is never sent as SNI.
+/// No name is checked.
 pub fn server_name() -> ServerName<'static> {
-    ServerName::try_from("sumlink.invalid").expect("a valid DNS name")
+    ServerName::from(Ipv4Addr::UNSPECIFIED)
 }
 
 /// The key of the peer of a connection whose handshake is complete.
 ///
-/// [`HandshakeError::VersionMismatch`] if the peer has not chosen [`ALPN`] (TLS lets a peer leave
-/// the extension out), [`HandshakeError::NoKey`] if the handshake is not complete.
+/// [`HandshakeError::VersionMismatch`] if no protocol was chosen (TLS lets a peer leave the
+/// extension out, and ensures that both sides know the chosen one), [`HandshakeError::NoKey`] if
+/// the handshake is not complete.
 pub fn peer(connection: &CommonState) -> Result<PublicKey, HandshakeError> {
     let key = peer_key(connection).ok_or(HandshakeError::NoKey)?;
     match connection.alpn_protocol() {
-        Some(ALPN) => Ok(key),
-        _ => Err(HandshakeError::VersionMismatch),
+        Some(_) => Ok(key),
+        None => Err(HandshakeError::VersionMismatch),
     }
 }
 
@@ -129,7 +137,6 @@ impl Identity {
                 .with_client_cert_resolver(Arc::new(resolver));
         config.alpn_protocols = vec![alpn.to_vec()];
         config.resumption = Resumption::disabled();
-        config.enable_sni = false;
         config
     }
 

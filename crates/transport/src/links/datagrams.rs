@@ -162,11 +162,12 @@ impl Dialer {
         link: &DatagramLink,
     ) -> Result<DatagramCarrier, QuicError> {
         let mut failure = None;
+        let sni = self.names.current();
         for server in &link.servers {
             // QUIC finds the largest packets of the path itself (RFC 8899).
             let opened = self
                 .quic
-                .connect(Some(name), *server, None, HANDSHAKE_PATIENCE)
+                .connect_as(&sni, Some(name), *server, None, HANDSHAKE_PATIENCE)
                 .await;
             let joined = match opened {
                 Ok(opened) => {

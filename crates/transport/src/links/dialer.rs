@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use rustls::ClientConfig as TlsConfig;
+use rustls::pki_types::ServerName;
 use sumlink_bond::dial::{CONNECT_TIMEOUT, MAKING_PATIENCE, attempt_pause};
 use sumlink_engine::PathId;
 use sumlink_engine::frame::RefuseCode;
@@ -22,6 +23,7 @@ use crate::carrier::keys::PublicKey;
 use crate::carrier::quic::QuicDialer;
 use crate::carrier::socket::{self, Binding, SocketError, Way};
 use crate::carrier::tls;
+use crate::links::names::Names;
 use crate::links::portal;
 use sumlink_exit::happy_eyeballs::Race;
 
@@ -31,6 +33,7 @@ pub(super) struct Dialer {
     pub(super) config: Arc<ClientConfig>,
     tls: Arc<TlsConfig>,
     key: PublicKey,
+    pub(super) names: Arc<Names>,
     pub(super) quic: QuicDialer,
     pub(super) session: [u8; 16],
     next_path: AtomicU32,
@@ -52,14 +55,26 @@ const DEFINITE: u8 = 3;
 
 impl Dialer {
     pub(super) fn new(config: Arc<ClientConfig>, session: [u8; 16]) -> Self {
-        let tls = tls::client_config(&config.key, &config.server_key);
+        let names = Names::new(&config);
+        Self::with_names(config, session, names)
+    }
+
+    /// With other names than those of the configuration.
+    pub(super) fn with_names(config: Arc<ClientConfig>, session: [u8; 16], names: Names) -> Self {
+        let mut tls = tls::client_config(&config.key, &config.server_key);
+        if !config.alpn.is_empty() {
+            Arc::make_mut(&mut tls).alpn_protocols = tls::protocols(&config.alpn).collect();
+        }
         let key = config.key.public();
-        let quic = QuicDialer::new(config.key.clone(), &config.server_key).with_mark(config.mark);
+        let quic = QuicDialer::new(config.key.clone(), &config.server_key)
+            .with_alpn(tls::protocols(&config.datagram_alpn).collect())
+            .with_mark(config.mark);
         Self {
             config,
             quic,
             tls,
             key,
+            names: Arc::new(names),
             session,
             next_path: AtomicU32::new(0),
             made: AtomicBool::new(false),
@@ -256,11 +271,13 @@ impl Dialer {
             link: link.to_owned(),
             error,
         })?;
-        let carrier = ClientCarrier::connect(connected.stream, &self.tls, &self.key)
+        let name = self.names.current();
+        let carrier = ClientCarrier::connect(connected.stream, &self.tls, name.clone(), &self.key)
             .await
             .map_err(|error| failed(link, error))?;
         Ok(Opened {
             server,
+            name,
             carrier,
             binding: connected.binding,
             packet_limit,
@@ -269,16 +286,15 @@ impl Dialer {
 
     /// Makes an open connection a path of the session.
     async fn join(&self, link: &str, opened: Opened) -> Result<(Carrier, Binding), ConnectError> {
-        let (server, mut binding) = (opened.server, opened.binding);
-        let mut result = self.hello(link, opened.carrier).await;
+        let (server, packet_limit) = (opened.server, opened.packet_limit);
+        let mut result = self.hello(link, opened).await;
         if result.as_ref().is_err_and(is_existing) {
             // The session was created although the answer was lost: it can be joined now.
-            let again = self.open(link, server, opened.packet_limit).await?;
-            binding = again.binding;
-            result = self.hello(link, again.carrier).await;
+            let again = self.open(link, server, packet_limit).await?;
+            result = self.hello(link, again).await;
         }
-        let mut carrier = result.map_err(|error| failed(link, error))?;
-        carrier.packet_limit = opened.packet_limit;
+        let (mut carrier, binding) = result?;
+        carrier.packet_limit = packet_limit;
         if self.congestion(link) == Some(congestion::AUTO) {
             carrier.choose_congestion();
         }
@@ -300,7 +316,11 @@ impl Dialer {
         PathId(self.next_path.fetch_add(1, Ordering::Relaxed))
     }
 
-    async fn hello(&self, link: &str, carrier: ClientCarrier) -> Result<Carrier, CarrierError> {
+    async fn hello(
+        &self,
+        link: &str,
+        mut opened: Opened,
+    ) -> Result<(Carrier, Binding), ConnectError> {
         let path = self.next_path();
         // The first connection creates the session; the others wait for it and join, unless it
         // hangs.
@@ -310,9 +330,20 @@ impl Dialer {
         };
         let new = !self.made.load(Ordering::Acquire);
         let making = making.filter(|_| new);
-        let result = carrier
+        if !new && opened.name != self.names.current() {
+            // Begun before the server's name was known: it may have reached another one.
+            opened = self.open(link, opened.server, opened.packet_limit).await?;
+        }
+        let binding = opened.binding;
+        let result = opened
+            .carrier
             .hello(self.session, new, path, link.to_owned())
             .await;
+        let result = result.and_then(|(carrier, name)| match self.names.note(name) {
+            true => Ok((carrier, binding)),
+            false => Err(CarrierError::OtherServer),
+        });
+        let result = result.map_err(|error| failed(link, error));
         // The session may exist even if the answer was lost.
         if result.is_ok() || result.as_ref().is_err_and(is_existing) {
             self.made.store(true, Ordering::Release);
@@ -325,6 +356,8 @@ impl Dialer {
 /// A connection after TLS that has not joined the session.
 struct Opened {
     server: SocketAddr,
+    /// The name that it has sent.
+    name: ServerName<'static>,
     carrier: ClientCarrier,
     binding: Binding,
     packet_limit: Option<u16>,
@@ -337,9 +370,11 @@ fn failed(link: &str, error: CarrierError) -> ConnectError {
     }
 }
 
-fn is_existing(error: &CarrierError) -> bool {
+fn is_existing(error: &ConnectError) -> bool {
     let code = RefuseCode::SessionExists;
-    matches!(error, CarrierError::Refused { code: refused, .. } if *refused == code)
+    matches!(error, ConnectError::Carrier {
+        error: CarrierError::Refused { code: refused, .. }, ..
+    } if *refused == code)
 }
 
 /// Whether a captive portal can be the cause of a failure: it drops or refuses connections, or
@@ -419,8 +454,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let hanging = listener.local_addr().unwrap();
         let mute_server = tokio::spawn(async move {
-            let (tcp, _) = listener.accept().await.unwrap();
-            let greeted = Greeted::read(tcp, HANDSHAKE_TIMEOUT).await.unwrap();
+            let (tcp, from) = listener.accept().await.unwrap();
+            let greeted = Greeted::read(tcp, from, HANDSHAKE_TIMEOUT).await.unwrap();
             ServerCarrier::accept(greeted, &tls, HANDSHAKE_TIMEOUT)
                 .await
                 .unwrap()
@@ -444,6 +479,35 @@ mod tests {
         assert_ne!(second.unwrap().0.id, third.unwrap().0.id);
         assert!(!first.is_finished());
         first.abort();
+    }
+
+    /// What load balancers and firewalls read.
+    #[tokio::test]
+    async fn the_first_message_has_the_configured_names() {
+        let (server, client) = keys();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let config = client_config(&server, &client, "bond.example:1");
+        let other = (config.clone().sni("www.example".to_owned()))
+            .alpn(vec!["h2".to_owned(), "http/1.1".to_owned()]);
+        for (config, name, protocols) in [
+            (config.clone(), Some("bond.example"), &["sumlink/1"][..]),
+            (other, Some("www.example"), &["h2", "http/1.1"]),
+            (config.sni(String::new()), None, &["sumlink/1"]),
+        ] {
+            let dialer = Dialer::new(Arc::new(config), [7; 16]);
+            let dial =
+                tokio::spawn(async move { dialer.dial("lo", &[address], None).await.map(drop) });
+            let (tcp, _) = listener.accept().await.unwrap();
+            let start = tokio_rustls::LazyConfigAcceptor::new(Default::default(), tcp);
+            let start = start.await.unwrap();
+            let hello = start.client_hello();
+            assert_eq!(hello.server_name(), name);
+            let offered: Vec<&[u8]> = hello.alpn().unwrap().collect();
+            let expected = protocols.iter().map(|name| name.as_bytes());
+            assert_eq!(offered, expected.collect::<Vec<_>>());
+            dial.abort();
+        }
     }
 
     #[tokio::test]

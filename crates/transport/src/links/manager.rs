@@ -18,6 +18,7 @@ use tracing::Instrument;
 
 use super::datagrams::DatagramLinks;
 use super::dialer::{Dialer, rank};
+use super::names::Names;
 use super::resolver::{Answer, Resolver};
 use crate::api::client::{ConnectError, is_lost};
 use crate::api::config::ClientConfig;
@@ -104,6 +105,11 @@ impl Manager {
         }
     }
 
+    /// The names that the session's connections send.
+    pub(crate) fn names(&self) -> Arc<Names> {
+        Arc::clone(&self.dialer.names)
+    }
+
     /// Runs the session: `driver` is its task, `connected` is called with the first path.
     pub(crate) async fn run(
         mut self,
@@ -185,7 +191,9 @@ impl Manager {
                         Ok(false) => {}
                         Err(error) => {
                             let lost = matches!(&error, ConnectError::Carrier { error, .. } if is_lost(error));
-                            if lost && connected.is_none() {
+                            // A load balancer may have led this connection to another server.
+                            let may_err = self.dialer.names.own().is_some() && !self.is_lost();
+                            if lost && connected.is_none() && !may_err {
                                 let _ = self.commands.send(Command::Close("the server lost the session".to_owned()));
                             }
                             if best_error.as_ref().is_none_or(|best| rank(&error) > rank(best)) {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use rustls::pki_types::ServerName;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
@@ -15,6 +16,7 @@ use super::policy::Policies;
 use super::resolver::Resolver;
 use crate::api::config::{ClientConfig, ServerChoice};
 use crate::links;
+use crate::links::names::Names;
 use crate::session::driver::{Command, Use};
 
 /// Time for the servers to answer.
@@ -128,7 +130,10 @@ impl Servers {
         let race = async {
             let mut probes: FuturesUnordered<_> = places
                 .iter()
-                .map(async |place| (*place, self.answers(*place, over).await))
+                .map(async |place| {
+                    let names = Names::new(&self.each[*place]);
+                    (*place, self.answers(*place, names, over).await)
+                })
                 .collect();
             let mut race = Race::new(places, self.choice);
             let mut grace = None;
@@ -160,13 +165,15 @@ impl Servers {
 
     /// Waits until a session should leave its server: it no longer answers over any link and
     /// another one does, or an earlier one of the list answers again and nothing uses the session.
+    /// A server that has a name may have others beside it, behind the same address.
     pub(crate) async fn superseded(
         &self,
         current: usize,
         session: UnboundedSender<Command>,
+        names: Arc<Names>,
     ) -> Move {
         if self.len() == 1 {
-            return std::future::pending().await;
+            names.named().await;
         }
         let begun = Instant::now();
         let mut has_delivered = false;
@@ -183,7 +190,7 @@ impl Servers {
                 let since = *silent_since.get_or_insert(now);
                 let is_connecting = !has_delivered && now < begun + PATIENCE;
                 if now >= since + SILENCE && !is_connecting {
-                    if let Some(to) = self.replacement(current).await
+                    if let Some(to) = self.replacement(current, names.own()).await
                         && look(&session).await.is_some_and(|use_of| !use_of.delivers)
                     {
                         let reason = "the server no longer answers, and another one does";
@@ -211,11 +218,21 @@ impl Servers {
     }
 
     /// Another server that answers, unless this one does as well: after an outage of the client's
-    /// links both do, and the session goes on.
-    async fn replacement(&self, current: usize) -> Option<usize> {
-        let others: Vec<usize> = (0..self.len()).filter(|place| *place != current).collect();
+    /// links both do, and the session goes on. `name` is the name of this server; without it, any
+    /// server behind the same address may answer.
+    async fn replacement(
+        &self,
+        current: usize,
+        name: Option<ServerName<'static>>,
+    ) -> Option<usize> {
+        let others = (0..self.len()).filter(|place| *place != current || name.is_some());
+        let others: Vec<usize> = others.collect();
         let begun = Instant::now();
-        let mut here = std::pin::pin!(self.answers(current, Over::All));
+        let names = match name {
+            Some(name) => Names::of(name),
+            None => Names::new(&self.each[current]),
+        };
+        let mut here = std::pin::pin!(self.answers(current, names, Over::All));
         let mut there = std::pin::pin!(self.answering(&others, Over::All));
         tokio::select! {
             answers = &mut here => match answers {
@@ -234,13 +251,13 @@ impl Servers {
     }
 
     /// Whether a server would accept a session over any of these links.
-    async fn answers(&self, place: usize, over: Over) -> bool {
+    async fn answers(&self, place: usize, names: Names, over: Over) -> bool {
         let config = &self.each[place];
         let mut resolver = Resolver::new(&config.server, config.lookup.clone());
         let (Ok(servers), Ok(all)) = (resolver.resolve().await, links::list().await) else {
             return false;
         };
-        let dialer = Dialer::new(Arc::clone(config), NO_SESSION);
+        let dialer = Dialer::with_names(Arc::clone(config), NO_SESSION, names);
         let mut probes = FuturesUnordered::new();
         for link in wanted(config, &all, &servers) {
             let policy = self.policies.report(&link.name).policy;

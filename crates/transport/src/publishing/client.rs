@@ -20,12 +20,12 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::datagrams;
-use super::proxy_header::header;
 use super::wire::{Answer, Head, Refusal, Request};
 use crate::api::config::ClientConfig;
 use crate::api::publish::{Protocol, PublicPort, Publish, PublishStatus};
 use crate::api::stream::Stream;
 use crate::local::descriptors;
+use crate::local::proxy_header::header;
 use crate::local::tasks::spawn_begun;
 use crate::session::driver::{Command, Incoming, open_in};
 use crate::session::sources::Sources;

@@ -1,5 +1,6 @@
 //! A connection of a client, from its first byte to its place in a session.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,11 +16,11 @@ use super::Shared;
 use super::half_open::HalfOpen;
 use super::sessions::{self, Entry, SessionId};
 use super::streams::{SPEED_TESTS, Serving};
-use crate::carrier::Carrier;
 use crate::carrier::congestion;
 use crate::carrier::handshake::{CarrierError, Greeted, JoinCarrier, ServerCarrier, within};
 use crate::carrier::keys::PublicKey;
 use crate::carrier::socket;
+use crate::carrier::{Carrier, canonical};
 use crate::links::NO_SESSION;
 use crate::session::driver::{Driver, LinkStates, Listeners, session_span};
 use crate::session::sources::Sources;
@@ -35,14 +36,21 @@ impl Shared {
     /// Handles a connection; for the first one of a session, until the session ends.
     pub(super) async fn serve(
         self: Arc<Self>,
-        tcp: TcpStream,
+        mut tcp: TcpStream,
+        peer: SocketAddr,
         tls: Arc<TlsConfigs>,
         mut guard: HalfOpen,
     ) {
-        let from = tcp
-            .peer_addr()
-            .map_or_else(|_| "?".to_owned(), |addr| addr.to_string());
-        let carrier = match self.prove(tcp, &tls, &mut guard, &from).await {
+        let mut from = peer;
+        let proved = match self.origin(&mut tcp, peer, &mut guard).await {
+            Ok(Some(origin)) => {
+                from = canonical(origin);
+                self.prove(tcp, &tls, &mut guard, from).await
+            }
+            Ok(None) => return tracing::debug!(%from, "a load balancer checks this server"),
+            Err(error) => Err(error),
+        };
+        let carrier = match proved {
             Ok(Some(carrier)) => carrier,
             Ok(None) => return,
             Err(error) => {
@@ -65,9 +73,7 @@ impl Shared {
         let name = self.name(&carrier.client);
         let client = Some((&carrier.client, name.as_deref()));
         let span = session_span(&carrier.session, client);
-        self.serve_known(carrier, name, &from)
-            .instrument(span)
-            .await;
+        self.serve_known(carrier, name, from).instrument(span).await;
     }
 
     /// [`Shared::serve`] for a connection whose client is known.
@@ -75,7 +81,7 @@ impl Shared {
         self: Arc<Self>,
         carrier: ServerCarrier,
         name: Option<String>,
-        from: &str,
+        from: SocketAddr,
     ) {
         let key = (carrier.client, carrier.session);
         if carrier.new {
@@ -123,7 +129,7 @@ impl Shared {
         tcp: TcpStream,
         tls: &TlsConfigs,
         guard: &mut HalfOpen,
-        from: &str,
+        from: SocketAddr,
     ) -> Result<Option<ServerCarrier>, Option<CarrierError>> {
         // A silent peer costs neither TLS nor, when it is dropped, a closing exchange of the
         // kernel. `peek` and not `readable`, because a socket may seem readable when it is not.
@@ -163,9 +169,9 @@ impl Shared {
         tcp: TcpStream,
         tls: &TlsConfigs,
         patience: Duration,
-        from: &str,
+        from: SocketAddr,
     ) -> Result<Option<ServerCarrier>, CarrierError> {
-        let greeted = Greeted::read(tcp, patience).await?;
+        let greeted = Greeted::read(tcp, from, patience).await?;
         // A server without invitations answers as one that has never heard of them.
         let attempt = greeted.join().filter(|_| self.config.invitations.is_some());
         let Some(attempt) = attempt else {
@@ -184,7 +190,7 @@ impl Shared {
     /// Turns a connection that may join into a path.
     async fn welcome(&self, carrier: ServerCarrier) -> Result<Carrier, CarrierError> {
         let session = carrier.session;
-        let mut carrier = carrier.welcome().await?;
+        let mut carrier = carrier.welcome(self.config.name.as_deref()).await?;
         if self.config.congestion.as_deref() == Some(congestion::AUTO) {
             carrier.choose_congestion();
         }
@@ -199,7 +205,7 @@ impl Shared {
         key: (PublicKey, [u8; 16]),
         carrier: ServerCarrier,
         name: Option<String>,
-        from: &str,
+        from: SocketAddr,
     ) {
         let (incoming_sender, incoming) = unbounded_channel();
         let (source_sender, opened_sources) = unbounded_channel();

@@ -6,7 +6,7 @@
 //! handshakes are limited for each tag and for all together.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -101,7 +101,7 @@ impl Shared {
         let open = self.config.invitations.as_ref()?;
         let may = self
             .joins
-            .admits(attempt.from, attempt.tag.as_ref(), open.as_ref());
+            .admits(attempt.from.ip(), attempt.tag.as_ref(), open.as_ref());
         may.then(|| Arc::clone(open))
     }
 
@@ -111,7 +111,7 @@ impl Shared {
         open: &dyn Invitations,
         carrier: JoinCarrier,
         patience: Duration,
-        from: &str,
+        from: SocketAddr,
     ) {
         let key = carrier.key;
         let (secret, carrier) = match carrier.secret(patience).await {

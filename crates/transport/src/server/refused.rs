@@ -75,7 +75,9 @@ fn of_carrier(error: &CarrierError) -> &'static str {
         CarrierError::Tls(error) => of_tls(error),
         CarrierError::TimedOut => "timeout",
         CarrierError::NoInvitation => "invitation",
-        CarrierError::Protocol(_) => "protocol",
+        CarrierError::Protocol(_) | CarrierError::Balancer(_) | CarrierError::OtherServer => {
+            "protocol"
+        }
         CarrierError::Refused { code, .. } => of_code(*code),
         CarrierError::Io(_) => "broken",
     }

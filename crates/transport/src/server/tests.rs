@@ -46,16 +46,15 @@ impl Hostile {
     /// [`Hostile::connect`], with an error if the server drops the connection.
     async fn try_connect(&self) -> Result<ClientCarrier, CarrierError> {
         let tcp = TcpStream::connect(self.address).await?;
-        ClientCarrier::connect(tcp, &self.tls, &self.key).await
+        ClientCarrier::connect(tcp, &self.tls, tls::server_name(), &self.key).await
     }
 }
 
 /// Brings path `path` into a session; path 0 creates the session.
 async fn hello(carrier: ClientCarrier, session: u8, path: u32) -> Result<Carrier, CarrierError> {
     let link = "lo".to_owned();
-    carrier
-        .hello([session; 16], path == 0, PathId(path), link)
-        .await
+    let joined = carrier.hello([session; 16], path == 0, PathId(path), link);
+    joined.await.map(|(carrier, _)| carrier)
 }
 
 fn is_limit(error: &CarrierError) -> bool {

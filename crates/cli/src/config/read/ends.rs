@@ -9,14 +9,17 @@ use sumlink_engine::scheduler::OwnSchedulers;
 use sumlink_proxy::class::parse_class;
 use sumlink_proxy::{AnyForward, ClassRule};
 use sumlink_settings::units;
-use sumlink_transport::config::{AuthorizedClient, ClientLimits, HalfOpenLimits};
+use sumlink_transport::PublicKey;
+use sumlink_transport::config::{
+    AuthorizedClient, ClientLimits, HalfOpenLimits, parse_host_name, parse_network,
+    parse_protocol_name,
+};
 use sumlink_transport::udp::{MIN_IDLE, UdpSettings};
-use sumlink_transport::{PublicKey, Target};
 use toml::Spanned;
 
 use super::super::raw::{self, Field};
 use super::super::settings::{ClientSettings, ClientsSettings, ServerSettings};
-use super::super::{memory, parse_congestion, parse_entry, parse_public};
+use super::super::{memory, parse_congestion, parse_entry, parse_server_listen, server_address};
 use super::{Reader, text_of_value};
 use crate::congestion::parse_coupled;
 
@@ -38,7 +41,7 @@ impl Reader<'_> {
             }
         }
         let keys_span = raw.server_key.as_ref().map(Spanned::span);
-        let servers = self.one_or_more(raw.server, |s| s.parse::<Target>().map(|_| s.to_owned()));
+        let servers = self.one_or_more(raw.server, server_address);
         let server_keys = self.one_or_more(raw.server_key, |s| s.parse::<PublicKey>());
         if let (Some(span), 2..) = (keys_span, server_keys.len())
             && server_keys.len() != servers.len()
@@ -50,6 +53,12 @@ impl Reader<'_> {
             servers,
             server_keys,
             server_choice: self.parse(raw.server_choice, |s| s.parse()),
+            sni: self.parse(raw.sni, |s| match s.as_str() {
+                "" => Ok(String::new()),
+                name => parse_host_name(name),
+            }),
+            alpn: self.one_or_more(raw.alpn, parse_protocol_name),
+            datagram_alpn: self.one_or_more(raw.datagram_alpn, parse_protocol_name),
             key: raw.key.map(|path| self.beside(path.get_ref())),
             links,
             congestion: self.parse(raw.congestion, |s| parse_congestion(s)),
@@ -196,7 +205,10 @@ impl Reader<'_> {
             exit,
             resolvers,
             monitor,
-            listen: self.parse(raw.listen, |s| parse_public(s)),
+            listen: self.parse(raw.listen, |s| parse_server_listen(s)),
+            name: self.parse(raw.server_name, |s| parse_host_name(s)),
+            alpn: self.one_or_more(raw.alpn, parse_protocol_name),
+            proxy_protocol_from: self.parse_all(raw.proxy_protocol_from, |s| parse_network(s)),
             key: raw.key.map(|path| self.beside(path.get_ref())),
             authorized,
             clients,
@@ -213,7 +225,7 @@ impl Reader<'_> {
 impl Reader<'_> {
     /// The store of clients.
     fn clients(&mut self, raw: raw::Clients) -> ClientsSettings {
-        let address = |s: &String| s.parse::<Target>().map(|_| s.clone());
+        let address = |s: &String| server_address(s);
         let beyond = self.parse(raw.beyond, |s| sumlink_store::parse_beyond(s));
         ClientsSettings {
             store: raw.store.map(|path| self.beside(path.get_ref())),

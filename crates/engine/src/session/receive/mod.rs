@@ -184,6 +184,8 @@ impl Session {
                 }
                 Ok(())
             }
+            // It belongs to the handshake: the session has nothing to do with it.
+            Frame::Server { .. } => Ok(()),
             Frame::Datagram { packet } => self.on_datagram_frame(id, packet, now),
             Frame::Close { code, reason } => {
                 self.end(code, PeerText::new(reason));

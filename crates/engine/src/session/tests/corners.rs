@@ -131,6 +131,31 @@ fn ack(stream: StreamId, complete: bool, cumulative: u64) -> Frame<'static> {
     })
 }
 
+/// The driver of a server sends SERVER with WELCOME; a client counts it like every other frame.
+#[test]
+fn frames_that_the_driver_has_sent_are_part_of_the_reports() {
+    let (mut server, now) = session(Role::Server);
+    let other = PathId(1);
+    server.path_up(other, now);
+    server.path_sent(other, 21);
+    let report = Frame::Path {
+        path: 1,
+        received: 21,
+    };
+    feed(&mut server, PATH, &[report], now);
+    assert!(!server.is_closed());
+    let (mut client, now) = session(Role::Client);
+    let name = Frame::Server { name: b"a.example" };
+    feed(&mut client, PATH, &[name], now);
+    let later = now + Duration::from_millis(20);
+    client.handle_timeout(later);
+    let sent = drain(&mut client, PATH, later);
+    assert!(
+        sent.iter().any(|frame| frame.starts_with("Path {")),
+        "{sent:?}"
+    );
+}
+
 #[test]
 fn data_and_the_end_may_overtake_the_open() {
     let (mut server, now) = session(Role::Server);

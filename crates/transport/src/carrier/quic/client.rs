@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, Connection, Endpoint, NoneTokenStore};
+use rustls::pki_types::ServerName;
 use sumlink_bond::datagram::quic::MIN_PAYLOAD;
 use sumlink_engine::PathId;
 use tokio::time::timeout;
@@ -28,6 +29,8 @@ pub struct QuicDialer {
     key: SecretKey,
     server: PublicKey,
     identity: Identity,
+    /// Names of the protocol that are offered (ALPN); none is the usual one.
+    alpn: Vec<Vec<u8>>,
     mark: Option<u32>,
 }
 
@@ -49,8 +52,15 @@ impl QuicDialer {
             identity: Identity::new(&key),
             key,
             server: *server,
+            alpn: Vec::new(),
             mark: None,
         }
+    }
+
+    /// Offers these names of the protocol.
+    pub(crate) fn with_alpn(mut self, alpn: Vec<Vec<u8>>) -> Self {
+        self.alpn = alpn;
+        self
     }
 
     /// Gives the packets this firewall mark (`SO_MARK`, socket(7)), which needs CAP_NET_ADMIN.
@@ -67,6 +77,20 @@ impl QuicDialer {
     /// paths that pass UDP. The connection has its own socket.
     pub async fn connect(
         &self,
+        link: Option<&str>,
+        server: SocketAddr,
+        packet_limit: Option<u16>,
+        patience: Duration,
+    ) -> Result<Opened, QuicError> {
+        let name = tls::server_name();
+        self.connect_as(&name, link, server, packet_limit, patience)
+            .await
+    }
+
+    /// [`QuicDialer::connect`] to the server of this name (SNI).
+    pub(crate) async fn connect_as(
+        &self,
+        name: &ServerName<'_>,
         link: Option<&str>,
         server: SocketAddr,
         packet_limit: Option<u16>,
@@ -102,7 +126,7 @@ impl QuicDialer {
         let config = self.config(&refusal, largest);
         // The endpoint lives as long as its connection.
         let connecting = endpoint
-            .connect_with(config, server, &tls::server_name().to_str())
+            .connect_with(config, server, &name.to_str())
             .map_err(|error| QuicError::System {
                 action: "start a QUIC connection",
                 source: std::io::Error::other(error),
@@ -133,9 +157,12 @@ impl QuicDialer {
     }
 
     fn config(&self, refusal: &Refusal, largest: u16) -> ClientConfig {
-        let tls = self
-            .identity
-            .client_config(&self.server, DATAGRAM_ALPN, Some(refusal.clone()));
+        let mut tls =
+            self.identity
+                .client_config(&self.server, DATAGRAM_ALPN, Some(refusal.clone()));
+        if !self.alpn.is_empty() {
+            tls.alpn_protocols.clone_from(&self.alpn);
+        }
         let tls = QuicClientConfig::try_from(tls)
             .expect("the provider has TLS13_AES_128_GCM_SHA256 (RFC 9001, section 5.2)");
         let mut config = ClientConfig::new(Arc::new(tls));

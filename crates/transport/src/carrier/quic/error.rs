@@ -65,7 +65,8 @@ pub enum QuicError {
     Keys(#[from] HandshakeError),
     /// The peer: it shares no version of this protocol.
     #[error(
-        "the peer does not speak {}: run the same version of sumlink on both sides",
+        "the peer does not speak {}: run the same version of sumlink on both sides, with the same \
+        `alpn` if it is set",
         DATAGRAM_ALPN.escape_ascii()
     )]
     VersionMismatch,

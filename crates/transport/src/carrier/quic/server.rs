@@ -34,6 +34,8 @@ pub struct QuicListener {
 struct Shared {
     identity: Identity,
     authorized: Authorized,
+    /// Names of the protocol that are accepted (ALPN) besides the usual one.
+    alpn: Vec<Vec<u8>>,
     /// The parameters of all connections; each one has its own TLS configuration.
     config: ServerConfig,
 }
@@ -81,6 +83,16 @@ impl QuicListener {
         key: &SecretKey,
         authorized: &Authorized,
     ) -> Result<Self, QuicError> {
+        Self::bind_as(address, key, authorized, Vec::new())
+    }
+
+    /// [`QuicListener::bind`] with further names of the protocol (ALPN).
+    pub(crate) fn bind_as(
+        address: SocketAddr,
+        key: &SecretKey,
+        authorized: &Authorized,
+        alpn: Vec<Vec<u8>>,
+    ) -> Result<Self, QuicError> {
         let headers = config::headers(address);
         let largest = u16::try_from(LARGEST_PACKET - headers).expect("below 64 KiB");
         let (runtime, gate) = GatedRuntime::new();
@@ -90,7 +102,7 @@ impl QuicListener {
         let identity = Identity::new(key);
         let refusal = Refusal::default();
         let mut config =
-            ServerConfig::with_crypto(Arc::new(crypto(&identity, authorized, refusal)));
+            ServerConfig::with_crypto(Arc::new(crypto(&identity, authorized, refusal, &alpn)));
         config
             .transport_config(config::transport(Side::Server, largest))
             .migration(false)
@@ -110,6 +122,7 @@ impl QuicListener {
             shared: Arc::new(Shared {
                 identity,
                 authorized: authorized.clone(),
+                alpn,
                 config,
             }),
         })
@@ -174,6 +187,7 @@ impl Attempt {
             &self.shared.identity,
             &self.shared.authorized,
             refusal.clone(),
+            &self.shared.alpn,
         ));
         let connecting = self
             .incoming
@@ -272,14 +286,14 @@ impl ServerDatagrams {
     }
 }
 
-/// Checks that TLS chose the protocol of this module. RFC 9001, section 8.1, makes the choice
-/// mandatory.
+/// Checks that TLS chose a protocol, which is one of those that both sides know. RFC 9001, section
+/// 8.1, makes the choice mandatory.
 pub(super) fn check_protocol(connection: &Connection) -> Result<(), QuicError> {
     let data = connection.handshake_data();
     let data = data.and_then(|data| data.downcast::<HandshakeData>().ok());
     match data.and_then(|data| data.protocol) {
-        Some(protocol) if protocol == DATAGRAM_ALPN => Ok(()),
-        _ => Err(QuicError::VersionMismatch),
+        Some(_) => Ok(()),
+        None => Err(QuicError::VersionMismatch),
     }
 }
 
@@ -289,8 +303,14 @@ fn peer_key(connection: &Connection) -> Option<PublicKey> {
     PublicKey::from_spki(keys.first()?)
 }
 
-fn crypto(identity: &Identity, authorized: &Authorized, refusal: Refusal) -> QuicServerConfig {
-    let tls = identity.server_config(authorized, DATAGRAM_ALPN, Some(refusal));
+fn crypto(
+    identity: &Identity,
+    authorized: &Authorized,
+    refusal: Refusal,
+    alpn: &[Vec<u8>],
+) -> QuicServerConfig {
+    let mut tls = identity.server_config(authorized, DATAGRAM_ALPN, Some(refusal));
+    tls.alpn_protocols.extend_from_slice(alpn);
     QuicServerConfig::try_from(tls)
         .expect("the provider has TLS13_AES_128_GCM_SHA256 (RFC 9001, section 5.2)")
 }

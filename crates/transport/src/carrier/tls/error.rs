@@ -47,7 +47,8 @@ pub enum HandshakeError {
     NoKey,
     /// The two sides share no version of the protocol.
     #[error(
-        "the peer does not speak {}: run the same version of sumlink on both sides",
+        "the peer does not speak {}: run the same version of sumlink on both sides, with the same \
+        `alpn` if it is set",
         ALPN.escape_ascii()
     )]
     VersionMismatch,

@@ -78,6 +78,7 @@ impl Driver {
         }
         let now = self.now();
         self.engine.path_up(carrier.id, now);
+        self.engine.path_sent(carrier.id, carrier.sent_before);
         if let Some(link) = link_number(&carrier.link) {
             self.engine.path_link(carrier.id, link);
         }
@@ -177,6 +178,9 @@ impl Driver {
         for carrier in &mut self.carriers {
             // Its readiness is a part of the sample; an error shows again when it is served.
             let _ = carrier.poll_writable(cx);
+            if carrier.end_to_end.is_some() {
+                carrier.observe_reports(self.engine.path_progress(carrier.id));
+            }
             let sample = carrier.sample(clock);
             self.engine.path_stats(carrier.id, sample, now);
         }
@@ -222,6 +226,9 @@ impl Driver {
             }
             self.frames.clear();
             let now = self.epoch.elapsed();
+            if carrier.end_to_end.is_some() {
+                carrier.observe_reports(self.engine.path_progress(carrier.id));
+            }
             self.engine
                 .path_stats(carrier.id, carrier.sample(Instant::now()), now);
             if self

@@ -175,6 +175,7 @@ impl Driver {
                 Role::Server => "server".to_owned(),
             },
             server: String::new(),
+            server_name: String::new(),
             session: super::report::hex(&self.id),
             peer: self.peer.to_string(),
             client: String::new(),
