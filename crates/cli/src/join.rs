@@ -206,6 +206,27 @@ mod tests {
     }
 
     #[test]
+    fn the_joined_server_is_the_first_of_all() {
+        let key = |number| PublicKey::from_bytes([number; 32]).unwrap();
+        let server = |address: &str, number| (address.to_owned(), key(number));
+        let link = InvitationLink {
+            addresses: vec!["a:1".to_owned(), "192.0.2.1:1".to_owned()],
+            server_key: key(1),
+            secret: sumlink_store::Secret::from_bytes([7; 16]),
+            others: vec![server("b:2", 2), server("c:3", 3)],
+        };
+        let (a, b, c) = (server("a:1", 1), server("b:2", 2), server("c:3", 3));
+        let all = |joined| all_servers(&link, joined);
+        assert_eq!(all(None), [a.clone(), b.clone(), c.clone()]);
+        let by_address = server("192.0.2.1:1", 1);
+        assert_eq!(
+            all(Some(by_address.clone())),
+            [by_address, b.clone(), c.clone()]
+        );
+        assert_eq!(all(Some(b.clone())), [b, a, c]);
+    }
+
+    #[test]
     fn files_that_appear_during_the_exchange_are_kept() {
         let place = tempfile::tempdir().unwrap();
         let files = Files::new(&place.path().join("home.toml")).unwrap();

@@ -15,7 +15,7 @@ pub enum Location {
 }
 
 /// The URL of a database: `postgres://USER:PASSWORD@HOST:PORT/DATABASE?OPTION=VALUE`.
-/// [`Display`](fmt::Display) and [`Debug`] do not show the password.
+/// [`Display`](fmt::Display) and [`Debug`](fmt::Debug) do not show the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DatabaseUrl {
     text: String,

@@ -224,6 +224,37 @@ mod tests {
     }
 
     #[test]
+    fn the_file_of_a_client_has_all_servers() {
+        let text = |others: &[(String, PublicKey)]| {
+            let values = ClientValues {
+                server: "a:1",
+                server_key: &key(7),
+                others,
+                key: Path::new("home.key"),
+                name: None,
+                links: &[],
+                socks: None,
+                has_socket: false,
+            };
+            parsed(&values.text())
+        };
+        let strings = |value: &toml::Value| -> Vec<String> {
+            let values = value.as_array().unwrap().iter();
+            values.map(|v| v.as_str().unwrap().to_owned()).collect()
+        };
+        let table = text(&[("b:2".to_owned(), key(9))]);
+        assert_eq!(strings(&table["server"]), ["a:1", "b:2"]);
+        assert_eq!(
+            strings(&table["server_key"]),
+            [7, 9].map(|n| key(n).to_string())
+        );
+        // One key suffices if all servers have it.
+        let table = text(&[("b:2".to_owned(), key(7))]);
+        assert_eq!(strings(&table["server"]), ["a:1", "b:2"]);
+        assert_eq!(table["server_key"].as_str(), Some(&*key(7).to_string()));
+    }
+
+    #[test]
     fn the_file_of_a_client_has_links_entry_and_socket() {
         let text = ClientValues {
             server: "vpn.example.org:7443",

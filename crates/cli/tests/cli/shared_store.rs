@@ -88,11 +88,11 @@ impl Scene {
         let args = ["client", "--json", "--config", &file, "--server", server];
         let more = ["--link", "lo", "--socks", "127.0.0.1:0"];
         let mut client = Daemon::start(self.bench.command([&args[..], &more].concat()));
+        client.event("connected");
         let socks = client.event("listening")["address"]
             .as_str()
             .unwrap()
             .to_owned();
-        client.event("connected");
         (client, socks)
     }
 
@@ -286,7 +286,7 @@ fn a_database_that_cannot_be_used_is_one_line_with_its_exit_code() {
         report.contains("postgres://") && !report.contains("hunter2"),
         "{report}"
     );
-    let doctor = bench.run(&["doctor", "--config", "server.toml"]);
+    let doctor = bench.run(&["doctor", "server.toml"]);
     assert!(
         doctor.out.contains("cannot reach the database"),
         "{}",

@@ -222,9 +222,13 @@ impl Reader<'_> {
         let password = password.map(|path| self.beside(path.get_ref()));
         let text = raw.store.as_ref().map(|text| text.get_ref().as_str());
         let store = match text {
-            Some(text) if Location::is_database(text) => self.parse(raw.store, |text| {
-                DatabaseUrl::new(text, password.as_deref()).map(Location::Database)
-            }),
+            Some(text) if Location::is_database(text) => {
+                let url = DatabaseUrl::new(text, password.as_deref());
+                // A wrong URL is a problem of its own, and no lack of a store.
+                let wrong = Location::File(self.beside(Path::new(text)));
+                let location = self.parse(raw.store, |_| url.map(Location::Database));
+                Some(location.unwrap_or(wrong))
+            }
             text => {
                 if let Some(file) = password_file {
                     let reason = "only a `store` that is a postgres:// URL has a password";
