@@ -279,6 +279,7 @@ fn usage(reason: &str) -> Refusal {
 
 fn refusal(error: ChangeError) -> Refusal {
     let kind = match error {
+        ChangeError::Store(StoreError::HasOwnBackUp(_)) => RefusalKind::Usage,
         ChangeError::Store(_) => RefusalKind::Other,
         _ => RefusalKind::Usage,
     };

@@ -146,6 +146,9 @@ fn a_client_joins_at_one_server_and_uses_another_until_it_is_removed() {
     );
     assert!(scene.bench.run(&["check", "laptop.toml"]).code == 0);
 
+    let args = ["clients", "backup", "copy.db", "--control", "a.sock"];
+    scene.bench.run(&args).fails(2, "use pg_dump");
+
     // The invitation is used at all servers.
     let again = scene
         .join(&invitation.replace(&**a, b), "other")
