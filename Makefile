@@ -66,7 +66,7 @@ static: ## Build sumlink as one static binary, without the kernel part
 	fi
 	$(CARGO) fetch --locked --target $(STATIC_TARGET)
 	$(STATIC_CC) RUSTFLAGS="$${RUSTFLAGS:-} $$(scripts/remap.sh)" \
-		$(CARGO) build --release --locked -p sumlink --bin sumlink --no-default-features --target $(STATIC_TARGET)
+		$(CARGO) build --release --locked -p sumlink --bin sumlink --no-default-features --features postgres --target $(STATIC_TARGET)
 	STATIC_RUNNER="$(STATIC_RUNNER)" scripts/check-static.sh $(STATIC)
 
 # After `make build` it only copies files, so that root needs no Rust toolchain.

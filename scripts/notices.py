@@ -22,8 +22,8 @@ def cargo(*arguments):
 
 def linked(target, own=False):
     """Name and version of each crate in the program, in order; with `own`, the project's crates as well."""
-    listed = cargo("tree", "--locked", "--package", "sumlink", "--no-default-features", "--target", target, "--edges",
-                   "normal,no-proc-macro", "--prefix", "none", "--format", "{p}")
+    listed = cargo("tree", "--locked", "--package", "sumlink", "--no-default-features", "--features", "postgres",
+                   "--target", target, "--edges", "normal,no-proc-macro", "--prefix", "none", "--format", "{p}")
     crates = set()
     for line in listed.splitlines():
         # "name v1.2.3", followed by the folder of the project's own crates or by "(*)".

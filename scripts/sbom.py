@@ -34,8 +34,8 @@ def listed(target):
         subprocess.run(["xargs", "-0", "cp", "--parents", "--target-directory", copy], check=True, input=files)
         subprocess.run(
             [tool, "cyclonedx", "--quiet", "--manifest-path", f"{copy}/crates/cli/Cargo.toml", "--format", "json",
-             "--spec-version", "1.5", "--no-default-features", "--no-build-deps", "--target", target,
-             "--override-filename", "sbom"],
+             "--spec-version", "1.5", "--no-default-features", "--features", "postgres", "--no-build-deps",
+             "--target", target, "--override-filename", "sbom"],
             check=True, env=os.environ | {"SOURCE_DATE_EPOCH": epoch})
         text = pathlib.Path(copy, "crates/cli/sbom.json").read_text()
         # The names of the project's own components contain their place.

@@ -10,7 +10,7 @@
 #
 # As root, or with passwordless sudo, it installs without asking and prints the purpose of each
 # package. Otherwise it prints the command to run and exits with 1. Services contained in packages
-# (nginx, sshd, iperf3, prometheus) are not started.
+# (nginx, sshd, iperf3, prometheus, postgresql) are not started.
 set -eu
 
 purpose=${1:-}
@@ -52,6 +52,7 @@ have_header() { echo "#include <$1>" | cc -x c -fsyntax-only -; }
 have_proxy_netcat() { nc -h 2>&1 | grep -q -e -X; }
 have_nginx_stream() { ls /usr/lib/nginx/modules/ngx_stream_module.so; }
 have_venv() { python3 -c 'import ensurepip, venv'; }
+have_postgres() { ls /usr/lib/postgresql/*/bin/postgres; }
 have_ca() { test -s /etc/ssl/certs/ca-certificates.crt; }
 
 need gcc "C compiler for the build scripts of Rust crates" have_compiler
@@ -96,6 +97,7 @@ if [ "$tests" ]; then
     need prometheus "reads metrics and checks alerts in the end-to-end tests" have promtool
     need openssl "makes the certificate of these pages" have openssl
     need bind9-dnsutils "asks name servers through the bond in the end-to-end tests" have dig
+    need postgresql "keeps the clients of several servers in the end-to-end tests" have_postgres
 fi
 if [ "$purpose" = lint ] || [ "$tests" ]; then
     need g++ "C++ compiler for libFuzzer" have_cxx

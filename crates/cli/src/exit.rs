@@ -246,6 +246,7 @@ impl CliError {
             Self::Control(_) => Exit::Control,
             Self::Kernel(error) => kernel_exit(error),
             Self::Gateway(_) | Self::Device(_) | Self::Dns(_) => Exit::Gateway,
+            Self::Store(error) if error.may_pass() => Exit::Network,
             Self::Rule(_) | Self::Store(_) => Exit::Config,
             Self::Other(failure) => failure.exit,
             Self::AlreadyReported(exit) => *exit,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use sumlink_store::InvitationLink;
-use sumlink_transport::join::join;
+use sumlink_transport::join::{JoinError, join};
 use sumlink_transport::{PublicKey, SecretKey};
 use sumlink_util::plain;
 
@@ -51,23 +51,20 @@ pub(crate) async fn run(args: JoinArgs) -> Result<(), CliError> {
     let key = SecretKey::generate()?;
     // Failures of this machine come before any use of the network: an invitation serves once.
     let new = New::create(&files, &key)?;
-    new.configure(&link.addresses[0], &link.server_key, &files, None)?;
-    let joining = join(
-        &link.addresses,
-        &link.server_key,
-        link.secret.as_bytes(),
-        &key,
-    );
-    let (server, name) = tokio::select! {
-        joined = joining => joined?,
+    new.configure(&all_servers(&link, None), &files, None)?;
+    let (at, name) = tokio::select! {
+        joined = join_any(&link, &key) => joined?,
         _ = stop.next() => return Err(CliError::AlreadyReported(Exit::Interrupted)),
     };
-    new.configure(&server, &link.server_key, &files, Some(&name))?;
+    let servers = all_servers(&link, Some(at));
+    new.configure(&servers, &files, Some(&name))?;
     new.keep(args.force)?;
+    let (server, server_key) = &servers[0];
+    let addresses: Vec<&String> = servers.iter().map(|(address, _)| address).collect();
     let (config, key_file) = (files.config.display(), files.key.display());
     if args.json {
         return print_json(&json!({
-            "name": name, "server": server, "server_key": link.server_key,
+            "name": name, "server": server, "server_key": server_key, "servers": addresses,
             "public_key": key.public(), "config": files.config, "key": files.key,
         }));
     }
@@ -75,6 +72,54 @@ pub(crate) async fn run(args: JoinArgs) -> Result<(), CliError> {
         "joined {server} as {name}; secret key written to {key_file}, configuration to {config}\n\
         start the client with: sumlink client --config {config}\n"
     ))
+}
+
+/// Joins the server that made the invitation, or else another one with the same clients; returns
+/// its address and key, and the name of this client.
+async fn join_any(
+    link: &InvitationLink,
+    key: &SecretKey,
+) -> Result<((String, PublicKey), String), JoinError> {
+    let own = (link.addresses.clone(), link.server_key);
+    let others = link.others.iter();
+    let others = others.map(|(address, key)| (vec![address.clone()], *key));
+    let mut first = None;
+    for (addresses, server_key) in std::iter::once(own).chain(others) {
+        match join(&addresses, &server_key, link.secret.as_bytes(), key).await {
+            Ok((server, name)) => return Ok(((server, server_key), name)),
+            // The secret was not sent.
+            Err(
+                error @ (JoinError::Unreachable { .. }
+                | JoinError::Carrier(_)
+                | JoinError::NotOffered),
+            ) => {
+                first.get_or_insert(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(first.unwrap_or(JoinError::NotOffered))
+}
+
+/// The servers of an invitation, each at one address: first the one that was joined.
+fn all_servers(
+    link: &InvitationLink,
+    joined: Option<(String, PublicKey)>,
+) -> Vec<(String, PublicKey)> {
+    let inviting = (link.addresses[0].clone(), link.server_key);
+    let is_inviting = |(address, key): &(String, PublicKey)| {
+        *key == link.server_key && link.addresses.contains(address)
+    };
+    let mut servers = vec![joined.unwrap_or_else(|| inviting.clone())];
+    if !is_inviting(&servers[0]) {
+        servers.push(inviting);
+    }
+    for other in &link.others {
+        if !servers.contains(other) {
+            servers.push(other.clone());
+        }
+    }
+    servers
 }
 
 /// The files beside their places, until the server has accepted the key. Removed when dropped.
@@ -94,14 +139,15 @@ impl New {
     /// Writes the configuration.
     fn configure(
         &self,
-        server: &str,
-        server_key: &PublicKey,
+        servers: &[(String, PublicKey)],
         files: &Files,
         name: Option<&str>,
     ) -> Result<(), CliError> {
+        let ((server, server_key), others) = (&servers[0], &servers[1..]);
         let values = ClientValues {
             server,
             server_key,
+            others,
             key: &files.key,
             name,
             links: &[],
@@ -157,6 +203,27 @@ mod tests {
             first_line(io::BufReader::new(io::repeat(0))).unwrap().len(),
             16 * 1024
         );
+    }
+
+    #[test]
+    fn the_joined_server_is_the_first_of_all() {
+        let key = |number| PublicKey::from_bytes([number; 32]).unwrap();
+        let server = |address: &str, number| (address.to_owned(), key(number));
+        let link = InvitationLink {
+            addresses: vec!["a:1".to_owned(), "192.0.2.1:1".to_owned()],
+            server_key: key(1),
+            secret: sumlink_store::Secret::from_bytes([7; 16]),
+            others: vec![server("b:2", 2), server("c:3", 3)],
+        };
+        let (a, b, c) = (server("a:1", 1), server("b:2", 2), server("c:3", 3));
+        let all = |joined| all_servers(&link, joined);
+        assert_eq!(all(None), [a.clone(), b.clone(), c.clone()]);
+        let by_address = server("192.0.2.1:1", 1);
+        assert_eq!(
+            all(Some(by_address.clone())),
+            [by_address, b.clone(), c.clone()]
+        );
+        assert_eq!(all(Some(b.clone())), [b, a, c]);
     }
 
     #[test]

@@ -39,7 +39,7 @@ async fn serve(args: ServerArgs, own: OwnSchedulers, events: &Events) -> Result<
     let udp = plan.config.udp;
     let mut config = plan.config;
     let configured = config.authorized.clone();
-    let store = Running::start(&plan.clients, public, configured, events)?;
+    let store = Running::start(&plan.clients, public, configured, events).await?;
     if let Some(store) = &store {
         config.authorized.clone_from(&store.admitted);
         config.invitations = Some(Arc::new(store.keeper.clone()));
@@ -49,7 +49,8 @@ async fn serve(args: ServerArgs, own: OwnSchedulers, events: &Events) -> Result<
     let server = Server::bind(config).await?;
     let (handle, listen) = (server.handle(), server.local_addr()?);
     if let Some(keeper) = &keeper {
-        keeper.attach(handle.clone());
+        let addresses = addresses(&plan.clients, listen).await;
+        keeper.attach(handle.clone(), addresses);
     }
     tracing::info!(%listen, udp, public_key = %public, clients, "server listens");
     events.emit(&json!({

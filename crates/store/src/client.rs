@@ -52,6 +52,17 @@ pub struct Traffic {
     pub received_now: Usage,
 }
 
+/// A change of one client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It may not connect, or may connect again.
+    Disabled(bool),
+    /// It has this quota from now on, or none.
+    Quota(Option<Quota>),
+    /// It may not connect from this time on, in seconds since 1970.
+    Expires(Option<u64>),
+}
+
 /// Whether a client may connect now, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
@@ -98,9 +109,18 @@ impl Client {
         self.quota.map_or(1, |quota| quota.reset_day)
     }
 
+    /// Makes a change.
+    pub fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Disabled(disabled) => self.disabled = *disabled,
+            Change::Quota(quota) => self.quota = *quota,
+            Change::Expires(expires) => self.expires = *expires,
+        }
+    }
+
     /// Adds bytes to its usage.
-    pub fn count(&mut self, sent: u64, received: u64, now: Now) {
-        self.traffic = self.traffic.as_of(now.today, self.reset_day());
+    pub fn count(&mut self, sent: u64, received: u64, day: NaiveDate) {
+        self.traffic = self.traffic.as_of(day, self.reset_day());
         self.traffic.add(sent, received);
     }
 
@@ -213,9 +233,9 @@ mod tests {
     #[test]
     fn a_quota_counts_both_directions_until_its_day() {
         let mut client = client(Some(100));
-        client.count(60, 39, now("2026-11-20"));
+        client.count(60, 39, now("2026-11-20").today);
         assert_eq!(client.standing(now("2026-11-20")), Standing::Good);
-        client.count(0, 1, now("2026-12-01"));
+        client.count(0, 1, now("2026-12-01").today);
         let until = Standing::UsedUp("2026-12-15".parse().unwrap());
         assert_eq!(client.standing(now("2026-12-01")), until);
         assert_eq!(client.standing(now("2026-12-14")), until);
@@ -227,9 +247,9 @@ mod tests {
     fn a_clock_that_moves_back_refunds_no_quota() {
         for past in ["1970-01-01", "2026-10-01", "2026-11-19"] {
             let mut client = client(Some(100));
-            client.count(50, 50, now("2026-11-20"));
+            client.count(50, 50, now("2026-11-20").today);
             for today in [past, "2026-11-20", past, "2026-11-20"] {
-                client.count(0, 0, now(today));
+                client.count(0, 0, now(today).today);
                 let standing = client.standing(now(today));
                 assert!(matches!(standing, Standing::UsedUp(_)), "{past} {today}");
             }

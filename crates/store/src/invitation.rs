@@ -45,7 +45,8 @@ pub struct Invitation {
     pub client_expires: Option<u64>,
 }
 
-/// The text of an invitation: `sumlink://join?a=HOST:PORT&k=KEY&s=SECRET`.
+/// The text of an invitation: `sumlink://join?a=HOST:PORT&k=KEY&s=SECRET`, with `o=HOST:PORT,KEY`
+/// for each further server of the same clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvitationLink {
     /// The server's addresses, HOST:PORT each; at least one.
@@ -54,6 +55,19 @@ pub struct InvitationLink {
     pub server_key: PublicKey,
     /// The secret.
     pub secret: Secret,
+    /// An address and the key of other servers with the same clients.
+    pub others: Vec<(String, PublicKey)>,
+}
+
+/// A server of a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerEntry {
+    /// The name of its machine, for people.
+    pub name: String,
+    /// Its public key.
+    pub key: PublicKey,
+    /// Its addresses as clients reach it, HOST:PORT each; at least one.
+    pub addresses: Vec<String>,
 }
 
 /// A text that is no invitation.
@@ -126,7 +140,7 @@ impl fmt::Debug for Digest {
 }
 
 impl InvitationLink {
-    /// Most addresses in a link.
+    /// Most addresses in a link, those of other servers included.
     pub const MAX_ADDRESSES: usize = 8;
 }
 
@@ -134,9 +148,14 @@ impl fmt::Display for InvitationLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(PREFIX)?;
         for address in &self.addresses {
-            // RFC 3986, section 3.4: a query has no brackets.
-            let address = address.replace('[', "%5B").replace(']', "%5D");
-            write!(f, "a={address}&")?;
+            write!(f, "a={}&", without_brackets(address))?;
+        }
+        for (address, key) in &self.others {
+            write!(f, "o={}", without_brackets(address))?;
+            match *key == self.server_key {
+                true => f.write_str("&")?,
+                false => write!(f, ",{}&", URL_SAFE_NO_PAD.encode(key.as_bytes()))?,
+            }
         }
         let key = URL_SAFE_NO_PAD.encode(self.server_key.as_bytes());
         let secret = URL_SAFE_NO_PAD.encode(self.secret.as_bytes());
@@ -153,6 +172,7 @@ impl std::str::FromStr for InvitationLink {
             .strip_prefix(PREFIX)
             .ok_or(BadLink("it does not begin with sumlink://join?"))?;
         let (mut addresses, mut key, mut secret) = (Vec::new(), None, None);
+        let mut others = Vec::new();
         for part in query.split('&') {
             match part.split_once('=') {
                 Some(("a", value)) => addresses.push(address(value)?),
@@ -160,21 +180,46 @@ impl std::str::FromStr for InvitationLink {
                 Some(("s", value)) if secret.is_none() => {
                     secret = Some(bytes(value, "its secret")?);
                 }
+                Some(("o", value)) => others.push(other(value)?),
                 // A later version may add others.
                 Some((name, _)) if !matches!(name, "k" | "s") => {}
                 _ => return Err(BadLink("a part of it is not NAME=VALUE")),
             }
         }
-        if addresses.is_empty() || addresses.len() > Self::MAX_ADDRESSES {
+        if addresses.is_empty() || addresses.len() + others.len() > Self::MAX_ADDRESSES {
             return Err(BadLink("it has no address, or too many"));
         }
         let key = key.ok_or(BadLink("its key is missing"))?;
+        let server_key = public(key)?;
+        let others = others.into_iter();
+        let others = others.map(|(address, key)| {
+            let key = key.map_or(Ok(server_key), public)?;
+            Ok((address, key))
+        });
         Ok(Self {
             addresses,
-            server_key: PublicKey::from_bytes(key).map_err(|_| BadLink("its key is invalid"))?,
+            server_key,
+            others: others.collect::<Result<_, _>>()?,
             secret: Secret(secret.ok_or(BadLink("its secret is missing"))?),
         })
     }
+}
+
+/// RFC 3986, section 3.4: a query has no brackets.
+fn without_brackets(address: &str) -> String {
+    address.replace('[', "%5B").replace(']', "%5D")
+}
+
+/// Another server: its address, and its key if that is another one.
+fn other(text: &str) -> Result<(String, Option<[u8; 32]>), BadLink> {
+    match text.split_once(',') {
+        Some((text, key)) => Ok((address(text)?, Some(bytes(key, "its key")?))),
+        None => Ok((address(text)?, None)),
+    }
+}
+
+fn public(key: [u8; 32]) -> Result<PublicKey, BadLink> {
+    PublicKey::from_bytes(key).map_err(|_| BadLink("its key is invalid"))
 }
 
 fn address(text: &str) -> Result<String, BadLink> {
@@ -207,7 +252,28 @@ mod tests {
             addresses: addresses.iter().map(|&address| address.into()).collect(),
             server_key: PublicKey::from_bytes([7; 32]).unwrap(),
             secret: Secret([0xfb; 16]),
+            others: Vec::new(),
         }
+    }
+
+    #[test]
+    fn a_link_names_other_servers() {
+        let [same, other] = [7, 8].map(|byte| PublicKey::from_bytes([byte; 32]).unwrap());
+        let mut link = link(&["a.example.org:7443"]);
+        link.others = vec![
+            ("b.example.org:7443".to_owned(), other),
+            ("[2001:db8::7]:443".to_owned(), same),
+        ];
+        let text = link.to_string();
+        assert!(text.contains("&o=b.example.org:7443,CAgI"), "{text}");
+        assert!(text.contains("&o=%5B2001:db8::7%5D:443&k="), "{text}");
+        assert_eq!(text.parse(), Ok(link));
+        for wrong in [text.replace(",C", ",CC"), text.replace("o=b", "o=:")] {
+            assert!(wrong.parse::<InvitationLink>().is_err(), "{wrong}");
+        }
+        let others = "o=b.example.org:1&".repeat(8);
+        let many = text.replace("a=a", &format!("{others}a=a"));
+        assert!(many.parse::<InvitationLink>().is_err(), "{many}");
     }
 
     #[test]

@@ -1,26 +1,35 @@
 //! The clients of a server, as they are managed at run time: keys, quotas, usage and invitations.
 //!
-//! A [`Store`] keeps them; [`Sqlite`] does so in a file. A [`Registry`] is the view of a running
-//! server: it has every client in memory, counts usage there, and writes the changes when it
-//! is asked to, so that a store that cannot be written stops no session. Time is an argument
-//! everywhere ([`Now`]).
+//! A [`Store`] keeps them: [`Sqlite`] in a file, for one server, and `Postgres` in a database that
+//! several servers share. A [`Registry`] is the view of a running server: it has every client in
+//! memory, counts usage there, and writes the changes when it is asked to, so that a store that
+//! cannot be written stops no session. Time is an argument everywhere ([`Now`]).
 
 #![deny(unsafe_code)]
 
 mod client;
+mod error;
 mod invitation;
+mod location;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod registry;
 mod sqlite;
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::fmt;
+use std::path::Path;
 
+use chrono::NaiveDate;
 use sumlink_transport::PublicKey;
 
-pub use client::{Client, NameError, Quota, Standing, Traffic, check_name, format_beyond};
+pub use client::{Change, Client, NameError, Quota, Standing, Traffic, check_name, format_beyond};
 pub use client::{parse_beyond, parse_quota};
-pub use invitation::{BadLink, Digest, Invitation, InvitationLink, Secret, Tag};
-pub use registry::{Change, ChangeError, Registry};
+pub use error::StoreError;
+pub use invitation::{BadLink, Digest, Invitation, InvitationLink, Secret, ServerEntry, Tag};
+pub use location::{DatabaseUrl, Location, LocationError};
+#[cfg(feature = "postgres")]
+pub use postgres::Postgres;
+pub use registry::{ChangeError, Registry};
 pub use sqlite::Sqlite;
 
 /// A moment: the local date decides about months, the seconds about expiry.
@@ -44,30 +53,39 @@ impl Now {
 }
 
 /// Keeps clients and invitations. Each call is one transaction: all of it is kept, or nothing.
-pub trait Store: Send {
+///
+/// Several servers may use one store. What another server does between two calls is a normal case:
+/// an answer of `false` says that the client or invitation was not there, or its name was.
+pub trait Store: fmt::Debug + Send {
     /// Checks that the store is still in its place.
     fn check(&mut self) -> Result<(), StoreError>;
 
-    /// All clients.
-    fn clients(&mut self) -> Result<Vec<Client>, StoreError>;
+    /// Everything in the store at one moment.
+    fn contents(&mut self) -> Result<Contents, StoreError>;
 
-    /// All invitations, expired ones included.
-    fn invitations(&mut self) -> Result<Vec<Invitation>, StoreError>;
+    /// What other servers have changed since the last call of this function or of
+    /// [`Store::contents`].
+    fn news(&mut self) -> Result<News, StoreError>;
 
-    /// Replaces the stored clients with these keys, their usage included.
-    fn write(&mut self, clients: &[&Client]) -> Result<(), StoreError>;
+    /// Changes the client with this key; false if there is none.
+    fn change(&mut self, key: &PublicKey, change: &Change) -> Result<bool, StoreError>;
 
-    /// Removes a client.
-    fn remove(&mut self, key: &PublicKey) -> Result<(), StoreError>;
+    /// Adds to the usage of clients. A batch counts once, even if it is given again because an
+    /// error left open whether it was written. Keys without a client are ignored.
+    fn count(&mut self, batch: &Batch) -> Result<(), StoreError>;
 
-    /// Adds an invitation.
-    fn invite(&mut self, invitation: &Invitation) -> Result<(), StoreError>;
+    /// Removes a client; false if there is none with this key.
+    fn remove(&mut self, key: &PublicKey) -> Result<bool, StoreError>;
 
-    /// Removes an invitation.
-    fn cancel(&mut self, tag: &Tag) -> Result<(), StoreError>;
+    /// Adds an invitation; false if its name belongs to a client or to another invitation.
+    fn invite(&mut self, invitation: &Invitation) -> Result<bool, StoreError>;
+
+    /// Removes an invitation; false if there is none with this tag.
+    fn cancel(&mut self, tag: &Tag) -> Result<bool, StoreError>;
 
     /// Removes an invitation and adds its client. False, and no change, if the invitation does not
-    /// exist: of two calls for one invitation, one succeeds.
+    /// exist, or if the key is another client's: of two calls for one invitation, one succeeds. The
+    /// same call again, after an error left open whether it did, is true.
     fn redeem(&mut self, tag: &Tag, client: &Client) -> Result<bool, StoreError>;
 
     /// Removes the invitations that have expired.
@@ -75,85 +93,51 @@ pub trait Store: Send {
 
     /// Copies the store, as it is now, to a new file with mode 0600.
     fn back_up(&mut self, copy: &Path) -> Result<(), StoreError>;
+
+    /// Enters this server into the list of all servers of the store. A store of one server has no
+    /// list.
+    fn announce(&mut self, server: &ServerEntry) -> Result<(), StoreError>;
+
+    /// The servers that were announced in the last day, by address.
+    fn servers(&mut self) -> Result<Vec<ServerEntry>, StoreError>;
 }
 
-/// Why a store cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StoreError {
-    /// The user's fault: the store does not exist.
-    #[error(
-        "{}: there is no store of clients; a server with `[clients] store` creates it when it \
-        starts",
-        .0.display()
-    )]
-    Missing(PathBuf),
-    /// The user's or the system's fault: the file has other content or is damaged. It was not
-    /// changed.
-    #[error(
-        "{}: not a store of clients, or damaged ({reason}); the file was not changed: restore a \
-        backup of it, or move it away to begin with an empty store",
-        file.display()
-    )]
-    Damaged {
-        /// The file.
-        file: PathBuf,
-        /// The problem.
-        reason: String,
-    },
-    /// The user's fault: a newer version of the program has written it.
-    #[error(
-        "{}: the store has format {found}, and this version of sumlink knows up to {known}: run \
-        the version that wrote it",
-        file.display()
-    )]
-    Newer {
-        /// The file.
-        file: PathBuf,
-        /// Its format.
-        found: u32,
-        /// The newest known format.
-        known: u32,
-    },
-    /// The user's fault: another process has the store open.
-    #[error(
-        "{}: another process uses this store: only one server can; to reach the running server, \
-        name its control socket with --control",
-        .0.display()
-    )]
-    InUse(PathBuf),
-    /// The user's fault: the file was removed, or another one has taken its place, while the store
-    /// was open.
-    #[error(
-        "{}: the store of clients was removed or replaced while the server runs: put the file \
-        back, or start the server again to use the one that is there",
-        .0.display()
-    )]
-    Replaced(PathBuf),
-    /// The user's or the system's fault: a copy cannot be written.
-    #[error("cannot write the copy {}: {reason}; nothing is left of it", copy.display())]
-    BackUp {
-        /// The copy.
-        copy: PathBuf,
-        /// The system's or SQLite's error.
-        reason: String,
-    },
-    /// The system's fault: the file cannot be read or written, for example because the disk is
-    /// full.
-    #[error("{}: cannot use the store of clients: {reason}", file.display())]
-    System {
-        /// The file.
-        file: PathBuf,
-        /// The system's or SQLite's error.
-        reason: String,
-    },
+/// All of a store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// All clients, by name.
+    pub clients: Vec<Client>,
+    /// All invitations, expired ones included, by name.
+    pub invitations: Vec<Invitation>,
 }
 
-impl StoreError {
-    pub(crate) fn of_io(file: &std::path::Path, error: &io::Error) -> Self {
-        Self::System {
-            file: file.to_owned(),
-            reason: sumlink_util::plain(error).to_string(),
-        }
-    }
+/// What other servers have changed. It may contain what has not changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// Nothing but these clients; none of them is new.
+    Clients(Vec<Client>),
+    /// Anything: this is all of the store.
+    All(Contents),
+}
+
+/// Usage that is written together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// Identifies it among those of one opened store; each is larger than the former one.
+    pub number: u64,
+    /// The usage.
+    pub used: Vec<Used>,
+}
+
+/// The usage of a client on one day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Used {
+    /// The client.
+    pub key: PublicKey,
+    /// The local date.
+    pub day: NaiveDate,
+    /// Bytes sent to the client.
+    pub sent: u64,
+    /// Bytes received from it.
+    pub received: u64,
 }

@@ -1,32 +1,32 @@
 //! The clients of a running server.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
+use chrono::NaiveDate;
 use sumlink_transport::PublicKey;
 
 use crate::client::{NameError, check_name};
-use crate::{Client, Invitation, Now, Quota, Secret, Standing, Store, StoreError, Tag, Traffic};
+use crate::{
+    Batch, Change, Client, Contents, Invitation, News, Now, Secret, ServerEntry, Standing, Store,
+    StoreError, Tag, Traffic, Used,
+};
 
 /// All clients and invitations of a store, in memory.
+///
+/// The usage in memory is that of the store, as it was read last, and what this server has counted
+/// since.
 #[derive(Debug)]
-pub struct Registry<S> {
-    store: S,
+pub struct Registry {
+    store: Box<dyn Store>,
     clients: BTreeMap<String, Client>,
     invitations: BTreeMap<Tag, Invitation>,
-    /// The clients with usage that the store does not have yet.
-    unwritten: BTreeSet<PublicKey>,
-}
-
-/// A change of one client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// It may not connect, or may connect again.
-    Disabled(bool),
-    /// It has this quota from now on, or none.
-    Quota(Option<Quota>),
-    /// It may not connect from this time on, in seconds since 1970.
-    Expires(Option<u64>),
+    /// Usage that was not given to the store yet: bytes sent and received.
+    counted: BTreeMap<(PublicKey, NaiveDate), (u64, u64)>,
+    /// Usage that was given to the store, which has not confirmed it. It may have written it.
+    sending: Option<Batch>,
+    /// The number of the last batch.
+    batches: u64,
 }
 
 /// Why a change was not made.
@@ -56,21 +56,20 @@ pub enum ChangeError {
 /// Most open invitations.
 const MAX_INVITATIONS: usize = 1000;
 
-impl<S: Store> Registry<S> {
+impl Registry {
     /// Reads a store.
-    pub fn new(mut store: S) -> Result<Self, StoreError> {
-        let clients = store.clients()?.into_iter();
-        let clients = clients
-            .map(|client| (client.name.clone(), client))
-            .collect();
-        let invitations = store.invitations()?.into_iter();
-        let invitations = invitations.map(|open| (open.tag, open)).collect();
-        Ok(Self {
+    pub fn new(mut store: Box<dyn Store>) -> Result<Self, StoreError> {
+        let contents = store.contents()?;
+        let mut registry = Self {
             store,
-            clients,
-            invitations,
-            unwritten: BTreeSet::new(),
-        })
+            clients: BTreeMap::new(),
+            invitations: BTreeMap::new(),
+            counted: BTreeMap::new(),
+            sending: None,
+            batches: 0,
+        };
+        registry.replace(contents);
+        Ok(registry)
     }
 
     /// All clients, by name.
@@ -90,17 +89,16 @@ impl<S: Store> Registry<S> {
         open.filter(move |open| open.expires > now.seconds)
     }
 
-    /// Changes a client and writes it.
+    /// Changes a client, after its usage was written.
     pub fn change(&mut self, name: &str, change: Change) -> Result<&Client, ChangeError> {
-        let mut changed = self.client(name)?.clone();
-        match change {
-            Change::Disabled(disabled) => changed.disabled = disabled,
-            Change::Quota(quota) => changed.quota = quota,
-            Change::Expires(expires) => changed.expires = expires,
+        let key = self.client(name)?.key;
+        self.flush()?;
+        if !self.store.change(&key, &change)? {
+            self.clients.remove(name);
         }
-        self.store.write(&[&changed])?;
-        self.unwritten.remove(&changed.key);
-        self.clients.insert(name.to_owned(), changed);
+        if let Some(client) = self.clients.get_mut(name) {
+            client.apply(&change);
+        }
         self.client(name)
     }
 
@@ -113,9 +111,9 @@ impl<S: Store> Registry<S> {
     /// Removes a client and returns it.
     pub fn remove(&mut self, name: &str) -> Result<Client, ChangeError> {
         let key = self.client(name)?.key;
-        self.store.remove(&key)?;
-        self.unwritten.remove(&key);
-        let removed = self.clients.remove(name);
+        let is_removed = self.store.remove(&key)?;
+        self.counted.retain(|(counted, _), _| *counted != key);
+        let removed = self.clients.remove(name).filter(|_| is_removed);
         removed.ok_or_else(|| ChangeError::NoSuchClient(name.to_owned()))
     }
 
@@ -139,7 +137,9 @@ impl<S: Store> Registry<S> {
         if self.invitations.len() >= MAX_INVITATIONS {
             return Err(ChangeError::TooMany);
         }
-        self.store.invite(&invitation)?;
+        if !self.store.invite(&invitation)? {
+            return Err(ChangeError::NameTaken(invitation.name));
+        }
         self.invitations.insert(invitation.tag, invitation);
         Ok(())
     }
@@ -150,8 +150,8 @@ impl<S: Store> Registry<S> {
         let Some(tag) = open.find(|open| open.name == name).map(|open| open.tag) else {
             return Ok(None);
         };
-        self.store.cancel(&tag)?;
-        Ok(self.invitations.remove(&tag))
+        let is_cancelled = self.store.cancel(&tag)?;
+        Ok(self.invitations.remove(&tag).filter(|_| is_cancelled))
     }
 
     /// Makes the holder of the secret a client; `None` if no open invitation has it, or if the key
@@ -200,25 +200,78 @@ impl<S: Store> Registry<S> {
         for (key, sent, received) in usage {
             let client = names.get(key).and_then(|name| self.clients.get_mut(name));
             if let Some(client) = client {
-                client.count(*sent, *received, now);
-                self.unwritten.insert(*key);
+                client.count(*sent, *received, now.today);
+                let counted = self.counted.entry((*key, now.today)).or_default();
+                counted.0 = counted.0.saturating_add(*sent);
+                counted.1 = counted.1.saturating_add(*received);
             }
         }
     }
 
-    /// Writes the usage that the store does not have yet, in one transaction. If that fails, the
-    /// next call tries again.
+    /// Writes the usage that the store does not have yet. If that fails, the next call tries again,
+    /// and nothing counts twice.
     pub fn flush(&mut self) -> Result<(), StoreError> {
-        if self.unwritten.is_empty() {
+        if self.sending.is_none() && self.counted.is_empty() {
             return self.store.check();
         }
-        let clients = self.clients.values();
-        let dirty: Vec<&Client> = clients
-            .filter(|client| self.unwritten.contains(&client.key))
-            .collect();
-        self.store.write(&dirty)?;
-        self.unwritten.clear();
+        while self.sending.is_some() || !self.counted.is_empty() {
+            let counted = &mut self.counted;
+            let batches = &mut self.batches;
+            let batch = self.sending.get_or_insert_with(|| {
+                *batches += 1;
+                let used = std::mem::take(counted).into_iter();
+                let used = used.map(|((key, day), (sent, received))| Used {
+                    key,
+                    day,
+                    sent,
+                    received,
+                });
+                Batch {
+                    number: *batches,
+                    used: used.collect(),
+                }
+            });
+            self.store.count(batch)?;
+            self.sending = None;
+        }
         Ok(())
+    }
+
+    /// Bytes that were counted and are not known to be written.
+    pub fn unwritten(&self) -> u64 {
+        let sending = self.sending.iter().flat_map(|batch| &batch.used);
+        let sending = sending.map(|used| used.sent.saturating_add(used.received));
+        let counted = self.counted.values();
+        let counted = counted.map(|(sent, received)| sent.saturating_add(*received));
+        sending.chain(counted).fold(0, u64::saturating_add)
+    }
+
+    /// Writes the usage, forgets expired invitations, and takes over what other servers have
+    /// changed.
+    pub fn sync(&mut self, now: Now) -> Result<(), StoreError> {
+        // In this order: the news contain the usage that was written.
+        self.flush()?;
+        self.forget_expired(now)?;
+        match self.store.news()? {
+            News::Clients(clients) => {
+                for client in clients {
+                    self.put(client);
+                }
+            }
+            News::All(contents) => self.replace(contents),
+        }
+        Ok(())
+    }
+
+    /// Enters this server into the list of all servers of the store, and returns the list.
+    pub fn announce(&mut self, server: &ServerEntry) -> Result<Vec<ServerEntry>, StoreError> {
+        self.store.announce(server)?;
+        self.store.servers()
+    }
+
+    /// The servers of the store.
+    pub fn servers(&mut self) -> Result<Vec<ServerEntry>, StoreError> {
+        self.store.servers()
     }
 
     /// Removes the invitations that have expired.
@@ -236,6 +289,29 @@ impl<S: Store> Registry<S> {
     pub fn standings(&self, now: Now) -> impl Iterator<Item = (&Client, Standing)> {
         let clients = self.clients.values();
         clients.map(move |client| (client, client.standing(now)))
+    }
+
+    fn replace(&mut self, contents: Contents) {
+        self.clients.clear();
+        for client in contents.clients {
+            self.put(client);
+        }
+        let invitations = contents.invitations.into_iter();
+        self.invitations = invitations.map(|open| (open.tag, open)).collect();
+    }
+
+    /// Takes a client of the store over, with the usage that the store does not have yet.
+    fn put(&mut self, mut client: Client) {
+        for used in self.sending.iter().flat_map(|batch| &batch.used) {
+            if used.key == client.key {
+                client.count(used.sent, used.received, used.day);
+            }
+        }
+        let days = (client.key, NaiveDate::MIN)..=(client.key, NaiveDate::MAX);
+        for ((_, day), (sent, received)) in self.counted.range(days) {
+            client.count(*sent, *received, *day);
+        }
+        self.clients.insert(client.name.clone(), client);
     }
 
     fn by_key(&self, key: &PublicKey) -> Option<&Client> {

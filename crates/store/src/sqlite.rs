@@ -13,10 +13,12 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, OpenFlags, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 use sumlink_transport::PublicKey;
 
-use crate::{Client, Invitation, Store, StoreError, Tag};
+use crate::{
+    Batch, Change, Client, Contents, Invitation, News, ServerEntry, Store, StoreError, Tag,
+};
 
 /// A store in an SQLite file.
 #[derive(Debug)]
@@ -25,6 +27,8 @@ pub struct Sqlite {
     file: PathBuf,
     /// Device and inode of the open file.
     identity: (u64, u64),
+    /// The last batch of usage that was written.
+    batch: u64,
 }
 
 impl Sqlite {
@@ -51,7 +55,7 @@ impl Sqlite {
     /// As above, and [`StoreError::Missing`].
     pub fn open(file: &Path) -> Result<Self, StoreError> {
         let metadata = std::fs::metadata(file).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => StoreError::Missing(file.to_owned()),
+            io::ErrorKind::NotFound => StoreError::Missing(file.display().to_string()),
             _ => StoreError::of_io(file, &error),
         })?;
         // For SQLite an empty file is a new database; here it is one that was cut.
@@ -71,6 +75,7 @@ impl Sqlite {
             connection: opened.map_err(|error| explain(file, error))?,
             file: file.to_owned(),
             identity: identity(&metadata),
+            batch: 0,
         };
         schema::check(&store.connection, file)?;
         store.run(schema::migrate)?;
@@ -117,58 +122,102 @@ impl Store for Sqlite {
         }
     }
 
-    fn clients(&mut self) -> Result<Vec<Client>, StoreError> {
+    fn contents(&mut self) -> Result<Contents, StoreError> {
         self.run(|connection| {
             let mut statement = connection.prepare("SELECT * FROM clients ORDER BY name")?;
-            let rows = statement.query_map([], row::client)?;
-            rows.collect()
-        })
-    }
-
-    fn invitations(&mut self) -> Result<Vec<Invitation>, StoreError> {
-        self.run(|connection| {
+            let clients = statement.query_map([], row::client)?;
+            let clients = clients.collect::<rusqlite::Result<_>>()?;
             let mut statement = connection.prepare("SELECT * FROM invitations ORDER BY name")?;
-            let rows = statement.query_map([], row::invitation)?;
-            rows.collect()
+            let invitations = statement.query_map([], row::invitation)?;
+            let invitations = invitations.collect::<rusqlite::Result<_>>()?;
+            Ok(Contents {
+                clients,
+                invitations,
+            })
         })
     }
 
-    fn write(&mut self, clients: &[&Client]) -> Result<(), StoreError> {
+    /// No other server has the file open.
+    fn news(&mut self) -> Result<News, StoreError> {
+        Ok(News::Clients(Vec::new()))
+    }
+
+    fn change(&mut self, key: &PublicKey, change: &Change) -> Result<bool, StoreError> {
         self.transact(|transaction| {
-            let mut statement = transaction.prepare(row::UPDATE_CLIENT)?;
-            for client in clients {
-                row::bind_client(&mut statement, client)?;
-                statement.raw_execute()?;
+            let changed = match change {
+                Change::Disabled(disabled) => transaction.execute(
+                    "UPDATE clients SET disabled = ?2 WHERE key = ?1",
+                    params![key.as_bytes(), disabled],
+                ),
+                Change::Quota(quota) => transaction.execute(
+                    "UPDATE clients SET quota = ?2 WHERE key = ?1",
+                    params![key.as_bytes(), quota.as_ref().map(row::json)],
+                ),
+                Change::Expires(expires) => transaction.execute(
+                    "UPDATE clients SET expires = ?2 WHERE key = ?1",
+                    params![key.as_bytes(), expires.map(row::signed)],
+                ),
+            };
+            Ok(changed? > 0)
+        })
+    }
+
+    fn count(&mut self, batch: &Batch) -> Result<(), StoreError> {
+        if batch.number <= self.batch {
+            return Ok(());
+        }
+        self.transact(|transaction| {
+            let mut find = transaction.prepare("SELECT * FROM clients WHERE key = ?1")?;
+            let mut update = transaction.prepare(row::UPDATE_TRAFFIC)?;
+            for used in &batch.used {
+                let found = find.query_row([used.key.as_bytes()], row::client);
+                let Some(mut client) = found.optional()? else {
+                    continue;
+                };
+                client.count(used.sent, used.received, used.day);
+                row::bind_traffic(&mut update, &client)?;
+                update.raw_execute()?;
             }
             Ok(())
+        })?;
+        self.batch = batch.number;
+        Ok(())
+    }
+
+    fn remove(&mut self, key: &PublicKey) -> Result<bool, StoreError> {
+        self.transact(|transaction| {
+            let statement = "DELETE FROM clients WHERE key = ?1";
+            Ok(transaction.execute(statement, [key.as_bytes()])? > 0)
         })
     }
 
-    fn remove(&mut self, key: &PublicKey) -> Result<(), StoreError> {
+    fn invite(&mut self, invitation: &Invitation) -> Result<bool, StoreError> {
         self.transact(|transaction| {
-            transaction.execute("DELETE FROM clients WHERE key = ?1", [key.as_bytes()])?;
-            Ok(())
-        })
-    }
-
-    fn invite(&mut self, invitation: &Invitation) -> Result<(), StoreError> {
-        self.transact(|transaction| {
+            if transaction.query_row(row::HAS_NAME, [&invitation.name], |row| row.get(0))? {
+                return Ok(false);
+            }
             let mut statement = transaction.prepare(row::INSERT_INVITATION)?;
             row::bind_invitation(&mut statement, invitation)?;
             statement.raw_execute()?;
-            Ok(())
+            Ok(true)
         })
     }
 
-    fn cancel(&mut self, tag: &Tag) -> Result<(), StoreError> {
+    fn cancel(&mut self, tag: &Tag) -> Result<bool, StoreError> {
         self.transact(|transaction| {
-            transaction.execute("DELETE FROM invitations WHERE tag = ?1", [tag])?;
-            Ok(())
+            Ok(transaction.execute("DELETE FROM invitations WHERE tag = ?1", [tag])? > 0)
         })
     }
 
     fn redeem(&mut self, tag: &Tag, client: &Client) -> Result<bool, StoreError> {
         self.transact(|transaction| {
+            let known = "SELECT name FROM clients WHERE key = ?1";
+            let known = transaction.query_row(known, [client.key.as_bytes()], |row| {
+                row.get::<_, String>(0)
+            });
+            if let Some(name) = known.optional()? {
+                return Ok(client.name == name);
+            }
             let removed = transaction.execute("DELETE FROM invitations WHERE tag = ?1", [tag])?;
             if removed == 0 {
                 return Ok(false);
@@ -178,6 +227,14 @@ impl Store for Sqlite {
             statement.raw_execute()?;
             Ok(true)
         })
+    }
+
+    fn announce(&mut self, _: &ServerEntry) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn servers(&mut self) -> Result<Vec<ServerEntry>, StoreError> {
+        Ok(Vec::new())
     }
 
     fn back_up(&mut self, copy: &Path) -> Result<(), StoreError> {

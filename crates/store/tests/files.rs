@@ -20,7 +20,7 @@ fn key(byte: u8) -> PublicKey {
 }
 
 /// Adds a client.
-fn add(registry: &mut Registry<Sqlite>, byte: u8) -> String {
+fn add(registry: &mut Registry, byte: u8) -> String {
     let secret = Secret::from_bytes([byte; 16]);
     let name = format!("client-{byte}");
     let invitation = Invitation {
@@ -45,14 +45,14 @@ fn add(registry: &mut Registry<Sqlite>, byte: u8) -> String {
 /// A store with two clients, closed.
 fn store(dir: &Path) -> PathBuf {
     let file = dir.join("clients.db");
-    let mut registry = Registry::new(Sqlite::open_or_create(&file).unwrap()).unwrap();
+    let mut registry = Registry::new(Box::new(Sqlite::open_or_create(&file).unwrap())).unwrap();
     add(&mut registry, 7);
     add(&mut registry, 8);
     file
 }
 
 fn open(file: &Path) -> Result<Vec<Client>, StoreError> {
-    Sqlite::open_or_create(file)?.clients()
+    Ok(Sqlite::open_or_create(file)?.contents()?.clients)
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn other_databases_and_newer_stores_are_refused() {
 fn usage_that_could_not_be_written_is_written_later() {
     let dir = tempfile::tempdir().unwrap();
     let file = store(dir.path());
-    let mut registry = Registry::new(Sqlite::open(&file).unwrap()).unwrap();
+    let mut registry = Registry::new(Box::new(Sqlite::open(&file).unwrap())).unwrap();
     registry.count(&[(key(7), 10, 1), (key(9), 5, 5)], now());
     registry.flush().unwrap();
     registry.count(&[(key(7), 10, 1)], now());

@@ -7,6 +7,7 @@ pub mod browser;
 #[cfg(feature = "emulated")]
 pub mod emulated;
 pub mod netns;
+pub mod postgres;
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use serde::Serialize;
 use serde_json::Value;
 use sumlink_store::{
-    Change, ChangeError, Client, Invitation, InvitationLink, Now, Quota, Registry, Secret, Sqlite,
-    Standing, StoreError, check_name,
+    Change, ChangeError, Client, Invitation, InvitationLink, Now, Quota, Registry, Secret,
+    ServerEntry, Standing, Store, StoreError, check_name,
 };
 use sumlink_transport::config::AuthorizedClient;
 use sumlink_transport::policy::Beyond;
@@ -20,11 +20,11 @@ use crate::table;
 /// The store, the clients of the configuration, and the values for invitations.
 #[derive(Debug)]
 pub(super) struct Desk {
-    pub(super) registry: Registry<Sqlite>,
+    pub(super) registry: Registry,
     /// The clients of the configuration.
     pub(super) configured: Vec<AuthorizedClient>,
     beyond: Beyond,
-    server_key: PublicKey,
+    pub(super) server_key: PublicKey,
 }
 
 /// The clients that may connect, and how far.
@@ -36,7 +36,7 @@ pub(super) struct Admission {
 
 impl Desk {
     pub(super) fn new(
-        store: Sqlite,
+        store: Box<dyn Store>,
         settings: &ClientsSettings,
         server_key: PublicKey,
         configured: Vec<AuthorizedClient>,
@@ -187,6 +187,7 @@ impl Desk {
             client_expires: asked.client_seconds.map(after),
         };
         let link = InvitationLink {
+            others: self.others(&asked.addresses),
             addresses: asked.addresses.clone(),
             server_key: self.server_key,
             secret,
@@ -205,6 +206,19 @@ impl Desk {
             expires,
             addresses: asked.addresses,
         })
+    }
+
+    /// The other servers of the store, as far as an invitation has room for them.
+    fn others(&mut self, own: &[String]) -> Vec<(String, PublicKey)> {
+        let servers = self.registry.servers().unwrap_or_else(|error| {
+            tracing::warn!(%error, "the invitation names no other server");
+            Vec::new()
+        });
+        let is_other = |server: &ServerEntry| !server.addresses.iter().any(|a| own.contains(a));
+        let others = servers.into_iter().filter(is_other);
+        let first = |server: ServerEntry| Some((server.addresses.first()?.clone(), server.key));
+        let room = InvitationLink::MAX_ADDRESSES.saturating_sub(own.len());
+        others.filter_map(first).take(room).collect()
     }
 
     fn change(&mut self, name: &str, change: Change, now: Now) -> Result<Value, Refusal> {
@@ -265,6 +279,7 @@ fn usage(reason: &str) -> Refusal {
 
 fn refusal(error: ChangeError) -> Refusal {
     let kind = match error {
+        ChangeError::Store(StoreError::HasOwnBackUp(_)) => RefusalKind::Usage,
         ChangeError::Store(_) => RefusalKind::Other,
         _ => RefusalKind::Usage,
     };

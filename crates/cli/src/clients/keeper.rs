@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use sumlink_store::{Now, Sqlite, StoreError};
+use sumlink_store::{Location, Now, ServerEntry, StoreError};
 use sumlink_transport::config::AuthorizedClient;
 use sumlink_transport::join::{Invitations, Redeemed, Tag};
 use sumlink_transport::{PublicKey, ServerHandle};
@@ -25,6 +25,13 @@ use crate::output::Events;
 /// much.
 const EVERY: Duration = Duration::from_secs(1);
 
+/// How often a server says that it is one of those of a shared store.
+const ANNOUNCE_EVERY: Duration = Duration::from_secs(60);
+
+/// Longest time for which a new client waits for a store that cannot be reached. It must be below
+/// the client's own patience.
+const NEW_CLIENTS_WAIT: Duration = Duration::from_secs(7);
+
 /// Time between two warnings about a store that cannot be written.
 const WARN_EVERY: Duration = Duration::from_secs(60);
 
@@ -39,14 +46,23 @@ pub(crate) struct Keeper {
 type Tags = HashMap<Tag, u64>;
 
 enum Message {
-    /// The server listens.
-    Attach(ServerHandle),
+    /// The server listens; clients reach it at these addresses.
+    Attach(ServerHandle, Vec<String>),
     /// The clients of the configuration.
     Configured(Vec<AuthorizedClient>),
     Ask(ClientsRequest, oneshot::Sender<Result<Value, Refusal>>),
-    Redeem([u8; 16], PublicKey, oneshot::Sender<Redeemed>),
+    Redeem(Newcomer),
     /// Write the last usage.
     End,
+}
+
+/// A new client with an invitation's secret.
+struct Newcomer {
+    secret: [u8; 16],
+    key: PublicKey,
+    reply: oneshot::Sender<Redeemed>,
+    /// When it gets an answer in any case.
+    until: Instant,
 }
 
 /// The thread; it ends when [`Running::end`] is called.
@@ -60,35 +76,61 @@ pub(crate) struct Running {
 
 impl Running {
     /// Opens the store, or creates it, and starts the thread.
-    pub(crate) fn start(
+    pub(crate) async fn start(
         settings: &ClientsSettings,
         server_key: PublicKey,
         configured: Vec<AuthorizedClient>,
         events: &Events,
     ) -> Result<Option<Self>, StoreError> {
-        let Some(file) = &settings.store else {
+        let Some(location) = settings.store.clone() else {
             return Ok(None);
         };
-        let store = Sqlite::open_or_create(file)?;
-        let desk = Desk::new(store, settings, server_key, configured)?;
         let (messages, received) = mpsc::channel();
+        let (start, started) = oneshot::channel();
         let tags = Arc::default();
-        let mut work = Work {
-            desk,
-            handle: None,
-            tags: Arc::clone(&tags),
-            applied: None,
-            warned: None,
-            events: events.clone(),
-        };
-        work.publish_tags(Now::read());
-        let admitted = work.authorized(&work.desk.admission(Now::read()));
         let named = std::thread::Builder::new().name("clients".to_owned());
-        let thread = named.spawn(move || work.run(&received));
-        let thread = thread.map_err(|error| StoreError::System {
-            file: file.clone(),
-            reason: error.to_string(),
-        })?;
+        let work = {
+            let (settings, events) = (settings.clone(), events.clone());
+            let (location, tags) = (location.clone(), Arc::clone(&tags));
+            move || {
+                let opened = location.open_or_create();
+                let desk =
+                    opened.and_then(|store| Desk::new(store, &settings, server_key, configured));
+                let desk = match desk {
+                    Ok(desk) => desk,
+                    Err(error) => {
+                        let _ = start.send(Err(error));
+                        return;
+                    }
+                };
+                let mut work = Work {
+                    desk,
+                    handle: None,
+                    tags,
+                    is_shared: matches!(location, Location::Database(_)),
+                    entry: None,
+                    announced: None,
+                    waiting: Vec::new(),
+                    applied: None,
+                    warned: None,
+                    events,
+                };
+                work.publish_tags(Now::read());
+                let admitted = work.authorized(&work.desk.admission(Now::read()));
+                if start.send(Ok(admitted)).is_ok() {
+                    work.run(&received);
+                }
+            }
+        };
+        let failed = |reason: String| StoreError::System {
+            file: location.to_string().into(),
+            reason,
+        };
+        let thread = named.spawn(work);
+        let thread = thread.map_err(|error| failed(error.to_string()))?;
+        let admitted = started
+            .await
+            .unwrap_or_else(|_| Err(failed("its thread failed".to_owned())))?;
         let keeper = Keeper { messages, tags };
         Ok(Some(Self {
             keeper,
@@ -107,9 +149,9 @@ impl Running {
 }
 
 impl Keeper {
-    /// Admits the clients at a server.
-    pub(crate) fn attach(&self, handle: ServerHandle) {
-        let _ = self.messages.send(Message::Attach(handle));
+    /// Admits the clients at a server, which they reach at these addresses.
+    pub(crate) fn attach(&self, handle: ServerHandle, addresses: Vec<String>) {
+        let _ = self.messages.send(Message::Attach(handle, addresses));
     }
 
     /// Replaces the clients of the configuration.
@@ -143,7 +185,12 @@ impl Invitations for Keeper {
         key: PublicKey,
     ) -> Pin<Box<dyn Future<Output = Redeemed> + Send + '_>> {
         let (reply, answer) = oneshot::channel();
-        let _ = self.messages.send(Message::Redeem(secret, key, reply));
+        let _ = self.messages.send(Message::Redeem(Newcomer {
+            secret,
+            key,
+            reply,
+            until: Instant::now() + NEW_CLIENTS_WAIT,
+        }));
         Box::pin(async {
             let stopping = || Err("the server is stopping".to_owned());
             answer.await.unwrap_or_else(|_| stopping())
@@ -156,6 +203,14 @@ struct Work {
     desk: Desk,
     handle: Option<ServerHandle>,
     tags: Arc<RwLock<Tags>>,
+    /// Whether other servers use the store, too.
+    is_shared: bool,
+    /// This server in the list of all of a shared store, once it listens.
+    entry: Option<ServerEntry>,
+    /// When the entry was written last.
+    announced: Option<Instant>,
+    /// New clients that wait for a store that cannot be reached.
+    waiting: Vec<Newcomer>,
     /// The clients that the server admits now.
     applied: Option<Admission>,
     /// When a store that cannot be written was reported last.
@@ -179,18 +234,38 @@ impl Work {
             }
         }
         self.keep(Now::read());
+        let bytes = self.desk.registry.unwritten();
+        if bytes > 0 {
+            tracing::error!(
+                bytes,
+                "usage is lost: the store of clients could not be written"
+            );
+        }
     }
 
     fn handle(&mut self, message: Message) {
         let now = Now::read();
         match message {
-            Message::Attach(handle) => self.handle = Some(handle),
+            Message::Attach(handle, addresses) => {
+                self.handle = Some(handle);
+                self.entry = (self.is_shared && !addresses.is_empty()).then(|| ServerEntry {
+                    name: machine(),
+                    key: self.desk.server_key,
+                    addresses,
+                });
+                // So that invitations of other servers name this one at once.
+                self.keep(now);
+            }
             Message::Configured(clients) => {
                 self.desk.configured = clients;
                 self.applied = None;
             }
             Message::Ask(asked, reply) => {
                 self.collect(now);
+                if self.is_shared {
+                    // A change reports a failure, and a report shows what is known.
+                    let _ = self.desk.registry.sync(now);
+                }
                 // Answered when the change is in force.
                 let answer = self.desk.answer(asked, now);
                 self.publish_tags(now);
@@ -198,21 +273,8 @@ impl Work {
                 let _ = reply.send(answer);
                 return;
             }
-            Message::Redeem(secret, key, reply) => {
-                let redeemed = self.desk.redeem(secret, key, now);
-                if let Err(error) = &redeemed {
-                    tracing::warn!(%error, "cannot add a client to the store");
-                }
-                self.publish_tags(now);
-                self.admit(now);
-                if let Ok(Some(name)) = &redeemed {
-                    self.events.emit(&serde_json::json!({
-                        "event": "client_joined", "client": name, "peer": key,
-                    }));
-                }
-                // The file's name is of no use to the client.
-                let reason = |_| "its store of clients cannot be written".to_owned();
-                let _ = reply.send(redeemed.map_err(reason));
+            Message::Redeem(newcomer) => {
+                self.redeem(newcomer, now);
                 return;
             }
             Message::End => {}
@@ -220,14 +282,59 @@ impl Work {
         self.admit(now);
     }
 
-    /// Writes usage, and lets quotas and expiry take effect.
+    /// Makes the holder of a secret a client. If the store cannot be reached, it waits.
+    fn redeem(&mut self, newcomer: Newcomer, now: Now) {
+        if newcomer.reply.is_closed() {
+            // It has left, and can use the invitation later.
+            return;
+        }
+        let Newcomer { secret, key, .. } = newcomer;
+        let redeemed = self.desk.redeem(secret, key, now);
+        if let Err(error) = &redeemed {
+            if error.may_pass() && Instant::now() + EVERY < newcomer.until {
+                self.waiting.push(newcomer);
+                return;
+            }
+            tracing::warn!(%error, "cannot add a client to the store");
+        }
+        self.publish_tags(now);
+        self.admit(now);
+        if let Ok(Some(name)) = &redeemed {
+            self.events.emit(&serde_json::json!({
+                "event": "client_joined", "client": name, "peer": key,
+            }));
+        }
+        // The place of the store is of no use to the client.
+        let reason = |error: StoreError| match error.may_pass() {
+            true => "its store of clients cannot be reached: try this invitation again later",
+            false => "its store of clients cannot be written",
+        };
+        let reason = |error| reason(error).to_owned();
+        let _ = newcomer.reply.send(redeemed.map_err(reason));
+    }
+
+    /// Writes this server into the list of all servers from time to time.
+    fn announce(&mut self) -> Result<(), StoreError> {
+        let is_due = |at: Instant| at.elapsed() >= ANNOUNCE_EVERY;
+        if let Some(entry) = &self.entry
+            && self.announced.is_none_or(is_due)
+        {
+            self.desk.registry.announce(entry)?;
+            self.announced = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    /// Writes usage, takes over what other servers have changed, and lets quotas and expiry take
+    /// effect.
     fn keep(&mut self, now: Now) {
         self.collect(now);
-        let written = self
-            .desk
-            .registry
-            .flush()
-            .and_then(|()| self.desk.registry.forget_expired(now));
+        // Before the changes of others: a repeated attempt finds its invitation.
+        for newcomer in std::mem::take(&mut self.waiting) {
+            self.redeem(newcomer, now);
+        }
+        let written = self.desk.registry.sync(now);
+        let written = written.and_then(|()| self.announce());
         match written {
             Ok(()) => {
                 if self.warned.take().is_some() {
@@ -295,4 +402,10 @@ impl Work {
             *tags = open;
         }
     }
+}
+
+/// The name of this machine.
+fn machine() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    name.unwrap_or_default().trim().to_owned()
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use sumlink_engine::scheduler::OwnSchedulers;
-use sumlink_store::{Now, Sqlite};
+use sumlink_store::Now;
 use sumlink_transport::{SecretKey, links};
 
 use super::desk::Desk;
@@ -56,10 +56,10 @@ impl Place {
     }
 }
 
-/// Answers from the store of a server that does not run. The store is locked meanwhile.
+/// Answers from the store of a server that does not run. A file is locked meanwhile.
 async fn answer(settings: ServerSettings, asked: ClientsRequest) -> Result<Value, CliError> {
-    let clients = &settings.clients;
-    let file = clients.store.as_deref().ok_or_else(|| {
+    let clients = settings.clients;
+    let location = clients.store.clone().ok_or_else(|| {
         let reason = "the server's file has no `[clients] store`, so it has no clients to manage";
         CliError::Usage(reason.to_owned())
     })?;
@@ -69,15 +69,20 @@ async fn answer(settings: ServerSettings, asked: ClientsRequest) -> Result<Value
     let server_key = SecretKey::load(key)?.public();
     let asked = match (asked, settings.listen) {
         (ClientsRequest::Invite(asked), Some(listen)) if asked.addresses.is_empty() => {
-            let addresses = addresses(clients, listen).await;
+            let addresses = addresses(&clients, listen).await;
             ClientsRequest::Invite(InviteRequest { addresses, ..asked })
         }
         (asked, _) => asked,
     };
-    let store = Sqlite::open(file)?;
-    let mut desk = Desk::new(store, clients, server_key, settings.authorized)?;
-    let answered = desk.answer(asked, Now::read());
-    answered.map_err(|refusal| ControlError::Refused(refusal).into())
+    let work = move || -> Result<Value, CliError> {
+        let store = location.open()?;
+        let mut desk = Desk::new(store, &clients, server_key, settings.authorized)?;
+        let answered = desk.answer(asked, Now::read());
+        answered.map_err(|refusal| ControlError::Refused(refusal).into())
+    };
+    // A store waits for its disk or its database.
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(std::io::Error::other)?
 }
 
 /// The addresses of a server for invitations: those of its configuration, the one that it listens

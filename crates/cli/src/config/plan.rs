@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use sumlink_engine::scheduler::OwnSchedulers;
 use sumlink_proxy::{AnyForward, ClassRule};
+use sumlink_store::Location;
 use sumlink_transport::config::{
     Alternative, AuthorizedClient, Carriers, ClientConfig, LinkConfig, ServerConfig,
 };
@@ -379,7 +380,12 @@ fn server(
         args.authorize.into_iter().map(unnamed).collect()
     };
     let mut clients = file.clients;
-    clients.store = clients.store.or_else(|| state_of_service("clients.db"));
+    clients.store = clients
+        .store
+        .or_else(|| state_of_service("clients.db").map(Location::File));
+    if let Some(file) = &args.config {
+        found.warn_of_open_password(file, clients.store.as_ref());
+    }
     if clients.store.is_none() {
         found.need_clients(authorized.first());
     }

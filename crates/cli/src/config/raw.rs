@@ -263,7 +263,8 @@ pub(super) struct Authorized {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Clients {
-    pub(super) store: Field<PathBuf>,
+    pub(super) store: Field<String>,
+    pub(super) password_file: Field<PathBuf>,
     #[serde(default)]
     pub(super) address: Vec<Spanned<String>>,
     pub(super) beyond: Field<String>,

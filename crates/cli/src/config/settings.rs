@@ -12,6 +12,7 @@ use sumlink_engine::{DatagramConfig, DatagramPolicy, SelectorConfig};
 use sumlink_gateway::rules::Rule;
 use sumlink_proxy::{AnyForward, ClassRule};
 use sumlink_settings::session::SessionOptions;
+use sumlink_store::Location;
 use sumlink_transport::config::{
     AuthorizedClient, Carriers, ClientLimits, HalfOpenLimits, LinkConfig, ServerChoice,
     SessionConfig,
@@ -165,7 +166,7 @@ pub(crate) struct ServerSettings {
 #[derive(Clone, Debug)]
 pub(crate) struct ClientsSettings {
     /// The store of clients that are managed at run time.
-    pub(crate) store: Option<PathBuf>,
+    pub(crate) store: Option<Location>,
     /// The server's addresses in invitations, HOST:PORT each.
     pub(crate) addresses: Vec<String>,
     /// The action beyond a quota without one of its own.

@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 
+use sumlink_store::{Location, StoreError};
 use sumlink_transport::resolver::Resolvers;
 
 use super::firewall::{self, Incoming};
@@ -59,7 +60,7 @@ pub(super) async fn check(plan: &ServerPlan, found: &mut Findings) -> Result<(),
             format!("clients cannot look up names: {error}"),
         )?,
     }
-    clients(plan, found)
+    clients(plan, found).await
 }
 
 /// Whether the server runs.
@@ -116,10 +117,12 @@ fn port(
 }
 
 /// Those of the file, and the store of the others.
-fn clients(plan: &ServerPlan, found: &mut Findings) -> Result<(), CliError> {
+async fn clients(plan: &ServerPlan, found: &mut Findings) -> Result<(), CliError> {
     let count = plan.config.authorized.len();
-    let Some(store) = &plan.clients.store else {
-        return found.ok("clients", format!("{count} in the file, no store"));
+    let store = match &plan.clients.store {
+        None => return found.ok("clients", format!("{count} in the file, no store")),
+        Some(Location::Database(_)) => return database(plan, count, found).await,
+        Some(Location::File(store)) => store,
     };
     let directory = store
         .parent()
@@ -147,5 +150,25 @@ fn clients(plan: &ServerPlan, found: &mut Findings) -> Result<(), CliError> {
                 store.display()
             ),
         ),
+    }
+}
+
+/// The store in a database: whether this server may use it.
+async fn database(plan: &ServerPlan, count: usize, found: &mut Findings) -> Result<(), CliError> {
+    let Some(location) = plan.clients.store.clone() else {
+        return Ok(());
+    };
+    let shown = location.to_string();
+    let opened = tokio::task::spawn_blocking(move || location.open().map(drop)).await;
+    match opened.map_err(std::io::Error::other)? {
+        Ok(()) => found.ok("clients", format!("{count} in the file, more in {shown}")),
+        Err(StoreError::Missing(_)) => found.ok(
+            "clients",
+            format!("{count} in the file; the first start makes tables in {shown}"),
+        ),
+        Err(error) => {
+            let text = error.to_string();
+            found.fail("clients", CliError::Store(error).exit(), text)
+        }
     }
 }

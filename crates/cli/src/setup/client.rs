@@ -54,6 +54,7 @@ impl ClientSetup {
         let text = ClientValues {
             server,
             server_key,
+            others: &[],
             key: &files.key,
             name: None,
             links: &self.link,

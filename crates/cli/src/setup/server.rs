@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use sumlink_store::Location;
 use sumlink_transport::PublicKey;
 
 use super::ask::Questions;
@@ -56,6 +57,10 @@ impl ServerSetup {
         let listen = self.listen.unwrap_or(LISTEN);
         let mut warnings = Vec::new();
         let store = match &self.store {
+            // A database has no path.
+            Some(store) if store.to_str().is_some_and(Location::is_database) => {
+                store.to_str().map(str::to_owned)
+            }
             Some(store) => {
                 // Paths in the file are relative to the file, those of options are not.
                 let store = std::path::absolute(store)?;

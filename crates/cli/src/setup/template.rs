@@ -17,6 +17,8 @@ pub(crate) struct ClientValues<'a> {
     /// HOST:PORT of the server.
     pub(crate) server: &'a str,
     pub(crate) server_key: &'a PublicKey,
+    /// HOST:PORT and keys of other servers with the same clients.
+    pub(crate) others: &'a [(String, PublicKey)],
     /// The key file, which is beside the configuration.
     pub(crate) key: &'a Path,
     /// The name that the server has for this client, if it is known.
@@ -51,14 +53,22 @@ impl ClientValues<'_> {
         let name = self.name.map_or_else(String::new, |name| {
             format!("# The server knows this client as {name}.\n")
         });
+        let others = self.others.iter();
+        let servers = others.clone().map(|(address, _)| quoted(address));
+        let keys = others.clone().map(|(_, key)| quoted(&key.to_string()));
+        let server = one_or_more(quoted(self.server), servers);
+        let has_other_key = others.clone().any(|(_, key)| key != self.server_key);
+        // One key suffices if all servers have it.
+        let keys = keys.filter(|_| has_other_key);
+        let server_key = one_or_more(quoted(&self.server_key.to_string()), keys);
         let mut values = vec![
             (
                 "server = \"SERVER-HOST:7443\"\n",
-                format!("server = {}\n", quoted(self.server)),
+                format!("server = {server}\n"),
             ),
             (
                 "server_key = \"SERVER-PUBLIC-KEY\"\n",
-                format!("server_key = \"{}\"\n", self.server_key),
+                format!("server_key = {server_key}\n"),
             ),
             (
                 "# This client's own key: sumlink keygen --out client.key\nkey = \"client.key\"\n",
@@ -162,6 +172,15 @@ fn file_name(path: &Path) -> String {
 }
 
 /// A text in TOML.
+/// A value, or a list if there are further ones.
+fn one_or_more(first: String, others: impl Iterator<Item = String>) -> String {
+    let others: Vec<String> = others.collect();
+    match others.is_empty() {
+        true => first,
+        false => format!("[{first}, {}]", others.join(", ")),
+    }
+}
+
 fn quoted(text: &str) -> String {
     toml::Value::from(text).to_string()
 }
@@ -184,6 +203,7 @@ mod tests {
         let text = ClientValues {
             server: "[2001:db8::7]:443",
             server_key: &server_key,
+            others: &[],
             key: Path::new("/etc/sumlink/home.key"),
             name: Some("laptop"),
             links: &[],
@@ -204,10 +224,42 @@ mod tests {
     }
 
     #[test]
+    fn the_file_of_a_client_has_all_servers() {
+        let text = |others: &[(String, PublicKey)]| {
+            let values = ClientValues {
+                server: "a:1",
+                server_key: &key(7),
+                others,
+                key: Path::new("home.key"),
+                name: None,
+                links: &[],
+                socks: None,
+                has_socket: false,
+            };
+            parsed(&values.text())
+        };
+        let strings = |value: &toml::Value| -> Vec<String> {
+            let values = value.as_array().unwrap().iter();
+            values.map(|v| v.as_str().unwrap().to_owned()).collect()
+        };
+        let table = text(&[("b:2".to_owned(), key(9))]);
+        assert_eq!(strings(&table["server"]), ["a:1", "b:2"]);
+        assert_eq!(
+            strings(&table["server_key"]),
+            [7, 9].map(|n| key(n).to_string())
+        );
+        // One key suffices if all servers have it.
+        let table = text(&[("b:2".to_owned(), key(7))]);
+        assert_eq!(strings(&table["server"]), ["a:1", "b:2"]);
+        assert_eq!(table["server_key"].as_str(), Some(&*key(7).to_string()));
+    }
+
+    #[test]
     fn the_file_of_a_client_has_links_entry_and_socket() {
         let text = ClientValues {
             server: "vpn.example.org:7443",
             server_key: &key(7),
+            others: &[],
             key: Path::new("home.key"),
             name: None,
             links: &["wlan0".to_owned(), "wwan*".to_owned()],

@@ -17,5 +17,6 @@ mod monitor;
 mod page;
 mod prometheus;
 mod same_path;
+mod shared_store;
 mod units;
 mod verbs;

@@ -13,15 +13,18 @@ pub(super) const INSERT_CLIENT: &str = "INSERT INTO clients \
     (key, name, created, disabled, expires, quota, sent, received, sent_now, received_now) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
 
-pub(super) const UPDATE_CLIENT: &str = "UPDATE clients SET \
-    name = ?2, created = ?3, disabled = ?4, expires = ?5, quota = ?6, \
-    sent = ?7, received = ?8, sent_now = ?9, received_now = ?10 WHERE key = ?1";
+pub(super) const UPDATE_TRAFFIC: &str = "UPDATE clients SET \
+    sent = ?2, received = ?3, sent_now = ?4, received_now = ?5 WHERE key = ?1";
+
+/// Whether a client or an invitation has a name.
+pub(super) const HAS_NAME: &str = "SELECT EXISTS (SELECT 1 FROM clients WHERE name = ?1) \
+    OR EXISTS (SELECT 1 FROM invitations WHERE name = ?1)";
 
 pub(super) const INSERT_INVITATION: &str = "INSERT INTO invitations \
     (tag, digest, name, created, expires, quota, client_expires) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 
-/// Sets the parameters of [`INSERT_CLIENT`] or [`UPDATE_CLIENT`].
+/// Sets the parameters of [`INSERT_CLIENT`].
 pub(super) fn bind_client(statement: &mut Statement<'_>, client: &Client) -> rusqlite::Result<()> {
     let traffic = &client.traffic;
     statement.raw_bind_parameter(1, client.key.as_bytes())?;
@@ -34,6 +37,16 @@ pub(super) fn bind_client(statement: &mut Statement<'_>, client: &Client) -> rus
     statement.raw_bind_parameter(8, signed(traffic.received))?;
     statement.raw_bind_parameter(9, json(&traffic.sent_now))?;
     statement.raw_bind_parameter(10, json(&traffic.received_now))
+}
+
+/// Sets the parameters of [`UPDATE_TRAFFIC`].
+pub(super) fn bind_traffic(statement: &mut Statement<'_>, client: &Client) -> rusqlite::Result<()> {
+    let traffic = &client.traffic;
+    statement.raw_bind_parameter(1, client.key.as_bytes())?;
+    statement.raw_bind_parameter(2, signed(traffic.sent))?;
+    statement.raw_bind_parameter(3, signed(traffic.received))?;
+    statement.raw_bind_parameter(4, json(&traffic.sent_now))?;
+    statement.raw_bind_parameter(5, json(&traffic.received_now))
 }
 
 /// Sets the parameters of [`INSERT_INVITATION`].
@@ -84,7 +97,7 @@ fn key(row: &Row<'_>) -> rusqlite::Result<PublicKey> {
 }
 
 /// SQLite's integers are signed; larger numbers become the largest.
-fn signed(number: u64) -> i64 {
+pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
@@ -98,7 +111,7 @@ fn optional(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<u64>> {
     number.map(u64::try_from).transpose().map_err(wrong)
 }
 
-fn json(value: &impl Serialize) -> String {
+pub(super) fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("these values have no maps and no foreign types")
 }
 

@@ -54,7 +54,7 @@ pub(super) fn check(connection: &Connection, file: &Path) -> Result<(), StoreErr
     let found = number("user_version")?;
     if found > VERSION {
         return Err(StoreError::Newer {
-            file: file.to_owned(),
+            store: file.display().to_string(),
             found,
             known: VERSION,
         });

@@ -1,8 +1,10 @@
 //! Problems and warnings found while a configuration is put together, and their sources.
 
 use std::fmt::Display;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use sumlink_store::Location;
 use sumlink_transport::SecretKey;
 
 use super::super::settings::Lines;
@@ -106,6 +108,22 @@ impl<'a> Findings<'a> {
                 1,
                 format!("no {name}: add `{key} = \"{form}\"` or give --{flag}: {about}"),
             ),
+        }
+    }
+
+    /// Warns of a password that other users of this machine can read.
+    pub(super) fn warn_of_open_password(&mut self, file: &Path, store: Option<&Location>) {
+        let Some(Location::Database(url)) = store else {
+            return;
+        };
+        let mode = std::fs::metadata(file).map_or(0, |metadata| metadata.permissions().mode());
+        if url.has_password() && mode & 0o004 != 0 {
+            let line = self.lines.keys.get("clients").copied().unwrap_or(1);
+            self.warn(
+                line,
+                "every user of this machine can read the password in `store`: chmod o= the file, or \
+                name a `password_file`",
+            );
         }
     }
 

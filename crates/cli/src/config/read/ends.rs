@@ -3,12 +3,14 @@
 use std::fmt::Display;
 use std::num::NonZeroU64;
 use std::ops::Range;
+use std::path::Path;
 use std::time::Duration;
 
 use sumlink_engine::scheduler::OwnSchedulers;
 use sumlink_proxy::class::parse_class;
 use sumlink_proxy::{AnyForward, ClassRule};
 use sumlink_settings::units;
+use sumlink_store::{DatabaseUrl, Location};
 use sumlink_transport::PublicKey;
 use sumlink_transport::config::{
     AuthorizedClient, ClientLimits, HalfOpenLimits, parse_host_name, parse_network,
@@ -227,8 +229,28 @@ impl Reader<'_> {
     fn clients(&mut self, raw: raw::Clients) -> ClientsSettings {
         let address = |s: &String| server_address(s);
         let beyond = self.parse(raw.beyond, |s| sumlink_store::parse_beyond(s));
+        let password_file = raw.password_file;
+        let password = password_file.as_ref();
+        let password = password.map(|path| self.beside(path.get_ref()));
+        let text = raw.store.as_ref().map(|text| text.get_ref().as_str());
+        let store = match text {
+            Some(text) if Location::is_database(text) => {
+                let url = DatabaseUrl::new(text, password.as_deref());
+                // A wrong URL is a problem of its own, and no lack of a store.
+                let wrong = Location::File(self.beside(Path::new(text)));
+                let location = self.parse(raw.store, |_| url.map(Location::Database));
+                Some(location.unwrap_or(wrong))
+            }
+            text => {
+                if let Some(file) = password_file {
+                    let reason = "only a `store` that is a postgres:// URL has a password";
+                    self.wrong_value(file.span(), reason);
+                }
+                text.map(|path| Location::File(self.beside(Path::new(path))))
+            }
+        };
         ClientsSettings {
-            store: raw.store.map(|path| self.beside(path.get_ref())),
+            store,
             addresses: self.parse_all(raw.address, address),
             beyond: beyond.unwrap_or(ClientsSettings::default().beyond),
         }
