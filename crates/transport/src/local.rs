@@ -1,9 +1,14 @@
 //! What programs on this machine and the process itself need: listening sockets and their
-//! addresses, slots for connections, file descriptors, the order in which tasks start.
+//! addresses, slots for connections, file descriptors, the heap, the order in which tasks start.
 
 pub mod accept;
 pub mod address;
 pub mod descriptors;
+#[cfg_attr(
+    target_env = "gnu",
+    expect(unsafe_code, reason = "malloc_trim has no safe wrapper")
+)]
+pub(crate) mod heap;
 #[expect(unsafe_code, reason = "getsockopt(TCP_SAVED_SYN) has no safe wrapper")]
 pub mod saved_syn;
 pub mod slots;
