@@ -21,7 +21,10 @@ fuzz_target!(|bytes: &[u8]| {
         match read {
             Ok(Some(peer)) => {
                 let written = written_header(peer, peer);
-                assert_eq!(run(proxy_header(&mut written.as_slice())).unwrap(), Some(peer));
+                assert_eq!(
+                    run(proxy_header(&mut written.as_slice())).unwrap(),
+                    Some(peer)
+                );
             }
             Ok(None) => {}
             Err(error) => assert!(!error.to_string().contains('\n')),

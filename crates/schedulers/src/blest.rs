@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn the_bytes_that_must_fit_are_those_of_the_equation() {
         let fixture = busy(1 << 30);
-        let fast = &fixture.paths[&PathId(0)];
+        let fast = fixture.path(0);
         let blest = Blest::default();
         let packets = fast.cwnd() as f64 / 1448.0 + 1.0;
         let expected = (packets + 5.0) * 11.0 * 1448.0 * 1.2;
@@ -248,7 +248,7 @@ mod tests {
         assert!((bytes - expected).abs() < 1.0, "{bytes} {expected}");
         let mut fixture = busy(1 << 30);
         fixture.change(0, |sample| sample.ssthresh = None);
-        let fast = &fixture.paths[&PathId(0)];
+        let fast = fixture.path(0);
         let bytes = blest.bytes_of(fast, Duration::from_millis(25), fixture.now);
         assert!((bytes - fast.cwnd() as f64 * 7.0 * 1.2).abs() < 1.0);
         // At most sixteen doublings: no overflow, however slow the other path is.
@@ -264,11 +264,11 @@ mod tests {
             fixture.view(|view| blest.note_extremes(view));
         }
         let linger = |fixture: &Fixture| {
-            let path = &fixture.paths[&PathId(1)];
+            let path = fixture.path(1);
             fixture.view(|view| blest.linger(path, view).as_millis())
         };
         assert_eq!(linger(&fixture), 120, "at least the srtt");
-        let half = fixture.paths[&PathId(1)].cwnd() / 2;
+        let half = fixture.path(1).cwnd() / 2;
         fixture.handed = half;
         let handed = linger(&fixture);
         fixture.handed = 0;

@@ -126,7 +126,7 @@ fn cell(name: &str, situation: fn(&mut Fixture, &mut dyn Scheduler)) -> String {
     situation(&mut fixture, scheduler.as_mut());
     let mut cell = String::new();
     for path in [0, 1] {
-        if fixture.paths[&PathId(path)].sample().full {
+        if fixture.path(path).sample().full {
             cell.push('-');
             continue;
         }

@@ -133,7 +133,7 @@ mod tests {
         // 60 ms.
         let (mut fixture, mut ecf) = (busy(299_000), Ecf::default());
         assert_eq!(fixture.send(&mut ecf, 1, 10_000), None);
-        ecf.subflows.halve(&fixture.paths[&PathId(0)], fixture.now);
+        ecf.subflows.halve(fixture.path(0), fixture.now);
         ecf.waiting = false;
         assert!(fixture.send(&mut ecf, 1, 10_000).is_some());
     }

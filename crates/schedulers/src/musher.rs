@@ -437,7 +437,7 @@ mod tests {
     fn throughput_counts_acknowledged_bytes() {
         let (mut fixture, mut meter) = (Fixture::new(&[(80.0, 10), (8.0, 100)]), Meter::default());
         let look = |fixture: &Fixture, meter: &mut Meter| {
-            let paths = [&fixture.paths[&PathId(0)], &fixture.paths[&PathId(1)]];
+            let paths = [fixture.path(0), fixture.path(1)];
             meter.look(paths, INTERVAL, fixture.now)
         };
         assert_eq!(look(&fixture, &mut meter), None);

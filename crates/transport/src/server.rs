@@ -26,6 +26,7 @@ use sumlink_engine::ConfigError;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, broadcast, watch};
 use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
 
 use crate::api::config::{AuthorizedClient, ServerConfig};
 use crate::api::publish::PublishRule;
@@ -38,6 +39,7 @@ use crate::carrier::socket::{self, SocketError};
 use crate::carrier::tls::{self, Authorized};
 use crate::local::accept::Accepting;
 use crate::local::descriptors;
+use crate::local::heap::{self, Heap};
 use crate::session::driver::session_span;
 use crate::session::former::Former;
 use sumlink_exit::egress::EgressPolicy;
@@ -221,6 +223,12 @@ impl Server {
         self.listener.local_addr()
     }
 
+    /// Sessions and QUIC connections.
+    fn connections(&self) -> usize {
+        let datagrams = self.datagrams.as_ref().map_or(0, QuicListener::connections);
+        self.shared.sessions().iter().count() + datagrams
+    }
+
     /// Serves until `shutdown` completes, then closes all sessions.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let config = &self.shared.config;
@@ -233,6 +241,9 @@ impl Server {
         });
         let mut tasks = JoinSet::new();
         let mut accepting = Accepting::new("the server");
+        let mut heap = Heap::default();
+        let mut heap_looks = tokio::time::interval(heap::LOOK_EVERY);
+        heap_looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut shutdown = std::pin::pin!(shutdown);
         // Before the first stream can request one of these addresses.
         let mut addresses = own::Addresses::read(&self.shared).await;
@@ -242,6 +253,7 @@ impl Server {
                 () = &mut shutdown => break,
                 Some(_) = tasks.join_next() => {}
                 never = &mut addresses_change => match never {},
+                _ = heap_looks.tick() => heap.look(self.connections()),
                 attempt = datagrams::next(self.datagrams.as_ref()) => {
                     let guard = self.shared.half_open.admit(attempt.remote().ip());
                     let shared = Arc::clone(&self.shared);
@@ -250,7 +262,7 @@ impl Server {
                 (tcp, from) = accepting.next(&self.listener) => {
                     let guard = self.shared.admit(from);
                     let (shared, tls) = (Arc::clone(&self.shared), Arc::clone(&tls));
-                    tasks.spawn(async move { shared.serve(tcp, from, tls, guard).await });
+                    tasks.spawn(shared.serve(tcp, from, tls, guard));
                 }
             }
         }

@@ -9,6 +9,7 @@ mod one_way;
 mod overdue;
 mod parts;
 mod sample;
+mod set;
 mod sustained;
 
 use std::ops::Range;
@@ -23,6 +24,7 @@ pub(crate) use flight::{Control, Sent};
 pub(crate) use overdue::{RECORD, REPORT_SLACK};
 use parts::{Delays, Inbound, Outbound, PeerView, Progress, Reports, Stall, Standing, Totals};
 pub use sample::{LossState, PathSample};
+pub(crate) use set::Paths;
 pub use sustained::SustainedRate;
 
 /// Whether a path can carry data.

@@ -67,6 +67,8 @@ pub(crate) struct Outbound {
     pub(crate) idle: Option<(Instant, usize, u64)>,
     /// Time at which data that elicits a report last left on the path.
     pub(crate) last_asked: Option<Instant>,
+    /// PINGs in a row on an idle session; at a server, those of the client as well.
+    pub(crate) idle_pings: u32,
     /// The session's CLOSE has been handed to the carrier.
     pub(crate) close_sent: bool,
 }
@@ -82,6 +84,8 @@ pub(crate) struct Inbound {
     pub(crate) last_received: Instant,
     /// Token of a PING to answer.
     pub(crate) pong_due: Option<u64>,
+    /// At a server, the time of the last PING.
+    pub(crate) pinged: Option<Instant>,
 }
 
 /// Reports sent to the peer about received data.
@@ -162,6 +166,7 @@ impl Inbound {
             partial: Vec::new(),
             last_received: now,
             pong_due: None,
+            pinged: None,
         }
     }
 }

@@ -9,7 +9,7 @@ use super::Schedulers;
 use super::fbdt::{FbdtConfig, WindowRule};
 use super::{ClassSet, Pick, Scheduler, View};
 use crate::pages::Spare;
-use crate::path::{Flight, Path, PathSample, PathState};
+use crate::path::{Flight, Path, PathSample, PathState, Paths};
 use crate::share::Share;
 use crate::stream::Stream;
 use crate::writers::Writers;
@@ -29,7 +29,7 @@ pub struct Fixture {
     /// The current time.
     pub now: Instant,
     /// The paths.
-    pub paths: BTreeMap<PathId, Path>,
+    pub(crate) paths: Paths,
     /// The streams.
     pub streams: BTreeMap<StreamId, Stream>,
     /// The stream that was served last.
@@ -55,7 +55,7 @@ impl Fixture {
     pub fn new(links: &[(f64, u64)]) -> Self {
         let mut fixture = Self {
             now: Instant::from_secs(100),
-            paths: BTreeMap::new(),
+            paths: Paths::default(),
             streams: BTreeMap::new(),
             last_served: 0,
             credit: 1 << 40,
@@ -93,7 +93,16 @@ impl Fixture {
         );
         path.outbound.sent = 1 << 30;
         path.outbound.confirmed = path.outbound.sent;
-        self.paths.insert(id, path);
+        self.paths.insert(path);
+    }
+
+    /// The path with this number.
+    ///
+    /// # Panics
+    ///
+    /// Without such a path.
+    pub fn path(&self, id: u32) -> &Path {
+        self.paths.get(&PathId(id)).expect("the path exists")
     }
 
     /// A path ends: its bytes in flight become unsent again. Returns them.
@@ -253,8 +262,8 @@ impl Fixture {
                 }
                 self.fly(path, id, range.clone(), Duration::ZERO);
                 // As in a session, bytes that are sent twice are marked on both paths.
-                for (&other, path_of) in &mut self.paths {
-                    match other == path {
+                for path_of in self.paths.values_mut() {
+                    match path_of.id == path {
                         true => {
                             path_of
                                 .outbound
@@ -293,7 +302,7 @@ impl Fixture {
         budget: u64,
         rounds: usize,
     ) -> Vec<f64> {
-        let paths: Vec<PathId> = self.paths.keys().copied().collect();
+        let paths: Vec<PathId> = self.paths.values().map(Path::id).collect();
         let mut sent = vec![0.0; paths.len()];
         for _ in 0..rounds {
             for (path, sent) in paths.iter().zip(&mut sent) {

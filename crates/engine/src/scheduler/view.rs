@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::fbdt::FbdtConfig;
-use crate::path::{Path, PathState};
+use crate::path::{Path, PathState, Paths};
 use crate::policy::Priority;
 use crate::share::Share;
 use crate::stream::Stream;
@@ -16,7 +16,7 @@ use crate::{Class, Instant, PathId, StreamId};
 pub struct View<'a> {
     /// The current time.
     pub now: Instant,
-    pub(crate) paths: &'a BTreeMap<PathId, Path>,
+    pub(crate) paths: &'a Paths,
     pub(crate) streams: &'a BTreeMap<StreamId, Stream>,
     /// Streams with unsent bytes.
     pub(crate) ready: &'a BTreeSet<StreamId>,
@@ -185,7 +185,7 @@ impl<'a> View<'a> {
 }
 
 /// Whether `path` delivers, and no path of a higher rank does.
-pub(crate) fn may_work(paths: &BTreeMap<PathId, Path>, path: &Path) -> bool {
+pub(crate) fn may_work(paths: &Paths, path: &Path) -> bool {
     let delivers = |path: &Path| path.state == PathState::Active;
     let rank = |path: &Path| path.selected_rank().filter(|_| delivers(path));
     rank(path).is_some_and(|own| {

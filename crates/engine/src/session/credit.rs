@@ -1,12 +1,11 @@
 //! Credit for the peer, for the session and for each stream, granted as programs read.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Session;
-use crate::path::{Control, Path, PathState};
+use crate::path::{Control, PathState, Paths};
 use crate::reader::Trip;
-use crate::{Instant, PathId, StreamId};
+use crate::{Instant, StreamId};
 
 /// Assumed round trip while no path delivers.
 const UNKNOWN_TRIP: Duration = Duration::from_millis(100);
@@ -114,7 +113,7 @@ impl Session {
 }
 
 /// The round trip of the slowest delivering path.
-fn longest_trip(paths: &BTreeMap<PathId, Path>) -> Trip {
+fn longest_trip(paths: &Paths) -> Trip {
     let delivering = paths.values();
     let delivering = delivering.filter(|path| path.state == PathState::Active);
     let trips = delivering.map(|path| Trip {

@@ -11,9 +11,13 @@ use crate::{Instant, PathId};
 /// Interval of PINGs on a path on which nothing else requests a report.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The interval while no stream is open: short enough to keep the state of NATs and to detect a
-/// dead path before it is needed, long enough for batteries and metered links.
+/// The first interval while no stream is open: short enough to detect a dead path before it is
+/// needed. It doubles with each PING ...
 const IDLE_PING_INTERVAL: Duration = Duration::from_secs(10);
+
+/// ... up to this: long enough for batteries, metered links and servers with many idle sessions,
+/// and below the timeouts of proxies. TCP's own keep-alives keep the state of NATs meanwhile.
+const LONGEST_IDLE_PING_INTERVAL: Duration = Duration::from_secs(45);
 
 /// The interval on a stalled path, while its carrier has sent everything that it was given. TCP
 /// detects the loss of a retransmission by the data that it sends after it. Without such data it
@@ -375,16 +379,33 @@ impl Path {
     /// Time of the next PING if nothing else requests a report before; `idle` while no stream is
     /// open.
     pub(super) fn next_ping(&self, idle: bool) -> Instant {
-        let interval = match self.state {
-            PathState::Stalled => STALLED_PING_INTERVAL,
-            PathState::Active if idle => IDLE_PING_INTERVAL,
-            PathState::Active => PING_INTERVAL,
-        };
         // Immediately on a path that has just joined: until it has delivered something, it gets no
         // urgent data.
-        self.outbound
-            .last_asked
-            .map_or(self.joined, |asked| asked + interval)
+        let Some(asked) = self.outbound.last_asked else {
+            return self.joined;
+        };
+        match self.state {
+            PathState::Stalled => asked + STALLED_PING_INTERVAL,
+            PathState::Active if idle => {
+                let interval = self.idle_interval();
+                let of_peer = self.inbound.pinged.map(|at| at + interval + interval / 2);
+                of_peer.map_or(asked + interval, |at| at.max(asked + interval))
+            }
+            PathState::Active => asked + PING_INTERVAL,
+        }
+    }
+
+    fn idle_interval(&self) -> Duration {
+        let doublings = self.outbound.idle_pings.saturating_sub(1).min(3);
+        let doubled = IDLE_PING_INTERVAL * (1 << doublings);
+        doubled.min(LONGEST_IDLE_PING_INTERVAL)
+    }
+
+    /// A PING has arrived at a server: this end lets the client ask while the session is idle,
+    /// since each PING and its answer show that both directions deliver.
+    pub(super) fn note_pinged(&mut self, now: Instant) {
+        self.inbound.pinged = Some(now);
+        self.outbound.idle_pings = self.outbound.idle_pings.saturating_add(1);
     }
 
     /// When the path stalls because its carrier does not even accept the PING that is due, so that

@@ -23,7 +23,7 @@ use crate::config::ConfigError;
 use crate::datagram::Datagrams;
 use crate::frame::ReportedState;
 use crate::pages::Spare;
-use crate::path::{Control, Path, PathSample, PathState};
+use crate::path::{Control, Path, PathSample, PathState, Paths};
 use crate::ranges::RangeSet;
 use crate::reader;
 use crate::scheduler::Schedulers;
@@ -46,7 +46,7 @@ pub struct Session {
     config: Config,
     schedulers: Schedulers,
     selecting: Selecting,
-    paths: BTreeMap<PathId, Path>,
+    paths: Paths,
     streams: BTreeMap<StreamId, Stream>,
     /// Streams with unsent bytes.
     ready: BTreeSet<StreamId>,
@@ -192,7 +192,7 @@ impl Session {
             datagrams,
             schedulers,
             selecting,
-            paths: BTreeMap::new(),
+            paths: Paths::default(),
             streams: BTreeMap::new(),
             ready: BTreeSet::new(),
             writers: Writers::default(),
@@ -239,7 +239,7 @@ impl Session {
             return;
         }
         let path = Path::new(id, now);
-        self.paths.insert(id, path);
+        self.paths.insert(path);
         self.pathless_since = None;
         self.schedulers.paths_changed();
         let (policy, state) = self.unjoined.take(id);

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::frame::{Ack, Frame, MAX_ACK_RANGES};
-use crate::path::{Path, PathState};
+use crate::path::{Path, PathState, Paths};
 use crate::stream::Stream;
 use crate::{Instant, PathId, StreamId};
 
@@ -108,7 +108,7 @@ impl Reports {
     pub(super) fn report_again(
         &mut self,
         streams: &mut BTreeMap<StreamId, Stream>,
-        paths: &mut BTreeMap<PathId, Path>,
+        paths: &mut Paths,
     ) {
         self.reported = self.version;
         for stream in streams
@@ -171,7 +171,7 @@ impl Reports {
     pub(super) fn write(
         &mut self,
         path: PathId,
-        paths: &mut BTreeMap<PathId, Path>,
+        paths: &mut Paths,
         streams: &BTreeMap<StreamId, Stream>,
         budget: usize,
         now: Instant,
@@ -264,7 +264,7 @@ impl Reports {
     }
 
     /// Drops changes that every delivering path has reported.
-    fn drop_reported(&mut self, paths: &BTreeMap<PathId, Path>) {
+    fn drop_reported(&mut self, paths: &Paths) {
         let active = paths
             .values()
             .filter(|path| path.state == PathState::Active);

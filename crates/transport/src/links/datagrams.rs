@@ -2,7 +2,7 @@
 //!
 //! The manager publishes which links have a path, and this task makes a carrier for each of them,
 //! replaces those that ended, and tries links again on which UDP does not pass. Meanwhile such a
-//! link's datagrams take its TCP carrier.
+//! link's datagrams take its TCP carrier. A session without flows has none of them after a while.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -25,7 +25,12 @@ use super::dialer::Dialer;
 pub(crate) struct DatagramLink {
     /// The server's addresses that the link reaches.
     pub(crate) servers: Vec<SocketAddr>,
+    /// Whether a carrier is wanted now.
+    pub(crate) is_wanted: bool,
 }
+
+/// Why a link has no carrier while none is wanted.
+const RESTS: &str = "no datagrams for a minute; the next ones begin over TCP";
 
 /// The links that have a path, by name.
 pub(crate) type DatagramLinks = BTreeMap<String, DatagramLink>;
@@ -33,7 +38,7 @@ pub(crate) type DatagramLinks = BTreeMap<String, DatagramLink>;
 /// The state of one link.
 #[derive(Debug, Default)]
 struct State {
-    link: Option<DatagramLink>,
+    servers: Vec<SocketAddr>,
     /// The current dial, or the wait for the end of the carrier.
     task: Option<AbortHandle>,
     failures: u32,
@@ -73,10 +78,19 @@ pub(super) async fn keep(
         let now = Instant::now();
         for (name, link) in present {
             let state = states.entry(name.clone()).or_default();
-            if state.link.as_ref() != Some(&link) {
+            if state.servers != link.servers {
                 // Another network: what failed before may work now.
-                state.link = Some(link.clone());
+                state.servers.clone_from(&link.servers);
                 (state.failures, state.retry_at) = (0, None);
+            }
+            if !link.is_wanted {
+                if let Some(task) = state.task.take() {
+                    task.abort();
+                    let reason = RESTS.to_owned();
+                    let _ = commands.send(Command::RemoveDatagrams(name.clone(), reason.clone()));
+                    let _ = commands.send(Command::NoDatagrams(name, reason));
+                }
+                continue;
             }
             if state.task.is_none() && state.retry_at.is_none_or(|at| at <= now) {
                 let dialer = Arc::clone(&dialer);
@@ -87,8 +101,7 @@ pub(super) async fn keep(
                 state.task = Some(tasks.spawn(dial.in_current_span()));
             }
         }
-        let waiting = states.values().filter(|state| state.task.is_none());
-        let retry = waiting.filter_map(|state| state.retry_at).min();
+        let retry = retry_at(&states, &links.borrow());
         let retry = async {
             match retry {
                 Some(at) => tokio::time::sleep_until(at).await,
@@ -106,6 +119,15 @@ pub(super) async fn keep(
             },
         }
     }
+}
+
+/// The time of the next dial.
+fn retry_at(states: &BTreeMap<String, State>, links: &DatagramLinks) -> Option<Instant> {
+    let is_wanted = |name: &String| links.get(name).is_some_and(|link| link.is_wanted);
+    let waiting = states
+        .iter()
+        .filter(|(name, state)| state.task.is_none() && is_wanted(name));
+    waiting.filter_map(|(_, state)| state.retry_at).min()
 }
 
 fn on_done(

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod black_hole;
 mod dials;
+#[cfg(test)]
+mod rest;
 mod survey;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,6 +72,8 @@ pub(crate) struct Manager {
     is_closing: bool,
     /// The links that have a path, for their datagram carriers.
     datagrams: watch::Sender<DatagramLinks>,
+    /// Whether these carriers are wanted now.
+    wants_datagrams: bool,
 }
 
 impl Manager {
@@ -102,6 +106,7 @@ impl Manager {
             asking: JoinSet::new(),
             is_closing: false,
             datagrams: watch::channel(DatagramLinks::new()).0,
+            wants_datagrams: true,
         }
     }
 
@@ -308,6 +313,7 @@ mod tests {
     use crate::links::resolver::Pauses;
     use crate::server::Server;
     use crate::session::driver::{Listeners, Opening};
+    use crate::session::sources::Sources;
     use sumlink_exit::target::Target;
     use sumlink_test_support::netns::Netns;
 
@@ -645,6 +651,14 @@ mod tests {
 
     /// A session and its manager.
     fn session(server: &SecretKey, config: ClientConfig) -> (Driver, Manager) {
+        session_with(server, config, &Arc::default())
+    }
+
+    pub(super) fn session_with(
+        server: &SecretKey,
+        config: ClientConfig,
+        sources: &Arc<Sources>,
+    ) -> (Driver, Manager) {
         let (events, _) = broadcast::channel(1);
         let (news_sender, news) = unbounded_channel();
         let listeners = Listeners {
@@ -657,7 +671,7 @@ mod tests {
             policies: None,
             account: None,
             max_paths: 1,
-            sources: Arc::default(),
+            sources: Arc::clone(sources),
             udp: true,
             datagram_exit: None,
         };

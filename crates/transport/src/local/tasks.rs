@@ -17,24 +17,27 @@ use tokio::task::{JoinSet, unconstrained};
 /// Its work up to its first wait, such as sending a request to a session or the first packet of a
 /// connection, is done before this returns. A panic there ends the task and not the caller, like a
 /// later one.
-pub async fn spawn_begun<F>(tasks: &mut JoinSet<F::Output>, task: F)
+pub fn spawn_begun<F>(tasks: &mut JoinSet<F::Output>, task: F) -> impl Future<Output = ()>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
+    // Before the returned future, which therefore has no place for the whole task.
     let mut task = Box::pin(task);
-    let begun = poll_fn(|cx| {
-        // The caller may have used up its cooperative budget; the task would then yield without a
-        // reason.
-        let mut first = unconstrained(task.as_mut());
-        let poll = catch_unwind(AssertUnwindSafe(|| std::pin::Pin::new(&mut first).poll(cx)));
-        Poll::Ready(poll)
-    });
-    match begun.await {
-        Ok(Poll::Pending) => tasks.spawn(task),
-        Ok(Poll::Ready(output)) => tasks.spawn(async { output }),
-        Err(panic) => tasks.spawn(async { resume_unwind(panic) }),
-    };
+    async move {
+        let begun = poll_fn(|cx| {
+            // The caller may have used up its cooperative budget; the task would then yield
+            // without a reason.
+            let mut first = unconstrained(task.as_mut());
+            let poll = catch_unwind(AssertUnwindSafe(|| std::pin::Pin::new(&mut first).poll(cx)));
+            Poll::Ready(poll)
+        });
+        match begun.await {
+            Ok(Poll::Pending) => tasks.spawn(task),
+            Ok(Poll::Ready(output)) => tasks.spawn(async { output }),
+            Err(panic) => tasks.spawn(async { resume_unwind(panic) }),
+        };
+    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,9 @@ use sumlink_engine::frame::RefuseCode;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::unbounded_channel;
+use tokio::task::AbortHandle;
 use tracing::Instrument;
+use tracing::instrument::Instrumented;
 
 use super::Shared;
 use super::half_open::HalfOpen;
@@ -36,23 +38,40 @@ impl Shared {
     /// Handles a connection; for the first one of a session, until the session ends.
     pub(super) async fn serve(
         self: Arc<Self>,
+        tcp: TcpStream,
+        peer: SocketAddr,
+        tls: Arc<TlsConfigs>,
+        guard: HalfOpen,
+    ) {
+        // Boxed, so that an idle session does not hold the memory of its handshakes.
+        if let Some(begun) = Box::pin(self.begin_or_join(tcp, peer, tls, guard)).await {
+            begun.run().await;
+        }
+    }
+
+    /// [`Shared::serve`] up to the beginning of a session. `None` if the connection begins none.
+    async fn begin_or_join(
+        self: Arc<Self>,
         mut tcp: TcpStream,
         peer: SocketAddr,
         tls: Arc<TlsConfigs>,
         mut guard: HalfOpen,
-    ) {
+    ) -> Option<Begun> {
         let mut from = peer;
         let proved = match self.origin(&mut tcp, peer, &mut guard).await {
             Ok(Some(origin)) => {
                 from = canonical(origin);
                 self.prove(tcp, &tls, &mut guard, from).await
             }
-            Ok(None) => return tracing::debug!(%from, "a load balancer checks this server"),
+            Ok(None) => {
+                tracing::debug!(%from, "a load balancer checks this server");
+                return None;
+            }
             Err(error) => Err(error),
         };
         let carrier = match proved {
             Ok(Some(carrier)) => carrier,
-            Ok(None) => return,
+            Ok(None) => return None,
             Err(error) => {
                 self.refused.handshake(error.as_ref());
                 match error {
@@ -63,52 +82,51 @@ impl Shared {
                         busiest network"
                     ),
                 }
-                return;
+                return None;
             }
         };
         drop(guard);
         if *self.stopping.borrow() {
-            return self.refuse(carrier, RefuseCode::Stopping, "").await;
+            self.refuse(carrier, RefuseCode::Stopping, "").await;
+            return None;
         }
         let name = self.name(&carrier.client);
         let client = Some((&carrier.client, name.as_deref()));
         let span = session_span(&carrier.session, client);
-        self.serve_known(carrier, name, from).instrument(span).await;
+        let admit = async {
+            let key = (carrier.client, carrier.session);
+            if carrier.new {
+                return self.begin(key, carrier, name, from).await;
+            }
+            self.join(key, carrier, from).await;
+            None
+        };
+        admit.instrument(span).await
     }
 
-    /// [`Shared::serve`] for a connection whose client is known.
-    async fn serve_known(
-        self: Arc<Self>,
-        carrier: ServerCarrier,
-        name: Option<String>,
-        from: SocketAddr,
-    ) {
-        let key = (carrier.client, carrier.session);
-        if carrier.new {
-            self.serve_new(key, carrier, name, from).await;
-        } else {
-            // Looked up by the client's own key: a client cannot name another client's session.
-            let entry = self.sessions().get(&key).cloned();
-            let Some(entry) = entry else {
-                let asks = carrier.session == NO_SESSION;
-                let barred = self.bars_sessions(&carrier.client).filter(|_| asks);
-                let no_session = (RefuseCode::NoSuchSession, String::new());
-                let (code, reason) = barred.unwrap_or(no_session);
-                return self.refuse(carrier, code, &reason).await;
-            };
-            let (most, refusal) = self.config.session.max_paths(self.config.limits.paths);
-            if !entry.reserve(most).await {
-                return self.refuse(carrier, RefuseCode::Limit, &refusal).await;
-            }
-            let welcomed = self.welcome(carrier).await;
-            match &welcomed {
-                Ok(carrier) => entry.vouch(&self.half_open, carrier.remote.ip()),
-                Err(error) => {
-                    tracing::info!(%from, %error, "connection lost while it joined a session")
-                }
-            }
-            entry.fill(welcomed.ok()).await;
+    /// Adds a connection to an existing session.
+    async fn join(&self, key: SessionId, carrier: ServerCarrier, from: SocketAddr) {
+        // Looked up by the client's own key: a client cannot name another client's session.
+        let entry = self.sessions().get(&key).cloned();
+        let Some(entry) = entry else {
+            let asks = carrier.session == NO_SESSION;
+            let barred = self.bars_sessions(&carrier.client).filter(|_| asks);
+            let no_session = (RefuseCode::NoSuchSession, String::new());
+            let (code, reason) = barred.unwrap_or(no_session);
+            return self.refuse(carrier, code, &reason).await;
+        };
+        let (most, refusal) = self.config.session.max_paths(self.config.limits.paths);
+        if !entry.reserve(most).await {
+            return self.refuse(carrier, RefuseCode::Limit, &refusal).await;
         }
+        let welcomed = self.welcome(carrier).await;
+        match &welcomed {
+            Ok(carrier) => entry.vouch(&self.half_open, carrier.remote.ip()),
+            Err(error) => {
+                tracing::info!(%from, %error, "connection lost while it joined a session")
+            }
+        }
+        entry.fill(welcomed.ok()).await;
     }
 
     /// Why a client may not begin a session now.
@@ -200,13 +218,14 @@ impl Shared {
         Ok(carrier)
     }
 
-    async fn serve_new(
+    /// Begins a session with its first connection.
+    async fn begin(
         self: &Arc<Self>,
-        key: (PublicKey, [u8; 16]),
+        key: SessionId,
         carrier: ServerCarrier,
         name: Option<String>,
         from: SocketAddr,
-    ) {
+    ) -> Option<Begun> {
         let (incoming_sender, incoming) = unbounded_channel();
         let (source_sender, opened_sources) = unbounded_channel();
         let sources = Arc::<Sources>::default();
@@ -227,11 +246,12 @@ impl Shared {
         };
         let made = Driver::new(Role::Server, key.1, key.0, &self.config.session, listeners);
         let (driver, commands) = match made {
-            Ok((driver, commands)) => (driver.with_client(name), commands),
+            Ok((driver, commands)) => (Box::new(driver.with_client(name)), commands),
             // The configuration was checked when the server started.
             Err(error) => {
                 tracing::error!(%error, "cannot create a session; connection dropped");
-                return self.refuse(carrier, RefuseCode::Limit, "").await;
+                self.refuse(carrier, RefuseCode::Limit, "").await;
+                return None;
             }
         };
         let entry = Entry::new(commands.clone());
@@ -274,10 +294,11 @@ impl Shared {
             }
         };
         if let Some((code, reason)) = refusal {
-            return self.refuse(carrier, code, &reason).await;
+            self.refuse(carrier, code, &reason).await;
+            return None;
         }
-        let _forget = Forget {
-            shared: self,
+        let forget = Forget {
+            shared: Arc::clone(self),
             key,
             entry: entry.clone(),
         };
@@ -298,25 +319,47 @@ impl Shared {
                 let streams = tokio::spawn(streams.in_current_span());
                 let sources = Arc::clone(self).serve_sources(key.0, opened_sources);
                 let sources = tokio::spawn(sources.in_current_span());
-                driver.await;
-                streams.abort();
-                sources.abort();
+                Some(Begun {
+                    driver: driver.in_current_span(),
+                    streams: streams.abort_handle(),
+                    sources: sources.abort_handle(),
+                    _forget: forget,
+                })
             }
             Err(error) => {
-                tracing::info!(%from, %error, "connection lost while its session started")
+                tracing::info!(%from, %error, "connection lost while its session started");
+                None
             }
         }
     }
 }
 
+/// A session that has begun.
+struct Begun {
+    driver: Instrumented<Box<Driver>>,
+    /// The tasks of its streams and of its sources of datagrams.
+    streams: AbortHandle,
+    sources: AbortHandle,
+    _forget: Forget,
+}
+
+impl Begun {
+    /// Runs the session until it ends.
+    async fn run(mut self) {
+        (&mut self.driver).await;
+        self.streams.abort();
+        self.sources.abort();
+    }
+}
+
 /// Removes a session from the list when its task ends, on any way out.
-struct Forget<'a> {
-    shared: &'a Shared,
+struct Forget {
+    shared: Arc<Shared>,
     key: SessionId,
     entry: Entry,
 }
 
-impl Drop for Forget<'_> {
+impl Drop for Forget {
     fn drop(&mut self) {
         let mut sessions = self.shared.sessions();
         sessions.remove(&self.key, &self.entry);

@@ -138,8 +138,6 @@ pub(crate) struct Driver {
     rates: RateWindow,
     /// A program has received data or room for more, and waits to run on this thread.
     must_yield: bool,
-    /// Frames in transit from the engine to a carrier.
-    frames: Vec<u8>,
     /// When carriers are next checked for silence.
     health: Health,
     /// Rate-limits the notification that bytes move.
@@ -199,7 +197,6 @@ impl Driver {
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             rates: RateWindow::default(),
             must_yield: false,
-            frames: Vec::with_capacity(128 * 1024),
             health: Health::new(Duration::ZERO),
             moving: Moving::new(now),
             traffic: Traffic::new(Duration::ZERO),
@@ -252,7 +249,8 @@ impl Driver {
         if let Some(due) = due.min() {
             at = at.min(self.epoch + due);
         }
-        if let Some(due) = self.datagrams.due() {
+        let due = self.datagrams.due().into_iter().chain(self.rest_due());
+        if let Some(due) = due.min() {
             at = at.min(due);
         }
         if let Some(due) = self.usage_due() {
@@ -296,7 +294,8 @@ impl Future for Driver {
             this.look_for_silence();
             this.notify_moving(moved && !this.locals.is_empty());
             this.notify_traffic();
-            this.has_moved |= moved;
+            this.notify_datagrams();
+            this.has_moved |= moved && this.is_in_use();
             this.count_usage();
             if this.close_deadline.is_some() && this.has_left(cx) {
                 return Poll::Ready(this.ended.clone().unwrap_or_default());

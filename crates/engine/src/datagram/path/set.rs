@@ -24,6 +24,8 @@ pub(crate) struct Paths {
 impl Paths {
     pub(in crate::datagram) fn add(&mut self, path: DatagramPath, now: Instant) {
         let id = path.id;
+        // Rare, and a server has many sessions.
+        self.list.reserve_exact(1);
         self.list.push(path);
         let all: Vec<PathId> = self.iter().map(|path| path.id).collect();
         for path in &mut self.list {

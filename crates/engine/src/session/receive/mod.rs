@@ -6,7 +6,7 @@ mod inbound;
 use super::{ProtocolError, Session};
 use crate::frame::{Frame, MAX_BODY};
 use crate::stream::Stream;
-use crate::{Class, Instant, PathId, PeerText, StreamId};
+use crate::{Class, Instant, PathId, PeerText, Role, StreamId};
 
 /// Most separate ranges of all streams together, for received and for acknowledged bytes. A sender
 /// that uses windows has a few for each path; the limit protects against a malicious peer.
@@ -158,6 +158,9 @@ impl Session {
             Frame::Ping { token } => {
                 if let Some(path) = self.paths.get_mut(&id) {
                     path.inbound.pong_due = Some(token);
+                    if self.config.role == Role::Server {
+                        path.note_pinged(now);
+                    }
                 }
                 Ok(())
             }

@@ -22,6 +22,8 @@ mod half_dead;
 mod hints;
 #[cfg(test)]
 mod hostile;
+#[cfg(test)]
+mod idle;
 #[cfg_attr(
     not(test),
     expect(dead_code, reason = "some of it serves only the tests of this crate")

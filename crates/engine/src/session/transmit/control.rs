@@ -117,7 +117,9 @@ impl Session {
         self.next_token += 1;
         Frame::Ping { token }.encode(out);
         let path_end = batch.path_end(out);
+        let pings = path.outbound.idle_pings.saturating_add(1);
         path.note_outstanding(now);
+        path.outbound.idle_pings = if idle { pings } else { 0 };
         path.outbound.control.push_back(Sent {
             path_end,
             sent_at: now,

@@ -315,5 +315,6 @@ impl Path {
             self.progress.acknowledged_at = now;
         }
         self.outbound.last_asked = Some(now);
+        self.outbound.idle_pings = 0;
     }
 }

@@ -143,6 +143,7 @@ impl Manager {
                 self.on_end(id, &link, reason, ENDED_PAUSE);
             }
             CarrierNews::Traffic(links) => self.on_traffic(&links),
+            CarrierNews::Datagrams(are_wanted) => self.wants_datagrams = are_wanted,
         }
     }
 
@@ -168,7 +169,7 @@ impl Manager {
         };
         let terms = self.policies.terms(link, state.plan.paths.len());
         for (id, _) in &state.plan.paths {
-            let _ = self.commands.send(Command::Terms(*id, terms));
+            let _ = self.commands.send(Command::Terms(*id, Box::new(terms)));
         }
     }
 
@@ -308,6 +309,7 @@ impl Manager {
                 let (_, ways) = state.seen.as_ref()?;
                 let link = DatagramLink {
                     servers: ways.iter().map(|(server, _)| *server).collect(),
+                    is_wanted: self.wants_datagrams,
                 };
                 Some((name.clone(), link))
             })

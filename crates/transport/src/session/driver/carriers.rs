@@ -1,5 +1,6 @@
 //! Moves bytes between the engine and its carriers, and adds and removes carriers.
 
+use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::task::{Context, Poll};
@@ -45,6 +46,13 @@ pub(crate) enum CarrierNews {
     Moving,
     /// The traffic of each link, about every 0.25 s while the session is not idle.
     Traffic(Vec<LinkTraffic<String>>),
+    /// Whether the links' QUIC connections are wanted: there is a flow, or was one a while ago.
+    Datagrams(bool),
+}
+
+thread_local! {
+    /// Frames in transit from the engine to a carrier.
+    static FRAMES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 /// How often the links' usage is counted: a data cap is noticed at most this much later.
@@ -95,6 +103,8 @@ impl Driver {
         self.totals.returned(&link);
         self.report_start(carrier.remote.to_string());
         self.report(PathEvent::Up { path, link });
+        // A server has many sessions, most of them with few carriers.
+        self.carriers.reserve_exact(1);
         self.carriers.push(carrier);
         self.count_links();
         self.choose_stand_ins();
@@ -217,6 +227,15 @@ impl Driver {
     }
 
     fn transmit_on(&mut self, index: usize, cx: &mut Context<'_>) -> io::Result<bool> {
+        FRAMES.with_borrow_mut(|frames| self.transmit_frames(index, frames, cx))
+    }
+
+    fn transmit_frames(
+        &mut self,
+        index: usize,
+        frames: &mut Vec<u8>,
+        cx: &mut Context<'_>,
+    ) -> io::Result<bool> {
         let carrier = &mut self.carriers[index];
         let mut moved = false;
         for _ in 0..SEND_PIECES {
@@ -224,7 +243,7 @@ impl Driver {
                 Poll::Ready(result) => result?,
                 Poll::Pending => return Ok(moved),
             }
-            self.frames.clear();
+            frames.clear();
             let now = self.epoch.elapsed();
             if carrier.end_to_end.is_some() {
                 carrier.observe_reports(self.engine.path_progress(carrier.id));
@@ -233,13 +252,13 @@ impl Driver {
                 .path_stats(carrier.id, carrier.sample(Instant::now()), now);
             if self
                 .engine
-                .poll_transmit(carrier.id, carrier.budget(), now, &mut self.frames)
+                .poll_transmit(carrier.id, carrier.budget(), now, frames)
                 == 0
             {
                 return Ok(moved);
             }
             moved = true;
-            carrier.send(&self.frames)?;
+            carrier.send(frames)?;
         }
         // Writes the rest of the last piece, or registers for a wake-up.
         if let Poll::Ready(result) = carrier.poll_writable(cx) {
@@ -312,6 +331,12 @@ impl Driver {
         });
         let links = self.traffic.report(carriers, now);
         let _ = listener.send(CarrierNews::Traffic(links));
+    }
+
+    /// Whether there is a stream or a flow. The few bytes of other sessions are counted when they
+    /// wake up for another reason.
+    pub(super) fn is_in_use(&self) -> bool {
+        !self.locals.is_empty() || self.datagrams.has_flows()
     }
 
     /// When the last bytes before a pause are counted, for a server's quotas.

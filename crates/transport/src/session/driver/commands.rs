@@ -101,7 +101,7 @@ pub(crate) enum Command {
     /// A link has no datagram carrier, with the reason.
     NoDatagrams(String, String),
     /// Sets the terms of a path.
-    Terms(PathId, Terms),
+    Terms(PathId, Box<Terms>),
     /// Removes a path, with the reason.
     Remove(PathId, String),
     /// Requests the session's status.
@@ -134,7 +134,7 @@ impl Driver {
             Command::AddDatagrams(carrier) => self.add_datagrams(*carrier),
             Command::RemoveDatagrams(link, reason) => self.remove_datagrams(&link, &reason),
             Command::NoDatagrams(link, reason) => self.note_no_datagrams(link, reason),
-            Command::Terms(id, terms) => self.apply_terms(id, terms),
+            Command::Terms(id, terms) => self.apply_terms(id, *terms),
             Command::Remove(id, reason) => {
                 if let Some(index) = self.carriers.iter().position(|carrier| carrier.id == id) {
                     self.end_carrier(index, &reason);

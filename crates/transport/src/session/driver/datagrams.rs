@@ -23,13 +23,17 @@ pub(super) use flows::Policies;
 
 use super::Driver;
 use super::bucket::Bucket;
-use super::carriers::link_number;
+use super::carriers::{CarrierNews, link_number};
 use crate::carrier::Moved;
 use crate::carrier::quic::{DatagramCarrier, Ended, SendError};
 use crate::session::sources::{Inbox, Outgoing, SourceHandle, Sources};
 
 /// Bytes of QUIC, UDP and IPv6 around a packet.
 const OVERHEAD: usize = 80;
+
+/// After this time without flows the client ends its QUIC connections: each costs a server memory
+/// and a packet every ten seconds. Until new ones are made, datagrams take the TCP carriers.
+const KEPT: Duration = Duration::from_secs(60);
 
 /// Datagrams leave streams at least this part of a link's limit.
 const MIN_REST: u64 = 20;
@@ -53,6 +57,12 @@ pub(super) struct Datagrams {
     requests: Vec<Outgoing>,
     /// When a limited carrier may send again.
     wake: Option<Instant>,
+    /// How long QUIC is kept without flows.
+    kept: Duration,
+    /// Since when there has been no flow; none while there is one.
+    quiet_since: Option<Instant>,
+    /// The manager has learned that the session can do without QUIC.
+    is_resting: bool,
 }
 
 #[derive(Debug)]
@@ -88,7 +98,14 @@ impl Datagrams {
             reasons: HashMap::new(),
             requests: Vec::new(),
             wake: None,
+            kept: KEPT,
+            quiet_since: None,
+            is_resting: false,
         }
+    }
+
+    pub(super) fn has_flows(&self) -> bool {
+        !self.flows.is_empty()
     }
 
     /// When packets that wait for a limit may leave.
@@ -134,6 +151,7 @@ impl Driver {
         };
         let sample = carrier.sample();
         self.engine.datagram_path_stats(id, sample, now);
+        self.datagrams.carriers.reserve_exact(1);
         self.datagrams.carriers.push(carrier);
         self.choose_stand_ins();
         self.follow_links(Duration::ZERO);
@@ -144,6 +162,39 @@ impl Driver {
         while let Some(index) = self.quic_of(link) {
             self.end_datagrams(index, reason);
         }
+    }
+
+    /// At a client, notifies the manager when QUIC is wanted, and when it is not.
+    pub(super) fn notify_datagrams(&mut self) {
+        let Some(listener) = &self.listeners.carriers else {
+            return;
+        };
+        let now = Instant::now();
+        let datagrams = &mut self.datagrams;
+        let rests = match datagrams.has_flows() {
+            true => {
+                datagrams.quiet_since = None;
+                false
+            }
+            false => now >= *datagrams.quiet_since.get_or_insert(now) + datagrams.kept,
+        };
+        if std::mem::replace(&mut datagrams.is_resting, rests) != rests {
+            let _ = listener.send(CarrierNews::Datagrams(!rests));
+        }
+    }
+
+    /// When QUIC is no longer wanted, unless a flow begins.
+    pub(super) fn rest_due(&self) -> Option<Instant> {
+        let datagrams = &self.datagrams;
+        let waits = self.listeners.carriers.is_some() && !datagrams.is_resting;
+        let since = datagrams.quiet_since.filter(|_| waits);
+        since.map(|at| at + datagrams.kept)
+    }
+
+    /// Replaces the time for which QUIC is kept without flows.
+    #[cfg(test)]
+    pub(crate) fn keep_datagrams_for(&mut self, time: Duration) {
+        self.datagrams.kept = time;
     }
 
     /// Notes why a link has no QUIC carrier.
