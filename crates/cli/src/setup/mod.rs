@@ -322,7 +322,8 @@ mod tests {
     #[test]
     fn addresses_and_keys_are_checked() {
         assert_eq!(parse_address("h:1"), Ok("h:1".to_owned()));
-        assert!(parse_address("h").is_err());
+        assert_eq!(parse_address("h"), Ok("h:443".to_owned()));
+        assert!(parse_address("h:").is_err());
         assert!(parse_key("x").is_err());
         assert!(has_room_for_socket(Path::new("/etc/sumlink/client.key")));
         assert!(!has_room_for_socket(Path::new(&"x/".repeat(60))));
