@@ -15,18 +15,19 @@ mod sender;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use sumlink_bond::datagram::Room;
-use sumlink_bond::datagram::quic::{HANDSHAKE_PATIENCE, IDLE_TIMEOUT, KEEP_ALIVE};
+use sumlink_bond::datagram::quic::{ACK_DELAY, HANDSHAKE_PATIENCE, IDLE_TIMEOUT, KEEP_ALIVE};
+use sumlink_bond::datagram::{BoundedCubic, Room};
 use sumlink_engine::DatagramSample;
 
 use crate::clock::{Nanos, duration, nanos};
 use crate::tcp::Side;
-use pacer::Pacer;
 use packet::{Content, FLIGHTS, FRAMES, LARGEST, MTU, framed};
-use receiver::Receiver;
-use sender::{Sender, handshake_wait};
+use sender::handshake_wait;
 
-pub(crate) use packet::Packet;
+pub(crate) use pacer::Pacer;
+pub(crate) use packet::{Ack, Packet};
+pub(crate) use receiver::{AckRules, Receiver};
+pub(crate) use sender::{Control, Sender};
 
 /// Overhead of a datagram in the buffer of a connection, in bytes: that of quinn.
 const BUFFERED_OVERHEAD: usize = size_of::<Bytes>();
@@ -58,7 +59,7 @@ pub(crate) struct Quic {
     flight_sent: Nanos,
     /// Times that the flight was repeated.
     repeats: u32,
-    sender: Sender,
+    sender: Sender<BoundedCubic>,
     receiver: Receiver,
     pacer: Pacer,
     /// When pacing lets the next packet leave.
@@ -88,8 +89,8 @@ impl Quic {
             must_send_flight: side == Side::Client,
             flight_sent: now,
             repeats: 0,
-            sender: Sender::new(),
-            receiver: Receiver::default(),
+            sender: Sender::new(BoundedCubic::new(MTU), MTU, ACK_DELAY),
+            receiver: Receiver::new(AckRules::CARRIER),
             pacer: Pacer::new(),
             paced: None,
             waiting: VecDeque::new(),

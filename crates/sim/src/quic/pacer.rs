@@ -14,14 +14,14 @@ const PACKETS: (u64, u64) = (10, 256);
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Pacer {
+pub(crate) struct Pacer {
     /// Bytes that may leave now; `None` before the first packet, when all of a burst may.
     tokens: Option<u64>,
     filled: Nanos,
 }
 
 impl Pacer {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             tokens: None,
             filled: 0,
@@ -29,7 +29,7 @@ impl Pacer {
     }
 
     /// When `bytes` may leave, for a window in bytes and a round trip; `None` if now.
-    pub(super) fn due(
+    pub(crate) fn due(
         &mut self,
         bytes: u64,
         (window, srtt): (u64, Duration),
@@ -57,7 +57,7 @@ impl Pacer {
     }
 
     /// Bytes have left.
-    pub(super) fn sent(&mut self, bytes: u64) {
+    pub(crate) fn sent(&mut self, bytes: u64) {
         if let Some(tokens) = &mut self.tokens {
             *tokens = tokens.saturating_sub(bytes);
         }

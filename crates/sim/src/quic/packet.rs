@@ -61,9 +61,9 @@ pub(crate) enum Content {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ack {
     /// The packets that have arrived, highest first; never empty.
-    pub(super) ranges: Vec<Range<u64>>,
+    pub(crate) ranges: Vec<Range<u64>>,
     /// Time since the arrival of the one with the highest number.
-    pub(super) delay: Nanos,
+    pub(crate) delay: Nanos,
 }
 
 /// A packet of a connection.
@@ -125,7 +125,7 @@ impl Packet {
 
 impl Ack {
     /// Bytes of its frame.
-    pub(super) fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         ACK + ACK_RANGE * (self.ranges.len() as u64 - 1)
     }
 }

@@ -2,6 +2,7 @@
 //! draft-ietf-quic-ack-frequency).
 
 use std::ops::Range;
+use std::time::Duration;
 
 use sumlink_bond::datagram::quic::{ACK_DELAY, ACK_EVERY, ACK_REORDERING};
 use sumlink_engine::RangeSet;
@@ -12,9 +13,30 @@ use crate::clock::{Nanos, nanos};
 /// Most ranges of an acknowledgment; lower packets are no longer reported.
 const RANGES: usize = 32;
 
+/// When packets are acknowledged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AckRules {
+    /// After this number of them, ...
+    pub(crate) every: u32,
+    /// ... or this time, ...
+    pub(crate) delay: Duration,
+    /// ... or at once behind a gap of this many numbers.
+    pub(crate) reordering: u32,
+}
+
+impl AckRules {
+    /// Those of a datagram carrier.
+    pub(super) const CARRIER: Self = Self {
+        every: ACK_EVERY,
+        delay: ACK_DELAY,
+        reordering: ACK_REORDERING,
+    };
+}
+
 /// See the module.
-#[derive(Debug, Default)]
-pub(super) struct Receiver {
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    rules: AckRules,
     arrived: RangeSet,
     /// Packets below count as arrived.
     floor: u64,
@@ -29,8 +51,20 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
+    pub(crate) fn new(rules: AckRules) -> Self {
+        Self {
+            rules,
+            arrived: RangeSet::default(),
+            floor: 0,
+            highest: None,
+            waiting: 0,
+            due: None,
+            missed: 0,
+        }
+    }
+
     /// A packet has arrived; returns whether it is new.
-    pub(super) fn arrive(&mut self, number: u64, asks: bool, at_once: bool, now: Nanos) -> bool {
+    pub(crate) fn arrive(&mut self, number: u64, asks: bool, at_once: bool, now: Nanos) -> bool {
         if number < self.floor || self.arrived.covers(number..number + 1) {
             return false;
         }
@@ -46,9 +80,9 @@ impl Receiver {
         if asks {
             self.waiting += 1;
             let misses = self.misses_another();
-            let due = match at_once || misses || self.waiting >= ACK_EVERY {
+            let due = match at_once || misses || self.waiting >= self.rules.every {
                 true => now,
-                false => now + nanos(ACK_DELAY),
+                false => now + nanos(self.rules.delay),
             };
             self.due = Some(self.due.map_or(due, |known| known.min(due)));
         }
@@ -61,7 +95,7 @@ impl Receiver {
         let Some((highest, _)) = self.highest else {
             return false;
         };
-        let end = (highest + 1).saturating_sub(u64::from(ACK_REORDERING));
+        let end = (highest + 1).saturating_sub(u64::from(self.rules.reordering));
         let window = self.missed.max(self.floor)..end;
         if window.is_empty() {
             return false;
@@ -73,17 +107,17 @@ impl Receiver {
     }
 
     /// When an acknowledgment is due.
-    pub(super) fn due(&self) -> Option<Nanos> {
+    pub(crate) fn due(&self) -> Option<Nanos> {
         self.due
     }
 
     /// Bytes of the next acknowledgment, if packets wait for one.
-    pub(super) fn waits(&self) -> bool {
+    pub(crate) fn waits(&self) -> bool {
         self.waiting > 0
     }
 
     /// The acknowledgment of everything that has arrived.
-    pub(super) fn ack(&self, now: Nanos) -> Option<Ack> {
+    pub(crate) fn ack(&self, now: Nanos) -> Option<Ack> {
         let (_, arrived) = self.highest?;
         let ranges: Vec<Range<u64>> = self.arrived.iter().rev().collect();
         let delay = now - arrived;
@@ -91,7 +125,7 @@ impl Receiver {
     }
 
     /// The acknowledgment leaves.
-    pub(super) fn acknowledged(&mut self) {
+    pub(crate) fn acknowledged(&mut self) {
         self.waiting = 0;
         self.due = None;
     }
@@ -104,7 +138,7 @@ mod tests {
 
     #[test]
     fn packets_are_acknowledged_after_ten_of_them_or_a_few_milliseconds() {
-        let mut receiver = Receiver::default();
+        let mut receiver = Receiver::new(AckRules::CARRIER);
         for number in 0..9 {
             assert!(receiver.arrive(number, true, false, number));
         }
@@ -126,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_gap_is_reported_once_and_at_once() {
-        let mut receiver = Receiver::default();
+        let mut receiver = Receiver::new(AckRules::CARRIER);
         let mut due = |number: u64| {
             receiver.arrive(number, true, false, 0);
             let due = receiver.due();
@@ -142,7 +176,7 @@ mod tests {
 
     #[test]
     fn the_memory_of_many_gaps_is_bounded() {
-        let mut receiver = Receiver::default();
+        let mut receiver = Receiver::new(AckRules::CARRIER);
         for number in 0..1000 {
             receiver.arrive(2 * number, true, false, 0);
         }

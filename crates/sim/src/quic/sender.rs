@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sumlink_bond::datagram::quic::{ACK_DELAY, INITIAL_RTT, PACKET_THRESHOLD};
+use sumlink_bond::datagram::quic::{INITIAL_RTT, PACKET_THRESHOLD};
 use sumlink_bond::datagram::{Acked, BoundedCubic};
 
-use super::packet::{Ack, MTU};
+use super::packet::Ack;
 use crate::clock::{MILLISECOND, Nanos, duration, nanos};
 
 /// Granularity of timers (RFC 9002, section 6.1.2).
@@ -25,6 +25,32 @@ const PROBES: u32 = 2;
 /// Largest exponent of the back-off of probes.
 const MAX_BACKOFF: u32 = 16;
 
+/// The congestion control of a sender.
+pub(crate) trait Control {
+    /// Bytes that may be in flight.
+    fn window(&self) -> u64;
+
+    /// Packets were acknowledged.
+    fn on_ack(&mut self, acked: &Acked);
+
+    /// A packet sent at `sent` was lost.
+    fn on_loss(&mut self, now: Duration, sent: Duration, is_persistent: bool);
+}
+
+impl Control for BoundedCubic {
+    fn window(&self) -> u64 {
+        self.window()
+    }
+
+    fn on_ack(&mut self, acked: &Acked) {
+        self.on_ack(acked);
+    }
+
+    fn on_loss(&mut self, now: Duration, sent: Duration, is_persistent: bool) {
+        self.on_loss(now, sent, is_persistent);
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     at: Nanos,
@@ -33,7 +59,7 @@ struct Sent {
 
 /// The round trip (RFC 9002, section 5).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RoundTrip {
+pub(crate) struct RoundTrip {
     pub(super) smoothed: Nanos,
     pub(super) variation: Nanos,
     pub(super) least: Nanos,
@@ -42,17 +68,21 @@ pub(super) struct RoundTrip {
 
 /// Counters of a sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counters {
+pub(crate) struct Counters {
     /// Packets that were acknowledged or have to be.
-    pub(super) packets: u64,
+    pub(crate) packets: u64,
     /// Those of them that were lost.
-    pub(super) lost: u64,
+    pub(crate) lost: u64,
 }
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Sender {
-    control: BoundedCubic,
+pub(crate) struct Sender<C> {
+    pub(crate) control: C,
+    /// UDP payload bytes of a full packet.
+    mtu: u64,
+    /// Longest delay of the peer's acknowledgments.
+    ack_delay: Nanos,
     next: u64,
     in_flight: BTreeMap<u64, Sent>,
     bytes: u64,
@@ -68,14 +98,18 @@ pub(super) struct Sender {
     /// Probe timeouts in a row.
     timeouts: u32,
     /// Probes to send.
-    pub(super) probes: u32,
-    pub(super) counters: Counters,
+    pub(crate) probes: u32,
+    pub(crate) counters: Counters,
 }
 
-impl Sender {
-    pub(super) fn new() -> Self {
+impl<C: Control> Sender<C> {
+    /// A sender of packets with at most `mtu` bytes to a peer that acknowledges them within
+    /// `ack_delay`.
+    pub(crate) fn new(control: C, mtu: u16, ack_delay: Duration) -> Self {
         Self {
-            control: BoundedCubic::new(MTU),
+            control,
+            mtu: u64::from(mtu),
+            ack_delay: nanos(ack_delay),
             next: 0,
             in_flight: BTreeMap::new(),
             bytes: 0,
@@ -92,34 +126,34 @@ impl Sender {
     }
 
     /// The congestion window in bytes.
-    pub(super) fn window(&self) -> u64 {
+    pub(crate) fn window(&self) -> u64 {
         self.control.window()
     }
 
     /// Bytes in flight.
-    pub(super) fn in_flight(&self) -> u64 {
+    pub(crate) fn in_flight(&self) -> u64 {
         self.bytes
     }
 
     /// The round trip, once measured.
-    pub(super) fn rtt(&self) -> Option<RoundTrip> {
+    pub(crate) fn rtt(&self) -> Option<RoundTrip> {
         self.rtt
     }
 
     /// The smoothed round trip, or the assumed one.
-    pub(super) fn srtt(&self) -> Duration {
+    pub(crate) fn srtt(&self) -> Duration {
         self.rtt.map_or(INITIAL_RTT, |rtt| duration(rtt.smoothed))
     }
 
     /// Whether the window takes another packet. Like quinn, it takes one only if the window exceeds
     /// what is in flight with it.
-    pub(super) fn has_window(&self) -> bool {
-        self.bytes + u64::from(MTU) < self.window()
+    pub(crate) fn has_window(&self) -> bool {
+        self.bytes + self.mtu < self.window()
     }
 
     /// The number of the next packet, which leaves now; one that asks for an acknowledgment is in
     /// flight.
-    pub(super) fn send(&mut self, bytes: u64, is_eliciting: bool, now: Nanos) -> u64 {
+    pub(crate) fn send(&mut self, bytes: u64, is_eliciting: bool, now: Nanos) -> u64 {
         let number = self.next;
         self.next += 1;
         if is_eliciting {
@@ -134,7 +168,7 @@ impl Sender {
 
     /// A sample of the round trip from the handshake or from an acknowledgment, which its sender
     /// has delayed by `delay`.
-    pub(super) fn sample(&mut self, latest: Nanos, delay: Nanos, now: Nanos) -> Nanos {
+    pub(crate) fn sample(&mut self, latest: Nanos, delay: Nanos, now: Nanos) -> Nanos {
         let Some(rtt) = &mut self.rtt else {
             self.sampled = now;
             self.rtt = Some(RoundTrip {
@@ -147,7 +181,7 @@ impl Sender {
         };
         rtt.least = rtt.least.min(latest);
         rtt.latest = latest;
-        let delay = delay.min(nanos(ACK_DELAY));
+        let delay = delay.min(self.ack_delay);
         let adjusted = match latest >= rtt.least + delay {
             true => latest - delay,
             false => latest,
@@ -157,8 +191,9 @@ impl Sender {
         adjusted
     }
 
-    /// An acknowledgment has arrived; `waits` if datagrams wait for the window.
-    pub(super) fn acknowledge(&mut self, ack: &Ack, waits: bool, now: Nanos) {
+    /// An acknowledgment has arrived; `waits` if datagrams wait for the window. Returns the packets
+    /// that turned out to be lost.
+    pub(crate) fn acknowledge(&mut self, ack: &Ack, waits: bool, now: Nanos) -> Vec<u64> {
         let mut acked: Vec<(u64, Sent)> = Vec::new();
         for range in &ack.ranges {
             let numbers = self.in_flight.range(range.clone());
@@ -172,7 +207,7 @@ impl Sender {
         let highest = ack.ranges[0].end - 1;
         self.highest_acked = self.highest_acked.max(Some(highest));
         let Some((last, newest)) = acked.last().copied() else {
-            return;
+            return Vec::new();
         };
         let sample = (last == highest).then(|| self.sample(now - newest.at, ack.delay, now));
         self.timeouts = 0;
@@ -188,14 +223,14 @@ impl Sender {
         });
         self.used = self.bytes;
         let acked: Vec<u64> = acked.into_iter().map(|(number, _)| number).collect();
-        self.detect_losses(&acked, now);
+        self.detect_losses(&acked, now)
     }
 
     /// Finds lost packets; `acked` are those acknowledged now, in order.
-    fn detect_losses(&mut self, acked: &[u64], now: Nanos) {
+    fn detect_losses(&mut self, acked: &[u64], now: Nanos) -> Vec<u64> {
         self.loss_at = None;
         let (Some(highest), Some(rtt)) = (self.highest_acked, self.rtt) else {
-            return;
+            return Vec::new();
         };
         let (times, parts) = TIME_THRESHOLD;
         let patience = (rtt.smoothed.max(rtt.latest) * times / parts).max(GRANULARITY);
@@ -210,7 +245,7 @@ impl Sender {
             }
         }
         let Some((_, newest)) = lost.last().copied() else {
-            return;
+            return Vec::new();
         };
         for (number, sent) in &lost {
             self.in_flight.remove(number);
@@ -220,6 +255,7 @@ impl Sender {
         let is_persistent = self.is_persistent(&lost, acked);
         self.control
             .on_loss(duration(now), duration(newest.at), is_persistent);
+        lost.into_iter().map(|(number, _)| number).collect()
     }
 
     /// Whether everything was lost for a long time (RFC 9002, section 7.6).
@@ -240,7 +276,7 @@ impl Sender {
 
     /// The probe timeout without back-off.
     fn timeout(&self) -> Nanos {
-        let delay = nanos(ACK_DELAY);
+        let delay = self.ack_delay;
         match self.rtt {
             Some(rtt) => rtt.smoothed + (4 * rtt.variation).max(GRANULARITY) + delay,
             None => 3 * nanos(INITIAL_RTT) + delay,
@@ -248,7 +284,7 @@ impl Sender {
     }
 
     /// When [`Sender::on_time`] is due.
-    pub(super) fn deadline(&self) -> Option<Nanos> {
+    pub(crate) fn deadline(&self) -> Option<Nanos> {
         if self.loss_at.is_some() {
             return self.loss_at;
         }
@@ -256,10 +292,10 @@ impl Sender {
         (!self.in_flight.is_empty()).then_some(self.last_sent + wait)
     }
 
-    /// A timer has expired: packets are lost, or the path is probed.
-    pub(super) fn on_time(&mut self, now: Nanos) {
+    /// A timer has expired: packets are lost, which it returns, or the path is probed.
+    pub(crate) fn on_time(&mut self, now: Nanos) -> Vec<u64> {
         if self.deadline().is_none_or(|at| at > now) {
-            return;
+            return Vec::new();
         }
         if self.loss_at.is_some() {
             return self.detect_losses(&[], now);
@@ -268,11 +304,12 @@ impl Sender {
         self.probes = PROBES;
         // The next timeout counts from the probes, which may not leave at once.
         self.last_sent = now;
+        Vec::new()
     }
 }
 
 /// The wait for an answer in the handshake, after `timeouts` that passed without one.
-pub(super) fn handshake_wait(rtt: Option<RoundTrip>, timeouts: u32) -> Nanos {
+pub(crate) fn handshake_wait(rtt: Option<RoundTrip>, timeouts: u32) -> Nanos {
     let first = match rtt {
         Some(rtt) => rtt.smoothed + (4 * rtt.variation).max(GRANULARITY),
         None => 3 * nanos(INITIAL_RTT),
@@ -282,6 +319,9 @@ pub(super) fn handshake_wait(rtt: Option<RoundTrip>, timeouts: u32) -> Nanos {
 
 #[cfg(test)]
 mod tests {
+    use sumlink_bond::datagram::quic::ACK_DELAY;
+
+    use super::super::packet::MTU;
     use super::*;
 
     const RTT: Nanos = 20 * MILLISECOND;
@@ -294,8 +334,8 @@ mod tests {
     }
 
     /// A sender with ten packets in flight, sent a millisecond apart.
-    fn sender() -> Sender {
-        let mut sender = Sender::new();
+    fn sender() -> Sender<BoundedCubic> {
+        let mut sender = Sender::new(BoundedCubic::new(MTU), MTU, ACK_DELAY);
         sender.sample(RTT, 0, 0);
         for number in 0..10 {
             assert_eq!(sender.send(1000, true, number * MILLISECOND), number);

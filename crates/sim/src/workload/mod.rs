@@ -4,6 +4,7 @@
 //! the requested data. Only received bytes count, at the time when the program has read them.
 
 mod arrival;
+mod http3;
 mod load;
 mod talk;
 
@@ -17,6 +18,7 @@ use sumlink_scenario::scenario::{Classes, Scenario, Workload};
 use crate::clock::{MILLISECOND, Nanos, SECOND, nanos};
 use crate::net::{Alarm, Net};
 use crate::tcp::Side;
+use http3::Http3;
 use load::Load;
 use talk::{Talk, Traffic};
 
@@ -94,6 +96,7 @@ struct Flow {
 pub(crate) struct Programs {
     flows: Vec<Flow>,
     talks: Vec<Talk>,
+    http3: Vec<Http3>,
     /// The flow of each channel.
     owners: Vec<(Channel, usize)>,
     duration: Nanos,
@@ -114,6 +117,7 @@ impl Programs {
         let intervals = nanos(scenario.duration).div_ceil(interval);
         let mut flows: Vec<Flow> = Vec::new();
         let mut talks: Vec<Talk> = Vec::new();
+        let mut http3: Vec<Http3> = Vec::new();
         let mut add =
             |link: Option<usize>, down: bool, (load, class): (Load, Option<Class>), rival: bool| {
                 let number = 2 * flows.len() as u32 + u32::from(!down);
@@ -164,6 +168,23 @@ impl Programs {
                 talks.push(Talk::new(link, traffic, first, intervals));
                 continue;
             }
+            if let Workload::Http3 { probe } = &scenario.workload {
+                if *probe {
+                    return Err("the simulator has no probes beside HTTP/3".to_owned());
+                }
+                for direction in directions {
+                    let down = is_down(direction);
+                    let record = FlowRecord {
+                        flow: 2 * http3.len() as u32 + u32::from(!down),
+                        link: way.map(|link| names[link].clone()),
+                        buckets: vec![0; intervals as usize],
+                        ..FlowRecord::default()
+                    };
+                    let record = record.with_arrivals(scenario.duration);
+                    http3.push(Http3::new(*way, down, measured, record));
+                }
+                continue;
+            }
             if let Workload::Requests { load, .. } = &scenario.workload {
                 add(*way, true, (Load::of(&scenario.workload)?, measured), false);
                 for direction in directions.iter().filter(|_| *load) {
@@ -188,6 +209,7 @@ impl Programs {
         Ok(Self {
             flows,
             talks,
+            http3,
             owners: Vec::new(),
             duration: nanos(scenario.duration),
             interval,
@@ -204,6 +226,9 @@ impl Programs {
         for (number, talk) in self.talks.iter_mut().enumerate() {
             talk.begin(number, net, random);
         }
+        for (number, transfer) in self.http3.iter_mut().enumerate() {
+            transfer.begin(number, net, random);
+        }
     }
 
     /// Whether every flow has finished.
@@ -217,13 +242,21 @@ impl Programs {
     pub(crate) fn into_records(self) -> Vec<FlowRecord> {
         let streams = self.flows.into_iter().map(|flow| flow.record);
         let talks = self.talks.into_iter().flat_map(Talk::into_records);
-        streams.chain(talks).collect()
+        let http3 = self.http3.into_iter().map(Http3::into_record);
+        streams.chain(talks).chain(http3).collect()
     }
 
     /// Datagrams of a flow are due.
     pub(crate) fn on_talk(&mut self, number: usize, net: &mut Net, bearer: &mut dyn FlowBearer) {
         if net.elapsed() < self.duration {
             self.talks[number].on_alarm(number, net, bearer);
+        }
+    }
+
+    /// A timer of a transfer over HTTP/3 has expired.
+    pub(crate) fn on_http3(&mut self, number: usize, net: &mut Net, bearer: &mut dyn FlowBearer) {
+        if net.elapsed() < self.duration {
+            self.http3[number].on_alarm(number, net, bearer);
         }
     }
 
@@ -291,6 +324,11 @@ impl Programs {
             if let Some(number) = self.talks.iter().position(is_it) {
                 let (at, interval) = ((number, *side), self.interval);
                 self.talks[number].received(at, payload, interval, net, bearer);
+            }
+            let is_it = |transfer: &Http3| transfer.channel() == Some(*channel);
+            if let Some(number) = self.http3.iter().position(is_it) {
+                let (at, interval) = ((number, *side), self.interval);
+                self.http3[number].received(at, payload, interval, net, bearer);
             }
             return;
         }
