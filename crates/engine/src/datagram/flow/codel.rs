@@ -94,7 +94,7 @@ impl Codel {
             self.above_until = Some(now);
             return true;
         }
-        if sojourn < rules.target || bytes <= LARGEST_PACKET {
+        if sojourn < rules.target || bytes <= rules.standing.max(LARGEST_PACKET) {
             self.above_until = None;
             return false;
         }
@@ -127,6 +127,7 @@ mod tests {
         },
         interval: Some(INTERVAL),
         target: Duration::from_millis(20),
+        standing: 0,
     };
 
     /// The times of all drops in milliseconds, with a datagram every millisecond from 1 s on that

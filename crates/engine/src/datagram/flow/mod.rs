@@ -14,6 +14,7 @@ use queue::{Drops, Queue, Rules};
 use table::Link;
 
 use super::config::DatagramConfig;
+use super::path::Paths;
 use super::policy::{FlowPolicy, Learner};
 use super::receive::Inbound;
 use super::wire::Half;
@@ -24,10 +25,17 @@ use crate::{Class, Instant, PathId};
 const CODEL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// CoDel's target as a part of its interval. RFC 8289, section 4.4, recommends 5 to 10 % for queues
-/// that flows share. Here a queue delays only its own flow, and a flow over several paths needs a
-/// standing queue: the slower path takes part only when the wait for the faster ones is as long as
-/// the difference of their delays.
+/// that flows share. Here a queue delays only its own flow.
 const TARGET_PART: u32 = 5;
+
+/// The queue of a flow that is spread may be longer by this many times the difference of the delays
+/// of its paths, as a time and in bytes: a slower path takes what is behind a queue of about this
+/// difference, and a sender with CUBIC leaves seven tenths of its window after a drop. But CoDel's
+/// target is no longer than ...
+const SPREAD_TIMES: f64 = 1.5;
+
+/// ... this.
+const LONGEST_TARGET: Duration = Duration::from_millis(200);
 
 /// Time for which a path counts as one of the flow.
 const PATH_MEMORY: Duration = Duration::from_secs(1);
@@ -175,13 +183,23 @@ impl Flow {
     }
 
     /// How long its datagrams may wait in its queue, on a path with this round trip.
-    pub(super) fn rules(&self, limits: &DatagramConfig, round_trip: Duration) -> Rules {
+    pub(super) fn rules(
+        &self,
+        limits: &DatagramConfig,
+        round_trip: Duration,
+        paths: &Paths,
+        now: Instant,
+    ) -> Rules {
         let class = self.treated_as();
         let interval = round_trip.max(CODEL_INTERVAL);
+        let (later, standing) = self.policy.standing(paths, now);
+        let target = interval / TARGET_PART;
+        let longer = target + later.mul_f64(SPREAD_TIMES);
         Rules {
             limits: limits.queue(class),
             interval: (class != Class::Conversational).then_some(interval),
-            target: interval / TARGET_PART,
+            target: target.max(longer.min(LONGEST_TARGET)),
+            standing: (SPREAD_TIMES * standing as f64) as usize,
         }
     }
 

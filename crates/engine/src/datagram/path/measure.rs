@@ -40,6 +40,12 @@ const WINDOW: Duration = Duration::from_secs(1);
 /// Shortest interval over which a rate is measured, in microseconds.
 const SHORTEST: i64 = 4_000;
 
+/// The same for a steady rate, which neither bursts nor single losses disturb.
+const STEADY: i64 = 50_000;
+
+/// Weight of a steady rate against the smoothed one.
+const STEADY_GAIN: f64 = 0.1;
+
 /// The highest rate at which packets have recently arrived at the peer.
 ///
 /// Most flows send less than their path carries, so only the highest of many measurements says
@@ -52,11 +58,16 @@ pub(in crate::datagram) struct Rate {
     /// Start of the current measurement on the peer's clock, and bytes since then.
     from: Option<u64>,
     bytes: u64,
+    /// The same of the current steady measurement, and the smoothed result.
+    steady_from: Option<u64>,
+    steady_bytes: u64,
+    steady: f64,
 }
 
 impl Rate {
     /// `bytes` have arrived at the peer; the last of them at `at` on its clock.
     pub(in crate::datagram) fn note(&mut self, bytes: u64, at: u64, now: Instant) {
+        self.note_steady(bytes, at);
         let Some(from) = self.from else {
             // The first bytes arrived before the interval began.
             (self.from, self.bytes) = (Some(at), 0);
@@ -72,6 +83,34 @@ impl Rate {
             self.best[0] = self.best[0].max(self.bytes as f64 / (took as f64 / 1e6));
         }
         (self.from, self.bytes) = (Some(at), 0);
+    }
+
+    fn note_steady(&mut self, bytes: u64, at: u64) {
+        let Some(from) = self.steady_from else {
+            self.steady_from = Some(at);
+            return;
+        };
+        self.steady_bytes += bytes;
+        let took = super::super::clock::between(from, at);
+        if (0..STEADY).contains(&took) {
+            return;
+        }
+        if took > 0 {
+            let rate = self.steady_bytes as f64 / (took as f64 / 1e6);
+            self.steady = match self.steady > 0.0 {
+                true => self.steady + STEADY_GAIN * (rate - self.steady),
+                false => rate,
+            };
+        }
+        (self.steady_from, self.steady_bytes) = (Some(at), 0);
+    }
+
+    /// Bytes per second over about the last half of a second; 0 if unknown.
+    pub(in crate::datagram) fn steady(&self, now: Instant) -> f64 {
+        match now.saturating_sub(self.window) < 2 * WINDOW {
+            true => self.steady,
+            false => 0.0,
+        }
     }
 
     /// Bytes per second; 0 if unknown.
@@ -160,6 +199,28 @@ mod tests {
         let now = Instant::from_secs(3);
         assert!((1.1e6..1.4e6).contains(&rate.get(now)), "{}", rate.get(now));
         assert_eq!(rate.get(now + 3 * WINDOW), 0.0);
+    }
+
+    #[test]
+    fn a_steady_rate_is_the_mean_of_bursts() {
+        let mut rate = Rate::default();
+        let at = |ms: u64| (ms * 1000, Instant::from_millis(ms + 10));
+        for ms in 0..1000 {
+            // 10 kB at once, every 10 ms.
+            let bytes = if ms % 10 == 0 { 10_000 } else { 0 };
+            rate.note(bytes, at(ms).0, at(ms).1);
+        }
+        let now = Instant::from_secs(1);
+        assert!((0.9e6..1.1e6).contains(&rate.steady(now)));
+        assert!(rate.get(now) > 2e6, "{}", rate.get(now));
+        // A tenth of the rate.
+        for ms in 1000..3000 {
+            let bytes = if ms % 10 == 0 { 1_000 } else { 0 };
+            rate.note(bytes, at(ms).0, at(ms).1);
+        }
+        let now = Instant::from_secs(3);
+        assert!(rate.steady(now) < 0.2e6, "{}", rate.steady(now));
+        assert_eq!(rate.steady(now + 3 * WINDOW), 0.0);
     }
 
     #[test]

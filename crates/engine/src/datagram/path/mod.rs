@@ -283,6 +283,14 @@ impl DatagramPath {
         if rate > 0.0 { rate } else { UNKNOWN_RATE }
     }
 
+    /// Rate at which a path that is full delivers, in bytes per second.
+    pub(super) fn steady_rate(&self, now: Instant) -> f64 {
+        match self.rate.steady(now) {
+            steady if steady > 0.0 => steady,
+            _ => self.rate(now),
+        }
+    }
+
     /// Least interval of reports about this path.
     pub(super) fn report_interval(&self) -> Duration {
         (self.srtt() / REPORTS_PER_TRIP).max(REPORT_INTERVAL)

@@ -130,6 +130,13 @@ impl FlowPolicy for Auto {
         }
     }
 
+    fn standing(&self, paths: &Paths, now: Instant) -> (Duration, usize) {
+        match self.mode {
+            Mode::Spread(_) => self.spread.standing(paths, now),
+            _ => (Duration::ZERO, 0),
+        }
+    }
+
     fn in_use(&self) -> DatagramPolicy {
         match self.mode {
             Mode::Pinned | Mode::Single { .. } => DatagramPolicy::Pinned,

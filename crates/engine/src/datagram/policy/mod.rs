@@ -73,8 +73,9 @@ pub(super) struct Facts {
     pub(super) class: Class,
     /// Length of the datagram in question, in bytes.
     pub(super) len: usize,
-    /// Bytes in the flow's queue.
+    /// Bytes in the flow's queue, and those of them at its front that only the fastest path takes.
     pub(super) queued: usize,
+    pub(super) numbered: usize,
     /// When the first datagram of the queue was sent by the program.
     pub(super) waits_since: Option<Instant>,
     pub(super) now: Instant,
@@ -95,10 +96,13 @@ pub(super) enum Placement {
     Nowhere,
 }
 
-/// Whether a path takes the first datagram of a flow's queue.
+/// Whether a path takes a datagram of a flow's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Offer {
+    /// The first one.
     Take,
+    /// The first one with this number of bytes before it, for other paths.
+    Behind(usize),
     /// Another path delivers it sooner.
     Leave,
     /// The path does not serve the flow any more.
@@ -136,8 +140,13 @@ pub(super) trait FlowPolicy: Debug + Send {
     /// changed.
     fn place(&mut self, facts: &Facts, paths: &Paths) -> Placement;
 
-    /// Whether `path`, which can carry a packet now, takes the first datagram of the queue.
+    /// Whether `path`, which can carry a packet now, takes a datagram of the queue, and which.
     fn offer(&mut self, facts: &Facts, path: &DatagramPath, paths: &Paths) -> Offer;
+
+    /// The queue that the flow needs to use all its paths, in time and in bytes.
+    fn standing(&self, _paths: &Paths, _now: Instant) -> (Duration, usize) {
+        (Duration::ZERO, 0)
+    }
 
     /// The policy that applies now.
     fn in_use(&self) -> DatagramPolicy;

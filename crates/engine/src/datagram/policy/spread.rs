@@ -1,11 +1,10 @@
-//! `spread`: each datagram takes the path on which it arrives earliest.
+//! `spread`: each datagram takes the path on which it arrives earliest, and they arrive in order.
 //!
-//! A path that has room is asked for the first datagram of the queue. It leaves the datagram to
-//! faster paths as long as those deliver the queue's last datagram sooner than this path would
-//! deliver it: their delay, plus the time in which they carry the queue. If the queue has
-//! stood for as long as this path is slower, it has become clear that the faster paths do not
-//! suffice, and the path takes its share at once. Otherwise the queue would add the difference of
-//! the delays a second time, after the receiver's wait for the slower path.
+//! The fastest path takes the first datagram of the queue. A slower path takes one from further
+//! behind: the first that the faster paths would not have delivered when it arrives. It leaves the
+//! queue to them while that is too short. So a flow over several paths has the delay of its queue,
+//! and the receiver seldom has to wait for the slower path. If it took the first datagram, those
+//! behind would wait for it at the receiver, after they had waited in the queue.
 
 use std::time::Duration;
 
@@ -13,18 +12,23 @@ use super::{DatagramPolicy, Facts, FlowPolicy, Offer, Placement, ms};
 use crate::Instant;
 use crate::datagram::path::{DatagramPath, Paths, Usage};
 
-/// A queue in which the first datagram has waited for less is not a standing one.
-const STANDING: Duration = Duration::from_millis(1);
-
 /// A datagram that has waited for this long although a faster path seems to have room goes over any
 /// path.
 const STALE: Duration = Duration::from_millis(5);
 
+/// If the first datagram has waited for this many times the difference of the delays, and for
+/// [`STUCK`] longer, the faster paths do not deliver as expected.
+const STUCK_TIMES: u32 = 2;
+const STUCK: Duration = Duration::from_millis(50);
+
+/// The part that a slower path leaves to the faster ones of the bytes that they deliver sooner by
+/// their mean rate. While a lossy path has less than that, the slower one would be idle. Otherwise
+/// the receiver waits a little for the slower path.
+const AHEAD: f64 = 2.0 / 3.0;
+
 /// A flow over several paths.
 #[derive(Debug, Default)]
 pub(in crate::datagram) struct Spread {
-    /// Time since when the queue has stood.
-    stands_since: Option<Instant>,
     /// When a path last took a datagram that a faster one had no room for.
     needed: Option<Instant>,
 }
@@ -40,44 +44,23 @@ impl Spread {
         let waited = facts
             .waits_since
             .map_or(Duration::ZERO, |since| now - since);
-        let stands = match waited < STANDING {
-            true => {
-                self.stands_since = None;
-                Duration::ZERO
-            }
-            false => now.saturating_sub(*self.stands_since.get_or_insert(now)),
-        };
-        let is_extra = path.usage == Usage::Extra;
-        let better = paths.usable().filter(|other| {
-            let is_faster = (other.delay, other.id) < (path.delay, path.id);
-            // Secondary paths are a last resort, however fast they are.
-            other.id != path.id
-                && match is_extra == (other.usage == Usage::Extra) {
-                    true => is_faster,
-                    false => is_extra,
-                }
-        });
-        let (mut rate, mut best, mut has_room) = (0.0, None, false);
-        for other in better {
-            rate += other.rate(now);
-            best = Some(best.map_or(other.delay, |best: Duration| best.min(other.delay)));
-            has_room |= other.has_room(facts.len);
-        }
-        let Some(best) = best else {
+        let Some((later, behind)) = ahead(path, paths, now) else {
             return Offer::Take;
         };
-        if has_room && waited < STALE {
+        let mut better = better(path, paths);
+        if better.any(|other| other.has_room(facts.len)) && waited < STALE {
             return Offer::Leave;
         }
-        let later = path.delay.saturating_sub(best);
-        let drains = Duration::from_secs_f64(facts.queued as f64 / rate);
-        match drains >= later || stands >= later.max(STANDING) {
-            true => {
-                self.needed = Some(now);
-                Offer::Take
-            }
-            false => Offer::Leave,
-        }
+        let behind = ((AHEAD * behind as f64) as usize).max(facts.numbered);
+        let offer = if waited > STUCK_TIMES * later + STUCK || behind == 0 {
+            Offer::Take
+        } else if behind < facts.queued {
+            Offer::Behind(behind)
+        } else {
+            return Offer::Leave;
+        };
+        self.needed = Some(now);
+        offer
     }
 }
 
@@ -96,6 +79,11 @@ impl FlowPolicy for Spread {
         }
     }
 
+    fn standing(&self, paths: &Paths, now: Instant) -> (Duration, usize) {
+        let needs = paths.usable().filter_map(|path| ahead(path, paths, now));
+        needs.max().unwrap_or_default()
+    }
+
     fn in_use(&self) -> DatagramPolicy {
         DatagramPolicy::Spread
     }
@@ -103,6 +91,32 @@ impl FlowPolicy for Spread {
     fn reason(&self, paths: &Paths) -> String {
         describe("its configuration asks for all paths", paths)
     }
+}
+
+/// The paths that serve the queue before `path`.
+fn better<'a>(path: &'a DatagramPath, paths: &'a Paths) -> impl Iterator<Item = &'a DatagramPath> {
+    let is_extra = path.usage == Usage::Extra;
+    paths.usable().filter(move |other| {
+        let is_faster = (other.delay, other.id) < (path.delay, path.id);
+        // Secondary paths are a last resort, however fast they are.
+        other.id != path.id
+            && match is_extra == (other.usage == Usage::Extra) {
+                true => is_faster,
+                false => is_extra,
+            }
+    })
+}
+
+/// By how much `path` is slower than the fastest one, and how many bytes the faster ones deliver
+/// before a datagram that takes `path`; none for the fastest one.
+fn ahead(path: &DatagramPath, paths: &Paths, now: Instant) -> Option<(Duration, usize)> {
+    let (mut most, mut bytes) = (None, 0.0);
+    for other in better(path, paths) {
+        let later = path.delay.saturating_sub(other.delay);
+        bytes += later.as_secs_f64() * other.steady_rate(now);
+        most = most.max(Some(later));
+    }
+    most.map(|later| (later, bytes as usize))
 }
 
 /// A reason with the delays of the paths.

@@ -1,14 +1,15 @@
 //! Restores the order of a flow that uses several paths, or one path that loses packets.
 //!
-//! A sender numbers datagrams in the order in which they leave, and each path delivers its packets
-//! in order. So a missing datagram cannot come any more once every path of the flow has delivered
-//! something that was sent later: a later datagram of the flow, or any packet with a later time in
-//! its header. A path that has nothing to deliver is waited for only as long as a packet takes on
-//! it by experience.
+//! Numbers ascend on each path, and each path delivers its packets in order. So a missing datagram
+//! is not in flight any more once every path of the flow has delivered something that was sent
+//! later: a later datagram of the flow, or any packet with a later time in its header. A path that
+//! has nothing to deliver is waited for only as long as a packet takes on it by experience.
 //!
-//! It was lost then, and the sender repairs it once the path's report shows the loss. The receiver
-//! waits for the repair as long as it takes by experience: the round trip of the slowest path for
-//! the report and the datagram, and as much again for a second attempt.
+//! It was lost then, and the sender repairs it once the path's report shows the loss. Or it has not
+//! left: a slower path carries datagrams before those that faster paths carry meanwhile. The
+//! receiver waits as long as a repair takes by experience: the round trip of the slowest path for
+//! the report and the datagram, and as much again for a second attempt. Those that have not left
+//! arrive sooner.
 //!
 //! After a repair everything behind the gap is in order. It is released in parts: a program's socket
 //! with the system's usual buffer of 208 KiB holds about 90 large datagrams.

@@ -247,6 +247,7 @@ pub(super) fn facts(flow: &Flow, len: usize, now: Instant) -> Facts {
         class: flow.treated_as(),
         len,
         queued: flow.queue.bytes(),
+        numbered: flow.queue.numbered_bytes(),
         waits_since: flow.queue.since(),
         now,
     }

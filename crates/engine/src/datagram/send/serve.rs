@@ -64,7 +64,7 @@ struct Next {
     payload: Bytes,
     at: Instant,
     expires: Instant,
-    /// None for the first datagram of the queue.
+    /// None for a datagram of the queue.
     kind: Option<CopyKind>,
 }
 
@@ -180,7 +180,7 @@ impl Datagrams {
         let has_copies = has_copies(flow, id, now);
         let mut offer = Offer::Take;
         if !has_copies {
-            let rules = flow.rules(&self.config, path.srtt());
+            let rules = flow.rules(&self.config, path.srtt(), &self.paths, now);
             let drops = &mut flow.counters.drops;
             let head = flow.queue.head(now, &rules, drops);
             offer = match head.map(|head| head.payload.len()) {
@@ -194,18 +194,20 @@ impl Datagrams {
         self.queued_bytes -= before - flow.queued_bytes();
         let is_empty = flow.queue.is_empty();
         match offer {
-            Offer::Take => self.write_next(id, at, writer, now),
+            Offer::Take => self.write_next(id, at, 0, writer, now),
+            Offer::Behind(bytes) => self.write_next(id, at, bytes, writer, now),
             Offer::Leave => Turn::Refused,
             Offer::Unlist if is_empty => Turn::Empty,
             Offer::Unlist => Turn::Elsewhere,
         }
     }
 
-    /// Writes the flow's next datagram, or its first part.
+    /// Writes the flow's next datagram that has `behind` bytes before it, or its first part.
     fn write_next(
         &mut self,
         id: PathId,
         at: FlowRef,
+        behind: usize,
         writer: &mut PacketWriter<'_>,
         now: Instant,
     ) -> Turn {
@@ -214,8 +216,12 @@ impl Datagrams {
             return Turn::Empty;
         };
         let before = flow.queued_bytes();
-        let Some(mut next) = take(flow, id) else {
-            return Turn::Empty;
+        let Some(mut next) = take(flow, id, behind) else {
+            return if flow.queue.is_empty() {
+                Turn::Empty
+            } else {
+                Turn::Refused
+            };
         };
         // Copies may arrive out of order.
         let is_ordered = matches!(next.kind, None | Some(CopyKind::Fragment));
@@ -400,8 +406,8 @@ fn has_copies(flow: &mut Flow, id: PathId, now: Instant) -> bool {
     has_copies
 }
 
-/// Takes the next datagram of the flow.
-fn take(flow: &mut Flow, id: PathId) -> Option<Next> {
+/// Takes the next datagram of the flow that has `behind` bytes before it.
+fn take(flow: &mut Flow, id: PathId, behind: usize) -> Option<Next> {
     if let Some(copy) = flow.find_lane(id)?.pop() {
         return Some(Next {
             sequence: copy.sequence,
@@ -412,9 +418,14 @@ fn take(flow: &mut Flow, id: PathId) -> Option<Next> {
             kind: Some(copy.kind),
         });
     }
-    let head = flow.queue.pop()?;
-    let sequence = flow.next_sequence;
-    flow.next_sequence += 1;
+    let head = match behind {
+        0 => flow.queue.pop()?,
+        _ => flow.queue.pop_behind(behind, &mut flow.next_sequence)?,
+    };
+    let sequence = head.sequence.unwrap_or(flow.next_sequence);
+    if head.sequence.is_none() {
+        flow.next_sequence += 1;
+    }
     Some(Next {
         sequence,
         half: None,
@@ -428,10 +439,7 @@ fn take(flow: &mut Flow, id: PathId) -> Option<Next> {
 /// Undoes [`take`].
 fn put_back(flow: &mut Flow, id: PathId, next: Next) {
     match next.kind {
-        None => {
-            flow.next_sequence -= 1;
-            flow.queue.push_first(next.payload, next.at);
-        }
+        None => flow.queue.put_back(next.payload, next.at, next.sequence),
         Some(kind) => flow.lane(id).push_first(Copy {
             kind,
             sequence: next.sequence,

@@ -287,3 +287,20 @@ fn a_download_fills_its_links_with_full_packets() {
         assert!(mean >= 1360, "packets of {mean} bytes on {path:?}");
     }
 }
+
+/// The slower link takes datagrams from behind, so that the program's round trip does not include
+/// the difference of the delays twice, and its losses stop nothing.
+#[test]
+fn a_slow_and_lossy_link_does_not_hold_up_a_download() {
+    let links = [lossy(100.0, 5, 0.0), lossy(10.0, 50, 0.01)];
+    let mut pair = Pair::new(&links);
+    let mut transfer = Transfer::new(&mut pair, usize::MAX / 2);
+    let time = 6000 * MS;
+    transfer.run(&mut pair, time);
+    let arrived = (transfer.arrived.len() * PACKET) as f64;
+    let first = links[0].rate * time.as_secs_f64();
+    assert!(arrived >= 0.85 * first, "{arrived} of {first}");
+    assert_eq!(transfer.reordered, 0);
+    let stats = transfer.stats(&pair);
+    assert_eq!(stats.drops.total(), transfer.lost, "{stats:?}");
+}
