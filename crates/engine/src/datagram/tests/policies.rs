@@ -148,7 +148,7 @@ fn spread_gives_up_a_datagram_when_no_repair_can_come() {
     let mut traffic = [Traffic::new(CLIENT, flow, 1250, every)];
     pair.drive(&mut traffic, 1000 * MS);
     for path in [A, B] {
-        pair.change(path, |link| link.loss = 0.5);
+        pair.change(path, |link| link.loss = 0.8);
     }
     pair.drive(&mut traffic, 500 * MS);
     for path in [A, B] {

@@ -133,6 +133,6 @@ mod tests {
             assert_eq!(Message::read(&packet), Some(message));
         }
         assert_eq!(Message::read(b""), None);
-        assert_eq!(Message::read(&[4; 30]), None);
+        assert_eq!(Message::read(&[9; 30]), None);
     }
 }
