@@ -38,7 +38,7 @@ const UNKNOWN_TRIP: Duration = Duration::from_millis(600);
 /// Most marks that are kept.
 const MAX_MARKS: usize = 4096;
 
-/// What the peer's reports say about a carrier.
+/// The state of a carrier according to the peer's reports.
 #[derive(Debug, Default)]
 pub struct EndToEnd {
     sent: u64,
@@ -195,7 +195,7 @@ impl EndToEnd {
         sample.full |= self.room() == 0;
         sample.delivery_rate = self.rates.front().map_or(0, |(_, rate)| *rate as u64);
         sample.pacing_rate = 0;
-        // The balancer acknowledges what has not arrived.
+        // The balancer acknowledges data that has not arrived.
         sample.delivered = 0;
     }
 }
@@ -215,7 +215,7 @@ mod tests {
         trip: u32,
         now: Instant,
         sent: u64,
-        /// What has left the balancer.
+        /// Bytes that have left the balancer.
         left: u64,
         reports: VecDeque<(Instant, u64)>,
     }

@@ -1,7 +1,7 @@
 //! Connections that stay on this machine: between sumlink and local programs.
 //!
 //! Their segments are as large as over Ethernet. The kernel sizes a program's send buffer by its
-//! segments: with those of the loopback device (64 KiB), it accepts 4 MiB that nobody reads. Over
+//! segments: with those of the loopback device (64 KiB), it accepts 4 MiB without a reader. Over
 //! 30 Mbit/s, a program would be a second ahead of the links before a write waits.
 //!
 //! If BBR is the system's congestion control, these connections use it too. BBR paces the data with

@@ -111,7 +111,7 @@ pub struct Contents {
     pub invitations: Vec<Invitation>,
 }
 
-/// What other servers have changed. It may contain what has not changed.
+/// Changes by other servers. It may contain entries without a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
     /// Nothing but these clients; none of them is new.

@@ -54,7 +54,7 @@ pub struct Postgres {
     failed: Option<(Instant, String)>,
     /// Identifies this opened store among all that write usage.
     writer: [u8; 16],
-    /// What was read last; `None` if all must be read.
+    /// Position of the last read; `None` if all must be read.
     read: Option<Position>,
 }
 

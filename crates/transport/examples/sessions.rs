@@ -49,7 +49,7 @@ const TICK: Duration = Duration::from_millis(100);
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// What is measured.
+/// The measurement.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     number: usize,

@@ -263,7 +263,7 @@ impl Work {
             Message::Ask(asked, reply) => {
                 self.collect(now);
                 if self.is_shared {
-                    // A change reports a failure, and a report shows what is known.
+                    // A change reports a failure, and a report shows the known state.
                     let _ = self.desk.registry.sync(now);
                 }
                 // Answered when the change is in force.

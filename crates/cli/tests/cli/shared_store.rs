@@ -108,7 +108,7 @@ impl Scene {
     }
 }
 
-/// A target that returns what it gets.
+/// A target that returns all data.
 fn echo() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

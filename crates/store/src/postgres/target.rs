@@ -1,4 +1,4 @@
-//! What the URL of a database says: where it is, and how the connection is encrypted.
+//! The URL of a database: its address, and the encryption of the connection.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! TLS to a database, by rustls. As for libpq, `sslmode` says what is checked of a certificate.
+//! TLS to a database, by rustls. As for libpq, `sslmode` selects the checks of a certificate.
 
 use std::future::Future;
 use std::io;
@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_rustls::TlsConnector;
 
-/// What is checked of the database's certificate.
+/// The checks of the database's certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Check {
     /// That the database has its key: against listeners only.

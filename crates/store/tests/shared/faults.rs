@@ -38,7 +38,7 @@ fn usage_of_an_outage_is_written_once() {
             assert!(error.may_pass(), "{error}");
         }
     }
-    // The client stays known, with what this server has counted.
+    // The client stays known, with the usage counted by this server.
     assert_eq!(a.client(&name).unwrap().traffic.sent, 31);
     assert_eq!((a.unwritten(), b.unwritten()), (30, 30));
     let refused = a.invite(invitation(2), now()).unwrap_err().to_string();

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_balancer_must_send_a_header_and_nobody_else_may() {
+    async fn a_balancer_must_send_a_header_and_no_other_may() {
         let scene = Scene::new(&["127.0.0.0/8"]).await;
         scene.connect(b"").await.unwrap_err();
         assert_eq!(scene.handle.refused()["protocol"], 1);

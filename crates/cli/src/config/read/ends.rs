@@ -236,7 +236,7 @@ impl Reader<'_> {
         let store = match text {
             Some(text) if Location::is_database(text) => {
                 let url = DatabaseUrl::new(text, password.as_deref());
-                // A wrong URL is a problem of its own, and no lack of a store.
+                // A wrong URL is a separate problem, and no lack of a store.
                 let wrong = Location::File(self.beside(Path::new(text)));
                 let location = self.parse(raw.store, |_| url.map(Location::Database));
                 Some(location.unwrap_or(wrong))

@@ -29,7 +29,7 @@ const CODEL_INTERVAL: Duration = Duration::from_millis(100);
 const TARGET_PART: u32 = 5;
 
 /// The queue of a flow that is spread may be longer by this many times the difference of the delays
-/// of its paths, as a time and in bytes: a slower path takes what is behind a queue of about this
+/// of its paths, as a time and in bytes: a slower path takes datagrams behind a queue of about this
 /// difference, and a sender with CUBIC leaves seven tenths of its window after a drop. But CoDel's
 /// target is no longer than ...
 const SPREAD_TIMES: f64 = 1.5;

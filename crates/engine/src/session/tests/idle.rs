@@ -1,4 +1,4 @@
-//! Sessions without streams: what keeps their paths known, and what a new stream finds.
+//! Sessions without streams: the PINGs on their paths, and the first stream after a long time.
 
 use std::time::Duration;
 
