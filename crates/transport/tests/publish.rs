@@ -29,7 +29,19 @@ struct Running {
 
 impl Running {
     async fn start(config: ServerConfig) -> Self {
-        let server = Server::bind(config).await.unwrap();
+        // Another test may use the UDP port with the number of the TCP port for a moment.
+        let binding = async {
+            loop {
+                match Server::bind(config.clone()).await {
+                    Ok(server) => return server,
+                    Err(error) if error.to_string().contains("in use") => {
+                        sleep(Duration::from_millis(20)).await;
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        };
+        let server = timeout(LONG, binding).await.unwrap();
         let (address, handle) = (server.local_addr().unwrap(), server.handle());
         let (stop, stopped) = oneshot::channel();
         let served = tokio::spawn(server.run(async move {

@@ -20,9 +20,10 @@ String.prototype.format = function(...values) {
     return this.replace(/%[sd]/g, () => values.shift());
 };
 window.E = (name, attributes, children) => {
-    if (Array.isArray(name)) { const all = document.createDocumentFragment(); all.append(...name); return all; }
     if (typeof attributes === 'string' || Array.isArray(attributes)) [attributes, children] = [{}, attributes];
-    const element = document.createElement(name);
+    const isList = Array.isArray(name);
+    const element = isList ? document.createDocumentFragment() : document.createElement(name);
+    if (isList) element.append(...name);
     for (const [key, value] of Object.entries(attributes ?? {})) {
         if (typeof value === 'function') element.addEventListener(key, value);
         else if (value !== null) element.setAttribute(key, value);

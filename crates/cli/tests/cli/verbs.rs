@@ -167,7 +167,7 @@ fn missing_options_are_named() {
             "--server-key",
             &key,
         ],
-        "HOST:PORT",
+        "the port must be a number from 1 to 65535",
     );
 }
 

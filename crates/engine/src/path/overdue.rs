@@ -205,8 +205,8 @@ impl Path {
     /// The second condition is for a path that hardly delivers anything: it makes some progress,
     /// but too little to help. While TCP repairs losses and makes progress, the data behind the
     /// gap has already arrived. Moving all of it to other paths would cost more than waiting as
-    /// long again. A piece has at least the patience of a piece handed over at the last proof: in
-    /// slow start, the queue grows from nothing within the first round trips.
+    /// long again. In slow start, a piece has at least the patience of a piece handed over at the
+    /// last proof, because the queue grows from nothing within the first round trips.
     ///
     /// Much sooner if TCP has received no acknowledgment either. Then no repair is under way,
     /// except of a loss that only a timeout detects, and one such timeout is allowed; a longer one
@@ -230,13 +230,13 @@ impl Path {
             Some((gap, _)) => gap.patience(patience, STALL_MAX),
             None => Duration::ZERO,
         };
-        let regular = self.progress.proof.map(|proof| {
+        let grows = self.progress.proof.filter(|_| self.is_doubling());
+        let grown = grows.map_or(Duration::ZERO, |proof| {
             let patience = self.patience_at(proof.srtt, proof.rttvar);
             Flight::stall_patience_of(proof.srtt, patience)
         });
-        let regular = regular.unwrap_or_default();
         let late = self.oldest_flights().map(|flight| {
-            let least = patience.min(flight.stall_patience().max(regular));
+            let least = patience.min(flight.stall_patience().max(grown));
             flight.expected_at + self.patience_for(flight.record_end, least) + more
         });
         late.chain([silent]).min()
