@@ -10,6 +10,8 @@
 //! their targets run in processes of their own, each client with its own key and one link, the
 //! loopback device. The server needs an open file for a session and another one for a stream.
 
+#![allow(clippy::print_stdout, reason = "an example")]
+
 use std::error::Error;
 use std::fs;
 use std::io::{BufRead, BufReader};
