@@ -18,14 +18,8 @@ pub(crate) const MINIMUM: u64 = 64 * 1024;
 const INITIAL: u64 = 256 * 1024;
 
 /// The same two limits for a stream in the background, or of a class that is not learned yet.
-///
-/// The second one is the most. A short round trip needs less: bytes ahead of the fastest path are
-/// for slower ones, and these are not far.
 pub(crate) const BULK_MINIMUM: u64 = 128 * 1024;
 const BULK_INITIAL: u64 = 2 << 20;
-
-/// Rate in bytes per second (1 Gbit/s) for which the initial bound of such a stream suffices.
-const INITIAL_RATE: f64 = 125e6;
 
 /// Bytes that are acknowledged until the initial bound of such a stream has no effect. It falls by
 /// half of them: a program that has filled it on a slow link is not blocked until it has drained.
@@ -139,20 +133,12 @@ impl Backlog {
             Class::Background => (BULK_TIME, BULK_ROUNDS, BULK_MINIMUM, BULK_INITIAL),
             _ => (time_of(class), ROUNDS, MINIMUM, INITIAL),
         };
-        let rounds = rounds * min_rtt.as_secs_f64();
-        let initial = match class {
-            Class::Background => initial.min((INITIAL_RATE * rounds) as u64).max(INITIAL),
-            _ => initial,
-        };
         let Some(rate) = self.rate else {
             return initial;
         };
-        let time = time.as_secs_f64().max(rounds);
+        let time = time.as_secs_f64().max(rounds * min_rtt.as_secs_f64());
         let minimum = match class {
-            Class::Background => {
-                let left = BULK_LIMIT.min(initial).saturating_sub(self.since_rate / 2);
-                minimum.max(left)
-            }
+            Class::Background => minimum.max(BULK_LIMIT - self.since_rate / 2),
             _ => minimum,
         };
         minimum.max((rate * time) as u64)
@@ -223,10 +209,7 @@ mod tests {
     fn before_the_first_measurement_the_bound_is_the_initial_one() {
         let mut backlog = Backlog::default();
         assert_eq!(backlog.in_time(Class::Streaming, RTT), INITIAL);
-        for (micros, bound) in [(0, INITIAL), (400, 300_000), (10_000, BULK_INITIAL)] {
-            let rtt = Duration::from_micros(micros);
-            assert_eq!(backlog.in_time(Class::Background, rtt), bound, "{rtt:?}");
-        }
+        assert_eq!(backlog.in_time(Class::Background, RTT), BULK_INITIAL);
         let mut now = Instant::from_secs(1);
         run(&mut backlog, &mut now, 1000, 5000 * MS, false);
         assert_eq!(backlog.in_time(Class::Streaming, RTT), INITIAL);
