@@ -28,7 +28,9 @@ window.E = (name, attributes, children) => {
         if (typeof value === 'function') element.addEventListener(key, value);
         else if (value !== null) element.setAttribute(key, value);
     }
-    element.append(...[children ?? []].flat());
+    // As in LuCI: a string in a list is a text, and any other one is markup.
+    if (Array.isArray(children)) element.append(...children);
+    else if (typeof children === 'string') element.innerHTML = children;
     return element;
 };
 window.libraries = {
@@ -39,7 +41,7 @@ window.libraries = {
         return Promise.resolve(answer ?? { code: 8, stdout: '', stderr: 'no answer' });
     } },
     poll: { add: callback => { window.poll = callback; } },
-    ui: { addNotification: (title, node, kind) => notes.push([kind, node.textContent]) },
+    ui: { addNotification: (title, node, kind) => notes.push([kind, node.innerHTML]) },
 };
 window.show = source => {
     const names = [...source.matchAll(/'require (\w+)';/g)].map(match => match[1]);

@@ -19,6 +19,12 @@ const PRIORITIES = [ 'primary', 'secondary', 'backup', 'never' ];
 
 const POLL_SECONDS = 2;
 
+// An element with a text. LuCI takes a string outside of a list for markup, and texts contain names
+// and errors that others choose.
+function text(name, words, attributes) {
+	return E(name, attributes || {}, [ words ]);
+}
+
 function rate(bps) {
 	const units = [ 'bit/s', 'kbit/s', 'Mbit/s', 'Gbit/s' ];
 	let unit = 0;
@@ -51,9 +57,9 @@ function setPriority(service, link, priority) {
 	return fs.exec(PROGRAM, args).then(result => {
 		if (result.code !== 0)
 			throw new Error((result.stderr || '').trim() || 'exit code ' + result.code);
-		ui.addNotification(null, E('p', _('The priority of %s is %s until the service ends.').format(link, priority)), 'info');
+		ui.addNotification(null, text('p', _('The priority of %s is %s until the service ends.').format(link, priority)), 'info');
 	}).catch(error => {
-		ui.addNotification(null, E('p', error.message), 'danger');
+		ui.addNotification(null, text('p', error.message), 'danger');
 	});
 }
 
@@ -62,7 +68,7 @@ function priorityOf(service, report, link) {
 	if (!policy)
 		return '';
 	const options = PRIORITIES.map(priority =>
-		E('option', { value: priority, selected: priority === policy.priority ? '' : null }, priority));
+		text('option', priority, priority === policy.priority ? { selected: '' } : {}));
 	return E('select', {
 		'class': 'cbi-input-select',
 		'aria-label': _('Priority of %s').format(link),
@@ -75,7 +81,7 @@ function row(cells) {
 }
 
 function table(titles, rows) {
-	const head = E('tr', { 'class': 'tr table-titles' }, titles.map(title => E('th', { 'class': 'th' }, title)));
+	const head = E('tr', { 'class': 'tr table-titles' }, titles.map(title => text('th', title, { 'class': 'th' })));
 	return E('table', { 'class': 'table' }, [ head, ...rows ]);
 }
 
@@ -91,7 +97,7 @@ function links(service, report, session) {
 	]));
 	const titles = [ _('Link'), _('State'), _('Reason'), _('Round trip'), _('Received'), _('Sent'), _('Priority') ];
 	return [
-		E('p', _('Session with %s: received %s, sent %s.').format(
+		text('p', _('Session with %s: received %s, sent %s.').format(
 			session.server || session.client || session.peer,
 			rate(session.receive_goodput_bps), rate(session.send_goodput_bps))),
 		table(titles, rows)
@@ -99,19 +105,19 @@ function links(service, report, session) {
 }
 
 function part(one) {
-	const title = E('h3', one.service.name);
+	const title = text('h3', one.service.name);
 	if (one.error)
-		return [ title, E('p', { 'class': 'alert-message warning' }, one.error) ];
+		return [ title, text('p', one.error, { 'class': 'alert-message warning' }) ];
 	const sessions = one.report.sessions.map(session => links(one.service, one.report, session));
-	const note = one.report.note ? [ E('p', one.report.note) ] : [];
-	const none = sessions.length ? [] : [ E('p', _('No session.')) ];
+	const note = one.report.note ? [ text('p', one.report.note) ] : [];
+	const none = sessions.length ? [] : [ text('p', _('No session.')) ];
 	return [ title, ...note, ...none, ...sessions.flat() ];
 }
 
 function content(all) {
 	const known = all.filter(one => one.report || one.error);
 	return known.length ? known.map(part).flat() : [
-		E('p', _('No service of sumlink runs. Edit the files in /etc/sumlink, then: service sumlink-client start'))
+		text('p', _('No service of sumlink runs. Edit the files in /etc/sumlink, then: service sumlink-client start'))
 	];
 }
 
@@ -126,7 +132,7 @@ return view.extend({
 				return;
 			place.replaceChildren(...content(all));
 		}), POLL_SECONDS);
-		return E([], [ E('h2', 'sumlink'), place ]);
+		return E([], [ text('h2', 'sumlink'), place ]);
 	},
 
 	handleSave: null,
