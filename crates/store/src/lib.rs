@@ -54,7 +54,7 @@ impl Now {
 
 /// Keeps clients and invitations. Each call is one transaction: all of it is kept, or nothing.
 ///
-/// Several servers may use one store. What another server does between two calls is a normal case:
+/// Several servers may use one store. Changes by another server between two calls are a normal case:
 /// an answer of `false` says that the client or invitation was not there, or its name was.
 pub trait Store: fmt::Debug + Send {
     /// Checks that the store is still in its place.
@@ -63,7 +63,7 @@ pub trait Store: fmt::Debug + Send {
     /// Everything in the store at one moment.
     fn contents(&mut self) -> Result<Contents, StoreError>;
 
-    /// What other servers have changed since the last call of this function or of
+    /// The changes of other servers since the last call of this function or of
     /// [`Store::contents`].
     fn news(&mut self) -> Result<News, StoreError>;
 

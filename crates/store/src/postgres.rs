@@ -42,7 +42,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 
 /// A store in a PostgreSQL database.
 ///
-/// Do not open or drop it in an asynchronous task: it has a runtime of its own.
+/// Do not open or drop it in an asynchronous task: it contains a runtime.
 pub struct Postgres {
     /// The URL without a password, for messages.
     database: String,

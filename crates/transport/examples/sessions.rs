@@ -7,7 +7,7 @@
 //!
 //! Without further options the sessions are idle. With `--rate`, each client downloads at that
 //! rate over one stream; `--full` clients download as fast as possible instead. The clients and
-//! their targets run in processes of their own, each client with its own key and one link, the
+//! their targets run in other processes, each client with its own key and one link, the
 //! loopback device. The server needs an open file for a session and another one for a stream.
 
 #![allow(clippy::print_stdout, reason = "an example")]

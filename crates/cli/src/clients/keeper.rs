@@ -325,7 +325,7 @@ impl Work {
         Ok(())
     }
 
-    /// Writes usage, takes over what other servers have changed, and lets quotas and expiry take
+    /// Writes usage, takes over the changes of other servers, and lets quotas and expiry take
     /// effect.
     fn keep(&mut self, now: Now) {
         self.collect(now);

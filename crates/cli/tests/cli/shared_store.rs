@@ -41,7 +41,7 @@ impl Scene {
         Some(scene)
     }
 
-    /// Starts the server `name`, with a key and a control socket of its own.
+    /// Starts the server `name`, with its key and control socket.
     fn start(&mut self, name: &str) {
         self.bench.key(&format!("{name}.key"));
         let (url, file) = (self.database.url("sumlink"), format!("{name}.toml"));
@@ -247,7 +247,7 @@ fn sessions_go_on_without_the_database_and_new_clients_wait() {
 fn a_database_that_cannot_be_used_is_one_line_with_its_exit_code() {
     let bench = crate::common::new();
     bench.key("server.key");
-    // A port on which nobody listens.
+    // A port without a listener.
     let port = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()

@@ -72,7 +72,7 @@ fn explain(error: &Error, database: String) -> StoreError {
     }
 }
 
-/// Whether the connection failed because of what the URL, its files or the password say.
+/// Whether the connection failed because of the URL, its files or the password.
 fn has_config_error(error: &Error) -> bool {
     let text = error.to_string();
     if text.starts_with("invalid configuration") || text.starts_with("authentication error") {

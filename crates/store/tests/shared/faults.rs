@@ -193,7 +193,7 @@ fn certificates_are_checked_as_sslmode_says() {
     let Some(mut server) = Postgres::start() else {
         return;
     };
-    // A certificate of an authority of its own, for another name than 127.0.0.1.
+    // A certificate of an unknown authority, for another name than 127.0.0.1.
     let dir = tempfile::tempdir().unwrap();
     let script = "openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 9 \
                   -subj /CN=authority && \

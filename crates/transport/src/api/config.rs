@@ -206,7 +206,7 @@ pub struct ClientConfig {
     pub server_choice: ServerChoice,
     /// The name that connections to any of the servers send (SNI), for load balancers and
     /// firewalls. `None` sends the host of `server` if that is a name, an empty one sends none. A
-    /// server with a name of its own ([`ServerConfig::name`]) gets that with the further
+    /// server with a name ([`ServerConfig::name`]) gets that with the further
     /// connections of a session.
     pub sni: Option<String>,
     /// Names of the protocol that TCP connections offer (ALPN); none is [`crate::tls::ALPN`]. The

@@ -44,9 +44,9 @@ async fn a_session_without_flows_ends_its_quic_connections_and_the_next_flow_mak
         let reason = carrier_is("tcp").await;
         assert!(reason.contains("no datagrams"), "{reason}");
         let source = sources.bind(None, None);
-        let nobody = Target::from(SocketAddr::from(([127, 0, 0, 1], 9)));
+        let target = Target::from(SocketAddr::from(([127, 0, 0, 1], 9)));
         let data = Bytes::from_static(b"data");
-        source.send(&nobody, data, None).unwrap();
+        source.send(&target, data, None).unwrap();
         carrier_is("udp").await;
     };
     tokio::time::timeout(Duration::from_secs(30), wait)
