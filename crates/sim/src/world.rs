@@ -263,10 +263,6 @@ impl World {
                         let bearers = &mut self.bearers;
                         self.programs.on_talk(*talk, &mut self.net, bearers);
                     }
-                    News::Alarm(Alarm::Http3(transfer)) => {
-                        let bearers = &mut self.bearers;
-                        self.programs.on_http3(*transfer, &mut self.net, bearers);
-                    }
                     item => self.bearers.on_news(&mut self.net, *item),
                 }
             }

@@ -142,7 +142,7 @@ impl Bond {
                     self.manager.link_up(link, net, &mut self.wires);
                 }
             }
-            News::Alarm(Alarm::Flow(_) | Alarm::Talk(_) | Alarm::Http3(_)) => return false,
+            News::Alarm(Alarm::Flow(_) | Alarm::Talk(_)) => return false,
         }
         self.keep_lines(net);
         true

@@ -41,8 +41,6 @@ pub(crate) enum Alarm {
     Flow(usize),
     /// A flow of datagrams of the workload.
     Talk(usize),
-    /// A transfer over HTTP/3 of the workload.
-    Http3(usize),
 }
 
 /// An event that the system or the programs must handle.

@@ -8,6 +8,8 @@ mod http3;
 mod load;
 mod talk;
 
+use std::fmt::Debug;
+
 use bytes::Bytes;
 use sumlink_engine::Class;
 use sumlink_link::Random;
@@ -46,6 +48,31 @@ pub(crate) trait FlowBearer {
 
     /// The program of that side sends a datagram in a flow; it may be lost.
     fn send(&mut self, net: &mut Net, channel: Channel, side: Side, payload: Bytes);
+}
+
+/// The programs at both ends of a flow of datagrams. They know their `number` for timers.
+trait FlowProgram: Debug {
+    /// The programs start within a millisecond.
+    fn begin(&mut self, number: usize, net: &mut Net, random: &mut Random);
+
+    /// A timer has expired: something is due.
+    fn on_alarm(&mut self, number: usize, net: &mut Net, bearer: &mut dyn FlowBearer);
+
+    /// The program of that side has received a datagram.
+    fn received(
+        &mut self,
+        at: (usize, Side),
+        payload: &Bytes,
+        interval: Nanos,
+        net: &mut Net,
+        bearer: &mut dyn FlowBearer,
+    );
+
+    /// The flow, once it is open.
+    fn channel(&self) -> Option<Channel>;
+
+    /// The records of all directions.
+    fn into_records(self: Box<Self>) -> Vec<FlowRecord>;
 }
 
 /// An event of a channel.
@@ -95,8 +122,7 @@ struct Flow {
 #[derive(Debug)]
 pub(crate) struct Programs {
     flows: Vec<Flow>,
-    talks: Vec<Talk>,
-    http3: Vec<Http3>,
+    talks: Vec<Box<dyn FlowProgram>>,
     /// The flow of each channel.
     owners: Vec<(Channel, usize)>,
     duration: Nanos,
@@ -116,8 +142,7 @@ impl Programs {
         let interval = nanos(scenario.interval());
         let intervals = nanos(scenario.duration).div_ceil(interval);
         let mut flows: Vec<Flow> = Vec::new();
-        let mut talks: Vec<Talk> = Vec::new();
-        let mut http3: Vec<Http3> = Vec::new();
+        let mut talks: Vec<Box<dyn FlowProgram>> = Vec::new();
         let mut add =
             |link: Option<usize>, down: bool, (load, class): (Load, Option<Class>), rival: bool| {
                 let number = 2 * flows.len() as u32 + u32::from(!down);
@@ -165,7 +190,7 @@ impl Programs {
                 }
                 let link = way.map(|link| (link, names[link].clone()));
                 let first = 2 * (MAX_STREAMS + talks.len() as u32);
-                talks.push(Talk::new(link, traffic, first, intervals));
+                talks.push(Box::new(Talk::new(link, traffic, first, intervals)));
                 continue;
             }
             if let Workload::Http3 { probe } = &scenario.workload {
@@ -175,13 +200,13 @@ impl Programs {
                 for direction in directions {
                     let down = is_down(direction);
                     let record = FlowRecord {
-                        flow: 2 * http3.len() as u32 + u32::from(!down),
+                        flow: 2 * talks.len() as u32 + u32::from(!down),
                         link: way.map(|link| names[link].clone()),
                         buckets: vec![0; intervals as usize],
                         ..FlowRecord::default()
                     };
                     let record = record.with_arrivals(scenario.duration);
-                    http3.push(Http3::new(*way, down, measured, record));
+                    talks.push(Box::new(Http3::new(*way, down, measured, record)));
                 }
                 continue;
             }
@@ -209,7 +234,6 @@ impl Programs {
         Ok(Self {
             flows,
             talks,
-            http3,
             owners: Vec::new(),
             duration: nanos(scenario.duration),
             interval,
@@ -226,9 +250,6 @@ impl Programs {
         for (number, talk) in self.talks.iter_mut().enumerate() {
             talk.begin(number, net, random);
         }
-        for (number, transfer) in self.http3.iter_mut().enumerate() {
-            transfer.begin(number, net, random);
-        }
     }
 
     /// Whether every flow has finished.
@@ -241,22 +262,15 @@ impl Programs {
     /// Returns the records of all flows.
     pub(crate) fn into_records(self) -> Vec<FlowRecord> {
         let streams = self.flows.into_iter().map(|flow| flow.record);
-        let talks = self.talks.into_iter().flat_map(Talk::into_records);
-        let http3 = self.http3.into_iter().map(Http3::into_record);
-        streams.chain(talks).chain(http3).collect()
+        let talks = self.talks.into_iter();
+        let talks = talks.flat_map(|talk| talk.into_records());
+        streams.chain(talks).collect()
     }
 
-    /// Datagrams of a flow are due.
+    /// A timer of a program with a flow of datagrams has expired.
     pub(crate) fn on_talk(&mut self, number: usize, net: &mut Net, bearer: &mut dyn FlowBearer) {
         if net.elapsed() < self.duration {
             self.talks[number].on_alarm(number, net, bearer);
-        }
-    }
-
-    /// A timer of a transfer over HTTP/3 has expired.
-    pub(crate) fn on_http3(&mut self, number: usize, net: &mut Net, bearer: &mut dyn FlowBearer) {
-        if net.elapsed() < self.duration {
-            self.http3[number].on_alarm(number, net, bearer);
         }
     }
 
@@ -320,15 +334,10 @@ impl Programs {
         bearer: &mut B,
     ) {
         if let Progress::Datagram(channel, side, payload) = &progress {
-            let is_it = |talk: &Talk| talk.channel() == Some(*channel);
+            let is_it = |talk: &Box<dyn FlowProgram>| talk.channel() == Some(*channel);
             if let Some(number) = self.talks.iter().position(is_it) {
                 let (at, interval) = ((number, *side), self.interval);
                 self.talks[number].received(at, payload, interval, net, bearer);
-            }
-            let is_it = |transfer: &Http3| transfer.channel() == Some(*channel);
-            if let Some(number) = self.http3.iter().position(is_it) {
-                let (at, interval) = ((number, *side), self.interval);
-                self.http3[number].received(at, payload, interval, net, bearer);
             }
             return;
         }

@@ -9,7 +9,7 @@ use sumlink_link::Random;
 use sumlink_scenario::results::{Arrival, DatagramsRecord, FlowRecord};
 use sumlink_scenario::scenario::Schedule;
 
-use super::{Channel, FlowBearer};
+use super::{Channel, FlowBearer, FlowProgram};
 use crate::clock::{MILLISECOND, Nanos, SECOND};
 use crate::net::{Alarm, Net};
 use crate::tcp::Side;
@@ -94,36 +94,6 @@ impl Talk {
         }
     }
 
-    /// The programs start within a millisecond.
-    pub(super) fn begin(&mut self, number: usize, net: &mut Net, random: &mut Random) {
-        self.ask_at = net.now() + random.next_u64() % MILLISECOND;
-        net.wake(self.ask_at, Alarm::Talk(number));
-    }
-
-    pub(super) fn channel(&self) -> Option<Channel> {
-        self.channel
-    }
-
-    /// Sends the datagrams that are due.
-    pub(super) fn on_alarm(&mut self, number: usize, net: &mut Net, bearer: &mut dyn FlowBearer) {
-        let (link, class) = (self.link, self.traffic.class);
-        let open = || bearer.open_flow(net, link, class);
-        let channel = *self.channel.get_or_insert_with(open);
-        if !self.is_answered && self.ask_at <= net.now() {
-            self.ask_at = net.now() + ASK_AGAIN;
-            net.wake(self.ask_at, Alarm::Talk(number));
-            bearer.send(
-                net,
-                channel,
-                Side::Client,
-                payload(GREETING, GREETING_BYTES),
-            );
-        }
-        for side in Side::BOTH {
-            self.send_due(number, side, net, bearer);
-        }
-    }
-
     fn send_due(&mut self, number: usize, to: Side, net: &mut Net, bearer: &mut dyn FlowBearer) {
         let (Some(channel), Some(way)) = (self.channel, &mut self.ways[to.index()]) else {
             return;
@@ -144,9 +114,38 @@ impl Talk {
             bearer.send(net, channel, to.peer(), payload(next, size));
         }
     }
+}
 
-    /// A program has received a datagram.
-    pub(super) fn received(
+impl FlowProgram for Talk {
+    fn begin(&mut self, number: usize, net: &mut Net, random: &mut Random) {
+        self.ask_at = net.now() + random.next_u64() % MILLISECOND;
+        net.wake(self.ask_at, Alarm::Talk(number));
+    }
+
+    fn channel(&self) -> Option<Channel> {
+        self.channel
+    }
+
+    fn on_alarm(&mut self, number: usize, net: &mut Net, bearer: &mut dyn FlowBearer) {
+        let (link, class) = (self.link, self.traffic.class);
+        let open = || bearer.open_flow(net, link, class);
+        let channel = *self.channel.get_or_insert_with(open);
+        if !self.is_answered && self.ask_at <= net.now() {
+            self.ask_at = net.now() + ASK_AGAIN;
+            net.wake(self.ask_at, Alarm::Talk(number));
+            bearer.send(
+                net,
+                channel,
+                Side::Client,
+                payload(GREETING, GREETING_BYTES),
+            );
+        }
+        for side in Side::BOTH {
+            self.send_due(number, side, net, bearer);
+        }
+    }
+
+    fn received(
         &mut self,
         (number, side): (usize, Side),
         payload: &Bytes,
@@ -180,10 +179,9 @@ impl Talk {
         }
     }
 
-    /// The records of both directions.
-    pub(super) fn into_records(self) -> impl Iterator<Item = FlowRecord> {
+    fn into_records(self: Box<Self>) -> Vec<FlowRecord> {
         let ways = self.ways.into_iter().flatten();
-        ways.map(|way| way.record)
+        ways.map(|way| way.record).collect()
     }
 }
 

@@ -15,7 +15,7 @@ use sumlink_engine::{Class, RangeSet};
 use sumlink_link::Random;
 use sumlink_scenario::results::FlowRecord;
 
-use super::{Channel, FlowBearer};
+use super::{Channel, FlowBearer, FlowProgram};
 use crate::clock::{MILLISECOND, Nanos};
 use crate::net::{Alarm, Net};
 use crate::quic::{AckRules, Pacer, Receiver, Sender};
@@ -97,21 +97,6 @@ impl Http3 {
         }
     }
 
-    /// The programs start within a millisecond.
-    pub(super) fn begin(&mut self, number: usize, net: &mut Net, random: &mut Random) {
-        self.ask_at = net.now() + random.next_u64() % MILLISECOND;
-        self.alarm = self.ask_at;
-        net.wake(self.ask_at, Alarm::Http3(number));
-    }
-
-    pub(super) fn channel(&self) -> Option<Channel> {
-        self.channel
-    }
-
-    pub(super) fn into_record(self) -> FlowRecord {
-        self.sink.record
-    }
-
     /// The side that sends the content.
     fn from(&self) -> Side {
         match self.down {
@@ -120,8 +105,58 @@ impl Http3 {
         }
     }
 
-    /// A timer has expired.
-    pub(super) fn on_alarm(&mut self, number: usize, net: &mut Net, bearer: &mut dyn FlowBearer) {
+    /// Sends everything that may leave now, and sets the next alarm.
+    fn send(&mut self, number: usize, net: &mut Net, bearer: &mut dyn FlowBearer) {
+        let Some(channel) = self.channel else {
+            return;
+        };
+        let (now, from) = (net.now(), self.from());
+        if let Some(question) = self.asks.clone().filter(|_| self.ask_at <= now) {
+            self.ask_at = now + ASK_AGAIN;
+            bearer.send(net, channel, Side::Client, question.write());
+        }
+        let mut paced = None;
+        while let Some(source) = &mut self.source
+            && source.may_send(&mut paced, now)
+        {
+            let message = source.next(now);
+            bearer.send(net, channel, from, message.write());
+        }
+        let receiver = &mut self.sink.receiver;
+        if receiver.due().is_some_and(|due| due <= now)
+            && let Some(ack) = receiver.ack(now)
+        {
+            receiver.acknowledged();
+            bearer.send(net, channel, from.peer(), Message::Ack(ack).write());
+        }
+        let deadline = self.source.as_ref().and_then(|one| one.sender.deadline());
+        let asks_at = self.asks.as_ref().map(|_| self.ask_at);
+        let all = [deadline, paced, self.sink.receiver.due(), asks_at];
+        if let Some(next) = all.into_iter().flatten().min()
+            && (self.alarm <= now || next < self.alarm)
+        {
+            self.alarm = next.max(now + 1);
+            net.wake(self.alarm, Alarm::Talk(number));
+        }
+    }
+}
+
+impl FlowProgram for Http3 {
+    fn begin(&mut self, number: usize, net: &mut Net, random: &mut Random) {
+        self.ask_at = net.now() + random.next_u64() % MILLISECOND;
+        self.alarm = self.ask_at;
+        net.wake(self.ask_at, Alarm::Talk(number));
+    }
+
+    fn channel(&self) -> Option<Channel> {
+        self.channel
+    }
+
+    fn into_records(self: Box<Self>) -> Vec<FlowRecord> {
+        vec![self.sink.record]
+    }
+
+    fn on_alarm(&mut self, number: usize, net: &mut Net, bearer: &mut dyn FlowBearer) {
         if self.channel.is_none() {
             self.channel = Some(bearer.open_flow(net, self.link, self.class));
         }
@@ -132,8 +167,7 @@ impl Http3 {
         self.send(number, net, bearer);
     }
 
-    /// A program has received a datagram.
-    pub(super) fn received(
+    fn received(
         &mut self,
         (number, side): (usize, Side),
         payload: &Bytes,
@@ -170,41 +204,6 @@ impl Http3 {
             }
         }
         self.send(number, net, bearer);
-    }
-
-    /// Sends everything that may leave now, and sets the next alarm.
-    fn send(&mut self, number: usize, net: &mut Net, bearer: &mut dyn FlowBearer) {
-        let Some(channel) = self.channel else {
-            return;
-        };
-        let (now, from) = (net.now(), self.from());
-        if let Some(question) = self.asks.clone().filter(|_| self.ask_at <= now) {
-            self.ask_at = now + ASK_AGAIN;
-            bearer.send(net, channel, Side::Client, question.write());
-        }
-        let mut paced = None;
-        while let Some(source) = &mut self.source
-            && source.may_send(&mut paced, now)
-        {
-            let message = source.next(now);
-            bearer.send(net, channel, from, message.write());
-        }
-        let receiver = &mut self.sink.receiver;
-        if receiver.due().is_some_and(|due| due <= now)
-            && let Some(ack) = receiver.ack(now)
-        {
-            receiver.acknowledged();
-            bearer.send(net, channel, from.peer(), Message::Ack(ack).write());
-        }
-        let deadline = self.source.as_ref().and_then(|one| one.sender.deadline());
-        let asks_at = self.asks.as_ref().map(|_| self.ask_at);
-        let all = [deadline, paced, self.sink.receiver.due(), asks_at];
-        if let Some(next) = all.into_iter().flatten().min()
-            && (self.alarm <= now || next < self.alarm)
-        {
-            self.alarm = next.max(now + 1);
-            net.wake(self.alarm, Alarm::Http3(number));
-        }
     }
 }
 
