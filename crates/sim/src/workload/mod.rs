@@ -334,8 +334,8 @@ impl Programs {
         bearer: &mut B,
     ) {
         if let Progress::Datagram(channel, side, payload) = &progress {
-            let is_it = |talk: &Box<dyn FlowProgram>| talk.channel() == Some(*channel);
-            if let Some(number) = self.talks.iter().position(is_it) {
+            let mut channels = self.talks.iter().map(|talk| talk.channel());
+            if let Some(number) = channels.position(|own| own == Some(*channel)) {
                 let (at, interval) = ((number, *side), self.interval);
                 self.talks[number].received(at, payload, interval, net, bearer);
             }
